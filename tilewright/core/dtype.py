@@ -1,0 +1,109 @@
+"""Scalar and vector data types.
+
+A `DType` is a string (`"float32"`, `"int8x4"`, `"bool"`, `"handle"`) that knows its parts, so it compares
+with what users write and goes straight into NumPy.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+import numpy as np
+
+from .errors import UserError
+
+_PATTERN = re.compile(r"^(int|uint|float|bfloat)(\d+)(?:x(\d+))?$|^(bool)(?:x(\d+))?$")
+_WIDTHS = {"int": (8, 16, 32, 64), "uint": (8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,)}
+
+
+class DType(str):
+    """A data type: `kind` (int, uint, float, bfloat, bool, handle), `bits` a lane, and `lanes`."""
+
+    kind: str
+    bits: int
+    lanes: int
+    is_float: bool
+    is_int: bool
+    is_bool: bool
+    _known: ClassVar[dict[str, DType]] = {}
+
+    def __new__(cls, name: str | type | np.dtype | None) -> DType:
+        found = cls._known.get(name) if isinstance(name, str) else None
+        return found if found is not None else cls._parse(name)
+
+    @classmethod
+    def _parse(cls, given: str | type | np.dtype | None) -> DType:
+        name = given if isinstance(given, str) else {float: "float32", int: "int32", bool: "bool"}.get(given) or str(np.dtype(given))
+        match = _PATTERN.match({"uint1": "bool", "float": "float32", "int": "int32"}.get(name, name))
+        if name != "handle" and (match is None or (match[1] and int(match[2]) not in _WIDTHS[match[1]])):
+            raise UserError(
+                f"unknown data type {given!r}",
+                fix="use float16, bfloat16, float32, float64, int8..int64, uint8..uint64 or bool, "
+                'with "x4" and the like appended for a vector',
+            )
+        if match is None:
+            kind, bits, lanes = "handle", 64, 1
+        elif match[4]:
+            kind, bits, lanes = "bool", 1, int(match[5] or 1)
+        else:
+            kind, bits, lanes = match[1], int(match[2]), int(match[3] or 1)
+        scalar = kind if kind in ("bool", "handle") else f"{kind}{bits}"
+        text = scalar if lanes == 1 else f"{scalar}x{lanes}"
+        self = cls._known.get(text)
+        if self is None:
+            self = str.__new__(cls, text)
+            self.kind, self.bits, self.lanes = kind, bits, lanes
+            self.is_float = kind in ("float", "bfloat")
+            self.is_int = kind in ("int", "uint")
+            self.is_bool = kind == "bool"
+            cls._known[text] = self
+        if isinstance(given, str):
+            cls._known[given] = self
+        return self
+
+    def __reduce__(self) -> tuple[type[DType], tuple[str]]:
+        return DType, (str(self),)
+
+    @property
+    def scalar(self) -> DType:
+        """The type of one lane."""
+        return self.with_lanes(1)
+
+    def with_lanes(self, lanes: int) -> DType:
+        """The same lane type, `lanes` wide."""
+        if lanes == self.lanes:
+            return self
+        base = self.kind if self.kind in ("bool", "handle") else f"{self.kind}{self.bits}"
+        return DType(base if lanes == 1 else f"{base}x{lanes}")
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that one element takes in memory, all lanes together."""
+        return max(1, self.bits // 8) * self.lanes
+
+    @property
+    def numpy(self) -> np.dtype:
+        """The NumPy type of one lane (bfloat16 through ml_dtypes)."""
+        if self.kind == "bfloat":
+            import ml_dtypes
+
+            return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(str(self.scalar))
+
+    @property
+    def min_value(self) -> int:
+        """Smallest value of an integer or boolean type."""
+        return -(1 << (self.bits - 1)) if self.kind == "int" else 0
+
+    @property
+    def max_value(self) -> int:
+        """Largest value of an integer or boolean type."""
+        return (1 << (self.bits - 1)) - 1 if self.kind == "int" else (1 << self.bits) - 1
+
+
+BOOL = DType("bool")
+INT32 = DType("int32")
+INT64 = DType("int64")
+FLOAT32 = DType("float32")
+HANDLE = DType("handle")

@@ -1,0 +1,54 @@
+"""The two error families, and where in the caller's own code a mistake was made."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_HOUSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def caller_location() -> str:
+    """`file:line` of the innermost frame outside this package: the line that a user can change."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_HOUSE) and not name.startswith("<"):
+            return f"{name}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]  # typeshed: f_back is Optional, the loop ends on None
+    return ""
+
+
+class TVMError(RuntimeError):
+    """Base of every error, under the name that scripts of the legacy API catch."""
+
+
+class UserError(TVMError):
+    """A mistake in the caller's program: says what is wrong, with the values, and how to put it right.
+
+    `primitive` names the operation (`split`), `fix` the way out; `where` is the caller's line, found by
+    itself.
+    """
+
+    def __init__(self, message: str, *, fix: str = "", primitive: str = "", where: str | None = None) -> None:
+        self.message = message
+        self.fix = fix
+        self.primitive = primitive
+        self.where = caller_location() if where is None else where
+        lines = [f"{primitive}: {message}" if primitive else message]
+        if fix:
+            lines.append(f"  fix: {fix}")
+        if self.where:
+            lines.append(f"  at:  {self.where}")
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _remake, (type(self), self.message, self.fix, self.primitive, self.where)
+
+
+def _remake(cls: type[UserError], message: str, fix: str, primitive: str, where: str) -> UserError:
+    return cls(message, fix=fix, primitive=primitive, where=where)
+
+
+class InternalError(TVMError):
+    """A broken promise between our own floors: a bug of ours, never of the caller's program."""

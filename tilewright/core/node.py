@@ -1,0 +1,147 @@
+"""Interned, immutable nodes: structural equality is identity.
+
+`@node` turns an annotated class into one whose instances are hash-consed: building the same node twice
+gives the same object, so equality is `is`, hashing is free and memo tables work across candidates. The
+tables hold nodes weakly. Nodes are immutable by convention (no `__setattr__` guard: it would cost more than
+the rest of the construction together).
+
+Traps that the design avoids here: `1 == True == 1.0` (fields that hold numbers name their own key), and
+identity across pickling (`__reduce__` rebuilds through the constructor, so a node re-interns).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+T = TypeVar("T")
+
+
+class Node:
+    """Base of all interned nodes; `FIELDS` names the constructor's arguments in order."""
+
+    __slots__ = ("__weakref__",)
+    FIELDS: ClassVar[tuple[str, ...]] = ()
+
+    def children(self) -> tuple[Any, ...]:
+        """The nodes directly below, in the order of the fields."""
+        return ()
+
+    def map_children(self, f: Callable[[Any], Any]) -> Any:
+        """This node with `f` applied to each child; the same object where no child changed."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, name) for name in self.FIELDS)
+
+
+class _Entry(weakref.ref[Any]):
+    """A weak table entry that knows its key, so that a dying node can leave the table."""
+
+    __slots__ = ("key",)
+    key: tuple[Any, ...]
+
+
+_KINDS = {"Expr": "one", "Stmt": "one", "Expr | None": "maybe", "Stmt | None": "maybe"}
+_KINDS |= {"tuple[Expr, ...]": "many", "tuple[Stmt, ...]": "many"}
+
+
+def _visitors(fields: dict[str, str], scope: dict[str, Any]) -> tuple[Any, Any]:
+    """Compile `children()` and `map_children(f)` for the fields that hold nodes."""
+    kinds = {name: _KINDS[kind] for name, kind in fields.items() if kind in _KINDS}
+    parts = [
+        {"one": f"self.{n},", "maybe": f"*(() if self.{n} is None else (self.{n},)),", "many": f"*self.{n},"}[k]
+        for n, k in kinds.items()
+    ]
+    lines = ["def children(self):", f"    return ({' '.join(parts)})", "def map_children(self, f):"]
+    for name, kind in kinds.items():
+        value = {
+            "one": f"f(self.{name})",
+            "maybe": f"None if self.{name} is None else f(self.{name})",
+            "many": f"same(self.{name}, tuple([f(x) for x in self.{name}]))",
+        }[kind]
+        lines.append(f"    {name} = {value}")
+    if kinds:
+        lines.append(f"    if {' and '.join(f'{n} is self.{n}' for n in kinds)}: return self")
+        lines.append(f"    return type(self)({', '.join(n if n in kinds else f'self.{n}' for n in fields)})")
+    else:
+        lines.append("    return self")
+    names = {**scope, "same": _same}
+    exec("\n".join(lines), names)
+    return names["children"], names["map_children"]
+
+
+def _same(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
+    for a, b in zip(old, new, strict=True):
+        if a is not b:
+            return new
+    return old
+
+
+_CONSTRUCTOR = """
+def __new__(cls{params}):
+    key = ({key},)
+    entry = table.get(key)
+    if entry is not None:
+        found = entry()
+        if found is not None:
+            return found
+    self = allocate(cls)
+    {assign}
+    entry = Entry(self, forget)
+    entry.key = key
+    prior = table.setdefault(key, entry)
+    if prior is not entry:
+        found = prior()
+        if found is not None:
+            return found
+        table[key] = entry
+    return self
+"""
+
+
+def _constructor(fields: dict[str, Any], keys: dict[str, str], derived: dict[str, str], scope: dict[str, Any]) -> Any:
+    table: dict[tuple[Any, ...], _Entry] = {}
+
+    def forget(entry: _Entry) -> None:
+        if table.get(entry.key) is entry:
+            del table[entry.key]
+
+    source = _CONSTRUCTOR.format(
+        params="".join(f", {name}" for name in fields),
+        key=", ".join(keys.get(name, name) for name in fields),
+        assign="\n    ".join(
+            [f"self.{name} = {name}" for name in fields] + [f"self.{name} = {code}" for name, code in derived.items()]
+        )
+        or "pass",
+    )
+    names = {**scope, "table": table, "allocate": object.__new__, "Entry": _Entry, "forget": forget}
+    exec(source, names)
+    return names["__new__"]
+
+
+@dataclass_transform(frozen_default=True)
+def node(
+    *, keys: dict[str, str] | None = None, derived: dict[str, str] | None = None, **scope: Any
+) -> Callable[[type[T]], type[T]]:
+    """Make an annotated class an interned node.
+
+    `keys` maps a field to the expression that identifies it in the intern table where the value itself is
+    not a safe key (floats by their bits). `derived` maps a further slot to the expression that computes it
+    from the fields (a result type). `scope` holds the names that those expressions use.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        fields = {name: kind for name, kind in cls.__dict__.get("__annotations__", {}).items() if "ClassVar" not in str(kind)}
+        derived_slots = [name for name in (derived or {}) if not hasattr(cls, name)]
+        members = {k: v for k, v in cls.__dict__.items() if k not in {"__dict__", "__weakref__"}}
+        members["__slots__"] = (*fields, *derived_slots)
+        members["FIELDS"] = tuple(fields)
+        members["children"], members["map_children"] = _visitors(fields, scope)
+        members["__new__"] = _constructor(fields, keys or {}, derived or {}, scope)
+        made: type[T] = type(cls)(cls.__name__, cls.__bases__, members)
+        made.__qualname__ = cls.__qualname__
+        return made
+
+    return decorate

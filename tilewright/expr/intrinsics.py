@@ -1,0 +1,103 @@
+"""Math intrinsics: `exp(x)`, `sqrt(x)` and their kin, as calls that each back end spells in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core.dtype import BOOL
+from ..core.errors import UserError
+from . import nodes as n
+from .operators import as_expr, cast, const, match_types, maximum, negate, select
+
+FLOAT_UNARY = (
+    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt tanh sigmoid sin cos tan asin acos atan sinh cosh asinh acosh "
+    "atanh erf"
+).split()
+ROUNDING = "floor ceil trunc round nearbyint".split()
+FLOAT_BINARY = "pow fmod atan2 hypot copysign".split()
+PREDICATES = "isnan isinf isfinite".split()
+INTEGER_UNARY = "popcount clz".split()
+
+Unary = Callable[[Any], n.Expr]
+Bi = Callable[[Any, Any], n.Expr]
+
+
+def _float_unary(name: str) -> Unary:
+    def build(x: Any) -> n.Expr:
+        e = as_expr(x)
+        if not e.dtype.is_float:
+            e = cast("float32", e)
+        return n.Call(name, (e,), e.dtype)
+
+    return _named(build, name, f"{name}(x), element by element; integers are taken as float32.")
+
+
+def _rounding(name: str) -> Unary:
+    def build(x: Any) -> n.Expr:
+        e = as_expr(x)
+        return n.Call(name, (e,), e.dtype) if e.dtype.is_float else e
+
+    return _named(build, name, f"{name}(x); integers come back unchanged.")
+
+
+def _float_binary(name: str) -> Bi:
+    def build(x: Any, y: Any) -> n.Expr:
+        a, b = match_types(x, y)
+        if not a.dtype.is_float:
+            a, b = cast("float32", a), cast("float32", b)
+        return n.Call(name, (a, b), a.dtype)
+
+    return _named(build, name, f"{name}(x, y), element by element.")
+
+
+def _predicate(name: str) -> Unary:
+    def build(x: Any) -> n.Expr:
+        e = as_expr(x)
+        if not e.dtype.is_float:
+            return const(name == "isfinite", BOOL)
+        return n.Call(name, (e,), BOOL.with_lanes(e.dtype.lanes))
+
+    return _named(build, name, f"{name}(x), of type bool.")
+
+
+def _integer_unary(name: str) -> Unary:
+    def build(x: Any) -> n.Expr:
+        e = as_expr(x)
+        if not e.dtype.is_int:
+            raise UserError(f"{name} needs an integer, but `{e}` has type {e.dtype}", primitive=name)
+        return n.Call(name, (e,), e.dtype)
+
+    return _named(build, name, f"{name}(x) of an integer.")
+
+
+def _named(f: Any, name: str, doc: str) -> Any:
+    f.__name__, f.__doc__ = name, doc
+    return f
+
+
+def absolute(x: Any) -> n.Expr:
+    """The magnitude of x, of x's type."""
+    e = as_expr(x)
+    if e.dtype.is_float:
+        return n.Call("fabs", (e,), e.dtype)
+    return e if e.dtype.kind == "uint" else select(e >= 0, e, negate(e))
+
+
+def clip(x: Any, low: Any, high: Any) -> n.Expr:
+    """x held between low and high."""
+    from_below = maximum(x, low)
+    a, b = match_types(from_below, high)
+    return n.Min(a, b)
+
+
+TABLE: dict[str, Callable[..., n.Expr]] = {
+    **{name: _float_unary(name) for name in FLOAT_UNARY},
+    **{name: _rounding(name) for name in ROUNDING},
+    **{name: _float_binary(name) for name in FLOAT_BINARY},
+    **{name: _predicate(name) for name in PREDICATES},
+    **{name: _integer_unary(name) for name in INTEGER_UNARY},
+    "abs": absolute,
+    "power": _float_binary("pow"),
+    "clip": clip,
+}

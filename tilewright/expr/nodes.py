@@ -1,0 +1,359 @@
+"""The scalar expression grammar, on one page.
+
+    Expr = Var | IntImm | FloatImm | StringImm | Cast
+         | Add | Sub | Mul | Div | Mod | FloorDiv | FloorMod | Min | Max        same type on both sides
+         | EQ | NE | LT | LE | GT | GE | And | Or | Not                         of type bool
+         | Select | IfThenElse | Load | Call | Ramp | Broadcast
+
+`Div` and `Mod` truncate on integers, `FloorDiv` and `FloorMod` round down. `Select` evaluates both branches,
+`IfThenElse` only the one taken. A `Load` reads element `indices` of a source: a tensor above the loops, a
+buffer within them. `Ramp` and `Broadcast` make vectors. Nodes are interned (see `core.node`): `is` is
+structural equality. These constructors do not check or convert; `operators.py` does.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Protocol
+
+from ..core.dtype import BOOL, DType
+from ..core.errors import UserError
+from ..core.node import Node, node
+from .operand import BUILD, Operand
+
+
+class Expr(Node, Operand):
+    """A scalar or vector expression of type `dtype`."""
+
+    __slots__ = ()
+    dtype: DType
+
+    def as_expr(self) -> Expr:
+        return self
+
+    def __eq__(self, other: object) -> Any:
+        return BUILD["equal"](self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return BUILD["not_equal"](self, other)
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise UserError(
+            f"the value of `{self}` is not known while the program is being built, so `and`, `or`, `not`, `if` "
+            "and chained comparisons cannot use it",
+            fix="use te.all(...), te.any(...), tir.Not(...), or te.if_then_else(condition, a, b)",
+        )
+
+    def __repr__(self) -> str:
+        return BUILD["text"](self)
+
+
+class Var(Expr):
+    """A named scalar. Each `Var` is its own identity: two of one name are different variables."""
+
+    __slots__ = ("dtype", "name")
+    FIELDS = ("name", "dtype")
+
+    def __init__(self, name: str, dtype: str = "int32") -> None:
+        self.name = name
+        self.dtype = DType(dtype)
+
+
+class SizeVar(Var):
+    """A variable that holds a size: known to be at least 0."""
+
+    __slots__ = ()
+
+
+def _float_key(value: float) -> bytes:
+    return struct.pack("d", value)
+
+
+@node()
+class IntImm(Expr):
+    """An integer or boolean constant (`value` is a Python int)."""
+
+    value: int
+    dtype: DType
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+    def __int__(self) -> int:
+        return self.value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+@node(keys={"value": "float_key(value)"}, float_key=_float_key)
+class FloatImm(Expr):
+    """A floating-point constant; interned by its bits, so -0.0 and NaN keep their identity."""
+
+    value: float
+    dtype: DType
+
+    def __float__(self) -> float:
+        return self.value
+
+
+@node(derived={"dtype": "handle"}, handle=DType("handle"))
+class StringImm(Expr):
+    """A string argument of a call."""
+
+    value: str
+
+
+@node()
+class Cast(Expr):
+    """`value` converted to `dtype`: floats to integers truncate, integers wrap."""
+
+    dtype: DType
+    value: Expr
+
+
+class Binary(Expr):
+    """Base of the operators of two arguments."""
+
+    __slots__ = ()
+    a: Expr
+    b: Expr
+
+
+class Arithmetic(Binary):
+    """Operators whose result has the type of their arguments."""
+
+    __slots__ = ()
+
+
+class Compare(Binary):
+    """Comparisons: the result is bool, with the lanes of the arguments."""
+
+    __slots__ = ()
+
+
+@node(derived={"dtype": "a.dtype"})
+class Add(Arithmetic):
+    """a + b"""
+
+    a: Expr
+    b: Expr
+
+
+@node(derived={"dtype": "a.dtype"})
+class Sub(Arithmetic):
+    """a - b"""
+
+    a: Expr
+    b: Expr
+
+
+@node(derived={"dtype": "a.dtype"})
+class Mul(Arithmetic):
+    """a * b"""
+
+    a: Expr
+    b: Expr
+
+
+@node(derived={"dtype": "a.dtype"})
+class Div(Arithmetic):
+    """a / b; on integers it truncates towards zero."""
+
+    a: Expr
+    b: Expr
+
+
+@node(derived={"dtype": "a.dtype"})
+class Mod(Arithmetic):
+    """The remainder of `Div`, with the sign of a."""
+
+    a: Expr
+    b: Expr
+
+
+@node(derived={"dtype": "a.dtype"})
+class FloorDiv(Arithmetic):
+    """a // b, rounded down."""
+
+    a: Expr
+    b: Expr
+
+
+@node(derived={"dtype": "a.dtype"})
+class FloorMod(Arithmetic):
+    """a % b, with the sign of b."""
+
+    a: Expr
+    b: Expr
+
+
+@node(derived={"dtype": "a.dtype"})
+class Min(Arithmetic):
+    """The smaller of a and b."""
+
+    a: Expr
+    b: Expr
+
+
+@node(derived={"dtype": "a.dtype"})
+class Max(Arithmetic):
+    """The larger of a and b."""
+
+    a: Expr
+    b: Expr
+
+
+def _bool_of(a: Expr) -> DType:
+    return BOOL if a.dtype.lanes == 1 else BOOL.with_lanes(a.dtype.lanes)
+
+
+@node(derived={"dtype": "bool_of(a)"}, bool_of=_bool_of)
+class EQ(Compare):
+    """a == b. As a Python truth value: whether both sides are the same node."""
+
+    a: Expr
+    b: Expr
+
+    def __bool__(self) -> bool:
+        return self.a is self.b
+
+
+@node(derived={"dtype": "bool_of(a)"}, bool_of=_bool_of)
+class NE(Compare):
+    """a != b. As a Python truth value: whether the sides are different nodes."""
+
+    a: Expr
+    b: Expr
+
+    def __bool__(self) -> bool:
+        return self.a is not self.b
+
+
+@node(derived={"dtype": "bool_of(a)"}, bool_of=_bool_of)
+class LT(Compare):
+    """a < b"""
+
+    a: Expr
+    b: Expr
+
+
+@node(derived={"dtype": "bool_of(a)"}, bool_of=_bool_of)
+class LE(Compare):
+    """a <= b"""
+
+    a: Expr
+    b: Expr
+
+
+@node(derived={"dtype": "bool_of(a)"}, bool_of=_bool_of)
+class GT(Compare):
+    """a > b"""
+
+    a: Expr
+    b: Expr
+
+
+@node(derived={"dtype": "bool_of(a)"}, bool_of=_bool_of)
+class GE(Compare):
+    """a >= b"""
+
+    a: Expr
+    b: Expr
+
+
+@node(derived={"dtype": "a.dtype"})
+class And(Binary):
+    """a and b; b is evaluated only where a holds."""
+
+    a: Expr
+    b: Expr
+
+
+@node(derived={"dtype": "a.dtype"})
+class Or(Binary):
+    """a or b; b is evaluated only where a fails."""
+
+    a: Expr
+    b: Expr
+
+
+@node(derived={"dtype": "a.dtype"})
+class Not(Expr):
+    """not a"""
+
+    a: Expr
+
+
+@node(derived={"dtype": "true_value.dtype"})
+class Select(Expr):
+    """`true_value` where `condition` holds, else `false_value`; both are evaluated."""
+
+    condition: Expr
+    true_value: Expr
+    false_value: Expr
+
+
+@node(derived={"dtype": "true_value.dtype"})
+class IfThenElse(Expr):
+    """`true_value` where `condition` holds, else `false_value`; only that one is evaluated."""
+
+    condition: Expr
+    true_value: Expr
+    false_value: Expr
+
+
+class LoadSource(Protocol):
+    """What a `Load` reads from: a tensor or a buffer, hashed by identity."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dtype(self) -> DType: ...
+
+
+def _load_dtype(source: LoadSource, indices: tuple[Expr, ...]) -> DType:
+    for index in indices:
+        if index.dtype.lanes != 1:
+            return source.dtype.with_lanes(index.dtype.lanes * source.dtype.lanes)
+    return source.dtype
+
+
+@node(derived={"dtype": "load_dtype(source, indices)"}, load_dtype=_load_dtype)
+class Load(Expr):
+    """The element of `source` at `indices` (one index a dimension; a `Ramp` index reads a vector)."""
+
+    source: LoadSource
+    indices: tuple[Expr, ...]
+
+
+@node()
+class Call(Expr):
+    """An intrinsic function by its name (see `operators.INTRINSICS`); pure unless listed otherwise."""
+
+    name: str
+    args: tuple[Expr, ...]
+    dtype: DType
+
+
+@node(derived={"dtype": "base.dtype.with_lanes(lanes)"})
+class Ramp(Expr):
+    """The vector base, base + stride, ..., of `lanes` elements."""
+
+    base: Expr
+    stride: Expr
+    lanes: int
+
+
+@node(derived={"dtype": "value.dtype.with_lanes(lanes)"})
+class Broadcast(Expr):
+    """`lanes` copies of `value`."""
+
+    value: Expr
+    lanes: int
+
+
+TRUE = IntImm(1, BOOL)
+FALSE = IntImm(0, BOOL)

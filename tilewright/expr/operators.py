@@ -1,0 +1,456 @@
+"""Typed operators: what users call to build expressions.
+
+Each converts its arguments (`as_expr`), brings them to a common type (`match_types`), folds constants and
+identities, and builds the node. Type rules are those of the legacy API: a Python number takes the other
+side's type, an integer meets a float as that float, and the wider type wins.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core.dtype import BOOL, FLOAT32, INT32, INT64, DType
+from ..core.errors import UserError, caller_location
+from . import nodes as n
+from .operand import BUILD, Operand
+
+Value = Any  # Expr, Operand or a Python / NumPy number: what `as_expr` accepts
+
+
+def as_expr(value: Value, dtype: str | None = None) -> n.Expr:
+    """The expression for an operand or a Python number.
+
+    Raises UserError for anything else.
+    """
+    if isinstance(value, Operand):
+        return value.as_expr()
+    if isinstance(value, (bool, np.bool_)):
+        return const(value, dtype or BOOL)
+    if isinstance(value, (int, float, np.integer, np.floating)):
+        return const(value, dtype)
+    if isinstance(value, str):
+        return n.StringImm(value)
+    raise UserError(
+        f"cannot use {value!r} of type {type(value).__name__} in an expression",
+        fix="give a number, a variable, an axis, or an element of a tensor such as A[i, j]",
+    )
+
+
+def const(value: Value, dtype: str | None = None) -> n.Expr:
+    """A constant of type `dtype`; without one, int32 (int64 where needed), float32 or bool by the value.
+
+    Raises UserError where the value does not fit the type.
+    """
+    if isinstance(value, Operand):
+        return cast(dtype, value) if dtype else value.as_expr()
+    if isinstance(value, np.generic):
+        dtype = dtype or str(value.dtype)
+        value = value.item()
+    if dtype is None:
+        wide = isinstance(value, int) and not -(2**31) <= value < 2**31
+        kind = BOOL if isinstance(value, bool) else FLOAT32 if isinstance(value, float) else INT64 if wide else INT32
+    else:
+        kind = DType(dtype)
+    if kind.lanes > 1:
+        return n.Broadcast(const(value, kind.scalar), kind.lanes)
+    if kind.is_float:
+        return n.FloatImm(_rounded(float(value), kind), kind)
+    if not (isinstance(value, int) or float(value).is_integer()):
+        raise UserError(f"{value!r} is not a whole number, so it cannot be a constant of type {kind}")
+    whole = int(value)
+    if not kind.min_value <= whole <= kind.max_value and kind != "handle":
+        raise UserError(
+            f"{whole} does not fit {kind} ({kind.min_value} to {kind.max_value})", fix="give a wider dtype"
+        )
+    return n.IntImm(whole, kind)
+
+
+def _rounded(value: float, kind: DType) -> float:
+    if kind.bits == 64 or not math.isfinite(value):
+        return value
+    with np.errstate(over="ignore"):
+        return float(kind.numpy.type(value))
+
+
+def cast(dtype: str | None, value: Value) -> n.Expr:
+    """`value` converted to `dtype` (C rules: floats to integers truncate towards zero)."""
+    kind = DType(dtype)
+    e = as_expr(value)
+    if e.dtype.lanes != kind.lanes and kind.lanes == 1:
+        kind = kind.with_lanes(e.dtype.lanes)
+    if e.dtype == kind:
+        return e
+    if e.dtype.lanes == 1 and kind.lanes > 1:
+        return n.Broadcast(cast(kind.scalar, e), kind.lanes)
+    if isinstance(e, n.IntImm) and (kind.is_float or kind.is_bool or kind.min_value <= e.value <= kind.max_value):
+        return const(bool(e.value) if kind.is_bool else e.value, kind)
+    if isinstance(e, n.FloatImm) and kind.is_float:
+        return const(e.value, kind)
+    if isinstance(e, n.Broadcast):
+        return n.Broadcast(cast(kind.scalar, e.value), e.lanes)
+    return n.Cast(kind, e)
+
+
+def match_types(a: Value, b: Value) -> tuple[n.Expr, n.Expr]:
+    """Both values as expressions of one common type."""
+    a_number, b_number = not isinstance(a, Operand), not isinstance(b, Operand)
+    if a_number and not b_number:
+        y = as_expr(b)
+        x = as_expr(a, _number_type(a, y.dtype))
+    elif b_number and not a_number:
+        x = as_expr(a)
+        y = as_expr(b, _number_type(b, x.dtype))
+    else:
+        x, y = as_expr(a), as_expr(b)
+    if x.dtype == y.dtype:
+        return x, y
+    kind = _common(x.dtype, y.dtype)
+    return cast(kind, x), cast(kind, y)
+
+
+def _number_type(value: Value, other: DType) -> str | None:
+    """The type for a bare number beside `other`: other's own where the number fits it."""
+    scalar = other.scalar
+    if scalar == "handle":
+        return None
+    if scalar.is_float:
+        return scalar
+    if isinstance(value, (bool, np.bool_)):
+        return scalar
+    if isinstance(value, (int, np.integer)) and scalar.is_int:
+        return scalar if scalar.min_value <= int(value) <= scalar.max_value else None
+    return None
+
+
+def _common(x: DType, y: DType) -> DType:
+    lanes = max(x.lanes, y.lanes)
+    if x.lanes != y.lanes and min(x.lanes, y.lanes) != 1:
+        raise UserError(f"cannot combine vectors of {x.lanes} and {y.lanes} lanes ({x} and {y})")
+    if "handle" in (x.kind, y.kind):
+        raise UserError(f"cannot combine {x} and {y}", fix="strings and pointers take no part in arithmetic")
+    rank = {"bool": 0, "uint": 1, "int": 2, "float": 3, "bfloat": 3}
+    if x.is_float and y.is_float and x.bits == y.bits and x.kind != y.kind:
+        return FLOAT32.with_lanes(lanes)
+    if rank[x.kind] == rank[y.kind]:
+        wide = x if x.bits >= y.bits else y
+    elif x.is_float or y.is_float or x.is_bool or y.is_bool:
+        wide = x if rank[x.kind] > rank[y.kind] else y
+    else:
+        wide = x if (x.bits, rank[x.kind]) > (y.bits, rank[y.kind]) else y
+    return wide.with_lanes(lanes)
+
+
+def _wrap(value: int, kind: DType) -> n.Expr:
+    """A folded integer, wrapped to its type as the hardware would."""
+    span = kind.max_value - kind.min_value + 1
+    return n.IntImm((value - kind.min_value) % span + kind.min_value, kind)
+
+
+def add(a: Value, b: Value) -> n.Expr:
+    """a + b"""
+    x, y = match_types(a, b)
+    if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
+        return _wrap(x.value + y.value, x.dtype)
+    if isinstance(x, n.FloatImm) and isinstance(y, n.FloatImm):
+        return const(x.value + y.value, x.dtype)
+    if is_const(x, 0) and not x.dtype.is_float:
+        return y
+    if is_const(y, 0) and not x.dtype.is_float:
+        return x
+    return n.Add(_numeric(x, "+"), y)
+
+
+def subtract(a: Value, b: Value) -> n.Expr:
+    """a - b"""
+    x, y = match_types(a, b)
+    if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
+        return _wrap(x.value - y.value, x.dtype)
+    if isinstance(x, n.FloatImm) and isinstance(y, n.FloatImm):
+        return const(x.value - y.value, x.dtype)
+    if is_const(y, 0) and not x.dtype.is_float:
+        return x
+    return n.Sub(_numeric(x, "-"), y)
+
+
+def multiply(a: Value, b: Value) -> n.Expr:
+    """a * b"""
+    x, y = match_types(a, b)
+    if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
+        return _wrap(x.value * y.value, x.dtype)
+    if isinstance(x, n.FloatImm) and isinstance(y, n.FloatImm):
+        return const(x.value * y.value, x.dtype)
+    for one, other in ((x, y), (y, x)):
+        if is_const(one, 1):
+            return other
+        if is_const(one, 0) and one.dtype.is_int:
+            return one
+    return n.Mul(_numeric(x, "*"), y)
+
+
+def negate(a: Value) -> n.Expr:
+    """-a"""
+    x = as_expr(a)
+    return subtract(const(-0.0 if x.dtype.is_float else 0, x.dtype), x)
+
+
+def _integer_division(
+    name: str, node: type[n.Arithmetic], fold: Callable[[int, int], int], remainder: bool, doc: str
+) -> Callable[[Value, Value], n.Expr]:
+    def build(a: Value, b: Value) -> n.Expr:
+        x, y = match_types(a, b)
+        if is_const(y, 0) and not x.dtype.is_float:
+            raise UserError(f"division by zero in `{x} {name} {y}`")
+        if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
+            return _wrap(fold(x.value, y.value), x.dtype)
+        if is_const(y, 1) and x.dtype.is_int:
+            return const(0, x.dtype) if remainder else x
+        if x.dtype.is_float:
+            quotient = Call1("floor" if node in (n.FloorDiv, n.FloorMod) else "trunc", divide(x, y))
+            return subtract(x, multiply(quotient, y)) if remainder else quotient
+        return node(_numeric(x, name), y)
+
+    build.__name__ = name
+    build.__doc__ = doc
+    return build
+
+
+def _trunc_div(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _trunc_mod(a: int, b: int) -> int:
+    return a - _trunc_div(a, b) * b
+
+
+floordiv = _integer_division("floordiv", n.FloorDiv, lambda a, b: a // b, False, "a // b, rounded down")
+floormod = _integer_division("floormod", n.FloorMod, lambda a, b: a % b, True, "a % b, with the sign of b")
+truncdiv = _integer_division("truncdiv", n.Div, _trunc_div, False, "a / b on integers, rounded towards zero")
+truncmod = _integer_division("truncmod", n.Mod, _trunc_mod, True, "the remainder of truncdiv, with the sign of a")
+
+
+_warned: set[str] = set()
+
+
+def divide(a: Value, b: Value) -> n.Expr:
+    """a / b. On two integers it truncates, as the oldest scripts expect, and warns once a line."""
+    x, y = match_types(a, b)
+    if x.dtype.is_float:
+        if is_const(y, 1):
+            return x
+        if isinstance(x, n.FloatImm) and isinstance(y, n.FloatImm) and y.value != 0:
+            return const(x.value / y.value, x.dtype)
+        return n.Div(x, y)
+    where = caller_location()
+    if where not in _warned:
+        _warned.add(where)
+        warnings.warn(
+            f"{where}: `/` on integers truncates, as in the oldest scripts; write // (rounds down) or "
+            "tir.truncdiv to say which you mean",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+    return truncdiv(x, y)
+
+
+def minimum(a: Value, b: Value) -> n.Expr:
+    """The smaller of a and b."""
+    return _extreme(n.Min, min, a, b)
+
+
+def maximum(a: Value, b: Value) -> n.Expr:
+    """The larger of a and b."""
+    return _extreme(n.Max, max, a, b)
+
+
+def _extreme(node: type[n.Arithmetic], fold: Callable[[Any, Any], Any], a: Value, b: Value) -> n.Expr:
+    x, y = match_types(a, b)
+    if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
+        return const(fold(x.value, y.value), x.dtype)
+    return x if x is y else node(_numeric(x, node.__name__.lower()), y)
+
+
+def _comparison(
+    node: type[n.Compare], fold: Callable[[Any, Any], bool], doc: str
+) -> Callable[[Value, Value], n.Expr]:
+    def build(a: Value, b: Value) -> n.Expr:
+        x, y = match_types(a, b)
+        if isinstance(x, (n.IntImm, n.FloatImm)) and isinstance(y, (n.IntImm, n.FloatImm)):
+            return const(bool(fold(x.value, y.value)), BOOL)
+        return node(x, y)
+
+    build.__doc__ = doc
+    return build
+
+
+less = _comparison(n.LT, lambda a, b: a < b, "a < b")
+less_equal = _comparison(n.LE, lambda a, b: a <= b, "a <= b")
+greater = _comparison(n.GT, lambda a, b: a > b, "a > b")
+greater_equal = _comparison(n.GE, lambda a, b: a >= b, "a >= b")
+
+
+def equal(a: Value, b: Value) -> n.Expr:
+    """a == b; where b is no operand (None, say), the constant False, so that `x == None` stays harmless."""
+    if not isinstance(b, (Operand, bool, int, float, np.generic)):
+        return n.FALSE
+    x, y = match_types(a, b)
+    if isinstance(x, (n.IntImm, n.FloatImm)) and isinstance(y, (n.IntImm, n.FloatImm)):
+        return const(x.value == y.value, BOOL)
+    return n.EQ(x, y)
+
+
+def not_equal(a: Value, b: Value) -> n.Expr:
+    """a != b; see `equal`."""
+    if not isinstance(b, (Operand, bool, int, float, np.generic)):
+        return n.TRUE
+    x, y = match_types(a, b)
+    if isinstance(x, (n.IntImm, n.FloatImm)) and isinstance(y, (n.IntImm, n.FloatImm)):
+        return const(x.value != y.value, BOOL)
+    return n.NE(x, y)
+
+
+def condition(value: Value, primitive: str) -> n.Expr:
+    """`value` as a boolean expression; UserError where it is a number or of another type."""
+    e = as_expr(value)
+    if not e.dtype.is_bool:
+        raise UserError(
+            f"`{e}` has type {e.dtype}, but a condition has type bool", primitive=primitive, fix=f"compare it: {e} != 0"
+        )
+    return e
+
+
+def logical_and(a: Value, b: Value) -> n.Expr:
+    """a and b"""
+    x, y = condition(a, "all"), condition(b, "all")
+    if x is n.FALSE or y is n.TRUE:
+        return x
+    return y if x is n.TRUE else n.And(x, y)
+
+
+def logical_or(a: Value, b: Value) -> n.Expr:
+    """a or b"""
+    x, y = condition(a, "any"), condition(b, "any")
+    if x is n.TRUE or y is n.FALSE:
+        return x
+    return y if x is n.FALSE else n.Or(x, y)
+
+
+def logical_not(a: Value) -> n.Expr:
+    """not a"""
+    x = condition(a, "Not")
+    return const(not x.value, BOOL) if isinstance(x, n.IntImm) else n.Not(x)
+
+
+def all_of(*conditions: Value) -> n.Expr:
+    """Whether all conditions hold."""
+    return _fold_conditions(conditions, logical_and, "all")
+
+
+def any_of(*conditions: Value) -> n.Expr:
+    """Whether any condition holds."""
+    return _fold_conditions(conditions, logical_or, "any")
+
+
+def _fold_conditions(values: tuple[Value, ...], join: Callable[[Value, Value], n.Expr], name: str) -> n.Expr:
+    if not values:
+        raise UserError(f"te.{name}() needs at least one condition", primitive=name)
+    result = condition(values[0], name)
+    for value in values[1:]:
+        result = join(result, value)
+    return result
+
+
+def select(cond: Value, true_value: Value, false_value: Value) -> n.Expr:
+    """`true_value` where `cond` holds, else `false_value`; both are evaluated, so neither may fault."""
+    return _choice(n.Select, cond, true_value, false_value, "Select")
+
+
+def if_then_else(cond: Value, true_value: Value, false_value: Value) -> n.Expr:
+    """`true_value` where `cond` holds, else `false_value`; only that one is evaluated."""
+    return _choice(n.IfThenElse, cond, true_value, false_value, "if_then_else")
+
+
+def _choice(node: Any, cond: Value, true_value: Value, false_value: Value, name: str) -> n.Expr:
+    c = condition(cond, name)
+    x, y = match_types(true_value, false_value)
+    if isinstance(c, n.IntImm):
+        return x if c.value else y
+    made: n.Expr = node(c, x, y)
+    return made
+
+
+def likely(cond: Value) -> n.Expr:
+    """`cond`, marked as nearly always true: the guard of a partial tile."""
+    c = condition(cond, "likely")
+    return c if isinstance(c, n.IntImm) else n.Call("likely", (c,), c.dtype)
+
+
+def _numeric(x: n.Expr, name: str) -> n.Expr:
+    if x.dtype.kind in ("bool", "handle"):
+        if x.dtype.is_bool:
+            raise UserError(f"`{x}` is a condition: it has no arithmetic (`{name}`)", fix="use te.if_then_else or .astype")
+        raise UserError(f"`{x}` of type {x.dtype} has no arithmetic (`{name}`)")
+    return x
+
+
+def is_const(e: n.Expr, value: float) -> bool:
+    """Whether e is the constant `value`."""
+    return isinstance(e, (n.IntImm, n.FloatImm)) and e.value == value
+
+
+def _bitwise(name: str, fold: Callable[[int, int], int], doc: str) -> Callable[[Value, Value], n.Expr]:
+    def build(a: Value, b: Value) -> n.Expr:
+        x, y = match_types(a, b)
+        if x.dtype.is_bool and name in _LOGICAL:
+            return _LOGICAL[name](x, y)
+        if not x.dtype.is_int:
+            raise UserError(f"{name} needs integers, but `{x}` has type {x.dtype}")
+        if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
+            return _wrap(fold(x.value, y.value), x.dtype)
+        return n.Call(name, (x, y), x.dtype)
+
+    build.__doc__ = doc
+    return build
+
+
+_LOGICAL: dict[str, Callable[[Value, Value], n.Expr]] = {
+    "bitwise_and": logical_and,
+    "bitwise_or": logical_or,
+    "bitwise_xor": not_equal,
+}
+bitwise_and = _bitwise("bitwise_and", lambda a, b: a & b, "a & b; on conditions, `all`")
+bitwise_or = _bitwise("bitwise_or", lambda a, b: a | b, "a | b; on conditions, `any`")
+bitwise_xor = _bitwise("bitwise_xor", lambda a, b: a ^ b, "a ^ b")
+shift_left = _bitwise("shift_left", lambda a, b: a << b, "a << b")
+shift_right = _bitwise("shift_right", lambda a, b: a >> b, "a >> b (arithmetic on signed integers)")
+
+
+def bitwise_not(a: Value) -> n.Expr:
+    """~a; on a condition, `not a`."""
+    x = as_expr(a)
+    if x.dtype.is_bool:
+        return logical_not(x)
+    return _wrap(~x.value, x.dtype) if isinstance(x, n.IntImm) else n.Call("bitwise_not", (x,), x.dtype)
+
+
+def Call1(name: str, x: n.Expr) -> n.Expr:  # noqa: N802  (a constructor in all but name)
+    """The call of a one-argument intrinsic whose result has its argument's type."""
+    return n.Call(name, (x,), x.dtype)
+
+
+BUILD.update(
+    {
+        f.__name__ if f.__name__ != "build" else name: f
+        for name, f in [
+            ("add", add), ("subtract", subtract), ("multiply", multiply), ("divide", divide), ("negate", negate),
+            ("floordiv", floordiv), ("floormod", floormod), ("less", less), ("less_equal", less_equal),
+            ("greater", greater), ("greater_equal", greater_equal), ("equal", equal), ("not_equal", not_equal),
+            ("bitwise_and", bitwise_and), ("bitwise_or", bitwise_or), ("bitwise_xor", bitwise_xor),
+            ("bitwise_not", bitwise_not), ("shift_left", shift_left), ("shift_right", shift_right), ("cast", cast),
+        ]
+    }
+)  # fmt: skip

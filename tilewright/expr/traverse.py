@@ -1,0 +1,70 @@
+"""Walking and rewriting expression trees; all memoised on node identity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from ..core.node import Node
+from .nodes import And, Expr, Load, Var
+
+
+def post_order(*roots: Node) -> Iterator[Any]:
+    """Every distinct node below `roots` and the roots themselves, children before parents."""
+    seen: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        at, ready = stack.pop()
+        if ready:
+            yield at
+        elif at not in seen:
+            seen.add(at)
+            stack.append((at, True))
+            stack.extend((child, False) for child in reversed(at.children()) if child not in seen)
+
+
+def variables(*roots: Node) -> tuple[Var, ...]:
+    """The variables that occur, in the order of first appearance."""
+    return tuple(e for e in post_order(*roots) if isinstance(e, Var))
+
+
+def uses_any(root: Expr, wanted: Iterable[Var]) -> bool:
+    """Whether any of the wanted variables occurs in `root`."""
+    targets = frozenset(wanted)
+    return bool(targets) and any(e in targets for e in post_order(root))
+
+
+def loads(*roots: Node) -> tuple[Load, ...]:
+    """The distinct loads that occur, inner ones first."""
+    return tuple(e for e in post_order(*roots) if isinstance(e, Load))
+
+
+def substitute(root: Any, mapping: Mapping[Any, Expr]) -> Any:
+    """`root` with each node that is a key of `mapping` replaced by its value (which is not searched again)."""
+    memo: dict[Any, Any] = dict(mapping)
+
+    def visit(e: Any) -> Any:
+        found = memo.get(e)
+        if found is None:
+            found = memo[e] = e.map_children(visit)
+        return found
+
+    return visit(root) if memo else root
+
+
+def rewrite(root: Any, rule: Callable[[Any], Any]) -> Any:
+    """Bottom-up: each node with its children already rewritten goes through `rule`, once."""
+    memo: dict[Any, Any] = {}
+
+    def visit(e: Any) -> Any:
+        found = memo.get(e)
+        if found is None:
+            found = memo[e] = rule(e.map_children(visit))
+        return found
+
+    return visit(root)
+
+
+def conjuncts(cond: Expr) -> tuple[Expr, ...]:
+    """The parts of a conjunction, left to right."""
+    return (*conjuncts(cond.a), *conjuncts(cond.b)) if isinstance(cond, And) else (cond,)

@@ -1,0 +1,199 @@
+"""The loop grammar, on one page.
+
+    Program  = Function*                     what `lower` returns
+    Function = name, params, body, launches
+    Stmt     = For | If | Store | Evaluate | Let | Allocate | Barrier | Seq | Launch
+
+A `For` of kind THREAD binds a hardware thread index: its body runs once per thread, and two loops of one tag
+are the same hardware index. In *lowered* programs such loops stand where the schedule put them; the *finished*
+form has one `Launch` per kernel instead, which names the kernel, its grid and its block, and whose body is the
+device code. `Buffer`s are multi-dimensional until `flatten_storage`; a flat view of a parameter is a buffer
+with `alias_of`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from ..core.dtype import DType
+from ..core.hardware import MemoryScope, ThreadTag
+from ..core.node import Node, node
+from ..expr.nodes import Expr, Var
+
+
+class Buffer:
+    """Storage for elements of one type; its identity is the object, its `name` only a wish.
+
+    `shape` has one expression a dimension (elements); `align` is the alignment in bytes that accesses may
+    rely on; `alias_of` is the buffer whose memory this one views, if any; `note` says which stage of the
+    schedule it holds.
+    """
+
+    __slots__ = ("__weakref__", "alias_of", "align", "dtype", "name", "note", "scope", "shape")
+
+    def __init__(
+        self,
+        name: str,
+        dtype: str,
+        shape: tuple[Expr, ...],
+        scope: MemoryScope = MemoryScope.GLOBAL,
+        align: int = 64,
+        alias_of: Buffer | None = None,
+        note: str = "",
+    ) -> None:
+        self.name = name
+        self.dtype = DType(dtype)
+        self.shape = shape
+        self.scope = scope
+        self.align = align
+        self.alias_of = alias_of
+        self.note = note
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.name}: {self.dtype}{list(self.shape)} in {self.scope.value})"
+
+
+class LoopKind(enum.Enum):
+    """How a loop runs its iterations."""
+
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+    VECTORIZED = "vectorized"
+    UNROLLED = "unrolled"
+    THREAD = "thread"
+
+
+class Stmt(Node):
+    """A statement."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.FIELDS)
+        return f"{type(self).__name__}({fields})"
+
+
+@node()
+class For(Stmt):
+    """`var` takes extent values from min upwards.
+
+    `thread` is the hardware index of a THREAD loop (`ThreadTag.VTHREAD`: copies made by the compiler), else
+    None. `pragmas` are (name, value) pairs from the schedule, such as ("auto_unroll_max_step", 16).
+    """
+
+    var: Var
+    min: Expr
+    extent: Expr
+    kind: LoopKind
+    thread: ThreadTag | None
+    pragmas: tuple[tuple[str, Any], ...]
+    body: Stmt
+
+
+@node()
+class If(Stmt):
+    """`then` where the condition holds, else `orelse` (which may be None)."""
+
+    condition: Expr
+    then: Stmt
+    orelse: Stmt | None
+
+
+@node()
+class Store(Stmt):
+    """`buffer[indices] = value`; a `Ramp` index writes a vector."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+
+
+@node()
+class Evaluate(Stmt):
+    """An expression for its effect."""
+
+    value: Expr
+
+
+@node()
+class Let(Stmt):
+    """`var` stands for `value` (computed once) within the body."""
+
+    var: Var
+    value: Expr
+    body: Stmt
+
+
+@node()
+class Allocate(Stmt):
+    """Uninitialised storage for `buffer`, alive within the body."""
+
+    buffer: Buffer
+    body: Stmt
+
+
+@node()
+class Barrier(Stmt):
+    """All threads of a block wait here, and see each other's writes to `scope` memory."""
+
+    scope: MemoryScope
+
+
+@node()
+class Seq(Stmt):
+    """Statements in order; made by `seq`, which flattens and drops empty ones."""
+
+    stmts: tuple[Stmt, ...]
+
+
+@node()
+class Launch(Stmt):
+    """A kernel launch: `threads` maps each hardware index used to (variable, extent)."""
+
+    name: str
+    threads: tuple[tuple[ThreadTag, Var, Expr], ...]
+    body: Stmt
+
+
+NOTHING = Seq(())
+
+
+def seq(*stmts: Stmt) -> Stmt:
+    """The statements in order, nested sequences flattened; `NOTHING` where there is none."""
+    flat: list[Stmt] = []
+    for stmt in stmts:
+        flat.extend(stmt.stmts if isinstance(stmt, Seq) else (stmt,))
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+class Function:
+    """One entry point: its parameters in the caller's order and its body."""
+
+    __slots__ = ("body", "name", "params")
+
+    def __init__(self, name: str, params: tuple[Buffer | Var, ...], body: Stmt) -> None:
+        self.name = name
+        self.params = params
+        self.body = body
+
+    def with_body(self, body: Stmt) -> Function:
+        """This function with another body; the same object where the body is the same."""
+        return self if body is self.body else Function(self.name, self.params, body)
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The parameters that are buffers."""
+        return tuple(p for p in self.params if isinstance(p, Buffer))
+
+
+class Program:
+    """The functions of one module, by name."""
+
+    __slots__ = ("functions",)
+
+    def __init__(self, functions: tuple[Function, ...]) -> None:
+        self.functions = functions
+
+    def __getitem__(self, name: str) -> Function:
+        return {f.name: f for f in self.functions}[name]
