@@ -1,0 +1,74 @@
+# Everything happens in .venv, which the first target that needs it creates: `make demo` or `make test` is enough
+# on a machine that has only Python and pip.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+# Where a GPU is present its own Python may already have what the CUDA tests need (torch, drivers); give it here.
+PYTHON_GPU ?= $(PYTHON)
+VENV := .venv
+EXTRAS ?= opencl,cuda,plot,dev
+# Test processes: one a core, at most 8 (each of them loads the compiler once).
+JOBS ?= auto
+PYTEST_ARGS ?=
+
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test check test-gpu bench clean setup
+
+help: ## show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+setup: $(READY) ## create .venv with OpenCL on the CPU, the CUDA compiler and the development tools
+
+demo: $(READY) ## climb both ladders of schedules: 1-D and depthwise convolution
+	@$(BIN)/tilewright ladder conv1d
+	@$(BIN)/tilewright ladder depthwise
+
+test: $(READY) ## run every test; those that need a GPU skip, saying so, where there is none
+	@$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 $(PYTEST_ARGS)
+
+check: $(READY) ## lint, formatting, types, and who may import whom
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy --strict tilewright
+	@$(BIN)/lint-imports
+
+test-gpu: ## run the tests that need an NVIDIA GPU, with PYTHON_GPU
+	@$(PYTHON_GPU) -m pytest -m cuda $(PYTEST_ARGS)
+
+bench: $(READY) ## run every benchmark in benchmarks/
+	@shopt -s nullglob; found=; \
+	for file in benchmarks/*.py; do \
+	    name=$${file#benchmarks/}; name=$${name%.py}; \
+	    case $$name in _*) continue ;; esac; \
+	    found=1; echo "== benchmarks.$$name"; $(BIN)/python -m benchmarks.$$name; \
+	done; \
+	[[ -n $$found ]] || echo "benchmarks/ holds no benchmark yet"
+
+clean: ## remove .venv, caches and build outputs
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A Python split by its distribution may lack ensurepip; then its own pip fills the environment. pip prints one line
+# per package it collects, and its errors.
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || { \
+	    echo "make: Tilewright needs Python 3.11 to 3.13; '$(PYTHON)' is not that. Try: make PYTHON=python3.12" >&2; exit 1; }
+	@if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+	    echo "Creating $(VENV) with $$($(PYTHON) --version)"; rm -rf $(VENV); \
+	    $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 \
+	    || { rm -rf $(VENV); $(PYTHON) -m venv --without-pip $(VENV) >/dev/null 2>&1 \
+	         && $(PYTHON) -m pip --python $(BIN)/python install -q pip; } \
+	    || { rm -rf $(VENV); \
+	         echo "make: $(PYTHON) cannot create $(VENV): install its venv and pip (Debian, Ubuntu: apt install python3-venv)" >&2; \
+	         exit 1; }; \
+	fi
+	@echo "Installing tilewright[$(EXTRAS)] into $(VENV) (about a minute the first time)"
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -e '.[$(EXTRAS)]' \
+	    | sed -un -e 's/^Collecting \([A-Za-z0-9._-]*\).*/  + \1/p' -e 's/^Installing collected packages.*/  installing .../p'
+	@touch $@

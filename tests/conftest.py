@@ -1,0 +1,91 @@
+"""Shared by all tests: golden files, skip rules for missing devices, hypothesis profiles."""
+
+from __future__ import annotations
+
+import ctypes
+import difflib
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+try:
+    import hypothesis
+except ImportError:  # a GPU machine may run `-m cuda` with pytest alone
+    pass
+else:
+    # No deadline: the first example of a property pays for imports and compilers.
+    hypothesis.settings.register_profile("default", deadline=None, max_examples=60)
+    hypothesis.settings.register_profile("ci", deadline=None, max_examples=400, derandomize=True)
+    hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write what the tests produce to tests/golden/"
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden("conv1d/v1.txt", text)`: text must be what tests/golden/conv1d/v1.txt holds."""
+
+    def compare(name: str, text: str) -> None:
+        __tracebackhide__ = True
+        path = GOLDEN / name
+        text = text if text.endswith("\n") else text + "\n"
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        hint = "if the new text is right: pytest --update-golden"
+        if not path.exists():
+            pytest.fail(f"tests/golden/{name} does not exist; {hint}", pytrace=False)
+        expected = path.read_text(encoding="utf-8")
+        if text != expected:
+            diff = difflib.unified_diff(
+                expected.splitlines(), text.splitlines(), f"tests/golden/{name}", "this run", lineterm=""
+            )
+            pytest.fail("\n".join([*diff, "", hint]), pytrace=False)
+
+    return compare
+
+
+@functools.cache
+def why_no_cuda() -> str | None:
+    """None where a CUDA device answers, else what is missing. Asks the driver and creates no context."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "no driver (libcuda.so.1 not found)"
+    if status := driver.cuInit(0):
+        return f"the driver does not start (cuInit gives {status})"
+    count = ctypes.c_int(0)
+    if status := driver.cuDeviceGetCount(ctypes.byref(count)):
+        return f"the driver does not count devices (cuDeviceGetCount gives {status})"
+    return None if count.value else "the driver sees none"
+
+
+@functools.cache
+def why_no_opencl() -> str | None:
+    """None where an OpenCL device answers, else what is missing."""
+    try:
+        import pyopencl
+    except ImportError:
+        return "pyopencl is not installed"
+    try:
+        devices = [device for platform in pyopencl.get_platforms() for device in platform.get_devices()]
+    except pyopencl.Error as error:
+        return str(error)
+    return None if devices else "no platform has one"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("cuda") and (reason := why_no_cuda()):
+        pytest.skip(f"no CUDA device: {reason}")
+    if item.get_closest_marker("opencl") and (reason := why_no_opencl()):
+        pytest.skip(f"no OpenCL device: {reason}")
