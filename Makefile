@@ -36,7 +36,7 @@ check: $(READY) ## lint, formatting, types, and who may import whom
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --strict tilewright
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 test-gpu: ## run the tests that need an NVIDIA GPU, with PYTHON_GPU
 	@$(PYTHON_GPU) -m pytest -m cuda $(PYTEST_ARGS)
