@@ -1,4 +1,4 @@
-"""What the hardware offers: memory scopes and hardware threads as types, devices' limits as data."""
+"""What the hardware offers, as types: memory scopes, hardware threads, and how a loop may run."""
 
 from __future__ import annotations
 
@@ -19,6 +19,16 @@ class MemoryScope(enum.Enum):
 
 
 _SCOPES = {scope.value: scope for scope in MemoryScope}
+
+
+class LoopKind(enum.Enum):
+    """How a loop runs its iterations."""
+
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+    VECTORIZED = "vectorized"
+    UNROLLED = "unrolled"
+    THREAD = "thread"
 
 
 class ThreadTag(enum.Enum):

@@ -13,10 +13,10 @@ with `alias_of`.
 
 from __future__ import annotations
 
-import enum
 from typing import Any
 
 from ..core.dtype import DType
+from ..core.hardware import LoopKind as LoopKind
 from ..core.hardware import MemoryScope, ThreadTag
 from ..core.node import Node, node
 from ..expr.nodes import Expr, Var
@@ -52,16 +52,6 @@ class Buffer:
 
     def __repr__(self) -> str:
         return f"Buffer({self.name}: {self.dtype}{list(self.shape)} in {self.scope.value})"
-
-
-class LoopKind(enum.Enum):
-    """How a loop runs its iterations."""
-
-    SERIAL = "serial"
-    PARALLEL = "parallel"
-    VECTORIZED = "vectorized"
-    UNROLLED = "unrolled"
-    THREAD = "thread"
 
 
 class Stmt(Node):

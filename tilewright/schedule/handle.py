@@ -1,0 +1,253 @@
+"""What users hold: `s` and `s[B]`, thin recorders over the immutable schedule, under the legacy API's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core.errors import UserError, caller_location
+from ..core.hardware import MemoryScope
+from ..tensor.axis import IterVar
+from ..tensor.tensor import Operation, Tensor
+from .primitives import annotate, place
+from .primitives.bind import bind
+from .primitives.cache_read import cache_read
+from .primitives.cache_write import cache_write
+from .primitives.fuse import fuse
+from .primitives.reorder import reorder
+from .primitives.split import split
+from .primitives.tile import tile
+from .steps import References, Step
+from .value import Placement, Schedule, Stage, create
+
+PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
+    f.__name__: f
+    for f in (
+        split,
+        fuse,
+        reorder,
+        tile,
+        bind,
+        cache_read,
+        cache_write,
+        annotate.unroll,
+        annotate.vectorize,
+        annotate.parallel,
+        annotate.pragma,
+        place.compute_at,
+        place.compute_inline,
+        place.compute_root,
+        place.set_scope,
+    )
+}
+
+
+class ScheduleHandle:
+    """A schedule in the making: `s[B]` gives the handle of a stage, `s.steps` what was done so far.
+
+    `s.value` is the immutable schedule as it stands.
+    """
+
+    def __init__(self, value: Schedule) -> None:
+        self.value = value
+        self.steps: list[Step] = []
+        self._references = References()
+
+    def apply(self, primitive: str, *args: Any) -> Any:
+        """Apply a primitive by name and record it; gives the primitive's own result (new axes, a tensor)."""
+        encoded = self._references.encode(self.value, args)
+        self.value, result = PRIMITIVES[primitive](self.value, *args)
+        self.steps.append(Step(primitive, tuple(encoded), caller_location()))
+        return result
+
+    def replay(self, steps: Sequence[Step | Sequence[Any]]) -> None:
+        """Apply recorded steps (`Step`s, or the lists that `Step.to_json` gives) to this schedule."""
+        for step in steps:
+            name, *encoded = step.to_json() if isinstance(step, Step) else step
+            if name not in PRIMITIVES:
+                raise UserError(f"unknown step {name!r}", primitive="replay", fix=f"known: {', '.join(PRIMITIVES)}")
+            self.apply(name, *self._references.decode(self.value, list(encoded)))
+
+    def stage_id(self, item: Any, primitive: str = "s[...]") -> int:
+        """The id of the stage of a tensor, an operation or a stage handle."""
+        if isinstance(item, StageHandle) and item.schedule is self:
+            return item.id
+        op = item.op if isinstance(item, Tensor) else item
+        if not isinstance(op, Operation):
+            raise UserError(f"{item!r} is no tensor", primitive=primitive, fix="give a tensor or an operation of this schedule")
+        found = self.value.stage_of.get(op)
+        if found is None:
+            known = ", ".join(s.name for s in self.value.in_order())
+            raise UserError(
+                f"tensor {op.name!r} is not part of this schedule, whose stages are: {known}",
+                primitive=primitive,
+                fix="create the schedule from an output that depends on the tensor",
+            )
+        return found
+
+    def __getitem__(self, item: Any) -> StageHandle:
+        return StageHandle(self, self.stage_id(item))
+
+    @property
+    def stages(self) -> list[StageHandle]:
+        """Handles of all stages, producers first."""
+        return [StageHandle(self, i) for i in self.value.order]
+
+    @property
+    def outputs(self) -> list[Operation]:
+        """The output operations."""
+        return [self.value.stages[i].op for i in self.value.outputs]
+
+    def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
+        """A copy of `tensor` in `scope` memory, read by the stages of `readers` in its place; see the primitive."""
+        self.stage_id(tensor, "cache_read")
+        given = readers if isinstance(readers, (list, tuple)) else [readers]
+        stages = [self.value.stages[self.stage_id(r, "cache_read")] for r in given]
+        made: Tensor = self.apply("cache_read", tensor, scope, stages)
+        return made
+
+    def cache_write(self, tensor: Any, scope: str) -> Any:
+        """Compute `tensor` (all the outputs of its operation) in `scope` memory first; see the primitive."""
+        given = list(tensor) if isinstance(tensor, (list, tuple)) else [tensor]
+        ids = {self.stage_id(t, "cache_write") for t in given}
+        if len(ids) != 1:
+            raise UserError(
+                f"{[t.name for t in given]} come from different stages", primitive="cache_write", fix="cache one stage at a time"
+            )
+        made = self.apply("cache_write", self.value.stages[ids.pop()], scope)
+        return list(made) if isinstance(tensor, (list, tuple)) else made[given[0].value_index]
+
+    def normalize(self) -> ScheduleHandle:
+        """This schedule: nothing needs normalising here (the legacy API returns a rebased copy)."""
+        return self
+
+
+class StageHandle:
+    """The handle of one stage; its methods are the schedule primitives."""
+
+    __slots__ = ("id", "schedule")
+
+    def __init__(self, schedule: ScheduleHandle, stage_id: int) -> None:
+        self.schedule = schedule
+        self.id = stage_id
+
+    @property
+    def value(self) -> Stage:
+        """The immutable stage as it stands."""
+        return self.schedule.value.stages[self.id]
+
+    @property
+    def op(self) -> Operation:
+        """The stage's current operation."""
+        return self.value.op
+
+    @property
+    def origin_op(self) -> Operation:
+        """The operation that the stage was made for."""
+        return self.value.origin
+
+    @property
+    def leaf_iter_vars(self) -> list[IterVar]:
+        """The loops, outermost first."""
+        return list(self.value.leaves)
+
+    @property
+    def all_iter_vars(self) -> list[IterVar]:
+        """The operation's own axes and all made from them."""
+        return list(self.value.all_axes)
+
+    @property
+    def relations(self) -> list[Any]:
+        """The splits and fusions, in the order made."""
+        return list(self.value.relations)
+
+    @property
+    def scope(self) -> str:
+        """The memory scope given to the stage ("" where none was)."""
+        return self.value.scope.value if isinstance(self.value.scope, MemoryScope) else ""
+
+    @property
+    def is_output(self) -> bool:
+        """Whether the stage is an output of the schedule."""
+        return self.value.is_output
+
+    @property
+    def placement(self) -> Placement:
+        """Where the stage is computed."""
+        return self.value.placement
+
+    def _apply(self, primitive: str, *args: Any) -> Any:
+        return self.schedule.apply(primitive, self.value, *args)
+
+    def split(self, parent: IterVar, factor: Any = None, nparts: Any = None) -> list[IterVar]:
+        """Split a loop by inner extent (`factor`) or outer extent (`nparts`); returns [outer, inner]."""
+        return list(self._apply("split", parent, factor, nparts))
+
+    def fuse(self, *args: IterVar) -> IterVar:
+        """Fuse neighbouring loops into one; returns it."""
+        axes = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
+        made: IterVar = self._apply("fuse", *axes)
+        return made
+
+    def reorder(self, *args: IterVar) -> StageHandle:
+        """Put the given loops into the given order."""
+        self._apply("reorder", *args)
+        return self
+
+    def tile(self, x_parent: IterVar, y_parent: IterVar, x_factor: Any, y_factor: Any) -> list[IterVar]:
+        """Split two loops and reorder: returns [x_outer, y_outer, x_inner, y_inner]."""
+        return list(self._apply("tile", x_parent, y_parent, x_factor, y_factor))
+
+    def bind(self, ivar: IterVar, thread_ivar: IterVar) -> StageHandle:
+        """Run a loop on hardware threads."""
+        self._apply("bind", ivar, thread_ivar)
+        return self
+
+    def compute_at(self, parent: Any, scope: IterVar) -> StageHandle:
+        """Compute this stage inside the loop `scope` of the stage `parent` (a handle, a tensor or an operation)."""
+        target = self.schedule.stage_id(parent, "compute_at")
+        self._apply("compute_at", self.schedule.value.stages[target], scope)
+        return self
+
+    def compute_inline(self) -> StageHandle:
+        """Compute each element wherever it is read."""
+        self._apply("compute_inline")
+        return self
+
+    def compute_root(self) -> StageHandle:
+        """Compute the whole stage by itself."""
+        self._apply("compute_root")
+        return self
+
+    def set_scope(self, scope: str) -> StageHandle:
+        """Keep the result in "global", "shared" or "local" memory."""
+        self._apply("set_scope", scope)
+        return self
+
+    def unroll(self, var: IterVar) -> StageHandle:
+        """Write out the iterations of a loop."""
+        self._apply("unroll", var)
+        return self
+
+    def vectorize(self, var: IterVar) -> StageHandle:
+        """Run a loop as one vector operation."""
+        self._apply("vectorize", var)
+        return self
+
+    def parallel(self, var: IterVar) -> StageHandle:
+        """Share a loop out to CPU threads."""
+        self._apply("parallel", var)
+        return self
+
+    def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> StageHandle:
+        """Mark a loop with a hint, such as ("auto_unroll_max_step", 16)."""
+        self._apply("pragma", var, pragma_type, pragma_value)
+        return self
+
+    def __repr__(self) -> str:
+        return f"Stage({self.value.name}: {', '.join(a.name for a in self.value.leaves)})"
+
+
+def create_schedule(ops: Any) -> ScheduleHandle:
+    """The default schedule of operations (or tensors, or lists of them): plain loops, every stage by itself."""
+    return ScheduleHandle(create(ops))

@@ -1,0 +1,92 @@
+"""What every primitive checks of its arguments, and how it says what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.errors import UserError
+from ..expr.nodes import Expr, IntImm
+from ..expr.operators import as_expr
+from ..tensor.axis import AxisKind, IterVar
+from .value import At, Inlined, Schedule, Stage
+
+
+def names(axes: Any) -> str:
+    """Axis names for a message: `i.outer, i.inner`."""
+    return ", ".join(a.name for a in axes) or "none"
+
+
+def leaf(stage: Stage, axis: Any, primitive: str, argument: str = "axis") -> IterVar:
+    """`axis`, checked to be one of the loops of `stage`."""
+    if not isinstance(axis, IterVar):
+        raise UserError(
+            f"argument {argument!r} is {axis!r}, not an axis", primitive=primitive, fix=f"use one of: {names(stage.leaves)}"
+        )
+    if axis in stage.leaves:
+        return axis
+    parts = next((r.below for r in stage.relations if axis in r.above), ())
+    if parts:
+        raise UserError(
+            f"axis {axis.name!r} of stage {stage.name!r} is no longer a loop: it became {names(parts)}",
+            primitive=primitive,
+            fix=f"use one of the loops of {stage.name!r}: {names(stage.leaves)}",
+        )
+    raise UserError(
+        f"axis {axis.name!r} is not an axis of stage {stage.name!r}, whose loops are {names(stage.leaves)}",
+        primitive=primitive,
+        fix="axes belong to one stage: take them from s[T].op.axis, s[T].op.reduce_axis or a split of that stage",
+    )
+
+
+def has_loops(stage: Stage, primitive: str) -> None:
+    """Check that `stage` is a computation, whose loops can be scheduled."""
+    if stage.is_placeholder:
+        raise UserError(
+            f"{stage.name!r} is an input, so it has no loops to schedule",
+            primitive=primitive,
+            fix="schedule a tensor made by te.compute, or a cache of the input made by s.cache_read",
+        )
+    if isinstance(stage.placement, Inlined):
+        raise UserError(
+            f"stage {stage.name!r} is inlined into its readers, so it has no loops of its own",
+            primitive=primitive,
+            fix=f"schedule the stage that reads {stage.name!r}, or drop its compute_inline",
+        )
+
+
+def data_axis(stage: Stage, axis: IterVar, primitive: str, why: str) -> None:
+    """Check that `axis` is no reduction axis."""
+    if axis.kind is AxisKind.REDUCE:
+        data = [a for a in stage.leaves if a.kind is not AxisKind.REDUCE]
+        raise UserError(
+            f"axis {axis.name!r} of stage {stage.name!r} is a reduction axis, and {why}",
+            primitive=primitive,
+            fix=f"use a data axis ({names(data)})",
+        )
+
+
+def positive(value: Any, primitive: str, argument: str) -> Expr:
+    """`value` as an integer expression, checked to be at least 1 where it is known."""
+    e = as_expr(value) if not isinstance(value, (float, bool, str)) else None
+    if e is None or not e.dtype.is_int:
+        raise UserError(f"argument {argument!r} is {value!r}, not a whole number", primitive=primitive, fix="give an int >= 1")
+    if isinstance(e, IntImm) and e.value < 1:
+        raise UserError(f"argument {argument!r} is {e.value}, which is below 1", primitive=primitive, fix="give an int >= 1")
+    return e
+
+
+def no_output(schedule: Schedule, stage: Stage, primitive: str, why: str) -> None:
+    """Check that `stage` is not an output."""
+    if stage.is_output:
+        raise UserError(
+            f"stage {stage.name!r} is an output of the schedule, so it {why}",
+            primitive=primitive,
+            fix="only stages between the inputs and the outputs can move",
+        )
+
+
+def attached_to(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Stage, ...]:
+    """The stages that are computed at `axis` of `stage`."""
+    return tuple(
+        s for s in schedule.in_order() if isinstance(s.placement, At) and s.placement.stage == stage.id and s.placement.axis is axis
+    )

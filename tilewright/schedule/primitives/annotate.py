@@ -1,0 +1,76 @@
+"""unroll, vectorize, parallel, pragma: how a loop runs, without changing what it does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.errors import UserError
+from ...core.hardware import LoopKind
+from ...tensor.axis import IterVar
+from ..legality import data_axis, has_loops, leaf
+from ..value import Schedule, Stage
+
+
+def _annotated(schedule: Schedule, stage: Stage, axis: IterVar, kind: LoopKind, primitive: str) -> tuple[Schedule, None]:
+    bound = stage.note(axis).thread
+    if bound is not None:
+        raise UserError(
+            f"axis {axis.name!r} of stage {stage.name!r} is bound to {bound.thread_tag}, so it has no loop to {primitive}",
+            primitive=primitive,
+            fix="split the axis first and bind only one of the two",
+        )
+    return schedule.with_stage(stage.with_note(axis, kind=kind)), None
+
+
+def unroll(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Schedule, None]:
+    """Write out the iterations of the loop `axis` one after the other.
+
+        for i in range(2): f(i)     ->     f(0); f(1)
+
+    Raises UserError where the axis is bound to a thread; lowering refuses an extent that is not constant.
+    """
+    has_loops(stage, "unroll")
+    return _annotated(schedule, stage, leaf(stage, axis, "unroll"), LoopKind.UNROLLED, "unroll")
+
+
+def vectorize(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Schedule, None]:
+    """Run the iterations of the loop `axis` as one vector operation.
+
+        for i in range(4): B[i] = A[i]     ->     B[0:4] = A[0:4]
+
+    Raises UserError for a reduction axis or one bound to a thread; lowering refuses an extent that is not
+    constant.
+    """
+    has_loops(stage, "vectorize")
+    loop = leaf(stage, axis, "vectorize")
+    data_axis(stage, loop, "vectorize", "its iterations depend on each other, so they cannot be one vector operation")
+    return _annotated(schedule, stage, loop, LoopKind.VECTORIZED, "vectorize")
+
+
+def parallel(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Schedule, None]:
+    """Share the iterations of the loop `axis` out to CPU threads.
+
+    Raises UserError for a reduction axis or one bound to a hardware thread.
+    """
+    has_loops(stage, "parallel")
+    loop = leaf(stage, axis, "parallel")
+    data_axis(stage, loop, "parallel", "its iterations add to one result, so they cannot run side by side")
+    return _annotated(schedule, stage, loop, LoopKind.PARALLEL, "parallel")
+
+
+PRAGMAS = ("auto_unroll_max_step", "unroll_explicit", "debug_skip_region", "parallel_launch_point")
+
+
+def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any = None) -> tuple[Schedule, None]:
+    """Mark the loop `axis` with a hint for a later pass.
+
+    `auto_unroll_max_step=N` unrolls loops below `axis` whose body times extent stays within N steps, and
+    `unroll_explicit=0` leaves that to the back end's compiler. Raises UserError for an unknown key.
+    """
+    has_loops(stage, "pragma")
+    loop = leaf(stage, axis, "pragma")
+    if key not in PRAGMAS:
+        raise UserError(f"unknown pragma {key!r}", primitive="pragma", fix=f"use one of {', '.join(PRAGMAS)}")
+    plain = getattr(value, "value", value)
+    pragmas = (*(p for p in stage.note(loop).pragmas if p[0] != key), (key, plain))
+    return schedule.with_stage(stage.with_note(loop, pragmas=pragmas)), None

@@ -1,0 +1,52 @@
+"""bind: a loop becomes a hardware thread index."""
+
+from __future__ import annotations
+
+import warnings
+
+from ...core.errors import UserError, caller_location
+from ...core.hardware import LoopKind, ThreadTag
+from ...tensor.axis import AxisKind, IterVar
+from ..legality import has_loops, leaf
+from ..value import Schedule, Stage
+
+
+def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tuple[Schedule, None]:
+    """Run the iterations of the loop `axis` on the hardware threads of `thread`.
+
+        for i in range(64)     ->     i = threadIdx.x                # 64 threads a block
+
+    Binding a bound axis again replaces the binding, with a warning. Raises UserError where `thread` is no
+    thread axis, another loop of the stage has the same tag, or `axis` is a reduction axis.
+    """
+    has_loops(stage, "bind")
+    loop = leaf(stage, axis, "bind")
+    if not isinstance(thread, IterVar) or thread.thread is None:
+        shown = f"axis {thread.name!r}" if isinstance(thread, IterVar) else repr(thread)
+        raise UserError(
+            f"{shown} is no thread axis", primitive="bind", fix='bind to te.thread_axis("blockIdx.x") or the like'
+        )
+    if loop.kind is AxisKind.REDUCE:
+        raise UserError(
+            f"axis {loop.name!r} of stage {stage.name!r} is a reduction axis: its iterations add to one result, so "
+            "they cannot run on different threads",
+            primitive="bind",
+            fix="bind a data axis",
+        )
+    for other in stage.leaves:
+        bound = stage.note(other).thread
+        same = bound is not None and bound.thread is thread.thread and thread.thread is not ThreadTag.VTHREAD
+        if other is not loop and (same or bound is thread):
+            raise UserError(
+                f"axes {other.name!r} and {loop.name!r} of stage {stage.name!r} would both be {thread.thread_tag}",
+                primitive="bind",
+                fix=f"bind {loop.name!r} to another thread axis, or fuse the two loops",
+            )
+    before = stage.note(loop).thread
+    if before is not None and before is not thread:
+        warnings.warn(
+            f"{caller_location()}: axis {loop.name!r} of stage {stage.name!r} was bound to {before.thread_tag}; it is "
+            f"now bound to {thread.thread_tag}",
+            stacklevel=4,
+        )
+    return schedule.with_stage(stage.with_note(loop, thread=thread, kind=LoopKind.THREAD)), None

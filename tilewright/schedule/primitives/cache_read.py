@@ -1,0 +1,63 @@
+"""cache_read: readers get a copy of a tensor in nearer memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...core.errors import UserError
+from ...expr.nodes import Expr, Load
+from ...expr.traverse import rewrite
+from ...tensor.axis import AxisKind, IterVar, Range
+from ...tensor.tensor import ComputeOp, Tensor
+from ..value import Schedule, Stage
+from .place import memory_scope
+
+
+def cache_read(
+    schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence[Stage]
+) -> tuple[Schedule, Tensor]:
+    """A new stage that copies `tensor` into `scope` memory, read by the stages `readers` in its place.
+
+        B[i] = A[i] + 1     ->     A.shared[ax0] = A[ax0]
+                                   B[i] = A.shared[i] + 1
+
+    Returns the copy. Raises UserError where a reader does not read the tensor.
+    """
+    kind = memory_scope(scope, "cache_read")
+    source = schedule.stage_of[tensor.op]
+    if not readers:
+        raise UserError(f"no reader of {tensor.name!r} is given", primitive="cache_read", fix="give the stages that shall read the cache")
+    for reader in readers:
+        if not any(_same(schedule, t, source, tensor.value_index) for t in reader.op.input_tensors):
+            reads = ", ".join(t.name for t in reader.op.input_tensors) or "nothing"
+            raise UserError(
+                f"stage {reader.name!r} does not read {tensor.name!r}; it reads {reads}",
+                primitive="cache_read",
+                fix="after cache_write, the reader is the cache stage that cache_write returned",
+            )
+    axes = tuple(IterVar(f"ax{i}", Range(extent), AxisKind.DATA) for i, extent in enumerate(tensor.shape))
+    copy = ComputeOp(f"{tensor.name}.{scope}", axes, (tensor(*axes),))
+    schedule, stage = schedule.with_new_stage(copy, before=min((r.id for r in readers), key=schedule.order.index))
+    schedule = schedule.with_stage(replace(stage, scope=kind))
+    cached = copy.outputs[0]
+
+    def redirect(e: Any) -> Any:
+        if isinstance(e, Load) and isinstance(e.source, Tensor) and _same(schedule, e.source, source, tensor.value_index):
+            return Load(cached, e.indices)
+        return e
+
+    for reader in readers:
+        schedule = with_body(schedule, schedule.stages[reader.id], tuple(rewrite(e, redirect) for e in reader.op.body))
+    return schedule, cached
+
+
+def _same(schedule: Schedule, tensor: Tensor, source: int, value_index: int) -> bool:
+    return schedule.stage_of.get(tensor.op) == source and tensor.value_index == value_index
+
+
+def with_body(schedule: Schedule, stage: Stage, body: tuple[Expr, ...]) -> Schedule:
+    """The schedule with the stage's operation replaced by one of the same axes and another body."""
+    op = ComputeOp(stage.op.name, stage.op.axis, body, stage.op.tag, stage.op.attrs)
+    return schedule.with_stage(replace(stage, op=op))

@@ -1,0 +1,93 @@
+"""cache_write: a stage computes into nearer memory, and copies the result out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...arith.simplify import simplify
+from ...core.errors import UserError
+from ...expr.nodes import Expr
+from ...expr.operators import add, as_expr, if_then_else, likely, subtract
+from ...expr.traverse import substitute
+from ...tensor.axis import AxisKind, IterVar, Range
+from ...tensor.reduction import Reduce
+from ...tensor.tensor import ComputeOp, Tensor
+from ..legality import has_loops, names
+from ..relations import Split
+from ..value import At, Schedule, Stage
+from .place import memory_scope
+
+
+def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule, tuple[Tensor, ...]]:
+    """A new stage computes what `stage` did, into `scope` memory; `stage` only copies it out.
+
+        B[i] = sum(A[i, k])     ->     B.local[i.c] = sum(A[i.c, k])
+                                       B[i] = B.local[i]
+
+    `stage` starts over with its own data axes as its loops; the cache has data axes of its own, one for each
+    loop that `stage` had and in their order (so splits made before change the cache's layout), and the same
+    reduction axes. What was computed inside `stage` is computed inside the cache. Returns the cached
+    tensor(s). Raises UserError for an input, and where a reduction axis has been split already.
+    """
+    has_loops(stage, "cache_write")
+    kind = memory_scope(scope, "cache_write")
+    split_up = [r for r in stage.relations if any(a.kind is AxisKind.REDUCE for a in r.above)]
+    if split_up:
+        raise UserError(
+            f"the reduction axes {names(split_up[0].above)} of stage {stage.name!r} are split already",
+            primitive="cache_write",
+            fix="call cache_write before scheduling the reduction, then split the cache's reduction axes",
+        )
+    data = tuple(a for a in stage.leaves if a.kind is not AxisKind.REDUCE)
+    moved = tuple(a for a in stage.leaves if a.kind is AxisKind.REDUCE)
+    ranges, values = _layout(stage)
+    axes = tuple(IterVar(f"{a.name}.c", Range(ranges[a].extent), AxisKind.DATA) for a in data)
+    body = tuple(_moved_body(stage, e, dict(zip(data, axes, strict=True)), ranges) for e in stage.op.body)
+    cache = ComputeOp(f"{stage.op.name}.{scope}", axes, body, stage.op.tag, stage.op.attrs)
+    copy = tuple(t(*(simplify(values[a]) for a in data)) for t in cache.outputs)
+    schedule, made = schedule.with_new_stage(cache, before=stage.id)
+    schedule = schedule.with_stage(replace(made, scope=kind, leaves=(*axes, *moved)))
+    out = ComputeOp(stage.op.name, stage.op.axis, copy, "", stage.op.attrs)
+    schedule = schedule.with_stage(replace(stage, op=out, leaves=out.axis, relations=(), notes={}))
+    twin = {**dict(zip(data, axes, strict=True)), **{a: a for a in moved}}
+    for other in schedule.in_order():
+        if isinstance(other.placement, At) and other.placement.stage == stage.id:
+            schedule = schedule.with_stage(replace(other, placement=At(made.id, twin[other.placement.axis])))
+    return schedule, cache.outputs
+
+
+def _layout(stage: Stage) -> tuple[dict[IterVar, Range], dict[IterVar, Expr]]:
+    """The ranges of all axes, and the value of each in terms of the operation's own axes."""
+    ranges = {a: a.dom for a in stage.roots if a.dom is not None}
+    values: dict[IterVar, Expr] = {a: as_expr(a) for a in stage.roots}
+    for relation in stage.relations:
+        ranges.update(relation.ranges_down(ranges, lambda _: False, simplify))
+        values.update(relation.values_down(values, ranges))
+    return ranges, values
+
+
+def _moved_body(stage: Stage, body: Expr, axes: dict[IterVar, IterVar], ranges: dict[IterVar, Range]) -> Expr:
+    """The body in terms of the cache's axes, which follow the loops of `stage`; guarded where a split is uneven."""
+    values: dict[IterVar, Expr] = {a: as_expr(axes.get(a, a)) for a in stage.leaves}
+    guards: list[Expr] = []
+    for relation in reversed(stage.relations):
+        values.update(relation.values_up(values, ranges))
+        if isinstance(relation, Split) and not _even(relation, ranges):
+            guard = relation.guard(values, ranges)
+            guards.extend([] if guard is None else [simplify(guard)])
+    mapping: dict[Any, Expr] = {a.var: simplify(values[a]) for a in stage.op.axis}
+    made: Expr = substitute(body, mapping)
+    for guard in guards:
+        if isinstance(made, Reduce):
+            neutral = made.combiner.identity
+            source = tuple(if_then_else(likely(guard), e, z) for e, z in zip(made.source, neutral, strict=True))
+            made = Reduce(made.combiner, source, made.axes, made.condition, made.value_index, made.init)
+        else:
+            made = if_then_else(likely(guard), made, as_expr(0, made.dtype))
+    return made
+
+
+def _even(relation: Split, ranges: dict[IterVar, Range]) -> bool:
+    span = ranges[relation.outer].extent * ranges[relation.inner].extent
+    return simplify(subtract(add(span, 0), ranges[relation.parent].extent)) is simplify(as_expr(0, span.dtype))

@@ -1,0 +1,98 @@
+"""compute_at, compute_inline, compute_root, set_scope: where a stage is computed, and where its result lives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...core.errors import UserError
+from ...core.hardware import MemoryScope
+from ...tensor.axis import IterVar
+from ...tensor.reduction import Reduce
+from ..legality import has_loops, leaf, no_output
+from ..value import At, AtRoot, Inlined, Schedule, Stage
+
+
+def compute_at(schedule: Schedule, stage: Stage, parent: Stage, axis: IterVar) -> tuple[Schedule, None]:
+    """Compute `stage` inside the loop `axis` of the stage `parent`, as much of it as one iteration needs.
+
+        for i: B[i] = ...                 for i:
+        for i: C[i] = B[i] * 2    ->          B[i] = ...
+                                              C[i] = B[i] * 2
+
+    Raises UserError for an output, for an axis that is no loop of `parent`, and where `parent` does not
+    depend on `stage`.
+    """
+    has_loops(stage, "compute_at")
+    no_output(schedule, stage, "compute_at", "cannot be computed inside another stage")
+    has_loops(parent, "compute_at")
+    loop = leaf(parent, axis, "compute_at", "scope")
+    if not _depends(schedule, parent, stage):
+        raise UserError(
+            f"stage {parent.name!r} does not read {stage.name!r}, directly or through others",
+            primitive="compute_at",
+            fix=f"compute {stage.name!r} at a stage that reads it: "
+            + (", ".join(r.name for r in schedule.readers(stage.id)) or "there is none"),
+        )
+    return schedule.with_stage(replace(stage, placement=At(parent.id, loop))), None
+
+
+def _depends(schedule: Schedule, consumer: Stage, producer: Stage) -> bool:
+    seen: set[int] = set()
+    todo = [consumer.id]
+    while todo:
+        for tensor in schedule.stages[todo.pop()].op.input_tensors:
+            found = schedule.stage_of[tensor.op]
+            if found == producer.id:
+                return True
+            if found not in seen:
+                seen.add(found)
+                todo.append(found)
+    return False
+
+
+def compute_inline(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
+    """Compute each element of `stage` anew wherever it is read, and store it nowhere.
+
+    Raises UserError for an input, an output, and a reduction.
+    """
+    has_loops(stage, "compute_inline") if stage.is_placeholder else None
+    no_output(schedule, stage, "compute_inline", "has to be stored and cannot be inlined")
+    if isinstance(stage.op.body[0], Reduce):
+        raise UserError(
+            f"stage {stage.name!r} is a reduction, which has no single expression to inline",
+            primitive="compute_inline",
+            fix=f"use s[{stage.name}].compute_at(reader, axis) instead",
+        )
+    return schedule.with_stage(replace(stage, placement=Inlined())), None
+
+
+def compute_root(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
+    """Compute the whole of `stage` by itself, before its readers: the default."""
+    if stage.is_placeholder:
+        has_loops(stage, "compute_root")
+    return schedule.with_stage(replace(stage, placement=AtRoot())), None
+
+
+def set_scope(schedule: Schedule, stage: Stage, scope: Any) -> tuple[Schedule, None]:
+    """Keep the result of `stage` in "global", "shared" or "local" memory.
+
+    Raises UserError for another name, and for an output, which the caller owns.
+    """
+    has_loops(stage, "set_scope") if stage.is_placeholder else None
+    kind = memory_scope(scope, "set_scope")
+    if kind is not MemoryScope.GLOBAL:
+        no_output(schedule, stage, "set_scope", "is memory of the caller's, which is global")
+    return schedule.with_stage(replace(stage, scope=kind)), None
+
+
+def memory_scope(scope: Any, primitive: str) -> MemoryScope:
+    """The memory scope of that name."""
+    kind = MemoryScope.parse(scope) if isinstance(scope, str) else None
+    if kind is None:
+        raise UserError(
+            f"unknown memory scope {scope!r}",
+            primitive=primitive,
+            fix="use " + ", ".join(repr(s.value) for s in MemoryScope),
+        )
+    return kind

@@ -1,0 +1,167 @@
+"""How an axis is made of others. Each relation owns all its behaviour.
+
+A relation connects the axes above it (closer to the operation's own axes) with the axes below it (closer to
+the loops). Below a relation every range starts at 0; only an operation's own axes carry another minimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..expr.nodes import Expr
+from ..expr.operators import add, const, floordiv, floormod, less, minimum, multiply, subtract
+from ..tensor.axis import IterVar, Range
+
+Simplify = Callable[[Expr], Expr]
+
+
+def ceil_div(a: Expr, b: Expr) -> Expr:
+    """a / b rounded up, for b > 0."""
+    return floordiv(add(a, subtract(b, 1)), b)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Base of the relations; `above` and `below` are the axes that it connects."""
+
+    @property
+    def above(self) -> tuple[IterVar, ...]:
+        """The axes that are replaced."""
+        raise NotImplementedError
+
+    @property
+    def below(self) -> tuple[IterVar, ...]:
+        """The axes that replace them."""
+        raise NotImplementedError
+
+    def ranges_down(
+        self, ranges: Mapping[IterVar, Range], fixed: Callable[[IterVar], bool], simplify: Simplify
+    ) -> dict[IterVar, Range]:
+        """The ranges of the axes below from those above; `fixed(axis)`: its extent must not shrink (a thread's)."""
+        raise NotImplementedError
+
+    def values_up(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
+        """The values of the axes above, from those of the axes below."""
+        raise NotImplementedError
+
+    def values_down(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
+        """The values of the axes below, from those of the axes above."""
+        raise NotImplementedError
+
+    def guard(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> Expr | None:
+        """The condition under which the axes below stay inside the ranges above, None where they always do."""
+        return None
+
+
+@dataclass(frozen=True)
+class Split(Relation):
+    """`parent` is outer * factor + inner; exactly one of `factor` and `nparts` is given by the user."""
+
+    parent: IterVar
+    outer: IterVar
+    inner: IterVar
+    factor: Expr | None
+    nparts: Expr | None
+
+    @property
+    def above(self) -> tuple[IterVar, ...]:
+        return (self.parent,)
+
+    @property
+    def below(self) -> tuple[IterVar, ...]:
+        return (self.outer, self.inner)
+
+    def ranges_down(
+        self, ranges: Mapping[IterVar, Range], fixed: Callable[[IterVar], bool], simplify: Simplify
+    ) -> dict[IterVar, Range]:
+        extent = ranges[self.parent].extent
+        if self.factor is not None:
+            inner = self.factor if fixed(self.inner) else simplify(minimum(self.factor, extent))
+            outer = simplify(ceil_div(extent, self.factor))
+        else:
+            parts = self.nparts
+            if parts is None:
+                raise ValueError("a split has a factor or nparts")
+            outer = parts if fixed(self.outer) else simplify(minimum(parts, extent))
+            inner = simplify(ceil_div(extent, parts))
+        return {self.outer: Range(outer), self.inner: Range(inner)}
+
+    def values_up(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
+        step = self._step(ranges)
+        value = add(multiply(values[self.outer], step), values[self.inner])
+        return {self.parent: add(value, ranges[self.parent].min)}
+
+    def values_down(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
+        step = self._step(ranges)
+        offset = subtract(values[self.parent], ranges[self.parent].min)
+        return {self.outer: floordiv(offset, step), self.inner: floormod(offset, step)}
+
+    def guard(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> Expr | None:
+        span = ranges[self.parent]
+        return less(subtract(values[self.parent], span.min), span.extent)
+
+    def _step(self, ranges: Mapping[IterVar, Range]) -> Expr:
+        return self.factor if self.factor is not None else ranges[self.inner].extent
+
+
+@dataclass(frozen=True)
+class Fuse(Relation):
+    """`fused` runs over all pairs (outer, inner), inner fastest."""
+
+    outer: IterVar
+    inner: IterVar
+    fused: IterVar
+
+    @property
+    def above(self) -> tuple[IterVar, ...]:
+        return (self.outer, self.inner)
+
+    @property
+    def below(self) -> tuple[IterVar, ...]:
+        return (self.fused,)
+
+    def ranges_down(
+        self, ranges: Mapping[IterVar, Range], fixed: Callable[[IterVar], bool], simplify: Simplify
+    ) -> dict[IterVar, Range]:
+        return {self.fused: Range(simplify(multiply(ranges[self.outer].extent, ranges[self.inner].extent)))}
+
+    def values_up(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
+        width = ranges[self.inner].extent
+        fused = values[self.fused]
+        return {
+            self.outer: add(floordiv(fused, width), ranges[self.outer].min),
+            self.inner: add(floormod(fused, width), ranges[self.inner].min),
+        }
+
+    def values_down(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
+        width = ranges[self.inner].extent
+        outer = subtract(values[self.outer], ranges[self.outer].min)
+        inner = subtract(values[self.inner], ranges[self.inner].min)
+        return {self.fused: add(multiply(outer, width), inner)}
+
+
+@dataclass(frozen=True)
+class Singleton(Relation):
+    """`axis` is an axis of extent 1 made out of nothing: what fusing no axes gives."""
+
+    axis: IterVar
+
+    @property
+    def above(self) -> tuple[IterVar, ...]:
+        return ()
+
+    @property
+    def below(self) -> tuple[IterVar, ...]:
+        return (self.axis,)
+
+    def ranges_down(
+        self, ranges: Mapping[IterVar, Range], fixed: Callable[[IterVar], bool], simplify: Simplify
+    ) -> dict[IterVar, Range]:
+        return {self.axis: Range(const(1, "int32"))}
+
+    def values_up(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
+        return {}
+
+    def values_down(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
+        return {self.axis: const(0, "int32")}

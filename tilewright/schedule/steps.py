@@ -1,0 +1,91 @@
+"""Schedule steps as data: what was done, in order, so that it can be written down and replayed.
+
+A step names its primitive and its arguments. Objects become references: `{"axis": [stage, k]}` is the k-th of
+`Stage.all_axes`, `{"stage": id}` a stage, `{"tensor": [stage, k]}` its k-th output, and `{"thread": n, ...}` the
+n-th thread axis that the schedule used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.hardware import ThreadTag
+from ..expr.nodes import Expr, IntImm
+from ..tensor.axis import AxisKind, IterVar, Range
+from ..tensor.tensor import Tensor
+from .value import Schedule, Stage
+
+
+@dataclass(frozen=True)
+class Step:
+    """One applied primitive. `where` is the caller's line (not part of the record)."""
+
+    primitive: str
+    args: tuple[Any, ...]
+    where: str = ""
+
+    def to_json(self) -> list[Any]:
+        """The step as JSON data."""
+        return [self.primitive, *self.args]
+
+
+class References:
+    """Turns the arguments of primitives into references and back. One instance per schedule handle."""
+
+    def __init__(self) -> None:
+        self.threads: list[IterVar] = []
+
+    def encode(self, schedule: Schedule, value: Any) -> Any:
+        """A JSON value for an argument."""
+        if isinstance(value, (list, tuple)):
+            return [self.encode(schedule, v) for v in value]
+        if isinstance(value, Stage):
+            return {"stage": value.id}
+        if isinstance(value, Tensor):
+            return {"tensor": [schedule.stage_of[value.op], value.value_index]}
+        if isinstance(value, IterVar):
+            return self._encode_axis(schedule, value)
+        if isinstance(value, IntImm):
+            return value.value
+        if isinstance(value, Expr):
+            return {"expr": str(value)}
+        return value
+
+    def _encode_axis(self, schedule: Schedule, axis: IterVar) -> Any:
+        if axis.thread is not None:
+            known = [i for i, t in enumerate(self.threads) if t is axis]
+            if not known:
+                self.threads.append(axis)
+            number = known[0] if known else len(self.threads) - 1
+            extent = None if axis.dom is None else self.encode(schedule, axis.dom.extent)
+            return {"thread": number, "tag": axis.thread_tag, "name": axis.name, "extent": extent}
+        for stage in schedule.in_order():
+            if axis in stage.all_axes:
+                return {"axis": [stage.id, stage.all_axes.index(axis)]}
+        return {"axis": None, "name": axis.name}
+
+    def decode(self, schedule: Schedule, value: Any) -> Any:
+        """The argument that a JSON value stands for, in `schedule`."""
+        if isinstance(value, list):
+            return [self.decode(schedule, v) for v in value]
+        if not isinstance(value, dict):
+            return value
+        if "stage" in value:
+            return schedule.stages[value["stage"]]
+        if "tensor" in value:
+            stage, index = value["tensor"]
+            return schedule.stages[stage].op.outputs[index]
+        if "axis" in value and value["axis"]:
+            stage, index = value["axis"]
+            return schedule.stages[stage].all_axes[index]
+        if "thread" in value:
+            return self._decode_thread(value)
+        raise UserError(f"the step argument {value!r} cannot be replayed", primitive="replay")
+
+    def _decode_thread(self, value: dict[str, Any]) -> IterVar:
+        while len(self.threads) <= value["thread"]:
+            dom = None if value["extent"] is None else Range(value["extent"])
+            self.threads.append(IterVar(value["name"], dom, AxisKind.THREAD, ThreadTag.parse(value["tag"])))
+        return self.threads[value["thread"]]

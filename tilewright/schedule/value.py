@@ -1,0 +1,167 @@
+"""The schedule as an immutable value: operations in frozen stages.
+
+A primitive takes a `Schedule` and gives another one. Stages refer to each other by id, and `stage_of` maps
+every operation that a stage ever had to that id, so that replacing a stage's operation (as `cache_write`
+does) leaves all its readers as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..core.errors import InternalError, UserError
+from ..core.hardware import LoopKind, MemoryScope
+from ..tensor.axis import IterVar
+from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
+from .relations import Relation
+
+
+@dataclass(frozen=True)
+class AtRoot:
+    """Computed by itself, before its readers."""
+
+
+@dataclass(frozen=True)
+class Inlined:
+    """Computed anew wherever it is read."""
+
+
+@dataclass(frozen=True)
+class At:
+    """Computed within the loop over `axis` of another stage."""
+
+    stage: int
+    axis: IterVar
+
+
+Placement = AtRoot | Inlined | At
+
+
+@dataclass(frozen=True)
+class AxisNotes:
+    """What a schedule says of a leaf axis: how its loop runs, its hardware thread, its pragmas."""
+
+    kind: LoopKind = LoopKind.SERIAL
+    thread: IterVar | None = None
+    pragmas: tuple[tuple[str, Any], ...] = ()
+
+
+PLAIN = AxisNotes()
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One operation and how its loops run.
+
+    `leaves` are the axes of its loops, outermost first; `relations` say how they come from the operation's
+    own axes, in the order made. `scope` is None until the user gives one: then the placement decides.
+    """
+
+    id: int
+    op: Operation
+    origin: Operation
+    leaves: tuple[IterVar, ...]
+    relations: tuple[Relation, ...] = ()
+    placement: Placement = AtRoot()
+    scope: MemoryScope | None = None
+    notes: Mapping[IterVar, AxisNotes] = field(default_factory=dict)
+    is_output: bool = False
+
+    @property
+    def name(self) -> str:
+        """The operation's name."""
+        return self.op.name
+
+    @property
+    def is_placeholder(self) -> bool:
+        """Whether the stage is an input."""
+        return isinstance(self.op, PlaceholderOp)
+
+    @property
+    def roots(self) -> tuple[IterVar, ...]:
+        """The operation's own axes, data axes first."""
+        return (*self.op.axis, *self.op.reduce_axis)
+
+    @property
+    def all_axes(self) -> tuple[IterVar, ...]:
+        """The operation's own axes and every axis made from them."""
+        return (*self.roots, *(axis for relation in self.relations for axis in relation.below))
+
+    def note(self, axis: IterVar) -> AxisNotes:
+        """What the schedule says of `axis`."""
+        return self.notes.get(axis, PLAIN)
+
+    def with_note(self, axis: IterVar, **changes: Any) -> Stage:
+        """This stage with some of the notes on `axis` changed."""
+        return replace(self, notes={**self.notes, axis: replace(self.note(axis), **changes)})
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Stages in dependence order, producers first; `outputs` are ids."""
+
+    stages: Mapping[int, Stage]
+    order: tuple[int, ...]
+    stage_of: Mapping[Operation, int]
+    outputs: tuple[int, ...]
+    next_id: int
+
+    def stage(self, op: Operation) -> Stage:
+        """The stage that computes `op`."""
+        found = self.stage_of.get(op)
+        if found is None:
+            raise InternalError(f"{op} has no stage")
+        return self.stages[found]
+
+    def producer(self, tensor: Tensor) -> Stage:
+        """The stage that computes `tensor`."""
+        return self.stage(tensor.op)
+
+    def in_order(self) -> tuple[Stage, ...]:
+        """All stages, producers first."""
+        return tuple(self.stages[i] for i in self.order)
+
+    def readers(self, stage_id: int) -> tuple[Stage, ...]:
+        """The stages whose operation reads a tensor of stage `stage_id`."""
+        return tuple(
+            s for s in self.in_order() if any(self.stage_of.get(t.op) == stage_id for t in s.op.input_tensors)
+        )
+
+    def with_stage(self, stage: Stage) -> Schedule:
+        """This schedule with one stage replaced; its operation is registered."""
+        stage_of = self.stage_of if stage.op in self.stage_of else {**self.stage_of, stage.op: stage.id}
+        return replace(self, stages={**self.stages, stage.id: stage}, stage_of=stage_of)
+
+    def with_new_stage(self, op: Operation, before: int | None = None, after: int | None = None) -> tuple[Schedule, Stage]:
+        """This schedule with a stage for `op` put next to another in the order."""
+        stage = Stage(self.next_id, op, op, (*op.axis, *op.reduce_axis))
+        at = self.order.index(before) if before is not None else self.order.index(after) + 1 if after is not None else 0
+        order = (*self.order[:at], stage.id, *self.order[at:])
+        made = replace(self, order=order, next_id=self.next_id + 1).with_stage(stage)
+        return made, stage
+
+
+def create(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
+    """The default schedule of operations: every stage at the root, loops in the order of the axes.
+
+    Raises UserError for anything but operations or tensors.
+    """
+    given = tuple(ops) if isinstance(ops, (list, tuple)) else (ops,)
+    outputs: list[Operation] = []
+    for item in given:
+        op = item.op if isinstance(item, Tensor) else item
+        if not isinstance(op, Operation):
+            raise UserError(
+                f"{item!r} is neither an operation nor a tensor", primitive="create_schedule", fix="pass B.op (or [B.op, C.op])"
+            )
+        outputs.append(op)
+    if not outputs:
+        raise UserError("needs at least one operation", primitive="create_schedule", fix="pass B.op")
+    ops_in_order = topological(outputs)
+    stages = {
+        i: Stage(i, op, op, (*op.axis, *op.reduce_axis), is_output=op in outputs) for i, op in enumerate(ops_in_order)
+    }
+    stage_of = {op: i for i, op in enumerate(ops_in_order)}
+    return Schedule(stages, tuple(stages), stage_of, tuple(dict.fromkeys(stage_of[op] for op in outputs)), len(stages))

@@ -1,0 +1,137 @@
+"""Axes: the iteration variables of computations, and the hardware threads that they are bound to."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.hardware import ThreadTag
+from ..expr.nodes import Expr, Var
+from ..expr.operand import Operand
+from ..expr.operators import as_expr, const, subtract
+
+
+class AxisKind(enum.Enum):
+    """What an axis iterates over."""
+
+    DATA = "data-parallel"
+    REDUCE = "reduction"
+    THREAD = "thread"
+
+
+class Range:
+    """The integers min, min + 1, ..., min + extent - 1."""
+
+    __slots__ = ("extent", "min")
+
+    def __init__(self, begin: Any, end: Any = None) -> None:
+        """`Range(extent)` starts at 0, `Range(begin, end)` excludes `end`, as the legacy API has it."""
+        self.min: Expr = const(0, "int32") if end is None else as_expr(begin)
+        self.extent: Expr = as_expr(begin) if end is None else subtract(end, begin)
+
+    @classmethod
+    def from_min_extent(cls, low: Any, extent: Any) -> Range:
+        """The range of `extent` values that starts at `low`."""
+        made = cls(extent)
+        made.min = as_expr(low)
+        return made
+
+    def __repr__(self) -> str:
+        return f"Range(min={self.min}, extent={self.extent})"
+
+
+class IterVar(Operand):
+    """An axis. In an expression it stands for its variable.
+
+    `dom` is the range of values; None for a thread axis whose extent is taken from the axis that is bound to
+    it. `thread` is the hardware index of a THREAD axis, else None.
+    """
+
+    __slots__ = ("__weakref__", "dom", "kind", "thread", "var")
+
+    def __init__(self, name: str, dom: Range | None, kind: AxisKind, thread: ThreadTag | None = None) -> None:
+        dtype = dom.extent.dtype if dom is not None else "int32"
+        self.var = Var(name, dtype)
+        self.dom = dom
+        self.kind = kind
+        self.thread = thread
+
+    def as_expr(self) -> Expr:
+        return self.var
+
+    @property
+    def name(self) -> str:
+        """The axis's name, as the printed program shows it."""
+        return self.var.name
+
+    @property
+    def thread_tag(self) -> str:
+        """The legacy name of the hardware index ("" where the axis is none)."""
+        return self.thread.value if self.thread else ""
+
+    @property
+    def iter_type(self) -> int:
+        """The legacy number of the kind: 0 data-parallel, 1 thread, 2 reduction."""
+        return {AxisKind.DATA: 0, AxisKind.THREAD: 1, AxisKind.REDUCE: 2}[self.kind]
+
+    def __eq__(self, other: object) -> Any:
+        return self is other if isinstance(other, IterVar) or other is None else self.var == other
+
+    def __ne__(self, other: object) -> Any:
+        return self is not other if isinstance(other, IterVar) or other is None else self.var != other
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        kind = self.thread_tag or self.kind.value
+        return f"IterVar({self.name}: {kind}, {self.dom})"
+
+
+def to_range(dom: Any, primitive: str) -> Range:
+    """A range from a `Range`, a pair (begin, end), or an extent."""
+    if isinstance(dom, Range):
+        return dom
+    if isinstance(dom, (tuple, list)):
+        if len(dom) != 2:
+            raise UserError(
+                f"the range {dom!r} has {len(dom)} entries", primitive=primitive, fix="give (begin, end)"
+            )
+        return Range(dom[0], dom[1])
+    return Range(dom)
+
+
+def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> IterVar:
+    """An axis to reduce over.
+
+    `dom` is `(begin, end)`, end excluded. Use the axis inside `te.sum(..., axis=k)`. Raises UserError for a
+    range that is known to be reversed.
+    """
+    made = to_range(dom, "reduce_axis")
+    if getattr(made.extent, "value", 0) < 0:
+        raise UserError(
+            f"the range {dom!r} of {name!r} ends before it begins",
+            primitive="reduce_axis",
+            fix="give (begin, end) with begin <= end",
+        )
+    return IterVar(name, made, AxisKind.REDUCE)
+
+
+def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None) -> IterVar:
+    """A hardware thread index to bind an axis to: `thread_axis("threadIdx.x")`, or with a fixed extent
+    `thread_axis((0, 64), "threadIdx.x")`.
+
+    All axes of one tag are the same hardware index of a kernel; each "vthread" axis is its own. Raises
+    UserError for an unknown tag.
+    """
+    if isinstance(dom, str):
+        dom, tag = None, dom
+    thread = ThreadTag.parse(tag)
+    if thread is None:
+        raise UserError(
+            f"unknown thread tag {tag!r}",
+            primitive="thread_axis",
+            fix="use one of " + ", ".join(t.value for t in ThreadTag),
+        )
+    made = None if dom is None else to_range(dom, "thread_axis")
+    return IterVar(name or tag, made, AxisKind.THREAD, thread)

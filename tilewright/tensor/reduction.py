@@ -1,0 +1,154 @@
+"""Reductions: commutative combiners and the `Reduce` expression that `te.sum` and its kin build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from ..core.dtype import DType
+from ..core.errors import UserError
+from ..core.node import node
+from ..expr import nodes as n
+from ..expr.nodes import Expr, Var
+from ..expr.operators import add, as_expr, condition, const, match_types, maximum, minimum, multiply
+from ..expr.traverse import substitute
+from .axis import AxisKind, IterVar
+
+
+class CommReducer:
+    """An associative, commutative way to combine tuples of values, with its identity.
+
+    `result` says how `lhs` (what is gathered so far) and `rhs` (the next value) combine.
+    """
+
+    __slots__ = ("__weakref__", "identity", "lhs", "name", "result", "rhs")
+
+    def __init__(
+        self, name: str, lhs: tuple[Var, ...], rhs: tuple[Var, ...], result: tuple[Expr, ...], identity: tuple[Expr, ...]
+    ) -> None:
+        self.name = name
+        self.lhs = lhs
+        self.rhs = rhs
+        self.result = result
+        self.identity = identity
+
+    def combine(self, lhs: Sequence[Expr], rhs: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The combination of two tuples of values."""
+        mapping = {**dict(zip(self.lhs, lhs, strict=True)), **dict(zip(self.rhs, rhs, strict=True))}
+        return tuple(substitute(e, mapping) for e in self.result)
+
+
+@node(derived={"dtype": "source[value_index].dtype"})
+class Reduce(Expr):
+    """The `value_index`-th result of combining `source` over all values of `axes` that satisfy `condition`.
+
+    It may only be the whole body of a `te.compute`. `init` replaces the identity where given.
+    """
+
+    combiner: CommReducer
+    source: tuple[Expr, ...]
+    axes: tuple[IterVar, ...]
+    condition: Expr
+    value_index: int
+    init: tuple[Expr, ...]
+
+
+def comm_reducer(
+    fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"
+) -> Callable[..., Any]:
+    """A reduction of one's own.
+
+    `fcombine(x, y)` combines two values (or two tuples of values), `fidentity(dtype, ...)` gives the
+    neutral value(s). The result is called like `te.sum`: with an expression or a tuple of them, and `axis`.
+    """
+
+    @cache
+    def combiner(dtypes: tuple[DType, ...]) -> CommReducer:
+        single = len(dtypes) == 1
+        lhs = tuple(Var(f"x{i}" if i else "x", d) for i, d in enumerate(dtypes))
+        rhs = tuple(Var(f"y{i}" if i else "y", d) for i, d in enumerate(dtypes))
+        result = fcombine(lhs[0], rhs[0]) if single else fcombine(lhs, rhs)
+        neutral = fidentity(*dtypes)
+        results = (result,) if single else tuple(result)
+        identity = (neutral,) if single else tuple(neutral)
+        if len(results) != len(dtypes) or len(identity) != len(dtypes):
+            raise UserError(
+                f"{name} combines {len(dtypes)} values, but its combiner gives {len(results)} and its identity "
+                f"{len(identity)}",
+                primitive="comm_reducer",
+            )
+        kinds = [as_expr(e, d) for e, d in zip(results, dtypes, strict=True)]
+        return CommReducer(name, lhs, rhs, tuple(kinds), tuple(const(e, d) for e, d in zip(identity, dtypes, strict=True)))
+
+    def reduce(expr: Any, axis: Any, where: Any = None, init: Any = None, *extra: Any) -> Any:
+        axes = tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
+        _check_axes(axes, name)
+        sources = tuple(as_expr(e) for e in (expr if isinstance(expr, (list, tuple)) else [expr]))
+        keep = n.TRUE if where is None else condition(where, name)
+        start: tuple[Expr, ...] = ()
+        if init is not None:
+            given = init if isinstance(init, (list, tuple)) else [init]
+            start = tuple(match_types(e, s)[0] for e, s in zip(given, sources, strict=True))
+        chosen = combiner(tuple(s.dtype for s in sources))
+        made = tuple(Reduce(chosen, sources, axes, keep, i, start) for i in range(len(sources)))
+        return made if isinstance(expr, (list, tuple)) else made[0]
+
+    reduce.__name__ = name
+    reduce.__doc__ = f"{name} of `expr` over the reduction axis (or list of axes) `axis`, where `where` holds."
+    return reduce
+
+
+def _check_axes(axes: tuple[Any, ...], name: str) -> None:
+    for axis in axes:
+        if not isinstance(axis, IterVar) or axis.kind is not AxisKind.REDUCE:
+            shown = f"axis {axis.name!r}" if isinstance(axis, IterVar) else repr(axis)
+            raise UserError(
+                f"{shown} is not a reduction axis",
+                primitive=name,
+                fix='make one with k = te.reduce_axis((0, n), name="k") and pass axis=k',
+            )
+    if not axes or len(set(axes)) != len(axes):
+        raise UserError(f"needs different reduction axes, but got {[a.name for a in axes]}", primitive=name)
+
+
+def min_value(dtype: str) -> Expr:
+    """The smallest value of a type (minus infinity for floats)."""
+    kind = DType(dtype)
+    return const(float("-inf") if kind.is_float else kind.min_value, kind)
+
+
+def max_value(dtype: str) -> Expr:
+    """The largest value of a type (infinity for floats)."""
+    kind = DType(dtype)
+    return const(float("inf") if kind.is_float else kind.max_value, kind)
+
+
+_sum = comm_reducer(add, lambda t: const(0, t), name="sum")
+_prod = comm_reducer(multiply, lambda t: const(1, t), name="prod")
+_min = comm_reducer(minimum, max_value, name="min")
+_max = comm_reducer(maximum, min_value, name="max")
+
+
+def sum(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+    """The sum of `expr` over the reduction axes `axis`, where `where` holds; starts at `init` (0)."""
+    return _sum(expr, axis, where, init)
+
+
+def prod(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+    """The product of `expr` over the reduction axes `axis`."""
+    return _prod(expr, axis, where, init)
+
+
+def min(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+    """The minimum of `expr` over the reduction axes; with two values instead, the smaller: min(a, b)."""
+    return _min(expr, axis, where, init) if _names_axes(axis) else minimum(expr, axis)
+
+
+def max(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+    """The maximum of `expr` over the reduction axes; with two values instead, the larger: max(a, b)."""
+    return _max(expr, axis, where, init) if _names_axes(axis) else maximum(expr, axis)
+
+
+def _names_axes(axis: Any) -> bool:
+    return isinstance(axis, (list, tuple)) or (isinstance(axis, IterVar) and axis.kind is AxisKind.REDUCE)

@@ -1,0 +1,294 @@
+"""Tensors, and the operations that produce them: `placeholder` and `compute`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..core.dtype import DType
+from ..core.errors import UserError
+from ..expr import nodes as n
+from ..expr.nodes import Expr, IntImm, Load
+from ..expr.operand import Operand
+from ..expr.operators import as_expr
+from ..expr.traverse import post_order
+from .axis import AxisKind, IterVar, Range
+from .reduction import Reduce
+
+
+class Operation:
+    """What produces tensors: a `PlaceholderOp` or a `ComputeOp`. Immutable; its identity is the object."""
+
+    __slots__ = ("__weakref__", "attrs", "dtypes", "name", "outputs", "shape", "tag")
+
+    def __init__(
+        self, name: str, shape: tuple[Expr, ...], dtypes: tuple[DType, ...], tag: str = "", attrs: Any = None
+    ) -> None:
+        self.name = name
+        self.shape = shape
+        self.dtypes = dtypes
+        self.tag = tag
+        self.attrs: Mapping[str, Any] = dict(attrs or {})
+        self.outputs = tuple(Tensor(self, i) for i in range(len(dtypes)))
+
+    @property
+    def num_outputs(self) -> int:
+        """How many tensors the operation produces."""
+        return len(self.outputs)
+
+    def output(self, index: int) -> Tensor:
+        """The `index`-th tensor that the operation produces."""
+        return self.outputs[index]
+
+    @property
+    def axis(self) -> tuple[IterVar, ...]:
+        """The data axes (none for a placeholder)."""
+        return ()
+
+    @property
+    def reduce_axis(self) -> tuple[IterVar, ...]:
+        """The reduction axes."""
+        return ()
+
+    @property
+    def body(self) -> tuple[Expr, ...]:
+        """The value of one element of each output (none for a placeholder)."""
+        return ()
+
+    @property
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors that the operation reads, in order of first use."""
+        return read_tensors(self.body)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
+
+class PlaceholderOp(Operation):
+    """An input."""
+
+    __slots__ = ()
+
+
+class ComputeOp(Operation):
+    """An operation given by the value of each element."""
+
+    __slots__ = ("_axis", "_body", "_reduce_axis")
+
+    def __init__(
+        self, name: str, axis: tuple[IterVar, ...], body: tuple[Expr, ...], tag: str = "", attrs: Any = None
+    ) -> None:
+        self._axis = axis
+        self._body = body
+        self._reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
+        shape = tuple(_extent(a) for a in axis)
+        super().__init__(name, shape, tuple(e.dtype for e in body), tag, attrs)
+
+    @property
+    def axis(self) -> tuple[IterVar, ...]:
+        return self._axis
+
+    @property
+    def reduce_axis(self) -> tuple[IterVar, ...]:
+        return self._reduce_axis
+
+    @property
+    def body(self) -> tuple[Expr, ...]:
+        return self._body
+
+
+def _extent(axis: IterVar) -> Expr:
+    if axis.dom is None:
+        raise UserError(f"axis {axis.name!r} has no extent")
+    return axis.dom.extent
+
+
+class Tensor:
+    """A multi-dimensional value; `A[i, j]` (or `A(i, j)`) is one element of it, in an expression."""
+
+    __slots__ = ("__weakref__", "op", "value_index")
+
+    def __init__(self, op: Operation, value_index: int) -> None:
+        self.op = op
+        self.value_index = value_index
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        """The extent of each dimension."""
+        return self.op.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.op.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        return self.op.dtypes[self.value_index]
+
+    @property
+    def name(self) -> str:
+        """The operation's name, with `.v0`, `.v1` ... where it has several outputs."""
+        return self.op.name if len(self.op.outputs) == 1 else f"{self.op.name}.v{self.value_index}"
+
+    @property
+    def axis(self) -> tuple[IterVar, ...]:
+        """The data axes of the operation."""
+        return self.op.axis
+
+    def __getitem__(self, indices: Any) -> Any:
+        return TensorSlice(self, ())[indices]
+
+    def __call__(self, *indices: Any) -> Expr:
+        return self._element(indices)
+
+    def _element(self, indices: Sequence[Any]) -> Expr:
+        if len(indices) != self.ndim:
+            raise UserError(
+                f"tensor {self.name!r} has {self.ndim} dimension(s) {list(self.shape)}, but is indexed with "
+                f"{len(indices)}: {list(indices)}",
+                fix=f"give {self.ndim} index(es)",
+            )
+        converted = tuple(as_expr(i) for i in indices)
+        for i in converted:
+            if not i.dtype.is_int:
+                raise UserError(
+                    f"tensor {self.name!r} is indexed with `{i}` of type {i.dtype}",
+                    fix='indices are integers: convert with .astype("int32")',
+                )
+        return Load(self, converted)
+
+    def __repr__(self) -> str:
+        return f"Tensor(shape={list(self.shape)}, dtype={self.dtype}, name={self.name})"
+
+
+class TensorSlice(Operand):
+    """A tensor with some of its indices given, so that `A[i][j]` works like `A[i, j]`."""
+
+    __slots__ = ("indices", "tensor")
+
+    def __init__(self, tensor: Tensor, indices: tuple[Any, ...]) -> None:
+        self.tensor = tensor
+        self.indices = indices
+
+    def __getitem__(self, more: Any) -> Any:
+        given = (*self.indices, *(more if isinstance(more, tuple) else (more,)))
+        slices = [g for g in given if isinstance(g, slice) or g is Ellipsis]
+        if slices:
+            raise UserError(
+                f"tensor {self.tensor.name!r} is indexed with the slice {slices[0]!r}",
+                fix="an expression reads one element: give an index for every dimension",
+            )
+        if len(given) < self.tensor.ndim:
+            return TensorSlice(self.tensor, given)
+        return self.tensor._element(given)
+
+    def as_expr(self) -> Expr:
+        return self.tensor._element(self.indices)
+
+
+def read_tensors(body: Sequence[Expr]) -> tuple[Tensor, ...]:
+    """The tensors that expressions read, in order of first use."""
+    found = (e.source for e in post_order(*body) if isinstance(e, Load))
+    return tuple(dict.fromkeys(t for t in found if isinstance(t, Tensor)))
+
+
+def _shape(shape: Any, primitive: str, name: str) -> tuple[Expr, ...]:
+    extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    result = []
+    for extent in extents:
+        e = as_expr(extent)
+        if not e.dtype.is_int or (isinstance(e, IntImm) and e.value < 0):
+            raise UserError(
+                f"{extent!r} is no extent for a dimension of {name!r} (shape {shape!r})",
+                primitive=primitive,
+                fix="extents are whole numbers of at least 0, or integer variables",
+            )
+        result.append(e)
+    return tuple(result)
+
+
+def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
+    """An input tensor.
+
+    `shape`: extents (ints or integer expressions; () for a 0-d tensor); `dtype` defaults to float32.
+    """
+    kind = DType("float32" if dtype is None else dtype)
+    return PlaceholderOp(name, _shape(shape, "placeholder", name), (kind,)).outputs[0]
+
+
+def compute(
+    shape: Any,
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Any = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Any:
+    """A tensor given element by element: `compute((n, m), lambda i, j: A[i, j] + 1, name="B")`.
+
+    `fcompute` gets one axis a dimension, named after its parameters, and returns the element's value, or a
+    tuple of values for an operation of several outputs. A reduction (`te.sum(...)`) must be the whole value.
+    Returns the tensor (a tuple of tensors for several values).
+    """
+    extents = _shape(shape, "compute", name)
+    names = _axis_names(fcompute, len(extents), name, varargs_names)
+    axes = tuple(IterVar(a, Range(e), AxisKind.DATA) for a, e in zip(names, extents, strict=True))
+    value = fcompute(*axes)
+    body = tuple(as_expr(v) for v in (value if isinstance(value, (tuple, list)) else (value,)))
+    _check_body(body, name)
+    op = ComputeOp(name, axes, body, tag, attrs)
+    return op.outputs if isinstance(value, (tuple, list)) and len(body) > 1 else op.outputs[0]
+
+
+def _axis_names(fcompute: Any, count: int, name: str, varargs_names: Sequence[str] | None) -> list[str]:
+    code = getattr(fcompute, "__code__", None)
+    if code is None:
+        return [f"i{i}" for i in range(count)]
+    named = list(code.co_varnames[: code.co_argcount])
+    if hasattr(fcompute, "__self__"):
+        named = named[1:]
+    takes_more = bool(code.co_flags & 0x04)
+    if len(named) > count or (len(named) < count and not takes_more):
+        raise UserError(
+            f"the shape of {name!r} has {count} dimension(s), but the function takes {len(named)} axes {named}",
+            primitive="compute",
+            fix="give the function one parameter a dimension",
+        )
+    rest = varargs_names or [f"i{i}" for i in range(len(named), count)]
+    return named + list(rest)[: count - len(named)]
+
+
+def _check_body(body: tuple[Expr, ...], name: str) -> None:
+    reductions = [e for e in body if isinstance(e, Reduce)]
+    if reductions and (len(reductions) != len(body) or any(r.source is not reductions[0].source for r in reductions)):
+        raise UserError(
+            f"the outputs of {name!r} mix reductions and plain values", primitive="compute",
+            fix="make each a compute of its own, or one reduction of a tuple",
+        )  # fmt: skip
+    for e in body:
+        inner = [e] if not isinstance(e, Reduce) else [*e.source, e.condition, *e.init]
+        nested = next((x for x in post_order(*inner) if isinstance(x, Reduce)), None)
+        if nested is not None:
+            raise UserError(
+                f"{name!r} uses the reduction over {[a.name for a in nested.axes]} inside a larger expression",
+                primitive="compute",
+                fix="a reduction must be the whole value: give it a te.compute of its own and read that",
+            )
+        if e.dtype == n.StringImm("").dtype:
+            raise UserError(f"the value of {name!r} is `{e}`, which is no number", primitive="compute")
+
+
+def topological(outputs: Sequence[Operation]) -> tuple[Operation, ...]:
+    """Every operation that `outputs` depend on and the outputs themselves, producers first."""
+    order: dict[Operation, None] = {}
+    stack = [(op, False) for op in reversed(outputs)]
+    while stack:
+        op, ready = stack.pop()
+        if ready:
+            order[op] = None
+        elif op not in order:
+            stack.append((op, True))
+            stack.extend((t.op, False) for t in reversed(op.input_tensors) if t.op not in order)
+    return tuple(order)
