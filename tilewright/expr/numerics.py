@@ -1,0 +1,118 @@
+"""What intrinsics and casts compute, on NumPy scalars and arrays of the operands' own type.
+
+For those who run programs: the exact evaluator and the interpreter of loops. Results have the type of the
+arguments (float32 stays float32), except for predicates and casts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core.dtype import DType
+
+Value = Any  # a NumPy scalar or array of one lane type
+Function = Callable[..., Value]
+
+
+def _elementwise(scalar: Callable[[float], float]) -> Function:
+    """A function of Python floats over arrays, computed in float64 and rounded to the argument's type."""
+    over = np.frompyfunc(scalar, 1, 1)
+
+    def apply(x: Value) -> Value:
+        return np.asarray(over(np.asarray(x, np.float64)), np.float64).astype(x.dtype)[()]
+
+    return apply
+
+
+def _sigmoid(x: Value) -> Value:
+    one = x.dtype.type(1)
+    return one / (one + np.exp(-x))
+
+
+def _round(x: Value) -> Value:
+    """To the nearest integer, halves away from zero, as C's round (floor(x + 0.5) errs just below a half)."""
+    whole = np.trunc(x)
+    away = np.abs(x - whole) >= x.dtype.type(0.5)
+    return whole + np.where(away, np.copysign(x.dtype.type(1), x), x.dtype.type(0)).astype(x.dtype)[()]
+
+
+def _unsigned(x: Value) -> Value:
+    return x.astype(np.dtype(f"uint{x.dtype.itemsize * 8}"))
+
+
+def _popcount(x: Value) -> Value:
+    rest, count = _unsigned(x), np.zeros_like(x)
+    one = rest.dtype.type(1)
+    for _ in range(x.dtype.itemsize * 8):
+        count = count + (rest & one).astype(x.dtype)
+        rest = rest >> one
+    return count[()]
+
+
+def _clz(x: Value) -> Value:
+    """Leading zero bits; all of them for 0."""
+    rest, count = _unsigned(x), np.full_like(x, x.dtype.itemsize * 8)
+    one = rest.dtype.type(1)
+    for _ in range(x.dtype.itemsize * 8):
+        count = count - (rest != 0).astype(x.dtype)
+        rest = rest >> one
+    return count[()]
+
+
+INTRINSICS: dict[str, Function] = {
+    **{
+        name: getattr(np, name)
+        for name in (
+            "exp exp2 log log2 log10 log1p sqrt tanh sin cos tan sinh cosh floor ceil trunc fmod hypot "
+            "copysign isnan isinf isfinite fabs bitwise_and bitwise_or bitwise_xor bitwise_not"
+        ).split()
+    },
+    **{
+        name: getattr(np, name.replace("a", "arc", 1))
+        for name in "asin acos atan asinh acosh atanh atan2".split()
+    },
+    "exp10": lambda x: np.power(x.dtype.type(10), x),
+    "rsqrt": lambda x: x.dtype.type(1) / np.sqrt(x),
+    "sigmoid": _sigmoid,
+    "erf": _elementwise(math.erf),
+    "round": _round,
+    "nearbyint": np.rint,
+    "pow": np.power,
+    "popcount": _popcount,
+    "clz": _clz,
+    "shift_left": np.left_shift,
+    "shift_right": np.right_shift,
+    "likely": lambda x: x,
+}
+
+
+def convert(x: Value, to: DType) -> Value:
+    """`x` as a NumPy value of type `to`, by C's rules: floats truncate, integers wrap.
+
+    Where C leaves the result open: an infinity or NaN becomes the integer 0, a large float wraps.
+    """
+    kind = to.numpy
+    if to.is_bool:
+        return x != x.dtype.type(0)
+    if to.is_int and x.dtype.kind not in "iub":
+        return _float_to_int(x, to)
+    return x.astype(kind)
+
+
+def _float_to_int(x: Value, to: DType) -> Value:
+    whole = np.trunc(np.asarray(x, np.float64))
+    fits = np.abs(whole) < 2.0**63
+    result = np.where(fits, whole, 0.0).astype(np.int64).astype(to.numpy)
+    if not fits.all():
+        huge = ~fits & np.isfinite(whole)
+        result[huge] = [wrap(int(value), to) for value in whole[huge]]
+    return result[()]
+
+
+def wrap(value: int, kind: DType) -> int:
+    """A Python integer wrapped to the range of an integer type."""
+    return (value - kind.min_value) % (1 << kind.bits) + kind.min_value

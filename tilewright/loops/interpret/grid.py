@@ -1,0 +1,109 @@
+"""The threads of a kernel, and what of a program says who they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...core.hardware import MemoryScope, ThreadTag
+from ...expr import nodes as n
+from ...expr.traverse import post_order
+from ..nodes import Allocate, Buffer, For, Function, Launch, Let, LoopKind, Stmt, Store
+from .memory import Storage, Value, root
+from .races import BLOCK, THREAD_BITS
+
+TAGS: tuple[ThreadTag, ...] = tuple(tag for tag in ThreadTag if tag is not ThreadTag.VTHREAD)
+
+
+class Grid:
+    """The blocks of a kernel that run at once: axes Z, Y, X (threads) and blocks."""
+
+    def __init__(self, sizes: tuple[int, ...], start: int, stop: int) -> None:
+        self.sizes = dict(zip(TAGS, sizes, strict=True))
+        self.blocks = np.arange(start, stop)
+        tx, ty, tz = sizes[3:]
+        self.shape = (tz, ty, tx, stop - start)
+        self.kept: dict[Buffer, Storage] = {}  # shared memory outlives its Allocate: the device's does
+        self.epochs = {scope: np.zeros(stop - start, np.int64) for scope in MemoryScope}
+        self._actors: dict[MemoryScope, Value] = {}
+        self._threads = np.arange(tx * ty * tz).reshape(tz, ty, tx, 1)
+
+    def index(self, tag: ThreadTag, var: n.Var) -> Value:
+        """The values of a hardware index, along its own axis only; a scalar where there is but one."""
+        kind = var.dtype.numpy
+        if tag.is_thread:
+            size = self.sizes[tag]
+            axis = 2 - tag.dimension
+            values = np.arange(size, dtype=kind).reshape([size if a == axis else 1 for a in range(4)])
+        else:
+            below = int(np.prod([self.sizes[t] for t in TAGS[: tag.dimension]]))
+            values = ((self.blocks // below) % self.sizes[tag]).astype(kind).reshape(1, 1, 1, -1)
+        return values.flat[0] if values.size == 1 else values
+
+    def actors(self, scope: MemoryScope) -> Value:
+        """Each lane's actor (see `race_model`) in the current epoch of a memory scope."""
+        found = self._actors.get(scope)
+        if found is None:
+            found = self._actors[scope] = (
+                self.blocks * BLOCK + (self.epochs[scope] << THREAD_BITS) + self._threads
+            )
+        return found
+
+    def pass_barrier(self, scope: MemoryScope, blocks: Value) -> None:
+        """A new epoch of `scope` for those blocks (None: all)."""
+        passed = np.ones(self.shape[3], np.bool_) if blocks is None else blocks
+        self.epochs[scope] += passed
+        self._actors.pop(scope, None)
+        for buffer, storage in self.kept.items():
+            if storage.shadow is not None and buffer.scope is scope is MemoryScope.SHARED:
+                storage.shadow.forget_members(passed)
+
+    def coordinates(self, lane: tuple[Any, ...]) -> str:
+        """A lane's hardware indices as text."""
+        z, y, x, block = (int(i) for i in lane)
+        at = dict(zip(TAGS[3:], (x, y, z), strict=True))
+        rest = int(self.blocks[block])
+        for tag in TAGS[:3]:
+            at[tag] = rest % self.sizes[tag]
+            rest //= self.sizes[tag]
+        used = [tag for tag in TAGS if self.sizes[tag] > 1] or [ThreadTag.BLOCK_X]
+        return ", ".join(f"{tag.value} = {at[tag]}" for tag in used)
+
+
+def thread_loops(stmt: Stmt) -> Iterator[For]:
+    """The loops over real hardware indices in `stmt`."""
+    for s in post_order(stmt):
+        if isinstance(s, For) and s.kind is LoopKind.THREAD and s.thread is not ThreadTag.VTHREAD:
+            yield s
+
+
+def stored_roots(stmt: Stmt) -> set[Buffer]:
+    """The buffers whose memory `stmt` writes."""
+    return {root(s.buffer) for s in post_order(stmt) if isinstance(s, Store)}
+
+
+def fixed_variables(function: Function) -> frozenset[n.Var]:
+    """The variables that keep their value within a kernel: parameters and hardware indices."""
+    fixed = {p for p in function.params if isinstance(p, n.Var)}
+    loose: set[n.Var] = set()
+    for s in post_order(function.body):
+        if isinstance(s, Launch):
+            fixed.update(var for _, var, _ in s.threads)
+        elif isinstance(s, For) and s.kind is LoopKind.THREAD and s.thread is not ThreadTag.VTHREAD:
+            (fixed if isinstance(s.min, n.IntImm) else loose).add(s.var)
+        elif isinstance(s, (For, Let)):
+            loose.add(s.var)
+    return frozenset(fixed - loose)
+
+
+def footprint(stmt: Stmt, threads: int) -> int:
+    """Elements of shared and local memory that one block takes."""
+    total = 0
+    for s in post_order(stmt):
+        if isinstance(s, Allocate):
+            sizes = [size.value if isinstance(size, n.IntImm) else 1 for size in s.buffer.shape]
+            copies = {MemoryScope.SHARED: 1, MemoryScope.LOCAL: threads}.get(s.buffer.scope, 0)
+            total += copies * int(np.prod(sizes, dtype=np.intp))
+    return total

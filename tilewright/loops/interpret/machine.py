@@ -1,0 +1,176 @@
+"""What a running function knows: variables, parameters, memory, and how a fault is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ...core.hardware import MemoryScope
+from ...core.node import Node
+from ...expr import nodes as n
+from ...expr.printer import show
+from ..nodes import Barrier, Buffer, Evaluate, For, Function, If, Let, Store
+from .grid import Grid, fixed_variables
+from .memory import InterpretError, Report, Storage, Value, View, root
+from .races import Shadow
+from .values import Expressions
+
+
+class Machine:
+    """A running function: variables, memory, and the grid while a kernel runs."""
+
+    def __init__(self, function: Function, check: bool, races: bool, lanes: int) -> None:
+        self.check = check
+        self.races = races
+        self.lanes = lanes
+        self.env: dict[n.Var, Value] = {}
+        self.memo: dict[n.Expr, Value] = {}
+        self.storages: dict[Buffer, Storage] = {}
+        self.views: dict[Buffer, View] = {}
+        self.at: Node | None = None
+        self.grid: Grid | None = None
+        self.axes = 0
+        self.expression = Expressions(self, fixed_variables(function))
+
+    # Parameters and memory.
+
+    def bind(
+        self, function: Function, args: Sequence[Any], unwritten: frozenset[Buffer]
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Give the parameters their values; returns the arrays that must be copied back at the end."""
+        if len(args) != len(function.params):
+            raise InterpretError(f"{function.name} takes {len(function.params)} arguments, not {len(args)}")
+        for param, arg in zip(function.params, args, strict=True):
+            if isinstance(param, n.Var):
+                self.env[param] = param.dtype.numpy.type(arg)
+        back = []
+        for param, arg in zip(function.params, args, strict=True):
+            if isinstance(param, Buffer):
+                flat = self._bind_array(param, arg, param in unwritten)
+                if not np.shares_memory(flat, arg):
+                    back.append((arg, flat))
+        return back
+
+    def _bind_array(self, buffer: Buffer, array: np.ndarray, unwritten: bool) -> np.ndarray:
+        for size, given in zip(buffer.shape, array.shape, strict=False):
+            if isinstance(size, n.Var) and size not in self.env:
+                self.env[size] = size.dtype.numpy.type(given)
+        extents = self.extents(buffer)
+        if array.dtype != buffer.dtype.numpy or array.size != int(np.prod(extents, dtype=np.intp)):
+            raise InterpretError(
+                f"{buffer.name} is {buffer.dtype}{list(extents)}, "
+                f"but the argument is {array.dtype}{list(array.shape)}"
+            )
+        flat = np.ascontiguousarray(array).reshape(-1)
+        data = flat if flat.size else np.zeros(1, flat.dtype)
+        written = np.zeros(data.shape, np.bool_) if unwritten and self.check else None
+        self.storages[buffer] = Storage(data, buffer.dtype, written)
+        return flat
+
+    def extents(self, buffer: Buffer) -> tuple[int, ...]:
+        """The buffer's shape in numbers."""
+        return tuple(int(self.scalar(size, f"the shape of {buffer.name}")) for size in buffer.shape)
+
+    def scalar(self, e: n.Expr, what: str) -> Value:
+        """The value of an expression that is the same for all lanes."""
+        value = self.expression(e)(None)
+        if isinstance(value, np.ndarray):
+            if not (value == value.flat[0]).all():
+                raise InterpretError(f"{what}, `{e}`, differs between threads")
+            value = value.flat[0]
+        return value
+
+    def view(self, buffer: Buffer) -> View:
+        """The buffer's shape over its storage."""
+        found = self.views.get(buffer)
+        if found is None:
+            base = root(buffer)
+            storage = self.storages.get(base)
+            if storage is None:
+                raise InterpretError(f"buffer {buffer.name} is used where no storage is allocated for it")
+            if buffer.dtype != storage.dtype:
+                raise InterpretError(
+                    f"{buffer.name} views {base.name} as {buffer.dtype}, but that is {storage.dtype}"
+                )
+            found = self.views[buffer] = View(buffer, self.extents(buffer), storage)
+        return found
+
+    def _allocate(self, buffer: Buffer) -> Storage:
+        if buffer.dtype.lanes != 1:
+            raise InterpretError(f"{buffer.name}: storage of vectors ({buffer.dtype}) is not interpreted")
+        size = max(1, int(np.prod(self.extents(buffer), dtype=np.intp)))
+        grid = self.grid
+        copies: tuple[int, ...] = ()
+        if grid is not None and buffer.scope is MemoryScope.SHARED:
+            copies = grid.shape[3:]
+            kept = grid.kept.get(buffer)
+            if kept is not None and len(kept.data) == size:  # the same memory, as the device has it
+                if kept.written is not None:
+                    kept.written[...] = False
+                return kept
+        elif grid is not None and buffer.scope is MemoryScope.LOCAL:
+            copies = grid.shape
+        storage = Storage.fresh(buffer.dtype, size, copies, self.check)
+        if grid is not None and self.races and buffer.scope is not MemoryScope.LOCAL:
+            storage.shadow = Shadow(storage.flat.size, initial=False)
+            grid.kept[buffer] = storage
+        return storage
+
+    # Faults.
+
+    def report_for(self, buffer: Buffer) -> Report | None:
+        """How faults of accesses to `buffer` are raised; None where nothing is checked."""
+
+        def report(text: str, lanes: Value) -> NoReturn:
+            where, indices = lanes
+            self.fail(f"{buffer.name}: {text}", where, indices)
+
+        return report if self.check else None
+
+    def fail(self, text: str, lanes: Value, indices: list[Value] | None = None) -> NoReturn:
+        """Raise InterpretError for the first of `lanes`, with its coordinates and the statement."""
+        shape = self.grid.shape if self.grid is not None else ()
+        on = np.asarray(lanes)
+        on = np.broadcast_to(on, np.broadcast_shapes(on.shape, shape))
+        first = np.unravel_index(int(np.argmax(on)), on.shape) if on.ndim else ()
+
+        def pick(value: Value) -> int:
+            return int(np.broadcast_to(value, np.broadcast_shapes(on.shape, np.shape(value)))[first])
+
+        lines = [text]
+        if indices is not None:
+            lines.append(f"  index:     [{', '.join(str(pick(i)) for i in indices)}]")
+        if self.grid is not None:
+            lines.append(f"  thread:    {self.grid.coordinates(first[-4:])}")
+        scalars = {v.name: v for v in self.env if not isinstance(self.env[v], np.ndarray)}
+        if scalars:
+            lines.append(
+                "  variables: " + ", ".join(f"{name} = {self.env[v]}" for name, v in scalars.items())
+            )
+        if self.at is not None:
+            lines.append(f"  statement: {text_of(self.at)}")
+        raise InterpretError("\n".join(lines))
+
+    def check_read(self, view: View, offset: Value, mask: Value) -> None:
+        """Report a race of this read."""
+        assert self.grid is not None
+        report = self.report_for(view.buffer)
+        assert report is not None
+        view.storage.check_read(offset, mask, self.grid.actors(view.buffer.scope), report)
+
+
+def text_of(at: Node) -> str:
+    """One line for a statement."""
+    if isinstance(at, Store):
+        return f"{at.buffer.name}[{', '.join(map(show, at.indices))}] = {show(at.value)}"
+    if isinstance(at, Let):
+        return f"{at.var.name} = {show(at.value)}"
+    if isinstance(at, If):
+        return f"if {show(at.condition)}"
+    if isinstance(at, For):
+        return f"for {at.var.name} in range({show(at.min)}, {show(at.min)} + {show(at.extent)})"
+    if isinstance(at, Evaluate):
+        return show(at.value)
+    return type(at).__name__ if isinstance(at, Barrier) else repr(at)[:200]

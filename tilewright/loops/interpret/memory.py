@@ -1,0 +1,207 @@
+"""The memory of the interpreter: storage by scope, bounds, unwritten elements.
+
+A lane is one thread of one block of the grid. Values have the axes (lanes of a vector,) Z, Y, X, blocks, each
+of which may be missing or 1 where nothing depends on it. Storage has the element number as its first axis and
+after it one copy for all lanes (global), one a block (shared), or one a lane (local).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ...core.dtype import DType
+from ...core.errors import InternalError
+from ..nodes import Buffer
+from .races import Race, Shadow
+
+Value = Any  # a NumPy scalar, or an array whose axes are those of the grid
+Report = Callable[[str, Value], NoReturn]  # (what is wrong, the lanes where it is)
+
+
+class InterpretError(InternalError):
+    """A program broke a rule of the loop grammar when it ran."""
+
+
+class View:
+    """A buffer's own shape over the storage that it lives in."""
+
+    __slots__ = ("buffer", "extents", "storage", "strides")
+
+    def __init__(self, buffer: Buffer, extents: tuple[int, ...], storage: Storage) -> None:
+        self.buffer = buffer
+        self.extents = extents
+        self.storage = storage
+        strides = [1]
+        for extent in reversed(extents[1:]):
+            strides.append(strides[-1] * extent)
+        self.strides = tuple(reversed(strides)) if extents else ()
+
+    def offset(self, indices: list[Value], mask: Value, report: Report | None) -> Value:
+        """The element number at `indices`; lanes that are off get one that exists.
+
+        Reports active lanes that are out of bounds.
+        """
+        total: Value = 0
+        for at, (index, extent, stride) in enumerate(zip(indices, self.extents, self.strides, strict=True)):
+            inside = _clamped(index, extent, mask, report, at, self, indices)
+            total = total + (inside if stride == 1 else inside * stride)
+        return total
+
+
+def _clamped(
+    index: Value, extent: int, mask: Value, report: Report | None, at: int, view: View, indices: list[Value]
+) -> Value:
+    if isinstance(index, np.ndarray):
+        wide = index.astype(np.intp)
+        outside = wide.view(np.uintp) >= extent
+        if not outside.any():
+            return wide
+        active = outside if mask is None else outside & mask
+        if report is not None and active.any():
+            report(f"index {at} is out of bounds of {_declared(view)}", (active, indices))
+        return np.where(outside, 0, wide)
+    if 0 <= index < extent:
+        return int(index)
+    if report is not None and (mask is None or np.any(mask)):
+        report(f"index {at} is out of bounds of {_declared(view)}", (True if mask is None else mask, indices))
+    return 0
+
+
+def _declared(view: View) -> str:
+    shape = ", ".join(map(str, view.extents))
+    return f"{view.buffer.name}[{shape}] ({view.buffer.scope.value})"
+
+
+def bits_of(array: Value) -> Value:
+    """The array's elements as unsigned integers, for exact comparison (-0.0 and NaN included)."""
+    return array.view(np.dtype(f"u{array.dtype.itemsize}"))
+
+
+class Storage:
+    """The elements of one root buffer, and what is known about who wrote and read them.
+
+    After the element axis come () for global memory, (blocks,) for shared, (Z, Y, X, blocks) for local.
+    `written` (None: all of it) marks elements that hold a value; `shadow` finds races.
+    """
+
+    __slots__ = ("copy", "count", "data", "dtype", "flat", "shadow", "written")
+
+    def __init__(self, data: Value, dtype: DType, written: Value = None) -> None:
+        self.data = data
+        self.dtype = dtype
+        self.flat = data.reshape(-1)
+        copies = data.shape[1:]
+        self.count = int(np.prod(copies, dtype=np.intp))
+        self.copy = np.arange(self.count).reshape(copies) if copies else None
+        self.written = written
+        self.shadow: Shadow | None = None
+
+    @classmethod
+    def fresh(cls, dtype: DType, size: int, copies: tuple[int, ...], track: bool) -> Storage:
+        """Storage that no one has written; what stands in it is NaN or a large odd number."""
+        kind = dtype.numpy
+        poison: Any = 1 if dtype.is_bool else dtype.max_value - 2 if dtype.is_int else np.nan
+        data = np.full((size, *copies), poison, kind)
+        return cls(data, dtype, np.zeros((size, *copies), np.bool_) if track else None)
+
+    def cells(self, offset: Value) -> Value:
+        """The positions in `flat` of element `offset` of each lane's copy."""
+        return offset if self.copy is None else offset * self.count + self.copy
+
+    def _gather(self, array: Value, offset: Value) -> Value:
+        """`array` (shaped as data) at `offset`; a view of it where the offset is the same for all lanes."""
+        if not isinstance(offset, np.ndarray):
+            return array[offset]
+        if self.copy is None:
+            return array.take(offset)
+        if self.copy.ndim == 1 and offset.shape[-1] == 1:
+            return array.take(offset[..., 0], axis=0)
+        return array.reshape(-1).take(self.cells(offset))
+
+    def load(self, offset: Value, mask: Value, report: Report | None) -> Value:
+        """The values at `offset`; reports active lanes that read what was never written."""
+        if self.written is not None and report is not None:
+            unset = ~self._gather(self.written, offset)
+            if mask is not None:
+                unset = unset & mask
+            if np.any(unset):
+                report("reads memory that was never written", (unset, None))
+        return self._gather(self.data, offset)
+
+    def store(self, offset: Value, value: Value, mask: Value) -> None:
+        """Write `value` at `offset` in the active lanes; of lanes that meet in one place the last wins."""
+        if self.copy is not None and not isinstance(offset, np.ndarray) and self.copy.ndim == 4:
+            row = self.data[offset]
+            if np.ndim(value) <= row.ndim:
+                if mask is None:
+                    row[...] = value
+                else:
+                    np.copyto(row, value, where=mask)
+                if self.written is not None:
+                    self.written[offset] |= True if mask is None else mask
+                return
+        if mask is None and self.copy is None and np.shape(value) in ((), np.shape(offset)):
+            self.flat[offset] = value
+            if self.written is not None:
+                self.written[offset] = True
+            return
+        cells, values = active_lanes(mask, self.cells(offset), value)
+        self.flat[cells] = values
+        if self.written is not None:
+            self.written.reshape(-1)[cells] = True
+
+    def store_checked(self, offset: Value, value: Value, mask: Value, actors: Value, report: Report) -> None:
+        """`store`, and report races with what other threads wrote and read."""
+        shadow = self.shadow
+        if shadow is None:
+            return self.store(offset, value, mask)
+        cells = self.cells(offset)
+        where, values, who = active_lanes(mask, cells, value, actors)
+        old = bits_of(self.flat.take(where))
+        new = bits_of(np.ascontiguousarray(values, self.flat.dtype))
+        race = shadow.write(where, old != new, who)
+        self.flat[where] = values
+        lost = bits_of(self.flat.take(where)) != new
+        if race is None and lost.any():
+            race = Race("several threads write different values in one statement", where[lost], who[lost])
+        if race is not None:
+            report(f"race: {race.text}", (_lanes_of(cells, actors, mask, race), None))
+        shadow.wrote(where, who)
+        if self.written is not None:
+            self.written.reshape(-1)[where] = True
+        return None
+
+    def check_read(self, offset: Value, mask: Value, actors: Value, report: Report) -> None:
+        """Report a race where another thread wrote what is read, with no barrier in between."""
+        if self.shadow is None:
+            return
+        cells = self.cells(offset)
+        where, who = active_lanes(mask, cells, actors)
+        race = self.shadow.read(where, who)
+        if race is not None:
+            report(f"race: {race.text}", (_lanes_of(cells, actors, mask, race), None))
+
+
+def active_lanes(mask: Value, *values: Value) -> list[Value]:
+    """The values of all lanes that are on, each as one row."""
+    if mask is None:
+        return [array.reshape(-1) for array in np.broadcast_arrays(*values)]
+    on, *spread = np.broadcast_arrays(mask, *values)
+    return [array[on] for array in spread]
+
+
+def _lanes_of(cells: Value, actors: Value, mask: Value, race: Race) -> Value:
+    """The lanes that take part in a race, as a mask over the grid."""
+    cells, actors = np.broadcast_arrays(cells, actors)
+    found = (cells == race.cell) & (actors == race.actor)
+    return found if mask is None else found & mask
+
+
+def root(buffer: Buffer) -> Buffer:
+    """The buffer whose memory `buffer` is a view of."""
+    while buffer.alias_of is not None:
+        buffer = buffer.alias_of
+    return buffer

@@ -1,0 +1,160 @@
+"""Who wrote and who read each element since the last barrier, and what of that is a race.
+
+An actor is one thread in one epoch, as a number: block, epoch (barriers that the block has passed), thread.
+Two accesses of one element are ordered where one thread makes both, or where both threads are of one block
+and of different epochs. A write that leaves the value as it is harms no one, and is no race.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Value = Any  # a NumPy array; here always one row of lanes, but for `actors`
+
+THREAD_BITS, EPOCH_BITS = 11, 21
+BLOCK = 1 << (THREAD_BITS + EPOCH_BITS)
+EVERY = (1 << THREAD_BITS) - 1  # as the thread of an actor: several threads of the block
+CELL_SHIFT = THREAD_BITS + 20
+NONE = -1
+ANYONE = (1 << 63) - 1  # threads of several blocks
+
+
+class Race(NamedTuple):
+    """What happened, in which cell, and to which actor (the first that it happened to)."""
+
+    text: str
+    cell: int
+    actor: int
+
+
+def describe(actor: int) -> str:
+    """An actor as text: the other party of a race."""
+    if actor == ANYONE:
+        return "threads of several blocks"
+    thread = actor & EVERY
+    who = "several threads" if thread == EVERY else f"thread {thread}"
+    return f"{who} of block {actor // BLOCK}"
+
+
+def unordered(other: Value, me: Value) -> Value:
+    """Where `other` is another thread that no barrier has ordered with `me`."""
+    apart = other ^ me
+    return (apart > 0) & ((apart <= EVERY) | (apart >= BLOCK))
+
+
+def together(other: Value, me: Value) -> Value:
+    """The actor that stands for both."""
+    return np.where((other ^ me) >= BLOCK, ANYONE, me | EVERY)
+
+
+class Shadow:
+    """The last writer and reader of each cell of one storage.
+
+    `silent` marks cells that the writes of the epoch left as they were. Where several threads wrote the same
+    value, `members` lists who did, since each of them may read it without a barrier. `initial`: the memory
+    held values before the kernel began.
+    """
+
+    def __init__(self, cells: int, initial: bool) -> None:
+        self.initial = initial
+        self.writer: Value = np.full(cells, NONE, np.int64)
+        self.reader: Value = np.full(cells, NONE, np.int64)
+        self.silent: Value = np.zeros(cells, np.bool_)
+        self.members: list[Value] = []
+        self.noted = 0
+
+    def read(self, where: Value, who: Value) -> Race | None:
+        """Note that actors `who` read cells `where`; the race, if another thread wrote them meanwhile."""
+        writer = self.writer.take(where)
+        bad = unordered(writer, who)
+        if bad.any():
+            bad &= ~self.silent.take(where)
+            several = bad & ((writer & EVERY) == EVERY)
+            if several.any():
+                bad[several] = ~self._is_member(where[several], who[several])
+            if bad.any():
+                return _race("reads what {} wrote, with no barrier in between", where, who, writer, bad)
+        self._note_readers(where, who)
+        return None
+
+    def _note_readers(self, where: Value, who: Value) -> None:
+        reader = self.reader.take(where)
+        if ((reader == who) | (reader == (who | EVERY))).all():
+            return
+        new = np.where(unordered(reader, who), together(reader, who), who)
+        self.reader[where] = new
+        _settle(self.reader, where, new)
+
+    def write(self, where: Value, changes: Value, who: Value) -> Race | None:
+        """The race, if writing to `where` (changing the value where `changes`) is one."""
+        writer, reader = self.writer.take(where), self.reader.take(where)
+        if not self.initial:
+            changes = changes | (writer == NONE)
+        contested = unordered(writer, who)
+        bad = contested & changes
+        if bad.any():
+            return _race(
+                "writes another value than {} wrote, with no barrier in between", where, who, writer, bad
+            )
+        bad = unordered(reader, who) & changes
+        if bad.any():
+            return _race("overwrites what {} read, with no barrier in between", where, who, reader, bad)
+        goes_on = contested | (writer == who)
+        self.silent[where] = ~changes & (~goes_on | self.silent.take(where))
+        return None
+
+    def wrote(self, where: Value, who: Value) -> None:
+        """Note that actors `who` wrote cells `where`."""
+        writer = self.writer.take(where)
+        contested = unordered(writer, who)
+        new = np.where(contested, together(writer, who), who)
+        alone = contested & ((writer & EVERY) != EVERY)
+        if alone.any():
+            self._note_members(where[alone], writer[alone])
+        self.writer[where] = new
+        _settle(self.writer, where, new)
+        shared = (self.writer.take(where) & EVERY) == EVERY
+        if shared.any():
+            self._note_members(where[shared], who[shared])
+
+    def _note_members(self, where: Value, who: Value) -> None:
+        self.members.append(_member_keys(where, who))
+        self.noted += len(where)
+        if self.noted > 1 << 20:
+            self.members = [np.unique(np.concatenate(self.members))]
+            self.noted = 0
+
+    def _is_member(self, where: Value, who: Value) -> Value:
+        known = np.concatenate(self.members) if self.members else np.empty(0, np.int64)
+        return np.isin(_member_keys(where, who), known)
+
+    def forget_members(self, passed: Value) -> None:
+        """After a barrier, on memory with one copy a block: `passed` says which blocks went through."""
+        if self.members:
+            known = np.concatenate(self.members)
+            self.members = [known[~passed[(known >> CELL_SHIFT) % len(passed)]]]
+
+
+def _member_keys(where: Value, who: Value) -> Value:
+    """One number for cell and thread, whatever the epoch (20 bits for the block are enough for a test)."""
+    block = (who // BLOCK) & 0xFFFFF
+    return (where << CELL_SHIFT) | (block << THREAD_BITS) | (who & EVERY)
+
+
+def _settle(table: Value, where: Value, new: Value) -> None:
+    """After `table[where] = new`: cells that several lanes of the statement met in get the joint actor."""
+    last = table.take(where)
+    lost = last != new
+    if lost.any():
+        # Three threads of two blocks may meet: join until no lane disagrees.
+        table[where[lost]] = together(last[lost], new[lost])
+        again = table.take(where)
+        across = (again ^ new) >= BLOCK
+        table[where[across]] = ANYONE
+
+
+def _race(text: str, where: Value, who: Value, other: Value, bad: Value) -> Race:
+    at = int(np.argmax(bad))
+    return Race(text.format(describe(int(other[at]))), int(where[at]), int(who[at]))

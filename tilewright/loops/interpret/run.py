@@ -1,0 +1,307 @@
+"""Runs a function of the loop grammar in NumPy: the oracle for what a program means.
+
+Code outside kernels runs one value at a time. A kernel (the outermost THREAD loop that holds others, or a
+`Launch`) runs over its whole grid at once: all threads execute each statement together, under a mask of those
+that are active. Large grids are taken some blocks at a time. A statement that stands in no threadIdx loop,
+though others of its kernel do, is executed by all threads. VTHREAD, UNROLLED, PARALLEL and VECTORIZED loops
+run one iteration after the other.
+
+Found, and raised as `InterpretError`: accesses out of bounds, reads of memory that was never written, integer
+division by zero, barriers that not all threads of a block reach, and races. A race is an access of what
+another thread writes, or a write of what another thread reads, with no barrier in between (or from different
+blocks), unless every such write stores the value that is there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.hardware import ThreadTag
+from ...expr import nodes as n
+from ..nodes import (
+    Allocate,
+    Barrier,
+    Buffer,
+    Evaluate,
+    For,
+    Function,
+    If,
+    Launch,
+    Let,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+)
+from .grid import TAGS, Grid, footprint, stored_roots, thread_loops
+from .machine import Machine, text_of
+from .memory import InterpretError, Value, root
+from .races import EVERY, Shadow
+from .values import own
+
+Run = Callable[[Value], None]  # runs a statement in the lanes of the mask (None: all)
+LANES = 1 << 17  # threads that run at once: arrays of this size stay in the cache
+CELLS = 1 << 23  # elements of shared or local memory that exist at once
+
+
+def interpret(
+    function: Function,
+    args: Sequence[np.ndarray | int],
+    *,
+    check: bool = True,
+    races: bool = True,
+    outputs: Collection[Buffer] = (),
+    lanes: int = LANES,
+) -> None:
+    """Run `function` on `args`, in place.
+
+    `check` finds faults (else they have no defined effect); `races=False` leaves out races, for programs
+    whose barriers are not yet placed: then all threads take each statement together. `outputs` are parameters
+    whose contents count as unwritten. About `lanes` threads run at once.
+    """
+    machine = Runner(function, check, check and races, lanes)
+    copies_back = machine.bind(function, args, frozenset(outputs))
+    run = machine.statement(function.body)
+    with np.errstate(all="ignore"):
+        run(None)
+    for array, data in copies_back:
+        array[...] = data.reshape(array.shape)
+
+
+class Runner(Machine):
+    """Runs statements."""
+
+    def statement(self, stmt: Stmt) -> Run:
+        """The function that runs `stmt`."""
+        make: Any = _STATEMENTS.get(type(stmt))
+        if make is None:
+            raise InterpretError(f"the interpreter does not know the statement {type(stmt).__name__}")
+        run: Run = make(self, stmt)
+        return run
+
+    def _seq(self, stmt: Seq) -> Run:
+        parts = [self.statement(s) for s in stmt.stmts]
+
+        def run(mask: Value) -> None:
+            for part in parts:
+                part(mask)
+
+        return run
+
+    def _evaluate(self, stmt: Evaluate) -> Run:
+        value = self.expression(stmt.value)
+
+        def run(mask: Value) -> None:
+            self.at = stmt
+            value(mask)
+
+        return run
+
+    def _store(self, stmt: Store) -> Run:
+        buffer, value = stmt.buffer, self.expression(stmt.value)
+        if stmt.value.dtype.scalar != buffer.dtype.scalar:
+            raise InterpretError(f"`{text_of(stmt)}` stores {stmt.value.dtype} in memory of {buffer.dtype}")
+        indices = [self.expression(i) for i in stmt.indices]
+        report = self.report_for(buffer)
+
+        def run(mask: Value) -> None:
+            self.at = stmt
+            view = self.view(buffer)
+            new = value(mask)
+            offset = view.offset([i(mask) for i in indices], mask, report)
+            if view.storage.shadow is None or self.grid is None or report is None:
+                view.storage.store(offset, new, mask)
+            else:
+                view.storage.store_checked(offset, new, mask, self.grid.actors(buffer.scope), report)
+
+        return run
+
+    def _let(self, stmt: Let) -> Run:
+        value, body = self.expression(stmt.value), self.statement(stmt.body)
+
+        def run(mask: Value) -> None:
+            self.at = stmt
+            self.env[stmt.var] = own(value(mask))
+            body(mask)
+            del self.env[stmt.var]
+
+        return run
+
+    def _allocate_around(self, stmt: Allocate) -> Run:
+        buffer, body = stmt.buffer, self.statement(stmt.body)
+
+        def run(mask: Value) -> None:
+            self.at = stmt
+            self.storages[buffer] = self._allocate(buffer)
+            body(mask)
+            del self.storages[buffer]
+            for name in [b for b in self.views if root(b) is buffer]:
+                del self.views[name]
+
+        return run
+
+    def _if(self, stmt: If) -> Run:
+        condition, then = self.expression(stmt.condition), self.statement(stmt.then)
+        orelse = None if stmt.orelse is None else self.statement(stmt.orelse)
+
+        def run(mask: Value) -> None:
+            self.at = stmt
+            on = condition(mask)
+            if not isinstance(on, np.ndarray):
+                if on:
+                    then(mask)
+                elif orelse is not None:
+                    orelse(mask)
+                return
+            off = ~on if orelse is not None else None
+            _under(mask, own(on), then)
+            if orelse is not None:
+                _under(mask, off, orelse)
+
+        return run
+
+    def _for(self, stmt: For) -> Run:
+        if stmt.kind is LoopKind.THREAD and any(True for _ in thread_loops(stmt)):
+            return self._thread(stmt)
+        low, extent = self.expression(stmt.min), self.expression(stmt.extent)
+        body, var, kind = self.statement(stmt.body), stmt.var, stmt.var.dtype.numpy.type
+
+        def run(mask: Value) -> None:
+            self.at = stmt
+            start, count = low(mask), extent(mask)
+            if isinstance(start, np.ndarray) or isinstance(count, np.ndarray):
+                self._ragged(var, own(start), own(count), mask, body)
+            else:
+                for i in range(int(start), int(start) + int(count)):
+                    self.env[var] = kind(i)
+                    body(mask)
+            self.env.pop(var, None)
+
+        return run
+
+    def _ragged(self, var: n.Var, start: Value, count: Value, mask: Value, body: Run) -> None:
+        """A loop whose range differs between threads: to the longest, with those that are done masked."""
+        active = np.broadcast_arrays(count, True if mask is None else mask)
+        longest = max((int(c) for c in np.unique(active[0][active[1]])), default=0)
+        for i in range(longest):
+            self.env[var] = start + var.dtype.numpy.type(i)
+            if isinstance(count, np.ndarray):
+                _under(mask, count > i, body)
+            else:
+                body(mask)
+
+    def _barrier(self, stmt: Barrier) -> Run:
+        def run(mask: Value) -> None:
+            self.at = stmt
+            if self.grid is None:
+                raise InterpretError("a barrier stands outside any kernel")
+            blocks = None
+            if mask is not None:
+                on = np.broadcast_to(mask, self.grid.shape)
+                blocks = on.any(axis=(0, 1, 2))
+                if self.check and (uneven := blocks & ~on.all(axis=(0, 1, 2))).any():
+                    self.fail("a barrier that not all threads of the block reach; it lacks", ~on & uneven)
+            self.grid.pass_barrier(stmt.scope, blocks)
+
+        return run
+
+    # Kernels.
+
+    def _thread(self, stmt: For) -> Run:
+        assert stmt.thread is not None
+        tag, body = stmt.thread, self.statement(stmt.body)
+        low, extent = self.expression(stmt.min), self.expression(stmt.extent)
+        loops = tuple(thread_loops(stmt))
+
+        def inside(mask: Value) -> None:
+            grid = self.grid
+            assert grid is not None
+            if tag is ThreadTag.VTHREAD:
+                start = int(low(mask))
+                for i in range(start, start + int(extent(mask))):
+                    self.env[stmt.var] = stmt.var.dtype.numpy.type(i)
+                    body(mask)
+            else:
+                self.env[stmt.var] = low(mask) + grid.index(tag, stmt.var)
+                body(mask)
+            del self.env[stmt.var]
+
+        def run(mask: Value) -> None:
+            if self.grid is not None:
+                return inside(mask)
+            extents: dict[ThreadTag, int] = {}
+            for loop in loops:
+                assert loop.thread is not None
+                size = int(self.scalar(loop.extent, f"the extent of {loop.thread.value}"))
+                if extents.setdefault(loop.thread, size) != size:
+                    raise InterpretError(
+                        f"{loop.thread.value} has extents {extents[loop.thread]} and {size} in one kernel"
+                    )
+            return self._kernel(stmt, extents, inside)
+
+        return run
+
+    def _launch(self, stmt: Launch) -> Run:
+        body = self.statement(stmt.body)
+
+        def inside(mask: Value) -> None:
+            assert self.grid is not None
+            for tag, var, _ in stmt.threads:
+                self.env[var] = self.grid.index(tag, var)
+            body(mask)
+            for _, var, _ in stmt.threads:
+                del self.env[var]
+
+        def run(mask: Value) -> None:
+            if self.grid is not None:
+                raise InterpretError(f"kernel {stmt.name} is launched from within a kernel")
+            extents = {tag: int(self.scalar(e, f"the extent of {tag.value}")) for tag, _, e in stmt.threads}
+            self._kernel(stmt, extents, inside)
+
+        return run
+
+    def _kernel(self, stmt: For | Launch, extents: dict[ThreadTag, int], inside: Run) -> None:
+        """Run a kernel, some of its blocks at a time."""
+        sizes = tuple(extents.get(tag, 1) for tag in TAGS)
+        x, y, z = sizes[:3]
+        threads = int(np.prod(sizes[3:]))
+        if self.races and threads >= EVERY:
+            raise InterpretError(
+                f"{threads} threads a block are too many to look for races (races=False leaves it out)"
+            )
+        written = [self.storages[b] for b in stored_roots(stmt) if b in self.storages] if self.races else []
+        for storage in written:
+            storage.shadow = Shadow(storage.flat.size, initial=storage.written is None)
+        at_once = max(1, min(self.lanes // threads, CELLS // max(1, footprint(stmt, threads))))
+        self.axes = 4
+        for start in range(0, x * y * z if threads else 0, at_once):
+            self.memo.clear()
+            self.grid = Grid(sizes, start, min(x * y * z, start + at_once))
+            inside(None)
+        self.axes, self.grid = 0, None
+        self.memo.clear()
+        for storage in written:
+            storage.shadow = None
+
+
+_STATEMENTS: dict[type, Callable[[Runner, Any], Run]] = {
+    Seq: Runner._seq,
+    Evaluate: Runner._evaluate,
+    Store: Runner._store,
+    Let: Runner._let,
+    Allocate: Runner._allocate_around,
+    If: Runner._if,
+    For: Runner._for,
+    Barrier: Runner._barrier,
+    Launch: Runner._launch,
+}
+
+
+def _under(mask: Value, on: Value, body: Run) -> None:
+    """Run `body` in those lanes of `mask` where `on` holds, if there are any."""
+    active = on if mask is None else mask & on
+    if active.any():
+        body(active)

@@ -1,0 +1,286 @@
+"""Expressions of the interpreter: each node becomes a Python function from the activity mask to a value.
+
+A value is a NumPy scalar where it is the same for all lanes, else an array over the grid (see `memory`).
+Lanes that are off may hold anything: only their faults are kept from counting.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...core.node import Node
+from ...expr import nodes as n
+from ...expr.numerics import INTRINSICS, convert
+from ..nodes import Buffer
+from .memory import InterpretError, Report, Value, View
+
+Get = Callable[[Value], Value]  # activity mask (None: all lanes) -> value
+
+
+class Machine(Protocol):
+    """What expressions need of the running program."""
+
+    env: dict[n.Var, Value]
+    axes: int
+    check: bool
+    memo: dict[n.Expr, Value]
+    at: Node | None
+
+    def view(self, buffer: Buffer) -> View: ...
+    def report_for(self, buffer: Buffer) -> Report | None: ...
+    def check_read(self, view: View, offset: Value, mask: Value) -> None: ...
+    def fail(self, text: str, lanes: Value) -> None: ...
+
+
+def _trunc_mod(a: Value, b: Value) -> Value:
+    return np.fmod(a, b)
+
+
+def _divide(a: Value, b: Value) -> Value:
+    return a / b if a.dtype.kind not in "iu" else (a - np.fmod(a, b)) // b
+
+
+def _floor_div(a: Value, b: Value) -> Value:
+    return a // b if a.dtype.kind in "iu" else np.floor(a / b)
+
+
+def _floor_mod(a: Value, b: Value) -> Value:
+    return a % b if a.dtype.kind in "iu" else a - np.floor(a / b) * b
+
+
+BINARY: dict[type, Callable[[Value, Value], Value]] = {
+    n.Add: operator.add,
+    n.Sub: operator.sub,
+    n.Mul: operator.mul,
+    n.Div: _divide,
+    n.Mod: _trunc_mod,
+    n.FloorDiv: _floor_div,
+    n.FloorMod: _floor_mod,
+    n.Min: np.minimum,
+    n.Max: np.maximum,
+    n.EQ: operator.eq,
+    n.NE: operator.ne,
+    n.LT: operator.lt,
+    n.LE: operator.le,
+    n.GT: operator.gt,
+    n.GE: operator.ge,
+}
+_DIVISIONS = (n.Div, n.Mod, n.FloorDiv, n.FloorMod)
+
+
+class Expressions:
+    """Makes the functions of expressions; `fixed` holds the variables that keep their value in a kernel."""
+
+    def __init__(self, machine: Machine, fixed: frozenset[n.Var]) -> None:
+        self.machine = machine
+        self.fixed = fixed
+        self.made: dict[n.Expr, Get] = {}
+        self.faulty: dict[n.Expr, bool] = {}
+        self.steady: dict[n.Expr, bool] = {}
+
+    def __call__(self, e: n.Expr) -> Get:
+        found = self.made.get(e)
+        if found is None:
+            made = self._make(e)
+            found = self.made[e] = self._remembered(e, made) if self.is_steady(e) else made
+        return found
+
+    def can_fault(self, e: n.Expr) -> bool:
+        """Whether evaluating `e` in lanes that are off could raise an error."""
+        found = self.faulty.get(e)
+        if found is None:
+            divides = isinstance(e, _DIVISIONS) and e.dtype.is_int and not isinstance(e.b, n.IntImm)
+            found = divides or isinstance(e, n.Load) or any(self.can_fault(c) for c in e.children())
+            self.faulty[e] = found
+        return found
+
+    def is_steady(self, e: n.Expr) -> bool:
+        """Whether `e` keeps its value within a kernel, is safe in every lane, and is worth remembering."""
+        return not isinstance(e, (n.Var, n.IntImm, n.FloatImm)) and self._holds(e)
+
+    def _holds(self, e: n.Expr) -> bool:
+        found = self.steady.get(e)
+        if found is None:
+            if isinstance(e, n.Var):
+                found = e in self.fixed
+            else:
+                found = not self.can_fault(e) and all(self._holds(c) for c in e.children())
+            self.steady[e] = found
+        return found
+
+    def _remembered(self, e: n.Expr, get: Get) -> Get:
+        machine = self.machine
+
+        def run(mask: Value) -> Value:
+            found = machine.memo.get(e)
+            if found is None:
+                found = machine.memo[e] = get(None)
+            return found
+
+        return run
+
+    def _make(self, e: n.Expr) -> Get:
+        kind = type(e)
+        if kind in BINARY:
+            return self._binary(e)
+        maker = _MAKERS.get(kind)
+        if maker is not None:
+            return maker(self, e)
+        if isinstance(e, n.Var):
+            return self._var(e)
+        raise InterpretError(f"the interpreter does not know {kind.__name__} in `{e}`")
+
+    def _var(self, e: n.Var) -> Get:
+        env = self.machine.env
+
+        def run(mask: Value) -> Value:
+            try:
+                return env[e]
+            except KeyError:
+                raise InterpretError(f"variable {e.name} is used where it is not defined") from None
+
+        return run
+
+    def _constant(self, e: Any) -> Get:
+        value = e.dtype.numpy.type(e.value)
+        return lambda mask: value
+
+    def _cast(self, e: n.Cast) -> Get:
+        value, to = self(e.value), e.dtype.scalar
+        return lambda mask: convert(value(mask), to)
+
+    def _binary(self, e: Any) -> Get:
+        a, b, compute = self(e.a), self(e.b), BINARY[type(e)]
+        risky = isinstance(e, _DIVISIONS) and e.dtype.is_int and not isinstance(e.b, n.IntImm)
+        if not (risky and self.machine.check):
+            return lambda mask: compute(a(mask), b(mask))
+        machine = self.machine
+
+        def run(mask: Value) -> Value:
+            divisor = b(mask)
+            zero = divisor == 0
+            if np.any(zero) and np.any(zero if mask is None else zero & mask):
+                machine.fail(f"division by zero in `{e}`", zero if mask is None else zero & mask)
+            return compute(a(mask), divisor)
+
+        return run
+
+    def _and(self, e: n.And) -> Get:
+        return self._lazy(e.a, e.b, stop=False)
+
+    def _or(self, e: n.Or) -> Get:
+        return self._lazy(e.a, e.b, stop=True)
+
+    def _lazy(self, left: n.Expr, right: n.Expr, stop: bool) -> Get:
+        """And / or: the right side counts only where the left one has not decided."""
+        a, b, risky = self(left), self(right), self.can_fault(right)
+
+        def run(mask: Value) -> Value:
+            x = a(mask)
+            if not isinstance(x, np.ndarray):
+                return x if bool(x) is stop else b(mask)
+            if risky:
+                mask = _both(mask, ~x if stop else x)
+                if not mask.any():
+                    return x
+            return x | b(mask) if stop else x & b(mask)
+
+        return run
+
+    def _not(self, e: n.Not) -> Get:
+        a = self(e.a)
+        return lambda mask: ~a(mask)
+
+    def _select(self, e: n.Select) -> Get:
+        c, x, y = self(e.condition), self(e.true_value), self(e.false_value)
+
+        def run(mask: Value) -> Value:
+            chosen: Value = np.where(c(mask), x(mask), y(mask))
+            return chosen[()]
+
+        return run
+
+    def _if_then_else(self, e: n.IfThenElse) -> Get:
+        c, x, y = self(e.condition), self(e.true_value), self(e.false_value)
+        risky_x, risky_y = self.can_fault(e.true_value), self.can_fault(e.false_value)
+
+        def run(mask: Value) -> Value:
+            on = c(mask)
+            if not isinstance(on, np.ndarray):
+                return x(mask) if on else y(mask)
+            if on.all():
+                return x(mask)
+            if not on.any():
+                return y(mask)
+            yes = x(_both(mask, on) if risky_x else mask)
+            no = y(_both(mask, ~on) if risky_y else mask)
+            return np.where(on, yes, no)
+
+        return run
+
+    def _load(self, e: n.Load) -> Get:
+        machine = self.machine
+        buffer = e.source
+        if not isinstance(buffer, Buffer):
+            raise InterpretError(f"`{e}` reads {buffer.name}, which is no buffer")
+        indices = [self(i) for i in e.indices]
+        report = machine.report_for(buffer)
+
+        def run(mask: Value) -> Value:
+            view = machine.view(buffer)
+            offset = view.offset([i(mask) for i in indices], mask, report)
+            if view.storage.shadow is not None:
+                machine.check_read(view, offset, mask)
+            return view.storage.load(offset, mask, report)
+
+        return run
+
+    def _call(self, e: n.Call) -> Get:
+        args = [self(a) for a in e.args]
+        compute = INTRINSICS.get(e.name)
+        if compute is None:
+            raise InterpretError(f"the interpreter does not know the intrinsic {e.name} in `{e}`")
+        if e.name == "likely":
+            return args[0]
+        return lambda mask: compute(*[a(mask) for a in args])
+
+    def _ramp(self, e: n.Ramp) -> Get:
+        machine, base, stride = self.machine, self(e.base), self(e.stride)
+        steps: Value = np.arange(e.lanes).astype(e.dtype.numpy)
+
+        def run(mask: Value) -> Value:
+            return base(mask) + stride(mask) * steps.reshape((-1, *[1] * machine.axes))
+
+        return run
+
+    def _broadcast(self, e: n.Broadcast) -> Get:
+        return self(e.value)
+
+
+_MAKERS: dict[type, Callable[[Expressions, Any], Get]] = {
+    n.IntImm: Expressions._constant,
+    n.FloatImm: Expressions._constant,
+    n.Cast: Expressions._cast,
+    n.And: Expressions._and,
+    n.Or: Expressions._or,
+    n.Not: Expressions._not,
+    n.Select: Expressions._select,
+    n.IfThenElse: Expressions._if_then_else,
+    n.Load: Expressions._load,
+    n.Call: Expressions._call,
+    n.Ramp: Expressions._ramp,
+    n.Broadcast: Expressions._broadcast,
+}
+
+
+def _both(mask: Value, on: Value) -> Value:
+    return on if mask is None else mask & on
+
+
+def own(value: Value) -> Value:
+    """`value`, in memory that no later store changes."""
+    return value.copy() if isinstance(value, np.ndarray) and not value.flags.owndata else value
