@@ -1,0 +1,368 @@
+"""Kernels as C-like source: statements, storage and the signature. Expressions are in `c_expr.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..core.dtype import DType
+from ..core.errors import InternalError, UserError
+from ..core.hardware import MemoryScope
+from ..expr import nodes as n
+from ..expr import operators as op
+from ..expr.traverse import post_order
+from ..loops.nodes import (
+    Allocate,
+    Barrier,
+    Buffer,
+    Evaluate,
+    For,
+    If,
+    Launch,
+    Let,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+)
+from .abi import Kernel, constant, product, root
+from .c_expr import OR, PRODUCT, SUM, ExprWriter
+from .dialect import Dialect, Parameter
+from .names import Names
+from .vectors import contiguous, flat_index, known_divisor, lane_of, reads, strict_loads
+
+
+def write_source(dialect: Dialect, kernels: tuple[Kernel, ...]) -> tuple[str, frozenset[Buffer]]:
+    """The source of all kernels: a preamble, the helper functions that they use, then each kernel.
+
+    Also gives the buffers that vector accesses need aligned.
+    """
+    aligned: set[Buffer] = set()
+    helpers: dict[str, str] = {}
+    dtypes: set[DType] = set()
+    texts = []
+    for kernel in kernels:
+        writer = KernelWriter(dialect, kernel)
+        texts.append(writer.write())
+        helpers.update(writer.expr.helpers)
+        dtypes |= writer.expr.dtypes
+        aligned |= writer.aligned
+    parts = ["\n".join(dialect.preamble(frozenset(dtypes))), *helpers.values(), *texts]
+    return "\n\n".join(part for part in parts if part) + "\n", frozenset(aligned)
+
+
+class KernelWriter:
+    """Writes one kernel."""
+
+    def __init__(self, dialect: Dialect, kernel: Kernel) -> None:
+        self.dialect = dialect
+        self.kernel = kernel
+        self.names = Names(C_RESERVED | dialect.reserved | {kernel.name})
+        self.expr = ExprWriter(dialect, self.names, self._element)
+        self.lines: list[str] = []
+        self.indent = 1
+        self.scopes: list[set[Any]] = [set()]
+        self.aligned: set[Buffer] = set()
+        self.dynamic: dict[Buffer, int] = {}
+
+    def write(self) -> str:
+        """The whole kernel."""
+        parameters = [self._parameter(p) for p in self.kernel.params]
+        self._thread_indices()
+        top = len(self.lines)
+        self._stmt(self.kernel.launch.body)
+        self.lines[top:top] = self._shared_arrays()
+        head = self.dialect.header(self.kernel.name, parameters, self.kernel.threads)
+        buffers = [p for p in self.kernel.params if isinstance(p, Buffer)]
+        notes = [f"// {self.names(b)}: {b.note}" for b in buffers if b.note not in ("", b.name, self.names(b))]
+        return "\n".join([*notes, head + " {", *self.lines, "}"])
+
+    def _parameter(self, p: Buffer | n.Var) -> Parameter:
+        if isinstance(p, Buffer):
+            self.expr.dtypes.add(p.dtype)
+            return Parameter(self.names(p), p.dtype, True, p not in self.kernel.written)
+        self.expr.dtypes.add(p.dtype)
+        return Parameter(self.names(p), p.dtype, False, True)
+
+    def _thread_indices(self) -> None:
+        used = {at for at in post_order(self.kernel.launch.body) if isinstance(at, n.Var)}
+        for tag, var, _ in self.kernel.launch.threads:
+            if var in used:
+                kind = self.dialect.scalar_type(var.dtype)
+                self._line(f"const {kind} {self.names(var)} = {self.dialect.thread_index(tag)};")
+
+    # Storage
+
+    def _shared_arrays(self) -> list[str]:
+        """Shared arrays stand at the top, whatever the loop that they are allocated in."""
+        lines = []
+        offset = 0
+        if self.kernel.dynamic_shared_bytes:
+            pool = self.names.fresh("shared_memory")
+            lines.append(f"  extern __shared__ __align__(128) unsigned char {pool}[];")
+        for buffer in self.kernel.shared:
+            size, name = array_size(buffer), self.names(buffer)
+            if self.kernel.dynamic_shared_bytes:
+                kind = self.dialect.storage_type(buffer.dtype)
+                text = f"{kind}* const {name} = ({kind}*)({pool} + {offset});"
+                offset += shared_bytes(buffer)
+            else:
+                align = self._alignment(buffer)
+                text = self.dialect.array(MemoryScope.SHARED, buffer.dtype, name, size, align)
+            lines.append(f"  {text}{_note(buffer)}")
+        return lines
+
+    def _alignment(self, buffer: Buffer) -> int:
+        return 16 if buffer in self.aligned else 0
+
+    def _allocate(self, s: Allocate) -> None:
+        buffer = s.buffer
+        if buffer.scope is MemoryScope.GLOBAL:
+            raise InternalError(f"{buffer} is allocated within a kernel: the host allocates global memory")
+        if buffer.scope is MemoryScope.LOCAL and not self._visible(buffer):
+            self.scopes[-1].add(buffer)
+            at = len(self.lines)
+            self._stmt(s.body)
+            text = self.dialect.array(
+                MemoryScope.LOCAL, buffer.dtype, self.names(buffer), array_size(buffer), self._alignment(buffer)
+            )
+            self.lines.insert(at, "  " * self.indent + text + _note(buffer))
+        else:
+            self._stmt(s.body)
+
+    def _visible(self, thing: Any) -> bool:
+        return any(thing in scope for scope in self.scopes)
+
+    # Statements
+
+    def _line(self, text: str) -> None:
+        self.lines.append("  " * self.indent + text)
+
+    @contextmanager
+    def _block(self, head: str) -> Iterator[None]:
+        self._line(f"{head} {{" if head else "{")
+        self.indent += 1
+        self.scopes.append(set())
+        yield
+        self.scopes.pop()
+        self.indent -= 1
+        self._line("}")
+
+    def _stmt(self, s: Stmt) -> None:
+        write = _WRITE.get(type(s))
+        if write is None:
+            raise InternalError(f"code generation does not know the statement {type(s).__name__}")
+        write(self, s)
+
+    def _seq(self, s: Seq) -> None:
+        for stmt in s.stmts:
+            self._stmt(stmt)
+
+    def _for(self, s: For) -> None:
+        if s.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED):
+            raise InternalError(f"a {s.kind.value} loop over {s.var.name} reached code generation")
+        if s.kind is LoopKind.UNROLLED:
+            self._line("#pragma unroll")
+        kind, name = self.dialect.scalar_type(s.var.dtype), self.names(s.var)
+        end = op.add(s.min, s.extent)
+        with self._block(f"for ({kind} {name} = {self.expr(s.min)}; {name} < {self.expr(end, SUM)}; ++{name})"):
+            self._stmt(s.body)
+
+    def _if(self, s: If) -> None:
+        with self._block(f"if ({self.expr(s.condition)})"):
+            self._stmt(s.then)
+        if s.orelse is not None:
+            self.lines[-1] += " else {"
+            self.indent += 1
+            self.scopes.append(set())
+            self._stmt(s.orelse)
+            self.scopes.pop()
+            self.indent -= 1
+            self._line("}")
+
+    def _let(self, s: Let) -> None:
+        if self._visible(s.var):  # the same binding again, after the first one's body
+            with self._block(""):
+                self._bind(s)
+        else:
+            self._bind(s)
+
+    def _bind(self, s: Let) -> None:
+        self.scopes[-1].add(s.var)
+        kind = self.dialect.scalar_type(s.var.dtype)
+        value = self.expr(s.value)
+        self._line(f"const {kind} {self.names(s.var)} = {value};")
+        self._stmt(s.body)
+
+    def _evaluate(self, s: Evaluate) -> None:
+        if not isinstance(s.value, n.IntImm):
+            self._line(f"{self.expr(s.value)};")
+
+    def _barrier(self, s: Barrier) -> None:
+        self._line(self.dialect.barrier(s.scope))
+
+    def _launch(self, s: Launch) -> None:
+        raise InternalError(f"kernel {s.name} is launched within kernel {self.kernel.name}")
+
+    # Memory accesses
+
+    def _element(self, e: n.Load) -> str:
+        return self._access(e.source, flat_index(e.source, e.indices))
+
+    def _access(self, buffer: Any, index: n.Expr) -> str:
+        return f"{self._pointer_name(buffer)}[{self.expr(index)}]"
+
+    def _pointer_name(self, buffer: Any) -> str:
+        base = root(buffer)
+        if base.dtype == buffer.dtype:
+            return self.names(base)
+        const = "" if base in self.kernel.written or base not in self.kernel.params else "const "
+        kind = f"{self.dialect.space(base.scope)}{const}{self.dialect.storage_type(buffer.dtype)}"
+        return f"(({kind}*){self.names(base)})"
+
+    def _pointer(self, buffer: Any, index: n.Expr) -> str:
+        name = self._pointer_name(buffer)
+        return name if op.is_const(index, 0) else f"{name} + {self.expr(index, SUM)}"
+
+    def _store(self, s: Store) -> None:
+        index = flat_index(s.buffer, s.indices)
+        if index.dtype.lanes == 1:
+            self.expr.dtypes.add(s.buffer.dtype)
+            self._line(f"{self._access(s.buffer, index)} = {self.expr(s.value)};")
+        else:
+            self._vector_store(s, index)
+
+    # Vectors
+
+    def _width(self, buffer: Any, index: n.Expr) -> int:
+        """Elements of one vector access at `index`: 1 where the dialect has none that fits."""
+        ramp = contiguous(index)
+        base = root(buffer)
+        if ramp is None or buffer.dtype.is_bool or buffer.dtype.lanes != 1:
+            return 1
+        for lanes in self.dialect.vector_widths(buffer.dtype):
+            fits = ramp.lanes % lanes == 0
+            if fits and self.dialect.vector_needs_alignment():
+                divisor = known_divisor(ramp.base)
+                fits = divisor % lanes == 0 and base.align % (lanes * buffer.dtype.bytes) == 0
+            if fits:
+                return lanes
+        return 1
+
+    def _vector_store(self, s: Store, index: n.Expr) -> None:
+        lanes, dtype = index.dtype.lanes, s.buffer.dtype
+        value = s.value if s.value.dtype.lanes == lanes else n.Broadcast(s.value, lanes)
+        others = [load for load in reads(value, s.buffer, root) if load.indices != s.indices]
+        known = self._load_first(value)
+        width = self._width(s.buffer, index)
+        if others:  # what is read must be read before any of it is overwritten
+            value = self._keep_lanes(value, lanes, known)
+        for start in range(0, lanes, width):
+            if width == 1:
+                at, one = lane_of(index, start, known), lane_of(value, start, known)
+                self._line(f"{self._access(s.buffer, at)} = {self.expr(one)};")
+            else:
+                ramp = contiguous(index)
+                assert ramp is not None
+                at = op.add(ramp.base, op.const(start, ramp.base.dtype))
+                self._aligned(s.buffer)
+                text = self._vector(value, start, width, dtype, known)
+                pointer, space = self._pointer(s.buffer, at), self.dialect.space(root(s.buffer).scope)
+                self._line(self.dialect.vector_store(pointer, dtype, width, space, text))
+
+    def _aligned(self, buffer: Any) -> None:
+        if self.dialect.vector_needs_alignment():
+            self.aligned.add(root(buffer))
+
+    def _load_first(self, value: n.Expr) -> dict[n.Load, tuple[n.Expr, ...]]:
+        """Contiguous loads that are only part of `value` go into vector variables first, to be read by lane."""
+        known: dict[n.Load, tuple[n.Expr, ...]] = {}
+        if isinstance(value, n.Load):
+            return known
+        for load in strict_loads(value, lambda at: self._width(at.source, self._load_index(at)) > 1):
+            index = self._load_index(load)
+            width = self._width(load.source, index)
+            parts: list[n.Expr] = []
+            for start in range(0, load.dtype.lanes, width):
+                name = self.names.fresh(f"{root(load.source).name}_vector")
+                kind = self.dialect.vector_type(load.source.dtype, width)
+                self._line(f"const {kind} {name} = {self._vector_load(load, start, width)};")
+                for lane in range(width):
+                    part = n.Var(name, load.source.dtype)
+                    self.names.bind(part, self.dialect.lane(name, lane))
+                    parts.append(part)
+            known[load] = tuple(parts)
+        return known
+
+    def _keep_lanes(self, value: n.Expr, lanes: int, known: dict[n.Load, tuple[n.Expr, ...]]) -> n.Expr:
+        """Every lane of `value` in a variable; gives a load that `known` maps to those variables."""
+        variables = []
+        for lane in range(lanes):
+            one = lane_of(value, lane, known)
+            var = n.Var("lane", one.dtype)
+            self._line(f"const {self.dialect.scalar_type(one.dtype)} {self.names(var)} = {self.expr(one)};")
+            variables.append(var)
+        holder = n.Load(Buffer("lanes", value.dtype.scalar, ()), (n.Ramp(op.const(0), op.const(1), lanes),))
+        known[holder] = tuple(variables)
+        return holder
+
+    def _load_index(self, load: n.Load) -> n.Expr:
+        return flat_index(load.source, load.indices)  # type: ignore[arg-type]
+
+    def _vector_load(self, load: n.Load, start: int, width: int) -> str:
+        ramp = contiguous(self._load_index(load))
+        assert ramp is not None
+        at = op.add(ramp.base, op.const(start, ramp.base.dtype))
+        self._aligned(load.source)
+        space = self.dialect.space(root(load.source).scope)
+        if root(load.source) not in self.kernel.written and root(load.source) in self.kernel.params:
+            space += "const "
+        return self.dialect.vector_load(self._pointer(load.source, at), load.source.dtype, width, space)
+
+    def _vector(
+        self, e: n.Expr, start: int, width: int, dtype: DType, known: dict[n.Load, tuple[n.Expr, ...]]
+    ) -> str:
+        """Lanes `start` to `start + width` of a vector expression, as one vector."""
+        if isinstance(e, n.Load) and e not in known and self._width(e.source, self._load_index(e)) == width:
+            return self._vector_load(e, start, width)
+        if isinstance(e, (n.IfThenElse, n.Select)) and e.condition.dtype.lanes == 1:
+            parts = [self._vector(part, start, width, dtype, known) for part in (e.true_value, e.false_value)]
+            return f"({self.expr(e.condition, OR)} ? {parts[0]} : {parts[1]})"
+        lanes = [self.expr(lane_of(e, start + i, known)) for i in range(width)]
+        return self.dialect.vector_value(dtype, lanes)
+
+
+def array_size(buffer: Buffer) -> int:
+    """Elements of a shared or local array, which must be known when the kernel is compiled."""
+    size = product(buffer.shape)
+    if size is None:
+        extents = ", ".join(str(extent) for extent in buffer.shape)
+        raise UserError(
+            f"{buffer.name} in {buffer.scope.value} memory has extents ({extents}), which are not all constants",
+            fix="compute it at an inner axis whose extent is a number, so that its region is one too",
+        )
+    return max(1, size)
+
+
+def shared_bytes(buffer: Buffer) -> int:
+    """Bytes that a shared array takes, rounded up so that the next one is aligned."""
+    return -(-array_size(buffer) * buffer.dtype.bytes // 16) * 16
+
+
+def _note(buffer: Buffer) -> str:
+    return f"  // {buffer.note}" if buffer.note else ""
+
+
+C_RESERVED = frozenset({"main"})
+_WRITE: dict[type, Callable[[KernelWriter, Any], None]] = {
+    Seq: KernelWriter._seq,
+    For: KernelWriter._for,
+    If: KernelWriter._if,
+    Let: KernelWriter._let,
+    Store: KernelWriter._store,
+    Evaluate: KernelWriter._evaluate,
+    Allocate: KernelWriter._allocate,
+    Barrier: KernelWriter._barrier,
+    Launch: KernelWriter._launch,
+}

@@ -1,0 +1,134 @@
+"""CUDA C++ without headers: NVRTC knows the math functions, the vector types and the thread indices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ..core.dtype import DType
+from ..core.errors import InternalError
+from ..core.hardware import MemoryScope, ThreadTag
+from .dialect import C_WORDS, Dialect, Parameter, signature
+
+_SAME_NAME = (
+    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh erf "
+    "floor ceil trunc round nearbyint pow fmod atan2 hypot copysign fabs"
+).split()
+
+
+def _intrinsics() -> dict[str, str]:
+    table: dict[str, str] = {}
+    for name in _SAME_NAME:
+        table[f"{name}:float32"] = name + "f"
+        table[f"{name}:float64"] = name
+    table |= {
+        "sigmoid:float32": "(1.0f / (1.0f + expf(-({0}))))",
+        "sigmoid:float64": "(1.0 / (1.0 + exp(-({0}))))",
+        "min:float32": "fminf",
+        "max:float32": "fmaxf",
+        "min:float64": "fmin",
+        "max:float64": "fmax",
+        "min": "min",
+        "max": "max",
+        "isnan": "isnan",
+        "isinf": "isinf",
+        "isfinite": "isfinite",
+    }
+    for bits in (8, 16, 32, 64):
+        for kind in ("int", "uint"):
+            wide, ll = ("unsigned long long", "ll") if bits == 64 else ("unsigned", "")
+            exact = {8: "unsigned char", 16: "unsigned short"}.get(bits, wide)
+            spare = f" - {32 - bits}" if bits < 32 else ""
+            table[f"popcount:{kind}{bits}"] = f"__popc{ll}(({exact})({{0}}))"
+            table[f"clz:{kind}{bits}"] = f"(__clz{ll}(({exact})({{0}})){spare})"
+    return table
+
+
+class Cuda(Dialect):
+    """What NVRTC compiles."""
+
+    name: ClassVar[str] = "cuda"
+    types: ClassVar[dict[str, str]] = {
+        "bool": "bool",
+        "int8": "signed char",
+        "int16": "short",
+        "int32": "int",
+        "int64": "long long",
+        "uint8": "unsigned char",
+        "uint16": "unsigned short",
+        "uint32": "unsigned int",
+        "uint64": "unsigned long long",
+        "float32": "float",
+        "float64": "double",
+    }
+    literal_suffixes: ClassVar[dict[str, str]] = {"int64": "LL", "uint32": "u", "uint64": "ULL"}
+    helper_prefix: ClassVar[str] = "static __device__ __forceinline__"
+    intrinsics: ClassVar[dict[str, str]] = _intrinsics()
+    reserved: ClassVar[frozenset[str]] = C_WORDS | {
+        *(name + tail for name in _SAME_NAME for tail in ("", "f")),
+        *"threadIdx blockIdx blockDim gridDim warpSize dim3 isnan isinf isfinite asm signbit j0 j1 y0 y1 jn yn".split(),
+        *(f"{kind}{lanes}" for kind in "char short int long longlong float double".split() for lanes in (1, 2, 3, 4)),
+        *(f"u{kind}{lanes}" for kind in "char short int long longlong".split() for lanes in (1, 2, 3, 4)),
+    }
+
+    def not_finite(self, value: float, dtype: DType) -> str:
+        if dtype.bits == 32:
+            bits = "0x7fffffff" if math.isnan(value) else "0x7f800000" if value > 0 else "0xff800000"
+            return f"__int_as_float({bits})"
+        bits = "0x7fffffffffffffff" if math.isnan(value) else "0x7ff0000000000000" if value > 0 else "0xfff0000000000000"
+        return f"__longlong_as_double({bits}LL)"
+
+    def vector_widths(self, dtype: DType) -> Sequence[int]:
+        return [lanes for lanes in (4, 2) if lanes * dtype.bytes <= 16]
+
+    def vector_type(self, dtype: DType, lanes: int) -> str:
+        stem = {"int8": "char", "int16": "short", "int32": "int", "int64": "longlong"}
+        stem |= {"u" + key: "u" + text for key, text in stem.items()}
+        stem |= {"float32": "float", "float64": "double"}
+        return f"{stem[dtype]}{lanes}"
+
+    def vector_value(self, dtype: DType, parts: Sequence[str]) -> str:
+        return f"make_{self.vector_type(dtype, len(parts))}({', '.join(parts)})"
+
+    def lane(self, vector: str, lane: int) -> str:
+        return f"{vector}.{'xyzw'[lane]}"
+
+    def vector_load(self, pointer: str, dtype: DType, lanes: int, space: str) -> str:
+        return f"*({space}{self.vector_type(dtype, lanes)}*)({pointer})"
+
+    def vector_store(self, pointer: str, dtype: DType, lanes: int, space: str, value: str) -> str:
+        return f"*({space}{self.vector_type(dtype, lanes)}*)({pointer}) = {value};"
+
+    def vector_needs_alignment(self) -> bool:
+        return True
+
+    def space(self, scope: MemoryScope) -> str:
+        return ""
+
+    def array(self, scope: MemoryScope, dtype: DType, name: str, size: int, align: int) -> str:
+        place = "__shared__ " if scope is MemoryScope.SHARED else ""
+        aligned = f"__align__({align}) " if align else ""
+        return f"{place}{aligned}{self.storage_type(dtype)} {name}[{size}];"
+
+    def barrier(self, scope: MemoryScope) -> str:
+        if scope is MemoryScope.LOCAL:
+            raise InternalError("a barrier on local memory orders nothing")
+        return "__syncthreads();"
+
+    def thread_index(self, tag: ThreadTag) -> str:
+        return tag.value
+
+    def header(self, name: str, parameters: Sequence[Parameter], threads: int | None) -> str:
+        bounds = f"__launch_bounds__({threads}) " if threads else ""
+        return signature(
+            f'extern "C" __global__ void {bounds}{name}', [self._declare(p) for p in parameters], ""
+        )
+
+    def _declare(self, p: Parameter) -> str:
+        if not p.pointee:
+            return f"{self.scalar_type(p.dtype)} {p.name}"
+        return f"{'const ' * p.constant}{self.storage_type(p.dtype)}* __restrict__ {p.name}"
+
+    def preamble(self, dtypes: frozenset[DType]) -> list[str]:
+        return []

@@ -1,0 +1,157 @@
+"""What distinguishes one C-like language from another: types, qualifiers, literals, intrinsics, vectors.
+
+A `Dialect` holds data and a few one-line spellings; how a kernel is written down is in `c_family.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..core.dtype import DType
+from ..core.errors import InternalError, UserError
+from ..core.hardware import MemoryScope, ThreadTag
+
+C_WORDS = frozenset(
+    "auto bool break case char class const constexpr continue default delete do double else enum explicit extern "
+    "false float for friend goto half if inline int long mutable namespace new operator private protected public "
+    "register restrict return short signed sizeof static struct switch template this throw true try typedef "
+    "typename union unsigned using virtual void volatile while min max abs NULL NAN INFINITY".split()
+)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One kernel parameter as it is declared; `pointee` says that it points to elements of `dtype`."""
+
+    name: str
+    dtype: DType
+    pointee: bool
+    constant: bool
+
+
+class Dialect(ABC):
+    """A C-like kernel language."""
+
+    name: ClassVar[str]
+    types: ClassVar[Mapping[str, str]]
+    literal_suffixes: ClassVar[Mapping[str, str]]
+    reserved: ClassVar[frozenset[str]]
+    helper_prefix: ClassVar[str]
+    """What stands before a helper function's return type."""
+    intrinsics: ClassVar[Mapping[str, str]]
+    """Function names by `name` or `name:dtype`; a `{0}` in one makes it a template over the arguments."""
+
+    def scalar_type(self, dtype: DType) -> str:
+        """The type of a value of one lane."""
+        found = self.types.get(dtype.scalar)
+        if found is None:
+            raise UserError(
+                f"the {self.name} target has no arithmetic in {dtype.scalar} yet",
+                fix="compute in float32 and convert outside, or use another data type",
+            )
+        return found
+
+    def storage_type(self, dtype: DType) -> str:
+        """The type of an element in memory: a boolean takes one byte."""
+        return self.scalar_type(DType("uint8") if dtype.is_bool else dtype)
+
+    def integer(self, value: int, dtype: DType) -> str:
+        """A literal of an integer type or of bool."""
+        if dtype.is_bool:
+            return "true" if value else "false"
+        if dtype == "int32":
+            return str(value) if value > dtype.min_value else "(-2147483647 - 1)"
+        suffix = self.literal_suffixes.get(dtype)
+        if suffix is None:
+            return f"({self.scalar_type(dtype)}){value}" if value >= 0 else f"({self.scalar_type(dtype)})({value})"
+        if dtype == "int64" and value == dtype.min_value:
+            return f"(-{-value - 1}{suffix} - 1)"
+        return f"{value}{suffix}"
+
+    def floating(self, value: float, dtype: DType) -> str:
+        """A literal of a floating-point type: the shortest decimal that reads back as the same number."""
+        self.scalar_type(dtype)
+        if not math.isfinite(value):
+            return self.not_finite(value, dtype)
+        single = dtype.bits == 32
+        text = str(np.float32(value)) if single else repr(float(value))
+        return text + "f" if single else text
+
+    def vector_type(self, dtype: DType, lanes: int) -> str:
+        """The vector of `lanes` elements (which `vector_widths` allows)."""
+        raise InternalError(f"{self.name} has no vector of {lanes} {dtype}")
+
+    @abstractmethod
+    def not_finite(self, value: float, dtype: DType) -> str:
+        """Infinity or not-a-number."""
+
+    @abstractmethod
+    def vector_widths(self, dtype: DType) -> Sequence[int]:
+        """The vector lengths of one access, widest first."""
+
+    @abstractmethod
+    def vector_value(self, dtype: DType, parts: Sequence[str]) -> str:
+        """A vector made of scalars."""
+
+    @abstractmethod
+    def lane(self, vector: str, lane: int) -> str:
+        """One element of a vector variable."""
+
+    @abstractmethod
+    def vector_load(self, pointer: str, dtype: DType, lanes: int, space: str) -> str:
+        """The vector that starts at `pointer`."""
+
+    @abstractmethod
+    def vector_store(self, pointer: str, dtype: DType, lanes: int, space: str, value: str) -> str:
+        """The statement that writes a vector at `pointer`."""
+
+    @abstractmethod
+    def vector_needs_alignment(self) -> bool:
+        """Whether a vector access must be aligned to the vector's size."""
+
+    @abstractmethod
+    def space(self, scope: MemoryScope) -> str:
+        """The qualifier of a pointer into that memory."""
+
+    @abstractmethod
+    def array(self, scope: MemoryScope, dtype: DType, name: str, size: int, align: int) -> str:
+        """The declaration of a shared or local array; `align` in bytes, 0 for the element's own."""
+
+    @abstractmethod
+    def barrier(self, scope: MemoryScope) -> str:
+        """The statement at which all threads of a block wait."""
+
+    @abstractmethod
+    def thread_index(self, tag: ThreadTag) -> str:
+        """The expression of a hardware thread index."""
+
+    @abstractmethod
+    def header(self, name: str, parameters: Sequence[Parameter], threads: int | None) -> str:
+        """The kernel's signature, up to its opening brace."""
+
+    @abstractmethod
+    def preamble(self, dtypes: frozenset[DType]) -> list[str]:
+        """Lines at the top of a source that uses those types."""
+
+    def intrinsic(self, name: str, dtype: DType, args: Sequence[str]) -> str | None:
+        """The call of an intrinsic whose first argument has type `dtype`; None where there is none."""
+        scalar = dtype.scalar
+        found = self.intrinsics.get(f"{name}:{scalar}") or self.intrinsics.get(f"{name}:{scalar.kind}")
+        found = found or self.intrinsics.get(name)
+        if found is None:
+            return None
+        return found.format(*args) if "{0}" in found else f"{found}({', '.join(args)})"
+
+
+def signature(first: str, parameters: Sequence[str], last: str) -> str:
+    """A declaration on one line, or one parameter a line where it is long."""
+    line = f"{first}({', '.join(parameters)}){last}"
+    if len(line) <= 120:
+        return line
+    return f"{first}(\n    " + ",\n    ".join(parameters) + f"\n){last}"

@@ -1,0 +1,145 @@
+"""CUDA source to machine code through NVRTC: no toolkit, no driver, no GPU.
+
+The result is a cubin for one architecture. The log of `ptxas -v` tells what each kernel takes.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from ..core.errors import InternalError, UserError
+from .abi import Resources
+
+
+@dataclass(frozen=True)
+class CompiledSource:
+    """A cubin, what its kernels take, the compiler's log, and how long it took."""
+
+    cubin: bytes = field(repr=False)
+    resources: Mapping[str, Resources]
+    log: str = field(repr=False)
+    seconds: float
+
+
+@cache
+def _nvrtc() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError) as error:
+        raise UserError(
+            f"the CUDA compiler NVRTC is not usable here: {error}", fix="pip install 'tilewright[cuda]'"
+        ) from error
+    return nvrtc
+
+
+def version() -> tuple[int, int]:
+    """NVRTC's version."""
+    _, major, minor = _nvrtc().nvrtcVersion()
+    return int(major), int(minor)
+
+
+@cache
+def architectures() -> tuple[str, ...]:
+    """The architectures that NVRTC compiles for."""
+    _, numbers = _nvrtc().nvrtcGetSupportedArchs()
+    return tuple(f"sm_{number}" for number in numbers)
+
+
+_memo: dict[tuple[str, str, tuple[str, ...]], CompiledSource] = {}
+_memo_lock = threading.Lock()
+_MEMO_SIZE = 1024
+
+
+def compile_cuda(source: str, arch: str, options: tuple[str, ...] = ()) -> CompiledSource:
+    """Compile `source` for `arch`; the same request in one process compiles once."""
+    key = (source, arch, options)
+    found = _memo.get(key)
+    if found is None:
+        found = _compile(source, arch, options)
+        with _memo_lock:
+            while len(_memo) >= _MEMO_SIZE:
+                _memo.pop(next(iter(_memo)))
+            _memo[key] = found
+    return found
+
+
+def _compile(source: str, arch: str, options: tuple[str, ...]) -> CompiledSource:
+    nvrtc = _nvrtc()
+    if re.sub("[af]$", "", arch) not in architectures():
+        raise UserError(
+            f"NVRTC {'.'.join(map(str, version()))} compiles for {', '.join(architectures())}, not for {arch}",
+            fix="give one of these architectures, or install an NVRTC of the CUDA version that had it",
+        )
+    began = time.perf_counter()
+    flags = [f"--gpu-architecture={arch}", "--ptxas-options=-v", "--minimal", *options]
+    status, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
+    _expect(status)
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
+        log = _read(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode(errors="replace").rstrip("\0 \n")
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise InternalError(f"NVRTC refuses generated code ({status.name}):\n{log}\n\n{_numbered(source)}")
+        cubin = _read(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+    return CompiledSource(cubin, parse_log(log), log, time.perf_counter() - began)
+
+
+def _expect(status: Any) -> None:
+    if int(status) != 0:
+        raise InternalError(f"NVRTC: {status.name}")
+
+
+def _read(program: Any, size_of: Any, get: Any) -> bytes:
+    status, size = size_of(program)
+    _expect(status)
+    data = b" " * size
+    (status,) = get(program, data)  # fills the bytes in place
+    _expect(status)
+    return data
+
+
+def _numbered(source: str) -> str:
+    return "\n".join(f"{i:4} {line}" for i, line in enumerate(source.splitlines(), 1))
+
+
+_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+_PROPERTIES = re.compile(r"Function properties for (\S+)")
+_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers(.*)")
+_SHARED = re.compile(r"(\d+) bytes smem")
+_CONSTANT = re.compile(r"(\d+) bytes cmem")
+
+
+def parse_log(log: str) -> dict[str, Resources]:
+    """What each kernel takes, by the log of `ptxas -v`.
+
+    A kernel's frame line follows its own `Function properties` line; those of device functions that are not
+    inlined (`__internal_trig_reduction_slowpathd`) come too, and count towards no kernel.
+    """
+    found: dict[str, Resources] = {}
+    entry = subject = ""
+    frame = (0, 0, 0)
+    for line in log.splitlines():
+        if match := _ENTRY.search(line):
+            entry, frame = match[1], (0, 0, 0)
+        elif match := _PROPERTIES.search(line):
+            subject = match[1]
+        elif (match := _FRAME.search(line)) and subject == entry:
+            frame = (int(match[1]), int(match[2]), int(match[3]))
+        elif (match := _USED.search(line)) and entry:
+            shared = _SHARED.search(match[2])
+            constants = sum(int(number) for number in _CONSTANT.findall(match[2]))
+            stack, stores, loads = frame
+            found[entry] = Resources(
+                int(match[1]), stores, loads, stack, int(shared[1]) if shared else 0, constants
+            )
+    return found

@@ -1,0 +1,111 @@
+"""OpenCL C 1.2, which every device and PoCL accept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ..core.dtype import DType
+from ..core.errors import InternalError
+from ..core.hardware import MemoryScope, ThreadTag
+from .dialect import C_WORDS, Dialect, Parameter, signature
+
+_SAME_NAME = (
+    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh erf "
+    "floor ceil trunc round pow fmod atan2 hypot copysign fabs isnan isinf isfinite popcount clz min max"
+).split()
+
+
+class OpenCl(Dialect):
+    """What OpenCL drivers compile."""
+
+    name: ClassVar[str] = "opencl"
+    types: ClassVar[dict[str, str]] = {
+        "bool": "bool",
+        "int8": "char",
+        "int16": "short",
+        "int32": "int",
+        "int64": "long",
+        "uint8": "uchar",
+        "uint16": "ushort",
+        "uint32": "uint",
+        "uint64": "ulong",
+        "float32": "float",
+        "float64": "double",
+    }
+    literal_suffixes: ClassVar[dict[str, str]] = {"int64": "L", "uint32": "u", "uint64": "UL"}
+    helper_prefix: ClassVar[str] = "static inline"
+    intrinsics: ClassVar[dict[str, str]] = {
+        **{name: name for name in _SAME_NAME},
+        "sigmoid:float32": "(1.0f / (1.0f + exp(-({0}))))",
+        "sigmoid:float64": "(1.0 / (1.0 + exp(-({0}))))",
+        "nearbyint": "rint",
+        "min:float": "fmin",
+        "max:float": "fmax",
+    }
+    reserved: ClassVar[frozenset[str]] = C_WORDS | {
+        *_SAME_NAME,
+        *"kernel global local constant private read_only write_only half uchar ushort uint ulong size_t ptrdiff_t "
+        "image2d_t image3d_t event_t sampler_t barrier rint fmin fmax clamp mix step dot cross length distance "
+        "normalize select any all sign degrees radians vload vstore as_int as_float prefetch rotate mad fma".split(),
+        *(
+            f"{kind}{lanes}"
+            for kind in "char uchar short ushort int uint long ulong float double half".split()
+            for lanes in (2, 3, 4, 8, 16)
+        ),
+    }
+
+    def not_finite(self, value: float, dtype: DType) -> str:
+        text = "NAN" if math.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
+        return text if dtype.bits == 32 else f"((double){text})"
+
+    def vector_widths(self, dtype: DType) -> Sequence[int]:
+        return (16, 8, 4, 2)
+
+    def vector_type(self, dtype: DType, lanes: int) -> str:
+        return f"{self.types[dtype]}{lanes}"
+
+    def vector_value(self, dtype: DType, parts: Sequence[str]) -> str:
+        return f"({self.vector_type(dtype, len(parts))})({', '.join(parts)})"
+
+    def lane(self, vector: str, lane: int) -> str:
+        return f"{vector}.s{lane:x}"
+
+    def vector_load(self, pointer: str, dtype: DType, lanes: int, space: str) -> str:
+        return f"vload{lanes}(0, {pointer})"
+
+    def vector_store(self, pointer: str, dtype: DType, lanes: int, space: str, value: str) -> str:
+        return f"vstore{lanes}({value}, 0, {pointer});"
+
+    def vector_needs_alignment(self) -> bool:
+        return False
+
+    def space(self, scope: MemoryScope) -> str:
+        return {MemoryScope.GLOBAL: "__global ", MemoryScope.SHARED: "__local ", MemoryScope.LOCAL: ""}[scope]
+
+    def array(self, scope: MemoryScope, dtype: DType, name: str, size: int, align: int) -> str:
+        place = "__local " if scope is MemoryScope.SHARED else ""
+        return f"{place}{self.storage_type(dtype)} {name}[{size}];"
+
+    def barrier(self, scope: MemoryScope) -> str:
+        if scope is MemoryScope.LOCAL:
+            raise InternalError("a barrier on local memory orders nothing")
+        fence = "CLK_LOCAL_MEM_FENCE" if scope is MemoryScope.SHARED else "CLK_GLOBAL_MEM_FENCE"
+        return f"barrier({fence});"
+
+    def thread_index(self, tag: ThreadTag) -> str:
+        return f"get_{'group' if tag.is_block else 'local'}_id({tag.dimension})"
+
+    def header(self, name: str, parameters: Sequence[Parameter], threads: int | None) -> str:
+        return signature(f"__kernel void {name}", [self._declare(p) for p in parameters], "")
+
+    def _declare(self, p: Parameter) -> str:
+        if not p.pointee:  # a kernel argument cannot be a bool
+            return f"{self.storage_type(p.dtype)} {p.name}"
+        return f"__global {'const ' * p.constant}{self.storage_type(p.dtype)}* restrict {p.name}"
+
+    def preamble(self, dtypes: frozenset[DType]) -> list[str]:
+        if any(dtype.scalar == "float64" for dtype in dtypes):
+            return ["#pragma OPENCL EXTENSION cl_khr_fp64 : enable"]
+        return []

@@ -1,0 +1,61 @@
+"""From finished functions to a compiled program: kernels as source, machine code for CUDA, and host code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..core.errors import InternalError, UserError
+from ..core.target import Target
+from ..loops.nodes import Buffer, Function
+from .abi import CompiledProgram, EntryPoint, Kernel, KernelAbi, kernels_of
+from .c_family import write_source
+from .cuda import Cuda
+from .dialect import Dialect
+from .host import write_entry
+from .limits import check
+from .nvrtc import compile_cuda
+from .opencl import OpenCl
+
+_DIALECTS: dict[str, Dialect] = {"cuda": Cuda(), "opencl": OpenCl()}
+
+
+def compile_program(functions: tuple[Function, ...], target: Target) -> CompiledProgram:
+    """Generate and compile all functions for `target`. Needs no device: OpenCL source is built when it loads."""
+    program, _ = generate(functions, target)
+    if target.kind != "cuda" or not program.kernels:
+        return program
+    code = compile_cuda(program.source, target.arch)
+    dynamic = {kernel.name: kernel.dynamic_shared_bytes for kernel in program.kernels}
+    resources = {
+        name: replace(found, shared_bytes=found.shared_bytes + dynamic.get(name, 0))
+        for name, found in code.resources.items()
+    }
+    return replace(
+        program, binary=code.cubin, resources=resources, log=code.log, compile_seconds=code.seconds
+    )
+
+
+def generate(functions: tuple[Function, ...], target: Target) -> tuple[CompiledProgram, tuple[Kernel, ...]]:
+    """The program as source only, and its kernels; raises UserError where a kernel exceeds the target's limits."""
+    dialect = _DIALECTS.get(target.kind)
+    if dialect is None:
+        raise UserError(f"no code generation for {target.kind} yet", fix=f"use one of {', '.join(_DIALECTS)}")
+    kernels: list[Kernel] = []
+    entries: list[EntryPoint] = []
+    own: list[tuple[Function, tuple[Kernel, ...]]] = []
+    for function in functions:
+        found = tuple(check(kernel, target) for kernel in kernels_of(function))
+        own.append((function, found))
+        kernels.extend(found)
+    names = [kernel.name for kernel in kernels]
+    if len(set(names)) != len(names):
+        raise InternalError(f"two functions of one program have kernels of the same name: {names}")
+    source, aligned = write_source(dialect, tuple(kernels))
+    for function, found in own:
+        entries.append(write_entry(function, found, aligned))
+    abi = tuple(KernelAbi(k.name, _kinds(k), k.dynamic_shared_bytes) for k in kernels)
+    return CompiledProgram(str(target), tuple(entries), abi, source), tuple(kernels)
+
+
+def _kinds(kernel: Kernel) -> tuple[str, ...]:
+    return tuple("buffer" if isinstance(p, Buffer) else str(p.dtype) for p in kernel.params)

@@ -1,0 +1,98 @@
+"""Vector expressions taken apart: one lane as a scalar expression, and how well an index is aligned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..expr import nodes as n
+from ..expr import operators as op
+from ..expr.traverse import post_order
+from ..loops.nodes import Buffer
+
+Lanes = Mapping[n.Load, tuple[n.Expr, ...]]
+
+
+def lane_of(e: n.Expr, lane: int, known: Lanes) -> n.Expr:
+    """Element `lane` of a vector expression, as a scalar one; `known` holds the elements of loads done before."""
+    if e.dtype.lanes == 1:
+        return e
+    if isinstance(e, n.Ramp):
+        return op.add(e.base, op.multiply(e.stride, op.const(lane, e.stride.dtype)))
+    if isinstance(e, n.Broadcast):
+        return e.value
+    if isinstance(e, n.Load):
+        if e in known:
+            return known[e][lane]
+        return n.Load(e.source, tuple(lane_of(index, lane, known) for index in e.indices))
+    if isinstance(e, n.Cast):
+        return n.Cast(e.dtype.scalar, lane_of(e.value, lane, known))
+    if isinstance(e, n.Call):
+        return n.Call(e.name, tuple(lane_of(arg, lane, known) for arg in e.args), e.dtype.scalar)
+    scalar: n.Expr = e.map_children(lambda child: lane_of(child, lane, known))
+    return scalar
+
+
+def flat_index(buffer: Buffer, indices: tuple[n.Expr, ...]) -> n.Expr:
+    """The position of an element in row-major order; a `Ramp` among the indices stays one."""
+    if len(indices) == 1:
+        return indices[0]
+    total: n.Expr = op.const(0, indices[0].dtype.scalar if indices else "int32")
+    ramp: n.Ramp | None = None
+    step = total
+    for index, extent in zip(indices, buffer.shape, strict=True):
+        total = op.multiply(total, op.cast(total.dtype, extent))
+        step = op.multiply(step, op.cast(total.dtype, extent))
+        if isinstance(index, n.Ramp) and ramp is None:
+            total, step, ramp = op.add(total, index.base), index.stride, index
+        else:
+            total = op.add(total, index)
+    return total if ramp is None else n.Ramp(total, step, ramp.lanes)
+
+
+def contiguous(index: n.Expr) -> n.Ramp | None:
+    """The index as a ramp of stride 1, if it is one."""
+    return index if isinstance(index, n.Ramp) and op.is_const(index.stride, 1) else None
+
+
+def known_divisor(e: n.Expr) -> int:
+    """A number that divides every value of `e`, the largest that its form shows; 0 for the constant 0."""
+    if isinstance(e, n.IntImm):
+        return abs(e.value)
+    if isinstance(e, (n.Add, n.Sub, n.Min, n.Max)):
+        return math.gcd(known_divisor(e.a), known_divisor(e.b))
+    if isinstance(e, n.Mul):
+        return known_divisor(e.a) * known_divisor(e.b)
+    if isinstance(e, (n.Select, n.IfThenElse)):
+        return math.gcd(known_divisor(e.true_value), known_divisor(e.false_value))
+    if isinstance(e, (n.FloorMod, n.Mod)):
+        return math.gcd(known_divisor(e.a), known_divisor(e.b))
+    if isinstance(e, (n.FloorDiv, n.Div)) and isinstance(e.b, n.IntImm) and e.b.value:
+        inner, by = known_divisor(e.a), abs(e.b.value)
+        return inner // by if inner % by == 0 else 1
+    if isinstance(e, n.Cast):
+        return known_divisor(e.value) if e.dtype.is_int and e.value.dtype.is_int else 1
+    return 1
+
+
+def strict_loads(e: n.Expr, wanted: Callable[[n.Load], bool]) -> list[n.Load]:
+    """The wanted vector loads that are evaluated whatever the conditions in `e` are."""
+    found: dict[n.Load, None] = {}
+
+    def visit(at: n.Expr) -> None:
+        if isinstance(at, n.Load):
+            if at.dtype.lanes > 1 and wanted(at):
+                found[at] = None
+            return
+        lazy = isinstance(at, (n.IfThenElse, n.Select, n.And, n.Or))
+        for child in at.children()[: 1 if lazy else None]:
+            visit(child)
+
+    visit(e)
+    return list(found)
+
+
+def reads(e: n.Expr, buffer: Buffer, root: Callable[[Any], Buffer]) -> list[n.Load]:
+    """The loads in `e` from the memory of `buffer`."""
+    return [at for at in post_order(e) if isinstance(at, n.Load) and root(at.source) is root(buffer)]
