@@ -1,1 +1,1 @@
-"""Floor 2: intervals, modular sets, affine forms, facts, rewrite rules as data, simplifier and prover."""
+"""Floor 2: what is known of integers, and what follows: facts, bounds, the simplifier, the prover, regions."""

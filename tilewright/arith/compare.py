@@ -1,0 +1,217 @@
+"""Comparisons of integers: a linear form against a constant, made as small as it gets, or decided."""
+
+from __future__ import annotations
+
+from math import gcd, inf
+from typing import Any
+
+from ..expr import nodes as n
+from ..expr.nodes import FALSE, TRUE, Expr
+from .affine import Affine, immediate
+from .engine import HANDLERS, WRITE, difference, visit
+from .facts import Facts, is_index
+from .interval import terms_bounds
+from .modular import form_residues
+from .prove import is_size, nonneg
+from .splits import quotient, remainder
+
+
+def _ordering(e: Any, facts: Facts) -> Expr:
+    if not is_index(e.a.dtype):
+        return FALLBACK[0](e, facts)  # type: ignore[no-any-return]
+    try:
+        return ordering(type(e), difference(e.a, e.b, facts), facts)
+    except OverflowError:
+        return e.map_children(lambda child: visit(child, facts))  # type: ignore[no-any-return]
+
+
+def ordering(kind: type, form: Affine, facts: Facts) -> Expr:
+    """The simplest `form kind 0` for LT, LE, GT, GE."""
+    terms = Affine(form.terms, 0, form.dtype)
+    if kind is n.LT or kind is n.LE:
+        return at_most(terms, -form.const - (kind is n.LT), facts)
+    return at_least(terms, -form.const + (kind is n.GT), facts)
+
+
+def at_most(terms: Affine, limit: int, facts: Facts) -> Expr:
+    """The simplest `terms <= limit`; the terms have no constant."""
+    while True:
+        if not terms.terms:
+            return TRUE if limit >= 0 else FALSE
+        if all(k < 0 for k in terms.terms.values()):
+            return at_least(terms.scale(-1), -limit, facts)
+        lo, hi = terms_bounds(terms.terms.items(), 0, facts)
+        if hi <= limit:
+            return TRUE
+        if lo > limit:
+            return FALSE
+        smaller = _reduced(terms, limit, 0, facts) or _undivided(terms, limit, 1, facts)
+        if smaller is None:
+            break
+        terms, limit = smaller
+    if nonneg(terms.scale(-1).shift(limit), facts):
+        return TRUE
+    if nonneg(terms.shift(-limit - 1), facts):
+        return FALSE
+    return _below(terms, limit + 1, facts)
+
+
+def at_least(terms: Affine, limit: int, facts: Facts) -> Expr:
+    """The simplest `limit <= terms`; the terms have no constant."""
+    while True:
+        if not terms.terms:
+            return TRUE if limit <= 0 else FALSE
+        if all(k < 0 for k in terms.terms.values()):
+            return at_most(terms.scale(-1), -limit, facts)
+        lo, hi = terms_bounds(terms.terms.items(), 0, facts)
+        if lo >= limit:
+            return TRUE
+        if hi < limit:
+            return FALSE
+        smaller = _reduced(terms, limit, 1, facts) or _undivided(terms, limit, 0, facts)
+        if smaller is None:
+            break
+        terms, limit = smaller
+    if nonneg(terms.shift(-limit), facts):
+        return TRUE
+    if nonneg(terms.scale(-1).shift(limit - 1), facts):
+        return FALSE
+    return _above(terms, limit, facts)
+
+
+def _reduced(terms: Affine, limit: int, up: int, facts: Facts) -> tuple[Affine, int] | None:
+    """Divide by a common factor, dropping terms too small to matter; None where nothing becomes smaller.
+
+    step * major + minor <= limit is major <= (limit - minor) // step, where that is the same for every value of
+    minor; `up` rounds up instead, for the lower limit.
+    """
+    items = sorted(terms.terms.items(), key=lambda item: -abs(item[1]))
+    step = 0
+    for i, (_, k) in enumerate(items):
+        step = gcd(step, k)
+        if step == 1:
+            return None
+        below = dict(items[i + 1 :])
+        lo, hi = terms_bounds(items[i + 1 :], 0, facts)
+        if lo == -inf or hi == inf:
+            continue
+        first, last = limit - int(hi), limit - int(lo)
+        if up:
+            first, last = -(-first // step), -(-last // step)
+        else:
+            first, last = first // step, last // step
+        if first == last:
+            return Affine({a: j // step for a, j in terms.terms.items() if a not in below}, 0, terms.dtype), first
+    return None
+
+
+def _undivided(terms: Affine, limit: int, round_up: int, facts: Facts) -> tuple[Affine, int] | None:
+    """a + x // c <= limit is a*c + x <= limit*c + c-1, where that prints no longer; likewise (x % d) // c."""
+    for atom, k in terms.terms.items():
+        held = facts.splits.get(atom)
+        if held is None or held.low == 1 or k not in (1, -1):
+            continue
+        if len(terms.terms) > 1 and (held.high or k < 0):
+            continue
+        others = {a: j for a, j in terms.terms.items() if a is not atom}
+        if any(j in (1, -1) for j in others.values()):
+            continue
+        base = remainder(held.base, held.high, facts) if held.high else held.base
+        form = Affine(others, 0, terms.dtype).scale(held.low).plus(base, k)
+        slack = held.low - 1 if (round_up and k > 0) or (not round_up and k < 0) else 0
+        return Affine(form.terms, 0, form.dtype), limit * held.low + (slack if k > 0 else -slack) - form.const
+    return None
+
+
+def _below(terms: Affine, limit: int, facts: Facts) -> Expr:
+    """`terms < limit` as printed: sizes stand alone on the right."""
+    sizes, others = _parted(terms)
+    if sizes is None:
+        return n.LT(WRITE[0](terms, facts), immediate(limit, terms.dtype))
+    if limit < 0:
+        others, limit = others.shift(-limit), 0
+    return n.LT(WRITE[0](others, facts), WRITE[0](sizes.scale(-1).shift(limit), facts))
+
+
+def _above(terms: Affine, limit: int, facts: Facts) -> Expr:
+    """`limit <= terms` as printed; where sizes stand alone, `others < sizes` or `sizes <= others`."""
+    sizes, others = _parted(terms)
+    if sizes is None:
+        return n.LE(immediate(limit, terms.dtype), WRITE[0](terms, facts))
+    if all(k < 0 for k in others.terms.values()):
+        return _below(terms.scale(-1), 1 - limit, facts)
+    if limit < 0:
+        others, limit = others.shift(-limit), 0
+    return n.LE(WRITE[0](sizes.scale(-1).shift(limit), facts), WRITE[0](others, facts))
+
+
+def _parted(terms: Affine) -> tuple[Affine | None, Affine]:
+    """(the terms that are sizes, the others), where there are both, some of them negative; else (None, all)."""
+    if min(terms.terms.values()) > 0:
+        return None, terms
+    sizes = {a: k for a, k in terms.terms.items() if is_size(a)}
+    others = {a: k for a, k in terms.terms.items() if a not in sizes}
+    if not sizes or not others:
+        return None, terms
+    return Affine(sizes, 0, terms.dtype), Affine(others, 0, terms.dtype)
+
+
+def _equality(e: Any, facts: Facts) -> Expr:
+    if e.a is e.b and not e.a.dtype.is_float and e.a.dtype.lanes == 1:
+        return TRUE if type(e) is n.EQ else FALSE
+    if not is_index(e.a.dtype):
+        return FALLBACK[0](e, facts)  # type: ignore[no-any-return]
+    try:
+        return equality(type(e), difference(e.a, e.b, facts), facts)
+    except OverflowError:
+        return e.map_children(lambda child: visit(child, facts))  # type: ignore[no-any-return]
+
+
+def equality(kind: Any, form: Affine, facts: Facts) -> Expr:
+    """The simplest `form == 0`, or `form != 0`."""
+    yes, no = (TRUE, FALSE) if kind is n.EQ else (FALSE, TRUE)
+    if not form.terms:
+        return yes if form.const == 0 else no
+    step = gcd(*form.terms.values())
+    if form.const % step or _never_zero(form, facts):
+        return no
+    form = form.divided(step)
+    if nonneg(form.shift(-1), facts) or nonneg(form.scale(-1).shift(-1), facts):
+        return no
+    if form.const == 0 and nonneg(form, facts) and nonneg(form.scale(-1), facts):
+        return yes
+    if all(k < 0 for k in form.terms.values()):
+        form = form.scale(-1)
+    if len(form.terms) == 2 and sorted(form.terms.values()) == [-1, 1] and form.const == 0:
+        (a, _), (b, _) = form.terms.items()
+        return kind(a, b)  # type: ignore[no-any-return]
+    terms = Affine(form.terms, 0, form.dtype)
+    return kind(WRITE[0](terms, facts), immediate(-form.const, form.dtype))  # type: ignore[no-any-return]
+
+
+def _never_zero(form: Affine, facts: Facts) -> bool:
+    """Whether bounds or remainders keep the form from 0, at any of the steps that its coefficients suggest."""
+    lo, hi = terms_bounds(form.terms.items(), form.const, facts)
+    if lo > 0 or hi < 0:
+        return True
+    coeff, base = form_residues(form, facts)
+    if coeff > 1 and base % coeff:
+        return True
+    items = sorted(form.terms.items(), key=lambda item: -abs(item[1]))
+    step = 0
+    for i, (_, k) in enumerate(items):
+        step = gcd(step, k)
+        if step == 1:
+            break
+        low, high = terms_bounds(items[i + 1 :], form.const, facts)
+        if low != -inf and high != inf and int(low) // step == int(high) // step and low % step:
+            return True
+    return False
+
+
+FALLBACK: list[Any] = []
+for _kind in (n.LT, n.LE, n.GT, n.GE):
+    HANDLERS[_kind] = _ordering
+for _kind in (n.EQ, n.NE):
+    HANDLERS[_kind] = _equality
+__all__ = ["at_least", "at_most", "equality", "ordering", "quotient"]

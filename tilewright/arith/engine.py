@@ -1,0 +1,88 @@
+"""The simplifier's core: one memoised descent, with a table of handlers by node type.
+
+Integer indices are simplified as linear forms (`FORMS`), everything else node by node (`HANDLERS`). Both tables are
+filled by the modules that know the operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..expr.nodes import Add, Expr, IntImm, Mul, Sub
+from .affine import Affine, drop_zeros, leaves
+from .facts import Facts, is_index
+
+Handler = Callable[[Any, Facts], Expr]
+FormHandler = Callable[[Any, Facts], Affine]
+
+HANDLERS: dict[type, Handler] = {}
+FORMS: dict[type, FormHandler] = {}
+WRITE: list[Callable[[Affine, Facts], Expr]] = []
+MERGE: list[Callable[[Affine, Facts], Affine]] = []
+
+
+def visit(e: Expr, facts: Facts) -> Expr:
+    """The simplest form of `e` under the facts, memoised."""
+    memo = facts.memo
+    found = memo.get(e)
+    if found is None:
+        if is_index(e.dtype):
+            found = _index(e, facts)
+        else:
+            found = HANDLERS[type(e)](e, facts)
+        memo[e] = found
+        memo.setdefault(found, found)
+    return found
+
+
+def _index(e: Expr, facts: Facts) -> Expr:
+    try:
+        return WRITE[0](linear(e, facts), facts)
+    except OverflowError:  # a folded constant does not fit: what overflows at run time is left as it is written
+        return e.map_children(lambda child: visit(child, facts))  # type: ignore[no-any-return]
+
+
+def linear(e: Expr, facts: Facts) -> Affine:
+    """The simplified linear form of an index expression, memoised."""
+    found = facts.forms.get(e)
+    if found is None:
+        found = facts.forms[e] = _sum(e, facts) if type(e) in _SUMS else FORMS[type(e)](e, facts)
+    return found
+
+
+def atom(e: Expr) -> Affine:
+    """The form of an expression that is its own atom (a constant is a constant)."""
+    return Affine({}, e.value, e.dtype) if isinstance(e, IntImm) else Affine({e: 1}, 0, e.dtype)
+
+
+def _sum(e: Expr, facts: Facts) -> Affine:
+    terms: dict[Expr, int] = {}
+    const = 0
+    for leaf, scale in leaves(e):
+        kind = type(leaf)
+        if kind is IntImm:
+            const += scale * leaf.value  # type: ignore[attr-defined]
+            continue
+        form = facts.forms.get(leaf)
+        if form is None:
+            form = facts.forms[leaf] = FORMS[kind](leaf, facts)
+        for part, k in form.terms.items():
+            terms[part] = terms.get(part, 0) + k * scale
+        const += scale * form.const
+    return merged(Affine(drop_zeros(terms), const, e.dtype), facts)
+
+
+def merged(form: Affine, facts: Facts) -> Affine:
+    """`form` with the quotients and remainders that belong together put together."""
+    if len(form.terms) > 1 and facts.splits and not facts.splits.keys().isdisjoint(form.terms):
+        return MERGE[0](form, facts)
+    return form
+
+
+def difference(a: Expr, b: Expr, facts: Facts) -> Affine:
+    """The simplified form of a - b."""
+    return merged(linear(a, facts) - linear(b, facts), facts)
+
+
+_SUMS = (Add, Sub, Mul)

@@ -1,0 +1,202 @@
+"""What is known where an expression stands: ranges of variables and conditions that hold.
+
+A `Facts` is an immutable map from variables to (minimum, extent), plus assumed conditions. It is interned: binding
+the same things gives the same object, so that the memo tables which the simplifier keeps on it are shared by
+everybody who asks in the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import gcd
+from typing import Any
+from weakref import WeakValueDictionary
+
+from ..core.dtype import DType
+from ..expr.nodes import EQ, FALSE, GE, GT, LE, LT, NE, TRUE, And, Call, Compare, Expr, FloorMod, IntImm, Not, Or, Var
+from .affine import Affine
+
+Range = tuple[Expr, Expr]
+Bound = int | float  # a whole number, or plus or minus infinity
+
+_MEMO_LIMIT = 50_000
+
+
+class Facts:
+    """Ranges of variables and conditions that hold. Make one from `EMPTY` with `bind`, `bind_all`, `assume`.
+
+    `low`, `high` bound atoms, `nonneg` lists forms known to be >= 0, `residue` maps atoms to (modulus, remainder),
+    `truth` maps conditions to their known value. The tables below them are memos that the simplifier fills.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "bounds",
+        "conditions",
+        "forms",
+        "high",
+        "low",
+        "memo",
+        "modular",
+        "nonneg",
+        "order",
+        "prepared",
+        "ranges",
+        "residue",
+        "split_atoms",
+        "splits",
+        "symbolic",
+        "truth",
+    )
+
+    def __init__(self, ranges: dict[Var, Range], conditions: tuple[Expr, ...]) -> None:
+        self.ranges = ranges
+        self.conditions = conditions
+        self.symbolic = [
+            var for var, (low, extent) in ranges.items() if not (isinstance(low, IntImm) and isinstance(extent, IntImm))
+        ]
+        self.low: dict[Expr, int] = {}
+        self.high: dict[Expr, int] = {}
+        self.nonneg: list[Affine] = []
+        self.residue: dict[Expr, tuple[int, int]] = {}
+        self.truth: dict[Expr, Expr] = {}
+        self.prepared = not conditions
+        self.forget()
+        for cond in conditions:
+            self.learn(cond)
+
+    def forget(self) -> None:
+        """Drop the memo tables."""
+        self.memo: dict[Expr, Expr] = {}
+        self.forms: dict[Expr, Affine] = {}
+        self.bounds: dict[Expr, tuple[Bound, Bound]] = {}
+        self.modular: dict[Expr, tuple[int, int]] = {}
+        self.splits: dict[Expr, Any] = {}
+        self.split_atoms: dict[tuple[object, ...], Expr] = {}
+        self.order: dict[Expr, int] = {}
+
+    def trim(self) -> None:
+        """Keep the memo tables from growing without end (facts that live long, such as `EMPTY`)."""
+        if len(self.memo) > _MEMO_LIMIT or len(self.bounds) > _MEMO_LIMIT:
+            self.forget()
+
+    def bind(self, var: Var, min: Expr, extent: Expr) -> Facts:
+        """These facts, and var in [min, min + extent)."""
+        return self.bind_all({var: (min, extent)})
+
+    def bind_all(self, ranges: Mapping[Var, Range]) -> Facts:
+        """These facts, and the given (min, extent) ranges in place of what was known of those variables."""
+        own = self.ranges
+        for var, (low, extent) in ranges.items():
+            held = own.get(var)
+            if held is None or held[0] is not low or held[1] is not extent:
+                return _interned({**own, **ranges}, self.conditions)
+        return self
+
+    def assume(self, cond: Expr) -> Facts:
+        """These facts, and that `cond` holds."""
+        known = dict.fromkeys(self.conditions)
+        new = [part for part in _conjuncts(cond) if part not in known and part is not TRUE]
+        return _interned(self.ranges, (*self.conditions, *dict.fromkeys(new))) if new else self
+
+    def range_of(self, var: Var) -> Range | None:
+        """The (min, extent) bound to `var`, or None."""
+        return self.ranges.get(var)
+
+    def __contains__(self, var: Var) -> bool:
+        return var in self.ranges
+
+    def __repr__(self) -> str:
+        parts = [f"{var.name} in [{low}, +{extent})" for var, (low, extent) in self.ranges.items()]
+        return f"Facts({', '.join([*parts, *map(repr, self.conditions)])})"
+
+    def learn(self, cond: Expr) -> None:
+        """Note what a condition says of linear forms; called while the facts are made, never later by users."""
+        self.truth[cond] = TRUE
+        holds = True
+        if isinstance(cond, Not):
+            self.truth[cond.a] = FALSE
+            cond, holds = cond.a, False
+        if isinstance(cond, Or) and not holds:
+            for part in (cond.a, cond.b):
+                self.learn(Not(part))
+        elif isinstance(cond, Compare) and is_index(cond.a.dtype):
+            self.learn_form(type(cond) if holds else NEGATED[type(cond)], Affine.of(cond.a) - Affine.of(cond.b))
+
+    def learn_form(self, relation: type[Compare], form: Affine) -> None:
+        """Note that `form relation 0` holds."""
+        if relation is LT or relation is LE:
+            self._learn_nonneg(form.scale(-1).shift(-1 if relation is LT else 0))
+        elif relation is GT or relation is GE:
+            self._learn_nonneg(form.shift(-1 if relation is GT else 0))
+        elif relation is EQ:
+            self._learn_nonneg(form)
+            self._learn_nonneg(form.scale(-1))
+            self._learn_residue(form)
+        elif relation is NE and len(form.terms) == 1:
+            ((atom, k),) = form.terms.items()
+            if form.const % k == 0:
+                value = -form.const // k
+                if self.low.get(atom) == value:
+                    self.low[atom] = value + 1
+                if self.high.get(atom) == value:
+                    self.high[atom] = value - 1
+
+    def _learn_nonneg(self, form: Affine) -> None:
+        if not form.terms:
+            return
+        divisor = gcd(*form.terms.values())
+        form = form.divided(divisor)
+        if len(form.terms) > 1:
+            self.nonneg.append(form)
+            return
+        ((atom, k),) = form.terms.items()
+        if k > 0:
+            self.low[atom] = max(-form.const, self.low.get(atom, -form.const))
+        else:
+            self.high[atom] = min(form.const, self.high.get(atom, form.const))
+
+    def _learn_residue(self, form: Affine) -> None:
+        """From atom % c == r, that atom is r modulo c."""
+        if len(form.terms) != 1:
+            return
+        ((atom, k),) = form.terms.items()
+        if isinstance(atom, FloorMod) and isinstance(atom.b, IntImm) and atom.b.value > 0 and form.const % k == 0:
+            base, modulus = Affine.of(atom.a), atom.b.value
+            if len(base.terms) == 1:
+                ((inner, scale),) = base.terms.items()
+                if scale in (1, -1):
+                    self.residue[inner] = modulus, (-form.const // k - base.const) * scale % modulus
+
+
+NEGATED: dict[type[Compare], type[Compare]] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
+_TABLE: WeakValueDictionary[tuple[object, ...], Facts] = WeakValueDictionary()
+
+
+def is_index(dtype: DType) -> bool:
+    """Whether the type is one that indices are computed in: a signed scalar of 32 bits or more.
+
+    Such integers are taken not to overflow; narrower and unsigned ones wrap.
+    """
+    return dtype.kind == "int" and dtype.bits >= 32 and dtype.lanes == 1
+
+
+def _conjuncts(cond: Expr) -> Iterator[Expr]:
+    if isinstance(cond, And):
+        yield from _conjuncts(cond.a)
+        yield from _conjuncts(cond.b)
+    elif isinstance(cond, Call) and cond.name == "likely":
+        yield from _conjuncts(cond.args[0])
+    else:
+        yield cond
+
+
+def _interned(ranges: dict[Var, Range], conditions: tuple[Expr, ...]) -> Facts:
+    key = (frozenset(ranges.items()), frozenset(conditions))
+    found = _TABLE.get(key)
+    if found is None:
+        found = _TABLE[key] = Facts(ranges, conditions)
+    return found
+
+
+EMPTY = _interned({}, ())

@@ -1,0 +1,126 @@
+"""Conjunctions, disjunctions and negations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..expr import nodes as n
+from ..expr.nodes import FALSE, TRUE, Expr
+from .affine import Affine
+from .engine import HANDLERS, visit
+from .facts import NEGATED, Facts, is_index
+from .prove import nonneg
+
+
+def _chain(e: Any, kind: type) -> list[Expr]:
+    """The parts of a nest of And or Or, left to right."""
+    parts: list[Expr] = []
+    stack = [e]
+    while stack:
+        at = stack.pop()
+        if type(at) is kind:
+            stack += [at.b, at.a]
+        else:
+            parts.append(at)
+    return parts
+
+
+def negated(e: Expr, facts: Facts) -> Expr:
+    """The simplest `not e` for a simplified e."""
+    if e is TRUE or e is FALSE:
+        return FALSE if e is TRUE else TRUE
+    if isinstance(e, n.Not):
+        return e.a
+    if isinstance(e, n.Compare) and (not e.a.dtype.is_float or isinstance(e, (n.EQ, n.NE))):
+        return visit(NEGATED[type(e)](e.a, e.b), facts)  # type: ignore[call-arg]
+    if isinstance(e, n.And):
+        return visit(n.Or(n.Not(e.a), n.Not(e.b)), facts)
+    if isinstance(e, n.Or):
+        return visit(n.And(n.Not(e.a), n.Not(e.b)), facts)
+    return n.Not(e)
+
+
+def _not(e: n.Not, facts: Facts) -> Expr:
+    return negated(visit(e.a, facts), facts)
+
+
+def _and(e: n.And, facts: Facts) -> Expr:
+    return _joined(e, n.And, TRUE, FALSE, facts)
+
+
+def _or(e: n.Or, facts: Facts) -> Expr:
+    return _joined(e, n.Or, FALSE, TRUE, facts)
+
+
+def _joined(e: Any, kind: Any, neutral: Expr, absorbing: Expr, facts: Facts) -> Expr:
+    parts: dict[Expr, None] = {}
+    for part in _chain(e, kind):
+        simple = visit(part, facts)
+        if simple is absorbing:
+            return absorbing
+        if simple is not neutral:
+            for one in _chain(simple, kind):
+                parts[one] = None
+    kept = _without_implied(list(parts), kind is n.And, facts)
+    if kept is None:
+        return absorbing
+    if not kept:
+        return neutral
+    result = kept[0]
+    for part in kept[1:]:
+        result = kind(result, part)
+    return result
+
+
+def _without_implied(parts: list[Expr], conjunction: bool, facts: Facts) -> list[Expr] | None:
+    """The parts without those that others make superfluous; None where together they decide the whole.
+
+    Of a conjunction, a part that another implies goes. A disjunction is the same with every part negated.
+    """
+    if len(parts) < 2:
+        return parts
+    forms = [as_nonneg(part, conjunction) for part in parts]
+    dead: set[int] = set()
+    for i, form in enumerate(forms):
+        if form is None or i in dead:
+            continue
+        for j, other in enumerate(forms):
+            if j == i or j in dead or other is None or form.terms.keys().isdisjoint(other.terms):
+                continue
+            if _follows(other, form, facts):  # other >= 0 comes from form >= 0
+                dead.add(j)
+            elif j > i and _follows(other.scale(-1).shift(-1), form, facts):
+                return None
+    for i, part in enumerate(parts):
+        if isinstance(part, n.Not) and part.a in set(parts):
+            return None
+    return [part for i, part in enumerate(parts) if i not in dead]
+
+
+def _follows(wanted: Affine, given: Affine, facts: Facts) -> bool:
+    """Whether wanted >= 0 follows from given >= 0: given taken away as often as cancels a shared term."""
+    for atom, k in given.terms.items():
+        own = wanted.terms.get(atom, 0)
+        if own * k > 0 and own % k == 0:
+            return nonneg(wanted.plus(given, -(own // k)), facts)
+        if own * k < 0:
+            return False
+    return False
+
+
+def as_nonneg(e: Expr, holds: bool = True) -> Affine | None:
+    """The form that is >= 0 exactly where the ordering `e` holds (or fails); None for other conditions."""
+    if isinstance(e, n.Call) and e.name == "likely":
+        return as_nonneg(e.args[0], holds)
+    if not isinstance(e, (n.LT, n.LE, n.GT, n.GE)) or not is_index(e.a.dtype):
+        return None
+    form = Affine.of(e.a) - Affine.of(e.b)
+    kind = type(e) if holds else NEGATED[type(e)]
+    if kind is n.LT or kind is n.LE:
+        form = form.scale(-1)
+    return form.shift(-1) if kind is n.LT or kind is n.GT else form
+
+
+HANDLERS[n.And] = _and
+HANDLERS[n.Or] = _or
+HANDLERS[n.Not] = _not

@@ -1,0 +1,291 @@
+"""Quotients and remainders of linear forms by positive constants.
+
+Every such atom is a `Split`: the digits `(base % high) // low` of a linear form. Forms are first divided as far as
+they go exactly; what is left becomes a split, so that splits which belong together can be put together again:
+(x % 12) // 4 * 4 + x % 4 is x % 12, and x // 12 * 12 + x % 12 is x.
+"""
+
+from __future__ import annotations
+
+from math import gcd, inf
+from typing import NamedTuple
+
+from ..expr.nodes import Expr, FloorDiv, FloorMod
+from .affine import Affine, immediate
+from .engine import MERGE, WRITE
+from .facts import Facts
+from .interval import form_bounds, terms_bounds
+from .modular import form_residues
+
+
+class Split(NamedTuple):
+    """(base % high) // low; high 0 stands for no remainder taken."""
+
+    base: Affine
+    low: int
+    high: int
+
+
+def quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
+    """form // divisor, for a divisor > 0."""
+    if divisor == 1:
+        return form
+    whole: dict[Expr, int] = {}
+    rest: dict[Expr, int] = {}
+    for atom, k in form.terms.items():
+        if k % divisor:
+            rest[atom] = k
+        else:
+            whole[atom] = k // divisor
+    const, left = divmod(form.const, divisor)
+    if not rest:
+        return Affine(whole, const, form.dtype)
+    lo, hi = terms_bounds(rest.items(), left, facts)
+    if lo != -inf and hi != inf and lo // divisor == hi // divisor:
+        return Affine(whole, const + int(lo) // divisor, form.dtype)
+    result = _quotient(Affine(rest, left, form.dtype), divisor, facts)
+    if whole:
+        return (Affine(whole, const, form.dtype)).plus(result, 1)
+    return result.shift(const)
+
+
+def _quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
+    """The quotient of a form no term of which is divisible, and that is not constant."""
+    if facts.residue:
+        coeff, base = form_residues(form, facts)
+        surplus = base % gcd(coeff, divisor)  # lies below every step that the quotient can see
+        if surplus:
+            return quotient(form.shift(-surplus), divisor, facts)
+    parts = factor(form, divisor, facts)
+    if parts is not None:
+        return quotient(parts.major, divisor // parts.step, facts)
+    pulled = _pull(form, facts, 1)
+    if pulled is not None:
+        base, low, high = pulled
+        if not high:
+            return quotient(base, low * divisor, facts)
+        return _digits(base, low * divisor, high, facts)
+    return _split_atom(form, divisor, 0, facts)
+
+
+def remainder(form: Affine, divisor: int, facts: Facts) -> Affine:
+    """form % divisor, for a divisor > 0."""
+    rest = {atom: k for atom, k in form.terms.items() if k % divisor}
+    left = form.const % divisor
+    if not rest:
+        return Affine({}, left, form.dtype)
+    lo, hi = terms_bounds(rest.items(), left, facts)
+    if lo != -inf and hi != inf and lo // divisor == hi // divisor:
+        return Affine(rest, left - int(lo) // divisor * divisor, form.dtype)
+    return _remainder(Affine(rest, left, form.dtype), divisor, facts)
+
+
+def _remainder(form: Affine, divisor: int, facts: Facts) -> Affine:
+    if facts.residue:
+        coeff, base = form_residues(form, facts)
+        if coeff % divisor == 0:
+            return Affine({}, base % divisor, form.dtype)
+    parts = factor(form, divisor, facts)
+    if parts is not None:
+        high = remainder(parts.major, divisor // parts.step, facts)
+        return parts.minor.plus(high, parts.step)
+    for atom, k in form.terms.items():
+        held = facts.splits.get(atom)
+        if held is not None and held.high and held.high % held.low == 0 and held.high // held.low * k % divisor == 0:
+            opened = quotient(held.base, held.low, facts)
+            return remainder(_without(form, atom).plus(opened, k), divisor, facts)
+    reduced = {atom: _least(k, divisor) for atom, k in form.terms.items()}
+    if reduced != form.terms:
+        return remainder(Affine(reduced, form.const, form.dtype), divisor, facts)
+    pulled = _pull(form, facts, 0)
+    if pulled is not None and not pulled.high:
+        return _digits(pulled.base, pulled.low, pulled.low * divisor, facts)
+    return _split_atom(form, 1, divisor, facts)
+
+
+def _least(k: int, divisor: int) -> int:
+    """The coefficient congruent to k that prints shortest: 1, -1, or the positive one."""
+    k %= divisor
+    return -1 if k == divisor - 1 and k != 1 else k
+
+
+class Factored(NamedTuple):
+    """step * major + minor, with 0 <= minor < step."""
+
+    step: int
+    major: Affine
+    minor: Affine
+
+
+def factor(form: Affine, divisor: int, facts: Facts) -> Factored | None:
+    """`form` with the largest step > 1 that divides `divisor`; None where there is none."""
+    steps = [gcd(k, divisor) for k in form.terms.values()]
+    if max(steps) == 1:
+        return None
+    items = sorted(zip(steps, form.terms.items(), strict=True), key=lambda item: -item[0])
+    step = divisor
+    for i, (own, _) in enumerate(items):
+        step = gcd(step, own)
+        if step == 1:
+            return None
+        if i + 1 < len(items) and items[i + 1][0] % step == 0:
+            continue
+        below = dict(item for _, item in items[i + 1 :])
+        left = form.const % step
+        lo, hi = terms_bounds(below.items(), left, facts)
+        if lo == -inf or hi == inf or lo // step != hi // step:
+            continue
+        shift = int(lo) // step
+        above = {atom: k // step for atom, k in form.terms.items() if atom not in below}
+        minor = {atom: k for atom, k in form.terms.items() if atom in below}
+        return Factored(
+            step,
+            Affine(above, form.const // step + shift, form.dtype),
+            Affine(minor, left - shift * step, form.dtype),
+        )
+    return None
+
+
+def _pull(form: Affine, facts: Facts, units: int) -> Split | None:
+    """`form` as one quotient, a + b // c = (a*c + b) // c, where it holds such a quotient.
+
+    A part of `form` alone may have a remainder taken too. At most `units` of the other terms may have the
+    coefficient 1, as each of those costs a product.
+    """
+    splits = facts.splits
+    if splits.keys().isdisjoint(form.terms):
+        return None
+    if len(form.terms) == 1 and form.const == 0:
+        ((atom, k),) = form.terms.items()
+        held: Split = splits[atom]
+        return held if k == 1 else None
+    for atom, k in form.terms.items():
+        held = splits.get(atom)
+        if k == 1 and held is not None and not held.high:
+            others = _without(form, atom)
+            if sum(j in (1, -1) for j in others.terms.values()) <= units:
+                return Split(others.scale(held.low).plus(held.base, 1), held.low, 0)
+    return None
+
+
+def _digits(base: Affine, low: int, high: int, facts: Facts) -> Affine:
+    """(base % high) // low, where the remainder has been taken as far as it goes."""
+    if low == 1:
+        return remainder(base, high, facts)
+    lo, hi = form_bounds(base, facts)
+    if lo != -inf and hi != inf and lo // high == hi // high:
+        return quotient(base.shift(-int(lo) // high * high), low, facts)
+    if high <= low:
+        return Affine({}, 0, base.dtype)
+    if high % low == 0:
+        parts = factor(base, low, facts)
+        if parts is not None:
+            step = parts.step
+            return _digits(parts.major, low // step, high // step, facts)
+        if any(k in (low, -low) for k in base.terms.values()):
+            return remainder(quotient(base, low, facts), high // low, facts)
+    reduced = {atom: k % high for atom, k in base.terms.items() if k % high}
+    return _split_atom(Affine(reduced, base.const % high, base.dtype), low, high, facts)
+
+
+def _split_atom(base: Affine, low: int, high: int, facts: Facts) -> Affine:
+    key = (base.key(), low, high)
+    atom = facts.split_atoms.get(key)
+    if atom is None:
+        atom = WRITE[0](base, facts)
+        if high:
+            atom = FloorMod(atom, immediate(high, base.dtype))
+        if low > 1:
+            atom = FloorDiv(atom, immediate(low, base.dtype))
+        facts.split_atoms[key] = atom
+        facts.splits[atom] = Split(base, low, high)
+    return Affine({atom: 1}, 0, base.dtype)
+
+
+def _without(form: Affine, atom: Expr) -> Affine:
+    return Affine({a: k for a, k in form.terms.items() if a is not atom}, form.const, form.dtype)
+
+
+def merge(form: Affine, facts: Facts) -> Affine:
+    """Put together the splits of a form that belong together."""
+    while len(form.terms) > 1:
+        pieces = [(atom, k, facts.splits[atom]) for atom, k in form.terms.items() if atom in facts.splits]
+        found = _join(form, pieces, facts) or _complement(form, pieces, facts)
+        if found is None:
+            break
+        form = found
+    return form
+
+
+Pieces = list[tuple[Expr, int, Split]]
+
+
+def _join(form: Affine, pieces: Pieces, facts: Facts) -> Affine | None:
+    """(x % a) // b * (b // c) + (x % b) // c is (x % a) // c; without the a, it is x // c."""
+    for atom, k, below in pieces:
+        if not below.high:
+            continue
+        for other, j, above in pieces:
+            if above.low == below.high and j * below.low == k * above.low and _congruent(above.base, below.base, above.low):
+                if above.low % below.low or (above.high and above.high % above.low):
+                    continue
+                if above.high:
+                    joined = _digits(above.base, below.low, above.high, facts)
+                else:
+                    joined = quotient(above.base, below.low, facts)
+                return _replaced(form, {atom: 0, other: 0}, joined, k)
+    return None
+
+
+def _complement(form: Affine, pieces: Pieces, facts: Facts) -> Affine | None:
+    """x - x // c * c is x % c, and x - x % c is x // c * c."""
+    for atom, j, held in pieces:
+        base, low, high = held
+        if not high and j % low == 0 and (gone := _holding(form, base, -j // low)) is not None:
+            return _replaced(form, {**gone, atom: 0}, remainder(base, low, facts).shift(-base.const), -j // low)
+        if low == 1 and (gone := _holding(form, base, -j)) is not None:
+            return _replaced(form, {**gone, atom: 0}, quotient(base, high, facts).scale(high).shift(-base.const), -j)
+        if high and j % low == 0 and high % low == 0 and low > 1:
+            whole = facts.split_atoms.get((base.key(), 1, high))
+            if whole is not None and form.terms.get(whole) == -j // low:
+                return _replaced(form, {whole: 0, atom: 0}, remainder(base, low, facts), -j // low)
+    return None
+
+
+def _holding(form: Affine, base: Affine, scale: int) -> dict[Expr, int] | None:
+    """What removes scale * base from the form, if its terms are all there; else None."""
+    for atom, k in base.terms.items():
+        if form.terms.get(atom) != k * scale:
+            return None
+    gone: dict[Expr, int] = dict.fromkeys(base.terms, 0)
+    return gone
+
+
+def _congruent(a: Affine, b: Affine, modulus: int) -> bool:
+    """Whether a and b are always equal modulo `modulus`, term by term."""
+    if a is b:
+        return True
+    if (a.const - b.const) % modulus:
+        return False
+    terms = b.terms
+    for atom, k in a.terms.items():
+        if (k - terms.get(atom, 0)) % modulus:
+            return False
+    return all(k % modulus == 0 for atom, k in terms.items() if atom not in a.terms)
+
+
+def _replaced(form: Affine, gone: dict[Expr, int], joined: Affine, scale: int) -> Affine:
+    """`form` with `joined * scale` in place of the terms `gone`, where the first of them stood."""
+    terms: dict[Expr, int] = {}
+    placed = False
+    for atom, k in form.terms.items():
+        if atom not in gone:
+            terms[atom] = terms.get(atom, 0) + k
+        elif not placed:
+            placed = True
+            for part, j in joined.terms.items():
+                terms[part] = terms.get(part, 0) + j * scale
+    return Affine({a: k for a, k in terms.items() if k}, form.const + joined.const * scale, form.dtype)
+
+
+MERGE.append(merge)
