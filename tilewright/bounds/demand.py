@@ -1,0 +1,130 @@
+"""The region of a stage that its readers need.
+
+Each read index is an expression of the reader's loop variables. Loops outside the place where the stage is
+computed hold still; the others run, and so do thread indices whose threads share the stage's memory. The
+bounds of the index over the running loops, joined over all reads, are the region.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..arith.facts import Facts
+from ..arith.region import extremes, solve_extent
+from ..arith.simplify import prove, simplify
+from ..core.errors import UserError
+from ..core.hardware import MemoryScope
+from ..expr.nodes import Expr, IntImm, Max, Min, Var
+from ..expr.operators import greater_equal, less_equal, subtract
+from ..expr.traverse import loads as loads_in
+from ..expr.traverse import substitute, variables
+from ..schedule.value import At, Stage
+from ..tensor.axis import Range
+from ..tensor.tensor import Tensor
+from .nest import Loop, axis_values, own_loops
+from .visibility import shares
+
+if TYPE_CHECKING:
+    from .infer import StageBounds
+
+
+@dataclass(frozen=True)
+class Region:
+    """The part of one dimension that is needed; `widened` says why it is larger than that ("" if exact)."""
+
+    range: Range
+    widened: str
+
+
+def demand(
+    stage: Stage,
+    scope: MemoryScope,
+    outer: tuple[Loop, ...],
+    consumers: tuple[StageBounds, ...],
+    is_read: Callable[[Tensor], bool],
+) -> tuple[Region, ...]:
+    """The region of `stage`, a range a dimension.
+
+    Raises UserError where a consumer is outside the loop that the stage is computed in.
+    """
+    spans: list[tuple[Expr, Expr, bool] | None] = []
+    visible = {loop.var for loop in outer}
+    facts: Facts | None = None
+    for consumer in consumers:
+        facts = consumer.facts
+        relaxed = _relaxed(stage, scope, consumer)
+        values = axis_values(consumer.stage, consumer.ranges)
+        mapping = {axis.var: values[axis] for axis in consumer.stage.roots}
+        reads = [e for e in loads_in(*consumer.body) if isinstance(e.source, Tensor) and is_read(e.source)]
+        for indices in dict.fromkeys(read.indices for read in reads):
+            found = [extremes(simplify(substitute(i, mapping), facts), relaxed, facts) for i in indices]
+            _check_visible(stage, consumer, found, visible)
+            spans = found if not spans else [_join(a, b, facts) for a, b in zip(spans, found, strict=True)]
+    if facts is None:
+        return tuple(Region(Range(extent), "") for extent in stage.op.shape)
+    return tuple(_region(span, extent, facts) for span, extent in zip(spans, stage.op.shape, strict=True))
+
+
+def _relaxed(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> dict[Var, tuple[Expr, Expr]]:
+    """The loop variables that run while one copy of the stage's result is in use."""
+    path = (*consumer.outer, *own_loops(consumer.stage))
+    inside = 0
+    if isinstance(stage.placement, At):
+        at = stage.placement
+        inside = next((i + 1 for i, loop in enumerate(path) if loop.stage == at.stage and loop.axis is at.axis), -1)
+        if inside < 0:
+            raise UserError(
+                f"stage {stage.name!r} is computed inside the loop {at.axis.name!r}, but {consumer.stage.name!r}, "
+                "which reads it, is outside that loop",
+                primitive="compute_at",
+                fix=f"compute {stage.name!r} at a loop around all its readers, or compute {consumer.stage.name!r} inside "
+                f"{at.axis.name!r} as well",
+            )
+    running = {}
+    for i, loop in enumerate(path):
+        if shares(scope, loop.tag) if loop.tag is not None else i >= inside:
+            known = consumer.facts.range_of(loop.var)
+            if known is not None:
+                running[loop.var] = known
+    return running
+
+
+def _check_visible(stage: Stage, consumer: StageBounds, found: list[tuple[Expr, Expr, bool] | None], visible: set[Var]) -> None:
+    hidden = {loop.var: loop for loop in own_loops(consumer.stage) if loop.var not in visible}
+    for span in found:
+        for var in variables(*span[:2]) if span is not None else ():
+            if var in hidden:
+                loop = hidden[var]
+                raise UserError(
+                    f"which part of {stage.name!r} is needed depends on {loop.axis.name!r} of {consumer.stage.name!r} "
+                    f"({loop.thread.thread_tag if loop.thread else 'a loop'}), inside of where {stage.name!r} is computed",
+                    primitive="compute_at",
+                    fix=f"compute {stage.name!r} at {loop.axis.name!r}, or keep it in memory that those threads share",
+                )
+
+
+def _join(
+    a: tuple[Expr, Expr, bool] | None, b: tuple[Expr, Expr, bool] | None, facts: Facts
+) -> tuple[Expr, Expr, bool] | None:
+    if a is None or b is None:
+        return None
+    return simplify(Min(a[0], b[0]), facts), simplify(Max(a[1], b[1]), facts), a[2] and b[2]
+
+
+def _region(span: tuple[Expr, Expr, bool] | None, extent: Expr, facts: Facts) -> Region:
+    whole = Range(extent)
+    if span is None:
+        return Region(whole, "the index has no bounds that can be found")
+    low, high, exact = span
+    last = subtract(extent, 1)
+    if prove(less_equal(low, 0), facts) and prove(greater_equal(high, last), facts):
+        return Region(whole, "")
+    size, exact_size = solve_extent(low, high, facts)
+    if isinstance(extent, IntImm) and not isinstance(size, IntImm):
+        return Region(whole, f"the extent `{size}` is not constant")
+    why = "" if exact and exact_size else f"bounds of `{low}` to `{high}` are not exact"
+    return Region(Range.from_min_extent(low, size), why)
+
+

@@ -1,0 +1,133 @@
+"""Bound inference: one sweep from the outputs to the inputs.
+
+For each stage, the readers are known by the time it is reached. What they need of it, while the loops that
+stay outside hold still and all others run (`demand.py`), becomes the range of its own axes; splits and
+fusions carry these down to its loops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..arith.facts import EMPTY, Facts
+from ..arith.simplify import simplify
+from ..core.errors import UserError
+from ..core.hardware import MemoryScope
+from ..expr.nodes import Expr, IntImm
+from ..expr.operators import const
+from ..schedule.inlining import inlined_bodies
+from ..schedule.value import Schedule, Stage
+from ..tensor.axis import IterVar, Range
+from ..tensor.tensor import Tensor, read_tensors
+from .demand import Region, demand
+from .nest import Loop, outer_loops, own_loops
+from .visibility import default_scope
+
+
+@dataclass(frozen=True)
+class StageBounds:
+    """What is known of one stored stage.
+
+    `ranges` covers all its axes; `region` is the part of the tensor that is computed and stored (one range a
+    dimension); `widened` says, for each axis whose range is larger than needed, why. `facts` are the ranges
+    of the loops around the stage and of its own.
+    """
+
+    stage: Stage
+    body: tuple[Expr, ...]
+    ranges: dict[IterVar, Range]
+    region: tuple[Range, ...]
+    scope: MemoryScope
+    outer: tuple[Loop, ...]
+    facts: Facts
+    widened: dict[IterVar, str]
+
+
+Bounds = dict[int, StageBounds]
+
+
+def infer_bounds(schedule: Schedule) -> Bounds:
+    """The ranges of all axes of all stages that are stored and needed, by stage id, readers first.
+
+    Raises UserError where a stage is computed where a reader cannot see it.
+    """
+    bodies = inlined_bodies(schedule)
+    readers = _readers(schedule, bodies)
+    bounds: Bounds = {}
+    for stage in reversed(schedule.in_order()):
+        if stage.is_placeholder or stage.id not in bodies:
+            continue
+        consumers = tuple(bounds[i] for i in readers.get(stage.id, ()) if i in bounds)
+        if stage.is_output or consumers:
+            bounds[stage.id] = _bounds_of(schedule, stage, bodies[stage.id], consumers)
+    return bounds
+
+
+def _readers(schedule: Schedule, bodies: dict[int, tuple[Expr, ...]]) -> dict[int, list[int]]:
+    readers: dict[int, list[int]] = {}
+    for reader, body in bodies.items():
+        for producer in dict.fromkeys(schedule.stage_of[t.op] for t in read_tensors(body)):
+            readers.setdefault(producer, []).append(reader)
+    return readers
+
+
+def _bounds_of(
+    schedule: Schedule, stage: Stage, body: tuple[Expr, ...], consumers: tuple[StageBounds, ...]
+) -> StageBounds:
+    outer = outer_loops(schedule, stage)
+    tags = tuple(loop.tag for loop in outer if loop.tag is not None)
+    scope = stage.scope or default_scope(tags)
+    if stage.is_output:
+        needed = tuple(Region(Range(extent), "") for extent in stage.op.shape)
+    else:
+
+        def loads(tensor: Tensor) -> bool:
+            return schedule.stage_of[tensor.op] == stage.id
+
+        needed = demand(stage, scope, outer, consumers, loads)
+    ranges = {axis: part.range for axis, part in zip(stage.op.axis, needed, strict=True)}
+    for axis in stage.op.reduce_axis:
+        if axis.dom is None:
+            raise UserError(f"the reduction axis {axis.name!r} of stage {stage.name!r} has no range", primitive="lower")
+        ranges[axis] = axis.dom
+    outside = consumers[0].facts if consumers else EMPTY
+    for relation in stage.relations:
+        ranges.update(relation.ranges_down(ranges, lambda a: stage.note(a).thread is not None, simplify))
+    facts = _facts(stage, ranges, _outer_facts(outer, outside))
+    widened = {axis: part.widened for axis, part in zip(stage.op.axis, needed, strict=True) if part.widened}
+    region = tuple(part.range for part in needed)
+    return StageBounds(stage, body, ranges, region, scope, outer, facts, widened)
+
+
+def _outer_facts(outer: tuple[Loop, ...], reader: Facts) -> Facts:
+    """The facts about the loops around a stage, which its readers share."""
+    facts = EMPTY
+    for loop in outer:
+        known = reader.range_of(loop.var)
+        if known is not None:
+            facts = facts.bind(loop.var, *known)
+    return facts
+
+
+def _facts(stage: Stage, ranges: dict[IterVar, Range], facts: Facts) -> Facts:
+    for loop in own_loops(stage):
+        extent = ranges[loop.axis].extent
+        _check_thread_extent(stage, loop, extent, facts)
+        facts = facts.bind(loop.var, const(0, loop.var.dtype), extent)
+    return facts
+
+
+def _check_thread_extent(stage: Stage, loop: Loop, extent: Expr, facts: Facts) -> None:
+    thread = loop.thread
+    if thread is None:
+        return
+    known = facts.range_of(thread.var)
+    fixed = thread.dom.extent if thread.dom is not None else known[1] if known else None
+    if fixed is None or fixed is extent or not (isinstance(fixed, IntImm) and isinstance(extent, IntImm)):
+        return
+    raise UserError(
+        f"axis {loop.axis.name!r} of stage {stage.name!r} has extent {extent}, but {thread.thread_tag} has "
+        + (f"the extent {fixed} that te.thread_axis gave it" if thread.dom is not None else f"extent {fixed} outside"),
+        primitive="bind",
+        fix=f"split {loop.axis.name!r} so that the bound loop has extent {fixed}, or leave the extent out",
+    )

@@ -1,0 +1,63 @@
+"""The loops around a stage, and the value of every axis in terms of their variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..core.hardware import ThreadTag
+from ..expr.nodes import Expr, IntImm, Var
+from ..expr.operators import const
+from ..schedule.value import At, Schedule, Stage
+from ..tensor.axis import IterVar, Range
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One loop around a stage: the leaf `axis` of stage `stage`, bound to `thread` or not."""
+
+    stage: int
+    axis: IterVar
+    thread: IterVar | None
+
+    @property
+    def tag(self) -> ThreadTag | None:
+        """The hardware index of the loop, None for a plain loop."""
+        return self.thread.thread if self.thread is not None else None
+
+    @property
+    def var(self) -> Var:
+        """The variable that the loop counts in."""
+        return self.thread.var if self.thread is not None else self.axis.var
+
+
+def own_loops(stage: Stage) -> tuple[Loop, ...]:
+    """The loops of a stage's own leaves, outermost first."""
+    return tuple(Loop(stage.id, axis, stage.note(axis).thread) for axis in stage.leaves)
+
+
+def outer_loops(schedule: Schedule, stage: Stage) -> tuple[Loop, ...]:
+    """The loops of other stages that `stage` is computed in, outermost first."""
+    if not isinstance(stage.placement, At):
+        return ()
+    parent = schedule.stages[stage.placement.stage]
+    own = own_loops(parent)
+    depth = next((i for i, loop in enumerate(own) if loop.axis is stage.placement.axis), len(own) - 1)
+    return (*outer_loops(schedule, parent), *own[: depth + 1])
+
+
+def axis_values(stage: Stage, ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
+    """The value of each axis of `stage` in terms of loop variables; a plain loop of extent 1 is its minimum."""
+    values: dict[IterVar, Expr] = {}
+    for loop in own_loops(stage):
+        single = loop.thread is None and is_one(ranges[loop.axis].extent)
+        value: Expr = const(0, loop.var.dtype) if single else loop.var
+        values[loop.axis] = value + ranges[loop.axis].min
+    for relation in reversed(stage.relations):
+        values.update(relation.values_up(values, ranges))
+    return values
+
+
+def is_one(e: Expr) -> bool:
+    """Whether e is the constant 1."""
+    return isinstance(e, IntImm) and e.value == 1

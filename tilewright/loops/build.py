@@ -1,0 +1,284 @@
+"""From a schedule and its bounds to a loop nest, built once, with every producer in its place.
+
+The nest of a stage is its leaf loops around a guarded store; a reduction first stores its identity, in loops
+of its own from the outermost reduction loop inwards. A stage computed at a loop stands at the head of that
+loop's body. Buffers are multi-dimensional and as large as the region that is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..arith.simplify import prove, simplify
+from ..bounds.infer import Bounds, StageBounds
+from ..bounds.nest import Loop, axis_values, is_one, own_loops
+from ..core.errors import UserError
+from ..core.hardware import LoopKind
+from ..expr.nodes import Expr, Load, Var
+from ..expr.operators import const, greater_equal, less, likely, subtract
+from ..expr.traverse import substitute, variables
+from ..schedule.relations import Split
+from ..schedule.value import At, Schedule
+from ..tensor.axis import AxisKind, IterVar
+from ..tensor.reduction import Reduce
+from ..tensor.tensor import Tensor
+from .nodes import Allocate, Buffer, For, Function, If, Let, Stmt, Store, seq
+
+
+def build_function(schedule: Schedule, bounds: Bounds, args: Sequence[Any], name: str = "main") -> Function:
+    """The loop nest of a whole schedule.
+
+    `args`: the caller's tensors (inputs, outputs, and intermediate results to keep), buffers and size
+    variables, in the order of the entry point's parameters. Raises UserError for a tensor of another
+    schedule, one that is given twice, and an input or output that is missing.
+    """
+    return _Builder(schedule, bounds, args, name).function()
+
+
+class _Builder:
+    def __init__(self, schedule: Schedule, bounds: Bounds, args: Sequence[Any], name: str) -> None:
+        self.schedule = schedule
+        self.bounds = bounds
+        self.name = name
+        self.buffers: dict[tuple[int, int], Buffer] = {}
+        self.kept: set[Buffer] = set()
+        self.params = tuple(self._param(arg, i) for i, arg in enumerate(args))
+        self.attached: dict[tuple[int, IterVar], list[StageBounds]] = {}
+        for found in reversed(list(bounds.values())):
+            placement = found.stage.placement
+            if isinstance(placement, At):
+                self.attached.setdefault((placement.stage, placement.axis), []).append(found)
+
+    def function(self) -> Function:
+        """The entry point: the stages at the root, producers first, within their allocations."""
+        for stage_id, found in self.bounds.items():
+            for k, tensor in enumerate(found.stage.op.outputs):
+                if (stage_id, k) in self.buffers:
+                    continue
+                if found.stage.is_output:
+                    raise self._missing(tensor, "is an output")
+                shape = tuple(part.extent for part in found.region)
+                buffer = Buffer(tensor.name, tensor.dtype, shape, found.scope, note=found.stage.name)
+                self.buffers[stage_id, k] = buffer
+        roots = [f for f in reversed(list(self.bounds.values())) if not isinstance(f.stage.placement, At)]
+        body = seq(*(self.stage(found, frozenset()) for found in roots))
+        for found in reversed(roots):
+            body = self._allocated(found, body)
+        return Function(self.name, self.params, body)
+
+    def _param(self, arg: Any, position: int) -> Buffer | Var:
+        if isinstance(arg, Var):
+            return arg
+        if isinstance(arg, Buffer):
+            return arg
+        if not isinstance(arg, Tensor):
+            raise UserError(
+                f"argument {position} is {arg!r}, which is no tensor", primitive="lower", fix="give tensors: lower(s, [A, W, B])"
+            )
+        stage_id = self.schedule.stage_of.get(arg.op)
+        if stage_id is None:
+            raise UserError(
+                f"argument {position}, tensor {arg.name!r}, is not part of the schedule",
+                primitive="lower",
+                fix="give the tensors that the schedule was created from",
+            )
+        key = (stage_id, arg.value_index)
+        if key in self.buffers:
+            raise UserError(f"tensor {arg.name!r} is given twice", primitive="lower", fix="name each argument once")
+        buffer = Buffer(arg.name, arg.dtype, arg.shape, note=arg.name)
+        self.buffers[key] = buffer
+        self.kept.add(buffer)
+        return buffer
+
+    def _missing(self, tensor: Tensor, role: str) -> UserError:
+        given = ", ".join(p.name for p in self.params) or "none"
+        return UserError(
+            f"tensor {tensor.name!r} {role}, but is not among the arguments ({given})",
+            primitive="lower",
+            fix=f"add {tensor.name!r} to the arguments",
+        )
+
+    def buffer(self, tensor: Tensor) -> Buffer:
+        """The storage of a tensor; an input must be an argument."""
+        found = self.buffers.get((self.schedule.stage_of[tensor.op], tensor.value_index))
+        if found is None:
+            raise self._missing(tensor, "is read")
+        return found
+
+    def _allocated(self, found: StageBounds, body: Stmt) -> Stmt:
+        for k in reversed(range(len(found.stage.op.outputs))):
+            buffer = self.buffers[found.stage.id, k]
+            body = body if buffer in self.kept else Allocate(buffer, body)
+        return body
+
+    def stage(self, found: StageBounds, bound: frozenset[Var]) -> Stmt:
+        """The loop nest of one stage, inside loops that have bound the thread variables `bound`."""
+        return _StageNest(self, found, bound).statement()
+
+    def producers(self, stage_id: int, axis: IterVar, bound: frozenset[Var], body: Stmt) -> Stmt:
+        """`body` behind the stages that are computed at the loop `axis`, within their allocations."""
+        inside = self.attached.get((stage_id, axis), [])
+        body = seq(*(self.stage(found, bound) for found in inside), body)
+        for found in reversed(inside):
+            body = self._allocated(found, body)
+        return body
+
+
+class _StageNest:
+    """Builds the loops of one stage."""
+
+    def __init__(self, builder: _Builder, found: StageBounds, bound: frozenset[Var]) -> None:
+        self.builder = builder
+        self.found = found
+        self.stage = found.stage
+        self.bound = bound
+        self.loops = own_loops(found.stage)
+        self.values = axis_values(found.stage, found.ranges)
+        first = [i for i, loop in enumerate(self.loops) if loop.axis.kind is AxisKind.REDUCE]
+        is_reduction = isinstance(found.body[0], Reduce)
+        self.reduce_from = first[0] if first else len(self.loops) if is_reduction else None
+        self.split_guards = self._split_guards()
+        self.domain_guards = self._domain_guards()
+
+    def statement(self) -> Stmt:
+        return self._nest(0, self.bound)
+
+    def _nest(self, depth: int, bound: frozenset[Var]) -> Stmt:
+        if depth == self.reduce_from:
+            return seq(self._initial(depth, bound), self._update(depth, bound))
+        return self._update(depth, bound)
+
+    def _update(self, depth: int, bound: frozenset[Var]) -> Stmt:
+        if depth == len(self.loops):
+            return self._guarded(self._store(), (*self.split_guards, *self.domain_guards))
+        loop = self.loops[depth]
+        inner = bound | {loop.var} if loop.thread is not None else bound
+        body = self._update(depth + 1, inner) if depth + 1 != self.reduce_from else self._nest(depth + 1, inner)
+        body = self.builder.producers(self.stage.id, loop.axis, inner, body)
+        return self._loop(loop, loop.var, body, bound)
+
+    def _initial(self, depth: int, bound: frozenset[Var]) -> Stmt:
+        """The identity stored over the data loops inside of the outermost reduction loop, in variables of their own."""
+        reduce = self._reduction()
+        data = [loop for loop in self.loops[depth:] if loop.axis.kind is not AxisKind.REDUCE]
+        fresh = {loop.var: Var(f"{loop.var.name}.init", loop.var.dtype) for loop in data if loop.thread is None}
+        start = reduce.init or reduce.combiner.identity
+        body = self._guarded(seq(*(self._store_to(k, value) for k, value in enumerate(start))), self.split_guards)
+        inner = bound
+        nests: list[tuple[Loop, frozenset[Var]]] = []
+        for loop in data:
+            nests.append((loop, inner))
+            inner = inner | {loop.var} if loop.thread is not None else inner
+        for loop, outer in reversed(nests):
+            body = self._loop(loop, fresh.get(loop.var, loop.var), body, outer)
+        made: Stmt = substitute(body, fresh)
+        return made
+
+    def _loop(self, loop: Loop, var: Var, body: Stmt, bound: frozenset[Var]) -> Stmt:
+        extent = self.found.ranges[loop.axis].extent
+        note = self.stage.note(loop.axis)
+        if loop.thread is not None:
+            if loop.var in bound:
+                return body
+            return For(var, const(0, var.dtype), extent, LoopKind.THREAD, loop.tag, note.pragmas, body)
+        if is_one(extent) and not note.pragmas:
+            return body
+        return For(var, const(0, var.dtype), extent, note.kind, None, note.pragmas, body)
+
+    def _reduction(self) -> Reduce:
+        body = self.found.body[0]
+        if not isinstance(body, Reduce):
+            raise TypeError(f"{self.stage.name} is no reduction")
+        return body
+
+    def _store(self) -> Stmt:
+        if self.reduce_from is None:
+            return self._store_all([self._concrete(e) for e in self.found.body])
+        reduce = self._reduction()
+        old = tuple(Load(self._buffer(k), self._indices(k)) for k in range(len(reduce.source)))
+        new = reduce.combiner.combine(old, [self._concrete(e) for e in reduce.source])
+        store = self._store_all(list(new))
+        condition = self._concrete(reduce.condition)
+        return store if prove(condition, self.found.facts) else If(condition, store, None)
+
+    def _store_all(self, values: list[Expr]) -> Stmt:
+        """Stores of all outputs; several values are all computed before the first is stored."""
+        if len(values) == 1:
+            return self._store_to(0, values[0])
+        names = [Var(f"{self.stage.name}.v{k}.new", v.dtype) for k, v in enumerate(values)]
+        body = seq(*(self._store_to(k, name) for k, name in enumerate(names)))
+        for name, value in reversed(list(zip(names, values, strict=True))):
+            body = Let(name, value, body)
+        return body
+
+    def _store_to(self, k: int, value: Expr) -> Stmt:
+        return Store(self._buffer(k), self._indices(k), value)
+
+    def _buffer(self, k: int) -> Buffer:
+        return self.builder.buffers[self.stage.id, k]
+
+    def _indices(self, k: int) -> tuple[Expr, ...]:
+        whole = self._buffer(k) in self.builder.kept
+        axes = zip(self.stage.op.axis, self.found.region, strict=True)
+        return tuple(self.values[a] if whole else subtract(self.values[a], part.min) for a, part in axes)
+
+    def _concrete(self, e: Expr) -> Expr:
+        """A body expression over loop variables and buffers."""
+        roots = {axis.var: self.values[axis] for axis in self.stage.roots}
+        memo: dict[Any, Any] = dict(roots)
+
+        def visit(x: Any) -> Any:
+            done = memo.get(x)
+            if done is None:
+                done = x.map_children(visit)
+                if isinstance(done, Load) and isinstance(done.source, Tensor):
+                    done = self._read(done.source, done.indices)
+                memo[x] = done
+            return done
+
+        made: Expr = visit(e)
+        return made
+
+    def _read(self, tensor: Tensor, indices: tuple[Expr, ...]) -> Expr:
+        buffer = self.builder.buffer(tensor)
+        producer = self.builder.bounds.get(self.builder.schedule.stage_of[tensor.op])
+        if producer is None or buffer in self.builder.kept:
+            return Load(buffer, indices)
+        shifted = zip(indices, producer.region, strict=True)
+        return Load(buffer, tuple(subtract(i, part.min) for i, part in shifted))
+
+    def _split_guards(self) -> tuple[Expr, ...]:
+        """Conditions that keep uneven splits inside what they split, outermost first."""
+        guards = []
+        for relation in self.stage.relations:
+            if not isinstance(relation, Split):
+                continue
+            guard = relation.guard(self.values, self.found.ranges)
+            if guard is not None and not prove(guard, self.found.facts):
+                guards.append(simplify(guard, self.found.facts))
+        return tuple(dict.fromkeys(guards))
+
+    def _domain_guards(self) -> tuple[Expr, ...]:
+        """Conditions that keep a region that was widened inside the tensor."""
+        guards = []
+        for axis in self.stage.roots:
+            dom, part = axis.dom, self.found.ranges[axis]
+            if dom is None or (dom.min is part.min and dom.extent is part.extent):
+                continue
+            offset = subtract(self.values[axis], dom.min)
+            for guard in (greater_equal(offset, 0), less(offset, dom.extent)):
+                if not prove(guard, self.found.facts):
+                    guards.append(simplify(guard, self.found.facts))
+        known = set(self.split_guards)
+        return tuple(g for g in dict.fromkeys(guards) if g not in known)
+
+    def _guarded(self, body: Stmt, guards: tuple[Expr, ...]) -> Stmt:
+        for guard in reversed(guards):
+            body = If(likely(guard), body, None)
+        return body
+
+
+def free_sizes(function: Function) -> tuple[Var, ...]:
+    """The variables that a function's parameters mention in their shapes: sizes known only at the call."""
+    return tuple(dict.fromkeys(v for b in function.buffers for v in variables(*b.shape)))

@@ -1,0 +1,270 @@
+"""Programs as text, in the TVMScript-like form that `lower(..., simple_mode=True)` shows.
+
+Names are unique among what is visible: a second `A` prints as `A_1`, and names are free again where their scope
+ends. A flat view of a buffer is declared just above the innermost statement that holds all its uses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..core.hardware import LoopKind, MemoryScope
+from ..expr.nodes import Expr, IntImm, Load, Var
+from ..expr.printer import ExprPrinter
+from ..expr.traverse import post_order, variables
+from . import nodes as n
+
+_HEADER = """\
+# from tvm.script import ir as I
+# from tvm.script import tir as T
+
+@I.ir_module
+class Module:"""
+_KINDS = {LoopKind.PARALLEL: "T.parallel", LoopKind.VECTORIZED: "T.vectorized", LoopKind.UNROLLED: "T.unroll"}
+
+
+def show_program(program: n.Program) -> str:
+    """All functions of a program, as one module."""
+    return "\n".join([_HEADER, *(show_function(f, "    ") for f in program.functions)]) + "\n"
+
+
+def show_function(function: n.Function, indent: str = "") -> str:
+    """One function, as a `T.prim_func`."""
+    return "\n".join(indent + line for line in _FunctionPrinter(function).lines())
+
+
+class _FunctionPrinter:
+    def __init__(self, function: n.Function) -> None:
+        self.function = function
+        self.names: dict[Any, str] = {}
+        self.taken: set[str] = set()
+        self.printer = ExprPrinter(lambda thing: self.names.get(thing) or _identifier(thing.name))
+        self.out: list[str] = []
+        self.views = _Views(function)
+
+    def lines(self) -> list[str]:
+        params = ", ".join(self._param(p) for p in self.function.params)
+        self.out = ["@T.prim_func", f"def {self.function.name}({params}):"]
+        self._line(1, 'T.func_attr({"from_legacy_te_schedule": T.bool(True), "tir.noalias": T.bool(True)})')
+        for size in dict.fromkeys(v for b in self.function.buffers for v in variables(*b.shape)):
+            if size not in self.names:
+                self._line(1, f"{self._declare(size)} = T.{size.dtype}()")
+        self._block(self.function.body, 1)
+        return self.out
+
+    def _line(self, level: int, text: str) -> None:
+        self.out.append("    " * level + text)
+
+    def _declare(self, thing: Any, name: str | None = None) -> str:
+        base = _identifier(name or thing.name)
+        made, count = base, 0
+        while made in self.taken:
+            count += 1
+            made = f"{base}_{count}"
+        self.taken.add(made)
+        self.names[thing] = made
+        return made
+
+    @contextmanager
+    def _scope(self) -> Iterator[None]:
+        names, taken = dict(self.names), set(self.taken)
+        yield
+        self.names, self.taken = names, taken
+
+    def _param(self, param: n.Buffer | Var) -> str:
+        if isinstance(param, Var):
+            return f"{self._declare(param)}: T.{param.dtype}"
+        name = self._declare(param)
+        return f'{name}: T.Buffer({self._shape(param)}, "{param.dtype}")'
+
+    def _shape(self, buffer: n.Buffer) -> str:
+        parts = [self.printer(e) for e in buffer.shape]
+        return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+    def _block(self, stmt: n.Stmt, level: int) -> None:
+        """A statement list in a scope of its own."""
+        with self._scope():
+            self._tail(stmt, level)
+
+    def _tail(self, stmt: n.Stmt, level: int) -> None:
+        """A statement that ends its block: launches and allocations need no `with` here."""
+        self._views_at(stmt, level)
+        if isinstance(stmt, n.Seq):
+            for i, part in enumerate(stmt.stmts):
+                self._views_before(stmt, i, level)
+                if i + 1 < len(stmt.stmts):
+                    self._statement(part, level)
+                else:
+                    self._tail(part, level)
+            if not stmt.stmts:
+                self._line(level, "pass")
+        elif isinstance(stmt, n.For) and stmt.thread is not None:
+            name = self._declare(stmt.var)
+            self._line(level, f'{name} = T.launch_thread("{stmt.thread.value}", {self.printer(stmt.extent)})')
+            self._tail(stmt.body, level)
+        elif isinstance(stmt, n.Launch):
+            self._launch(stmt, level)
+        elif isinstance(stmt, n.Allocate):
+            self._line(level, f"{self._declare(stmt.buffer)} = {self._allocation(stmt.buffer)}")
+            self._tail(stmt.body, level)
+        elif isinstance(stmt, n.Let):
+            value = self.printer(stmt.value)
+            self._line(level, f"{self._declare(stmt.var)}: T.{stmt.var.dtype} = {value}")
+            self._tail(stmt.body, level)
+        else:
+            self._plain(stmt, level)
+
+    def _statement(self, stmt: n.Stmt, level: int) -> None:
+        """A statement with others after it."""
+        if isinstance(stmt, n.For) and stmt.thread is not None:
+            self._views_at(stmt, level)
+            with self._scope():
+                extent = self.printer(stmt.extent)
+                name = self._declare(stmt.var)
+                self._line(level, f'with T.launch_thread("{stmt.thread.value}", {extent}) as {name}:')
+                self._tail(stmt.body, level + 1)
+        elif isinstance(stmt, n.Allocate):
+            with self._scope():
+                allocation = self._allocation(stmt.buffer)
+                self._line(level, f"with {allocation} as {self._declare(stmt.buffer)}:")
+                self._tail(stmt.body, level + 1)
+        elif isinstance(stmt, (n.Let, n.Launch)):
+            with self._scope():
+                self._tail(stmt, level)
+        else:
+            self._views_at(stmt, level)
+            self._plain(stmt, level)
+
+    def _plain(self, stmt: n.Stmt, level: int) -> None:
+        if isinstance(stmt, n.For):
+            self._for(stmt, level)
+        elif isinstance(stmt, n.If):
+            self._line(level, f"if {self.printer(stmt.condition)}:")
+            self._block(stmt.then, level + 1)
+            if stmt.orelse is not None:
+                self._line(level, "else:")
+                self._block(stmt.orelse, level + 1)
+        elif isinstance(stmt, n.Store):
+            target = self.printer(Load(stmt.buffer, stmt.indices))
+            self._line(level, f"{target} = {self.printer(stmt.value)}")
+        elif isinstance(stmt, n.Evaluate):
+            self._line(level, self.printer(stmt.value))
+        elif isinstance(stmt, n.Barrier):
+            self._line(level, f'T.tvm_storage_sync("{stmt.scope.value}")')
+        else:
+            self._block(stmt, level)
+
+    def _for(self, stmt: n.For, level: int) -> None:
+        nest = [stmt]
+        while self._joins(nest[-1]):
+            body = nest[-1].body
+            if isinstance(body, n.For):
+                nest.append(body)
+        with self._scope():
+            extents = [self.printer(loop.extent) for loop in nest]
+            names = [self._declare(loop.var) for loop in nest]
+            if len(nest) > 1:
+                self._line(level, f"for {', '.join(names)} in T.grid({', '.join(extents)}):")
+            else:
+                first = "" if _is_zero(stmt.min) else f"{self.printer(stmt.min)}, "
+                last = extents[0] if _is_zero(stmt.min) else self.printer(stmt.min + stmt.extent)
+                self._line(level, f"for {names[0]} in {_KINDS.get(stmt.kind, 'range')}({first}{last}):")
+            self._tail(nest[-1].body, level + 1)
+
+    def _joins(self, loop: n.For) -> bool:
+        """Whether the loop and the one directly inside it print as one grid."""
+        inner = loop.body
+        if not isinstance(inner, n.For) or self.views.at.get(inner):
+            return False
+        plain = all(f.kind is LoopKind.SERIAL and f.thread is None and _is_zero(f.min) for f in (loop, inner))
+        return plain and loop.var not in variables(inner.extent)
+
+    def _launch(self, stmt: n.Launch, level: int) -> None:
+        extents = ", ".join(f"{tag.value}: {self.printer(extent)}" for tag, _, extent in stmt.threads)
+        self._line(level, f"with T.launch({stmt.name!r}, {{{extents}}}):")
+        with self._scope():
+            for tag, var, _ in stmt.threads:
+                self._line(level + 1, f"{self._declare(var)} = {tag.value}")
+            self._tail(stmt.body, level + 1)
+
+    def _allocation(self, buffer: n.Buffer) -> str:
+        shape = ", ".join(self.printer(e) for e in buffer.shape)
+        return f'T.allocate([{shape}], "{buffer.dtype}", "{buffer.scope.value}")'
+
+    def _views_at(self, stmt: n.Stmt, level: int) -> None:
+        for buffer in self.views.at.get(stmt, ()):
+            self._view(buffer, level)
+
+    def _views_before(self, stmt: n.Seq, position: int, level: int) -> None:
+        for buffer in self.views.before.get((stmt, position), ()):
+            self._view(buffer, level)
+
+    def _view(self, buffer: n.Buffer, level: int) -> None:
+        base = buffer.alias_of or buffer
+        data = self.names.get(base, _identifier(base.name))
+        owned = buffer.alias_of is None
+        shape = self._shape(buffer)
+        name = self._declare(buffer, base.name)
+        parts = [shape, f"data={data}" if owned else f"data={data}.data"]
+        if buffer.dtype != "float32":
+            parts.insert(1, f'"{buffer.dtype}"')
+        if buffer.scope is not MemoryScope.GLOBAL:
+            parts.append(f'scope="{buffer.scope.value}"')
+        if buffer.align < 64:
+            parts.append(f"align={buffer.align}")
+        self._line(level, f"{name} = T.Buffer({', '.join(parts)})")
+
+
+class _Views:
+    """Where each view of a buffer is declared: at a statement, or before a part of a sequence."""
+
+    def __init__(self, function: n.Function) -> None:
+        params = set(function.buffers)
+        self.at: dict[n.Stmt, list[n.Buffer]] = {}
+        self.before: dict[tuple[n.Stmt, int], list[n.Buffer]] = {}
+        self._uses: dict[Any, dict[n.Buffer, None]] = {}
+        self._place(function.body, [b for b in self._used(function.body) if b not in params])
+
+    def _used(self, stmt: Any) -> dict[n.Buffer, None]:
+        """The buffers used within a statement, stores before loads, in order."""
+        found = self._uses.get(stmt)
+        if found is None:
+            found = {}
+            if isinstance(stmt, n.Store):
+                found[stmt.buffer] = None
+            for child in stmt.children():
+                if isinstance(child, n.Stmt):
+                    found.update(self._used(child))
+                else:
+                    found.update({e.source: None for e in post_order(child) if isinstance(e, Load)})
+            self._uses[stmt] = found
+        return found
+
+    def _place(self, stmt: n.Stmt, pending: list[n.Buffer]) -> None:
+        """Declare the pending views within `stmt`, which holds all their uses, as far in as possible."""
+        parts = [c for c in stmt.children() if isinstance(c, n.Stmt)]
+        own = {e.source for c in stmt.children() if isinstance(c, Expr) for e in post_order(c) if isinstance(e, Load)}
+        if isinstance(stmt, n.Store):
+            own.add(stmt.buffer)
+        down: dict[int, list[n.Buffer]] = {}
+        for buffer in pending:
+            users = [i for i, part in enumerate(parts) if buffer in self._used(part)]
+            if buffer in own or (len(users) > 1 and not isinstance(stmt, n.Seq)):
+                self.at.setdefault(stmt, []).append(buffer)
+            elif len(users) > 1:
+                self.before.setdefault((stmt, users[0]), []).append(buffer)
+            elif users:
+                down.setdefault(users[0], []).append(buffer)
+        for i, inner in down.items():
+            self._place(parts[i], inner)
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"\W", "_", name)
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, IntImm) and e.value == 0

@@ -1,0 +1,1 @@
+"""Floor 7: passes over loop programs, one file each; `pipeline.py` lists them in order."""

@@ -1,0 +1,49 @@
+"""lower_divisions: floor division and modulo become the hardware's truncating ones where nothing is negative."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..arith.facts import EMPTY, Facts
+from ..arith.interval import interval
+from ..expr.nodes import Div, Expr, FloorDiv, FloorMod, IntImm, Mod
+from ..loops.nodes import For, Function, Launch, Stmt
+from ..expr.operators import const
+
+
+def lower_divisions(function: Function) -> Function:
+    """`a // b` and `a % b` with a >= 0 and b > 0 become C's `/` and `%`; a power-of-two b stays a shift's worth."""
+    return function.with_body(_visit(function.body, EMPTY))
+
+
+def _visit(stmt: Stmt, facts: Facts) -> Stmt:
+    if isinstance(stmt, For):
+        inside = facts.bind(stmt.var, stmt.min, stmt.extent)
+    elif isinstance(stmt, Launch):
+        inside = facts.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
+    else:
+        inside = facts
+
+    def child(node: Any) -> Any:
+        return _visit(node, inside) if isinstance(node, Stmt) else _expr(node, inside)
+
+    made: Stmt = stmt.map_children(child)
+    return made
+
+
+def _expr(root: Expr, facts: Facts) -> Expr:
+    memo: dict[Any, Any] = {}
+
+    def visit(e: Any) -> Any:
+        done = memo.get(e)
+        if done is None:
+            done = e.map_children(visit)
+            if isinstance(e, (FloorDiv, FloorMod)) and e.dtype.is_int and e.dtype.lanes == 1:
+                positive = isinstance(e.b, IntImm) and e.b.value > 0
+                if (positive or interval(e.b, facts).lo > 0) and interval(e.a, facts).lo >= 0:
+                    done = (Div if isinstance(e, FloorDiv) else Mod)(done.a, done.b)
+            memo[e] = done
+        return done
+
+    made: Expr = visit(root)
+    return made

@@ -1,0 +1,64 @@
+"""The passes in order: `lower` up to the program that users read, `finish` from there to what is compiled."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..loops.nodes import Function
+from ..loops.verify import verify
+from .flatten_storage import flatten_storage
+from .hoist_allocations import hoist_allocations
+from .lower_divisions import lower_divisions
+from .place_barriers import place_barriers
+from .simplify_program import simplify_program
+from .split_host_device import split_host_device
+from .unroll_loops import unroll_loops
+from .vectorize_loops import vectorize_loops
+
+Pass = Callable[[Function], Function]
+
+LOWER: tuple[Pass, ...] = (
+    # First, so that every later pass sees one index per access.
+    flatten_storage,
+    # Before unrolling, which would otherwise write out loops around the vector statement needlessly often.
+    vectorize_loops,
+    unroll_loops,
+    # After unrolling, whose constants make guards and indices decidable.
+    simplify_program,
+    # After simplification, which may have dropped the only use of a buffer.
+    hoist_allocations,
+)
+
+FINISH: tuple[Pass, ...] = (
+    # Makes the launches that the later passes look for.
+    split_host_device,
+    # Needs launches: only there is it known which thread indices a block has.
+    place_barriers,
+    # Last, since truncating division has fewer rewrite rules than floor division.
+    lower_divisions,
+)
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """One pass that ran: its name, the seconds it took, and the function after it if it changed."""
+
+    name: str
+    seconds: float
+    result: Function | None
+
+
+def run(passes: tuple[Pass, ...], function: Function, records: list[PassRecord] | None = None, check: bool = False) -> Function:
+    """Apply passes in order; note each in `records`; verify the program after each where `check`."""
+    for step in passes:
+        start = time.perf_counter()
+        changed = step(function)
+        seconds = time.perf_counter() - start
+        if records is not None:
+            records.append(PassRecord(step.__name__, seconds, changed if changed is not function else None))
+        if check:
+            verify(changed, flat=True, finished=passes is FINISH)
+        function = changed
+    return function

@@ -1,0 +1,142 @@
+"""place_barriers: block-wide barriers where one thread's shared data reaches another, and nowhere else.
+
+Bottom-up, each statement gives its accesses to shared memory before its first barrier and after its last. Two
+neighbours in a sequence need a barrier between them where the accesses pending before meet conflicting ones
+after; a loop needs one at the head of its body where the end of an iteration conflicts with the start of the
+next. Barriers stand directly in the sequence or loop that holds both accesses, so outside of guards that only
+some threads pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core.errors import InternalError
+from ..core.hardware import MemoryScope
+from ..expr.nodes import IntImm, Load, Var
+from ..expr.traverse import post_order, variables
+from ..loops.nodes import Barrier, Buffer, For, Function, If, Launch, Seq, Stmt, Store, seq
+
+_BARRIER = Barrier(MemoryScope.SHARED)
+
+
+@dataclass(frozen=True)
+class _Accesses:
+    """Shared buffers written and read."""
+
+    written: frozenset[Buffer] = frozenset()
+    read: frozenset[Buffer] = frozenset()
+
+    def conflicts(self, later: _Accesses) -> bool:
+        """Whether a barrier must part these accesses from later ones."""
+        return bool(self.written & (later.read | later.written) or self.read & later.written)
+
+    def __or__(self, other: _Accesses) -> _Accesses:
+        return _Accesses(self.written | other.written, self.read | other.read)
+
+
+_NONE = _Accesses()
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A statement with its barriers: accesses before the first, accesses after the last, whether there is one.
+
+    Without a barrier on every way through, `first` and `last` hold all accesses that may reach the ends.
+    """
+
+    stmt: Stmt
+    first: _Accesses
+    last: _Accesses
+    parted: bool
+
+
+def place_barriers(function: Function) -> Function:
+    """Insert barriers into every kernel (a `Launch`) of more than one thread a block."""
+    return function.with_body(_kernels(function.body))
+
+
+def _kernels(stmt: Stmt) -> Stmt:
+    if isinstance(stmt, Launch):
+        threads = frozenset(var for tag, var, _ in stmt.threads if tag.is_thread)
+        alone = all(isinstance(e, IntImm) and e.value == 1 for tag, _, e in stmt.threads if tag.is_thread)
+        return stmt if alone else Launch(stmt.name, stmt.threads, _place(stmt.body, threads).stmt)
+    made: Stmt = stmt.map_children(lambda child: _kernels(child) if isinstance(child, Stmt) else child)
+    return made
+
+
+def _place(stmt: Stmt, threads: frozenset[Var]) -> _Placed:
+    if isinstance(stmt, Seq):
+        return _sequence(stmt, threads)
+    if isinstance(stmt, For):
+        return _loop(stmt, threads)
+    if isinstance(stmt, If):
+        return _branch(stmt, threads)
+    inside = [child for child in stmt.children() if isinstance(child, Stmt)]
+    if not inside:
+        found = _accesses(stmt)
+        return _Placed(stmt, found, found, False)
+    placed = _place(inside[0], threads)
+    made: Stmt = stmt.map_children(lambda child: placed.stmt if child is inside[0] else child)
+    own = _accesses(stmt, deep=False)
+    return _Placed(made, own | placed.first, placed.last if placed.parted else own | placed.last, placed.parted)
+
+
+def _sequence(stmt: Seq, threads: frozenset[Var]) -> _Placed:
+    parts: list[Stmt] = []
+    first, pending, parted = _NONE, _NONE, False
+    for part in stmt.stmts:
+        placed = _place(part, threads)
+        if pending.conflicts(placed.first):
+            parts.append(_BARRIER)
+            pending, parted = _NONE, True
+        parts.append(placed.stmt)
+        first = first if parted else first | placed.first
+        pending = placed.last if placed.parted else pending | placed.last
+        parted = parted or placed.parted
+    return _Placed(seq(*parts), first, pending, parted)
+
+
+def _loop(stmt: For, threads: frozenset[Var]) -> _Placed:
+    placed = _place(stmt.body, threads)
+    body, first, parted = placed.stmt, placed.first, placed.parted
+    if placed.last.conflicts(first):
+        body, first, parted = seq(_BARRIER, body), _NONE, True
+    runs = isinstance(stmt.extent, IntImm) and stmt.extent.value > 0
+    made = For(stmt.var, stmt.min, stmt.extent, stmt.kind, stmt.thread, stmt.pragmas, body)
+    return _Placed(made, first, placed.last, parted and runs)
+
+
+def _branch(stmt: If, threads: frozenset[Var]) -> _Placed:
+    then = _place(stmt.then, threads)
+    orelse = None if stmt.orelse is None else _place(stmt.orelse, threads)
+    made = If(stmt.condition, then.stmt, None if orelse is None else orelse.stmt)
+    if threads & set(variables(stmt.condition)) and any(isinstance(node, Barrier) for node in post_order(made)):
+        raise InternalError(f"a barrier is needed under `{stmt.condition}`, which differs between threads")
+    own = _accesses_of(stmt.condition)
+    first, last, parted = own | then.first, own | then.last, False
+    if orelse is not None:
+        first, last, parted = first | orelse.first, last | orelse.last, then.parted and orelse.parted
+    return _Placed(made, first, last, parted)
+
+
+def _accesses(stmt: Stmt, deep: bool = True) -> _Accesses:
+    """The accesses of a statement: with those of the statements inside it, or only its own expressions."""
+    if deep:
+        return _accesses_of(stmt)
+    own = _NONE
+    for child in stmt.children():
+        own = own if isinstance(child, Stmt) else own | _accesses_of(child)
+    return own
+
+
+def _accesses_of(*roots: object) -> _Accesses:
+    nodes = list(post_order(*roots))  # type: ignore[arg-type]  # children of a node are nodes
+    return _Accesses(
+        frozenset(node.buffer for node in nodes if isinstance(node, Store) and _shared(node.buffer)),
+        frozenset(node.source for node in nodes if isinstance(node, Load) and _shared(node.source)),
+    )
+
+
+def _shared(buffer: object) -> bool:
+    return isinstance(buffer, Buffer) and buffer.scope is MemoryScope.SHARED

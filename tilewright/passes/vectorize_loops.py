@@ -1,0 +1,140 @@
+"""vectorize_loops: a loop of constant extent becomes one statement on vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.hardware import LoopKind
+from ..expr.nodes import (
+    Add,
+    Arithmetic,
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    Expr,
+    IfThenElse,
+    IntImm,
+    Load,
+    Mul,
+    Not,
+    Ramp,
+    Select,
+    Sub,
+    Var,
+)
+from ..expr.operators import add, const, multiply, subtract
+from ..expr.traverse import substitute, variables
+from ..loops.nodes import Evaluate, For, Function, If, Seq, Stmt, Store, seq
+
+
+class _Scalar(Exception):
+    """The loop cannot run on vectors: a guard or a branch differs between its iterations."""
+
+
+def vectorize_loops(function: Function) -> Function:
+    """Replace every VECTORIZED loop by statements on vectors of its extent.
+
+    A loop whose guard depends on the loop variable runs as a serial loop instead. Raises UserError for an
+    extent that is not constant.
+    """
+    return function.with_body(_visit(function.body))
+
+
+def _visit(stmt: Stmt) -> Stmt:
+    if isinstance(stmt, For) and stmt.kind is LoopKind.VECTORIZED:
+        body = _visit(stmt.body)
+        if not isinstance(stmt.extent, IntImm):
+            raise UserError(
+                f"loop {stmt.var.name!r} has the extent `{stmt.extent}`, which is not constant",
+                primitive="vectorize",
+                fix="split the axis by a constant factor and vectorize the inner loop",
+            )
+        lanes = stmt.extent.value
+        if lanes == 1:
+            return substitute(body, {stmt.var: stmt.min})  # type: ignore[no-any-return]
+        try:
+            return _Vectorizer(stmt.var, Ramp(stmt.min, const(1, stmt.var.dtype), lanes)).statement(body)
+        except _Scalar:
+            var = Var(f"{stmt.var.name}.s", stmt.var.dtype)
+            return For(var, stmt.min, stmt.extent, LoopKind.SERIAL, None, (), substitute(body, {stmt.var: var}))
+    return stmt.map_children(lambda child: _visit(child) if isinstance(child, Stmt) else child)  # type: ignore[no-any-return]
+
+
+class _Vectorizer:
+    """Rewrites a loop body with `var` standing for all of its values at once."""
+
+    def __init__(self, var: Var, ramp: Ramp) -> None:
+        self.lanes = ramp.lanes
+        self.memo: dict[Any, Expr] = {var: ramp}
+        self.var = var
+
+    def statement(self, stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Store):
+            indices = tuple(self.expr(i) for i in stmt.indices)
+            value = self.expr(stmt.value)
+            if max((e.dtype.lanes for e in (*indices, value)), default=1) == 1:
+                return stmt
+            if all(i.dtype.lanes == 1 for i in indices):
+                raise _Scalar
+            return Store(stmt.buffer, indices, self.wide(value))
+        if isinstance(stmt, Seq):
+            return seq(*(self.statement(part) for part in stmt.stmts))
+        if isinstance(stmt, If) and self.var not in variables(stmt.condition):
+            orelse = None if stmt.orelse is None else self.statement(stmt.orelse)
+            return If(stmt.condition, self.statement(stmt.then), orelse)
+        if isinstance(stmt, For) and self.var not in variables(stmt.min, stmt.extent) and stmt.thread is None:
+            return For(stmt.var, stmt.min, stmt.extent, stmt.kind, None, stmt.pragmas, self.statement(stmt.body))
+        if isinstance(stmt, Evaluate) and self.var not in variables(stmt.value):
+            return stmt
+        raise _Scalar
+
+    def wide(self, e: Expr) -> Expr:
+        """`e` on all lanes."""
+        return e if e.dtype.lanes > 1 else Broadcast(e, self.lanes)
+
+    def expr(self, e: Expr) -> Expr:
+        """`e` with a vector wherever it depends on the loop variable."""
+        done = self.memo.get(e)
+        if done is None:
+            done = self.memo[e] = self._build(e, tuple(self.expr(c) for c in e.children()))
+        return done
+
+    def _build(self, e: Expr, parts: tuple[Expr, ...]) -> Expr:
+        if all(part.dtype.lanes == 1 for part in parts):
+            return e
+        if isinstance(e, Binary):
+            return self._binary(e, parts[0], parts[1])
+        if isinstance(e, Load):
+            if len(parts) != 1 and sum(p.dtype.lanes > 1 for p in parts) != 1:
+                raise _Scalar
+            return Load(e.source, parts)
+        if isinstance(e, IfThenElse):
+            if parts[0].dtype.lanes > 1:
+                raise _Scalar
+            return IfThenElse(parts[0], self.wide(parts[1]), self.wide(parts[2]))
+        wide = tuple(self.wide(part) for part in parts)
+        if isinstance(e, Select):
+            return Select(*wide)
+        if isinstance(e, Cast):
+            return Cast(e.dtype.with_lanes(self.lanes), wide[0])
+        if isinstance(e, Call) and e.name != "likely":
+            return Call(e.name, wide, e.dtype.with_lanes(self.lanes))
+        if isinstance(e, Not):
+            return Not(wide[0])
+        raise _Scalar
+
+    def _binary(self, e: Binary, a: Expr, b: Expr) -> Expr:
+        x, y = (a, b) if isinstance(a, Ramp) else (b, a)
+        if isinstance(x, Ramp) and y.dtype.lanes == 1:
+            if isinstance(e, Add):
+                return Ramp(add(x.base, y), x.stride, x.lanes)
+            if isinstance(e, Mul):
+                return Ramp(multiply(x.base, y), multiply(x.stride, y), x.lanes)
+            if isinstance(e, Sub) and x is a:
+                return Ramp(subtract(x.base, y), x.stride, x.lanes)
+        if not isinstance(e, (Arithmetic, Compare)):
+            raise _Scalar
+        return type(e)(self.wide(a), self.wide(b))  # type: ignore[call-arg]  # every binary node takes (a, b)

@@ -1,0 +1,51 @@
+"""The tensor expression language: declare tensors, and create schedules for them.
+
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i] + 1, name="B")
+    s = te.create_schedule(B.op)
+"""
+
+from .expr.intrinsics import TABLE as _TABLE
+from .expr.nodes import SizeVar, Var
+from .expr.operators import all_of as all
+from .expr.operators import any_of as any
+from .expr.operators import (
+    cast,
+    const,
+    floordiv,
+    floormod,
+    if_then_else,
+    truncdiv,
+    truncmod,
+)
+from .expr.operators import divide as div
+from .expr.operators import floordiv as indexdiv
+from .expr.operators import floormod as indexmod
+from .schedule.handle import ScheduleHandle as Schedule
+from .schedule.handle import StageHandle as Stage
+from .schedule.handle import create_schedule
+from .tensor.axis import IterVar, Range, reduce_axis, thread_axis
+from .tensor.reduction import comm_reducer, max, max_value, min, min_value, sum
+from .tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, TensorSlice, compute, placeholder
+
+exp, exp2, exp10 = _TABLE["exp"], _TABLE["exp2"], _TABLE["exp10"]
+log, log2, log10, log1p = _TABLE["log"], _TABLE["log2"], _TABLE["log10"], _TABLE["log1p"]
+sqrt, rsqrt, power, fmod, hypot = _TABLE["sqrt"], _TABLE["rsqrt"], _TABLE["power"], _TABLE["fmod"], _TABLE["hypot"]
+sin, cos, tan, asin, acos, atan = (_TABLE[f] for f in ("sin", "cos", "tan", "asin", "acos", "atan"))
+sinh, cosh, tanh, asinh, acosh, atanh = (_TABLE[f] for f in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"))
+erf, sigmoid, atan2, copysign = _TABLE["erf"], _TABLE["sigmoid"], _TABLE["atan2"], _TABLE["copysign"]
+floor, ceil, trunc, round, nearbyint = (_TABLE[f] for f in ("floor", "ceil", "trunc", "round", "nearbyint"))
+abs, isnan, isinf, isfinite, popcount = (_TABLE[f] for f in ("abs", "isnan", "isinf", "isfinite", "popcount"))
+
+
+def var(name: str = "tindex", dtype: str = "int32", span: object = None) -> Var:
+    """A scalar variable, such as a size that is known only at the call."""
+    return Var(name, dtype)
+
+
+def size_var(name: str = "size", dtype: str = "int32", span: object = None) -> SizeVar:
+    """A variable that holds a size, and so is at least 0."""
+    return SizeVar(name, dtype)
+
+
+__all__ = [name for name in dir() if not name.startswith("_")]

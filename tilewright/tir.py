@@ -1,0 +1,63 @@
+"""Scalar expressions under the legacy API's names: `tir.if_then_else`, `tir.all`, `tir.Select`, `tir.const` ..."""
+
+from .expr.intrinsics import TABLE as _TABLE
+from .expr.nodes import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Broadcast,
+    Call,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Or,
+    Ramp,
+    SizeVar,
+    StringImm,
+    Sub,
+    Var,
+)
+from .expr.nodes import Expr as PrimExpr
+from .expr.operators import all_of as all
+from .expr.operators import any_of as any
+from .expr.operators import cast as Cast  # noqa: N812  (the legacy name)
+from .expr.operators import (
+    const,
+    floordiv,
+    floormod,
+    if_then_else,
+    likely,
+    truncdiv,
+    truncmod,
+)
+from .expr.operators import divide as div
+from .expr.operators import floordiv as indexdiv
+from .expr.operators import floormod as indexmod
+from .expr.operators import logical_not as Not  # noqa: N812  (the legacy name)
+from .expr.operators import select as Select  # noqa: N812  (the legacy name)
+from .tensor.axis import IterVar
+from .tensor.reduction import comm_reducer, max, max_value, min, min_value, sum
+from .tensor.reduction import Reduce as Reduce
+
+exp, exp2, exp10 = _TABLE["exp"], _TABLE["exp2"], _TABLE["exp10"]
+log, log2, log10, log1p = _TABLE["log"], _TABLE["log2"], _TABLE["log10"], _TABLE["log1p"]
+sqrt, rsqrt, power, pow = _TABLE["sqrt"], _TABLE["rsqrt"], _TABLE["power"], _TABLE["pow"]
+fmod, hypot, atan2, copysign = _TABLE["fmod"], _TABLE["hypot"], _TABLE["atan2"], _TABLE["copysign"]
+sin, cos, tan, asin, acos, atan = (_TABLE[f] for f in ("sin", "cos", "tan", "asin", "acos", "atan"))
+sinh, cosh, tanh, asinh, acosh, atanh = (_TABLE[f] for f in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"))
+erf, sigmoid, clz, popcount = _TABLE["erf"], _TABLE["sigmoid"], _TABLE["clz"], _TABLE["popcount"]
+floor, ceil, trunc, round, nearbyint = (_TABLE[f] for f in ("floor", "ceil", "trunc", "round", "nearbyint"))
+abs, isnan, isinf, isfinite = (_TABLE[f] for f in ("abs", "isnan", "isinf", "isfinite"))
+
+__all__ = [name for name in dir() if not name.startswith("_")]
