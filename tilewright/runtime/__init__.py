@@ -1,0 +1,1 @@
+"""Floor 9: devices, arrays, callable modules, and timing them."""

@@ -1,0 +1,133 @@
+"""Devices by name: `cuda(0)`, `opencl(0)`, `cpu()`. A device is one object, so `is` compares it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.target import Target
+from .cpu_driver import CpuDriver
+from .cuda_driver import CudaDriver
+from .driver import DeviceAttributes, Driver
+from .opencl_driver import OpenClDriver
+
+_DRIVERS: dict[str, Driver] = {driver.kind: driver for driver in (CpuDriver(), CudaDriver(), OpenClDriver())}
+_TYPE_CODES = {"cpu": 1, "cuda": 2, "opencl": 4}
+_KIND_OF_NAME = {
+    "cpu": "cpu", "llvm": "cpu", "c": "cpu", "cuda": "cuda", "gpu": "cuda", "nvptx": "cuda", "opencl": "opencl",
+    "cl": "opencl",
+}  # fmt: skip
+
+
+class Device:
+    """One device of the machine; made by `device()` and its kin, one object for each."""
+
+    __slots__ = ("driver", "index", "kind")
+
+    def __init__(self, kind: str, index: int) -> None:
+        self.kind = kind
+        self.index = index
+        self.driver = _DRIVERS[kind]
+
+    def __repr__(self) -> str:
+        return f"{self.kind}({self.index})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return device, (self.kind, self.index)
+
+    @property
+    def exist(self) -> bool:
+        """Whether the device is there and usable."""
+        return 0 <= self.index < self.driver.count()
+
+    def require(self) -> Device:
+        """This device; UserError that says what is missing where it is not there."""
+        if not self.exist:
+            reason = self.driver.why_not()
+            raise UserError(
+                reason or f"there is no {self}: this machine has {self.driver.count()} of that kind",
+            )
+        return self
+
+    def sync(self, stream: Any = None) -> None:
+        """Wait until the device has done all that it was given."""
+        self.driver.sync(self.index)
+
+    @property
+    def attributes(self) -> DeviceAttributes:
+        """Everything known about the device."""
+        return self.require().driver.attributes(self.index)
+
+    @property
+    def name(self) -> str:
+        """The device's own name, such as "NVIDIA H200"."""
+        return self.attributes.name
+
+    @property
+    def device_type(self) -> int:
+        """The legacy code of the kind (1 cpu, 2 cuda, 4 opencl), which is DLPack's too."""
+        return _TYPE_CODES[self.kind]
+
+    @property
+    def device_id(self) -> int:
+        """The legacy name of `index`."""
+        return self.index
+
+    def __getattr__(self, name: str) -> Any:
+        """The legacy API reads attributes off the device itself: `dev.compute_version`, `dev.warp_size` ..."""
+        name = {"device_name": "name"}.get(name, name)
+        if name in DeviceAttributes.__dataclass_fields__:
+            return getattr(self.attributes, name)
+        raise AttributeError(f"a device has no attribute {name!r}")
+
+
+_devices: dict[tuple[str, int], Device] = {}
+
+
+def device(name: str | int | Device | Target, index: int = 0) -> Device:
+    """The device of that kind and number: `device("cuda", 1)`, `device("cuda:1")`, `device(target)`."""
+    if isinstance(name, Device):
+        return name
+    kind = _kind(name)
+    if isinstance(name, str) and ":" in name:
+        index = int(name.partition(":")[2])
+    found = _devices.get((kind, index))
+    return found if found is not None else _devices.setdefault((kind, index), Device(kind, index))
+
+
+def _kind(name: Any) -> str:
+    if isinstance(name, Target):
+        name = str(name.kind)
+    if isinstance(name, int):
+        name = {code: kind for kind, code in _TYPE_CODES.items()}.get(name, str(name))
+    words = str(name).replace(":", " ").split()
+    kind = _KIND_OF_NAME.get(words[0]) if words else None
+    if kind is None:
+        raise UserError(f"unknown kind of device {name!r}", fix=f"use one of {', '.join(_KIND_OF_NAME)}")
+    return kind
+
+
+def cpu(index: int = 0) -> Device:
+    """The host."""
+    return device("cpu", index)
+
+
+def cuda(index: int = 0) -> Device:
+    """An NVIDIA GPU."""
+    return device("cuda", index)
+
+
+def opencl(index: int = 0) -> Device:
+    """An OpenCL device."""
+    return device("opencl", index)
+
+
+gpu = cuda
+cl = opencl
+
+
+def resolve_target(target: Target) -> Target:
+    """`target` for the device that is here: a CUDA target that names no architecture gets the device's own."""
+    if target.kind == "cuda" and not target.arch_given and cuda().exist:
+        return target.with_arch("sm_" + cuda().attributes.compute_version.replace(".", ""))
+    return target

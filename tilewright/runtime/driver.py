@@ -1,0 +1,100 @@
+"""What every kind of device can do, whoever drives it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..codegen.abi import CompiledProgram
+from ..core.errors import TVMError
+
+Handle = Any
+"""Memory of a device: an address, or the driver's own object."""
+Launcher = Callable[..., None]
+"""`launcher(gx, gy, gz, bx, by, bz, *arguments)` starts a kernel."""
+
+
+class DeviceError(TVMError):
+    """The driver or the device failed; `code` is its own name for the error."""
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DeviceError, (str(self), self.code)
+
+
+@dataclass(frozen=True)
+class DeviceAttributes:
+    """What a device is and how much it has; 0 or "" where that means nothing for it."""
+
+    name: str
+    compute_version: str = ""
+    max_threads_per_block: int = 1
+    warp_size: int = 1
+    max_shared_memory_per_block: int = 0
+    max_shared_memory_opt_in: int = 0
+    multi_processor_count: int = 0
+    max_clock_rate: int = 0
+    max_thread_dimensions: tuple[int, int, int] = (1, 1, 1)
+    total_global_memory: int = 0
+    l2_cache_bytes: int = 0
+    driver_version: str = ""
+
+
+class Driver(ABC):
+    """One kind of device."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def why_not(self) -> str:
+        """Why no device of this kind is usable here, and what to do; empty where one is."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """How many devices there are (0 where the driver is missing)."""
+
+    @abstractmethod
+    def attributes(self, index: int) -> DeviceAttributes:
+        """What the device is."""
+
+    @abstractmethod
+    def allocate(self, index: int, size: int) -> Handle:
+        """Memory of `size` bytes."""
+
+    @abstractmethod
+    def free(self, index: int, handle: Handle) -> None:
+        """Give memory back."""
+
+    @abstractmethod
+    def write(self, index: int, handle: Handle, data: np.ndarray) -> None:
+        """Copy a contiguous host array to the device."""
+
+    @abstractmethod
+    def read(self, index: int, handle: Handle, data: np.ndarray) -> None:
+        """Copy device memory to a contiguous host array; waits for what runs before."""
+
+    @abstractmethod
+    def copy(self, index: int, source: Handle, target: Handle, size: int) -> None:
+        """Copy within the device."""
+
+    @abstractmethod
+    def sync(self, index: int) -> None:
+        """Wait until the device has done all that it was given."""
+
+    @abstractmethod
+    def load(self, program: CompiledProgram, index: int) -> dict[str, Launcher]:
+        """The kernels of a program, ready to launch on a device."""
+
+    @abstractmethod
+    def timer(self, index: int, run: Callable[[], None]) -> Callable[[int], float]:
+        """A function from a number of runs to the seconds that they take on the device, together.
+
+        `run` has run at least once before.
+        """

@@ -1,0 +1,235 @@
+"""Modules: compiled functions that are called with arrays."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..codegen.abi import ArrayArgument, CompiledProgram, EntryPoint, Resources
+from ..codegen.program import compile_program
+from ..core.dtype import DType
+from ..core.errors import InternalError, UserError
+from ..core.target import Target
+from ..loops.nodes import Function
+from . import arguments
+from .array import NDArray, kind_of, layout_of
+from .device import Device, device, resolve_target
+from .driver import DeviceError, Launcher
+from .timing import Evaluator, TimingOptions, evaluator
+
+LEGACY_ENTRY = "__tvm_main__"
+
+
+def compile_function(function: Function, target: Target | str) -> Module:
+    """A module of one finished function; no device is needed before the first call."""
+    return Module(compile_program((function,), resolve_target(Target.parse(target))))
+
+
+class Entry:
+    """One function of a module: `entry(*arrays)` starts it; results are there once the device is asked."""
+
+    def __init__(self, program: CompiledProgram, entry: EntryPoint) -> None:
+        self.name = entry.name
+        self._program = program
+        self._entry = entry
+        self._kind = device(Target(program.target)).kind
+        self._runs: dict[Device, Callable[..., None]] = {}
+        self._lock = threading.Lock()
+        takes_array = [isinstance(argument, ArrayArgument) for argument in entry.arguments]
+        self._first_array = takes_array.index(True) if any(takes_array) else None
+
+    def __call__(self, *args: Any) -> None:
+        try:
+            run = self._runs[args[self._first_array].device]  # type: ignore[index]  # None takes the slow path
+        except (KeyError, TypeError, IndexError, AttributeError):
+            run = self._prepare(args)
+        try:
+            with self._lock:
+                run(*args)
+        except (AttributeError, TypeError):
+            arguments.explain(self._entry, self._kind, args)
+            raise
+
+    def _prepare(self, args: tuple[Any, ...]) -> Callable[..., None]:
+        """The host function for the device that the arguments are on; raises where they are wrong."""
+        arguments.explain(self._entry, self._kind, args)
+        on = device(self._kind) if self._first_array is None else args[self._first_array].device
+        with self._lock:
+            run = self._runs.get(on)
+            if run is None:
+                run = self._runs[on] = self._bind(on.require())
+        return run
+
+    def _bind(self, on: Device) -> Callable[..., None]:
+        """The host code, with all that it names, for one device."""
+        launchers = _load(self._program, on)
+        if os.environ.get("TILEWRIGHT_DEBUG", "0") not in ("", "0"):
+            launchers = {name: _watched(name, launch, on) for name, launch in launchers.items()}
+        entry, kind = self._entry, self._kind
+        names: dict[str, Any] = {
+            "allocate": _Scratch(on).allocate,
+            "truncdiv": _truncdiv,
+            "truncmod": lambda a, b: a - _truncdiv(a, b) * b,
+            "wrong": lambda array, position: _wrong(entry, position, array, kind, on),
+            "wrong_scalar": lambda value, position: arguments.scalar(entry, position, value),
+            "wrong_extent": lambda array, position, axis, want: arguments.wrong_extent(
+                entry, position, array, axis, want
+            ),
+            "misaligned": lambda array, position: arguments.misaligned(entry, position, array),
+            **launchers,
+        }
+        for argument in entry.arguments:
+            if isinstance(argument, ArrayArgument):
+                dtype = DType(argument.dtype)
+                names[f"{argument.name}_kind"] = kind_of(on, dtype, len(argument.shape))
+                shape = tuple(extent for extent in argument.shape if isinstance(extent, int))
+                if len(shape) == len(argument.shape):
+                    names[f"{argument.name}_layout"] = layout_of(on, dtype, shape)
+        exec(compile(entry.source, f"<host code of {entry.name}>", "exec"), names)
+        run: Callable[..., None] = names[entry.symbol]
+        return run
+
+    def time_evaluator(self, func_name: Any = None, dev: Device | None = None, *args: Any, **options: Any) -> Evaluator:
+        """As `Module.time_evaluator`, for this function."""
+        if isinstance(func_name, Device):  # called as entry.time_evaluator(dev, ...)
+            args = (dev, *args) if dev is not None else args
+            dev = func_name
+        before = options.pop("f_preproc", "")
+        return evaluator(self, dev or device(self._kind), TimingOptions(*args, **options), before)
+
+    def __repr__(self) -> str:
+        return f"<function {self.name} for {self._program.target}>"
+
+
+def _wrong(entry: EntryPoint, position: int, array: Any, kind: str, on: Device) -> None:
+    arguments.check_array(entry, position, array, kind, on)
+    raise InternalError(f"argument {position} of {entry.name} was refused, and nothing is wrong with it")
+
+
+def _truncdiv(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _watched(name: str, launch: Launcher, on: Device) -> Launcher:
+    """Wait after each launch, so that an error surfaces at the kernel that caused it."""
+
+    def launch_and_wait(*args: Any) -> None:
+        launch(*args)
+        try:
+            on.sync()
+        except DeviceError as error:
+            raise DeviceError(f"kernel {name} on {on}: {error}", error.code) from error
+
+    return launch_and_wait
+
+
+class _Scratch:
+    """Global memory between the kernels of one function: kept from call to call, grown where needed."""
+
+    def __init__(self, on: Device) -> None:
+        self.on = on
+        self.held: dict[str, tuple[int, NDArray]] = {}
+
+    def allocate(self, name: str, size: int) -> Any:
+        """The memory of that name, at least `size` bytes."""
+        found = self.held.get(name)
+        if found is None or found[0] < size:
+            memory = self.on.driver.allocate(self.on.index, size)
+            found = self.held[name] = size, NDArray(self.on, DType("uint8"), (size,), memory)
+        return found[1].handle
+
+
+
+def _load(program: CompiledProgram, on: Device) -> dict[str, Launcher]:
+    """The kernels of a program on a device; the functions of one program share them."""
+    return on.driver.load(program, on.index) if program.kernels else {}
+
+
+class DeviceModule:
+    """The kernels of a module: what `module.imported_modules[0]` gives."""
+
+    def __init__(self, program: CompiledProgram) -> None:
+        self._program = program
+        self.type_key = str(Target(program.target).kind)
+
+    def get_source(self, fmt: str = "") -> str:
+        """The kernels' source; `fmt` is "" or its language, "cu" or "cl"."""
+        known = {"cuda": ("", "cu", "cuda"), "opencl": ("", "cl", "opencl")}[self.type_key]
+        if fmt not in known:
+            raise UserError(f"there is no {fmt!r} form of a {self.type_key} module", fix=f"ask for one of {known}")
+        return self._program.source
+
+    @property
+    def binary(self) -> bytes | None:
+        """The cubin, for CUDA."""
+        return self._program.binary
+
+
+class Module:
+    """A compiled program: call it, look at its source, time it."""
+
+    def __init__(self, program: CompiledProgram) -> None:
+        self.program = program
+        self.target = Target(program.target)
+        self._entries = {entry.name: Entry(program, entry) for entry in program.entries}
+        self.entry_name = program.entries[0].name
+        self.entry_func = self._entries[self.entry_name]
+        self.imported_modules = [DeviceModule(program)] if program.kernels else []
+        self.type_key = "host"
+
+    def __call__(self, *args: Any) -> None:
+        self.entry_func(*args)
+
+    def __getitem__(self, name: str) -> Entry:
+        return self.get_function(name)
+
+    def get_function(self, name: str, query_imports: bool = False) -> Entry:
+        """The function of that name."""
+        found = self._entries.get(self.entry_name if name == LEGACY_ENTRY else name)
+        if found is None:
+            raise UserError(f"the module has no function {name!r}", fix=f"it has {', '.join(self._entries)}")
+        return found
+
+    def get_source(self, fmt: str = "") -> str:
+        """The host code, as text; the kernels' source is `imported_modules[0].get_source()`."""
+        return "\n\n".join(entry.source for entry in self.program.entries)
+
+    @property
+    def resources(self) -> Mapping[str, Resources]:
+        """Registers, spills and shared memory of each kernel, where the compiler tells (CUDA)."""
+        return self.program.resources
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval: float = 0,
+        repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
+        f_preproc: str = "",
+    ) -> Evaluator:
+        """A function that runs `func_name` with its arguments and gives a `BenchmarkResult` in seconds.
+
+        Each of `repeat` measurements times `number` runs on the device, after one that does not count. The
+        number grows until a measurement takes `min_repeat_ms`. `cache_flush_bytes` of other memory are
+        written before every single run, where given.
+        """
+        options = TimingOptions(
+            number,
+            repeat,
+            min_repeat_ms,
+            limit_zero_time_iterations,
+            cooldown_interval,
+            repeats_to_cooldown,
+            cache_flush_bytes,
+        )
+        return evaluator(self.get_function(func_name), dev, options, f_preproc)
+
+    def __repr__(self) -> str:
+        return f"<Module {', '.join(self._entries)} for {self.target}>"

@@ -1,0 +1,183 @@
+"""OpenCL devices through pyopencl; without a GPU, PoCL makes the CPU one."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..codegen.abi import CompiledProgram, KernelAbi
+from ..core.errors import InternalError, UserError
+from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher
+
+_building = threading.Lock()
+
+
+@cache
+def _pyopencl() -> Any:
+    """The package; PoCL's cache of compiled kernels goes to the temporary folder where there is no home."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    parent = home if home.exists() else home.parent
+    if not os.access(parent, os.W_OK):
+        os.environ.setdefault("POCL_CACHE_DIR", tempfile.mkdtemp(prefix="pocl-"))
+        os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+    import pyopencl
+
+    return pyopencl
+
+
+class _Device:
+    """One device with its context and its queue, made when first used."""
+
+    def __init__(self, cl: Any, device: Any) -> None:
+        self.cl = cl
+        self.device = device
+        self.events: list[Any] | None = None
+
+    @cached_property
+    def context(self) -> Any:
+        return self.cl.Context([self.device])
+
+    @cached_property
+    def queue(self) -> Any:
+        return self.cl.CommandQueue(
+            self.context, properties=self.cl.command_queue_properties.PROFILING_ENABLE
+        )
+
+
+class OpenClDriver(Driver):
+    """All devices of all platforms: GPUs and accelerators first, then CPUs."""
+
+    kind: ClassVar[str] = "opencl"
+
+    @cached_property
+    def _found(self) -> tuple[list[_Device], str]:
+        fix = "pip install 'tilewright[opencl]', which brings one that is the CPU"
+        try:
+            cl = _pyopencl()
+        except ImportError:
+            return [], f"no OpenCL: pyopencl is not installed ({fix})"
+        try:
+            devices = [device for platform in cl.get_platforms() for device in platform.get_devices()]
+        except cl.Error as error:
+            return [], f"no OpenCL device: {error} ({fix})"
+        devices.sort(key=lambda device: bool(device.type & cl.device_type.CPU))
+        return [_Device(cl, device) for device in devices], "" if devices else f"no OpenCL device ({fix})"
+
+    def why_not(self) -> str:
+        return self._found[1]
+
+    def count(self) -> int:
+        return len(self._found[0])
+
+    def _at(self, index: int) -> _Device:
+        devices, reason = self._found
+        if reason:
+            raise UserError(reason)
+        if not 0 <= index < len(devices):
+            raise UserError(f"there is no opencl({index}): this machine has {len(devices)} OpenCL device(s)")
+        return devices[index]
+
+    def attributes(self, index: int) -> DeviceAttributes:
+        device = self._at(index).device
+        sizes = tuple(device.max_work_item_sizes)
+        return DeviceAttributes(
+            name=device.name.strip(),
+            compute_version=device.version.strip(),
+            max_threads_per_block=device.max_work_group_size,
+            max_shared_memory_per_block=device.local_mem_size,
+            max_shared_memory_opt_in=device.local_mem_size,
+            multi_processor_count=device.max_compute_units,
+            max_clock_rate=device.max_clock_frequency * 1000,
+            max_thread_dimensions=(sizes[0], sizes[1], sizes[2]),
+            total_global_memory=device.global_mem_size,
+            l2_cache_bytes=device.global_mem_cache_size,
+            driver_version=device.driver_version,
+        )
+
+    def allocate(self, index: int, size: int) -> Handle:
+        at = self._at(index)
+        try:
+            return at.cl.Buffer(at.context, at.cl.mem_flags.READ_WRITE, max(1, size))
+        except at.cl.Error as error:
+            raise DeviceError(f"opencl({index}) cannot allocate {size:,} bytes: {error}", _code(error)) from error
+
+    def free(self, index: int, handle: Any) -> None:
+        """Released with its last reference."""
+
+    def write(self, index: int, handle: Any, data: np.ndarray) -> None:
+        at = self._at(index)
+        if data.nbytes:
+            at.cl.enqueue_copy(at.queue, handle, data, is_blocking=True)
+
+    def read(self, index: int, handle: Any, data: np.ndarray) -> None:
+        at = self._at(index)
+        if data.nbytes:
+            at.cl.enqueue_copy(at.queue, data, handle, is_blocking=True)
+
+    def copy(self, index: int, source: Any, target: Any, size: int) -> None:
+        at = self._at(index)
+        if size:
+            at.cl.enqueue_copy(at.queue, target, source, byte_count=size)
+
+    def sync(self, index: int) -> None:
+        self._at(index).queue.finish()
+
+    def load(self, program: CompiledProgram, index: int) -> dict[str, Launcher]:
+        at = self._at(index)
+        with _building, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a compiler's remarks about generated code are no news to the caller
+            try:
+                built = at.cl.Program(at.context, program.source).build()
+            except at.cl.RuntimeError as error:
+                raise InternalError(f"OpenCL refuses generated code: {error}\n\n{program.source}") from error
+            return {abi.name: _launcher(at, at.cl.Kernel(built, abi.name), abi) for abi in program.kernels}
+
+    def timer(self, index: int, run: Callable[[], None]) -> Callable[[int], float]:
+        """The time that the kernels themselves take, by the device's own clock."""
+        at = self._at(index)
+
+        def seconds(number: int) -> float:
+            at.events = events = []
+            try:
+                for _ in range(number):
+                    run()
+                at.queue.finish()
+            finally:
+                at.events = None
+            return math.fsum(event.profile.end - event.profile.start for event in events) * 1e-9
+
+        return seconds
+
+
+def _launcher(at: _Device, kernel: Any, abi: KernelAbi) -> Launcher:
+    scalars = [None if kind == "buffer" else np.dtype("uint8" if kind == "bool" else kind) for kind in abi.params]
+    kernel.set_scalar_arg_dtypes(scalars)
+    enqueue, queue, set_args = at.cl.enqueue_nd_range_kernel, at.queue, kernel.set_args
+    failure = at.cl.Error
+
+    def launch(gx: int, gy: int, gz: int, bx: int, by: int, bz: int, *args: Any) -> None:
+        try:
+            set_args(*args)
+            event = enqueue(queue, kernel, (gx * bx, gy * by, gz * bz), (bx, by, bz))
+        except failure as error:
+            raise DeviceError(
+                f"launch of {abi.name} with grid ({gx}, {gy}, {gz}) and block ({bx}, {by}, {bz}): {error}",
+                _code(error),
+            ) from error
+        if at.events is not None:
+            at.events.append(event)
+
+    return launch
+
+
+def _code(error: Any) -> str:
+    return str(getattr(error, "code", ""))

@@ -1,0 +1,128 @@
+"""Timing a function as the legacy `time_evaluator` does: `repeat` measurements of `number` runs each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import UserError
+from .array import empty
+from .device import Device
+
+
+@dataclass(frozen=True)
+class BenchmarkResult:
+    """Seconds of one run: `results` has each repetition's mean over its runs."""
+
+    results: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean of the repetitions."""
+        return float(np.mean(self.results))
+
+    @property
+    def median(self) -> float:
+        """Their median."""
+        return float(np.median(self.results))
+
+    @property
+    def min(self) -> float:
+        """The fastest."""
+        return min(self.results)
+
+    @property
+    def max(self) -> float:
+        """The slowest."""
+        return max(self.results)
+
+    @property
+    def std(self) -> float:
+        """Their standard deviation."""
+        return float(np.std(self.results))
+
+    def __str__(self) -> str:
+        names = ("mean", "median", "max", "min", "std")
+        heads = "".join(f"{name} (ms)".center(14) for name in names)
+        values = "".join(f"{getattr(self, name) * 1e3:.4f}".center(14) for name in names)
+        return f"Execution time summary:\n{heads}\n{values}"
+
+
+@dataclass(frozen=True)
+class TimingOptions:
+    """How to measure; the fields are the legacy arguments, and their defaults."""
+
+    number: int = 10
+    repeat: int = 1
+    min_repeat_ms: float = 0
+    limit_zero_time_iterations: int = 100
+    cooldown_interval: float = 0
+    repeats_to_cooldown: int = 1
+    cache_flush_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("number", "repeat", "repeats_to_cooldown"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name}={getattr(self, name)}: at least 1 is needed", primitive="time_evaluator")
+
+
+def measure(run: Callable[[], None], on: Device, options: TimingOptions) -> BenchmarkResult:
+    """Time `run` on a device. It runs once before, so that loading and first touches do not count."""
+    run()
+    on.sync()
+    if options.cache_flush_bytes:
+        return BenchmarkResult(_cold(run, on, options))
+    seconds_of = on.driver.timer(on.index, run)
+    results = []
+    number = options.number
+    for repetition in range(options.repeat):
+        zeros = 0
+        while True:
+            seconds = seconds_of(number)
+            if seconds * 1e3 >= options.min_repeat_ms or zeros >= options.limit_zero_time_iterations:
+                break
+            zeros += seconds == 0
+            enough = options.min_repeat_ms * 1e-3 / (seconds / number) + 1 if seconds else 0
+            number = int(max(enough, number * 1.618 + 1))
+        results.append(seconds / number)
+        if options.cooldown_interval > 0 and (repetition + 1) % options.repeats_to_cooldown == 0:
+            time.sleep(options.cooldown_interval * 1e-3)
+    return BenchmarkResult(tuple(results))
+
+
+def _cold(run: Callable[[], None], on: Device, options: TimingOptions) -> tuple[float, ...]:
+    """Each run by itself, after writing `cache_flush_bytes` of other memory, so that no cache is warm."""
+    elements = -(-options.cache_flush_bytes // 4)
+    source, target = empty(elements, "int32", on), empty(elements, "int32", on)
+    seconds_of = on.driver.timer(on.index, run)
+    results = []
+    for _ in range(options.repeat):
+        total = 0.0
+        for _ in range(options.number):
+            source.copyto(target)
+            on.sync()
+            total += seconds_of(1)
+        results.append(total / options.number)
+    return tuple(results)
+
+
+Evaluator = Callable[..., BenchmarkResult]
+
+
+def evaluator(function: Any, on: Device, options: TimingOptions, before: str = "") -> Evaluator:
+    """A function of the arguments of `function` that gives its timing.
+
+    `before` (legacy `f_preproc`) names a function to run first; none is needed here, as a cold cache is
+    asked for by `cache_flush_bytes`.
+    """
+    if before not in ("", "cache_flush_cpu_non_first_arg"):
+        raise UserError(f"f_preproc={before!r} is unknown", fix="leave it out, or give cache_flush_bytes")
+
+    def timed(*args: Any) -> BenchmarkResult:
+        return measure(lambda: function(*args), on.require(), options)
+
+    return timed
