@@ -1,3 +1,43 @@
-"""Tilewright: declare a tensor computation, schedule it, lower it, run it, tune it."""
+"""Tilewright: declare a tensor computation, schedule it, lower it, run it, tune it.
+
+The names are those of the legacy tensor-expression API. Everything is imported on first use, so that
+`import tilewright` stays quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
+
+_MODULES = ("te", "tir", "nd", "target", "testing", "error")
+_HOMES = {
+    "driver": ("lower", "build"),
+    "nd": ("array", "device", "cpu", "cuda", "gpu", "opencl", "cl"),
+    "error": ("TVMError", "UserError", "InternalError"),
+    # The oldest spelling kept all of these at the top level.
+    "te": (
+        "placeholder compute reduce_axis thread_axis create_schedule var size_var const sum min max all any exp log "
+        "sqrt tanh sigmoid power floor ceil abs floordiv floormod truncdiv truncmod if_then_else comm_reducer"
+    ).split(),
+}
+_NAMES = {name: home for home, names in _HOMES.items() for name in names}
+_OLD_NAMES = {"select": ("tir", "Select"), "gpu": ("nd", "cuda")}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    if name in _OLD_NAMES:
+        home, name = _OLD_NAMES[name]
+        return getattr(import_module(f"{__name__}.{home}"), name)
+    if name in _NAMES:
+        value = getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES, *_NAMES, *_OLD_NAMES})

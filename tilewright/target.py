@@ -1,0 +1,21 @@
+"""Compilation targets: `Target("cuda")`, `Target("cuda -arch=sm_90")`, `Target("opencl")`, `with Target(...)`."""
+
+from .core.target import Target
+
+
+def create(target: str | Target) -> Target:
+    """The target of that spelling."""
+    return Target.parse(target)
+
+
+def cuda(model: str = "unknown", arch: str | None = None, options: str | None = None) -> Target:
+    """The CUDA target, of architecture `arch` ("sm_90") where given."""
+    return Target.parse(" ".join(["cuda", *([f"-arch={arch}"] if arch else []), *([options] if options else [])]))
+
+
+def opencl(model: str = "unknown", options: str | None = None) -> Target:
+    """The OpenCL target."""
+    return Target.parse("opencl" if not options else f"opencl {options}")
+
+
+__all__ = ["Target", "create", "cuda", "opencl"]
