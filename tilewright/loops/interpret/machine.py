@@ -114,7 +114,7 @@ class Machine:
             copies = grid.shape
         storage = Storage.fresh(buffer.dtype, size, copies, self.check)
         if grid is not None and self.races and buffer.scope is not MemoryScope.LOCAL:
-            storage.shadow = Shadow(storage.flat.size, initial=False)
+            storage.shadow = Shadow(storage.flat.size)
             grid.kept[buffer] = storage
         return storage
 
@@ -137,7 +137,8 @@ class Machine:
         first = np.unravel_index(int(np.argmax(on)), on.shape) if on.ndim else ()
 
         def pick(value: Value) -> int:
-            return int(np.broadcast_to(value, np.broadcast_shapes(on.shape, np.shape(value)))[first])
+            spread = np.broadcast_to(value, np.broadcast_shapes(on.shape, np.shape(value)))
+            return int(spread[(0,) * (spread.ndim - len(first)) + first])
 
         lines = [text]
         if indices is not None:

@@ -15,7 +15,7 @@ import numpy as np
 from ...core.dtype import DType
 from ...core.errors import InternalError
 from ..nodes import Buffer
-from .races import Race, Shadow
+from .races import NONE, Race, Shadow, race_at
 
 Value = Any  # a NumPy scalar, or an array whose axes are those of the grid
 Report = Callable[[str, Value], NoReturn]  # (what is wrong, the lanes where it is)
@@ -160,18 +160,24 @@ class Storage:
             return self.store(offset, value, mask)
         cells = self.cells(offset)
         where, values, who = active_lanes(mask, cells, value, actors)
-        old = bits_of(self.flat.take(where))
+        if self.written is not None and (again := ~self.written.reshape(-1).take(where)).any():
+            # Memory that was allocated anew is the same on the device: it counts by the value in it.
+            fresh = again & (shadow.writer.take(where) == NONE)
+            self.written.reshape(-1)[where] = True
+        elif shadow.is_own(where, who):
+            self.flat[where] = values
+            return None
+        else:
+            fresh = False
         new = bits_of(np.ascontiguousarray(values, self.flat.dtype))
-        race = shadow.write(where, old != new, who)
+        race = shadow.write(where, (bits_of(self.flat.take(where)) != new) | fresh, who)
         self.flat[where] = values
         lost = bits_of(self.flat.take(where)) != new
         if race is None and lost.any():
-            race = Race("several threads write different values in one statement", where[lost], who[lost])
+            race = race_at(lost, "several threads write different values in one statement", where, who)
         if race is not None:
             report(f"race: {race.text}", (_lanes_of(cells, actors, mask, race), None))
         shadow.wrote(where, who)
-        if self.written is not None:
-            self.written.reshape(-1)[where] = True
         return None
 
     def check_read(self, offset: Value, mask: Value, actors: Value, report: Report) -> None:

@@ -53,12 +53,10 @@ class Shadow:
     """The last writer and reader of each cell of one storage.
 
     `silent` marks cells that the writes of the epoch left as they were. Where several threads wrote the same
-    value, `members` lists who did, since each of them may read it without a barrier. `initial`: the memory
-    held values before the kernel began.
+    value, `members` lists who did, since each of them may read it without a barrier.
     """
 
-    def __init__(self, cells: int, initial: bool) -> None:
-        self.initial = initial
+    def __init__(self, cells: int) -> None:
         self.writer: Value = np.full(cells, NONE, np.int64)
         self.reader: Value = np.full(cells, NONE, np.int64)
         self.silent: Value = np.zeros(cells, np.bool_)
@@ -68,14 +66,16 @@ class Shadow:
     def read(self, where: Value, who: Value) -> Race | None:
         """Note that actors `who` read cells `where`; the race, if another thread wrote them meanwhile."""
         writer = self.writer.take(where)
-        bad = unordered(writer, who)
+        bad: Value = writer != who
+        if bad.any():
+            bad = unordered(writer, who)
         if bad.any():
             bad &= ~self.silent.take(where)
             several = bad & ((writer & EVERY) == EVERY)
             if several.any():
                 bad[several] = ~self._is_member(where[several], who[several])
             if bad.any():
-                return _race("reads what {} wrote, with no barrier in between", where, who, writer, bad)
+                return race_at(bad, "reads what {} wrote, with no barrier in between", where, who, writer)
         self._note_readers(where, who)
         return None
 
@@ -87,20 +87,24 @@ class Shadow:
         self.reader[where] = new
         _settle(self.reader, where, new)
 
+    def is_own(self, where: Value, who: Value) -> bool:
+        """Whether each cell was last written by its own actor, with a change, and read by no one else."""
+        if (self.writer.take(where) != who).any() or self.silent.take(where).any():
+            return False
+        reader = self.reader.take(where)
+        return bool(((reader == who) | (reader == NONE)).all())
+
     def write(self, where: Value, changes: Value, who: Value) -> Race | None:
         """The race, if writing to `where` (changing the value where `changes`) is one."""
         writer, reader = self.writer.take(where), self.reader.take(where)
-        if not self.initial:
-            changes = changes | (writer == NONE)
         contested = unordered(writer, who)
         bad = contested & changes
         if bad.any():
-            return _race(
-                "writes another value than {} wrote, with no barrier in between", where, who, writer, bad
-            )
+            text = "writes another value than {} wrote, with no barrier in between"
+            return race_at(bad, text, where, who, writer)
         bad = unordered(reader, who) & changes
         if bad.any():
-            return _race("overwrites what {} read, with no barrier in between", where, who, reader, bad)
+            return race_at(bad, "overwrites what {} read, with no barrier in between", where, who, reader)
         goes_on = contested | (writer == who)
         self.silent[where] = ~changes & (~goes_on | self.silent.take(where))
         return None
@@ -155,6 +159,8 @@ def _settle(table: Value, where: Value, new: Value) -> None:
         table[where[across]] = ANYONE
 
 
-def _race(text: str, where: Value, who: Value, other: Value, bad: Value) -> Race:
+def race_at(bad: Value, text: str, where: Value, who: Value, other: Value = None) -> Race:
+    """The race in the first lane that is `bad`; `{}` in the text becomes the other party."""
     at = int(np.argmax(bad))
-    return Race(text.format(describe(int(other[at]))), int(where[at]), int(who[at]))
+    party = "" if other is None else describe(int(other[at]))
+    return Race(text.format(party), int(where[at]), int(who[at]))

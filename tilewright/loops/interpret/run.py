@@ -274,7 +274,7 @@ class Runner(Machine):
             )
         written = [self.storages[b] for b in stored_roots(stmt) if b in self.storages] if self.races else []
         for storage in written:
-            storage.shadow = Shadow(storage.flat.size, initial=storage.written is None)
+            storage.shadow = Shadow(storage.flat.size)
         at_once = max(1, min(self.lanes // threads, CELLS // max(1, footprint(stmt, threads))))
         self.axes = 4
         for start in range(0, x * y * z if threads else 0, at_once):
