@@ -1,7 +1,7 @@
 """The whole story, from a schedule to something that runs. Read this first.
 
-    te.compute ──► Schedule ──► Bounds ──► loop nest ──► passes ──► source ──► Module
-     tensor/       schedule/    bounds/     loops/       passes/    codegen/   runtime/
+te.compute ──► Schedule ──► Bounds ──► loop nest ──► passes ──► source ──► Module
+ tensor/       schedule/    bounds/     loops/       passes/    codegen/   runtime/
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ class LoweredModule(Program):
 
 
 def lower(
-    inputs: ScheduleHandle | Schedule, args: Sequence[Any], name: str = "main", binds: Any = None, simple_mode: bool = False
+    inputs: ScheduleHandle | Schedule,
+    args: Sequence[Any],
+    name: str = "main",
+    binds: Any = None,
+    simple_mode: bool = False,
 ) -> LoweredModule:
     """The loop program of a schedule, as a readable module.
 
@@ -55,7 +59,9 @@ def lower(
     schedule = inputs.value if isinstance(inputs, ScheduleHandle) else inputs
     if not isinstance(schedule, Schedule):
         raise UserError(
-            f"cannot lower {type(inputs).__name__}", primitive="lower", fix="give the schedule that te.create_schedule made"
+            f"cannot lower {type(inputs).__name__}",
+            primitive="lower",
+            fix="give the schedule that te.create_schedule made",
         )
     bounds = infer_bounds(schedule)
     function = build_function(schedule, bounds, list(args), name)
@@ -77,12 +83,16 @@ def build(
     chosen = Target.parse(target) if target is not None else Target.current(allow_none=True)
     if chosen is None:
         raise UserError(
-            "no target is given", primitive="build", fix='pass target="cuda" or "opencl", or build inside `with Target(...)`'
+            "no target is given",
+            primitive="build",
+            fix='pass target="cuda" or "opencl", or build inside `with Target(...)`',
         )
     if isinstance(inputs, LoweredModule):
         module = inputs
     elif args is None:
-        raise UserError("no arguments are given", primitive="build", fix="pass the tensors: build(s, [A, W, B], target)")
+        raise UserError(
+            "no arguments are given", primitive="build", fix="pass the tensors: build(s, [A, W, B], target)"
+        )
     else:
         module = lower(inputs, args, name)
     (function,) = module.functions

@@ -1,8 +1,8 @@
 """The tensor expression language: declare tensors, and create schedules for them.
 
-    A = te.placeholder((n,), name="A")
-    B = te.compute((n,), lambda i: A[i] + 1, name="B")
-    s = te.create_schedule(B.op)
+A = te.placeholder((n,), name="A")
+B = te.compute((n,), lambda i: A[i] + 1, name="B")
+s = te.create_schedule(B.op)
 """
 
 from .expr.intrinsics import TABLE as _TABLE
@@ -30,7 +30,13 @@ from .tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, TensorSl
 
 exp, exp2, exp10 = _TABLE["exp"], _TABLE["exp2"], _TABLE["exp10"]
 log, log2, log10, log1p = _TABLE["log"], _TABLE["log2"], _TABLE["log10"], _TABLE["log1p"]
-sqrt, rsqrt, power, fmod, hypot = _TABLE["sqrt"], _TABLE["rsqrt"], _TABLE["power"], _TABLE["fmod"], _TABLE["hypot"]
+sqrt, rsqrt, power, fmod, hypot = (
+    _TABLE["sqrt"],
+    _TABLE["rsqrt"],
+    _TABLE["power"],
+    _TABLE["fmod"],
+    _TABLE["hypot"],
+)
 sin, cos, tan, asin, acos, atan = (_TABLE[f] for f in ("sin", "cos", "tan", "asin", "acos", "atan"))
 sinh, cosh, tanh, asinh, acosh, atanh = (_TABLE[f] for f in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"))
 erf, sigmoid, atan2, copysign = _TABLE["erf"], _TABLE["sigmoid"], _TABLE["atan2"], _TABLE["copysign"]

@@ -31,7 +31,7 @@ from .expr.nodes import (
 from .expr.nodes import Expr as PrimExpr
 from .expr.operators import all_of as all
 from .expr.operators import any_of as any
-from .expr.operators import cast as Cast  # noqa: N812  (the legacy name)
+from .expr.operators import cast as Cast
 from .expr.operators import (
     const,
     floordiv,
@@ -44,11 +44,11 @@ from .expr.operators import (
 from .expr.operators import divide as div
 from .expr.operators import floordiv as indexdiv
 from .expr.operators import floormod as indexmod
-from .expr.operators import logical_not as Not  # noqa: N812  (the legacy name)
-from .expr.operators import select as Select  # noqa: N812  (the legacy name)
+from .expr.operators import logical_not as Not
+from .expr.operators import select as Select
 from .tensor.axis import IterVar
-from .tensor.reduction import comm_reducer, max, max_value, min, min_value, sum
 from .tensor.reduction import Reduce as Reduce
+from .tensor.reduction import comm_reducer, max, max_value, min, min_value, sum
 
 exp, exp2, exp10 = _TABLE["exp"], _TABLE["exp2"], _TABLE["exp10"]
 log, log2, log10, log1p = _TABLE["log"], _TABLE["log2"], _TABLE["log10"], _TABLE["log1p"]

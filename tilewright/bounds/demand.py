@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..arith.facts import Facts
-from ..arith.region import extremes, solve_extent
+from ..arith.region import Extremes, extremes, solve_extent
 from ..arith.simplify import prove, simplify
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope
@@ -24,10 +23,10 @@ from ..schedule.value import At, Stage
 from ..tensor.axis import Range
 from ..tensor.tensor import Tensor
 from .nest import Loop, axis_values, own_loops
+from .value import StageBounds
 from .visibility import shares
 
-if TYPE_CHECKING:
-    from .infer import StageBounds
+Span = Extremes | None
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def demand(
 
     Raises UserError where a consumer is outside the loop that the stage is computed in.
     """
-    spans: list[tuple[Expr, Expr, bool] | None] = []
+    spans: list[Span] = []
     visible = {loop.var for loop in outer}
     facts: Facts | None = None
     for consumer in consumers:
@@ -79,8 +78,8 @@ def _relaxed(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> dict[Va
                 f"stage {stage.name!r} is computed inside the loop {at.axis.name!r}, but {consumer.stage.name!r}, "
                 "which reads it, is outside that loop",
                 primitive="compute_at",
-                fix=f"compute {stage.name!r} at a loop around all its readers, or compute {consumer.stage.name!r} inside "
-                f"{at.axis.name!r} as well",
+                fix=f"compute {stage.name!r} at a loop around all its readers, or compute "
+                f"{consumer.stage.name!r} inside {at.axis.name!r} as well",
             )
     running = {}
     for i, loop in enumerate(path):
@@ -91,7 +90,7 @@ def _relaxed(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> dict[Va
     return running
 
 
-def _check_visible(stage: Stage, consumer: StageBounds, found: list[tuple[Expr, Expr, bool] | None], visible: set[Var]) -> None:
+def _check_visible(stage: Stage, consumer: StageBounds, found: list[Span], visible: set[Var]) -> None:
     hidden = {loop.var: loop for loop in own_loops(consumer.stage) if loop.var not in visible}
     for span in found:
         for var in variables(*span[:2]) if span is not None else ():
@@ -105,15 +104,13 @@ def _check_visible(stage: Stage, consumer: StageBounds, found: list[tuple[Expr, 
                 )
 
 
-def _join(
-    a: tuple[Expr, Expr, bool] | None, b: tuple[Expr, Expr, bool] | None, facts: Facts
-) -> tuple[Expr, Expr, bool] | None:
+def _join(a: Span, b: Span, facts: Facts) -> Span:
     if a is None or b is None:
         return None
-    return simplify(Min(a[0], b[0]), facts), simplify(Max(a[1], b[1]), facts), a[2] and b[2]
+    return Extremes(simplify(Min(a.lo, b.lo), facts), simplify(Max(a.hi, b.hi), facts), a.exact and b.exact)
 
 
-def _region(span: tuple[Expr, Expr, bool] | None, extent: Expr, facts: Facts) -> Region:
+def _region(span: Span, extent: Expr, facts: Facts) -> Region:
     whole = Range(extent)
     if span is None:
         return Region(whole, "the index has no bounds that can be found")
@@ -126,5 +123,3 @@ def _region(span: tuple[Expr, Expr, bool] | None, extent: Expr, facts: Facts) ->
         return Region(whole, f"the extent `{size}` is not constant")
     why = "" if exact and exact_size else f"bounds of `{low}` to `{high}` are not exact"
     return Region(Range.from_min_extent(low, size), why)
-
-

@@ -7,12 +7,9 @@ fusions carry these down to its loops.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..arith.facts import EMPTY, Facts
 from ..arith.simplify import simplify
 from ..core.errors import UserError
-from ..core.hardware import MemoryScope
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import const
 from ..schedule.inlining import inlined_bodies
@@ -21,29 +18,9 @@ from ..tensor.axis import IterVar, Range
 from ..tensor.tensor import Tensor, read_tensors
 from .demand import Region, demand
 from .nest import Loop, outer_loops, own_loops
+from .value import Bounds as Bounds
+from .value import StageBounds as StageBounds
 from .visibility import default_scope
-
-
-@dataclass(frozen=True)
-class StageBounds:
-    """What is known of one stored stage.
-
-    `ranges` covers all its axes; `region` is the part of the tensor that is computed and stored (one range a
-    dimension); `widened` says, for each axis whose range is larger than needed, why. `facts` are the ranges
-    of the loops around the stage and of its own.
-    """
-
-    stage: Stage
-    body: tuple[Expr, ...]
-    ranges: dict[IterVar, Range]
-    region: tuple[Range, ...]
-    scope: MemoryScope
-    outer: tuple[Loop, ...]
-    facts: Facts
-    widened: dict[IterVar, str]
-
-
-Bounds = dict[int, StageBounds]
 
 
 def infer_bounds(schedule: Schedule) -> Bounds:

@@ -14,6 +14,7 @@ import numpy as np
 from .errors import UserError
 
 _PATTERN = re.compile(r"^(int|uint|float|bfloat)(\d+)(?:x(\d+))?$|^(bool)(?:x(\d+))?$")
+_PYTHON_TYPES: dict[object, str] = {float: "float32", int: "int32", bool: "bool"}
 _WIDTHS = {"int": (8, 16, 32, 64), "uint": (8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,)}
 
 
@@ -34,7 +35,7 @@ class DType(str):
 
     @classmethod
     def _parse(cls, given: str | type | np.dtype | None) -> DType:
-        name = given if isinstance(given, str) else {float: "float32", int: "int32", bool: "bool"}.get(given) or str(np.dtype(given))
+        name = given if isinstance(given, str) else _PYTHON_TYPES.get(given) or str(np.dtype(given))
         match = _PATTERN.match({"uint1": "bool", "float": "float32", "int": "int32"}.get(name, name))
         if name != "handle" and (match is None or (match[1] and int(match[2]) not in _WIDTHS[match[1]])):
             raise UserError(
@@ -88,7 +89,8 @@ class DType(str):
         if self.kind == "bfloat":
             import ml_dtypes
 
-            return np.dtype(ml_dtypes.bfloat16)
+            brain: np.dtype = np.dtype(ml_dtypes.bfloat16)
+            return brain
         return np.dtype(str(self.scalar))
 
     @property

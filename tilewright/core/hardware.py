@@ -63,6 +63,10 @@ class ThreadTag(enum.Enum):
         return "xyz".index(self.value[-1])
 
 
-_TAGS = {**{tag.value: tag for tag in ThreadTag}, "cthread": ThreadTag.VTHREAD, "virtual_thread": ThreadTag.VTHREAD}
+_TAGS = {
+    **{tag.value: tag for tag in ThreadTag},
+    "cthread": ThreadTag.VTHREAD,
+    "virtual_thread": ThreadTag.VTHREAD,
+}
 _BLOCKS = frozenset({ThreadTag.BLOCK_X, ThreadTag.BLOCK_Y, ThreadTag.BLOCK_Z})
 _THREADS = frozenset({ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z})

@@ -11,6 +11,7 @@ identity across pickling (`__reduce__` rebuilds through the constructor, so a no
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar, dataclass_transform
@@ -133,14 +134,14 @@ def node(
     """
 
     def decorate(cls: type[T]) -> type[T]:
-        fields = {name: kind for name, kind in cls.__dict__.get("__annotations__", {}).items() if "ClassVar" not in str(kind)}
+        fields = {name: kind for name, kind in inspect.get_annotations(cls).items() if "ClassVar" not in str(kind)}
         derived_slots = [name for name in (derived or {}) if not hasattr(cls, name)]
         members = {k: v for k, v in cls.__dict__.items() if k not in {"__dict__", "__weakref__"}}
         members["__slots__"] = (*fields, *derived_slots)
         members["FIELDS"] = tuple(fields)
         members["children"], members["map_children"] = _visitors(fields, scope)
         members["__new__"] = _constructor(fields, keys or {}, derived or {}, scope)
-        made: type[T] = type(cls)(cls.__name__, cls.__bases__, members)
+        made: type[T] = type(cls)(cls.__name__, cls.__bases__, members)  # type: ignore[misc]  # a metaclass call
         made.__qualname__ = cls.__qualname__
         return made
 

@@ -85,7 +85,7 @@ class Target:
     """Whether the spelling names the architecture; where not, a device that is there may set it."""
 
     def __init__(self, spelling: str | Mapping[str, Any] | Target, host: Any = None) -> None:
-        """`spelling` is "cuda -arch=sm_80", a mapping with a "kind", or a target; `host` is accepted and unused."""
+        """`spelling`: "cuda -arch=sm_80", a mapping with a "kind", or a target; `host` is accepted, unused."""
         values = vars(spelling) if isinstance(spelling, Target) else _limits(*_split(spelling))
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -148,7 +148,7 @@ class Target:
         plain = _limits(str(self.kind), arch)
         shown: dict[str, str] = {}
         for option, field in _FIELDS[self.kind].items():
-            if field not in shown and (field == "arch" and arch or vars(self)[field] != plain[field]):
+            if field not in shown and ((field == "arch" and arch) or vars(self)[field] != plain[field]):
                 shown[field] = option
         values = [(option, str(vars(self)[field])) for field, option in shown.items()]
         return values + list(self.labels)

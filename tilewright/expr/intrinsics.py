@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ..core.dtype import BOOL
 from ..core.errors import UserError
@@ -19,6 +19,7 @@ FLOAT_BINARY = "pow fmod atan2 hypot copysign".split()
 PREDICATES = "isnan isinf isfinite".split()
 INTEGER_UNARY = "popcount clz".split()
 
+F = TypeVar("F", bound=Callable[..., n.Expr])
 Unary = Callable[[Any], n.Expr]
 Bi = Callable[[Any, Any], n.Expr]
 
@@ -71,7 +72,7 @@ def _integer_unary(name: str) -> Unary:
     return _named(build, name, f"{name}(x) of an integer.")
 
 
-def _named(f: Any, name: str, doc: str) -> Any:
+def _named(f: F, name: str, doc: str) -> F:
     f.__name__, f.__doc__ = name, doc
     return f
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from ..core.dtype import BOOL, DType
 from ..core.errors import UserError
 from ..core.node import Node, node
-from .operand import BUILD, Operand
+from .operand import BUILD, TEXT, Operand
 
 
 class Expr(Node, Operand):
@@ -47,7 +47,7 @@ class Expr(Node, Operand):
         )
 
     def __repr__(self) -> str:
-        return BUILD["text"](self)
+        return TEXT[Expr](self)
 
 
 class Var(Expr):

@@ -71,10 +71,7 @@ INTRINSICS: dict[str, Function] = {
             "copysign isnan isinf isfinite fabs bitwise_and bitwise_or bitwise_xor bitwise_not"
         ).split()
     },
-    **{
-        name: getattr(np, name.replace("a", "arc", 1))
-        for name in "asin acos atan asinh acosh atanh atan2".split()
-    },
+    **{name: getattr(np, name.replace("a", "arc", 1)) for name in "asin acos atan asinh acosh atanh atan2".split()},
     "exp10": lambda x: np.power(x.dtype.type(10), x),
     "rsqrt": lambda x: x.dtype.type(1) / np.sqrt(x),
     "sigmoid": _sigmoid,

@@ -1,7 +1,7 @@
 """What can stand in an expression: Python operators that build expression nodes.
 
 Everything that users combine with `+`, `<`, `&` ... (expressions, axes, 0-d tensors) is an `Operand`. The
-operators look up their meaning in `BUILD`, which `operators.py` and `printer.py` fill, so that the grammar
+operators look up their meaning in `BUILD`, which `operators.py` fills (`printer.py` fills `TEXT`), so that the grammar
 need not know the typing rules.
 """
 
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .nodes import Expr
 
-BUILD: dict[str, Callable[..., Any]] = {}
+BUILD: dict[str, Callable[..., Expr]] = {}
+TEXT: dict[type, Callable[[Any], str]] = {}
 
 
 class Operand:

@@ -1,148 +1,25 @@
 """Typed operators: what users call to build expressions.
 
-Each converts its arguments (`as_expr`), brings them to a common type (`match_types`), folds constants and
-identities, and builds the node. Type rules are those of the legacy API: a Python number takes the other
-side's type, an integer meets a float as that float, and the wider type wins.
+Each brings its arguments to a common type (`convert.py`), folds constants and identities, and builds the node.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..core.dtype import BOOL, FLOAT32, INT32, INT64, DType
+from ..core.dtype import BOOL, DType
 from ..core.errors import UserError, caller_location
 from . import nodes as n
+from .convert import Value as Value
+from .convert import as_expr as as_expr
+from .convert import cast as cast
+from .convert import const as const
+from .convert import match_types as match_types
 from .operand import BUILD, Operand
-
-Value = Any  # Expr, Operand or a Python / NumPy number: what `as_expr` accepts
-
-
-def as_expr(value: Value, dtype: str | None = None) -> n.Expr:
-    """The expression for an operand or a Python number.
-
-    Raises UserError for anything else.
-    """
-    if isinstance(value, Operand):
-        return value.as_expr()
-    if isinstance(value, (bool, np.bool_)):
-        return const(value, dtype or BOOL)
-    if isinstance(value, (int, float, np.integer, np.floating)):
-        return const(value, dtype)
-    if isinstance(value, str):
-        return n.StringImm(value)
-    raise UserError(
-        f"cannot use {value!r} of type {type(value).__name__} in an expression",
-        fix="give a number, a variable, an axis, or an element of a tensor such as A[i, j]",
-    )
-
-
-def const(value: Value, dtype: str | None = None) -> n.Expr:
-    """A constant of type `dtype`; without one, int32 (int64 where needed), float32 or bool by the value.
-
-    Raises UserError where the value does not fit the type.
-    """
-    if isinstance(value, Operand):
-        return cast(dtype, value) if dtype else value.as_expr()
-    if isinstance(value, np.generic):
-        dtype = dtype or str(value.dtype)
-        value = value.item()
-    if dtype is None:
-        wide = isinstance(value, int) and not -(2**31) <= value < 2**31
-        kind = BOOL if isinstance(value, bool) else FLOAT32 if isinstance(value, float) else INT64 if wide else INT32
-    else:
-        kind = DType(dtype)
-    if kind.lanes > 1:
-        return n.Broadcast(const(value, kind.scalar), kind.lanes)
-    if kind.is_float:
-        return n.FloatImm(_rounded(float(value), kind), kind)
-    if not (isinstance(value, int) or float(value).is_integer()):
-        raise UserError(f"{value!r} is not a whole number, so it cannot be a constant of type {kind}")
-    whole = int(value)
-    if not kind.min_value <= whole <= kind.max_value and kind != "handle":
-        raise UserError(
-            f"{whole} does not fit {kind} ({kind.min_value} to {kind.max_value})", fix="give a wider dtype"
-        )
-    return n.IntImm(whole, kind)
-
-
-def _rounded(value: float, kind: DType) -> float:
-    if kind.bits == 64 or not math.isfinite(value):
-        return value
-    with np.errstate(over="ignore"):
-        return float(kind.numpy.type(value))
-
-
-def cast(dtype: str | None, value: Value) -> n.Expr:
-    """`value` converted to `dtype` (C rules: floats to integers truncate towards zero)."""
-    kind = DType(dtype)
-    e = as_expr(value)
-    if e.dtype.lanes != kind.lanes and kind.lanes == 1:
-        kind = kind.with_lanes(e.dtype.lanes)
-    if e.dtype == kind:
-        return e
-    if e.dtype.lanes == 1 and kind.lanes > 1:
-        return n.Broadcast(cast(kind.scalar, e), kind.lanes)
-    if isinstance(e, n.IntImm) and (kind.is_float or kind.is_bool or kind.min_value <= e.value <= kind.max_value):
-        return const(bool(e.value) if kind.is_bool else e.value, kind)
-    if isinstance(e, n.FloatImm) and kind.is_float:
-        return const(e.value, kind)
-    if isinstance(e, n.Broadcast):
-        return n.Broadcast(cast(kind.scalar, e.value), e.lanes)
-    return n.Cast(kind, e)
-
-
-def match_types(a: Value, b: Value) -> tuple[n.Expr, n.Expr]:
-    """Both values as expressions of one common type."""
-    a_number, b_number = not isinstance(a, Operand), not isinstance(b, Operand)
-    if a_number and not b_number:
-        y = as_expr(b)
-        x = as_expr(a, _number_type(a, y.dtype))
-    elif b_number and not a_number:
-        x = as_expr(a)
-        y = as_expr(b, _number_type(b, x.dtype))
-    else:
-        x, y = as_expr(a), as_expr(b)
-    if x.dtype == y.dtype:
-        return x, y
-    kind = _common(x.dtype, y.dtype)
-    return cast(kind, x), cast(kind, y)
-
-
-def _number_type(value: Value, other: DType) -> str | None:
-    """The type for a bare number beside `other`: other's own where the number fits it."""
-    scalar = other.scalar
-    if scalar == "handle":
-        return None
-    if scalar.is_float:
-        return scalar
-    if isinstance(value, (bool, np.bool_)):
-        return scalar
-    if isinstance(value, (int, np.integer)) and scalar.is_int:
-        return scalar if scalar.min_value <= int(value) <= scalar.max_value else None
-    return None
-
-
-def _common(x: DType, y: DType) -> DType:
-    lanes = max(x.lanes, y.lanes)
-    if x.lanes != y.lanes and min(x.lanes, y.lanes) != 1:
-        raise UserError(f"cannot combine vectors of {x.lanes} and {y.lanes} lanes ({x} and {y})")
-    if "handle" in (x.kind, y.kind):
-        raise UserError(f"cannot combine {x} and {y}", fix="strings and pointers take no part in arithmetic")
-    rank = {"bool": 0, "uint": 1, "int": 2, "float": 3, "bfloat": 3}
-    if x.is_float and y.is_float and x.bits == y.bits and x.kind != y.kind:
-        return FLOAT32.with_lanes(lanes)
-    if rank[x.kind] == rank[y.kind]:
-        wide = x if x.bits >= y.bits else y
-    elif x.is_float or y.is_float or x.is_bool or y.is_bool:
-        wide = x if rank[x.kind] > rank[y.kind] else y
-    else:
-        wide = x if (x.bits, rank[x.kind]) > (y.bits, rank[y.kind]) else y
-    return wide.with_lanes(lanes)
 
 
 def _wrap(value: int, kind: DType) -> n.Expr:
@@ -199,7 +76,11 @@ def negate(a: Value) -> n.Expr:
 
 
 def _integer_division(
-    name: str, node: type[n.Arithmetic], fold: Callable[[int, int], int], remainder: bool, doc: str
+    name: str,
+    node: Callable[[n.Expr, n.Expr], n.Expr],
+    fold: Callable[[int, int], int],
+    remainder: bool,
+    doc: str,
 ) -> Callable[[Value, Value], n.Expr]:
     def build(a: Value, b: Value) -> n.Expr:
         x, y = match_types(a, b)
@@ -210,7 +91,7 @@ def _integer_division(
         if is_const(y, 1) and x.dtype.is_int:
             return const(0, x.dtype) if remainder else x
         if x.dtype.is_float:
-            quotient = Call1("floor" if node in (n.FloorDiv, n.FloorMod) else "trunc", divide(x, y))
+            quotient = call_of("floor" if node in (n.FloorDiv, n.FloorMod) else "trunc", divide(x, y))
             return subtract(x, multiply(quotient, y)) if remainder else quotient
         return node(_numeric(x, name), y)
 
@@ -267,15 +148,15 @@ def maximum(a: Value, b: Value) -> n.Expr:
     return _extreme(n.Max, max, a, b)
 
 
-def _extreme(node: type[n.Arithmetic], fold: Callable[[Any, Any], Any], a: Value, b: Value) -> n.Expr:
+def _extreme(node: Callable[[n.Expr, n.Expr], n.Expr], fold: Callable[[Any, Any], Any], a: Value, b: Value) -> n.Expr:
     x, y = match_types(a, b)
     if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
         return const(fold(x.value, y.value), x.dtype)
-    return x if x is y else node(_numeric(x, node.__name__.lower()), y)
+    return x if x is y else node(_numeric(x, "min and max"), y)
 
 
 def _comparison(
-    node: type[n.Compare], fold: Callable[[Any, Any], bool], doc: str
+    node: Callable[[n.Expr, n.Expr], n.Expr], fold: Callable[[Any, Any], bool], doc: str
 ) -> Callable[[Value, Value], n.Expr]:
     def build(a: Value, b: Value) -> n.Expr:
         x, y = match_types(a, b)
@@ -318,7 +199,9 @@ def condition(value: Value, primitive: str) -> n.Expr:
     e = as_expr(value)
     if not e.dtype.is_bool:
         raise UserError(
-            f"`{e}` has type {e.dtype}, but a condition has type bool", primitive=primitive, fix=f"compare it: {e} != 0"
+            f"`{e}` has type {e.dtype}, but a condition has type bool",
+            primitive=primitive,
+            fix=f"compare it: {e} != 0",
         )
     return e
 
@@ -392,7 +275,9 @@ def likely(cond: Value) -> n.Expr:
 def _numeric(x: n.Expr, name: str) -> n.Expr:
     if x.dtype.kind in ("bool", "handle"):
         if x.dtype.is_bool:
-            raise UserError(f"`{x}` is a condition: it has no arithmetic (`{name}`)", fix="use te.if_then_else or .astype")
+            raise UserError(
+                f"`{x}` is a condition: it has no arithmetic (`{name}`)", fix="use te.if_then_else or .astype"
+            )
         raise UserError(f"`{x}` of type {x.dtype} has no arithmetic (`{name}`)")
     return x
 
@@ -437,20 +322,30 @@ def bitwise_not(a: Value) -> n.Expr:
     return _wrap(~x.value, x.dtype) if isinstance(x, n.IntImm) else n.Call("bitwise_not", (x,), x.dtype)
 
 
-def Call1(name: str, x: n.Expr) -> n.Expr:  # noqa: N802  (a constructor in all but name)
+def call_of(name: str, x: n.Expr) -> n.Expr:
     """The call of a one-argument intrinsic whose result has its argument's type."""
     return n.Call(name, (x,), x.dtype)
 
 
 BUILD.update(
-    {
-        f.__name__ if f.__name__ != "build" else name: f
-        for name, f in [
-            ("add", add), ("subtract", subtract), ("multiply", multiply), ("divide", divide), ("negate", negate),
-            ("floordiv", floordiv), ("floormod", floormod), ("less", less), ("less_equal", less_equal),
-            ("greater", greater), ("greater_equal", greater_equal), ("equal", equal), ("not_equal", not_equal),
-            ("bitwise_and", bitwise_and), ("bitwise_or", bitwise_or), ("bitwise_xor", bitwise_xor),
-            ("bitwise_not", bitwise_not), ("shift_left", shift_left), ("shift_right", shift_right), ("cast", cast),
-        ]
-    }
-)  # fmt: skip
+    add=add,
+    subtract=subtract,
+    multiply=multiply,
+    divide=divide,
+    negate=negate,
+    floordiv=floordiv,
+    floormod=floormod,
+    less=less,
+    less_equal=less_equal,
+    greater=greater,
+    greater_equal=greater_equal,
+    equal=equal,
+    not_equal=not_equal,
+    bitwise_and=bitwise_and,
+    bitwise_or=bitwise_or,
+    bitwise_xor=bitwise_xor,
+    bitwise_not=bitwise_not,
+    shift_left=shift_left,
+    shift_right=shift_right,
+    cast=cast,
+)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.dtype import INT32
 from . import nodes as n
-from .operand import BUILD
+from .operand import TEXT
 
 _BINARY: dict[type, tuple[str, int]] = {
     n.Or: ("or", 1),
@@ -26,7 +26,13 @@ _BINARY: dict[type, tuple[str, int]] = {
     n.FloorDiv: ("//", 11),
     n.FloorMod: ("%", 11),
 }
-_CALLS = {n.Min: "T.min", n.Max: "T.max", n.Mod: "T.truncmod"}
+_CALLS: dict[type, str] = {
+    n.Min: "T.min",
+    n.Max: "T.max",
+    n.Mod: "T.truncmod",
+    n.Select: "T.Select",
+    n.IfThenElse: "T.if_then_else",
+}
 _ATOM = 20
 Name = Callable[[Any], str]
 
@@ -106,7 +112,7 @@ class ExprPrinter:
         args = [self(child) for child in e.children()]
         if isinstance(e, n.Call):
             return f"T.{e.name}({', '.join(args)})"
-        name = {n.Select: "T.Select", n.IfThenElse: "T.if_then_else", **_CALLS}.get(type(e), type(e).__name__)
+        name = _CALLS.get(type(e), type(e).__name__)
         return f"{name}({', '.join(args)})"
 
 
@@ -125,4 +131,4 @@ def show(e: n.Expr) -> str:
     return ExprPrinter()(e)
 
 
-BUILD["text"] = show
+TEXT[n.Expr] = show

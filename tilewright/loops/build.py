@@ -74,7 +74,9 @@ class _Builder:
             return arg
         if not isinstance(arg, Tensor):
             raise UserError(
-                f"argument {position} is {arg!r}, which is no tensor", primitive="lower", fix="give tensors: lower(s, [A, W, B])"
+                f"argument {position} is {arg!r}, which is no tensor",
+                primitive="lower",
+                fix="give tensors: lower(s, [A, W, B])",
             )
         stage_id = self.schedule.stage_of.get(arg.op)
         if stage_id is None:

@@ -239,7 +239,13 @@ class _Views:
                 if isinstance(child, n.Stmt):
                     found.update(self._used(child))
                 else:
-                    found.update({e.source: None for e in post_order(child) if isinstance(e, Load)})
+                    found.update(
+                        {
+                            s: None
+                            for e in post_order(child)
+                            if isinstance(e, Load) and isinstance(s := e.source, n.Buffer)
+                        }
+                    )
             self._uses[stmt] = found
         return found
 

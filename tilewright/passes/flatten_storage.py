@@ -23,7 +23,9 @@ def flatten_storage(function: Function) -> Function:
     def view(buffer: Buffer) -> Buffer:
         made = flat.get(buffer)
         if made is None:
-            made = flat[buffer] = buffer if len(buffer.shape) == 1 and buffer in params else _flat(buffer, buffer in params)
+            made = flat[buffer] = (
+                buffer if len(buffer.shape) == 1 and buffer in params else _flat(buffer, buffer in params)
+            )
         return made
 
     def visit(node: Any) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 from ..arith.facts import EMPTY, Facts
 from ..arith.interval import interval
 from ..expr.nodes import Div, Expr, FloorDiv, FloorMod, IntImm, Mod
-from ..loops.nodes import For, Function, Launch, Stmt
 from ..expr.operators import const
+from ..loops.nodes import For, Function, Launch, Stmt
 
 
 def lower_divisions(function: Function) -> Function:

@@ -50,7 +50,9 @@ class PassRecord:
     result: Function | None
 
 
-def run(passes: tuple[Pass, ...], function: Function, records: list[PassRecord] | None = None, check: bool = False) -> Function:
+def run(
+    passes: tuple[Pass, ...], function: Function, records: list[PassRecord] | None = None, check: bool = False
+) -> Function:
     """Apply passes in order; note each in `records`; verify the program after each where `check`."""
     for step in passes:
         start = time.perf_counter()

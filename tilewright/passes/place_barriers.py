@@ -134,9 +134,11 @@ def _accesses_of(*roots: object) -> _Accesses:
     nodes = list(post_order(*roots))  # type: ignore[arg-type]  # children of a node are nodes
     return _Accesses(
         frozenset(node.buffer for node in nodes if isinstance(node, Store) and _shared(node.buffer)),
-        frozenset(node.source for node in nodes if isinstance(node, Load) and _shared(node.source)),
+        frozenset(
+            s for node in nodes if isinstance(node, Load) and isinstance(s := node.source, Buffer) and _shared(s)
+        ),
     )
 
 
-def _shared(buffer: object) -> bool:
-    return isinstance(buffer, Buffer) and buffer.scope is MemoryScope.SHARED
+def _shared(buffer: Buffer) -> bool:
+    return buffer.scope is MemoryScope.SHARED

@@ -65,4 +65,3 @@ def _branch(stmt: If, facts: Facts) -> Stmt:
 
 def _kept(made: Stmt, stmt: Allocate) -> Stmt:
     return NOTHING if isinstance(made, Allocate) and made.body is NOTHING else made
-

@@ -113,4 +113,3 @@ def _updates_shared(stmt: Stmt) -> bool:
         and any(isinstance(e, Load) and e.source is node.buffer for e in post_order(node.value))
         for node in post_order(stmt)
     )
-

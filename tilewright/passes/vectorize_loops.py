@@ -30,7 +30,7 @@ from ..expr.traverse import substitute, variables
 from ..loops.nodes import Evaluate, For, Function, If, Seq, Stmt, Store, seq
 
 
-class _Scalar(Exception):
+class _StaysScalarError(Exception):
     """The loop cannot run on vectors: a guard or a branch differs between its iterations."""
 
 
@@ -57,7 +57,7 @@ def _visit(stmt: Stmt) -> Stmt:
             return substitute(body, {stmt.var: stmt.min})  # type: ignore[no-any-return]
         try:
             return _Vectorizer(stmt.var, Ramp(stmt.min, const(1, stmt.var.dtype), lanes)).statement(body)
-        except _Scalar:
+        except _StaysScalarError:
             var = Var(f"{stmt.var.name}.s", stmt.var.dtype)
             return For(var, stmt.min, stmt.extent, LoopKind.SERIAL, None, (), substitute(body, {stmt.var: var}))
     return stmt.map_children(lambda child: _visit(child) if isinstance(child, Stmt) else child)  # type: ignore[no-any-return]
@@ -78,7 +78,7 @@ class _Vectorizer:
             if max((e.dtype.lanes for e in (*indices, value)), default=1) == 1:
                 return stmt
             if all(i.dtype.lanes == 1 for i in indices):
-                raise _Scalar
+                raise _StaysScalarError
             return Store(stmt.buffer, indices, self.wide(value))
         if isinstance(stmt, Seq):
             return seq(*(self.statement(part) for part in stmt.stmts))
@@ -89,7 +89,7 @@ class _Vectorizer:
             return For(stmt.var, stmt.min, stmt.extent, stmt.kind, None, stmt.pragmas, self.statement(stmt.body))
         if isinstance(stmt, Evaluate) and self.var not in variables(stmt.value):
             return stmt
-        raise _Scalar
+        raise _StaysScalarError
 
     def wide(self, e: Expr) -> Expr:
         """`e` on all lanes."""
@@ -109,11 +109,11 @@ class _Vectorizer:
             return self._binary(e, parts[0], parts[1])
         if isinstance(e, Load):
             if len(parts) != 1 and sum(p.dtype.lanes > 1 for p in parts) != 1:
-                raise _Scalar
+                raise _StaysScalarError
             return Load(e.source, parts)
         if isinstance(e, IfThenElse):
             if parts[0].dtype.lanes > 1:
-                raise _Scalar
+                raise _StaysScalarError
             return IfThenElse(parts[0], self.wide(parts[1]), self.wide(parts[2]))
         wide = tuple(self.wide(part) for part in parts)
         if isinstance(e, Select):
@@ -124,7 +124,7 @@ class _Vectorizer:
             return Call(e.name, wide, e.dtype.with_lanes(self.lanes))
         if isinstance(e, Not):
             return Not(wide[0])
-        raise _Scalar
+        raise _StaysScalarError
 
     def _binary(self, e: Binary, a: Expr, b: Expr) -> Expr:
         x, y = (a, b) if isinstance(a, Ramp) else (b, a)
@@ -136,5 +136,5 @@ class _Vectorizer:
             if isinstance(e, Sub) and x is a:
                 return Ramp(subtract(x.base, y), x.stride, x.lanes)
         if not isinstance(e, (Arithmetic, Compare)):
-            raise _Scalar
+            raise _StaysScalarError
         return type(e)(self.wide(a), self.wide(b))  # type: ignore[call-arg]  # every binary node takes (a, b)

@@ -74,7 +74,11 @@ class ScheduleHandle:
             return item.id
         op = item.op if isinstance(item, Tensor) else item
         if not isinstance(op, Operation):
-            raise UserError(f"{item!r} is no tensor", primitive=primitive, fix="give a tensor or an operation of this schedule")
+            raise UserError(
+                f"{item!r} is no tensor",
+                primitive=primitive,
+                fix="give a tensor or an operation of this schedule",
+            )
         found = self.value.stage_of.get(op)
         if found is None:
             known = ", ".join(s.name for s in self.value.in_order())
@@ -112,7 +116,9 @@ class ScheduleHandle:
         ids = {self.stage_id(t, "cache_write") for t in given}
         if len(ids) != 1:
             raise UserError(
-                f"{[t.name for t in given]} come from different stages", primitive="cache_write", fix="cache one stage at a time"
+                f"{[t.name for t in given]} come from different stages",
+                primitive="cache_write",
+                fix="cache one stage at a time",
             )
         made = self.apply("cache_write", self.value.stages[ids.pop()], scope)
         return list(made) if isinstance(tensor, (list, tuple)) else made[given[0].value_index]

@@ -20,7 +20,9 @@ def leaf(stage: Stage, axis: Any, primitive: str, argument: str = "axis") -> Ite
     """`axis`, checked to be one of the loops of `stage`."""
     if not isinstance(axis, IterVar):
         raise UserError(
-            f"argument {argument!r} is {axis!r}, not an axis", primitive=primitive, fix=f"use one of: {names(stage.leaves)}"
+            f"argument {argument!r} is {axis!r}, not an axis",
+            primitive=primitive,
+            fix=f"use one of: {names(stage.leaves)}",
         )
     if axis in stage.leaves:
         return axis
@@ -69,9 +71,17 @@ def positive(value: Any, primitive: str, argument: str) -> Expr:
     """`value` as an integer expression, checked to be at least 1 where it is known."""
     e = as_expr(value) if not isinstance(value, (float, bool, str)) else None
     if e is None or not e.dtype.is_int:
-        raise UserError(f"argument {argument!r} is {value!r}, not a whole number", primitive=primitive, fix="give an int >= 1")
+        raise UserError(
+            f"argument {argument!r} is {value!r}, not a whole number",
+            primitive=primitive,
+            fix="give an int >= 1",
+        )
     if isinstance(e, IntImm) and e.value < 1:
-        raise UserError(f"argument {argument!r} is {e.value}, which is below 1", primitive=primitive, fix="give an int >= 1")
+        raise UserError(
+            f"argument {argument!r} is {e.value}, which is below 1",
+            primitive=primitive,
+            fix="give an int >= 1",
+        )
     return e
 
 
@@ -88,5 +98,7 @@ def no_output(schedule: Schedule, stage: Stage, primitive: str, why: str) -> Non
 def attached_to(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Stage, ...]:
     """The stages that are computed at `axis` of `stage`."""
     return tuple(
-        s for s in schedule.in_order() if isinstance(s.placement, At) and s.placement.stage == stage.id and s.placement.axis is axis
+        s
+        for s in schedule.in_order()
+        if isinstance(s.placement, At) and s.placement.stage == stage.id and s.placement.axis is axis
     )

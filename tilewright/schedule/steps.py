@@ -77,7 +77,7 @@ class References:
         if "tensor" in value:
             stage, index = value["tensor"]
             return schedule.stages[stage].op.outputs[index]
-        if "axis" in value and value["axis"]:
+        if value.get("axis"):
             stage, index = value["axis"]
             return schedule.stages[stage].all_axes[index]
         if "thread" in value:
@@ -88,4 +88,5 @@ class References:
         while len(self.threads) <= value["thread"]:
             dom = None if value["extent"] is None else Range(value["extent"])
             self.threads.append(IterVar(value["name"], dom, AxisKind.THREAD, ThreadTag.parse(value["tag"])))
-        return self.threads[value["thread"]]
+        thread: IterVar = self.threads[value["thread"]]
+        return thread

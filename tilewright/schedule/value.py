@@ -125,16 +125,16 @@ class Schedule:
 
     def readers(self, stage_id: int) -> tuple[Stage, ...]:
         """The stages whose operation reads a tensor of stage `stage_id`."""
-        return tuple(
-            s for s in self.in_order() if any(self.stage_of.get(t.op) == stage_id for t in s.op.input_tensors)
-        )
+        return tuple(s for s in self.in_order() if any(self.stage_of.get(t.op) == stage_id for t in s.op.input_tensors))
 
     def with_stage(self, stage: Stage) -> Schedule:
         """This schedule with one stage replaced; its operation is registered."""
         stage_of = self.stage_of if stage.op in self.stage_of else {**self.stage_of, stage.op: stage.id}
         return replace(self, stages={**self.stages, stage.id: stage}, stage_of=stage_of)
 
-    def with_new_stage(self, op: Operation, before: int | None = None, after: int | None = None) -> tuple[Schedule, Stage]:
+    def with_new_stage(
+        self, op: Operation, before: int | None = None, after: int | None = None
+    ) -> tuple[Schedule, Stage]:
         """This schedule with a stage for `op` put next to another in the order."""
         stage = Stage(self.next_id, op, op, (*op.axis, *op.reduce_axis))
         at = self.order.index(before) if before is not None else self.order.index(after) + 1 if after is not None else 0
@@ -154,7 +154,9 @@ def create(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
         op = item.op if isinstance(item, Tensor) else item
         if not isinstance(op, Operation):
             raise UserError(
-                f"{item!r} is neither an operation nor a tensor", primitive="create_schedule", fix="pass B.op (or [B.op, C.op])"
+                f"{item!r} is neither an operation nor a tensor",
+                primitive="create_schedule",
+                fix="pass B.op (or [B.op, C.op])",
             )
         outputs.append(op)
     if not outputs:

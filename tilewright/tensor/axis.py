@@ -94,9 +94,7 @@ def to_range(dom: Any, primitive: str) -> Range:
         return dom
     if isinstance(dom, (tuple, list)):
         if len(dom) != 2:
-            raise UserError(
-                f"the range {dom!r} has {len(dom)} entries", primitive=primitive, fix="give (begin, end)"
-            )
+            raise UserError(f"the range {dom!r} has {len(dom)} entries", primitive=primitive, fix="give (begin, end)")
         return Range(dom[0], dom[1])
     return Range(dom)
 

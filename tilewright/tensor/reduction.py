@@ -25,7 +25,12 @@ class CommReducer:
     __slots__ = ("__weakref__", "identity", "lhs", "name", "result", "rhs")
 
     def __init__(
-        self, name: str, lhs: tuple[Var, ...], rhs: tuple[Var, ...], result: tuple[Expr, ...], identity: tuple[Expr, ...]
+        self,
+        name: str,
+        lhs: tuple[Var, ...],
+        rhs: tuple[Var, ...],
+        result: tuple[Expr, ...],
+        identity: tuple[Expr, ...],
     ) -> None:
         self.name = name
         self.lhs = lhs
@@ -79,7 +84,9 @@ def comm_reducer(
                 primitive="comm_reducer",
             )
         kinds = [as_expr(e, d) for e, d in zip(results, dtypes, strict=True)]
-        return CommReducer(name, lhs, rhs, tuple(kinds), tuple(const(e, d) for e, d in zip(identity, dtypes, strict=True)))
+        return CommReducer(
+            name, lhs, rhs, tuple(kinds), tuple(const(e, d) for e, d in zip(identity, dtypes, strict=True))
+        )
 
     def reduce(expr: Any, axis: Any, where: Any = None, init: Any = None, *extra: Any) -> Any:
         axes = tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)

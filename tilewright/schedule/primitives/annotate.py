@@ -11,11 +11,13 @@ from ..legality import data_axis, has_loops, leaf
 from ..value import Schedule, Stage
 
 
-def _annotated(schedule: Schedule, stage: Stage, axis: IterVar, kind: LoopKind, primitive: str) -> tuple[Schedule, None]:
+def _annotated(
+    schedule: Schedule, stage: Stage, axis: IterVar, kind: LoopKind, primitive: str
+) -> tuple[Schedule, None]:
     bound = stage.note(axis).thread
     if bound is not None:
         raise UserError(
-            f"axis {axis.name!r} of stage {stage.name!r} is bound to {bound.thread_tag}, so it has no loop to {primitive}",
+            f"axis {axis.name!r} of stage {stage.name!r} is bound to {bound.thread_tag}, so it is no loop to {primitive}",
             primitive=primitive,
             fix="split the axis first and bind only one of the two",
         )
@@ -43,7 +45,12 @@ def vectorize(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Schedule
     """
     has_loops(stage, "vectorize")
     loop = leaf(stage, axis, "vectorize")
-    data_axis(stage, loop, "vectorize", "its iterations depend on each other, so they cannot be one vector operation")
+    data_axis(
+        stage,
+        loop,
+        "vectorize",
+        "its iterations depend on each other, so they cannot be one vector operation",
+    )
     return _annotated(schedule, stage, loop, LoopKind.VECTORIZED, "vectorize")
 
 

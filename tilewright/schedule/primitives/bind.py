@@ -24,7 +24,9 @@ def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tu
     if not isinstance(thread, IterVar) or thread.thread is None:
         shown = f"axis {thread.name!r}" if isinstance(thread, IterVar) else repr(thread)
         raise UserError(
-            f"{shown} is no thread axis", primitive="bind", fix='bind to te.thread_axis("blockIdx.x") or the like'
+            f"{shown} is no thread axis",
+            primitive="bind",
+            fix='bind to te.thread_axis("blockIdx.x") or the like',
         )
     if loop.kind is AxisKind.REDUCE:
         raise UserError(

@@ -15,9 +15,7 @@ from ..value import Schedule, Stage
 from .place import memory_scope
 
 
-def cache_read(
-    schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence[Stage]
-) -> tuple[Schedule, Tensor]:
+def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence[Stage]) -> tuple[Schedule, Tensor]:
     """A new stage that copies `tensor` into `scope` memory, read by the stages `readers` in its place.
 
         B[i] = A[i] + 1     ->     A.shared[ax0] = A[ax0]
@@ -28,7 +26,11 @@ def cache_read(
     kind = memory_scope(scope, "cache_read")
     source = schedule.stage_of[tensor.op]
     if not readers:
-        raise UserError(f"no reader of {tensor.name!r} is given", primitive="cache_read", fix="give the stages that shall read the cache")
+        raise UserError(
+            f"no reader of {tensor.name!r} is given",
+            primitive="cache_read",
+            fix="give the stages that shall read the cache",
+        )
     for reader in readers:
         if not any(_same(schedule, t, source, tensor.value_index) for t in reader.op.input_tensors):
             reads = ", ".join(t.name for t in reader.op.input_tensors) or "nothing"
@@ -44,7 +46,11 @@ def cache_read(
     cached = copy.outputs[0]
 
     def redirect(e: Any) -> Any:
-        if isinstance(e, Load) and isinstance(e.source, Tensor) and _same(schedule, e.source, source, tensor.value_index):
+        if (
+            isinstance(e, Load)
+            and isinstance(e.source, Tensor)
+            and _same(schedule, e.source, source, tensor.value_index)
+        ):
             return Load(cached, e.indices)
         return e
 
