@@ -38,9 +38,7 @@ def loop(var: Var, extent: int | Expr, body: Stmt, kind: LoopKind = LoopKind.SER
 
 def launch(body: Stmt, name: str = "main_kernel", **threads: tuple[Var, int | Expr]) -> Launch:
     """`launch(body, blockIdx_x=(bx, 4), threadIdx_x=(tx, 32))`"""
-    bound = tuple(
-        (ThreadTag(tag.replace("_", ".")), var, op.as_expr(extent)) for tag, (var, extent) in threads.items()
-    )
+    bound = tuple((ThreadTag(tag.replace("_", ".")), var, op.as_expr(extent)) for tag, (var, extent) in threads.items())
     return Launch(name, bound, body)
 
 
@@ -137,7 +135,11 @@ def padded(size: int, lanes: int) -> Function:
     a, b = buf("A", size), buf("B", size)
     ramp = Ramp(bx * lanes, c(1), lanes)
     index = Ramp(bx * lanes - 1, c(1), lanes)
-    value = IfThenElse(op.greater_equal(index, op.const(0, f"int32x{lanes}")), at(a, index), op.const(0.0, f"float32x{lanes}"))
+    value = IfThenElse(
+        op.greater_equal(index, op.const(0, f"int32x{lanes}")),
+        at(a, index),
+        op.const(0.0, f"float32x{lanes}"),
+    )
     return Function("main", (a, b), launch(put(b, ramp, value), blockIdx_x=(bx, size // lanes)))
 
 

@@ -176,9 +176,9 @@ def _describe(launch: Launch, name: str, function: Function) -> Kernel:
     outside = {b: None for b in {**loaded, **stored} if b not in allocated}
     scalars = {v: None for v in used if v not in bound}
     params: dict[Param, None] = {p: None for p in function.params if p in outside}
-    params.update(outside)
+    params.update((b, None) for b in outside)
     params.update((p, None) for p in function.params if p in scalars)
-    params.update(scalars)
+    params.update((v, None) for v in scalars)
     extents = {tag: extent for tag, _, extent in launch.threads}
     return Kernel(
         name,
@@ -196,9 +196,7 @@ _BLOCK_TAGS = (ThreadTag.BLOCK_X, ThreadTag.BLOCK_Y, ThreadTag.BLOCK_Z)
 _THREAD_TAGS = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
 
 
-def _touch(
-    source: Any, indices: tuple[n.Expr, ...], into: dict[Buffer, None], used: dict[n.Var, None]
-) -> None:
+def _touch(source: Any, indices: tuple[n.Expr, ...], into: dict[Buffer, None], used: dict[n.Var, None]) -> None:
     into[root(source)] = None
     if len(indices) > 1:  # flattening them needs the extents
         for extent in source.shape:

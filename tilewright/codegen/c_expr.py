@@ -29,7 +29,13 @@ _INFIX: dict[type, tuple[str, int]] = {
     n.And: ("&&", AND),
     n.Or: ("||", OR),
 }
-_BITWISE = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "shift_left": "<<", "shift_right": ">>"}
+_BITWISE = {
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+    "bitwise_xor": "^",
+    "shift_left": "<<",
+    "shift_right": ">>",
+}
 
 
 class ExprWriter:
@@ -162,7 +168,7 @@ def zero(dtype: DType) -> n.Expr:
 
 
 _WRITE: dict[type, Callable[[ExprWriter, Any], Text]] = {
-    **{kind: ExprWriter._infix for kind in _INFIX},
+    **dict.fromkeys(_INFIX, ExprWriter._infix),
     n.Mod: ExprWriter._remainder,
     n.Var: ExprWriter._var,
     n.SizeVar: ExprWriter._var,

@@ -26,8 +26,8 @@ from ..loops.nodes import (
     Stmt,
     Store,
 )
-from .abi import Kernel, constant, product, root
-from .c_expr import OR, PRODUCT, SUM, ExprWriter
+from .abi import Kernel, product, root
+from .c_expr import OR, SUM, ExprWriter
 from .dialect import Dialect, Parameter
 from .names import Names
 from .vectors import contiguous, flat_index, known_divisor, lane_of, reads, strict_loads
@@ -125,7 +125,11 @@ class KernelWriter:
             at = len(self.lines)
             self._stmt(s.body)
             text = self.dialect.array(
-                MemoryScope.LOCAL, buffer.dtype, self.names(buffer), array_size(buffer), self._alignment(buffer)
+                MemoryScope.LOCAL,
+                buffer.dtype,
+                self.names(buffer),
+                array_size(buffer),
+                self._alignment(buffer),
             )
             self.lines.insert(at, "  " * self.indent + text + _note(buffer))
         else:
@@ -208,7 +212,7 @@ class KernelWriter:
     # Memory accesses
 
     def _element(self, e: n.Load) -> str:
-        return self._access(e.source, flat_index(e.source, e.indices))
+        return self._access(e.source, self._load_index(e))
 
     def _access(self, buffer: Any, index: n.Expr) -> str:
         return f"{self._pointer_name(buffer)}[{self.expr(index)}]"
@@ -276,7 +280,7 @@ class KernelWriter:
             self.aligned.add(root(buffer))
 
     def _load_first(self, value: n.Expr) -> dict[n.Load, tuple[n.Expr, ...]]:
-        """Contiguous loads that are only part of `value` go into vector variables first, to be read by lane."""
+        """Contiguous loads that are part of `value` go into vector variables first, to be read by lane."""
         known: dict[n.Load, tuple[n.Expr, ...]] = {}
         if isinstance(value, n.Load):
             return known
@@ -308,7 +312,8 @@ class KernelWriter:
         return holder
 
     def _load_index(self, load: n.Load) -> n.Expr:
-        return flat_index(load.source, load.indices)  # type: ignore[arg-type]
+        source: Any = load.source
+        return flat_index(source, load.indices)
 
     def _vector_load(self, load: n.Load, start: int, width: int) -> str:
         ramp = contiguous(self._load_index(load))
@@ -320,9 +325,7 @@ class KernelWriter:
             space += "const "
         return self.dialect.vector_load(self._pointer(load.source, at), load.source.dtype, width, space)
 
-    def _vector(
-        self, e: n.Expr, start: int, width: int, dtype: DType, known: dict[n.Load, tuple[n.Expr, ...]]
-    ) -> str:
+    def _vector(self, e: n.Expr, start: int, width: int, dtype: DType, known: dict[n.Load, tuple[n.Expr, ...]]) -> str:
         """Lanes `start` to `start + width` of a vector expression, as one vector."""
         if isinstance(e, n.Load) and e not in known and self._width(e.source, self._load_index(e)) == width:
             return self._vector_load(e, start, width)
@@ -339,7 +342,7 @@ def array_size(buffer: Buffer) -> int:
     if size is None:
         extents = ", ".join(str(extent) for extent in buffer.shape)
         raise UserError(
-            f"{buffer.name} in {buffer.scope.value} memory has extents ({extents}), which are not all constants",
+            f"{buffer.name} in {buffer.scope.value} memory has extents ({extents}), not all constants",
             fix="compute it at an inner axis whose extent is a number, so that its region is one too",
         )
     return max(1, size)

@@ -9,17 +9,12 @@ from typing import ClassVar
 from ..core.dtype import DType
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope, ThreadTag
-from .dialect import C_WORDS, Dialect, Parameter, signature
-
-_SAME_NAME = (
-    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh erf "
-    "floor ceil trunc round nearbyint pow fmod atan2 hypot copysign fabs"
-).split()
+from .dialect import C_WORDS, MATH, Dialect, Parameter, signature
 
 
 def _intrinsics() -> dict[str, str]:
     table: dict[str, str] = {}
-    for name in _SAME_NAME:
+    for name in (*MATH, "nearbyint"):
         table[f"{name}:float32"] = name + "f"
         table[f"{name}:float64"] = name
     table |= {
@@ -66,8 +61,9 @@ class Cuda(Dialect):
     helper_prefix: ClassVar[str] = "static __device__ __forceinline__"
     intrinsics: ClassVar[dict[str, str]] = _intrinsics()
     reserved: ClassVar[frozenset[str]] = C_WORDS | {
-        *(name + tail for name in _SAME_NAME for tail in ("", "f")),
-        *"threadIdx blockIdx blockDim gridDim warpSize dim3 isnan isinf isfinite asm signbit j0 j1 y0 y1 jn yn".split(),
+        *(name + tail for name in (*MATH, "nearbyint") for tail in ("", "f")),
+        *"threadIdx blockIdx blockDim gridDim warpSize dim3 isnan isinf isfinite asm signbit".split(),
+        *"j0 j1 y0 y1 jn yn".split(),
         *(f"{kind}{lanes}" for kind in "char short int long longlong float double".split() for lanes in (1, 2, 3, 4)),
         *(f"u{kind}{lanes}" for kind in "char short int long longlong".split() for lanes in (1, 2, 3, 4)),
     }
@@ -76,7 +72,9 @@ class Cuda(Dialect):
         if dtype.bits == 32:
             bits = "0x7fffffff" if math.isnan(value) else "0x7f800000" if value > 0 else "0xff800000"
             return f"__int_as_float({bits})"
-        bits = "0x7fffffffffffffff" if math.isnan(value) else "0x7ff0000000000000" if value > 0 else "0xfff0000000000000"
+        bits = (
+            "0x7fffffffffffffff" if math.isnan(value) else "0x7ff0000000000000" if value > 0 else "0xfff0000000000000"
+        )
         return f"__longlong_as_double({bits}LL)"
 
     def vector_widths(self, dtype: DType) -> Sequence[int]:
@@ -121,9 +119,7 @@ class Cuda(Dialect):
 
     def header(self, name: str, parameters: Sequence[Parameter], threads: int | None) -> str:
         bounds = f"__launch_bounds__({threads}) " if threads else ""
-        return signature(
-            f'extern "C" __global__ void {bounds}{name}', [self._declare(p) for p in parameters], ""
-        )
+        return signature(f'extern "C" __global__ void {bounds}{name}', [self._declare(p) for p in parameters], "")
 
     def _declare(self, p: Parameter) -> str:
         if not p.pointee:

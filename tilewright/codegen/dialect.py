@@ -18,11 +18,19 @@ from ..core.errors import InternalError, UserError
 from ..core.hardware import MemoryScope, ThreadTag
 
 C_WORDS = frozenset(
-    "auto bool break case char class const constexpr continue default delete do double else enum explicit extern "
-    "false float for friend goto half if inline int long mutable namespace new operator private protected public "
-    "register restrict return short signed sizeof static struct switch template this throw true try typedef "
-    "typename union unsigned using virtual void volatile while min max abs NULL NAN INFINITY".split()
+    "auto bool break case char class const constexpr continue default delete do double else enum explicit "
+    "extern false float for friend goto half if inline int long mutable namespace new operator private "
+    "protected public register restrict return short signed sizeof static struct switch template this "
+    "throw true try typedef typename union unsigned using virtual void volatile while min max abs NULL "
+    "NAN INFINITY".split()
 )
+
+
+MATH = (
+    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt tanh sin cos tan asin acos atan sinh cosh asinh acosh "
+    "atanh erf floor ceil trunc round pow fmod atan2 hypot copysign fabs"
+).split()
+"""Functions that every dialect has under these names."""
 
 
 @dataclass(frozen=True)

@@ -43,11 +43,13 @@ _INFIX: dict[type, str] = {
     n.LE: "<=", n.GT: ">", n.GE: ">=", n.And: "and", n.Or: "or",
 }  # fmt: skip
 _CALLS: dict[type, str] = {n.Min: "min", n.Max: "max", n.Mod: "truncmod"}
-_RUNTIME = "wrong wrong_extent wrong_scalar misaligned allocate truncdiv truncmod min max int float bool range".split()
+_RUNTIME = (
+    "wrong wrong_extent wrong_scalar misaligned allocate truncdiv truncmod min max int float bool range type"
+).split()
 
 
 def write_entry(function: Function, kernels: tuple[Kernel, ...], aligned: frozenset[Buffer]) -> EntryPoint:
-    """The entry point of a function: its arguments and its host code. `aligned` are buffers read as vectors."""
+    """The entry point of a function: its arguments and host code. `aligned`: buffers read as vectors."""
     return _HostWriter(function, kernels, aligned).write()
 
 
@@ -101,7 +103,7 @@ class _HostWriter:
         self._bind_sizes(symbolic)
 
     def _bind_sizes(self, symbolic: list[tuple[int, Buffer]]) -> None:
-        """Sizes take their values from the first extent that is just that size; all other extents are checked."""
+        """A size takes its value from the first extent that is just that size; other extents are checked."""
         checks: list[tuple[int, Buffer, int]] = []
         for position, p in symbolic:
             for axis, extent in enumerate(p.shape):
@@ -114,9 +116,9 @@ class _HostWriter:
             unknown = [v.name for v in variables(p.shape[axis]) if v not in self.known]
             if unknown:
                 raise UserError(
-                    f"the size {unknown[0]} in extent {axis} of argument {p.name} (`{p.shape[axis]}`) cannot be "
-                    f"found from the arguments of {self.function.name}",
-                    fix=f"pass a tensor that has {unknown[0]} itself as an extent, or the variable as an argument",
+                    f"the size {unknown[0]} in extent {axis} of argument {p.name} (`{p.shape[axis]}`) cannot "
+                    f"be found from the arguments of {self.function.name}",
+                    fix=f"pass a tensor that has {unknown[0]} itself as an extent, or pass the variable too",
                 )
             name, want = self.names(p), self._expr(p.shape[axis])
             self._line(f"if {name}.shape[{axis}] != {want}: wrong_extent({name}, {position}, {axis}, {want})")
@@ -180,9 +182,7 @@ class _HostWriter:
         static = [constant(extent) for extent in extents]
         if 0 in static:
             return  # nothing to do
-        unsure = [
-            f"{self._operand(e)} > 0" for e, value in zip(extents, static, strict=True) if value is None
-        ]
+        unsure = [f"{self._operand(e)} > 0" for e, value in zip(extents, static, strict=True) if value is None]
         self._line(f"if {' and '.join(unsure)}: {call}" if unsure else call)
 
     def _handle(self, buffer: Buffer) -> str:
@@ -214,7 +214,8 @@ class _HostWriter:
         if kind is n.Not:
             return f"not {self._operand(e.a)}"
         if kind in (n.Select, n.IfThenElse):
-            return f"{self._operand(e.true_value)} if {self._operand(e.condition)} else {self._operand(e.false_value)}"
+            yes, cond, no = (self._operand(part) for part in (e.true_value, e.condition, e.false_value))
+            return f"{yes} if {cond} else {no}"
         if kind is n.Cast:
             return f"{'float' if e.dtype.is_float else 'bool' if e.dtype.is_bool else 'int'}({args[0]})"
         if kind is n.Call and e.name == "likely":
@@ -224,7 +225,7 @@ class _HostWriter:
     def _operand(self, e: Any) -> str:
         text = self._expr(e)
         simple = isinstance(e, (n.Var, n.FloatImm, n.Min, n.Max, n.Mod, n.Cast))
-        return text if simple or isinstance(e, n.IntImm) and e.value >= 0 else f"({text})"
+        return text if simple or (isinstance(e, n.IntImm) and e.value >= 0) else f"({text})"
 
 
 def _python_type(p: n.Var) -> str:

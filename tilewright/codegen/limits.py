@@ -25,7 +25,7 @@ def check(kernel: Kernel, target: Target) -> Kernel:
         raise UserError(
             f"kernel {kernel.name} needs {total:,} bytes of shared memory, but {target} has "
             f"{target.max_shared_bytes:,} a block: {_sizes(kernel)}",
-            fix="cache a smaller region: compute the cached stages at a more inner axis, or use smaller tiles",
+            fix="cache a smaller region: compute the cached stages further inside, or use smaller tiles",
         )
     return replace(kernel, dynamic_shared_bytes=total)
 
@@ -40,8 +40,8 @@ def _check_extents(kernel: Kernel, target: Target) -> None:
     threads = product(kernel.block)
     if threads is not None and threads > target.max_threads_per_block:
         raise UserError(
-            f"kernel {kernel.name} has {threads:,} threads a block ({_extents('threadIdx', kernel.block)}), but "
-            f"{target} allows {target.max_threads_per_block:,}",
+            f"kernel {kernel.name} has {threads:,} threads a block ({_extents('threadIdx', kernel.block)}), "
+            f"but {target} allows {target.max_threads_per_block:,}",
             fix="split the axes bound to threads by smaller factors",
         )
     for axis, extents, limits in (
@@ -58,5 +58,7 @@ def _check_extents(kernel: Kernel, target: Target) -> None:
 
 
 def _extents(name: str, extents: tuple[n.Expr, ...]) -> str:
-    shown = [f"{name}.{letter} {extent}" for letter, extent in zip("xyz", extents, strict=True) if constant(extent) != 1]
+    shown = [
+        f"{name}.{letter} {extent}" for letter, extent in zip("xyz", extents, strict=True) if constant(extent) != 1
+    ]
     return " × ".join(shown) or f"{name}.x 1"

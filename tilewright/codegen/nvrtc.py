@@ -75,7 +75,7 @@ def _compile(source: str, arch: str, options: tuple[str, ...]) -> CompiledSource
     nvrtc = _nvrtc()
     if re.sub("[af]$", "", arch) not in architectures():
         raise UserError(
-            f"NVRTC {'.'.join(map(str, version()))} compiles for {', '.join(architectures())}, not for {arch}",
+            f"NVRTC {'.'.join(map(str, version()))} compiles for {', '.join(architectures())}, not {arch}",
             fix="give one of these architectures, or install an NVRTC of the CUDA version that had it",
         )
     began = time.perf_counter()
@@ -84,7 +84,11 @@ def _compile(source: str, arch: str, options: tuple[str, ...]) -> CompiledSource
     _expect(status)
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
-        log = _read(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode(errors="replace").rstrip("\0 \n")
+        log = (
+            _read(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
+            .decode(errors="replace")
+            .rstrip("\0 \n")
+        )
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise InternalError(f"NVRTC refuses generated code ({status.name}):\n{log}\n\n{_numbered(source)}")
         cubin = _read(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
@@ -101,7 +105,7 @@ def _expect(status: Any) -> None:
 def _read(program: Any, size_of: Any, get: Any) -> bytes:
     status, size = size_of(program)
     _expect(status)
-    data = b" " * size
+    data: bytes = b" " * size
     (status,) = get(program, data)  # fills the bytes in place
     _expect(status)
     return data
@@ -139,7 +143,5 @@ def parse_log(log: str) -> dict[str, Resources]:
             shared = _SHARED.search(match[2])
             constants = sum(int(number) for number in _CONSTANT.findall(match[2]))
             stack, stores, loads = frame
-            found[entry] = Resources(
-                int(match[1]), stores, loads, stack, int(shared[1]) if shared else 0, constants
-            )
+            found[entry] = Resources(int(match[1]), stores, loads, stack, int(shared[1]) if shared else 0, constants)
     return found

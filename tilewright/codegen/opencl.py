@@ -9,12 +9,9 @@ from typing import ClassVar
 from ..core.dtype import DType
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope, ThreadTag
-from .dialect import C_WORDS, Dialect, Parameter, signature
+from .dialect import C_WORDS, MATH, Dialect, Parameter, signature
 
-_SAME_NAME = (
-    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh erf "
-    "floor ceil trunc round pow fmod atan2 hypot copysign fabs isnan isinf isfinite popcount clz min max"
-).split()
+OWN = [*MATH, *"isnan isinf isfinite popcount clz min max".split()]
 
 
 class OpenCl(Dialect):
@@ -37,7 +34,7 @@ class OpenCl(Dialect):
     literal_suffixes: ClassVar[dict[str, str]] = {"int64": "L", "uint32": "u", "uint64": "UL"}
     helper_prefix: ClassVar[str] = "static inline"
     intrinsics: ClassVar[dict[str, str]] = {
-        **{name: name for name in _SAME_NAME},
+        **{name: name for name in OWN},
         "sigmoid:float32": "(1.0f / (1.0f + exp(-({0}))))",
         "sigmoid:float64": "(1.0 / (1.0 + exp(-({0}))))",
         "nearbyint": "rint",
@@ -45,10 +42,13 @@ class OpenCl(Dialect):
         "max:float": "fmax",
     }
     reserved: ClassVar[frozenset[str]] = C_WORDS | {
-        *_SAME_NAME,
-        *"kernel global local constant private read_only write_only half uchar ushort uint ulong size_t ptrdiff_t "
-        "image2d_t image3d_t event_t sampler_t barrier rint fmin fmax clamp mix step dot cross length distance "
-        "normalize select any all sign degrees radians vload vstore as_int as_float prefetch rotate mad fma".split(),
+        *OWN,
+        *(
+            "kernel global local constant private read_only write_only half uchar ushort uint ulong "
+            "size_t ptrdiff_t image2d_t image3d_t event_t sampler_t barrier rint fmin fmax clamp mix step "
+            "dot cross length distance normalize select any all sign degrees radians vload vstore as_int "
+            "as_float prefetch rotate mad fma"
+        ).split(),
         *(
             f"{kind}{lanes}"
             for kind in "char uchar short ushort int uint long ulong float double half".split()

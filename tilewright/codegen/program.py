@@ -20,7 +20,7 @@ _DIALECTS: dict[str, Dialect] = {"cuda": Cuda(), "opencl": OpenCl()}
 
 
 def compile_program(functions: tuple[Function, ...], target: Target) -> CompiledProgram:
-    """Generate and compile all functions for `target`. Needs no device: OpenCL source is built when it loads."""
+    """Generate and compile functions for `target`. Needs no device: OpenCL source is built on loading."""
     program, _ = generate(functions, target)
     if target.kind != "cuda" or not program.kernels:
         return program
@@ -30,13 +30,11 @@ def compile_program(functions: tuple[Function, ...], target: Target) -> Compiled
         name: replace(found, shared_bytes=found.shared_bytes + dynamic.get(name, 0))
         for name, found in code.resources.items()
     }
-    return replace(
-        program, binary=code.cubin, resources=resources, log=code.log, compile_seconds=code.seconds
-    )
+    return replace(program, binary=code.cubin, resources=resources, log=code.log, compile_seconds=code.seconds)
 
 
 def generate(functions: tuple[Function, ...], target: Target) -> tuple[CompiledProgram, tuple[Kernel, ...]]:
-    """The program as source only, and its kernels; raises UserError where a kernel exceeds the target's limits."""
+    """The program as source only, and its kernels; UserError where one exceeds the target's limits."""
     dialect = _DIALECTS.get(target.kind)
     if dialect is None:
         raise UserError(f"no code generation for {target.kind} yet", fix=f"use one of {', '.join(_DIALECTS)}")

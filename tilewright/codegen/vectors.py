@@ -15,7 +15,7 @@ Lanes = Mapping[n.Load, tuple[n.Expr, ...]]
 
 
 def lane_of(e: n.Expr, lane: int, known: Lanes) -> n.Expr:
-    """Element `lane` of a vector expression, as a scalar one; `known` holds the elements of loads done before."""
+    """Element `lane` of a vector expression, as a scalar one; `known`: the elements of loads already done."""
     if e.dtype.lanes == 1:
         return e
     if isinstance(e, n.Ramp):

@@ -85,7 +85,7 @@ class Target:
     """Whether the spelling names the architecture; where not, a device that is there may set it."""
 
     def __init__(self, spelling: str | Mapping[str, Any] | Target, host: Any = None) -> None:
-        """`spelling`: "cuda -arch=sm_80", a mapping with a "kind", or a target; `host` is accepted, unused."""
+        """`spelling`: "cuda -arch=sm_80", a mapping with a "kind", or a target; `host` is not used."""
         values = vars(spelling) if isinstance(spelling, Target) else _limits(*_split(spelling))
         for name, value in values.items():
             object.__setattr__(self, name, value)

@@ -56,7 +56,7 @@ def check_array(entry: EntryPoint, position: int, arg: Any, kind: str, first: De
     if arg.dtype != want.dtype:
         raise UserError(f"{who} has type {arg.dtype}", fix=f"convert it: x.astype({want.dtype!r})")
     static = all(isinstance(extent, int) for extent in want.shape)
-    if len(arg.shape) != len(want.shape) or static and arg.shape != want.shape:
+    if len(arg.shape) != len(want.shape) or (static and arg.shape != want.shape):
         raise UserError(f"{who} has shape {arg.shape}")
 
 
@@ -82,8 +82,8 @@ def wrong_extent(entry: EntryPoint, position: int, array: NDArray, axis: int, wa
     """An extent that does not agree with the other arguments."""
     argument = entry.arguments[position]
     raise UserError(
-        f"argument {position} of {entry.name} ({argument.name}: {_type(argument)}) has shape {array.shape}: extent "
-        f"{axis} is {array.shape[axis]}, but the other arguments make it {want}"
+        f"argument {position} of {entry.name} ({argument.name}: {_type(argument)}) has shape "
+        f"{array.shape}: extent {axis} is {array.shape[axis]}, but the other arguments make it {want}"
     )
 
 
@@ -91,7 +91,7 @@ def misaligned(entry: EntryPoint, position: int, array: NDArray) -> NoReturn:
     """Memory that vector accesses cannot use."""
     argument = entry.arguments[position]
     raise UserError(
-        f"argument {position} of {entry.name} ({argument.name}) starts at address {int(array.handle):#x}, which is "
-        "not a multiple of 16, but the kernel reads or writes it by vectors",
+        f"argument {position} of {entry.name} ({argument.name}) starts at address {int(array.handle):#x}, "
+        "which is not a multiple of 16, but the kernel reads or writes it by vectors",
         fix="pass an array that is no slice of another, such as a copy of it",
     )

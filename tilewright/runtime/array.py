@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -49,10 +50,8 @@ class NDArray:
 
     def __del__(self) -> None:
         if getattr(self, "_owner", self) is None:
-            try:
+            with suppress(Exception):  # the process is ending, or the device has died: nothing is left to free
                 self.device.driver.free(self.device.index, self.handle)
-            except Exception:  # the process is ending, or the device has died: nothing is left to free
-                pass
 
     @property
     def ctx(self) -> Device:
@@ -141,14 +140,20 @@ class NDArray:
         if self.device.kind != "cuda":
             raise AttributeError(f"an array on {self.device} is not CUDA memory")
         data = (int(self.handle), False)
-        return {"shape": self.shape, "typestr": self.dtype.numpy.str, "data": data, "version": 3, "strides": None}
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.numpy.str,
+            "data": data,
+            "version": 3,
+            "strides": None,
+        }
 
     def __dlpack__(self, **options: Any) -> Any:
         """The array for another library, without a copy on the host."""
         if self.device.kind != "cpu":
             raise UserError(
                 f"an array on {self.device} has no DLPack form yet",
-                fix="use a.numpy(), or on an NVIDIA GPU torch.as_tensor(a, device='cuda'), which copies nothing",
+                fix="use a.numpy(); torch.as_tensor(a, device='cuda') shares memory on an NVIDIA GPU",
             )
         return self._host_view().__dlpack__(**options)
 
@@ -170,7 +175,10 @@ def _on(given: Any, ctx: Any) -> Device:
 
 
 def empty(
-    shape: int | Sequence[int], dtype: str = "float32", device: Device | None = None, ctx: Device | None = None
+    shape: int | Sequence[int],
+    dtype: str = "float32",
+    device: Device | None = None,
+    ctx: Device | None = None,
 ) -> NDArray:
     """A new array with undefined content; `ctx` is the legacy name of `device`."""
     on = _on(device, ctx)
@@ -182,9 +190,7 @@ def empty(
     return NDArray(on, kind, whole, on.driver.allocate(on.index, math.prod(whole) * kind.numpy.itemsize))
 
 
-def array(
-    data: Any, device: Device | None = None, ctx: Device | None = None, dtype: str | None = None
-) -> NDArray:
+def array(data: Any, device: Device | None = None, ctx: Device | None = None, dtype: str | None = None) -> NDArray:
     """A copy of `data` (NumPy, lists, numbers, another array) on a device; `ctx` is its legacy name."""
     if isinstance(data, NDArray) and dtype in (None, data.dtype):
         on = _on(device, ctx) if device is not None or ctx is not None else data.device

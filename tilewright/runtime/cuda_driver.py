@@ -58,7 +58,7 @@ def _error(what: str, status: Any) -> DeviceError:
 
 
 class _Gpu:
-    """One GPU: its primary context, shared with the other libraries of the process, and the current stream."""
+    """One GPU: its primary context, which other libraries of the process share, and the current stream."""
 
     def __init__(self, index: int) -> None:
         self.index = index

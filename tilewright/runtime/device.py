@@ -14,8 +14,8 @@ from .opencl_driver import OpenClDriver
 _DRIVERS: dict[str, Driver] = {driver.kind: driver for driver in (CpuDriver(), CudaDriver(), OpenClDriver())}
 _TYPE_CODES = {"cpu": 1, "cuda": 2, "opencl": 4}
 _KIND_OF_NAME = {
-    "cpu": "cpu", "llvm": "cpu", "c": "cpu", "cuda": "cuda", "gpu": "cuda", "nvptx": "cuda", "opencl": "opencl",
-    "cl": "opencl",
+    "cpu": "cpu", "llvm": "cpu", "c": "cpu", "cuda": "cuda", "gpu": "cuda", "nvptx": "cuda",
+    "opencl": "opencl", "cl": "opencl",
 }  # fmt: skip
 
 
@@ -74,7 +74,7 @@ class Device:
         return self.index
 
     def __getattr__(self, name: str) -> Any:
-        """The legacy API reads attributes off the device itself: `dev.compute_version`, `dev.warp_size` ..."""
+        """The legacy API reads attributes off the device: `dev.compute_version`, `dev.warp_size` ..."""
         name = {"device_name": "name"}.get(name, name)
         if name in DeviceAttributes.__dataclass_fields__:
             return getattr(self.attributes, name)
@@ -127,7 +127,7 @@ cl = opencl
 
 
 def resolve_target(target: Target) -> Target:
-    """`target` for the device that is here: a CUDA target that names no architecture gets the device's own."""
+    """`target` for the device that is here: a CUDA target without an architecture gets the device's."""
     if target.kind == "cuda" and not target.arch_given and cuda().exist:
         return target.with_arch("sm_" + cuda().attributes.compute_version.replace(".", ""))
     return target

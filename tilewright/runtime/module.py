@@ -8,23 +8,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..codegen.abi import ArrayArgument, CompiledProgram, EntryPoint, Resources
-from ..codegen.program import compile_program
 from ..core.dtype import DType
 from ..core.errors import InternalError, UserError
 from ..core.target import Target
-from ..loops.nodes import Function
 from . import arguments
 from .array import NDArray, kind_of, layout_of
-from .device import Device, device, resolve_target
+from .device import Device, device
 from .driver import DeviceError, Launcher
 from .timing import Evaluator, TimingOptions, evaluator
 
 LEGACY_ENTRY = "__tvm_main__"
-
-
-def compile_function(function: Function, target: Target | str) -> Module:
-    """A module of one finished function; no device is needed before the first call."""
-    return Module(compile_program((function,), resolve_target(Target.parse(target))))
 
 
 class Entry:
@@ -139,7 +132,6 @@ class _Scratch:
             memory = self.on.driver.allocate(self.on.index, size)
             found = self.held[name] = size, NDArray(self.on, DType("uint8"), (size,), memory)
         return found[1].handle
-
 
 
 def _load(program: CompiledProgram, on: Device) -> dict[str, Launcher]:

@@ -48,9 +48,7 @@ class _Device:
 
     @cached_property
     def queue(self) -> Any:
-        return self.cl.CommandQueue(
-            self.context, properties=self.cl.command_queue_properties.PROFILING_ENABLE
-        )
+        return self.cl.CommandQueue(self.context, properties=self.cl.command_queue_properties.PROFILING_ENABLE)
 
 
 class OpenClDriver(Driver):
@@ -146,7 +144,8 @@ class OpenClDriver(Driver):
         at = self._at(index)
 
         def seconds(number: int) -> float:
-            at.events = events = []
+            events: list[Any] = []
+            at.events = events
             try:
                 for _ in range(number):
                     run()
