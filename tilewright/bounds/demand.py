@@ -98,7 +98,7 @@ def _check_visible(stage: Stage, consumer: StageBounds, found: list[Span], visib
                 loop = hidden[var]
                 raise UserError(
                     f"which part of {stage.name!r} is needed depends on {loop.axis.name!r} of {consumer.stage.name!r} "
-                    f"({loop.thread.thread_tag if loop.thread else 'a loop'}), inside of where {stage.name!r} is computed",
+                    f"({loop.thread.thread_tag if loop.thread else 'a loop'}), inside the place where it is computed",
                     primitive="compute_at",
                     fix=f"compute {stage.name!r} at {loop.axis.name!r}, or keep it in memory that those threads share",
                 )

@@ -140,8 +140,10 @@ class _StageNest:
         first = [i for i, loop in enumerate(self.loops) if loop.axis.kind is AxisKind.REDUCE]
         is_reduction = isinstance(found.body[0], Reduce)
         self.reduce_from = first[0] if first else len(self.loops) if is_reduction else None
-        self.split_guards = self._split_guards()
-        self.domain_guards = self._domain_guards()
+        data_guards = self._split_guards(AxisKind.DATA)
+        self.initial_guards = data_guards
+        reduce_guards = self._split_guards(AxisKind.REDUCE)
+        self.guards = (*data_guards, *reduce_guards, *self._domain_guards((*data_guards, *reduce_guards)))
 
     def statement(self) -> Stmt:
         return self._nest(0, self.bound)
@@ -153,7 +155,7 @@ class _StageNest:
 
     def _update(self, depth: int, bound: frozenset[Var]) -> Stmt:
         if depth == len(self.loops):
-            return self._guarded(self._store(), (*self.split_guards, *self.domain_guards))
+            return self._guarded(self._store(), self.guards)
         loop = self.loops[depth]
         inner = bound | {loop.var} if loop.thread is not None else bound
         body = self._update(depth + 1, inner) if depth + 1 != self.reduce_from else self._nest(depth + 1, inner)
@@ -166,7 +168,7 @@ class _StageNest:
         data = [loop for loop in self.loops[depth:] if loop.axis.kind is not AxisKind.REDUCE]
         fresh = {loop.var: Var(f"{loop.var.name}.init", loop.var.dtype) for loop in data if loop.thread is None}
         start = reduce.init or reduce.combiner.identity
-        body = self._guarded(seq(*(self._store_to(k, value) for k, value in enumerate(start))), self.split_guards)
+        body = self._guarded(seq(*(self._store_to(k, value) for k, value in enumerate(start))), self.initial_guards)
         inner = bound
         nests: list[tuple[Loop, frozenset[Var]]] = []
         for loop in data:
@@ -250,18 +252,18 @@ class _StageNest:
         shifted = zip(indices, producer.region, strict=True)
         return Load(buffer, tuple(subtract(i, part.min) for i, part in shifted))
 
-    def _split_guards(self) -> tuple[Expr, ...]:
-        """Conditions that keep uneven splits inside what they split, outermost first."""
+    def _split_guards(self, kind: AxisKind) -> tuple[Expr, ...]:
+        """Conditions that keep uneven splits of axes of one kind inside what they split, outermost first."""
         guards = []
         for relation in self.stage.relations:
-            if not isinstance(relation, Split):
+            if not isinstance(relation, Split) or relation.parent.kind is not kind:
                 continue
             guard = relation.guard(self.values, self.found.ranges)
             if guard is not None and not prove(guard, self.found.facts):
                 guards.append(simplify(guard, self.found.facts))
         return tuple(dict.fromkeys(guards))
 
-    def _domain_guards(self) -> tuple[Expr, ...]:
+    def _domain_guards(self, known: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Conditions that keep a region that was widened inside the tensor."""
         guards = []
         for axis in self.stage.roots:
@@ -272,8 +274,8 @@ class _StageNest:
             for guard in (greater_equal(offset, 0), less(offset, dom.extent)):
                 if not prove(guard, self.found.facts):
                     guards.append(simplify(guard, self.found.facts))
-        known = set(self.split_guards)
-        return tuple(g for g in dict.fromkeys(guards) if g not in known)
+        present = set(known)
+        return tuple(g for g in dict.fromkeys(guards) if g not in present)
 
     def _guarded(self, body: Stmt, guards: tuple[Expr, ...]) -> Stmt:
         for guard in reversed(guards):

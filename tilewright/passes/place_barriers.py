@@ -5,6 +5,10 @@ neighbours in a sequence need a barrier between them where the accesses pending 
 after; a loop needs one at the head of its body where the end of an iteration conflicts with the start of the
 next. Barriers stand directly in the sequence or loop that holds both accesses, so outside of guards that only
 some threads pass.
+
+A shared buffer is written by one stage only, whose threads each own the elements that they write: what the
+stage reads of its own result, and writing the same element again, needs no barrier. Only readers of another
+stage do.
 """
 
 from __future__ import annotations
@@ -13,9 +17,10 @@ from dataclasses import dataclass
 
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope
+from ..core.node import Node
 from ..expr.nodes import IntImm, Load, Var
 from ..expr.traverse import post_order, variables
-from ..loops.nodes import Barrier, Buffer, For, Function, If, Launch, Seq, Stmt, Store, seq
+from ..loops.nodes import Allocate, Barrier, Buffer, For, Function, If, Launch, Seq, Stmt, Store, seq
 
 _BARRIER = Barrier(MemoryScope.SHARED)
 
@@ -29,7 +34,7 @@ class _Accesses:
 
     def conflicts(self, later: _Accesses) -> bool:
         """Whether a barrier must part these accesses from later ones."""
-        return bool(self.written & (later.read | later.written) or self.read & later.written)
+        return bool(self.written & later.read or self.read & later.written)
 
     def __or__(self, other: _Accesses) -> _Accesses:
         return _Accesses(self.written | other.written, self.read | other.read)
@@ -72,14 +77,11 @@ def _place(stmt: Stmt, threads: frozenset[Var]) -> _Placed:
         return _loop(stmt, threads)
     if isinstance(stmt, If):
         return _branch(stmt, threads)
-    inside = [child for child in stmt.children() if isinstance(child, Stmt)]
-    if not inside:
-        found = _accesses(stmt)
-        return _Placed(stmt, found, found, False)
-    placed = _place(inside[0], threads)
-    made: Stmt = stmt.map_children(lambda child: placed.stmt if child is inside[0] else child)
-    own = _accesses(stmt, deep=False)
-    return _Placed(made, own | placed.first, placed.last if placed.parted else own | placed.last, placed.parted)
+    if isinstance(stmt, Allocate):
+        placed = _place(stmt.body, threads)
+        return _Placed(Allocate(stmt.buffer, placed.stmt), placed.first, placed.last, placed.parted)
+    found = _accesses(stmt)
+    return _Placed(stmt, found, found, False)
 
 
 def _sequence(stmt: Seq, threads: frozenset[Var]) -> _Placed:
@@ -113,31 +115,19 @@ def _branch(stmt: If, threads: frozenset[Var]) -> _Placed:
     made = If(stmt.condition, then.stmt, None if orelse is None else orelse.stmt)
     if threads & set(variables(stmt.condition)) and any(isinstance(node, Barrier) for node in post_order(made)):
         raise InternalError(f"a barrier is needed under `{stmt.condition}`, which differs between threads")
-    own = _accesses_of(stmt.condition)
+    own = _accesses(stmt.condition)
     first, last, parted = own | then.first, own | then.last, False
     if orelse is not None:
         first, last, parted = first | orelse.first, last | orelse.last, then.parted and orelse.parted
     return _Placed(made, first, last, parted)
 
 
-def _accesses(stmt: Stmt, deep: bool = True) -> _Accesses:
-    """The accesses of a statement: with those of the statements inside it, or only its own expressions."""
-    if deep:
-        return _accesses_of(stmt)
-    own = _NONE
-    for child in stmt.children():
-        own = own if isinstance(child, Stmt) else own | _accesses_of(child)
-    return own
-
-
-def _accesses_of(*roots: object) -> _Accesses:
-    nodes = list(post_order(*roots))  # type: ignore[arg-type]  # children of a node are nodes
-    return _Accesses(
-        frozenset(node.buffer for node in nodes if isinstance(node, Store) and _shared(node.buffer)),
-        frozenset(
-            s for node in nodes if isinstance(node, Load) and isinstance(s := node.source, Buffer) and _shared(s)
-        ),
-    )
+def _accesses(root: Node) -> _Accesses:
+    """The accesses of a statement of one stage (a store, or values and the stores of them) or an expression."""
+    nodes = list(post_order(root))
+    written = frozenset(node.buffer for node in nodes if isinstance(node, Store) and _shared(node.buffer))
+    read = (node.source for node in nodes if isinstance(node, Load))
+    return _Accesses(written, frozenset(s for s in read if isinstance(s, Buffer) and _shared(s)) - written)
 
 
 def _shared(buffer: Buffer) -> bool:
