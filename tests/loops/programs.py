@@ -26,9 +26,7 @@ def exprs(values: Any) -> tuple[Expr, ...]:
     return tuple(as_expr(v) for v in (values if isinstance(values, tuple) else (values,)))
 
 
-def buf(
-    name: str, *shape: Any, dtype: str = "float32", scope: str = "global", of: Buffer | None = None
-) -> Buffer:
+def buf(name: str, *shape: Any, dtype: str = "float32", scope: str = "global", of: Buffer | None = None) -> Buffer:
     """A buffer; `of` is the one it views."""
     return Buffer(name, dtype, exprs(shape), MemoryScope(scope), alias_of=of)
 

@@ -128,9 +128,7 @@ def test_evaluate_and_else() -> None:
 # Arithmetic.
 
 
-@pytest.mark.parametrize(
-    "dtype", ["int8", "uint8", "int32", "int64", "float16", "float32", "float64", "bfloat16"]
-)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "float16", "float32", "float64", "bfloat16"])
 def test_arithmetic_has_the_type_of_its_operands(dtype: str) -> None:
     A, B, C = (buf(name, 8, dtype=dtype) for name in "ABC")
     kind = DType(dtype).numpy
@@ -186,9 +184,7 @@ def test_every_thread_of_a_three_dimensional_grid_has_its_place() -> None:
     value = at[0]
     for extent, var in zip(shape[1:], at[1:], strict=True):
         value = value * extent + var
-    f = function(
-        (A,), launch(store(A, at, value), **dict(zip(names, zip(at, shape, strict=True), strict=True)))
-    )
+    f = function((A,), launch(store(A, at, value), **dict(zip(names, zip(at, shape, strict=True), strict=True))))
     for lanes in (1, 1000, 1 << 20):
         x = empty(*shape, dtype="int32")
         run(f, x, lanes=lanes)
@@ -199,9 +195,7 @@ def test_a_guard_masks_the_last_block() -> None:
     A, B = buf("A", 10), buf("B", 10)
 
     def body(b: Var) -> Stmt:
-        return thread(
-            "tx", 4, lambda t: If(likely(b * 4 + t < 10), store(B, b * 4 + t, load(A, b * 4 + t)), None)
-        )
+        return thread("tx", 4, lambda t: If(likely(b * 4 + t < 10), store(B, b * 4 + t, load(A, b * 4 + t)), None))
 
     x, y = floats(10), empty(10)
     run(function((A, B), thread("bx", 3, body)), x, y)

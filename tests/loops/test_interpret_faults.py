@@ -45,9 +45,7 @@ def test_an_interpret_error_is_an_internal_error() -> None:
 def test_out_of_bounds_names_index_thread_variables_and_statement() -> None:
     A, B, k = buf("A", 4, 6), buf("B", 4), Var("k")
     f = function((A, B), in_block(4, lambda b, t: loop(k, 3, store(B, t, load(A, t, b * 3 + k + t)))))
-    text = fails(
-        f, empty(4, 6), empty(4), match=r"A: index 1 is out of bounds of A\[4, 6\] \(global\)", races=False
-    )
+    text = fails(f, empty(4, 6), empty(4), match=r"A: index 1 is out of bounds of A\[4, 6\] \(global\)", races=False)
     assert "index:     [3, 6]" in text
     assert "thread:    blockIdx.x = 1, threadIdx.x = 3" in text
     assert "variables: k = 0" in text
@@ -97,9 +95,7 @@ def test_division_by_zero() -> None:
 
 def test_undefined_names() -> None:
     A = buf("A", 4)
-    fails(
-        function((A,), store(A, Var("i"), 0.0)), empty(4), match="variable i is used where it is not defined"
-    )
+    fails(function((A,), store(A, Var("i"), 0.0)), empty(4), match="variable i is used where it is not defined")
     fails(function((A,), store(buf("T", 4), 0, 0.0)), empty(4), match="no storage is allocated")
 
 
@@ -156,9 +152,7 @@ def exchange(*between: Stmt, turns: int = 1) -> Function:
 
 
 def test_a_read_of_what_another_thread_wrote_needs_a_barrier() -> None:
-    text = fails(
-        exchange(), empty(2, 8), match="S: race: reads what thread 1 of block 0 wrote, with no barrier"
-    )
+    text = fails(exchange(), empty(2, 8), match="S: race: reads what thread 1 of block 0 wrote, with no barrier")
     assert "threadIdx.x = 0" in text
     assert "statement: B[bx, tx] = S[(tx + 1) % 8]" in text
     for lanes in (1 << 17, 8):
@@ -178,9 +172,7 @@ def test_a_barrier_on_other_memory_does_not_help() -> None:
 
 
 def test_overwriting_what_another_thread_reads_needs_a_barrier() -> None:
-    text = fails(
-        exchange(SYNC, turns=2), empty(2, 8), match="S: race: overwrites what thread 7 of block 0 read"
-    )
+    text = fails(exchange(SYNC, turns=2), empty(2, 8), match="S: race: overwrites what thread 7 of block 0 read")
     assert "k = 1" in text
     B, S, k = buf("B", 2, 8), buf("S", 8, scope="shared"), Var("k")
 
@@ -229,9 +221,7 @@ def test_threads_that_store_different_values_in_one_place() -> None:
         (lambda t: If(t.equal(1), store(S, 0, 2.0), None)),
     )
     two = lambda *mid: lambda b, t: alloc(S, first(t), *mid, second(t))  # noqa: E731
-    text = fails(
-        function((B,), in_block(8, two())), empty(8), match="writes another value than thread 0 of block 0"
-    )
+    text = fails(function((B,), in_block(8, two())), empty(8), match="writes another value than thread 0 of block 0")
     assert "threadIdx.x = 1" in text
     interpret(function((B,), in_block(8, two(SYNC))), [empty(8)])
 
@@ -262,9 +252,7 @@ def test_the_same_value_from_some_threads_is_a_race_for_those_that_did_not_store
         return function((B,), in_block(8, body))
 
     interpret(program(lambda t: t // 2), [empty(2, 8)])
-    text = fails(
-        program(lambda t: (t // 2 + 1) % 4), empty(2, 8), match="reads what several threads of block 0 wrote"
-    )
+    text = fails(program(lambda t: (t // 2 + 1) % 4), empty(2, 8), match="reads what several threads of block 0 wrote")
     assert "threadIdx.x = 0" in text
     interpret(program(lambda t: (t // 2 + 1) % 4, SYNC), [empty(2, 8)])
 
@@ -310,9 +298,7 @@ def test_a_thread_may_use_its_own_elements_without_a_barrier() -> None:
 
 def test_blocks_do_not_share() -> None:
     S, B = buf("S", 1, scope="shared"), buf("B", 8)
-    f = function(
-        (B,), thread("bx", 8, lambda b: alloc(S, store(S, 0, b.astype("float32")), store(B, b, load(S, 0))))
-    )
+    f = function((B,), thread("bx", 8, lambda b: alloc(S, store(S, 0, b.astype("float32")), store(B, b, load(S, 0)))))
     for lanes in (1 << 17, 3):
         y = empty(8)[::-1].copy()
         interpret(f, [y], lanes=lanes)
@@ -326,17 +312,11 @@ def test_blocks_do_not_share() -> None:
 def test_blocks_must_not_use_what_other_blocks_write(lanes: int) -> None:
     B = buf("B", 8)
     value = lambda b: b.astype("float32")  # noqa: E731
-    reads = thread(
-        "bx", 8, lambda b: seq(store(B, b, value(b)), SYNC_GLOBAL, store(B, b, load(B, (b + 7) % 8)))
-    )
-    fails(
-        function((B,), reads), empty(8), match="race: (reads|overwrites) what thread 0 of block", lanes=lanes
-    )
+    reads = thread("bx", 8, lambda b: seq(store(B, b, value(b)), SYNC_GLOBAL, store(B, b, load(B, (b + 7) % 8))))
+    fails(function((B,), reads), empty(8), match="race: (reads|overwrites) what thread 0 of block", lanes=lanes)
     meets = thread("bx", 8, lambda b: store(B, b // 2, value(b)))
     fails(function((B,), meets), empty(8), match="race: ", lanes=lanes)
-    later = seq(
-        thread("bx", 8, lambda b: store(B, b, value(b))), thread("bx", 8, lambda b: store(B, 7 - b, value(b)))
-    )
+    later = seq(thread("bx", 8, lambda b: store(B, b, value(b))), thread("bx", 8, lambda b: store(B, 7 - b, value(b))))
     interpret(function((B,), later), [empty(8)], lanes=lanes)  # two kernels: in order
     same = thread("bx", 8, lambda b: store(B, b // 2, 1.0))
     interpret(function((B,), same), [empty(8)], lanes=lanes)
@@ -362,9 +342,7 @@ def test_threads_of_one_block_meet_in_global_memory_behind_its_barrier() -> None
         return function((B, C), in_block(8, body))
 
     interpret(program(SYNC_GLOBAL), [empty(2, 8), empty(2, 8)])
-    fails(
-        program(SYNC), empty(2, 8), empty(2, 8), match="race: reads what thread 1 of block 1"
-    )  # 0: no change
+    fails(program(SYNC), empty(2, 8), empty(2, 8), match="race: reads what thread 1 of block 1")  # 0: no change
     fails(program(NOTHING), empty(2, 8), empty(2, 8), match="race: reads")
 
 
@@ -374,9 +352,7 @@ def test_threads_of_one_block_meet_in_global_memory_behind_its_barrier() -> None
 def test_a_barrier_must_be_reached_by_all_threads_of_a_block() -> None:
     B = buf("B", 8)
     some = lambda b, t: If(t < 4, SYNC, None)  # noqa: E731
-    text = fails(
-        function((B,), in_block(8, some)), empty(8), match="a barrier that not all threads of the block reach"
-    )
+    text = fails(function((B,), in_block(8, some)), empty(8), match="a barrier that not all threads of the block reach")
     assert "threadIdx.x = 4" in text
     ragged = lambda b, t: loop(Var("k"), t, SYNC)  # noqa: E731
     fails(function((B,), in_block(8, ragged)), empty(8), match="a barrier that not all")

@@ -46,9 +46,7 @@ class Grid:
         """Each lane's actor (see `race_model`) in the current epoch of a memory scope."""
         found = self._actors.get(scope)
         if found is None:
-            found = self._actors[scope] = (
-                self.blocks * BLOCK + (self.epochs[scope] << THREAD_BITS) + self._threads
-            )
+            found = self._actors[scope] = self.blocks * BLOCK + (self.epochs[scope] << THREAD_BITS) + self._threads
         return found
 
     def pass_barrier(self, scope: MemoryScope, blocks: Value) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 from ...core.hardware import MemoryScope
 from ...core.node import Node
 from ...expr import nodes as n
-from ...expr.printer import show
-from ..nodes import Barrier, Buffer, Evaluate, For, Function, If, Let, Store
+from ..describe import describe
+from ..nodes import Buffer, Function
 from .grid import Grid, fixed_variables
 from .memory import InterpretError, Report, Storage, Value, View, root
 from .races import Shadow
@@ -60,8 +60,7 @@ class Machine:
         extents = self.extents(buffer)
         if array.dtype != buffer.dtype.numpy or array.size != int(np.prod(extents, dtype=np.intp)):
             raise InterpretError(
-                f"{buffer.name} is {buffer.dtype}{list(extents)}, "
-                f"but the argument is {array.dtype}{list(array.shape)}"
+                f"{buffer.name} is {buffer.dtype}{list(extents)}, but the argument is {array.dtype}{list(array.shape)}"
             )
         flat = np.ascontiguousarray(array).reshape(-1)
         data = flat if flat.size else np.zeros(1, flat.dtype)
@@ -91,9 +90,7 @@ class Machine:
             if storage is None:
                 raise InterpretError(f"buffer {buffer.name} is used where no storage is allocated for it")
             if buffer.dtype != storage.dtype:
-                raise InterpretError(
-                    f"{buffer.name} views {base.name} as {buffer.dtype}, but that is {storage.dtype}"
-                )
+                raise InterpretError(f"{buffer.name} views {base.name} as {buffer.dtype}, but that is {storage.dtype}")
             found = self.views[buffer] = View(buffer, self.extents(buffer), storage)
         return found
 
@@ -147,11 +144,9 @@ class Machine:
             lines.append(f"  thread:    {self.grid.coordinates(first[-4:])}")
         scalars = {v.name: v for v in self.env if not isinstance(self.env[v], np.ndarray)}
         if scalars:
-            lines.append(
-                "  variables: " + ", ".join(f"{name} = {self.env[v]}" for name, v in scalars.items())
-            )
+            lines.append("  variables: " + ", ".join(f"{name} = {self.env[v]}" for name, v in scalars.items()))
         if self.at is not None:
-            lines.append(f"  statement: {text_of(self.at)}")
+            lines.append(f"  statement: {describe(self.at)}")
         raise InterpretError("\n".join(lines))
 
     def check_read(self, view: View, offset: Value, mask: Value) -> None:
@@ -160,18 +155,3 @@ class Machine:
         report = self.report_for(view.buffer)
         assert report is not None
         view.storage.check_read(offset, mask, self.grid.actors(view.buffer.scope), report)
-
-
-def text_of(at: Node) -> str:
-    """One line for a statement."""
-    if isinstance(at, Store):
-        return f"{at.buffer.name}[{', '.join(map(show, at.indices))}] = {show(at.value)}"
-    if isinstance(at, Let):
-        return f"{at.var.name} = {show(at.value)}"
-    if isinstance(at, If):
-        return f"if {show(at.condition)}"
-    if isinstance(at, For):
-        return f"for {at.var.name} in range({show(at.min)}, {show(at.min)} + {show(at.extent)})"
-    if isinstance(at, Evaluate):
-        return show(at.value)
-    return type(at).__name__ if isinstance(at, Barrier) else repr(at)[:200]

@@ -21,6 +21,7 @@ import numpy as np
 
 from ...core.hardware import ThreadTag
 from ...expr import nodes as n
+from ..describe import describe
 from ..nodes import (
     Allocate,
     Barrier,
@@ -37,7 +38,7 @@ from ..nodes import (
     Store,
 )
 from .grid import TAGS, Grid, footprint, stored_roots, thread_loops
-from .machine import Machine, text_of
+from .machine import Machine
 from .memory import InterpretError, Value, root
 from .races import EVERY, Shadow
 from .values import own
@@ -103,7 +104,7 @@ class Runner(Machine):
     def _store(self, stmt: Store) -> Run:
         buffer, value = stmt.buffer, self.expression(stmt.value)
         if stmt.value.dtype.scalar != buffer.dtype.scalar:
-            raise InterpretError(f"`{text_of(stmt)}` stores {stmt.value.dtype} in memory of {buffer.dtype}")
+            raise InterpretError(f"`{describe(stmt)}` stores {stmt.value.dtype} in memory of {buffer.dtype}")
         indices = [self.expression(i) for i in stmt.indices]
         report = self.report_for(buffer)
 

@@ -1,0 +1,300 @@
+"""What a well-formed function of the loop grammar is, rule by rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from ..core.dtype import DType
+from ..core.errors import InternalError
+from ..core.hardware import LoopKind, ThreadTag
+from ..core.node import Node
+from ..expr import nodes as e
+from .describe import describe
+from .nodes import Allocate, Barrier, Buffer, Evaluate, For, Function, If, Launch, Let, Seq, Stmt, Store
+
+
+def verify(function: Function, *, flat: bool = False, finished: bool = False) -> None:
+    """Raise InternalError for the first node of `function` that breaks a rule, naming both.
+
+    `flat`: storage is flattened, so that every access has one index, and virtual threads are expanded.
+    `finished`: kernels are `Launch`es; no loop over threads is left.
+    """
+    _Verifier(function, flat, finished).run()
+
+
+class _Verifier:
+    """Walks a function; `defined`, `storage` and `kernel` describe the way from the root to the node at hand."""
+
+    def __init__(self, function: Function, flat: bool, finished: bool) -> None:
+        self.function = function
+        self.flat = flat
+        self.finished = finished
+        self.defined: set[e.Var] = set()
+        self.storage: set[Buffer] = set()
+        self.kernel: dict[ThreadTag, e.Expr] | None = None
+        self.launch: Launch | None = None
+        self.typed: set[e.Expr] = set()
+        self.used: dict[e.Expr, frozenset[Any]] = {}
+
+    def run(self) -> None:
+        """Check the parameters, then the body."""
+        for param in self.function.params:
+            if isinstance(param, e.Var):
+                self.defined.add(param)
+            else:
+                self.storage.add(param)
+                for size in param.shape:  # a size that no parameter gives is taken from the argument's shape
+                    self.defined.update(name for name in self._names(size) if isinstance(name, e.Var))
+        self.statement(self.function.body)
+
+    def fail(self, rule: str, node: Node) -> NoReturn:
+        """Say which rule the node breaks."""
+        raise InternalError(f"{self.function.name}: {rule}, in `{describe(node)}`")
+
+    # Statements.
+
+    def statement(self, stmt: Stmt) -> None:
+        """Check a statement and all below it."""
+        check = _STATEMENTS.get(type(stmt))
+        if check is None:
+            self.fail(f"{type(stmt).__name__} is no statement of the grammar", stmt)
+        check(self, stmt)
+
+    @contextmanager
+    def _bound(self, stmt: Stmt, *names: e.Var) -> Iterator[None]:
+        """A part of the function in which variables are defined."""
+        for var in names:
+            if var in self.defined:
+                self.fail(f"variable {var.name} is defined again where it is defined already", stmt)
+            self.defined.add(var)
+        yield
+        self.defined.difference_update(names)
+
+    def _for(self, stmt: For) -> None:
+        self._integer(stmt.min, "the minimum of a loop", stmt)
+        self._integer(stmt.extent, "the extent of a loop", stmt)
+        if stmt.kind is not LoopKind.THREAD:
+            if stmt.thread is not None:
+                self.fail(f"a {stmt.kind.value} loop has a hardware index", stmt)
+            with self._bound(stmt, stmt.var):
+                self.statement(stmt.body)
+            return
+        if stmt.thread is None:
+            self.fail("a THREAD loop has no hardware index", stmt)
+        if self.finished or self.launch is not None:
+            self.fail("a loop over threads is left in finished code", stmt)
+        if stmt.thread is ThreadTag.VTHREAD and self.flat:
+            self.fail("a virtual thread is left in flat code", stmt)
+        outermost = self.kernel is None and stmt.thread is not ThreadTag.VTHREAD
+        if outermost:
+            self.kernel = {}
+        if stmt.thread is not ThreadTag.VTHREAD:
+            self._one_extent(stmt.thread, stmt.extent, stmt)
+        with self._bound(stmt, stmt.var):
+            self.statement(stmt.body)
+        if outermost:
+            self.kernel = None
+
+    def _one_extent(self, tag: ThreadTag, extent: e.Expr, stmt: Stmt) -> None:
+        known = self.kernel.setdefault(tag, extent) if self.kernel is not None else extent
+        if known is not extent and not _same_number(known, extent):
+            self.fail(f"{tag.value} has the extents {known} and {extent} in one kernel", stmt)
+
+    def _launch(self, stmt: Launch) -> None:
+        if self.launch is not None or self.kernel is not None:
+            self.fail("a kernel is launched from within a kernel", stmt)
+        tags = [tag for tag, _, _ in stmt.threads]
+        if ThreadTag.VTHREAD in tags or len(set(tags)) != len(tags):
+            self.fail("a launch names each real hardware index at most once", stmt)
+        for tag, _, extent in stmt.threads:
+            self._integer(extent, f"the extent of {tag.value}", stmt)
+        self.launch = stmt
+        with self._bound(stmt, *(var for _, var, _ in stmt.threads)):
+            self.statement(stmt.body)
+        self.launch = None
+
+    def _if(self, stmt: If) -> None:
+        self.expression(stmt.condition, stmt)
+        if stmt.condition.dtype != "bool":
+            self.fail(f"the condition has type {stmt.condition.dtype}, not bool", stmt)
+        self.statement(stmt.then)
+        if stmt.orelse is not None:
+            self.statement(stmt.orelse)
+
+    def _store(self, stmt: Store) -> None:
+        for part in (*stmt.indices, stmt.value):
+            self.expression(part, stmt)
+        self._access(stmt.buffer, stmt.indices, stmt)
+        wanted = _element(stmt.buffer, stmt.indices)
+        if stmt.value.dtype is not wanted:
+            self.fail(f"a value of type {stmt.value.dtype} is stored as {wanted}", stmt)
+
+    def _let(self, stmt: Let) -> None:
+        self.expression(stmt.value, stmt)
+        if stmt.value.dtype is not stmt.var.dtype:
+            self.fail(f"{stmt.var.name} of type {stmt.var.dtype} stands for a {stmt.value.dtype}", stmt)
+        with self._bound(stmt, stmt.var):
+            self.statement(stmt.body)
+
+    def _allocate(self, stmt: Allocate) -> None:
+        buffer = stmt.buffer
+        for size in buffer.shape:
+            self._integer(size, f"a size of {buffer.name}", stmt)
+        if buffer in self.storage:
+            self.fail(f"buffer {buffer.name} is allocated where it has storage already", stmt)
+        if buffer.alias_of is not None:
+            self.fail(f"buffer {buffer.name} is allocated, but is a view of {buffer.alias_of.name}", stmt)
+        self.storage.add(buffer)
+        self.statement(stmt.body)
+        self.storage.discard(buffer)
+
+    def _seq(self, stmt: Seq) -> None:
+        for part in stmt.stmts:
+            if isinstance(part, Seq):
+                self.fail("a Seq stands directly in a Seq", stmt)
+            self.statement(part)
+
+    def _evaluate(self, stmt: Evaluate) -> None:
+        self.expression(stmt.value, stmt)
+
+    def _barrier(self, stmt: Barrier) -> None:
+        if self.kernel is None and self.launch is None:
+            self.fail("a barrier stands outside any kernel", stmt)
+
+    # Expressions.
+
+    def _integer(self, expr: e.Expr, what: str, stmt: Stmt) -> None:
+        self.expression(expr, stmt)
+        if not (expr.dtype.is_int and expr.dtype.lanes == 1):
+            self.fail(f"{what}, `{expr}`, has type {expr.dtype}, not an integer type", stmt)
+
+    def expression(self, expr: e.Expr, stmt: Stmt) -> None:
+        """Check an expression's types, and that what it names is there."""
+        if expr not in self.typed:
+            self._types(expr, stmt)
+        for name in self._names(expr):
+            if isinstance(name, e.Var):
+                if name not in self.defined:
+                    self.fail(f"variable {name.name} is used where it is not defined", stmt)
+            else:
+                self._stored(name, stmt)
+
+    def _names(self, expr: e.Expr) -> frozenset[Any]:
+        """The variables and buffers that an expression uses."""
+        found = self.used.get(expr)
+        if found is None:
+            own = [expr] if isinstance(expr, e.Var) else [expr.source] if isinstance(expr, e.Load) else []
+            found = self.used[expr] = frozenset(own).union(*(self._names(c) for c in expr.children()))
+        return found
+
+    def _types(self, expr: e.Expr, stmt: Stmt) -> None:
+        for child in expr.children():
+            if child not in self.typed:
+                self._types(child, stmt)
+        check = next((c for kind, c in _EXPRESSIONS.items() if isinstance(expr, kind)), None)
+        fault = check(expr) if check is not None else None
+        if fault:
+            self.fail(f"{fault} (`{expr}`)", stmt)
+        if isinstance(expr, e.Load):
+            if not isinstance(expr.source, Buffer):
+                self.fail(f"`{expr}` reads {expr.source.name}, which is no buffer", stmt)
+            self._access(expr.source, expr.indices, stmt)
+        self.typed.add(expr)
+
+    def _access(self, buffer: Buffer, indices: tuple[e.Expr, ...], stmt: Stmt) -> None:
+        self._stored(buffer, stmt)
+        if self.flat and len(buffer.shape) != 1:
+            self.fail(f"buffer {buffer.name} has {len(buffer.shape)} dimensions in flat code", stmt)
+        if len(indices) != len(buffer.shape):
+            count = f"{len(indices)} indices on the {len(buffer.shape)} dimensions"
+            self.fail(f"{count} of {buffer.name}", stmt)
+        for index in indices:
+            if not index.dtype.is_int:
+                self.fail(f"an index of {buffer.name}, `{index}`, has type {index.dtype}", stmt)
+        if len({index.dtype.lanes for index in indices} - {1}) > 1:
+            self.fail(f"indices of {buffer.name} have vectors of several lengths", stmt)
+
+    def _stored(self, buffer: Buffer, stmt: Stmt) -> None:
+        base = buffer
+        while base.alias_of is not None:
+            base = base.alias_of
+        if base not in self.storage:
+            self.fail(f"buffer {base.name} is neither a parameter nor allocated here", stmt)
+
+
+_STATEMENTS: dict[type, Callable[[_Verifier, Any], None]] = {
+    For: _Verifier._for,
+    Launch: _Verifier._launch,
+    If: _Verifier._if,
+    Store: _Verifier._store,
+    Let: _Verifier._let,
+    Allocate: _Verifier._allocate,
+    Seq: _Verifier._seq,
+    Evaluate: _Verifier._evaluate,
+    Barrier: _Verifier._barrier,
+}
+
+
+def _same_number(a: e.Expr, b: e.Expr) -> bool:
+    return isinstance(a, e.IntImm) and isinstance(b, e.IntImm) and a.value == b.value
+
+
+def _element(buffer: Buffer, indices: tuple[e.Expr, ...]) -> DType:
+    """The type of what stands at `indices`: a vector where an index is one."""
+    lanes = max((index.dtype.lanes for index in indices), default=1)
+    return buffer.dtype.with_lanes(lanes * buffer.dtype.lanes)
+
+
+# What is wrong with an expression whose parts are well formed, or None.
+
+
+def _binary(expr: e.Binary) -> str | None:
+    if expr.a.dtype is not expr.b.dtype:
+        return f"operands of types {expr.a.dtype} and {expr.b.dtype}"
+    if isinstance(expr, e.Arithmetic) and not (expr.a.dtype.is_int or expr.a.dtype.is_float):
+        return f"arithmetic on {expr.a.dtype}"
+    if isinstance(expr, (e.And, e.Or)) and not expr.a.dtype.is_bool:
+        return f"a condition of type {expr.a.dtype}, not bool"
+    return None
+
+
+def _not(expr: e.Not) -> str | None:
+    return None if expr.a.dtype.is_bool else f"a condition of type {expr.a.dtype}, not bool"
+
+
+def _choice(expr: e.Select | e.IfThenElse) -> str | None:
+    if not expr.condition.dtype.is_bool or expr.condition.dtype.lanes not in (1, expr.dtype.lanes):
+        return f"a condition of type {expr.condition.dtype}, not bool"
+    if expr.true_value.dtype is not expr.false_value.dtype:
+        return f"branches of types {expr.true_value.dtype} and {expr.false_value.dtype}"
+    return None
+
+
+def _ramp(expr: e.Ramp) -> str | None:
+    if not expr.base.dtype.is_int or expr.base.dtype.lanes != 1 or expr.base.dtype is not expr.stride.dtype:
+        return f"a ramp from {expr.base.dtype} by {expr.stride.dtype}, not scalars of one integer type"
+    return None if expr.lanes > 1 else f"a vector of {expr.lanes} lanes"
+
+
+def _broadcast(expr: e.Broadcast) -> str | None:
+    if expr.value.dtype.lanes != 1:
+        return f"a vector of vectors ({expr.value.dtype})"
+    return None if expr.lanes > 1 else f"a vector of {expr.lanes} lanes"
+
+
+def _cast(expr: e.Cast) -> str | None:
+    same = expr.dtype.lanes == expr.value.dtype.lanes
+    return None if same else f"a cast from {expr.value.dtype} to {expr.dtype}, of another length"
+
+
+_EXPRESSIONS: dict[type, Callable[[Any], str | None]] = {
+    e.Binary: _binary,
+    e.Not: _not,
+    e.Select: _choice,
+    e.IfThenElse: _choice,
+    e.Ramp: _ramp,
+    e.Broadcast: _broadcast,
+    e.Cast: _cast,
+}
