@@ -7,18 +7,20 @@ from typing import Any
 
 from ..expr import nodes as n
 from ..expr.nodes import FALSE, TRUE, Expr
+from . import vectors
 from .affine import Affine, immediate
-from .engine import HANDLERS, WRITE, difference, visit
+from .engine import HANDLERS, difference, visit
 from .facts import Facts, is_index
 from .interval import terms_bounds
 from .modular import form_residues
 from .prove import is_size, nonneg
-from .splits import quotient, remainder
+from .splits import remainder
+from .write import write
 
 
 def _ordering(e: Any, facts: Facts) -> Expr:
     if not is_index(e.a.dtype):
-        return FALLBACK[0](e, facts)  # type: ignore[no-any-return]
+        return vectors.arithmetic(e, facts)
     try:
         return ordering(type(e), difference(e.a, e.b, facts), facts)
     except OverflowError:
@@ -38,7 +40,7 @@ def at_most(terms: Affine, limit: int, facts: Facts) -> Expr:
     while True:
         if not terms.terms:
             return TRUE if limit >= 0 else FALSE
-        if all(k < 0 for k in terms.terms.values()):
+        if turned(terms):
             return at_least(terms.scale(-1), -limit, facts)
         lo, hi = terms_bounds(terms.terms.items(), 0, facts)
         if hi <= limit:
@@ -61,7 +63,7 @@ def at_least(terms: Affine, limit: int, facts: Facts) -> Expr:
     while True:
         if not terms.terms:
             return TRUE if limit <= 0 else FALSE
-        if all(k < 0 for k in terms.terms.values()):
+        if turned(terms):
             return at_most(terms.scale(-1), -limit, facts)
         lo, hi = terms_bounds(terms.terms.items(), 0, facts)
         if lo >= limit:
@@ -127,22 +129,30 @@ def _below(terms: Affine, limit: int, facts: Facts) -> Expr:
     """`terms < limit` as printed: sizes stand alone on the right."""
     sizes, others = _parted(terms)
     if sizes is None:
-        return n.LT(WRITE[0](terms, facts), immediate(limit, terms.dtype))
+        return n.LT(write(terms, facts), immediate(limit, terms.dtype))
     if limit < 0:
         others, limit = others.shift(-limit), 0
-    return n.LT(WRITE[0](others, facts), WRITE[0](sizes.scale(-1).shift(limit), facts))
+    return n.LT(write(others, facts), write(sizes.scale(-1).shift(limit), facts))
 
 
 def _above(terms: Affine, limit: int, facts: Facts) -> Expr:
     """`limit <= terms` as printed; where sizes stand alone, `others < sizes` or `sizes <= others`."""
     sizes, others = _parted(terms)
     if sizes is None:
-        return n.LE(immediate(limit, terms.dtype), WRITE[0](terms, facts))
-    if all(k < 0 for k in others.terms.values()):
-        return _below(terms.scale(-1), 1 - limit, facts)
+        return n.LE(immediate(limit, terms.dtype), write(terms, facts))
     if limit < 0:
         others, limit = others.shift(-limit), 0
-    return n.LE(WRITE[0](sizes.scale(-1).shift(limit), facts), WRITE[0](others, facts))
+    return n.LE(write(sizes.scale(-1).shift(limit), facts), write(others, facts))
+
+
+def turned(form: Affine) -> bool:
+    """Whether the form has to change its sign to stand as printed: its largest term, sizes aside, is positive."""
+    values = form.terms.values()
+    if min(values) > 0 or max(values) < 0:
+        return min(values) < 0
+    terms = {a: k for a, k in form.terms.items() if not is_size(a)} or form.terms
+    largest = max(map(abs, terms.values()))
+    return next(k for k in terms.values() if abs(k) == largest) < 0
 
 
 def _parted(terms: Affine) -> tuple[Affine | None, Affine]:
@@ -160,7 +170,7 @@ def _equality(e: Any, facts: Facts) -> Expr:
     if e.a is e.b and not e.a.dtype.is_float and e.a.dtype.lanes == 1:
         return TRUE if type(e) is n.EQ else FALSE
     if not is_index(e.a.dtype):
-        return FALLBACK[0](e, facts)  # type: ignore[no-any-return]
+        return vectors.arithmetic(e, facts)
     try:
         return equality(type(e), difference(e.a, e.b, facts), facts)
     except OverflowError:
@@ -180,13 +190,13 @@ def equality(kind: Any, form: Affine, facts: Facts) -> Expr:
         return no
     if form.const == 0 and nonneg(form, facts) and nonneg(form.scale(-1), facts):
         return yes
-    if all(k < 0 for k in form.terms.values()):
+    if turned(form):
         form = form.scale(-1)
     if len(form.terms) == 2 and sorted(form.terms.values()) == [-1, 1] and form.const == 0:
         (a, _), (b, _) = form.terms.items()
         return kind(a, b)  # type: ignore[no-any-return]
     terms = Affine(form.terms, 0, form.dtype)
-    return kind(WRITE[0](terms, facts), immediate(-form.const, form.dtype))  # type: ignore[no-any-return]
+    return kind(write(terms, facts), immediate(-form.const, form.dtype))  # type: ignore[no-any-return]
 
 
 def _never_zero(form: Affine, facts: Facts) -> bool:
@@ -209,9 +219,5 @@ def _never_zero(form: Affine, facts: Facts) -> bool:
     return False
 
 
-FALLBACK: list[Any] = []
-for _kind in (n.LT, n.LE, n.GT, n.GE):
-    HANDLERS[_kind] = _ordering
-for _kind in (n.EQ, n.NE):
-    HANDLERS[_kind] = _equality
-__all__ = ["at_least", "at_most", "equality", "ordering", "quotient"]
+HANDLERS.update(dict.fromkeys((n.LT, n.LE, n.GT, n.GE), _ordering))
+HANDLERS.update(dict.fromkeys((n.EQ, n.NE), _equality))

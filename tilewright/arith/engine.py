@@ -12,14 +12,14 @@ from typing import Any
 from ..expr.nodes import Add, Expr, IntImm, Mul, Sub
 from .affine import Affine, drop_zeros, leaves
 from .facts import Facts, is_index
+from .splits import merge
+from .write import write
 
 Handler = Callable[[Any, Facts], Expr]
 FormHandler = Callable[[Any, Facts], Affine]
 
 HANDLERS: dict[type, Handler] = {}
 FORMS: dict[type, FormHandler] = {}
-WRITE: list[Callable[[Affine, Facts], Expr]] = []
-MERGE: list[Callable[[Affine, Facts], Affine]] = []
 
 
 def visit(e: Expr, facts: Facts) -> Expr:
@@ -38,7 +38,7 @@ def visit(e: Expr, facts: Facts) -> Expr:
 
 def _index(e: Expr, facts: Facts) -> Expr:
     try:
-        return WRITE[0](linear(e, facts), facts)
+        return write(linear(e, facts), facts)
     except OverflowError:  # a folded constant does not fit: what overflows at run time is left as it is written
         return e.map_children(lambda child: visit(child, facts))  # type: ignore[no-any-return]
 
@@ -76,7 +76,7 @@ def _sum(e: Expr, facts: Facts) -> Affine:
 def merged(form: Affine, facts: Facts) -> Affine:
     """`form` with the quotients and remainders that belong together put together."""
     if len(form.terms) > 1 and facts.splits and not facts.splits.keys().isdisjoint(form.terms):
-        return MERGE[0](form, facts)
+        return merge(form, facts)
     return form
 
 

@@ -33,8 +33,10 @@ class Facts:
         "__weakref__",
         "bounds",
         "conditions",
+        "decidable",
         "forms",
         "high",
+        "lanes",
         "low",
         "memo",
         "modular",
@@ -73,7 +75,9 @@ class Facts:
         self.modular: dict[Expr, tuple[int, int]] = {}
         self.splits: dict[Expr, Any] = {}
         self.split_atoms: dict[tuple[object, ...], Expr] = {}
-        self.order: dict[Expr, int] = {}
+        self.order: dict[Expr, tuple[int, str, int]] = {}
+        self.decidable: dict[Expr, frozenset[Var]] = {}
+        self.lanes: dict[int, Facts] = {}
 
     def trim(self) -> None:
         """Keep the memo tables from growing without end (facts that live long, such as `EMPTY`)."""
@@ -98,6 +102,10 @@ class Facts:
         known = dict.fromkeys(self.conditions)
         new = [part for part in _conjuncts(cond) if part not in known and part is not TRUE]
         return _interned(self.ranges, (*self.conditions, *dict.fromkeys(new))) if new else self
+
+    def without_conditions(self) -> Facts:
+        """The ranges alone."""
+        return _interned(self.ranges, ())
 
     def range_of(self, var: Var) -> Range | None:
         """The (min, extent) bound to `var`, or None."""

@@ -5,29 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from ..expr import nodes as n
-from ..expr.nodes import FALSE, TRUE, Expr, IntImm
-from .affine import Affine, drop_zeros, immediate
-from .engine import FORMS, WRITE, atom, difference, linear, merged, visit
-from .facts import Facts, is_index
+from ..expr.nodes import Expr, IntImm
+from .affine import Affine, immediate
+from .engine import FORMS, atom, linear, merged, visit
+from .facts import Facts
 from .interval import bounds, form_bounds
+from .products import factors, product, times, without
 from .prove import nonneg
 from .splits import quotient, remainder
+from .write import write
 
 _MOST_PRODUCTS = 16
-
-
-def write(form: Affine, facts: Facts) -> Expr:
-    """The expression that a form is printed as."""
-    const, splits = form.const, facts.splits
-    if const and splits:
-        for part, k in form.terms.items():
-            held = splits.get(part)
-            if held is not None and not held.high and held.base.const and const % k == 0:
-                base = held.base.shift(const // k * held.low)
-                moved = n.FloorDiv(write(base, facts), immediate(held.low, form.dtype))
-                terms = {moved if a is part else a: j for a, j in form.terms.items()}
-                return Affine(terms, 0, form.dtype).to_expr()
-    return form.to_expr()
 
 
 def _constant(e: IntImm, facts: Facts) -> Affine:
@@ -47,40 +35,9 @@ def _variable(e: n.Var, facts: Facts) -> Affine:
 def _product(e: n.Mul, facts: Facts) -> Affine:
     """Neither side is written as a constant; either may turn out to be one."""
     a, b = linear(e.a, facts), linear(e.b, facts)
-    if not b.terms:
-        return a.scale(b.const)
-    if not a.terms:
-        return b.scale(a.const)
     if (len(a.terms) + 1) * (len(b.terms) + 1) > _MOST_PRODUCTS:
-        return atom(n.Mul(WRITE[0](a, facts), WRITE[0](b, facts)))
-    terms: dict[Expr, int] = {}
-    for x, k in a.terms.items():
-        for y, j in b.terms.items():
-            z = _monomial(x, y, facts)
-            terms[z] = terms.get(z, 0) + k * j
-        if b.const:
-            terms[x] = terms.get(x, 0) + k * b.const
-    if a.const:
-        for y, j in b.terms.items():
-            terms[y] = terms.get(y, 0) + j * a.const
-    return merged(Affine(drop_zeros(terms), a.const * b.const, e.dtype), facts)
-
-
-def factors(e: Expr) -> list[Expr]:
-    """The factors of a product atom."""
-    return [*factors(e.a), *factors(e.b)] if isinstance(e, n.Mul) else [e]
-
-
-def _monomial(x: Expr, y: Expr, facts: Facts) -> Expr:
-    order = facts.order
-    parts = [*factors(x), *factors(y)]
-    for part in parts:
-        order.setdefault(part, len(order))
-    parts.sort(key=order.__getitem__)
-    product = parts[0]
-    for part in parts[1:]:
-        product = n.Mul(product, part)
-    return product
+        return atom(n.Mul(write(a, facts), write(b, facts)))
+    return merged(times(a, b, facts), facts)
 
 
 def _floordiv(e: n.FloorDiv, facts: Facts) -> Affine:
@@ -101,14 +58,14 @@ def _floormod(e: n.FloorMod, facts: Facts) -> Affine:
 
 def _symbolic_quotient(a: Affine, b: Affine, facts: Facts) -> tuple[Affine, Affine]:
     """(a // b, a % b) for a divisor that is not constant."""
-    whole, rest = _exact(a, b)
+    whole, rest = _exact(a, b, facts)
     if (not rest.terms and not rest.const) or (nonneg(rest, facts) and nonneg((b - rest).shift(-1), facts)):
         return whole, rest
-    top, bottom = WRITE[0](rest, facts), WRITE[0](b, facts)
+    top, bottom = write(rest, facts), write(b, facts)
     return whole + atom(n.FloorDiv(top, bottom)), atom(n.FloorMod(top, bottom))
 
 
-def _exact(a: Affine, b: Affine) -> tuple[Affine, Affine]:
+def _exact(a: Affine, b: Affine, facts: Facts) -> tuple[Affine, Affine]:
     """(q, r) with a = q * b + r: the part of a that b divides, term by term, and the rest."""
     if len(b.terms) != 1 or b.const:
         lead = next(iter(b.terms))
@@ -116,28 +73,18 @@ def _exact(a: Affine, b: Affine) -> tuple[Affine, Affine]:
         return Affine({}, whole, a.dtype), a.plus(b, -whole)
     ((unit, scale),) = b.terms.items()
     wanted = factors(unit)
-    whole_terms: dict[Expr, int] = {}
+    quotients: dict[Expr, int] = {}
     const = 0
-    rest_terms: dict[Expr, int] = {}
+    rest: dict[Expr, int] = {}
     for part, k in a.terms.items():
-        left = factors(part)
-        for one in wanted:
-            index = next((i for i, have in enumerate(left) if have is one), None)
-            if index is None:
-                break
-            del left[index]
+        left = without(factors(part), wanted) if k % scale == 0 else None
+        if left is None:
+            rest[part] = k
+        elif (one := product(left, facts)) is None:
+            const += k // scale
         else:
-            if k % scale == 0:
-                if not left:
-                    const += k // scale
-                else:
-                    product = left[0]
-                    for one in left[1:]:
-                        product = n.Mul(product, one)
-                    whole_terms[product] = whole_terms.get(product, 0) + k // scale
-                continue
-        rest_terms[part] = k
-    return Affine(whole_terms, const, a.dtype), Affine(rest_terms, a.const, a.dtype)
+            quotients[one] = quotients.get(one, 0) + k // scale
+    return Affine(quotients, const, a.dtype), Affine(rest, a.const, a.dtype)
 
 
 def _truncdiv(e: n.Div, facts: Facts) -> Affine:
@@ -181,7 +128,7 @@ def _extreme(e: Any, facts: Facts) -> Affine:
                 break
         else:
             kept.append((argument, form))
-    unique = {WRITE[0](form, facts): form for _, form in kept}
+    unique = {write(form, facts): form for _, form in kept}
     if len(unique) == 1:
         return next(iter(unique.values()))
     parts = sorted(unique, key=lambda x: isinstance(x, IntImm))
@@ -191,27 +138,8 @@ def _extreme(e: Any, facts: Facts) -> Affine:
     return atom(result)
 
 
-def _arguments(e: Any, kind: type) -> list[Expr]:
-    if type(e) is kind:
-        return [*_arguments(e.a, kind), *_arguments(e.b, kind)]
-    return [e]
-
-
-def _choice(e: Any, facts: Facts) -> Affine:
-    cond = visit(e.condition, facts)
-    if cond is TRUE:
-        return linear(e.true_value, facts)
-    if cond is FALSE:
-        return linear(e.false_value, facts)
-    return linear_or_atom(WRITE_CHOICE[0](e, cond, facts), e, facts)
-
-
-def linear_or_atom(made: Expr, origin: Expr, facts: Facts) -> Affine:
-    """The form of a rebuilt node: its own atom where it is still of that kind."""
-    if type(made) is type(origin):
-        facts.forms.setdefault(made, atom(made))
-        return atom(made)
-    return linear(made, facts)
+def _arguments(e: Any, kind: Any) -> list[Expr]:
+    return [*_arguments(e.a, kind), *_arguments(e.b, kind)] if type(e) is kind else [e]
 
 
 def _cast(e: n.Cast, facts: Facts) -> Affine:
@@ -244,8 +172,6 @@ def _rebuilt(e: Any, facts: Facts) -> Affine:
     return atom(e.map_children(lambda child: visit(child, facts)))
 
 
-WRITE_CHOICE: list[Any] = []
-WRITE.append(write)
 FORMS.update(
     {
         IntImm: _constant,
@@ -258,11 +184,8 @@ FORMS.update(
         n.Mod: _truncmod,
         n.Min: _extreme,
         n.Max: _extreme,
-        n.Select: _choice,
-        n.IfThenElse: _choice,
         n.Cast: _cast,
         n.Load: _rebuilt,
         n.Call: _rebuilt,
     }
 )
-__all__ = ["factors", "is_index", "write"]

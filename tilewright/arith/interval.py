@@ -45,6 +45,8 @@ def bounds(e: Expr, facts: Facts) -> Pair:
         lo = known_low
     if known_high is not None and known_high < hi:
         hi = known_high
+    if lo > hi:  # the facts contradict each other: nothing ever runs here
+        hi = lo
     facts.bounds[e] = lo, hi
     return lo, hi
 
@@ -158,6 +160,8 @@ def _floordiv(e: Any, facts: Facts) -> Pair:
     (a, b), (c, d) = bounds(e.a, facts), bounds(e.b, facts)
     if c == d and c > 0:
         return floor_quotient(a, c), floor_quotient(b, c)
+    if c == d == 0:
+        return _ALL
     if c <= 0 <= d:  # a zero divisor never happens, so the divisor is at least 1 in magnitude
         if c == 0 and d > 0:
             c = 1

@@ -12,10 +12,10 @@ from .facts import NEGATED, Facts, is_index
 from .prove import nonneg
 
 
-def _chain(e: Any, kind: type) -> list[Expr]:
+def _chain(e: Any, kind: Any) -> list[Expr]:
     """The parts of a nest of And or Or, left to right."""
     parts: list[Expr] = []
-    stack = [e]
+    stack: list[Any] = [e]
     while stack:
         at = stack.pop()
         if type(at) is kind:
@@ -91,9 +91,9 @@ def _without_implied(parts: list[Expr], conjunction: bool, facts: Facts) -> list
                 dead.add(j)
             elif j > i and _follows(other.scale(-1).shift(-1), form, facts):
                 return None
-    for i, part in enumerate(parts):
-        if isinstance(part, n.Not) and part.a in set(parts):
-            return None
+    together = set(parts)
+    if any(isinstance(part, n.Not) and part.a in together for part in parts):
+        return None
     return [part for i, part in enumerate(parts) if i not in dead]
 
 

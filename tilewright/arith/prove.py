@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from math import gcd, inf
+from math import gcd
 
-from ..expr.nodes import Expr, SizeVar
-from ..expr.traverse import variables
+from ..expr.nodes import Call, Expr, IntImm, Load, Mul, SizeVar, Var
+from ..expr.traverse import uses_any
 from .affine import Affine
 from .engine import linear, merged
 from .facts import Facts
-from .interval import bounds, form_bounds
+from .interval import form_bounds
+from .products import factors, product, times, without
 
-_DEPTH = 3
+_DEPTH = 2
 
 
 def nonneg(form: Affine, facts: Facts) -> bool:
@@ -20,7 +21,7 @@ def nonneg(form: Affine, facts: Facts) -> bool:
         return True
     if not facts.symbolic and not facts.nonneg:
         return False
-    return _search(form, facts, _DEPTH)
+    return bool(form.terms) and _search(form, facts, _DEPTH)
 
 
 def _search(form: Affine, facts: Facts, depth: int) -> bool:
@@ -29,50 +30,91 @@ def _search(form: Affine, facts: Facts, depth: int) -> bool:
     if facts.symbolic:
         lowered = _lowest(form, facts)
         if lowered is not None:
-            if form_bounds(lowered, facts)[0] >= 0 or _product_signs(lowered, facts):
+            if form_bounds(lowered, facts)[0] >= 0:
                 return True
-            if facts.nonneg and depth and _by_conditions(lowered, facts, depth):
+            if depth and facts.nonneg and _by_conditions(lowered, facts, depth):
                 return True
-    return bool(facts.nonneg) and depth > 0 and _by_conditions(form, facts, depth)
+    return depth > 0 and bool(facts.nonneg) and _by_conditions(form, facts, depth)
 
 
 def _by_conditions(form: Affine, facts: Facts, depth: int) -> bool:
-    """Take a known condition away from the form, so that one of its terms cancels."""
+    """Take a known condition away from the form, as often as cancels one of its terms."""
     for known in facts.nonneg:
+        tried: set[tuple[int, int]] = set()
         for atom, k in known.terms.items():
             own = form.terms.get(atom, 0)
-            if own * k <= 0 or bounds(atom, facts)[0 if own > 0 else 1] not in (inf, -inf) and len(form.terms) == 1:
+            if own * k <= 0:
                 continue
             common = gcd(own, k)
-            rest = form.scale(abs(k) // common).plus(known, -(abs(own) // common))
-            if len(rest.terms) <= len(form.terms) + 1 and _search(rest, facts, depth - 1):
-                return True
-            break
+            ratio = abs(k) // common, abs(own) // common
+            if ratio not in tried:
+                tried.add(ratio)
+                if _search(form.scale(ratio[0]).plus(known, -ratio[1]), facts, depth - 1):
+                    return True
     return False
 
 
 def _lowest(form: Affine, facts: Facts) -> Affine | None:
-    """The form with each variable of symbolic range, latest first, at the end of its range that makes it least."""
+    """The form with its variables, latest first, at the end of their range that makes it least.
+
+    Only variables of symbolic range, and those in products with others, which constant bounds say little of.
+    """
     changed = False
-    for var in reversed(facts.symbolic):
-        k = form.terms.get(var)
-        if k is None:
+    products = any(type(atom) is Mul for atom in form.terms)
+    for var in reversed(list(facts.ranges) if products else facts.symbolic):
+        factor, rest = _collected(form, var, facts) if products else _coefficient(form, var)
+        if factor is None or (not factor.terms and factor.const == 0):
+            continue
+        sign = 1 if form_bounds(factor, facts)[0] >= 0 else -1
+        if sign < 0 and form_bounds(factor, facts)[1] > 0:
             continue
         low, extent = facts.ranges[var]
         end = linear(low, facts)
-        if k < 0:
+        if sign < 0:
             end = end.plus(linear(extent, facts), 1).shift(-1)
         if var in end.terms:
             continue
-        form = merged(Affine({a: j for a, j in form.terms.items() if a is not var}, form.const, form.dtype).plus(end, k), facts)
+        form = merged(rest + times(factor, end, facts), facts)
         changed = True
     return form if changed else None
 
 
-def _product_signs(form: Affine, facts: Facts) -> bool:
-    return False
+def _coefficient(form: Affine, var: Var) -> tuple[Affine | None, Affine]:
+    """(k, r) with form = k * var + r."""
+    k = form.terms.get(var)
+    if k is None:
+        return None, form
+    rest = {atom: j for atom, j in form.terms.items() if atom is not var}
+    return Affine({}, k, form.dtype), Affine(rest, form.const, form.dtype)
+
+
+def _collected(form: Affine, var: Var, facts: Facts) -> tuple[Affine | None, Affine]:
+    """(f, r) with form = f * var + r, where f and r are free of var; (None, form) where there are none."""
+    factor: dict[Expr, int] = {}
+    const = 0
+    rest: dict[Expr, int] = {}
+    for atom, k in form.terms.items():
+        parts = without(factors(atom), [var])
+        if parts is None:
+            rest[atom] = k
+        elif (left := product(parts, facts)) is None:
+            const += k
+        else:
+            factor[left] = factor.get(left, 0) + k
+    if uses_any_of(factor, var) or uses_any_of(rest, var):
+        return None, form
+    return Affine(factor, const, form.dtype), Affine(rest, form.const, form.dtype)
+
+
+def uses_any_of(terms: dict[Expr, int], var: Var) -> bool:
+    """Whether the variable occurs in one of the atoms."""
+    return any(uses_any(atom, (var,)) for atom in terms)
 
 
 def is_size(e: Expr) -> bool:
-    """Whether only sizes occur in an expression."""
-    return all(isinstance(var, SizeVar) for var in variables(e))
+    """Whether only sizes and constants occur in an expression."""
+    kind = type(e)
+    if kind is SizeVar or kind is IntImm:
+        return True
+    children = () if kind is Var or kind is Load or kind is Call else e.children()
+    return bool(children) and all(is_size(child) for child in children)

@@ -11,12 +11,14 @@ from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.traverse import uses_any
 from .affine import Affine, immediate
-from .engine import WRITE, difference, linear, merged
+from .choices import ready
+from .engine import difference, linear, merged
 from .facts import EMPTY, Facts, Range
 from .interval import bounds, form_bounds
 from .modular import form_residues
 from .prove import nonneg
 from .splits import Split, quotient, remainder
+from .write import write
 
 _MOST_CHOICES = 16
 
@@ -47,13 +49,13 @@ def extremes(e: Expr, relaxed: Mapping[Var, Range], facts: Facts = EMPTY) -> Ext
     The other variables stay symbolic. None where no bound is found.
     """
     inner = facts.bind_all(relaxed)
-    inner.trim()
+    ready(inner)
     form = linear(e, inner)
     ends: Ends | None = Ends(form, form, True, {})
     for _ in range(len(relaxed) + 1):  # a range may depend on another relaxed variable
         assert ends is not None
         if not (_varies(ends.lo, relaxed) or _varies(ends.hi, relaxed)):
-            return Extremes(WRITE[0](ends.lo, inner), WRITE[0](ends.hi, inner), ends.exact)
+            return Extremes(write(ends.lo, inner), write(ends.hi, inner), ends.exact)
         low, high = _sum(ends.lo, relaxed, inner), _sum(ends.hi, relaxed, inner)
         if low is None or high is None:
             return None
@@ -133,7 +135,10 @@ def _remainder(base: Affine, divisor: int, ends: Ends | None, relaxed: Mapping[V
         if not wraps.terms and wraps.const == 0:
             return ends._replace(lo=remainder(ends.lo, divisor, facts), hi=remainder(ends.hi, divisor, facts))
     covered = any(
-        var in base.terms and gcd(base.terms[var], divisor) == 1 and isinstance(extent, IntImm) and extent.value >= divisor
+        var in base.terms
+        and gcd(base.terms[var], divisor) == 1
+        and isinstance(extent, IntImm)
+        and extent.value >= divisor
         for var, (_, extent) in relaxed.items()
     )
     directions = {} if ends is None else dict.fromkeys(ends.directions, 0)
@@ -155,7 +160,7 @@ def _extreme(e: Any, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None:
 
 
 def _pick(kind: Any, a: Affine, b: Affine, facts: Facts) -> Affine:
-    return linear(kind(WRITE[0](a, facts), WRITE[0](b, facts)), facts)
+    return linear(kind(write(a, facts), write(b, facts)), facts)
 
 
 def _choice(e: Any, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None:
@@ -189,7 +194,7 @@ def _product(e: n.Mul, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | Non
 
 
 def _times(form: Affine, factor: Expr, facts: Facts) -> Affine:
-    return linear(n.Mul(WRITE[0](form, facts), factor), facts)
+    return linear(n.Mul(write(form, facts), factor), facts)
 
 
 def _floordiv(e: n.FloorDiv, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None:
@@ -199,7 +204,7 @@ def _floordiv(e: n.FloorDiv, relaxed: Mapping[Var, Range], facts: Facts) -> Ends
     ends = _ends_of(e.a, relaxed, facts)
     if ends is None:
         return None
-    lo, hi = (linear(n.FloorDiv(WRITE[0](end, facts), e.b), facts) for end in (ends.lo, ends.hi))
+    lo, hi = (linear(n.FloorDiv(write(end, facts), e.b), facts) for end in (ends.lo, ends.hi))
     return ends._replace(lo=lo, hi=hi)
 
 
@@ -210,9 +215,9 @@ def _floormod(e: n.FloorMod, relaxed: Mapping[Var, Range], facts: Facts) -> Ends
         return None
     ends = _ends_of(e.a, relaxed, facts)
     if ends is not None:
-        low, high = (n.FloorDiv(WRITE[0](end, facts), e.b) for end in (ends.lo, ends.hi))
+        low, high = (n.FloorDiv(write(end, facts), e.b) for end in (ends.lo, ends.hi))
         if not (gap := difference(high, low, facts)).terms and gap.const == 0:
-            lo, hi = (linear(n.FloorMod(WRITE[0](end, facts), e.b), facts) for end in (ends.lo, ends.hi))
+            lo, hi = (linear(n.FloorMod(write(end, facts), e.b), facts) for end in (ends.lo, ends.hi))
             return ends._replace(lo=lo, hi=hi)
     directions = {} if ends is None else dict.fromkeys(ends.directions, 0)
     return Ends(Affine({}, 0, e.dtype), divisor.shift(-1), False, directions)
@@ -225,7 +230,7 @@ def _cast(e: n.Cast, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None:
     ends = _ends_of(e.value, relaxed, facts)
     if ends is None:
         return None
-    lo, hi = (linear(n.Cast(e.dtype, WRITE[0](end, facts)), facts) for end in (ends.lo, ends.hi))
+    lo, hi = (linear(n.Cast(e.dtype, write(end, facts)), facts) for end in (ends.lo, ends.hi))
     return ends._replace(lo=lo, hi=hi)
 
 
@@ -245,7 +250,7 @@ _ATOMS: dict[type, Callable[[Any, Mapping[Var, Range], Facts], Ends | None]] = {
 
 def solve_extent(lo: Expr, hi: Expr, facts: Facts = EMPTY) -> tuple[Expr, bool]:
     """hi - lo + 1, as a constant where one is found, and whether it is exact rather than an upper bound."""
-    facts.trim()
+    ready(facts)
     gap = difference(hi, lo, facts).shift(1)
     if not gap.terms:
         return immediate(gap.const, gap.dtype), True
@@ -255,7 +260,7 @@ def solve_extent(lo: Expr, hi: Expr, facts: Facts = EMPTY) -> tuple[Expr, bool]:
         high = min(high, form_bounds(_without_quotients(form, facts)[0], facts)[1])
     if high != inf:
         return immediate(int(high), gap.dtype), exact and low == high
-    return WRITE[0](tighter, facts), exact
+    return write(tighter, facts), exact
 
 
 def _without_quotients(form: Affine, facts: Facts) -> tuple[Affine, bool]:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from ..expr.nodes import Expr, FloorDiv, FloorMod
 from .affine import Affine, immediate
-from .engine import MERGE, WRITE
 from .facts import Facts
 from .interval import form_bounds, terms_bounds
 from .modular import form_residues
+from .write import write
 
 
 class Split(NamedTuple):
@@ -61,10 +61,9 @@ def _quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
         return quotient(parts.major, divisor // parts.step, facts)
     pulled = _pull(form, facts, 1)
     if pulled is not None:
-        base, low, high = pulled
-        if not high:
-            return quotient(base, low * divisor, facts)
-        return _digits(base, low * divisor, high, facts)
+        if not pulled.high:
+            return quotient(pulled.base, pulled.low * divisor, facts)
+        return _digits(pulled.base, pulled.low * divisor, pulled.high, facts)
     return _split_atom(form, divisor, 0, facts)
 
 
@@ -152,15 +151,13 @@ def _pull(form: Affine, facts: Facts, units: int) -> Split | None:
     A part of `form` alone may have a remainder taken too. At most `units` of the other terms may have the
     coefficient 1, as each of those costs a product.
     """
-    splits = facts.splits
+    splits: dict[Expr, Split] = facts.splits
     if splits.keys().isdisjoint(form.terms):
         return None
-    if len(form.terms) == 1 and form.const == 0:
-        ((atom, k),) = form.terms.items()
-        held: Split = splits[atom]
-        return held if k == 1 else None
     for atom, k in form.terms.items():
         held = splits.get(atom)
+        if k == 1 and len(form.terms) == 1 and form.const == 0:
+            return held
         if k == 1 and held is not None and not held.high:
             others = _without(form, atom)
             if sum(j in (1, -1) for j in others.terms.values()) <= units:
@@ -184,7 +181,7 @@ def _digits(base: Affine, low: int, high: int, facts: Facts) -> Affine:
             return _digits(parts.major, low // step, high // step, facts)
         if any(k in (low, -low) for k in base.terms.values()):
             return remainder(quotient(base, low, facts), high // low, facts)
-    reduced = {atom: k % high for atom, k in base.terms.items() if k % high}
+    reduced = {atom: _least(k, high) for atom, k in base.terms.items() if k % high}
     return _split_atom(Affine(reduced, base.const % high, base.dtype), low, high, facts)
 
 
@@ -192,7 +189,7 @@ def _split_atom(base: Affine, low: int, high: int, facts: Facts) -> Affine:
     key = (base.key(), low, high)
     atom = facts.split_atoms.get(key)
     if atom is None:
-        atom = WRITE[0](base, facts)
+        atom = write(base, facts)
         if high:
             atom = FloorMod(atom, immediate(high, base.dtype))
         if low > 1:
@@ -226,39 +223,37 @@ def _join(form: Affine, pieces: Pieces, facts: Facts) -> Affine | None:
         if not below.high:
             continue
         for other, j, above in pieces:
-            if above.low == below.high and j * below.low == k * above.low and _congruent(above.base, below.base, above.low):
-                if above.low % below.low or (above.high and above.high % above.low):
-                    continue
+            if above.low != below.high or j * below.low != k * above.low:
+                continue
+            if above.low % below.low == 0 == above.high % above.low and _congruent(above.base, below.base, above.low):
                 if above.high:
                     joined = _digits(above.base, below.low, above.high, facts)
                 else:
                     joined = quotient(above.base, below.low, facts)
-                return _replaced(form, {atom: 0, other: 0}, joined, k)
+                return _replaced(form, {atom, other}, joined, k)
     return None
 
 
 def _complement(form: Affine, pieces: Pieces, facts: Facts) -> Affine | None:
     """x - x // c * c is x % c, and x - x % c is x // c * c."""
-    for atom, j, held in pieces:
-        base, low, high = held
-        if not high and j % low == 0 and (gone := _holding(form, base, -j // low)) is not None:
-            return _replaced(form, {**gone, atom: 0}, remainder(base, low, facts).shift(-base.const), -j // low)
-        if low == 1 and (gone := _holding(form, base, -j)) is not None:
-            return _replaced(form, {**gone, atom: 0}, quotient(base, high, facts).scale(high).shift(-base.const), -j)
-        if high and j % low == 0 and high % low == 0 and low > 1:
+    for atom, j, (base, low, high) in pieces:
+        scale, odd = divmod(-j, low)
+        if not high and not odd and _holds(form, base, scale):
+            joined = remainder(base, low, facts).shift(-base.const)
+            return _replaced(form, {*base.terms, atom}, joined, scale)
+        if low == 1 and _holds(form, base, scale):
+            joined = quotient(base, high, facts).scale(high).shift(-base.const)
+            return _replaced(form, {*base.terms, atom}, joined, scale)
+        if low > 1 and high and not odd and high % low == 0:
             whole = facts.split_atoms.get((base.key(), 1, high))
-            if whole is not None and form.terms.get(whole) == -j // low:
-                return _replaced(form, {whole: 0, atom: 0}, remainder(base, low, facts), -j // low)
+            if whole is not None and form.terms.get(whole) == scale:
+                return _replaced(form, {whole, atom}, remainder(base, low, facts), scale)
     return None
 
 
-def _holding(form: Affine, base: Affine, scale: int) -> dict[Expr, int] | None:
-    """What removes scale * base from the form, if its terms are all there; else None."""
-    for atom, k in base.terms.items():
-        if form.terms.get(atom) != k * scale:
-            return None
-    gone: dict[Expr, int] = dict.fromkeys(base.terms, 0)
-    return gone
+def _holds(form: Affine, base: Affine, scale: int) -> bool:
+    """Whether the terms of scale * base are all in the form."""
+    return all(form.terms.get(atom) == k * scale for atom, k in base.terms.items())
 
 
 def _congruent(a: Affine, b: Affine, modulus: int) -> bool:
@@ -274,7 +269,7 @@ def _congruent(a: Affine, b: Affine, modulus: int) -> bool:
     return all(k % modulus == 0 for atom, k in terms.items() if atom not in a.terms)
 
 
-def _replaced(form: Affine, gone: dict[Expr, int], joined: Affine, scale: int) -> Affine:
+def _replaced(form: Affine, gone: set[Expr], joined: Affine, scale: int) -> Affine:
     """`form` with `joined * scale` in place of the terms `gone`, where the first of them stood."""
     terms: dict[Expr, int] = {}
     placed = False
@@ -286,6 +281,3 @@ def _replaced(form: Affine, gone: dict[Expr, int], joined: Affine, scale: int) -
             for part, j in joined.terms.items():
                 terms[part] = terms.get(part, 0) + j * scale
     return Affine({a: k for a, k in terms.items() if k}, form.const + joined.const * scale, form.dtype)
-
-
-MERGE.append(merge)
