@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ..loops.nodes import Function
 from ..loops.verify import verify
+from .expand_virtual_threads import expand_virtual_threads
 from .flatten_storage import flatten_storage
 from .hoist_allocations import hoist_allocations
 from .lower_divisions import lower_divisions
@@ -24,6 +25,8 @@ LOWER: tuple[Pass, ...] = (
     flatten_storage,
     # Before unrolling, which would otherwise write out loops around the vector statement needlessly often.
     vectorize_loops,
+    # Before unrolling: the copies share the loops that the schedule unrolls.
+    expand_virtual_threads,
     unroll_loops,
     # After unrolling, whose constants make guards and indices decidable.
     simplify_program,

@@ -1,0 +1,143 @@
+"""expand_virtual_threads: a loop over a vthread becomes copies of the innermost statements that depend on it.
+
+What does not depend on the vthread stays as it is and is shared by the copies: loops, loads into shared
+memory, guards. Storage that is written differently by each vthread grows by their number. Nested vthreads
+expand from the inside out. (The scheme, and the threshold below, are those of the legacy compiler.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.hardware import LoopKind, ThreadTag
+from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
+from ..expr.operators import add, const, multiply
+from ..expr.traverse import post_order, substitute
+from ..loops.nodes import Allocate, Buffer, For, Function, If, Seq, Stmt, Store, seq
+
+MAX_COPIES = 16  # from here on the copies are a loop
+
+
+def expand_virtual_threads(function: Function) -> Function:
+    """Expand every loop bound to a vthread; raises UserError where its extent is not constant."""
+    return function.with_body(_visit(function.body))
+
+
+def _visit(stmt: Stmt) -> Stmt:
+    made: Stmt = stmt.map_children(lambda child: _visit(child) if isinstance(child, Stmt) else child)
+    if not isinstance(made, For) or made.thread is not ThreadTag.VTHREAD:
+        return made
+    if not isinstance(made.extent, IntImm):
+        raise UserError(
+            f"a vthread has the extent `{made.extent}`, which is not constant",
+            primitive="bind",
+            fix="split the axis by a constant (nparts=) and bind that loop to the vthread",
+        )
+    if made.extent.value == 1:
+        body: Stmt = substitute(made.body, {made.var: made.min})
+        return body
+    return _Expansion(made.var, made.extent.value, made.body).statement(made.body)
+
+
+class _Expansion:
+    """Expands one vthread of `count` copies in the statements below its loop."""
+
+    def __init__(self, var: Var, count: int, body: Stmt) -> None:
+        self.var = var
+        self.count = count
+        own = {node.buffer for node in post_order(body) if isinstance(node, Allocate)}
+        self.touched = self._touched(body)
+        self.grown = {b: self._grown(b) for b in self.touched if b in own}
+        self.memo: dict[Any, bool] = {}
+
+    def _touched(self, body: Stmt) -> set[Buffer]:
+        """The buffers whose contents differ between the vthreads, found by following stores to a fixed point."""
+        touched: set[Buffer] = set()
+        stores = _stores(body, ())
+        changed = True
+        while changed:
+            changed = False
+            for store, conditions in stores:
+                if store.buffer not in touched and any(
+                    self._mentions(e, touched) for e in (*store.indices, store.value, *conditions)
+                ):
+                    touched.add(store.buffer)
+                    changed = True
+        return touched
+
+    def _mentions(self, root: Any, touched: set[Buffer]) -> bool:
+        return any(
+            node is self.var
+            or (isinstance(node, Load) and node.source in touched)
+            or (isinstance(node, Store) and node.buffer in touched)
+            for node in post_order(root)
+        )
+
+    def _depends(self, root: Any) -> bool:
+        found = self.memo.get(root)
+        if found is None:
+            found = self.memo[root] = self._mentions(root, self.touched)
+        return found
+
+    def _grown(self, buffer: Buffer) -> Buffer:
+        shape = (multiply(buffer.shape[0], const(self.count, buffer.shape[0].dtype)), *buffer.shape[1:])
+        return Buffer(buffer.name, buffer.dtype, shape, buffer.scope, buffer.align, buffer.alias_of, buffer.note)
+
+    def statement(self, stmt: Stmt) -> Stmt:
+        """`stmt` for all vthreads: shared where nothing depends on the vthread, else expanded further in."""
+        if not self._depends(stmt):
+            return stmt
+        if isinstance(stmt, Seq):
+            return seq(*(self.statement(part) for part in stmt.stmts))
+        if isinstance(stmt, Allocate):
+            return Allocate(self.grown.get(stmt.buffer, stmt.buffer), self.statement(stmt.body))
+        if isinstance(stmt, For) and not self._depends(stmt.extent) and not self._depends(stmt.min):
+            body = self.statement(stmt.body)
+            return For(stmt.var, stmt.min, stmt.extent, stmt.kind, stmt.thread, stmt.pragmas, body)
+        if isinstance(stmt, If) and not self._depends(stmt.condition):
+            orelse = None if stmt.orelse is None else self.statement(stmt.orelse)
+            return If(stmt.condition, self.statement(stmt.then), orelse)
+        return self._copies(self._offset(stmt))
+
+    def _offset(self, root: Any) -> Any:
+        """`root` with every access to grown storage moved to the copy of its vthread."""
+        memo: dict[Any, Any] = {}
+
+        def visit(node: Any) -> Any:
+            done = memo.get(node)
+            if done is None:
+                done = node.map_children(visit)
+                if isinstance(done, Load) and done.source in self.grown:
+                    done = Load(self.grown[done.source], self._moved(done.source, done.indices))
+                elif isinstance(done, Store) and done.buffer in self.grown:
+                    done = Store(self.grown[done.buffer], self._moved(done.buffer, done.indices), done.value)
+                elif isinstance(done, Allocate) and done.buffer in self.grown:
+                    done = Allocate(self.grown[done.buffer], done.body)
+                memo[node] = done
+            return done
+
+        return visit(root)
+
+    def _moved(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        offset = multiply(self.var, buffer.shape[0])
+        index = indices[0]
+        if isinstance(index, Ramp):
+            return (Ramp(add(offset, index.base), index.stride, index.lanes), *indices[1:])
+        return (add(offset, index), *indices[1:])
+
+    def _copies(self, stmt: Stmt) -> Stmt:
+        if self.count >= MAX_COPIES:
+            zero, extent = const(0, self.var.dtype), const(self.count, self.var.dtype)
+            return For(self.var, zero, extent, LoopKind.SERIAL, None, (), stmt)
+        values = (const(i, self.var.dtype) for i in range(self.count))
+        return seq(*(substitute(stmt, {self.var: value}) for value in values))
+
+
+def _stores(stmt: Stmt, conditions: tuple[Expr, ...]) -> list[tuple[Store, tuple[Expr, ...]]]:
+    """Every store within a statement, with the conditions and loop bounds that it stands under."""
+    if isinstance(stmt, Store):
+        return [(stmt, conditions)]
+    own = tuple(child for child in stmt.children() if isinstance(child, Expr) and not isinstance(child, Var))
+    under = (*conditions, *own)
+    return [found for child in stmt.children() if isinstance(child, Stmt) for found in _stores(child, under)]
