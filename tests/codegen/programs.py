@@ -52,8 +52,11 @@ def put(buffer: Buffer, index: Expr | int, value: Expr) -> Store:
     return Store(buffer, (op.as_expr(index),), value)
 
 
-def elementwise(size: int, dtypes: list[str], value, out_dtype: str, block: int = 64) -> Function:
-    """out[i] = value(inputs[0][i], inputs[1][i], ...), with a guard where the last block is partial."""
+def elementwise(size: int, dtypes: list[str], value, out_dtype: str, block: int = 64, blocks: int = 0) -> Function:
+    """out[i] = value(inputs[0][i], inputs[1][i], ...), with a guard where the last block is partial.
+
+    `blocks`, where given, leaves out the others.
+    """
     bx, tx = Var("blockIdx.x"), Var("threadIdx.x")
     inputs = [buf(f"A{k}", size, dtype=dtype) for k, dtype in enumerate(dtypes)]
     out = buf("B", size, dtype=out_dtype)
@@ -61,7 +64,7 @@ def elementwise(size: int, dtypes: list[str], value, out_dtype: str, block: int 
     body: Stmt = put(out, i, value(*[at(a, i) for a in inputs]))
     if size % block:
         body = If(op.likely(i < size), body, None)
-    kernel = launch(body, blockIdx_x=(bx, -(-size // block)), threadIdx_x=(tx, block))
+    kernel = launch(body, blockIdx_x=(bx, blocks or -(-size // block)), threadIdx_x=(tx, block))
     return Function("main", (*inputs, out), kernel)
 
 
@@ -166,8 +169,7 @@ def scan(steps: int, size: int) -> Function:
     """B[t, i] = B[t - 1, i] + A[t, i]: a loop on the host around a kernel."""
     t, tx = Var("t"), Var("threadIdx.x")
     a, b = buf("A", steps, size), buf("B", steps, size)
-    start, tx0 = Var("threadIdx.x"), Var("threadIdx.x")
-    del start
+    tx0 = Var("threadIdx.x")
     init = launch(Store(b, (c(0), tx0), at(a, 0, tx0)), "main_init", threadIdx_x=(tx0, size))
     step = launch(Store(b, (t, tx), at(b, t - 1, tx) + at(a, t, tx)), "main_step", threadIdx_x=(tx, size))
     return Function("main", (a, b), seq(init, loop(t, steps - 1, step, start=1)))

@@ -17,6 +17,7 @@ from ..core.hardware import MemoryScope, ThreadTag
 from ..expr import nodes as n
 from ..expr.traverse import post_order
 from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Let, Stmt, Store
+from .names import Names
 
 Param = Buffer | n.Var
 ONE = n.IntImm(1, INT32)
@@ -142,18 +143,10 @@ def launches(stmt: Stmt) -> Iterator[Launch]:
                 yield from launches(child)
 
 
-def kernels_of(function: Function) -> tuple[Kernel, ...]:
-    """The kernels of a finished function, one for each launch, with names of their own."""
-    taken: set[str] = set()
-    found = []
-    for launch in dict.fromkeys(launches(function.body)):
-        name, count = launch.name, 0
-        while name in taken:
-            count += 1
-            name = f"{launch.name}_{count}"
-        taken.add(name)
-        found.append(_describe(launch, name, function))
-    return tuple(found)
+def kernels_of(function: Function, names: Names) -> tuple[Kernel, ...]:
+    """The kernels of a finished function, one for each launch, under names that nobody else has."""
+    distinct = dict.fromkeys(launches(function.body))
+    return tuple(_describe(launch, names.fresh(launch.name), function) for launch in distinct)
 
 
 def _describe(launch: Launch, name: str, function: Function) -> Kernel:

@@ -58,7 +58,7 @@ class KernelWriter:
     def __init__(self, dialect: Dialect, kernel: Kernel) -> None:
         self.dialect = dialect
         self.kernel = kernel
-        self.names = Names(C_RESERVED | dialect.reserved | {kernel.name})
+        self.names = Names(dialect.reserved | {kernel.name})
         self.expr = ExprWriter(dialect, self.names, self._element)
         self.lines: list[str] = []
         self.indent = 1
@@ -357,7 +357,6 @@ def _note(buffer: Buffer) -> str:
     return f"  // {buffer.note}" if buffer.note else ""
 
 
-C_RESERVED = frozenset({"main"})
 _WRITE: dict[type, Callable[[KernelWriter, Any], None]] = {
     Seq: KernelWriter._seq,
     For: KernelWriter._for,

@@ -43,9 +43,14 @@ _INFIX: dict[type, str] = {
     n.LE: "<=", n.GT: ">", n.GE: ">=", n.And: "and", n.Or: "or",
 }  # fmt: skip
 _CALLS: dict[type, str] = {n.Min: "min", n.Max: "max", n.Mod: "truncmod"}
-_RUNTIME = (
-    "wrong wrong_extent wrong_scalar misaligned allocate truncdiv truncmod min max int float bool range type"
-).split()
+HOST_WORDS = frozenset(
+    {
+        *keyword.kwlist,
+        *"wrong wrong_extent wrong_scalar misaligned allocate truncdiv truncmod".split(),
+        *"min max int float bool range type main".split(),
+    }
+)
+"""What host code uses, and so neither its variables nor kernels can be called."""
 
 
 def write_entry(function: Function, kernels: tuple[Kernel, ...], aligned: frozenset[Buffer]) -> EntryPoint:
@@ -58,8 +63,8 @@ class _HostWriter:
         self.function = function
         self.kernels = {kernel.launch: kernel for kernel in kernels}
         self.aligned = aligned
-        self.names = Names({*keyword.kwlist, *_RUNTIME, *(kernel.name for kernel in kernels)})
-        self.name = self.names.fresh(function.name)
+        self.names = Names(HOST_WORDS | {kernel.name for kernel in kernels})
+        self.name = "main" if function.name == "main" else self.names.fresh(function.name)
         self.handles: dict[Buffer, str] = {}
         self.known: set[n.Var] = set()
         self.lines: list[str] = []

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..core.errors import InternalError, UserError
+from ..core.errors import UserError
 from ..core.target import Target
 from ..loops.nodes import Buffer, Function
-from .abi import CompiledProgram, EntryPoint, Kernel, KernelAbi, kernels_of
+from .abi import CompiledProgram, Kernel, KernelAbi, kernels_of
 from .c_family import write_source
 from .cuda import Cuda
 from .dialect import Dialect
-from .host import write_entry
+from .host import HOST_WORDS, write_entry
 from .limits import check
+from .names import Names
 from .nvrtc import compile_cuda
 from .opencl import OpenCl
 
@@ -38,21 +39,13 @@ def generate(functions: tuple[Function, ...], target: Target) -> tuple[CompiledP
     dialect = _DIALECTS.get(target.kind)
     if dialect is None:
         raise UserError(f"no code generation for {target.kind} yet", fix=f"use one of {', '.join(_DIALECTS)}")
-    kernels: list[Kernel] = []
-    entries: list[EntryPoint] = []
-    own: list[tuple[Function, tuple[Kernel, ...]]] = []
-    for function in functions:
-        found = tuple(check(kernel, target) for kernel in kernels_of(function))
-        own.append((function, found))
-        kernels.extend(found)
-    names = [kernel.name for kernel in kernels]
-    if len(set(names)) != len(names):
-        raise InternalError(f"two functions of one program have kernels of the same name: {names}")
-    source, aligned = write_source(dialect, tuple(kernels))
-    for function, found in own:
-        entries.append(write_entry(function, found, aligned))
+    names = Names(dialect.reserved | HOST_WORDS)
+    found = [tuple(check(kernel, target) for kernel in kernels_of(f, names)) for f in functions]
+    kernels = tuple(kernel for own in found for kernel in own)
+    source, aligned = write_source(dialect, kernels)
+    entries = tuple(write_entry(f, own, aligned) for f, own in zip(functions, found, strict=True))
     abi = tuple(KernelAbi(k.name, _kinds(k), k.dynamic_shared_bytes) for k in kernels)
-    return CompiledProgram(str(target), tuple(entries), abi, source), tuple(kernels)
+    return CompiledProgram(str(target), entries, abi, source), kernels
 
 
 def _kinds(kernel: Kernel) -> tuple[str, ...]:

@@ -49,11 +49,20 @@ class CpuDriver(Driver):
     def load(self, program: CompiledProgram, index: int) -> dict[str, Launcher]:
         raise InternalError(f"a program for {program.target} cannot run on the CPU")
 
-    def timer(self, index: int, run: Callable[[], None]) -> Callable[[int], float]:
+    def timer(
+        self, index: int, run: Callable[[], None], before: Callable[[], None] | None = None
+    ) -> Callable[[int], float]:
         def seconds(number: int) -> float:
             began = time.perf_counter()
             for _ in range(number):
                 run()
             return time.perf_counter() - began
 
-        return seconds
+        def apart(number: int) -> float:
+            total = 0.0
+            for _ in range(number):
+                before()  # type: ignore[misc]  # only used where there is one
+                total += seconds(1)
+            return total
+
+        return seconds if before is None else apart

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, cached_property
 from typing import Any, ClassVar
 
@@ -203,8 +204,10 @@ class CudaDriver(Driver):
                 fix=f'build it for Target("cuda -arch=sm_{version}")',
             )
 
-    def timer(self, index: int, run: Callable[[], None]) -> Callable[[int], float]:
-        return _GraphTimer(self, self.gpu(index), run)
+    def timer(
+        self, index: int, run: Callable[[], None], before: Callable[[], None] | None = None
+    ) -> Callable[[int], float]:
+        return _GraphTimer(self, self.gpu(index), run, before)
 
 
 def _launcher(gpu: _Gpu, module: Any, abi: KernelAbi) -> Launcher:
@@ -239,14 +242,17 @@ def _launcher(gpu: _Gpu, module: Any, abi: KernelAbi) -> Launcher:
 class _GraphTimer:
     """Times runs recorded into a CUDA graph, so that the gaps between launches from Python do not count.
 
-    The clock starts while the GPU is still busy with a run that does not count: otherwise it would also
-    measure how long the host takes to start the graph.
+    The clock starts while the GPU is still busy with something that does not count, a run or `before`:
+    otherwise it would also measure how long the host takes to start the graph.
     """
 
-    def __init__(self, driver: CudaDriver, gpu: _Gpu, run: Callable[[], None]) -> None:
+    def __init__(
+        self, driver: CudaDriver, gpu: _Gpu, run: Callable[[], None], before: Callable[[], None] | None
+    ) -> None:
         self.driver = driver
         self.gpu = gpu
         self.run = run
+        self.before = before
         self.each = math.inf  # seconds of one run, once known
         self.graphs: dict[int, Any] = {}
         flags = _bindings().CUstream_flags.CU_STREAM_NON_BLOCKING
@@ -254,36 +260,55 @@ class _GraphTimer:
         self.began, self.ended = call("cuEventCreate", 0), call("cuEventCreate", 0)
 
     def __call__(self, number: int) -> float:
-        gpu = self.driver.gpu(self.gpu.index)
-        whole, rest = divmod(number, _GRAPH_NODES)
-        plan = [self._graph(_GRAPH_NODES)] * whole + ([self._graph(rest)] if rest else [])
+        self.driver.gpu(self.gpu.index)
         call("cuCtxSynchronize")
+        if self.before is not None:
+            return math.fsum(self._apart(self.before) for _ in range(number))
+        whole, rest = divmod(number, _GRAPH_NODES)
+        sizes = [_GRAPH_NODES] * whole + [rest] * (rest > 0)
+        graphs = [self._graph(size) for size in sizes]
         if self.each * number < _SHORT or not math.isfinite(self.each):
-            call("cuGraphLaunch", plan[-1], self.stream)
+            call("cuGraphLaunch", graphs[-1], self.stream)
+        seconds = self._timed(graphs)
+        self.each = seconds / number
+        return seconds
+
+    def _timed(self, graphs: list[Any]) -> float:
         call("cuEventRecord", self.began, self.stream)
-        for graph in plan:
+        for graph in graphs:
             call("cuGraphLaunch", graph, self.stream)
         call("cuEventRecord", self.ended, self.stream)
         call("cuEventSynchronize", self.ended)
-        del gpu
-        seconds = float(call("cuEventElapsedTime", self.began, self.ended)) * 1e-3
-        self.each = seconds / number
-        return seconds
+        return float(call("cuEventElapsedTime", self.began, self.ended)) * 1e-3
+
+    def _apart(self, before: Callable[[], None]) -> float:
+        """One run after `before`, both on the timer's stream."""
+        graph = self._graph(1)
+        with self._on_stream():
+            before()
+        return self._timed([graph])
+
+    @contextmanager
+    def _on_stream(self) -> Iterator[None]:
+        kept = self.gpu.stream
+        self.gpu.set_stream(int(self.stream))
+        try:
+            yield
+        finally:
+            self.gpu.set_stream(kept)
 
     def _graph(self, number: int) -> Any:
         """A graph of that many runs, ready to launch."""
         found = self.graphs.get(number)
         if found is not None:
             return found
-        before = self.gpu.stream
         mode = _bindings().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         call("cuStreamBeginCapture", self.stream, mode)
-        self.gpu.set_stream(int(self.stream))
         try:
-            for _ in range(number):
-                self.run()
+            with self._on_stream():
+                for _ in range(number):
+                    self.run()
         finally:
-            self.gpu.set_stream(before)
             graph = call("cuStreamEndCapture", self.stream)
         executable = call("cuGraphInstantiate", graph, 0)
         call("cuGraphDestroy", graph)

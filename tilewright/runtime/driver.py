@@ -93,8 +93,10 @@ class Driver(ABC):
         """The kernels of a program, ready to launch on a device."""
 
     @abstractmethod
-    def timer(self, index: int, run: Callable[[], None]) -> Callable[[int], float]:
+    def timer(
+        self, index: int, run: Callable[[], None], before: Callable[[], None] | None = None
+    ) -> Callable[[int], float]:
         """A function from a number of runs to the seconds that they take on the device, together.
 
-        `run` has run at least once before.
+        `run` has run at least once already. `before` is done ahead of every single run, and not timed.
         """

@@ -139,16 +139,21 @@ class OpenClDriver(Driver):
                 raise InternalError(f"OpenCL refuses generated code: {error}\n\n{program.source}") from error
             return {abi.name: _launcher(at, at.cl.Kernel(built, abi.name), abi) for abi in program.kernels}
 
-    def timer(self, index: int, run: Callable[[], None]) -> Callable[[int], float]:
+    def timer(
+        self, index: int, run: Callable[[], None], before: Callable[[], None] | None = None
+    ) -> Callable[[int], float]:
         """The time that the kernels themselves take, by the device's own clock."""
         at = self._at(index)
 
         def seconds(number: int) -> float:
             events: list[Any] = []
-            at.events = events
             try:
                 for _ in range(number):
+                    if before is not None:
+                        before()
+                    at.events = events
                     run()
+                    at.events = None
                 at.queue.finish()
             finally:
                 at.events = None

@@ -74,9 +74,8 @@ def measure(run: Callable[[], None], on: Device, options: TimingOptions) -> Benc
     """Time `run` on a device. It runs once before, so that loading and first touches do not count."""
     run()
     on.sync()
-    if options.cache_flush_bytes:
-        return BenchmarkResult(_cold(run, on, options))
-    seconds_of = on.driver.timer(on.index, run)
+    before = _flush(on, options.cache_flush_bytes) if options.cache_flush_bytes else None
+    seconds_of = on.driver.timer(on.index, run, before)
     results = []
     number = options.number
     for repetition in range(options.repeat):
@@ -94,20 +93,14 @@ def measure(run: Callable[[], None], on: Device, options: TimingOptions) -> Benc
     return BenchmarkResult(tuple(results))
 
 
-def _cold(run: Callable[[], None], on: Device, options: TimingOptions) -> tuple[float, ...]:
-    """Each run by itself, after writing `cache_flush_bytes` of other memory, so that no cache is warm."""
-    elements = -(-options.cache_flush_bytes // 4)
-    source, target = empty(elements, "int32", on), empty(elements, "int32", on)
-    seconds_of = on.driver.timer(on.index, run)
-    results = []
-    for _ in range(options.repeat):
-        total = 0.0
-        for _ in range(options.number):
-            source.copyto(target)
-            on.sync()
-            total += seconds_of(1)
-        results.append(total / options.number)
-    return tuple(results)
+def _flush(on: Device, size: int) -> Callable[[], None]:
+    """Writes `size` bytes of other memory, so that no cache is warm."""
+    source, target = empty(size, "uint8", on), empty(size, "uint8", on)
+
+    def flush() -> None:
+        source.copyto(target)
+
+    return flush
 
 
 Evaluator = Callable[..., BenchmarkResult]
