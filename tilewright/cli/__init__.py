@@ -1,0 +1,3 @@
+"""The command line: `tilewright ladder conv1d`, `tilewright run script.py`."""
+
+from .app import main as main

@@ -1,0 +1,145 @@
+"""The commands and their options. What a command needs is imported when it runs, so that help comes at once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from ..core.errors import UserError
+from .console import complain
+
+app = typer.Typer(
+    name="tilewright",
+    help="A tensor-expression compiler: declare a computation, schedule it, run it as a GPU kernel.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+ladder = typer.Typer(
+    name="ladder",
+    help="Climb a ladder of schedules for one convolution, from naive to fast: every variant built, checked, timed.",
+    no_args_is_help=True,
+)
+app.add_typer(ladder)
+
+
+def main() -> None:
+    """The entry point: errors of the user's end with status 2 and no traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # × and µ must not break a narrow terminal
+    try:
+        app(prog_name="tilewright")
+    except UserError as error:
+        complain(error)
+        sys.exit(2)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tilewright {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options of `tilewright` itself."""
+
+
+@app.command(
+    "run",
+    # All that follows the script belongs to the script, options included.
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
+)
+def run_command(
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="The Python file to run.", show_default=False)],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="Its arguments.", show_default=False)
+    ] = None,
+) -> None:
+    """Run a script for which `import tvm` means Tilewright."""
+    from .run import run_script
+
+    raise typer.Exit(run_script(script, arguments or []))
+
+
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--target", "-t", metavar="cuda|opencl", help="Where to run.",
+        show_default="cuda where there is a GPU, else OpenCL",
+    ),
+]  # fmt: skip
+VariantOption = Annotated[
+    list[str] | None,
+    typer.Option("--variant", "-v", metavar="NAME", help="Run only this variant; may be repeated.", show_default="all"),
+]
+ShowIrOption = Annotated[bool, typer.Option("--show-ir", help="Print each lowered program.")]
+ShowSourceOption = Annotated[bool, typer.Option("--show-source", help="Print each kernel's source.")]
+SaveOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--save", metavar="DIR", show_default=False,
+        help="Write programs, sources, table.json and a chart of the speedups into this folder.",
+    ),
+]  # fmt: skip
+RepeatOption = Annotated[
+    int, typer.Option("--repeat", min=1, help="Measurements of each variant; slow ones get fewer.")
+]
+DtypeOption = Annotated[str, typer.Option("--dtype", metavar="float32|float64", help="Element type.")]
+
+
+def _size(name: str, what: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(name, min=1, metavar="INT", help=what)
+    return option
+
+
+@ladder.command("conv1d")
+def conv1d_command(
+    m: Annotated[int, _size("--M", "Length of the input.")] = 16384,
+    n: Annotated[int, _size("--N", "Length of the kernel.")] = 32,
+    dtype: DtypeOption = "float32",
+    target: TargetOption = None,
+    variant: VariantOption = None,
+    show_ir: ShowIrOption = False,
+    show_source: ShowSourceOption = False,
+    save: SaveOption = None,
+    repeat: RepeatOption = 21,
+) -> None:
+    """The full 1-D convolution of M numbers with a kernel of N: naive and v1 to v5."""
+    from ..ladder.conv1d import Conv1d
+    from .ladder import Wishes, climb_ladder
+
+    wishes = Wishes(target, tuple(variant or ()), show_ir, show_source, save, repeat)
+    raise typer.Exit(climb_ladder(Conv1d(M=m, N=n, dtype=dtype), wishes))
+
+
+@ladder.command("depthwise")
+def depthwise_command(
+    batch: Annotated[int, _size("--batch", "Images.")] = 3,
+    channels: Annotated[int, _size("--channels", "Channels of an image, each with a kernel of its own.")] = 4,
+    height: Annotated[int, _size("--height", "Height of an image.")] = 16,
+    width: Annotated[int, _size("--width", "Width of an image.")] = 32,
+    kernel: Annotated[int, _size("--kernel", "Height and width of a kernel; odd.")] = 7,
+    dtype: DtypeOption = "float32",
+    target: TargetOption = None,
+    variant: VariantOption = None,
+    show_ir: ShowIrOption = False,
+    show_source: ShowSourceOption = False,
+    save: SaveOption = None,
+    repeat: RepeatOption = 21,
+) -> None:
+    """The depthwise 2-D convolution of a batch of images: naive and v1 to v4."""
+    from ..ladder.depthwise import Depthwise
+    from .ladder import Wishes, climb_ladder
+
+    images = Depthwise(batch=batch, channels=channels, height=height, width=width, kernel=kernel, dtype=dtype)
+    raise typer.Exit(climb_ladder(images, Wishes(target, tuple(variant or ()), show_ir, show_source, save, repeat)))

@@ -1,0 +1,54 @@
+"""Talking to the person at the terminal: errors, and a progress line while work goes on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import typer
+
+from ..core.errors import UserError
+
+
+def complain(error: UserError) -> None:
+    """Say on stderr what is wrong and how to put it right; the line where it was raised is one of ours."""
+    head = typer.style("error:", fg="red", bold=True)
+    message = f"{error.primitive}: {error.message}" if error.primitive else error.message
+    typer.echo(f"{head} {message}", err=True)
+    if error.fix:
+        typer.echo(f"  fix: {error.fix}", err=True)
+
+
+def print_lines(lines: list[str]) -> None:
+    """Lines on stdout."""
+    typer.echo("\n".join(lines))
+
+
+def heading(text: str) -> str:
+    """A line that stands out on a terminal."""
+    return typer.style(text, bold=True)
+
+
+@contextmanager
+def progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
+    """A line on stderr that says what goes on and vanishes at the end; none where stderr is no terminal.
+
+    Gives `say(what)` and `step()`, which counts one of `total` as done.
+    """
+    if not sys.stderr.isatty():
+        yield lambda what: None, lambda: None
+        return
+    from rich import progress as rich
+    from rich.console import Console
+
+    columns = (
+        rich.SpinnerColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TimeElapsedColumn(),
+        rich.TextColumn("{task.description}"),
+    )
+    # stdout stays as it is: it may be a file while stderr is a terminal.
+    with rich.Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda what: bar.update(task, description=what), lambda: bar.advance(task)

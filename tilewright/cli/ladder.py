@@ -1,0 +1,97 @@
+"""`tilewright ladder`: climb, print the table, save what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.errors import UserError
+from ..ladder.climb import Outcome, Trial, climb
+from ..ladder.results import lines, save_rung, save_table
+from ..ladder.rivals import has_torch, numpy_row, torch_row
+from ..ladder.rung import Ladder, Rung
+from ..report.files import folder
+from ..runtime.device import Device, cuda, device, opencl
+from .console import heading, print_lines, progress
+
+FINE, FAILED, INTERRUPTED = 0, 1, 130
+"""Exit statuses: all is well; a variant failed or is wrong; Ctrl-C."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """The command's options, other than sizes."""
+
+    target: str | None
+    variants: tuple[str, ...]
+    show_ir: bool
+    show_source: bool
+    save: Path | None
+    repeat: int
+
+
+def choose_device(target: str | None) -> tuple[Device, str]:
+    """The device to run on, and why that one; UserError where the wanted kind is unknown or not here."""
+    if target is not None:
+        if target not in ("cuda", "opencl"):
+            raise UserError(f"there is no target {target!r} here", fix="use cuda or opencl", where="")
+        return device(target).require(), f"on {target}"
+    if cuda().exist:
+        return cuda(), "on cuda"
+    reason = cuda().driver.why_not().partition(";")[0]
+    return opencl().require(), f"on OpenCL, as there is no CUDA device ({reason})"
+
+
+def climb_ladder(ladder: Ladder, wishes: Wishes) -> int:
+    """Run the command; gives its exit status."""
+    rungs = ladder.choose(list(wishes.variants))
+    on, why = choose_device(wishes.target)
+    if wishes.save is not None:
+        folder(wishes.save)  # a wrong folder shows before the work, not after it
+    print_lines([heading(f"{ladder.title}  {ladder.sizes()}"), f"{why}: {on.name}"])
+    outcomes: list[Outcome] = []
+    interrupted = False
+    try:
+        with progress(len(rungs) + 1 + has_torch()) as (say, step):
+            for outcome in _rows(ladder, rungs, on, wishes.repeat, say):
+                outcomes.append(outcome)
+                if wishes.save is not None:
+                    save_rung(wishes.save, outcome, on)
+                step()
+    except KeyboardInterrupt:
+        interrupted = True
+    _show(ladder, outcomes, on, wishes)
+    if interrupted:
+        print_lines([f"interrupted after {len(outcomes)} rows"])
+        return INTERRUPTED
+    return FAILED if any(outcome.failure for outcome in outcomes) else FINE
+
+
+def _rows(
+    ladder: Ladder, rungs: tuple[Rung, ...], on: Device, repeat: int, say: Callable[[str], None]
+) -> Iterator[Outcome]:
+    """The rows of the table, one by one as they are done."""
+    say("computing the reference")
+    trial = Trial.of(ladder)
+    for rung in rungs:
+        yield climb(trial, rung, on, repeat, say)
+    say("NumPy: timing")
+    yield numpy_row(trial, repeat)
+    if has_torch():
+        say("PyTorch: timing")
+        yield torch_row(trial, on, repeat)
+
+
+def _show(ladder: Ladder, outcomes: list[Outcome], on: Device, wishes: Wishes) -> None:
+    """Print programs, sources and the table, and save the latter."""
+    for outcome in outcomes:
+        if wishes.show_ir and outcome.program:
+            print_lines(["", heading(f"── {outcome.name}: the lowered program"), outcome.program.rstrip()])
+        if wishes.show_source and outcome.source:
+            print_lines(["", heading(f"── {outcome.name}: the kernel's source"), outcome.source.rstrip()])
+    print_lines(["", *lines(ladder, outcomes)] if outcomes else [])
+    notes = [] if has_torch() else ["for a row of PyTorch: pip install 'tilewright[torch]'"]
+    if wishes.save is not None:
+        notes += [*save_table(wishes.save, ladder, outcomes, on), f"saved in {wishes.save}"]
+    print_lines(["", *notes] if notes else [])

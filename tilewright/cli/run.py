@@ -1,0 +1,76 @@
+"""`tilewright run`: a script runs as `python` would run it, except that `import tvm` means Tilewright."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+from .. import legacy
+from ..core.errors import UserError
+
+_HOUSE = str(Path(__file__).resolve().parent.parent)
+_STARTED_AS = sys.argv[0]
+_INTERRUPTED = 130
+
+
+def run_script(script: Path, arguments: Sequence[str]) -> int:
+    """Run a file as `__main__`; gives the exit status where the script itself does not exit.
+
+    The script sees `sys.argv` and `sys.path` as under `python`. A mistake that Tilewright explains is printed
+    under the script's own lines; every other exception as Python prints it. Raises UserError where there is
+    no such file.
+    """
+    try:
+        source = script.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {script}: {error.strerror}", where="") from error
+    sys.argv = [str(script), *arguments]
+    _put_first(script.resolve().parent)
+    legacy.install(override=True)
+    main = ModuleType("__main__")
+    main.__dict__.update(__file__=str(script), __builtins__=builtins)
+    # It stays there afterwards: what the script left running (threads, exit handlers) still needs its globals.
+    sys.modules["__main__"] = main
+    try:
+        exec(compile(source, str(script), "exec"), main.__dict__)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        _report(error)
+        return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def _put_first(folder: Path) -> None:
+    """Make `folder` the first entry of `sys.path`, in the place of the one that started this command."""
+    started = {"", os.getcwd(), str(Path(_STARTED_AS).parent), str(Path(_STARTED_AS).resolve().parent)}
+    if sys.path and sys.path[0] in started:
+        del sys.path[0]
+    sys.path.insert(0, str(folder))
+
+
+def _report(error: BaseException) -> None:
+    """Print an exception that ended the script."""
+    explained = legacy.explain(error)
+    if explained is not None:
+        frames = traceback.StackSummary.from_list(
+            [frame for frame in traceback.extract_tb(error.__traceback__) if _is_the_users(frame.filename)]
+        )
+        if frames:
+            print("Traceback (most recent call last):", file=sys.stderr)
+            print("".join(frames.format()), end="", file=sys.stderr)
+        print(explained, file=sys.stderr)
+        return
+    # Through the hook, as a script may have set its own; less the one frame that is ours.
+    inner: TracebackType | None = error.__traceback__.tb_next if error.__traceback__ else None
+    sys.excepthook(type(error), error.with_traceback(inner), inner)
+
+
+def _is_the_users(filename: str) -> bool:
+    """Whether a traceback's file is none of Tilewright's own, and not the import machinery's."""
+    return not filename.startswith((_HOUSE, "<frozen "))

@@ -1,0 +1,134 @@
+"""Climbing: build a rung, check its answer, time it. What happens to a rung is a value, failures included."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from ..codegen.abi import Resources
+from ..core.errors import InternalError, TVMError, UserError
+from ..driver import build, lower
+from ..runtime.array import array
+from ..runtime.device import Device
+from ..runtime.module import Module
+from .rung import Ladder, Rung
+
+RUNS = 20
+"""Runs in one measurement, where they are quick."""
+SECONDS_EACH = 1.0
+"""About how long all measurements of one row may take; slow programs run fewer times, but at least once."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one row of the table: times in seconds of one run, or the reason why there are none."""
+
+    name: str
+    does: str
+    kind: Literal["rung", "rival"] = "rung"
+    seconds: tuple[float, ...] = ()
+    runs: int = 0
+    """How many runs each of `seconds` is the mean of."""
+    max_error: float | None = None
+    failure: str = ""
+    resources: Resources | None = None
+    program: str = ""
+    source: str = ""
+
+    @property
+    def time(self) -> float | None:
+        """The median of `seconds`."""
+        return statistics.median(self.seconds) if self.seconds else None
+
+    @property
+    def spread(self) -> float | None:
+        """Half the distance between the quartiles of `seconds`, as a part of their median."""
+        if len(self.seconds) < 4 or not self.time:
+            return None
+        low, _, high = statistics.quantiles(self.seconds, n=4)
+        return (high - low) / 2 / self.time
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One problem to solve: a ladder's input, the right answer, and how far from it an answer may lie."""
+
+    ladder: Ladder
+    data: np.ndarray
+    weight: np.ndarray
+    answer: np.ndarray
+    allowed: np.ndarray
+
+    @classmethod
+    def of(cls, ladder: Ladder, seed: int = 0) -> Trial:
+        """A trial on random input."""
+        data, weight = ladder.inputs(np.random.default_rng(seed))
+        # Whatever the order of summation, n products and sums err by at most n·ε·Σ|a·w|, and some for the store.
+        magnitude = ladder.reference(np.abs(data), np.abs(weight))
+        allowed = (ladder.terms + 2) * np.finfo(ladder.dtype).eps * magnitude
+        return cls(ladder, data, weight, ladder.reference(data, weight), allowed)
+
+    def check(self, out: np.ndarray) -> tuple[float, str]:
+        """The largest error of an answer, and what is wrong with it; "" where nothing is."""
+        if out.shape != self.answer.shape:
+            return float("inf"), f"the answer has shape {out.shape} instead of {self.answer.shape}"
+        empty = np.isnan(out)
+        if empty.any():
+            where = tuple(int(i) for i in np.argwhere(empty)[0])
+            return float("inf"), f"{int(empty.sum())} of {out.size} results hold no number, the first at {where}"
+        error = np.abs(out - self.answer)
+        worst = tuple(int(i) for i in np.unravel_index(np.argmax(error - self.allowed), error.shape))
+        if error[worst] > self.allowed[worst]:
+            return float(error.max()), f"wrong: {out[worst]} at {worst} instead of {self.answer[worst]}"
+        return float(error.max()), ""
+
+
+def plan(seconds: float, repeat: int) -> tuple[int, int]:
+    """(runs in a measurement, measurements) for something that takes `seconds`, when `repeat` are wanted."""
+    affordable = SECONDS_EACH / max(seconds, 1e-9)
+    runs = int(min(RUNS, max(1, affordable / repeat)))
+    return runs, int(min(repeat, max(1, affordable / runs)))
+
+
+def climb(trial: Trial, rung: Rung, on: Device, repeat: int, say: Callable[[str], None]) -> Outcome:
+    """Build a rung for a device, check it on poisoned output, and time it; `say` hears what is going on."""
+    say(f"{rung.name}: building")
+    done = Outcome(rung.name, rung.does)
+    try:
+        program = rung.make(trial.ladder)
+        lowered = lower(program.schedule, program.args, simple_mode=True)
+        done = replace(done, program=str(lowered))
+        module = build(lowered, target=on.kind)
+        done = replace(done, source=module.imported_modules[0].get_source(), resources=_only(module))
+        return _measure(done, module, trial, on, repeat, say)
+    except InternalError:
+        raise
+    except TVMError as error:
+        return replace(done, failure=error.message if isinstance(error, UserError) else str(error))
+
+
+def _measure(
+    done: Outcome, module: Module, trial: Trial, on: Device, repeat: int, say: Callable[[str], None]
+) -> Outcome:
+    """The outcome with the check's verdict and, where that is good, the times."""
+    say(f"{done.name}: checking")
+    poison = np.full(trial.answer.shape, np.nan, trial.ladder.dtype)
+    arrays = [array(values, device=on) for values in (trial.data, trial.weight, poison)]
+    module(*arrays)
+    error, wrong = trial.check(arrays[-1].numpy())
+    if wrong:
+        return replace(done, max_error=error, failure=wrong)
+    say(f"{done.name}: timing")
+    once = module.time_evaluator(module.entry_name, on, number=1)(*arrays).mean
+    runs, repeats = plan(once, repeat)
+    result = module.time_evaluator(module.entry_name, on, number=runs, repeat=repeats)(*arrays)
+    return replace(done, seconds=result.results, runs=runs, max_error=error)
+
+
+def _only(module: Module) -> Resources | None:
+    """The resources of the module's one kernel, where the compiler tells them."""
+    return next(iter(module.resources.values()), None)

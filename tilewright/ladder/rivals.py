@@ -1,0 +1,105 @@
+"""The other rows of the table: NumPy, and PyTorch where it is installed, on the same input and checked alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from ..runtime.device import Device
+from .climb import Outcome, Trial, plan
+
+Timer = Callable[[int], float]
+"""From a number of runs to the seconds that they take together."""
+
+
+def numpy_row(trial: Trial, repeat: int) -> Outcome:
+    """NumPy on the host, in the ladder's type."""
+
+    def call() -> np.ndarray:
+        return trial.ladder.numpy(trial.data, trial.weight)
+
+    error, _ = trial.check(call())
+    return _timed(Outcome("NumPy", "on the CPU", "rival", max_error=error), _host_timer(call), repeat)
+
+
+def has_torch() -> bool:
+    """Whether PyTorch is installed; importing it would take seconds."""
+    return find_spec("torch") is not None
+
+
+def torch_row(trial: Trial, on: Device, repeat: int) -> Outcome:
+    """PyTorch's fastest way on the same kind of device: the GPU for `cuda`, else the CPU with its own threads.
+
+    On the GPU this is kernel time, measured as our kernels' is: a CUDA graph of many calls, the library free
+    to choose its algorithm, in full precision.
+    """
+    import torch
+
+    on_gpu = on.kind == "cuda" and torch.cuda.is_available()
+    where = torch.device("cuda", on.index) if on_gpu else torch.device("cpu")
+    data, weight = (torch.from_numpy(values).to(where) for values in (trial.data, trial.weight))
+    place = "in a CUDA graph" if on_gpu else f"on the CPU, {torch.get_num_threads()} threads"
+    rows = []
+    with torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
+        for how, call in trial.ladder.torch(data, weight):
+            error, _ = trial.check(call().contiguous().cpu().numpy())
+            row = Outcome("PyTorch", f"{how} {place}", "rival", max_error=error)
+            rows.append(_timed(row, _graph_timer(call) if on_gpu else _host_timer(call), repeat))
+    return min(rows, key=lambda row: row.time or 0.0)
+
+
+def _timed(row: Outcome, timer: Timer, repeat: int) -> Outcome:
+    """The row with its times."""
+    timer(1)
+    runs, repeats = plan(timer(1), repeat)
+    return replace(row, runs=runs, seconds=tuple(timer(runs) / runs for _ in range(repeats)))
+
+
+def _host_timer(call: Callable[[], Any]) -> Timer:
+    """Times calls that have ended when they return."""
+
+    def seconds(number: int) -> float:
+        start = time.perf_counter()
+        for _ in range(number):
+            call()
+        return time.perf_counter() - start
+
+    return seconds
+
+
+def _graph_timer(call: Callable[[], Any]) -> Timer:
+    """Times calls recorded into CUDA graphs, one graph for each number of calls."""
+    import torch
+
+    graphs: dict[int, torch.cuda.CUDAGraph] = {}
+    began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def record(number: int) -> torch.cuda.CUDAGraph:
+        # Calls choose their algorithm and take their memory before the recording, which allows neither.
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                call()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(number):
+                call()
+        return graph
+
+    def seconds(number: int) -> float:
+        graph = graphs.get(number) or graphs.setdefault(number, record(number))
+        graph.replay()  # the clock starts while the GPU is busy with this, so that the host's delay does not count
+        began.record()
+        graph.replay()
+        ended.record()
+        ended.synchronize()
+        return float(began.elapsed_time(ended)) * 1e-3
+
+    return seconds

@@ -1,0 +1,79 @@
+"""Finds modules of the legacy package by handing out Tilewright's own, under both names one object."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from .missing import LEGACY, PACKAGE, MissingAttribute, MissingModule, legacy_name
+
+
+def install(override: bool = False) -> None:
+    """Make `import tvm`, and all below it, mean Tilewright in this process.
+
+    Where a real `tvm` is installed it goes first, unless `override` is given. Calling it again changes
+    nothing but that.
+    """
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, (_Alias, _Absent))]
+    if override:
+        sys.meta_path.insert(0, _Alias())
+    else:
+        sys.meta_path.append(_Alias())
+    sys.meta_path.append(_Absent())
+    package = sys.modules[PACKAGE]
+    if type(package) is ModuleType:
+        package.__class__ = _Package
+
+
+class _Package(ModuleType):
+    """Tilewright as `tvm`: what it lacks says so when asked for (`tvm.relay`)."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        raise MissingAttribute(f"{LEGACY}.{name}")
+
+
+class _Alias(MetaPathFinder):
+    """`tvm` is `tilewright`, `tvm.te` is `tilewright.te`, and so on."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        head, dot, rest = fullname.partition(".")
+        if head != LEGACY:
+            return None
+        # Below a real tvm, which was imported before or goes first, its own modules are meant.
+        if dot and sys.modules.get(LEGACY) is not sys.modules[PACKAGE]:
+            return None
+        return ModuleSpec(fullname, _SameModule(f"{PACKAGE}{dot}{rest}"))
+
+
+class _SameModule(Loader):
+    """Loads a module by putting another one in its place."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The import system then takes what stands in sys.modules, and leaves the other module's spec alone.
+        __import__(self.name)
+        sys.modules[module.__name__] = sys.modules[self.name]
+
+
+class _Absent(MetaPathFinder):
+    """Comes last: a module of ours that nothing else has found is one that Tilewright lacks."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname.startswith(f"{PACKAGE}."):
+            raise MissingModule(legacy_name(fullname))
+        return None

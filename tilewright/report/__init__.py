@@ -1,0 +1,1 @@
+"""Results on paper: aligned tables, units, charts, and files that are whole or absent."""

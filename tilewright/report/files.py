@@ -1,0 +1,48 @@
+"""Files that are whole or absent: written beside their place and moved there when complete."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..core.errors import UserError
+
+
+def folder(path: Path) -> Path:
+    """The folder, made where it is missing; UserError where that cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to {path}: {error.strerror}", where="") from error
+    return path
+
+
+def write(path: Path, fill: Callable[[BinaryIO], Any]) -> Path:
+    """Make a file of what `fill` writes; an interruption leaves what was there before, or nothing."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}", where="") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            fill(file)
+        os.chmod(name, 0o666 & ~_umask())  # mkstemp's files are for their owner alone
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+    return path
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Make a file of a text."""
+    return write(path, lambda file: file.write(text.encode()))
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
