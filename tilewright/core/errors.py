@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 _HOUSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -17,6 +18,14 @@ def caller_location() -> str:
             return f"{name}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]  # typeshed: f_back is Optional, the loop ends on None
     return ""
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn, as from the innermost line outside this package."""
+    depth, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_HOUSE, "<")):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=depth)
 
 
 class TVMError(RuntimeError):

@@ -82,13 +82,20 @@ def cast(dtype: str | None, value: Value) -> n.Expr:
         return e
     if e.dtype.lanes == 1 and kind.lanes > 1:
         return n.Broadcast(cast(kind.scalar, e), kind.lanes)
-    if isinstance(e, n.IntImm) and (kind.is_float or kind.is_bool or kind.min_value <= e.value <= kind.max_value):
+    if isinstance(e, n.IntImm) and _folds(e.value, kind):
         return const(bool(e.value) if kind.is_bool else e.value, kind)
     if isinstance(e, n.FloatImm) and kind.is_float:
         return const(e.value, kind)
     if isinstance(e, n.Broadcast):
         return n.Broadcast(cast(kind.scalar, e.value), e.lanes)
     return n.Cast(kind, e)
+
+
+def _folds(value: int, kind: DType) -> bool:
+    """Whether a cast of that integer is a constant: it fits, or is rounded but once on its way to a float."""
+    if kind.is_float:
+        return abs(value) <= 2**53
+    return kind.is_bool or kind.min_value <= value <= kind.max_value
 
 
 def match_types(a: Value, b: Value) -> tuple[n.Expr, n.Expr]:

@@ -5,14 +5,13 @@ Each brings its arguments to a common type (`convert.py`), folds constants and i
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..core.dtype import BOOL, DType
-from ..core.errors import UserError, caller_location
+from ..core.errors import UserError, caller_location, warn_caller
 from . import nodes as n
 from .convert import Value as Value
 from .convert import as_expr as as_expr
@@ -28,9 +27,19 @@ def _wrap(value: int, kind: DType) -> n.Expr:
     return n.IntImm((value - kind.min_value) % span + kind.min_value, kind)
 
 
+def _numbers(a: Value, b: Value, name: str) -> tuple[n.Expr, n.Expr]:
+    """Both values as numbers of one type; UserError where they are conditions or pointers."""
+    x, y = match_types(a, b)
+    if x.dtype.kind in ("bool", "handle"):
+        which = "is a condition: it" if x.dtype.is_bool else f"of type {x.dtype}"
+        fix = "use te.if_then_else or .astype" if x.dtype.is_bool else ""
+        raise UserError(f"`{x}` {which} has no arithmetic (`{name}`)", fix=fix)
+    return x, y
+
+
 def add(a: Value, b: Value) -> n.Expr:
     """a + b"""
-    x, y = match_types(a, b)
+    x, y = _numbers(a, b, "+")
     if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
         return _wrap(x.value + y.value, x.dtype)
     if isinstance(x, n.FloatImm) and isinstance(y, n.FloatImm):
@@ -39,24 +48,24 @@ def add(a: Value, b: Value) -> n.Expr:
         return y
     if is_const(y, 0) and not x.dtype.is_float:
         return x
-    return n.Add(_numeric(x, "+"), y)
+    return n.Add(x, y)
 
 
 def subtract(a: Value, b: Value) -> n.Expr:
     """a - b"""
-    x, y = match_types(a, b)
+    x, y = _numbers(a, b, "-")
     if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
         return _wrap(x.value - y.value, x.dtype)
     if isinstance(x, n.FloatImm) and isinstance(y, n.FloatImm):
         return const(x.value - y.value, x.dtype)
     if is_const(y, 0) and not x.dtype.is_float:
         return x
-    return n.Sub(_numeric(x, "-"), y)
+    return n.Sub(x, y)
 
 
 def multiply(a: Value, b: Value) -> n.Expr:
     """a * b"""
-    x, y = match_types(a, b)
+    x, y = _numbers(a, b, "*")
     if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
         return _wrap(x.value * y.value, x.dtype)
     if isinstance(x, n.FloatImm) and isinstance(y, n.FloatImm):
@@ -66,12 +75,12 @@ def multiply(a: Value, b: Value) -> n.Expr:
             return other
         if is_const(one, 0) and one.dtype.is_int:
             return one
-    return n.Mul(_numeric(x, "*"), y)
+    return n.Mul(x, y)
 
 
 def negate(a: Value) -> n.Expr:
     """-a"""
-    x = as_expr(a)
+    x, _ = _numbers(a, a, "-")
     return subtract(const(-0.0 if x.dtype.is_float else 0, x.dtype), x)
 
 
@@ -83,7 +92,7 @@ def _integer_division(
     doc: str,
 ) -> Callable[[Value, Value], n.Expr]:
     def build(a: Value, b: Value) -> n.Expr:
-        x, y = match_types(a, b)
+        x, y = _numbers(a, b, name)
         if is_const(y, 0) and not x.dtype.is_float:
             raise UserError(f"division by zero in `{x} {name} {y}`")
         if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
@@ -93,7 +102,7 @@ def _integer_division(
         if x.dtype.is_float:
             quotient = call_of("floor" if node in (n.FloorDiv, n.FloorMod) else "trunc", divide(x, y))
             return subtract(x, multiply(quotient, y)) if remainder else quotient
-        return node(_numeric(x, name), y)
+        return node(x, y)
 
     build.__name__ = name
     build.__doc__ = doc
@@ -129,11 +138,10 @@ def divide(a: Value, b: Value) -> n.Expr:
     where = caller_location()
     if where not in _warned:
         _warned.add(where)
-        warnings.warn(
+        warn_caller(
             f"{where}: `/` on integers truncates, as in the oldest scripts; write // (rounds down) or "
             "tir.truncdiv to say which you mean",
             DeprecationWarning,
-            stacklevel=3,
         )
     return truncdiv(x, y)
 
@@ -149,10 +157,10 @@ def maximum(a: Value, b: Value) -> n.Expr:
 
 
 def _extreme(node: Callable[[n.Expr, n.Expr], n.Expr], fold: Callable[[Any, Any], Any], a: Value, b: Value) -> n.Expr:
-    x, y = match_types(a, b)
+    x, y = _numbers(a, b, "min and max")
     if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
         return const(fold(x.value, y.value), x.dtype)
-    return x if x is y else node(_numeric(x, "min and max"), y)
+    return x if x is y else node(x, y)
 
 
 def _comparison(
@@ -272,16 +280,6 @@ def likely(cond: Value) -> n.Expr:
     return c if isinstance(c, n.IntImm) else n.Call("likely", (c,), c.dtype)
 
 
-def _numeric(x: n.Expr, name: str) -> n.Expr:
-    if x.dtype.kind in ("bool", "handle"):
-        if x.dtype.is_bool:
-            raise UserError(
-                f"`{x}` is a condition: it has no arithmetic (`{name}`)", fix="use te.if_then_else or .astype"
-            )
-        raise UserError(f"`{x}` of type {x.dtype} has no arithmetic (`{name}`)")
-    return x
-
-
 def is_const(e: n.Expr, value: float) -> bool:
     """Whether e is the constant `value`."""
     return isinstance(e, (n.IntImm, n.FloatImm)) and e.value == value
@@ -294,6 +292,8 @@ def _bitwise(name: str, fold: Callable[[int, int], int], doc: str) -> Callable[[
             return _LOGICAL[name](x, y)
         if not x.dtype.is_int:
             raise UserError(f"{name} needs integers, but `{x}` has type {x.dtype}")
+        if name.startswith("shift") and isinstance(y, n.IntImm) and not 0 <= y.value < x.dtype.bits:
+            raise UserError(f"cannot shift {x.dtype} by {y.value}", primitive=name, fix=f"0 to {x.dtype.bits - 1} bits")
         if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
             return _wrap(fold(x.value, y.value), x.dtype)
         return n.Call(name, (x, y), x.dtype)
@@ -319,6 +319,8 @@ def bitwise_not(a: Value) -> n.Expr:
     x = as_expr(a)
     if x.dtype.is_bool:
         return logical_not(x)
+    if not x.dtype.is_int:
+        raise UserError(f"bitwise_not needs an integer, but `{x}` has type {x.dtype}")
     return _wrap(~x.value, x.dtype) if isinstance(x, n.IntImm) else n.Call("bitwise_not", (x,), x.dtype)
 
 

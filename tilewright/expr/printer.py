@@ -63,6 +63,8 @@ class ExprPrinter:
             return self._integer(e)
         if isinstance(e, n.FloatImm):
             return f"T.{e.dtype}({_float_text(e.value)})", _ATOM
+        if isinstance(e, n.Not):
+            return f"not ({self(e.a)})", 3
         if isinstance(e, n.Load):
             return f"{self.name(e.source)}[{self._indices(e.indices)}]", _ATOM
         return self._call(e), _ATOM
@@ -107,8 +109,6 @@ class ExprPrinter:
             return f"T.Ramp({self(e.base)}, {self(e.stride)}, {e.lanes})"
         if isinstance(e, n.Broadcast):
             return f"T.Broadcast({self(e.value)}, {e.lanes})"
-        if isinstance(e, n.Not):
-            return f"not ({self(e.a)})"
         args = [self(child) for child in e.children()]
         if isinstance(e, n.Call):
             return f"T.{e.name}({', '.join(args)})"
