@@ -228,7 +228,7 @@ def compute(
 ) -> Any:
     """A tensor given element by element: `compute((n, m), lambda i, j: A[i, j] + 1, name="B")`.
 
-    `fcompute` gets one axis a dimension, named after its parameters, and returns the element's value, or a
+    `fcompute` gets one axis a dimension, named after its parameters (those with a default keep it), and returns the element's value, or a
     tuple of values for an operation of several outputs. A reduction (`te.sum(...)`) must be the whole value.
     Returns the tensor (a tuple of tensors for several values).
     """
@@ -249,6 +249,8 @@ def _axis_names(fcompute: Any, count: int, name: str, varargs_names: Sequence[st
     named = list(code.co_varnames[: code.co_argcount])
     if hasattr(fcompute, "__self__"):
         named = named[1:]
+    preset = len(fcompute.__defaults__ or ())  # `lambda i, f=f: ...`: such a parameter is no axis unless one is left
+    named = named[: max(count, len(named) - preset)]
     takes_more = bool(code.co_flags & 0x04)
     if len(named) > count or (len(named) < count and not takes_more):
         raise UserError(
@@ -256,8 +258,15 @@ def _axis_names(fcompute: Any, count: int, name: str, varargs_names: Sequence[st
             primitive="compute",
             fix="give the function one parameter a dimension",
         )
-    rest = varargs_names or [f"i{i}" for i in range(len(named), count)]
-    return named + list(rest)[: count - len(named)]
+    more = count - len(named)
+    rest = [f"i{i}" for i in range(more)] if varargs_names is None else list(varargs_names)
+    if len(rest) != more:
+        raise UserError(
+            f"{name!r} has {more} dimension(s) beyond {named}, but varargs_names gives {len(rest)}: {rest}",
+            primitive="compute",
+            fix=f"give {more} name(s)",
+        )
+    return named + rest
 
 
 def _check_body(body: tuple[Expr, ...], name: str) -> None:
