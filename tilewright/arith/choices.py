@@ -5,53 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ..expr import nodes as n
-from ..expr.nodes import FALSE, TRUE, Expr, Var
-from ..expr.traverse import conjuncts, variables
+from ..expr.nodes import FALSE, TRUE, Expr
+from ..expr.traverse import post_order
 from .affine import Affine
+from .assume import assuming
 from .engine import FORMS, HANDLERS, atom, linear, visit
 from .facts import Facts
 from .generic import again
 from .logic import negated
-
-_DECIDABLE = (
-    n.FloorDiv, n.FloorMod, n.Div, n.Mod, n.Min, n.Max, n.Select, n.IfThenElse, n.And, n.Or, n.Not,
-    n.LT, n.LE, n.GT, n.GE, n.EQ, n.NE,
-)  # fmt: skip
-_NONE: frozenset[Var] = frozenset()
-
-
-def decidable(e: Expr, facts: Facts) -> frozenset[Var]:
-    """The variables below operators of e that knowing more could simplify."""
-    found = facts.decidable.get(e)
-    if found is None:
-        if isinstance(e, _DECIDABLE):
-            found = frozenset(variables(e))
-        else:
-            found = _NONE.union(*(decidable(child, facts) for child in e.children()))
-        facts.decidable[e] = found
-    return found
-
-
-def assuming(e: Expr, cond: Expr, facts: Facts) -> Expr:
-    """A simplified e, simplified further where `cond` holds; looked into only where that can matter."""
-    useful = decidable(e, facts)
-    if not useful or useful.isdisjoint(variables(cond)):
-        return e
-    return visit(e, ready(facts.assume(cond)))
-
-
-def ready(facts: Facts) -> Facts:
-    """The facts, once what the simplified form of each condition says has been noted too."""
-    if not facts.prepared:
-        facts.prepared = True
-        base = facts.without_conditions()
-        simple = [visit(cond, base) for cond in facts.conditions]
-        for cond in simple:
-            for part in conjuncts(cond):
-                facts.learn(part)
-        facts.forget()
-    facts.trim()
-    return facts
 
 
 def _choice(e: Any, facts: Facts) -> Expr:
@@ -60,8 +21,22 @@ def _choice(e: Any, facts: Facts) -> Expr:
         return visit(e.true_value if cond is TRUE else e.false_value, facts)
     a, b = visit(e.true_value, facts), visit(e.false_value, facts)
     if a is not b:
-        a, b = assuming(a, cond, facts), assuming(b, negated(cond, facts), facts)
+        lazy = isinstance(e, n.IfThenElse)
+        if lazy or _harmless(a):
+            a = assuming(a, cond, facts)
+        if lazy or _harmless(b):
+            b = assuming(b, negated(cond, facts), facts)
     return again(type(e)(cond, a, b), facts)
+
+
+def _harmless(e: Expr) -> bool:
+    """Whether nothing in e can fault: a branch of a Select is evaluated where its condition fails too."""
+    for at in post_order(e):
+        if isinstance(at, (n.Load, n.Call)):
+            return False
+        if isinstance(at, (n.FloorDiv, n.FloorMod, n.Div, n.Mod)) and not isinstance(at.b, n.IntImm):
+            return False
+    return True
 
 
 def _choice_form(e: Any, facts: Facts) -> Affine:

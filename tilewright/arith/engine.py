@@ -12,7 +12,7 @@ from typing import Any
 from ..expr.nodes import Add, Expr, IntImm, Mul, Sub
 from .affine import Affine, drop_zeros, leaves
 from .facts import Facts, is_index
-from .splits import merge
+from .merge import merge
 from .write import write
 
 Handler = Callable[[Any, Facts], Expr]
@@ -29,8 +29,11 @@ def visit(e: Expr, facts: Facts) -> Expr:
     if found is None:
         if is_index(e.dtype):
             found = _index(e, facts)
+        elif e in facts.truth:
+            found = facts.truth[e]
         else:
             found = HANDLERS[type(e)](e, facts)
+            found = facts.truth.get(found, found)
         memo[e] = found
         memo.setdefault(found, found)
     return found
@@ -75,7 +78,9 @@ def _sum(e: Expr, facts: Facts) -> Affine:
 
 def merged(form: Affine, facts: Facts) -> Affine:
     """`form` with the quotients and remainders that belong together put together."""
-    if len(form.terms) > 1 and facts.splits and not facts.splits.keys().isdisjoint(form.terms):
+    if len(form.terms) > 1 and not (
+        facts.splits.keys().isdisjoint(form.terms) and facts.shares.keys().isdisjoint(form.terms)
+    ):
         return merge(form, facts)
     return form
 

@@ -45,6 +45,7 @@ class Facts:
         "prepared",
         "ranges",
         "residue",
+        "shares",
         "split_atoms",
         "splits",
         "symbolic",
@@ -75,6 +76,7 @@ class Facts:
         self.modular: dict[Expr, tuple[int, int]] = {}
         self.splits: dict[Expr, Any] = {}
         self.split_atoms: dict[tuple[object, ...], Expr] = {}
+        self.shares: dict[Expr, Any] = {}
         self.order: dict[Expr, tuple[int, str, int]] = {}
         self.decidable: dict[Expr, frozenset[Var]] = {}
         self.lanes: dict[int, Facts] = {}
@@ -120,6 +122,8 @@ class Facts:
 
     def learn(self, cond: Expr) -> None:
         """Note what a condition says of linear forms; called while the facts are made, never later by users."""
+        if isinstance(cond, IntImm):
+            return
         self.truth[cond] = TRUE
         holds = True
         if isinstance(cond, Not):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm
@@ -56,13 +56,23 @@ def _floormod(e: n.FloorMod, facts: Facts) -> Affine:
     return _symbolic_quotient(a, b, facts)[1] if b.terms else _kept(e, facts)
 
 
+class Share(NamedTuple):
+    """What a remainder x % d belongs to: x, and x // d * d multiplied out."""
+
+    base: Affine
+    multiple: Affine
+
+
 def _symbolic_quotient(a: Affine, b: Affine, facts: Facts) -> tuple[Affine, Affine]:
     """(a // b, a % b) for a divisor that is not constant."""
     whole, rest = _exact(a, b, facts)
     if (not rest.terms and not rest.const) or (nonneg(rest, facts) and nonneg((b - rest).shift(-1), facts)):
         return whole, rest
     top, bottom = write(rest, facts), write(b, facts)
-    return whole + atom(n.FloorDiv(top, bottom)), atom(n.FloorMod(top, bottom))
+    over, left = atom(n.FloorDiv(top, bottom)), n.FloorMod(top, bottom)
+    if left not in facts.shares:
+        facts.shares[left] = Share(rest, times(over, b, facts))
+    return whole + over, atom(left)
 
 
 def _exact(a: Affine, b: Affine, facts: Facts) -> tuple[Affine, Affine]:

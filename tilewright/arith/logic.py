@@ -6,7 +6,9 @@ from typing import Any
 
 from ..expr import nodes as n
 from ..expr.nodes import FALSE, TRUE, Expr
+from . import generic
 from .affine import Affine
+from .assume import assuming, decidable
 from .engine import HANDLERS, visit
 from .facts import NEGATED, Facts, is_index
 from .prove import nonneg
@@ -53,14 +55,18 @@ def _or(e: n.Or, facts: Facts) -> Expr:
 
 
 def _joined(e: Any, kind: Any, neutral: Expr, absorbing: Expr, facts: Facts) -> Expr:
+    if e.dtype.lanes > 1:
+        return generic.children(e, facts)
     parts: dict[Expr, None] = {}
     for part in _chain(e, kind):
         simple = visit(part, facts)
+        for earlier in parts:
+            if _bounds_variables(earlier) and any(decidable(side, facts) for side in simple.children()):
+                simple = assuming(simple, earlier if kind is n.And else negated(earlier, facts), facts)
         if simple is absorbing:
             return absorbing
         if simple is not neutral:
-            for one in _chain(simple, kind):
-                parts[one] = None
+            parts.update(dict.fromkeys(_chain(simple, kind)))
     kept = _without_implied(list(parts), kind is n.And, facts)
     if kept is None:
         return absorbing
@@ -70,6 +76,12 @@ def _joined(e: Any, kind: Any, neutral: Expr, absorbing: Expr, facts: Facts) -> 
     for part in kept[1:]:
         result = kind(result, part)
     return result
+
+
+def _bounds_variables(e: Expr) -> bool:
+    """Whether the condition compares sums of plain variables, so that others may profit from assuming it."""
+    form = as_nonneg(e)
+    return form is not None and all(isinstance(atom, n.Var) for atom in form.terms)
 
 
 def _without_implied(parts: list[Expr], conjunction: bool, facts: Facts) -> list[Expr] | None:

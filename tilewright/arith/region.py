@@ -11,16 +11,16 @@ from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.traverse import uses_any
 from .affine import Affine, immediate
-from .choices import ready
+from .assume import ready
 from .engine import difference, linear, merged
-from .facts import EMPTY, Facts, Range
+from .facts import EMPTY, Bound, Facts, Range
 from .interval import bounds, form_bounds
 from .modular import form_residues
 from .prove import nonneg
 from .splits import Split, quotient, remainder
 from .write import write
 
-_MOST_CHOICES = 16
+_MOST_CHOICES = 32
 
 
 class Ends(NamedTuple):
@@ -134,15 +134,17 @@ def _remainder(base: Affine, divisor: int, ends: Ends | None, relaxed: Mapping[V
         wraps = merged(high - low, facts)
         if not wraps.terms and wraps.const == 0:
             return ends._replace(lo=remainder(ends.lo, divisor, facts), hi=remainder(ends.hi, divisor, facts))
-    covered = any(
-        var in base.terms
-        and gcd(base.terms[var], divisor) == 1
-        and isinstance(extent, IntImm)
-        and extent.value >= divisor
-        for var, (_, extent) in relaxed.items()
-    )
+    covered = any(_runs_through(base, var, extent, divisor) for var, (_, extent) in relaxed.items())
     directions = {} if ends is None else dict.fromkeys(ends.directions, 0)
     return Ends(Affine({}, 0, base.dtype), Affine({}, divisor - 1, base.dtype), covered, directions)
+
+
+def _runs_through(base: Affine, var: Var, extent: Expr, divisor: int) -> bool:
+    """Whether the variable alone takes the form through every remainder."""
+    step = base.terms.get(var)
+    if step is None or gcd(step, divisor) != 1 or not isinstance(extent, IntImm) or extent.value < divisor:
+        return False
+    return not any(uses_any(atom, (var,)) for atom in base.terms if atom is not var)
 
 
 def _extreme(e: Any, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None:
@@ -255,12 +257,30 @@ def solve_extent(lo: Expr, hi: Expr, facts: Facts = EMPTY) -> tuple[Expr, bool]:
     if not gap.terms:
         return immediate(gap.const, gap.dtype), True
     tighter, exact = _without_quotients(gap, facts)
-    low, high = form_bounds(tighter, facts)
-    for form in _upper_choices(tighter, facts):
-        high = min(high, form_bounds(_without_quotients(form, facts)[0], facts)[1])
+    low = form_bounds(tighter, facts)[0]
+    high = _most(tighter, facts, _MOST_CHOICES)
     if high != inf:
         return immediate(int(high), gap.dtype), exact and low == high
     return write(tighter, facts), exact
+
+
+def _most(form: Affine, facts: Facts, budget: int) -> Bound:
+    """The largest value of a form, with each Min and Max in it replaced by its arguments in turn.
+
+    A Max that is added may be any of its arguments, so the largest counts; of a Min, each argument is a bound.
+    """
+    plain = form_bounds(_without_quotients(form, facts)[0], facts)[1]
+    choices = [atom for atom in form.terms if isinstance(atom, (n.Min, n.Max))]
+    if not choices or budget < 2:
+        return plain
+    # First those of which every argument counts: what bounds them may then differ from one to the other.
+    every, choice = max(((isinstance(at, n.Max) == (form.terms[at] > 0), at) for at in choices), key=lambda c: c[0])
+    k = form.terms[choice]
+    rest = form.plus(Affine({choice: 1}, 0, form.dtype), -k)
+    worst = [
+        _most(merged(rest.plus(linear(part, facts), k), facts), facts, budget // 2) for part in (choice.a, choice.b)
+    ]
+    return min(plain, max(worst) if every else min(worst))
 
 
 def _without_quotients(form: Affine, facts: Facts) -> tuple[Affine, bool]:
@@ -289,28 +309,3 @@ def _spread(x: Affine, y: Affine, divisor: int, facts: Facts) -> tuple[int, int]
     coeff, base = form_residues(y, facts)
     step = gcd(coeff, divisor)
     return (base % step + int(lo)) // divisor, (divisor - step + base % step + int(hi)) // divisor
-
-
-def _upper_choices(form: Affine, facts: Facts) -> list[Affine]:
-    """Upper bounds of a form: an argument in place of each Min that is added and each Max that is subtracted."""
-    options: list[list[tuple[Expr, Expr]]] = []
-    count = 1
-    for atom, k in form.terms.items():
-        if isinstance(atom, n.Min if k > 0 else n.Max):
-            options.append([(atom, part) for part in _arguments(atom)])
-            count *= len(options[-1])
-    if not options or count > _MOST_CHOICES:
-        return []
-    found = []
-    for chosen in product(*options):
-        bound = form
-        for atom, part in chosen:
-            k = form.terms[atom]
-            bound = bound.plus(Affine({atom: 1}, 0, form.dtype), -k).plus(linear(part, facts), k)
-        found.append(merged(bound, facts))
-    return found
-
-
-def _arguments(e: Any) -> list[Expr]:
-    kind = type(e)
-    return [part for side in (e.a, e.b) for part in (_arguments(side) if type(side) is kind else [side])]

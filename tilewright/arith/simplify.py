@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..expr.nodes import TRUE, Expr
 from . import choices, compare, forms, generic, logic, vectors  # noqa: F401  (they fill the tables of the engine)
+from .assume import ready
 from .engine import difference, visit
 from .facts import EMPTY, Facts, is_index
 from .prove import nonneg
@@ -15,7 +16,7 @@ def simplify(e: Expr, facts: Facts = EMPTY) -> Expr:
     Indices (signed integers of 32 bits or more) are taken not to overflow. Floating-point results keep every bit.
     """
     found = facts.memo.get(e)
-    return visit(e, choices.ready(facts)) if found is None else found
+    return visit(e, ready(facts)) if found is None else found
 
 
 def prove(cond: Expr, facts: Facts = EMPTY) -> bool:
@@ -27,7 +28,7 @@ def prove_equal(a: Expr, b: Expr, facts: Facts = EMPTY) -> bool:
     """Whether a and b are provably of one value wherever the facts hold."""
     if a is b:
         return True
-    choices.ready(facts)
+    ready(facts)
     if is_index(a.dtype) and a.dtype == b.dtype:
         gap = difference(a, b, facts)
         return (not gap.terms and gap.const == 0) or (nonneg(gap, facts) and nonneg(gap.scale(-1), facts))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..expr.nodes import Expr, FloorDiv, FloorMod
 from .affine import Affine, immediate
 from .facts import Facts
-from .interval import form_bounds, terms_bounds
+from .interval import bounds, form_bounds, terms_bounds
 from .modular import form_residues
 from .write import write
 
@@ -63,7 +63,7 @@ def _quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
     if pulled is not None:
         if not pulled.high:
             return quotient(pulled.base, pulled.low * divisor, facts)
-        return _digits(pulled.base, pulled.low * divisor, pulled.high, facts)
+        return digits(pulled.base, pulled.low * divisor, pulled.high, facts)
     return _split_atom(form, divisor, 0, facts)
 
 
@@ -93,19 +93,26 @@ def _remainder(form: Affine, divisor: int, facts: Facts) -> Affine:
         if held is not None and held.high and held.high % held.low == 0 and held.high // held.low * k % divisor == 0:
             opened = quotient(held.base, held.low, facts)
             return remainder(_without(form, atom).plus(opened, k), divisor, facts)
-    reduced = {atom: _least(k, divisor) for atom, k in form.terms.items()}
-    if reduced != form.terms:
-        return remainder(Affine(reduced, form.const, form.dtype), divisor, facts)
+    lo, hi = terms_bounds([(atom, k % divisor) for atom, k in form.terms.items()], form.const, facts)
+    if hi < divisor and lo >= 0:
+        return Affine({atom: k % divisor for atom, k in form.terms.items()}, form.const, form.dtype)
     pulled = _pull(form, facts, 0)
     if pulled is not None and not pulled.high:
-        return _digits(pulled.base, pulled.low, pulled.low * divisor, facts)
-    return _split_atom(form, 1, divisor, facts)
+        return digits(pulled.base, pulled.low, pulled.low * divisor, facts)
+    return _split_atom(_shortened(form, divisor), 1, divisor, facts)
 
 
-def _least(k: int, divisor: int) -> int:
-    """The coefficient congruent to k that prints shortest: 1, -1, or the positive one."""
-    k %= divisor
-    return -1 if k == divisor - 1 and k != 1 else k
+def _shortened(form: Affine, modulus: int) -> Affine:
+    """The form modulo `modulus`, with the coefficients 1 and -1 where they do.
+
+    Other coefficients stay: the quotient beside a remainder then has the same dividend, and one division serves both.
+    """
+    terms: dict[Expr, int] = {}
+    for atom, k in form.terms.items():
+        least = k % modulus
+        if least:
+            terms[atom] = 1 if least == 1 else -1 if least == modulus - 1 else k
+    return Affine(terms, form.const % modulus, form.dtype)
 
 
 class Factored(NamedTuple):
@@ -165,7 +172,7 @@ def _pull(form: Affine, facts: Facts, units: int) -> Split | None:
     return None
 
 
-def _digits(base: Affine, low: int, high: int, facts: Facts) -> Affine:
+def digits(base: Affine, low: int, high: int, facts: Facts) -> Affine:
     """(base % high) // low, where the remainder has been taken as far as it goes."""
     if low == 1:
         return remainder(base, high, facts)
@@ -178,15 +185,18 @@ def _digits(base: Affine, low: int, high: int, facts: Facts) -> Affine:
         parts = factor(base, low, facts)
         if parts is not None:
             step = parts.step
-            return _digits(parts.major, low // step, high // step, facts)
+            return digits(parts.major, low // step, high // step, facts)
         if any(k in (low, -low) for k in base.terms.values()):
             return remainder(quotient(base, low, facts), high // low, facts)
-    reduced = {atom: _least(k, high) for atom, k in base.terms.items() if k % high}
-    return _split_atom(Affine(reduced, base.const % high, base.dtype), low, high, facts)
+    return _split_atom(_shortened(base, high), low, high, facts)
 
 
 def _split_atom(base: Affine, low: int, high: int, facts: Facts) -> Affine:
-    key = (base.key(), low, high)
+    """The form that is one split; equal ones, whatever their terms' order, are one atom under the same facts."""
+    terms = base.terms
+    if high:
+        terms = {atom: k % high for atom, k in terms.items()}
+    key = (frozenset(terms.items()), base.const, low, high, base.dtype)
     atom = facts.split_atoms.get(key)
     if atom is None:
         atom = write(base, facts)
@@ -196,88 +206,12 @@ def _split_atom(base: Affine, low: int, high: int, facts: Facts) -> Affine:
             atom = FloorDiv(atom, immediate(low, base.dtype))
         facts.split_atoms[key] = atom
         facts.splits[atom] = Split(base, low, high)
+    if facts.low or facts.high:  # a condition may have fixed its value
+        least, most = bounds(atom, facts)
+        if least == most:
+            return Affine({}, int(least), base.dtype)
     return Affine({atom: 1}, 0, base.dtype)
 
 
 def _without(form: Affine, atom: Expr) -> Affine:
     return Affine({a: k for a, k in form.terms.items() if a is not atom}, form.const, form.dtype)
-
-
-def merge(form: Affine, facts: Facts) -> Affine:
-    """Put together the splits of a form that belong together."""
-    while len(form.terms) > 1:
-        pieces = [(atom, k, facts.splits[atom]) for atom, k in form.terms.items() if atom in facts.splits]
-        found = _join(form, pieces, facts) or _complement(form, pieces, facts)
-        if found is None:
-            break
-        form = found
-    return form
-
-
-Pieces = list[tuple[Expr, int, Split]]
-
-
-def _join(form: Affine, pieces: Pieces, facts: Facts) -> Affine | None:
-    """(x % a) // b * (b // c) + (x % b) // c is (x % a) // c; without the a, it is x // c."""
-    for atom, k, below in pieces:
-        if not below.high:
-            continue
-        for other, j, above in pieces:
-            if above.low != below.high or j * below.low != k * above.low:
-                continue
-            if above.low % below.low == 0 == above.high % above.low and _congruent(above.base, below.base, above.low):
-                if above.high:
-                    joined = _digits(above.base, below.low, above.high, facts)
-                else:
-                    joined = quotient(above.base, below.low, facts)
-                return _replaced(form, {atom, other}, joined, k)
-    return None
-
-
-def _complement(form: Affine, pieces: Pieces, facts: Facts) -> Affine | None:
-    """x - x // c * c is x % c, and x - x % c is x // c * c."""
-    for atom, j, (base, low, high) in pieces:
-        scale, odd = divmod(-j, low)
-        if not high and not odd and _holds(form, base, scale):
-            joined = remainder(base, low, facts).shift(-base.const)
-            return _replaced(form, {*base.terms, atom}, joined, scale)
-        if low == 1 and _holds(form, base, scale):
-            joined = quotient(base, high, facts).scale(high).shift(-base.const)
-            return _replaced(form, {*base.terms, atom}, joined, scale)
-        if low > 1 and high and not odd and high % low == 0:
-            whole = facts.split_atoms.get((base.key(), 1, high))
-            if whole is not None and form.terms.get(whole) == scale:
-                return _replaced(form, {whole, atom}, remainder(base, low, facts), scale)
-    return None
-
-
-def _holds(form: Affine, base: Affine, scale: int) -> bool:
-    """Whether the terms of scale * base are all in the form."""
-    return all(form.terms.get(atom) == k * scale for atom, k in base.terms.items())
-
-
-def _congruent(a: Affine, b: Affine, modulus: int) -> bool:
-    """Whether a and b are always equal modulo `modulus`, term by term."""
-    if a is b:
-        return True
-    if (a.const - b.const) % modulus:
-        return False
-    terms = b.terms
-    for atom, k in a.terms.items():
-        if (k - terms.get(atom, 0)) % modulus:
-            return False
-    return all(k % modulus == 0 for atom, k in terms.items() if atom not in a.terms)
-
-
-def _replaced(form: Affine, gone: set[Expr], joined: Affine, scale: int) -> Affine:
-    """`form` with `joined * scale` in place of the terms `gone`, where the first of them stood."""
-    terms: dict[Expr, int] = {}
-    placed = False
-    for atom, k in form.terms.items():
-        if atom not in gone:
-            terms[atom] = terms.get(atom, 0) + k
-        elif not placed:
-            placed = True
-            for part, j in joined.terms.items():
-                terms[part] = terms.get(part, 0) + j * scale
-    return Affine({a: k for a, k in terms.items() if k}, form.const + joined.const * scale, form.dtype)

@@ -10,7 +10,7 @@ from ..expr.nodes import Expr, IntImm, Var
 from ..expr.traverse import uses_any
 from . import generic
 from .affine import Affine
-from .choices import ready
+from .assume import ready
 from .engine import HANDLERS, linear, visit
 from .facts import Facts
 from .write import write

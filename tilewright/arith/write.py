@@ -2,21 +2,72 @@
 
 from __future__ import annotations
 
-from ..expr import nodes as n
-from ..expr.nodes import Expr
+from math import gcd
+
+from ..expr.nodes import Expr, FloorDiv, Mul, SizeVar
 from .affine import Affine, immediate
 from .facts import Facts
+from .products import factors, product, without
 
 
 def write(form: Affine, facts: Facts) -> Expr:
     """The expression that a form is printed as."""
-    const, splits = form.const, facts.splits
-    if const and splits:
-        for part, k in form.terms.items():
-            held = splits.get(part)
-            if held is not None and not held.high and held.base.const and const % k == 0:
-                base = held.base.shift(const // k * held.low)
-                moved = n.FloorDiv(write(base, facts), immediate(held.low, form.dtype))
-                terms = {moved if a is part else a: j for a, j in form.terms.items()}
-                return Affine(terms, 0, form.dtype).to_expr()
+    if form.const and facts.splits:
+        form = _absorbed(form, facts)
+    if any(type(atom) is Mul for atom in form.terms):
+        form = _factored(form, facts)
     return form.to_expr()
+
+
+def _absorbed(form: Affine, facts: Facts) -> Affine:
+    """x // c + k as (x + c*k) // c, where x has a constant anyway."""
+    for atom, k in form.terms.items():
+        held = facts.splits.get(atom)
+        if held is not None and not held.high and held.base.const and form.const % k == 0:
+            base = held.base.shift(form.const // k * held.low)
+            moved = FloorDiv(write(base, facts), immediate(held.low, form.dtype))
+            return Affine({moved if a is atom else a: j for a, j in form.terms.items()}, 0, form.dtype)
+    return form
+
+
+def _factored(form: Affine, facts: Facts) -> Affine:
+    """Products with a size as one: i*n*4 + j*n is (i*4 + j)*n."""
+    while True:
+        count: dict[Expr, int] = {}
+        for atom in form.terms:
+            for part in set(factors(atom)):
+                if isinstance(part, SizeVar):
+                    count[part] = count.get(part, 0) + 1
+        shared = max(count, key=lambda part: (count[part], part.name), default=None)  # type: ignore[attr-defined]
+        if shared is None or count[shared] < 2:
+            return form
+        form = _gathered(form, shared, facts)
+
+
+def _gathered(form: Affine, shared: Expr, facts: Facts) -> Affine:
+    """The form with all products that have the factor `shared` as one atom."""
+    inside: dict[Expr, int] = {}
+    const = 0
+    gone: set[Expr] = set()
+    for atom, k in form.terms.items():
+        left = without(factors(atom), [shared])
+        if left is None:
+            continue
+        gone.add(atom)
+        one = product(left, facts)
+        if one is None:
+            const = k
+        else:
+            inside[one] = k
+    scale = gcd(const, *inside.values())
+    if all(k < 0 for k in inside.values()) and const <= 0:
+        scale = -scale
+    total = Affine({a: k // scale for a, k in inside.items()}, const // scale, form.dtype)
+    joined = Mul(write(total, facts), shared)
+    terms: dict[Expr, int] = {}
+    for atom, k in form.terms.items():
+        if atom in gone:
+            terms.setdefault(joined, scale)
+        else:
+            terms[atom] = k
+    return Affine(terms, form.const, form.dtype)

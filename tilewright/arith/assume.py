@@ -1,0 +1,49 @@
+"""Simplifying under further conditions, where that can matter."""
+
+from __future__ import annotations
+
+from ..expr import nodes as n
+from ..expr.nodes import Expr, Var
+from ..expr.traverse import conjuncts, variables
+from .engine import visit
+from .facts import Facts
+
+_DECIDABLE = (
+    *(n.FloorDiv, n.FloorMod, n.Div, n.Mod, n.Min, n.Max, n.Select, n.IfThenElse, n.And, n.Or, n.Not),
+    *(n.LT, n.LE, n.GT, n.GE, n.EQ, n.NE),
+)
+_NONE: frozenset[Var] = frozenset()
+
+
+def decidable(e: Expr, facts: Facts) -> frozenset[Var]:
+    """The variables below operators of e that knowing more could simplify."""
+    found = facts.decidable.get(e)
+    if found is None:
+        if isinstance(e, _DECIDABLE):
+            found = frozenset(variables(e))
+        else:
+            found = _NONE.union(*(decidable(child, facts) for child in e.children()))
+        facts.decidable[e] = found
+    return found
+
+
+def assuming(e: Expr, cond: Expr, facts: Facts) -> Expr:
+    """A simplified e, simplified further where `cond` holds; looked into only where that can matter."""
+    useful = decidable(e, facts)
+    if not useful or useful.isdisjoint(variables(cond)):
+        return e
+    return visit(e, ready(facts.assume(cond)))
+
+
+def ready(facts: Facts) -> Facts:
+    """The facts, once what the simplified form of each condition says has been noted too."""
+    if not facts.prepared:
+        facts.prepared = True
+        base = facts.without_conditions()
+        simple = [visit(cond, base) for cond in facts.conditions]
+        for cond in simple:
+            for part in conjuncts(cond):
+                facts.learn(part)
+        facts.forget()
+    facts.trim()
+    return facts
