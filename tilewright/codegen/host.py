@@ -18,6 +18,7 @@ from __future__ import annotations
 import keyword
 from typing import Any
 
+from ..core.dtype import DType
 from ..core.errors import InternalError, UserError
 from ..core.hardware import MemoryScope
 from ..expr import nodes as n
@@ -46,7 +47,7 @@ _CALLS: dict[type, str] = {n.Min: "min", n.Max: "max", n.Mod: "truncmod"}
 HOST_WORDS = frozenset(
     {
         *keyword.kwlist,
-        *"wrong wrong_extent wrong_scalar misaligned allocate truncdiv truncmod".split(),
+        *"wrong wrong_extent scalar misaligned allocate truncdiv truncmod".split(),
         *"min max int float bool range type main".split(),
     }
 )
@@ -95,7 +96,7 @@ class _HostWriter:
             name = self.names(p)
             if isinstance(p, n.Var):
                 self.known.add(p)
-                self._line(f"if type({name}) is not {_python_type(p)}: {name} = wrong_scalar({name}, {position})")
+                self._line(f"if {_not_of_type(name, p.dtype)}: {name} = scalar({name}, {position})")
                 continue
             self.handles[p] = f"{name}.handle"
             static = all(constant(extent) is not None for extent in p.shape)
@@ -233,5 +234,8 @@ class _HostWriter:
         return text if simple or (isinstance(e, n.IntImm) and e.value >= 0) else f"({text})"
 
 
-def _python_type(p: n.Var) -> str:
-    return "float" if p.dtype.is_float else "bool" if p.dtype.is_bool else "int"
+def _not_of_type(name: str, dtype: DType) -> str:
+    """The condition under which an argument is no plain number of that type."""
+    if dtype.is_int:
+        return f"type({name}) is not int or not {dtype.min_value} <= {name} <= {dtype.max_value}"
+    return f"type({name}) is not {'float' if dtype.is_float else 'bool'}"

@@ -65,17 +65,15 @@ def scalar(entry: EntryPoint, position: int, arg: Any) -> Any:
     want = entry.arguments[position]
     dtype = DType(want.dtype)
     who = f"argument {position} of {entry.name} ({want.name}: {want.dtype})"
-    if isinstance(arg, (bool, np.bool_)):
-        value: Any = bool(arg)
-    elif dtype.is_float and isinstance(arg, (int, float, np.integer, np.floating)):
-        return float(arg)
-    elif isinstance(arg, (int, np.integer)) and not dtype.is_bool:
-        value = int(arg)
-    else:
+    accepted: tuple[type, ...] = (bool, np.bool_) if dtype.is_bool else (bool, np.bool_, int, np.integer)
+    if dtype.is_float:
+        accepted += (float, np.floating)
+    if not isinstance(arg, accepted):
         raise UserError(f"{who} is {arg!r}, of type {type(arg).__name__}")
+    value = bool(arg) if dtype.is_bool else float(arg) if dtype.is_float else int(arg)
     if dtype.is_int and not dtype.min_value <= value <= dtype.max_value:
         raise UserError(f"{who} is {value}, which does not fit")
-    return bool(value) if dtype.is_bool else value
+    return value
 
 
 def wrong_extent(entry: EntryPoint, position: int, array: NDArray, axis: int, want: int) -> NoReturn:

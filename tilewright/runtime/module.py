@@ -66,7 +66,7 @@ class Entry:
             "truncdiv": _truncdiv,
             "truncmod": lambda a, b: a - _truncdiv(a, b) * b,
             "wrong": lambda array, position: _wrong(entry, position, array, kind, on),
-            "wrong_scalar": lambda value, position: arguments.scalar(entry, position, value),
+            "scalar": lambda value, position: arguments.scalar(entry, position, value),
             "wrong_extent": lambda array, position, axis, want: arguments.wrong_extent(
                 entry, position, array, axis, want
             ),

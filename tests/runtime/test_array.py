@@ -1,0 +1,190 @@
+"""Arrays on devices."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from tilewright.core.errors import UserError
+from tilewright.core.target import Target
+from tilewright.runtime.array import NDArray, array, empty, from_dlpack
+from tilewright.runtime.device import Device, cl, cpu, cuda, device, gpu, opencl
+
+DTYPES = [
+    "float32",
+    "float64",
+    "float16",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_values_come_back(dev: Device, dtype: str) -> None:
+    x = np.arange(24).reshape(2, 3, 4).astype(dtype)
+    for on in (dev, cpu()):
+        a = array(x, on)
+        assert (a.shape, a.dtype, a.device, a.ctx, a.ndim, a.size) == ((2, 3, 4), dtype, on, on, 3, 24)
+        np.testing.assert_array_equal(a.numpy(), x)
+        np.testing.assert_array_equal(a.asnumpy(), x)
+        assert a.numpy().dtype == x.dtype
+
+
+def test_the_legacy_ways_to_make_one(dev: Device) -> None:
+    x = np.random.default_rng(0).random((3, 4))
+    assert array(x, ctx=dev).device is dev
+    assert array(x).device is cpu()
+    assert array(x).dtype == "float64"
+    assert array([1.0, 2.0]).dtype == "float64"
+    assert array(x, dtype="float32").dtype == "float32"
+    assert array(array(x, dev)).device is dev
+    assert empty((2, 3)).dtype == "float32"
+    assert empty((2, 3), "int8", dev).device is dev
+    assert empty((2, 3), ctx=dev).device is dev
+    assert empty(5).shape == (5,)
+    assert array(np.float32(3), dev).shape == ()
+    assert array(np.float32(3), dev).numpy() == 3
+    assert array(np.zeros((0, 3)), dev).numpy().shape == (0, 3)
+
+
+def test_what_is_not_contiguous_is_copied_in_order(dev: Device) -> None:
+    x = np.arange(12, dtype="float32").reshape(3, 4)
+    np.testing.assert_array_equal(array(x.T, dev).numpy(), x.T)
+    np.testing.assert_array_equal(array(x[:, ::2], dev).numpy(), x[:, ::2])
+
+
+def test_filling_and_copying(dev: Device) -> None:
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    a = empty((2, 3), device=dev)
+    a[:] = x
+    np.testing.assert_array_equal(a.numpy(), x)
+    a[...] = 2
+    np.testing.assert_array_equal(a.numpy(), np.full((2, 3), 2))
+    a[:, :] = x.astype("float64") + 1
+    np.testing.assert_array_equal(a.numpy(), x + 1)
+    b = a.copyto(cpu())
+    a[:] = 0
+    np.testing.assert_array_equal(b.numpy(), x + 1)
+    c = empty((2, 3), device=dev)
+    assert b.copyto(c) is c
+    np.testing.assert_array_equal(c.numpy(), x + 1)
+    assert c.copyto(a) is a
+    a.copyfrom(x)
+    np.testing.assert_array_equal(np.asarray(a), x)
+    assert a[:] is a
+
+
+def test_mistakes_are_explained(dev: Device) -> None:
+    a = empty((2, 3), device=dev)
+    with pytest.raises(
+        UserError, match=r"read and written whole, so \[0\] is not possible\n  fix: use a\[:\] = values"
+    ):
+        a[0]
+    with pytest.raises(UserError, match="read and written whole"):
+        a[0:1] = 3
+    with pytest.raises(UserError, match=r"values of shape \(3, 2\) into an array of shape \(2, 3\)"):
+        a[:] = np.zeros((3, 2))
+    with pytest.raises(UserError, match=r"cannot copy float32\[2, 3\] on .* into float32\[2, 2\] on cpu\(0\)"):
+        a.copyto(empty((2, 2)))
+    with pytest.raises(UserError, match=r"shape \(2, -1\)"):
+        empty((2, -1))
+
+
+def test_text_and_pickle() -> None:
+    a = array(np.arange(3))
+    assert repr(a) == "<NDArray shape=(3,), cpu(0)>\narray([0, 1, 2])"
+    assert str(a) == "[0 1 2]"
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(a)).numpy(), a.numpy())
+
+
+def test_memory_is_shared_with_numpy_through_dlpack() -> None:
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    a = from_dlpack(x)
+    x[0, 0] = 9
+    assert a.numpy()[0, 0] == 9
+    back = np.from_dlpack(array(x))
+    np.testing.assert_array_equal(back, x)
+    with pytest.raises(UserError, match=r"not contiguous.*\n  fix: copy it: nd.array\(x\)"):
+        from_dlpack(x.T)
+
+
+class _CudaMemory:
+    """What another library shows of an array on a GPU."""
+
+    def __init__(self, strides: tuple[int, ...] | None) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (2, 3), "typestr": "<f4", "data": (4096, False), "version": 3, "strides": strides
+        }  # fmt: skip
+
+
+def test_memory_of_another_library_on_a_gpu_is_taken_as_it_is() -> None:
+    for strides in (None, (12, 4)):
+        a = from_dlpack(_CudaMemory(strides))
+        assert (a.handle, a.shape, a.dtype, a.device) == (4096, (2, 3), "float32", cuda(0))
+        assert a.__cuda_array_interface__["data"] == (4096, False)
+    with pytest.raises(UserError, match=r"strides \(4, 8\)"):
+        from_dlpack(_CudaMemory((4, 8)))
+    assert not hasattr(array(1.0), "__cuda_array_interface__")
+
+
+@pytest.mark.cuda
+def test_torch_shares_memory_on_the_gpu() -> None:
+    torch = pytest.importorskip("torch")
+    t = torch.arange(6, dtype=torch.float32, device="cuda").reshape(2, 3)
+    a = from_dlpack(t)
+    t += 1
+    torch.cuda.synchronize()
+    np.testing.assert_array_equal(a.numpy(), np.arange(1, 7).reshape(2, 3))
+    b = torch.as_tensor(a, device="cuda")
+    assert b.data_ptr() == t.data_ptr()
+
+
+def test_devices_are_one_object_each() -> None:
+    assert cpu() is cpu(0) is device("cpu") is device("llvm", 0) is device(1)
+    assert gpu(1) is cuda(1) is device("cuda", 1) is device("cuda:1") is device(2, 1)
+    assert cl() is opencl(0) is device("opencl") is device(Target("opencl")) is device(4)
+    assert device(cuda(3)) is cuda(3)
+    assert str(cuda(1)) == repr(gpu(1)) == "cuda(1)"
+    assert (cuda(1).device_type, cuda(1).device_id, cl().device_type, cpu().device_type) == (2, 1, 4, 1)
+    assert pickle.loads(pickle.dumps(cuda(1))) is cuda(1)
+    assert cpu().exist
+    with pytest.raises(UserError, match="unknown kind of device 'metal'"):
+        device("metal")
+    with pytest.raises(AttributeError, match="no attribute 'colour'"):
+        cpu().colour
+
+
+def test_a_device_tells_about_itself(dev: Device) -> None:
+    assert dev.exist
+    assert dev.name == dev.device_name
+    assert dev.max_threads_per_block >= 256
+    assert dev.compute_version
+    assert dev.max_shared_memory_per_block >= 16 * 1024
+    assert not device(dev.kind, 99).exist
+    with pytest.raises(UserError, match=rf"there is no {dev.kind}\(99\): this machine has"):
+        empty((1,), device=device(dev.kind, 99))
+    dev.sync()
+
+
+def test_a_missing_driver_is_named() -> None:
+    if not cuda().exist:
+        with pytest.raises(UserError, match="use --target opencl"):
+            array(np.zeros(3), cuda())
+
+
+def test_an_array_frees_its_memory(dev: Device) -> None:
+    """More than the device could hold at once."""
+    size = 1 << 28
+    for _ in range(6):
+        a = empty((size,), "uint8", dev)
+        assert isinstance(a, NDArray)
+        del a
