@@ -228,8 +228,9 @@ def compute(
 ) -> Any:
     """A tensor given element by element: `compute((n, m), lambda i, j: A[i, j] + 1, name="B")`.
 
-    `fcompute` gets one axis a dimension, named after its parameters (those with a default keep it), and returns the element's value, or a
-    tuple of values for an operation of several outputs. A reduction (`te.sum(...)`) must be the whole value.
+    `fcompute` gets one axis a dimension, named after its parameters (those with a default keep it), and returns
+    the element's value, or a tuple of values for an operation of several outputs. A reduction (`te.sum(...)`) must
+    be the whole value.
     Returns the tensor (a tuple of tensors for several values).
     """
     extents = _shape(shape, "compute", name)
