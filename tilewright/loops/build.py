@@ -264,18 +264,20 @@ class _StageNest:
         return tuple(dict.fromkeys(guards))
 
     def _domain_guards(self, known: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """Conditions that keep a region that was widened inside the tensor."""
+        """Conditions that keep a region that was widened inside the tensor, beyond what `known` ones imply."""
         guards = []
+        facts = self.found.facts
+        for guard in known:
+            facts = facts.assume(guard)
         for axis in self.stage.roots:
             dom, part = axis.dom, self.found.ranges[axis]
             if dom is None or (dom.min is part.min and dom.extent is part.extent):
                 continue
             offset = subtract(self.values[axis], dom.min)
             for guard in (greater_equal(offset, 0), less(offset, dom.extent)):
-                if not prove(guard, self.found.facts):
+                if not prove(guard, facts):
                     guards.append(simplify(guard, self.found.facts))
-        present = set(known)
-        return tuple(g for g in dict.fromkeys(guards) if g not in present)
+        return tuple(dict.fromkeys(guards))
 
     def _guarded(self, body: Stmt, guards: tuple[Expr, ...]) -> Stmt:
         for guard in reversed(guards):

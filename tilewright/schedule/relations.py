@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..expr.nodes import Expr
-from ..expr.operators import add, const, floordiv, floormod, less, minimum, multiply, subtract
+from ..expr.operators import add, const, floordiv, floormod, is_const, less, minimum, multiply, subtract
 from ..tensor.axis import IterVar, Range
 
 Simplify = Callable[[Expr], Expr]
@@ -128,11 +128,10 @@ class Fuse(Relation):
 
     def values_up(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
         width = ranges[self.inner].extent
-        fused = values[self.fused]
-        return {
-            self.outer: add(floordiv(fused, width), ranges[self.outer].min),
-            self.inner: add(floormod(fused, width), ranges[self.inner].min),
-        }
+        fused, outer, inner = values[self.fused], ranges[self.outer].min, ranges[self.inner].min
+        if is_const(ranges[self.outer].extent, 1):  # no wrap: guards keep the fused axis inside its range
+            return {self.outer: outer, self.inner: add(fused, inner)}
+        return {self.outer: add(floordiv(fused, width), outer), self.inner: add(floormod(fused, width), inner)}
 
     def values_down(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
         width = ranges[self.inner].extent

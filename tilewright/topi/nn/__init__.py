@@ -1,0 +1,12 @@
+"""Neural-network operators as tensor declarations (schedules are the user's, or a template's)."""
+
+from .conv2d import conv2d_nchw as conv2d_nchw
+from .depthwise_conv2d import depthwise_conv2d as depthwise_conv2d
+from .depthwise_conv2d import depthwise_conv2d_nchw as depthwise_conv2d_nchw
+from .dilate import dilate as dilate
+from .elementwise import leaky_relu as leaky_relu
+from .elementwise import relu as relu
+from .elementwise import scale_shift as scale_shift
+from .elementwise import scale_shift_nchw as scale_shift_nchw
+from .elementwise import scale_shift_nhwc as scale_shift_nhwc
+from .pad import pad as pad

@@ -1,0 +1,35 @@
+"""dilate: the elements of a tensor spread out, with a value in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.errors import UserError
+from ...expr.nodes import Expr
+from ...expr.operators import all_of, const, equal, floordiv, floormod, if_then_else
+from ...tensor.tensor import Tensor, compute
+
+
+def dilate(data: Tensor, strides: Sequence[int], dilation_value: Any = 0.0, name: str = "DilatedInput") -> Tensor:
+    """`data` with strides[i] - 1 elements of `dilation_value` between neighbours along dimension i.
+
+    Raises UserError where the number of strides is not the rank.
+    """
+    if len(strides) != data.ndim:
+        raise UserError(
+            f"{data.name!r} has {data.ndim} dimensions, but there are {len(strides)} strides",
+            primitive="dilate",
+            fix="give one stride a dimension",
+        )
+    shape = tuple((n - 1) * s + 1 for n, s in zip(data.shape, strides, strict=True))
+    value = const(getattr(dilation_value, "value", dilation_value), data.dtype)
+
+    def spread(*indices: Any) -> Expr:
+        source = [i if s == 1 else floordiv(i, s) for i, s in zip(indices, strides, strict=True)]
+        on_grid = [equal(floormod(i, s), 0) for i, s in zip(indices, strides, strict=True) if s != 1]
+        element = data(*source)
+        return if_then_else(all_of(*on_grid), element, value) if on_grid else element
+
+    made: Tensor = compute(shape, spread, name=name, tag="injective,dilate")
+    return made

@@ -1,0 +1,70 @@
+"""Element-wise operators that follow convolutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.errors import UserError
+from ...expr.operators import const, greater, maximum, multiply, select
+from ...tensor.tensor import Tensor, compute
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(x, 0), element by element."""
+    made: Tensor = compute(x.shape, lambda *i: maximum(x(*i), const(0, x.dtype)), tag="elemwise")
+    return made
+
+
+def leaky_relu(x: Tensor, alpha: float) -> Tensor:
+    """x where x > 0, else alpha * x."""
+
+    def element(*indices: Any) -> Any:
+        value = x(*indices)
+        return select(greater(value, 0), value, multiply(value, const(alpha, x.dtype)))
+
+    made: Tensor = compute(x.shape, element, tag="elemwise")
+    return made
+
+
+def scale_shift_nchw(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
+    """Input[n, c, h, w] * Scale[c] + Shift[c]."""
+    _channels(Input, 1, Scale, Shift)
+    made: Tensor = compute(
+        Input.shape,
+        lambda b, c, i, j: Input[b, c, i, j] * Scale[c] + Shift[c],
+        name="ScaleShift",
+        tag="scale_shift_nchw",
+    )
+    return made
+
+
+def scale_shift_nhwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
+    """Input[n, h, w, c] * Scale[c] + Shift[c]."""
+    _channels(Input, 3, Scale, Shift)
+    made: Tensor = compute(
+        Input.shape,
+        lambda b, i, j, c: Input[b, i, j, c] * Scale[c] + Shift[c],
+        name="ScaleShift",
+        tag="scale_shift_nhwc",
+    )
+    return made
+
+
+scale_shift = scale_shift_nchw  # the oldest scripts' name
+
+
+def _channels(data: Tensor, axis: int, scale: Tensor, shift: Tensor) -> None:
+    for name, factor in (("Scale", scale), ("Shift", shift)):
+        if data.ndim != 4 or factor.ndim != 1:
+            raise UserError(
+                f"Input has the shape {list(data.shape)} and {name} {list(factor.shape)}",
+                primitive="scale_shift",
+                fix=f"give a 4-dimensional Input and a 1-dimensional {name} of its channels",
+            )
+        have, want = getattr(factor.shape[0], "value", None), getattr(data.shape[axis], "value", None)
+        if have is not None and want is not None and have != want:
+            raise UserError(
+                f"{name} has {have} elements, but Input has {want} channels",
+                primitive="scale_shift",
+                fix="make them agree",
+            )

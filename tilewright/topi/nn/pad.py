@@ -1,0 +1,50 @@
+"""pad: a border of one value around a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.errors import UserError
+from ...expr.nodes import Expr
+from ...expr.operators import all_of, as_expr, const, if_then_else, is_const
+from ...tensor.tensor import Tensor, compute
+
+
+def pad(
+    data: Tensor,
+    pad_before: Sequence[Any],
+    pad_after: Sequence[Any] | None = None,
+    pad_value: Any = 0.0,
+    name: str = "PadInput",
+    attrs: Any = None,
+) -> Tensor:
+    """`data` with pad_before[i] elements of `pad_value` before dimension i and pad_after[i] after it.
+
+    `pad_after` defaults to `pad_before`. Raises UserError where the number of entries is not the rank.
+    """
+    before = [as_expr(p) for p in pad_before]
+    after = before if pad_after is None else [as_expr(p) for p in pad_after]
+    if len(before) != data.ndim or len(after) != data.ndim:
+        raise UserError(
+            f"{data.name!r} has {data.ndim} dimensions, but pad_before has {len(before)} entries and pad_after {len(after)}",
+            primitive="pad",
+            fix="give one entry a dimension",
+        )
+    shape = tuple(n + b + a for n, b, a in zip(data.shape, before, after, strict=True))
+    value = const(getattr(pad_value, "value", pad_value), data.dtype)
+
+    def padded(*indices: Any) -> Expr:
+        inside: list[Expr] = []
+        source: list[Any] = []
+        for i, index in enumerate(indices):
+            if is_const(before[i], 0) and is_const(after[i], 0):
+                source.append(index)
+                continue
+            source.append(index - before[i])
+            inside += [index >= before[i], index < data.shape[i] + before[i]]
+        element = data(*source)
+        return if_then_else(all_of(*inside), element, value) if inside else element
+
+    made: Tensor = compute(shape, padded, name=name, tag="injective,pad", attrs=attrs)
+    return made
