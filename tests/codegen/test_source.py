@@ -6,7 +6,7 @@ import pytest
 
 from tests.codegen import programs as p
 from tilewright.codegen.program import compile_program, generate
-from tilewright.core.errors import InternalError, UserError
+from tilewright.core.errors import InternalError
 from tilewright.core.target import Target
 from tilewright.expr import operators as op
 from tilewright.expr.nodes import Call, Expr, FloorDiv, FloorMod, Load, Ramp, Var
@@ -148,9 +148,11 @@ def test_two_kernels_of_one_name_and_reserved_names() -> None:
     assert [kernel.name for kernel in program.kernels] == ["main_1", "main_2"]
 
 
-def test_a_type_without_arithmetic_is_refused_by_name() -> None:
-    with pytest.raises(UserError, match="bfloat16"):
-        source(p.elementwise(8, ["bfloat16"], lambda a: a + a, "bfloat16"), OPENCL)
+def test_sixteen_bit_floats_are_bits_in_memory_and_floats_in_registers() -> None:
+    text = source(p.elementwise(64, ["float16", "float32"], lambda a, b: a * a + op.cast("float16", b), "float16"))
+    assert "const unsigned short* __restrict__ A0" in text
+    assert "float16_round(float16_round(float16_value(A0[" in text
+    assert text.count('asm("cvt') == 2
 
 
 def test_what_no_pass_should_leave_behind_is_our_fault() -> None:

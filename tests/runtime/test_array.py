@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
+from tilewright.core.dtype import DType
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.runtime.array import NDArray, array, empty, from_dlpack
@@ -16,6 +17,7 @@ DTYPES = [
     "float32",
     "float64",
     "float16",
+    "bfloat16",
     "int8",
     "int16",
     "int32",
@@ -30,7 +32,7 @@ DTYPES = [
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values_come_back(dev: Device, dtype: str) -> None:
-    x = np.arange(24).reshape(2, 3, 4).astype(dtype)
+    x = np.arange(24).reshape(2, 3, 4).astype(DType(dtype).numpy)
     for on in (dev, cpu()):
         a = array(x, on)
         assert (a.shape, a.dtype, a.device, a.ctx, a.ndim, a.size) == ((2, 3, 4), dtype, on, on, 3, 24)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from tests.codegen import programs as p
 from tilewright.codegen.program import compile_program
+from tilewright.core.dtype import DType
 from tilewright.core.hardware import MemoryScope
 from tilewright.core.target import Target
 from tilewright.expr import intrinsics
@@ -25,7 +27,9 @@ RNG = np.random.default_rng(7)
 
 def poisoned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """What no kernel computes."""
-    return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else 113, dtype)
+    return (
+        np.full(shape, 113, DType(dtype).numpy) if DType(dtype).is_int else np.full(shape, np.nan, DType(dtype).numpy)
+    )
 
 
 def run(function: Function, dev: Device, inputs: list[np.ndarray], shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -265,6 +269,34 @@ def test_casts(dev: Device, source: str, target: str) -> None:
     x = np.array([0, 1, 2, 100, 127, 3.75, 0.25]).astype(source)
     function = p.elementwise(7, [source], lambda a: Cast(op.cast(target, p.c(0)).dtype, a), target)
     np.testing.assert_array_equal(run(function, dev, [x], (7,), target), x.astype(target))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sixteen_bit_floats_round_after_every_operation(dev: Device, dtype: str) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    x, y = RNG.uniform(-4, 4, 500).astype(kind), RNG.uniform(0.5, 4, 500).astype(kind)
+    half = op.const(0.1, dtype)
+    for build, expected in (
+        (lambda a, b: a + b, x + y),
+        (lambda a, b: a - b, x - y),
+        (lambda a, b: a * b + half, x * y + np.asarray(0.1, kind)),
+        (lambda a, b: a / b, x / y),
+        (lambda a, b: op.maximum(a, b), np.maximum(x, y)),
+        (lambda a, b: op.select(a < b, a, b), np.minimum(x, y)),
+        (lambda a, b: op.cast(dtype, op.cast("float32", a) * 3.0), (x.astype("float32") * 3).astype(kind)),
+        (lambda a, b: op.cast(dtype, op.cast("int32", a)), x.astype("int32").astype(kind)),
+    ):
+        got = run(p.elementwise(500, [dtype, dtype], build, dtype), dev, [x, y], (500,), dtype)
+        np.testing.assert_array_equal(got.astype("float32"), expected.astype("float32"))
+    got = run(p.elementwise(500, [dtype], intrinsics.TABLE["exp"], dtype), dev, [x], (500,), dtype)
+    np.testing.assert_allclose(got.astype("float64"), np.exp(x.astype("float64")), rtol=2e-2)
+    special = np.array([np.inf, -np.inf, np.nan, 65504, 7e4, 6e-8, -0.0], "float32").astype(kind)
+    got = run(p.elementwise(7, [dtype], lambda a: a, dtype), dev, [special], (7,), dtype)
+    np.testing.assert_array_equal(got.astype("float32"), special.astype("float32"))
+    for lanes in (2, 4, 8):
+        small = RNG.integers(0, 9, 48).astype(kind)
+        got = run(p.vectors(48, lanes, dtype), dev, [small], (48,), dtype)
+        np.testing.assert_array_equal(got.astype("float32"), 2 * small.astype("float32") + float(small[0]))
 
 
 def test_booleans(dev: Device) -> None:

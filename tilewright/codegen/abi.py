@@ -201,4 +201,4 @@ def scalar_type(dtype: DType) -> str:
     letters = {"int": "bhiq", "uint": "BHIQ"}
     if dtype.kind in letters:
         return letters[dtype.kind][dtype.bits.bit_length() - 4]
-    return {"float32": "f", "float64": "d", "bool": "?"}[dtype]
+    return {"float16": "f", "bfloat16": "f", "float32": "f", "float64": "d", "bool": "?"}[dtype]

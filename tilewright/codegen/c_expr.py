@@ -8,11 +8,15 @@ from typing import Any
 from ..core.dtype import DType
 from ..core.errors import InternalError
 from ..expr import nodes as n
-from .dialect import Dialect
+from .dialect import Dialect, is_half
 from .names import Names
 
 TERNARY, OR, AND, EQUAL, LESS, SUM, PRODUCT, UNARY, ATOM = 1, 2, 3, 7, 8, 10, 11, 12, 14
 Text = tuple[str, int]
+_DIVISIONS = {
+    "floordiv": "  return a / b - (a % b != 0 && (a % b < 0) != (b < 0));",
+    "floormod": "  {0} r = a % b;\n  return r != 0 && (r < 0) != (b < 0) ? r + b : r;",
+}
 
 _INFIX: dict[type, tuple[str, int]] = {
     n.Add: ("+", SUM),
@@ -87,7 +91,9 @@ class ExprWriter:
         return self._narrowed(f"{left} {sign} {right}", level, e.dtype)
 
     def _narrowed(self, text: str, level: int, dtype: DType) -> Text:
-        """C computes in `int` what has fewer bits; bring it back to its own type."""
+        """C computes in `int` or `float` what has fewer bits; bring it back to its own type."""
+        if is_half(dtype):
+            return f"{self.helper(f'{dtype}_round')}({text})", ATOM
         if dtype.is_int and dtype.bits < 32:
             return f"({self.dialect.scalar_type(dtype)})({text})", UNARY
         return text, level
@@ -107,19 +113,23 @@ class ExprWriter:
             tail = f">> {self(shift)}" if quotient else f"& {self(mask, UNARY)}"
             return self._narrowed(f"({self(e.a, SUM)} {tail})", ATOM, e.dtype)
         wide = e.dtype if e.dtype.bits == 64 else DType("int32")
-        helper = self._helper("floordiv" if quotient else "floormod", wide)
+        helper = self.helper(f"{'floordiv' if quotient else 'floormod'}_{wide}")
         return self._narrowed(f"{helper}({self(e.a)}, {self(e.b)})", ATOM, e.dtype)
 
-    def _helper(self, name: str, dtype: DType) -> str:
-        kind = self.dialect.scalar_type(dtype)
-        full = f"{name}_{dtype}"
-        body = {
-            "floordiv": "    return a / b - (a % b != 0 && (a % b < 0) != (b < 0));",
-            "floormod": "    {0} r = a % b;\n    return r != 0 && (r < 0) != (b < 0) ? r + b : r;",
-        }[name]
-        head = f"{self.dialect.helper_prefix} {kind} {full}({kind} a, {kind} b)"
-        self.helpers[full] = f"{head} {{\n{body.format(kind)}\n}}"
-        return full
+    def helper(self, name: str) -> str:
+        """The helper function of that name (its first word, then a type), which the source will define."""
+        if name not in self.helpers:
+            what, _, rest = name.partition("_")
+            if rest == "round":
+                bits, value = self.helper(f"{what}_bits"), self.helper(f"{what}_value")
+                text = f"float {name}(float x) {{\n  return {value}({bits}(x));\n}}"
+            elif what in _DIVISIONS:
+                kind = self.dialect.scalar_type(DType(rest))
+                text = f"{kind} {name}({kind} a, {kind} b) {{\n{_DIVISIONS[what].format(kind)}\n}}"
+            else:
+                text = self.dialect.helpers[name]
+            self.helpers[name] = f"{self.dialect.helper_prefix} {text}"
+        return name
 
     def _extreme(self, e: n.Min | n.Max) -> Text:
         return self._function("min" if isinstance(e, n.Min) else "max", e.dtype, e)
@@ -130,7 +140,8 @@ class ExprWriter:
         text = self.dialect.intrinsic(name, dtype, args)
         if text is None:
             raise InternalError(f"the {self.dialect.name} target has no function {name!r} for {dtype}")
-        return self._narrowed(text, ATOM, e.dtype)
+        rounded = not isinstance(e, (n.Min, n.Max))
+        return self._narrowed(text, ATOM, e.dtype) if rounded or e.dtype.is_int else (text, ATOM)
 
     def _not(self, e: n.Not) -> Text:
         return f"!{self(e.a, UNARY)}", UNARY
@@ -143,13 +154,24 @@ class ExprWriter:
         if e.dtype.is_bool:
             return f"{self(e.value, EQUAL + 1)} != {self(zero(e.value.dtype))}", EQUAL
         self.dtypes.update((e.dtype, e.value.dtype))
+        if is_half(e.dtype):
+            return self._narrowed(self(e.value), TERNARY, e.dtype)
         return f"({self.dialect.scalar_type(e.dtype)}){self(e.value, UNARY)}", UNARY
 
     def _load(self, e: n.Load) -> Text:
         self.dtypes.add(e.dtype)
         if e.dtype.is_bool:
             return f"{self.element(e)} != 0", EQUAL
-        return self.element(e), ATOM
+        return self.loaded(self.element(e), e.dtype), ATOM
+
+    def loaded(self, text: str, dtype: DType) -> str:
+        """The value of an element as it stands in memory."""
+        return f"{self.helper(f'{dtype.scalar}_value')}({text})" if is_half(dtype) else text
+
+    def stored(self, value: n.Expr, dtype: DType) -> str:
+        """The value as an element in memory."""
+        text = self(value)
+        return f"{self.helper(f'{dtype.scalar}_bits')}({text})" if is_half(dtype) else text
 
     def _call(self, e: n.Call) -> Text:
         if e.name == "likely":

@@ -233,7 +233,7 @@ class KernelWriter:
         index = flat_index(s.buffer, s.indices)
         if index.dtype.lanes == 1:
             self.expr.dtypes.add(s.buffer.dtype)
-            self._line(f"{self._access(s.buffer, index)} = {self.expr(s.value)};")
+            self._line(f"{self._access(s.buffer, index)} = {self.expr.stored(s.value, s.buffer.dtype)};")
         else:
             self._vector_store(s, index)
 
@@ -265,7 +265,7 @@ class KernelWriter:
         for start in range(0, lanes, width):
             if width == 1:
                 at, one = lane_of(index, start, known), lane_of(value, start, known)
-                self._line(f"{self._access(s.buffer, at)} = {self.expr(one)};")
+                self._line(f"{self._access(s.buffer, at)} = {self.expr.stored(one, dtype)};")
             else:
                 ramp = contiguous(index)
                 assert ramp is not None
@@ -294,7 +294,8 @@ class KernelWriter:
                 self._line(f"const {kind} {name} = {self._vector_load(load, start, width)};")
                 for lane in range(width):
                     part = n.Var(name, load.source.dtype)
-                    self.names.bind(part, self.dialect.lane(name, lane))
+                    text = self.dialect.lane(name, lane)
+                    self.names.bind(part, self.expr.loaded(text, load.source.dtype))
                     parts.append(part)
             known[load] = tuple(parts)
         return known
@@ -332,7 +333,7 @@ class KernelWriter:
         if isinstance(e, (n.IfThenElse, n.Select)) and e.condition.dtype.lanes == 1:
             parts = [self._vector(part, start, width, dtype, known) for part in (e.true_value, e.false_value)]
             return f"({self.expr(e.condition, OR)} ? {parts[0]} : {parts[1]})"
-        lanes = [self.expr(lane_of(e, start + i, known)) for i in range(width)]
+        lanes = [self.expr.stored(lane_of(e, start + i, known), dtype) for i in range(width)]
         return self.dialect.vector_value(dtype, lanes)
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from ..core.dtype import DType
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope, ThreadTag
-from .dialect import C_WORDS, MATH, Dialect, Parameter, signature
+from .dialect import C_WORDS, MATH, Dialect, Parameter, signature, storage_dtype
 
 
 def _intrinsics() -> dict[str, str]:
@@ -59,6 +59,16 @@ class Cuda(Dialect):
     }
     literal_suffixes: ClassVar[dict[str, str]] = {"int64": "LL", "uint32": "u", "uint64": "ULL"}
     helper_prefix: ClassVar[str] = "static __device__ __forceinline__"
+    helpers: ClassVar[dict[str, str]] = {
+        "float16_value": "float float16_value(unsigned short bits) {\n"
+        '  float x;\n  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));\n  return x;\n}',
+        "float16_bits": "unsigned short float16_bits(float x) {\n"
+        '  unsigned short bits;\n  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));\n  return bits;\n}',
+        "bfloat16_value": "float bfloat16_value(unsigned short bits) {\n  return __int_as_float((int)bits << 16);\n}",
+        "bfloat16_bits": "unsigned short bfloat16_bits(float x) {\n"
+        "  unsigned int bits = (unsigned int)__float_as_int(x);\n"
+        "  return x != x ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;\n}",
+    }
     intrinsics: ClassVar[dict[str, str]] = _intrinsics()
     reserved: ClassVar[frozenset[str]] = C_WORDS | {
         *(name + tail for name in (*MATH, "nearbyint") for tail in ("", "f")),
@@ -69,7 +79,7 @@ class Cuda(Dialect):
     }
 
     def not_finite(self, value: float, dtype: DType) -> str:
-        if dtype.bits == 32:
+        if dtype.bits != 64:
             bits = "0x7fffffff" if math.isnan(value) else "0x7f800000" if value > 0 else "0xff800000"
             return f"__int_as_float({bits})"
         bits = (
@@ -84,7 +94,7 @@ class Cuda(Dialect):
         stem = {"int8": "char", "int16": "short", "int32": "int", "int64": "longlong"}
         stem |= {"u" + key: "u" + text for key, text in stem.items()}
         stem |= {"float32": "float", "float64": "double"}
-        return f"{stem[dtype]}{lanes}"
+        return f"{stem[storage_dtype(dtype)]}{lanes}"
 
     def vector_value(self, dtype: DType, parts: Sequence[str]) -> str:
         return f"make_{self.vector_type(dtype, len(parts))}({', '.join(parts)})"

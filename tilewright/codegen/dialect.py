@@ -13,8 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..core.dtype import DType
-from ..core.errors import InternalError, UserError
+from ..core.dtype import FLOAT32, DType
+from ..core.errors import InternalError
 from ..core.hardware import MemoryScope, ThreadTag
 
 C_WORDS = frozenset(
@@ -52,22 +52,21 @@ class Dialect(ABC):
     reserved: ClassVar[frozenset[str]]
     helper_prefix: ClassVar[str]
     """What stands before a helper function's return type."""
+    helpers: ClassVar[Mapping[str, str]]
+    """Bodies of helper functions that differ from language to language, by name."""
     intrinsics: ClassVar[Mapping[str, str]]
     """Function names by `name` or `name:dtype`; a `{0}` in one makes it a template over the arguments."""
 
     def scalar_type(self, dtype: DType) -> str:
-        """The type of a value of one lane."""
-        found = self.types.get(dtype.scalar)
+        """The type of a value of one lane; a 16-bit float is held in a `float`, rounded."""
+        found = self.types.get(FLOAT32 if is_half(dtype) else dtype.scalar)
         if found is None:
-            raise UserError(
-                f"the {self.name} target has no arithmetic in {dtype.scalar} yet",
-                fix="compute in float32 and convert outside, or use another data type",
-            )
+            raise InternalError(f"{self.name} has no values of type {dtype.scalar}")
         return found
 
     def storage_type(self, dtype: DType) -> str:
-        """The type of an element in memory: a boolean takes one byte."""
-        return self.scalar_type(DType("uint8") if dtype.is_bool else dtype)
+        """The type of an element in memory: a boolean takes one byte, a 16-bit float its bits."""
+        return self.scalar_type(storage_dtype(dtype))
 
     def integer(self, value: int, dtype: DType) -> str:
         """A literal of an integer type or of bool."""
@@ -87,7 +86,7 @@ class Dialect(ABC):
         self.scalar_type(dtype)
         if not math.isfinite(value):
             return self.not_finite(value, dtype)
-        single = dtype.bits == 32
+        single = dtype.bits != 64
         text = str(np.float32(value)) if single else repr(float(value))
         return text + "f" if single else text
 
@@ -149,12 +148,22 @@ class Dialect(ABC):
 
     def intrinsic(self, name: str, dtype: DType, args: Sequence[str]) -> str | None:
         """The call of an intrinsic whose first argument has type `dtype`; None where there is none."""
-        scalar = dtype.scalar
+        scalar = FLOAT32 if is_half(dtype) else dtype.scalar
         found = self.intrinsics.get(f"{name}:{scalar}") or self.intrinsics.get(f"{name}:{scalar.kind}")
         found = found or self.intrinsics.get(name)
         if found is None:
             return None
         return found.format(*args) if "{0}" in found else f"{found}({', '.join(args)})"
+
+
+def is_half(dtype: DType) -> bool:
+    """Whether values are 16-bit floats: kept as such in memory, computed in float and rounded."""
+    return dtype.is_float and dtype.bits == 16
+
+
+def storage_dtype(dtype: DType) -> DType:
+    """The integer type that keeps a boolean or a 16-bit float in memory; other types keep themselves."""
+    return DType("uint8") if dtype.is_bool else DType("uint16") if is_half(dtype) else dtype.scalar
 
 
 def signature(first: str, parameters: Sequence[str], last: str) -> str:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from ..core.dtype import DType
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope, ThreadTag
-from .dialect import C_WORDS, MATH, Dialect, Parameter, signature
+from .dialect import C_WORDS, MATH, Dialect, Parameter, signature, storage_dtype
 
 OWN = [*MATH, *"isnan isinf isfinite popcount clz min max".split()]
 
@@ -33,6 +33,15 @@ class OpenCl(Dialect):
     }
     literal_suffixes: ClassVar[dict[str, str]] = {"int64": "L", "uint32": "u", "uint64": "UL"}
     helper_prefix: ClassVar[str] = "static inline"
+    helpers: ClassVar[dict[str, str]] = {
+        "float16_value": "float float16_value(ushort bits) {\n  return vload_half(0, (const half*)&bits);\n}",
+        "float16_bits": "ushort float16_bits(float x) {\n"
+        "  ushort bits;\n  vstore_half_rte(x, 0, (half*)&bits);\n  return bits;\n}",
+        "bfloat16_value": "float bfloat16_value(ushort bits) {\n  return as_float((uint)bits << 16);\n}",
+        "bfloat16_bits": "ushort bfloat16_bits(float x) {\n"
+        "  uint bits = as_uint(x);\n"
+        "  return x != x ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;\n}",
+    }
     intrinsics: ClassVar[dict[str, str]] = {
         **{name: name for name in OWN},
         "sigmoid:float32": "(1.0f / (1.0f + exp(-({0}))))",
@@ -58,13 +67,13 @@ class OpenCl(Dialect):
 
     def not_finite(self, value: float, dtype: DType) -> str:
         text = "NAN" if math.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
-        return text if dtype.bits == 32 else f"((double){text})"
+        return text if dtype.bits != 64 else f"((double){text})"
 
     def vector_widths(self, dtype: DType) -> Sequence[int]:
         return (16, 8, 4, 2)
 
     def vector_type(self, dtype: DType, lanes: int) -> str:
-        return f"{self.types[dtype]}{lanes}"
+        return f"{self.types[storage_dtype(dtype)]}{lanes}"
 
     def vector_value(self, dtype: DType, parts: Sequence[str]) -> str:
         return f"({self.vector_type(dtype, len(parts))})({', '.join(parts)})"

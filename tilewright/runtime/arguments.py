@@ -60,7 +60,7 @@ def check_array(entry: EntryPoint, position: int, arg: Any, kind: str, first: De
         raise UserError(f"{who} has shape {arg.shape}")
 
 
-def scalar(entry: EntryPoint, position: int, arg: Any) -> Any:
+def scalar(entry: EntryPoint, position: int, arg: Any) -> bool | int | float:
     """The scalar argument at `position` as a Python number; raises where it is none of that type."""
     want = entry.arguments[position]
     dtype = DType(want.dtype)
@@ -70,7 +70,8 @@ def scalar(entry: EntryPoint, position: int, arg: Any) -> Any:
         accepted += (float, np.floating)
     if not isinstance(arg, accepted):
         raise UserError(f"{who} is {arg!r}, of type {type(arg).__name__}")
-    value = bool(arg) if dtype.is_bool else float(arg) if dtype.is_float else int(arg)
+    number: Any = arg
+    value = bool(number) if dtype.is_bool else float(number) if dtype.is_float else int(number)
     if dtype.is_int and not dtype.min_value <= value <= dtype.max_value:
         raise UserError(f"{who} is {value}, which does not fit")
     return value

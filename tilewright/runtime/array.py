@@ -76,7 +76,7 @@ class NDArray:
     def numpy(self) -> np.ndarray:
         """A copy as a NumPy array; waits for what is still being computed."""
         data = np.empty(self.shape, self.dtype.numpy)
-        self.device.driver.read(self.device.index, self.handle, data)
+        self.device.driver.read(self.device.index, self.handle, _bytes(data))
         return data
 
     asnumpy = numpy
@@ -88,7 +88,7 @@ class NDArray:
         data = np.ascontiguousarray(source, dtype=self.dtype.numpy)
         if np.shape(source) != self.shape:
             raise UserError(f"cannot copy values of shape {np.shape(source)} into an array of shape {self.shape}")
-        self.device.driver.write(self.device.index, self.handle, data)
+        self.device.driver.write(self.device.index, self.handle, _bytes(data))
         return self
 
     def copyto(self, target: NDArray | Device) -> NDArray:
@@ -100,7 +100,7 @@ class NDArray:
         if target.device is self.device:
             self.device.driver.copy(self.device.index, self.handle, target.handle, self.nbytes)
         else:
-            target.device.driver.write(target.device.index, target.handle, self.numpy())
+            target.device.driver.write(target.device.index, target.handle, _bytes(self.numpy()))
         return target
 
     def __getitem__(self, key: Any) -> NDArray:
@@ -167,6 +167,11 @@ class NDArray:
 
 def _describe(a: NDArray) -> str:
     return f"{a.dtype}{list(a.shape)} on {a.device}"
+
+
+def _bytes(data: np.ndarray) -> np.ndarray:
+    """The memory of a contiguous array, whatever its type."""
+    return data.reshape(-1).view(np.uint8)
 
 
 def _on(given: Any, ctx: Any) -> Device:

@@ -35,10 +35,10 @@ class CpuDriver(Driver):
         """NumPy does that."""
 
     def write(self, index: int, handle: Any, data: np.ndarray) -> None:
-        handle[: data.nbytes] = data.reshape(-1).view(np.uint8)
+        handle[: data.nbytes] = data
 
     def read(self, index: int, handle: Any, data: np.ndarray) -> None:
-        data.reshape(-1).view(np.uint8)[...] = handle[: data.nbytes]
+        data[...] = handle[: data.nbytes]
 
     def copy(self, index: int, source: Any, target: Any, size: int) -> None:
         target[:size] = source[:size]

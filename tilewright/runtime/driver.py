@@ -74,11 +74,11 @@ class Driver(ABC):
 
     @abstractmethod
     def write(self, index: int, handle: Handle, data: np.ndarray) -> None:
-        """Copy a contiguous host array to the device."""
+        """Copy bytes of the host to the device."""
 
     @abstractmethod
     def read(self, index: int, handle: Handle, data: np.ndarray) -> None:
-        """Copy device memory to a contiguous host array; waits for what runs before."""
+        """Copy device memory to bytes of the host; waits for what runs before."""
 
     @abstractmethod
     def copy(self, index: int, source: Handle, target: Handle, size: int) -> None:

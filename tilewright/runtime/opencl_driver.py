@@ -163,7 +163,8 @@ class OpenClDriver(Driver):
 
 
 def _launcher(at: _Device, kernel: Any, abi: KernelAbi) -> Launcher:
-    scalars = [None if kind == "buffer" else np.dtype("uint8" if kind == "bool" else kind) for kind in abi.params]
+    passed = {"bool": "uint8", "float16": "float32", "bfloat16": "float32"}
+    scalars = [None if kind == "buffer" else np.dtype(passed.get(kind, kind)) for kind in abi.params]
     kernel.set_scalar_arg_dtypes(scalars)
     enqueue, queue, set_args = at.cl.enqueue_nd_range_kernel, at.queue, kernel.set_args
     failure = at.cl.Error
