@@ -290,7 +290,8 @@ def test_sixteen_bit_floats_round_after_every_operation(dev: Device, dtype: str)
         np.testing.assert_array_equal(got.astype("float32"), expected.astype("float32"))
     got = run(p.elementwise(500, [dtype], intrinsics.TABLE["exp"], dtype), dev, [x], (500,), dtype)
     np.testing.assert_allclose(got.astype("float64"), np.exp(x.astype("float64")), rtol=2e-2)
-    special = np.array([np.inf, -np.inf, np.nan, 65504, 7e4, 6e-8, -0.0], "float32").astype(kind)
+    with np.errstate(over="ignore"):
+        special = np.array([np.inf, -np.inf, np.nan, 65504, 7e4, 6e-8, -0.0], "float32").astype(kind)
     got = run(p.elementwise(7, [dtype], lambda a: a, dtype), dev, [special], (7,), dtype)
     np.testing.assert_array_equal(got.astype("float32"), special.astype("float32"))
     for lanes in (2, 4, 8):

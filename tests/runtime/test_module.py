@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
 import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +19,8 @@ from tilewright.core.errors import TVMError, UserError
 from tilewright.core.target import Target
 from tilewright.expr.nodes import Var
 from tilewright.loops.nodes import Function
-from tilewright.runtime.array import NDArray, array, empty
-from tilewright.runtime.device import Device, cpu, opencl
+from tilewright.runtime.array import NDArray, array, empty, from_dlpack
+from tilewright.runtime.device import Device, cpu, device, opencl
 from tilewright.runtime.module import Module
 from tilewright.runtime.program import compile_function, compile_functions
 from tilewright.runtime.timing import BenchmarkResult
@@ -127,6 +132,7 @@ def test_every_wrong_argument_is_named_with_what_it_is(dev: Device) -> None:
     module(x, y, out)
 
 
+@pytest.mark.opencl
 def test_the_error_points_at_the_callers_line() -> None:
     module = compile_function(ADD, "opencl")
     with pytest.raises(UserError) as caught:
@@ -170,7 +176,6 @@ def test_a_misaligned_array_is_refused_where_vectors_are_used() -> None:
 @pytest.mark.cuda
 def test_a_slice_of_another_librarys_array_may_be_misaligned() -> None:
     torch = pytest.importorskip("torch")
-    from tilewright.runtime.array import from_dlpack
 
     module = compile_function(p.vectors(64, 4), "cuda")
     whole = torch.zeros(65, device="cuda")
@@ -241,12 +246,8 @@ def test_a_block_too_large_for_the_device(dev: Device) -> None:
 
 
 @pytest.mark.cuda
-def test_the_debug_mode_names_the_kernel_that_faults(tmp_path: object) -> None:
+def test_the_debug_mode_names_the_kernel_that_faults() -> None:
     """In a process of its own: a fault takes the GPU's context with it."""
-    import subprocess
-    import sys
-    from pathlib import Path
-
     script = (
         "from tests.codegen import programs as p\n"
         "from tilewright.loops.nodes import Function\n"
@@ -259,7 +260,6 @@ def test_the_debug_mode_names_the_kernel_that_faults(tmp_path: object) -> None:
         "compile_function(f, 'cuda')(empty((1,), device=cuda()), 2**30)\n"
     )
     root = Path(__file__).parents[2]
-    import os
 
     environment = {**os.environ, "TILEWRIGHT_DEBUG": "1", "PYTHONPATH": str(root)}
     done = subprocess.run([sys.executable, "-c", script], cwd=root, env=environment, capture_output=True, text=True)
@@ -267,8 +267,54 @@ def test_the_debug_mode_names_the_kernel_that_faults(tmp_path: object) -> None:
     assert "kernel bad_kernel on cuda(0): cuCtxSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS" in done.stderr
 
 
+@pytest.mark.opencl
 def test_the_cpu_takes_part_only_as_memory() -> None:
     module = compile_function(ADD, "opencl")
     with pytest.raises(UserError, match=r"is on cpu\(0\), but this module runs on opencl"):
         module(*three(cpu()))
     assert opencl(0).kind == "opencl"
+
+
+@pytest.mark.cuda
+def test_launches_go_to_the_stream_of_another_library() -> None:
+    """Recorded into a graph of torch's, and run when that graph runs."""
+    torch = pytest.importorskip("torch")
+    dev = device("cuda")
+    module = compile_function(ADD, "cuda")
+    x, y, out = (torch.zeros(100, device="cuda") for _ in range(3))
+    args = [from_dlpack(t) for t in (x, y, out)]
+    module(*args)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        dev.set_raw_stream(torch.cuda.current_stream().cuda_stream)
+        module(*args)
+    dev.set_raw_stream(0)
+    x += 1
+    graph.replay()
+    torch.cuda.synchronize()
+    np.testing.assert_array_equal(out.cpu().numpy(), np.ones(100))
+
+
+@pytest.mark.cuda
+def test_a_call_costs_little_python() -> None:
+    """Generous, as machines differ: the aim is 5 µs."""
+
+    dev = device("cuda")
+    module = compile_function(ADD, "cuda")
+    args = three(dev)
+    module(*args)
+    best = float("inf")
+    for _ in range(20):
+        dev.sync()
+        began = time.perf_counter()
+        for _ in range(200):
+            module(*args)
+        best = min(best, (time.perf_counter() - began) / 200)
+    dev.sync()
+    assert best < 20e-6, f"{best * 1e6:.1f} µs"
+
+
+@pytest.mark.opencl
+def test_opencl_has_no_streams_to_choose() -> None:
+    with pytest.raises(UserError, match="no streams"):
+        opencl(0).set_raw_stream(1)

@@ -35,6 +35,8 @@ class Kernel:
     shared: tuple[Buffer, ...]
     local: tuple[Buffer, ...]
     launch: Launch
+    used: frozenset[n.Var]
+    """The variables that occur in the body."""
     dynamic_shared_bytes: int = 0
 
     @property
@@ -182,6 +184,7 @@ def _describe(launch: Launch, name: str, function: Function) -> Kernel:
         tuple(b for b in allocated if b.scope is MemoryScope.SHARED),
         tuple(b for b in allocated if b.scope is MemoryScope.LOCAL),
         launch,
+        frozenset(used),
     )
 
 

@@ -170,8 +170,12 @@ class ExprWriter:
 
     def stored(self, value: n.Expr, dtype: DType) -> str:
         """The value as an element in memory."""
-        text = self(value)
-        return f"{self.helper(f'{dtype.scalar}_bits')}({text})" if is_half(dtype) else text
+        text, level = self._text(value)
+        if not is_half(dtype):
+            return text
+        rounded = f"{dtype.scalar}_round("  # taking its bits rounds it too
+        inner = text[len(rounded) : -1] if level == ATOM and text.startswith(rounded) else text
+        return f"{self.helper(f'{dtype.scalar}_bits')}({inner})"
 
     def _call(self, e: n.Call) -> Text:
         if e.name == "likely":

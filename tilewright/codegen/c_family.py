@@ -11,7 +11,6 @@ from ..core.errors import InternalError, UserError
 from ..core.hardware import MemoryScope
 from ..expr import nodes as n
 from ..expr import operators as op
-from ..expr.traverse import post_order
 from ..loops.nodes import (
     Allocate,
     Barrier,
@@ -86,9 +85,8 @@ class KernelWriter:
         return Parameter(self.names(p), p.dtype, False, True)
 
     def _thread_indices(self) -> None:
-        used = {at for at in post_order(self.kernel.launch.body) if isinstance(at, n.Var)}
         for tag, var, _ in self.kernel.launch.threads:
-            if var in used:
+            if var in self.kernel.used:
                 kind = self.dialect.scalar_type(var.dtype)
                 self._line(f"const {kind} {self.names(var)} = {self.dialect.thread_index(tag)};")
 

@@ -63,6 +63,7 @@ class _Gpu:
 
     def __init__(self, index: int) -> None:
         self.index = index
+        self.recording = False
         self.stream = 0
         self.stream_argument = ctypes.c_void_p(0)
 
@@ -182,6 +183,12 @@ class CudaDriver(Driver):
     def sync(self, index: int) -> None:
         self.gpu(index)
         call("cuCtxSynchronize")
+
+    def set_stream(self, index: int, stream: int) -> None:
+        self.gpu(index).set_stream(stream)
+
+    def recording(self, index: int) -> bool:
+        return self.gpu(index).recording
 
     def _quiet(self, gpu: _Gpu) -> None:
         """Plain copies wait for the default stream only; wait for another one first."""
@@ -304,11 +311,13 @@ class _GraphTimer:
             return found
         mode = _bindings().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         call("cuStreamBeginCapture", self.stream, mode)
+        self.gpu.recording = True
         try:
             with self._on_stream():
                 for _ in range(number):
                     self.run()
         finally:
+            self.gpu.recording = False
             graph = call("cuStreamEndCapture", self.stream)
         executable = call("cuGraphInstantiate", graph, 0)
         call("cuGraphDestroy", graph)

@@ -53,6 +53,10 @@ class Device:
         """Wait until the device has done all that it was given."""
         self.driver.sync(self.index)
 
+    def set_raw_stream(self, stream: int) -> None:
+        """Launch on that CUDA stream (its address) from now on; 0 is the default one."""
+        self.require().driver.set_stream(self.index, stream)
+
     @property
     def attributes(self) -> DeviceAttributes:
         """Everything known about the device."""

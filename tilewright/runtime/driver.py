@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..codegen.abi import CompiledProgram
-from ..core.errors import TVMError
+from ..core.errors import TVMError, UserError
 
 Handle = Any
 """Memory of a device: an address, or the driver's own object."""
@@ -87,6 +87,14 @@ class Driver(ABC):
     @abstractmethod
     def sync(self, index: int) -> None:
         """Wait until the device has done all that it was given."""
+
+    def set_stream(self, index: int, stream: int) -> None:
+        """Give all work from now on to that stream of another library; 0 is the default one."""
+        raise UserError(f"{self.kind}({index}) has no streams to choose from")
+
+    def recording(self, index: int) -> bool:
+        """Whether launches are being recorded for later, so that nothing may wait for them."""
+        return False
 
     @abstractmethod
     def load(self, program: CompiledProgram, index: int) -> dict[str, Launcher]:

@@ -110,6 +110,8 @@ def _watched(name: str, launch: Launcher, on: Device) -> Launcher:
 
     def launch_and_wait(*args: Any) -> None:
         launch(*args)
+        if on.driver.recording(on.index):
+            return
         try:
             on.sync()
         except DeviceError as error:

@@ -1,0 +1,172 @@
+"""LLVM IR as text: one function's blocks, names and instructions, and the module around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+
+from ...core.errors import InternalError
+from .types import Value, vector
+
+_NOT_IN_A_NAME = re.compile(r"[^\w.]+")
+
+
+class ModuleWriter:
+    """What the functions of a module share: declarations, helper functions, metadata."""
+
+    def __init__(self, vector_bits: int = 0) -> None:
+        self.vector_bits = vector_bits
+        self.functions: list[str] = []
+        self._declared: dict[str, str] = {}
+        self._helpers: dict[str, str] = {}
+        self._metadata: list[str] = []
+        self._symbols: set[str] = set()
+
+    def symbol(self, wish: str) -> str:
+        """A name for a function that no other has."""
+        base = _NOT_IN_A_NAME.sub("_", wish)
+        name, count = base, 0
+        while name in self._symbols:
+            count += 1
+            name = f"{base}.{count}"
+        self._symbols.add(name)
+        return name
+
+    def declare(self, name: str, result: str, args: Sequence[str], attributes: str = "") -> str:
+        """Declare an external function or intrinsic, once; gives its name."""
+        self._declared.setdefault(name, f"declare {result} @{name}({', '.join(args)}) {attributes}".rstrip())
+        return name
+
+    def has_helper(self, name: str) -> bool:
+        """Whether a helper function of that name is there already."""
+        return name in self._helpers
+
+    def helper(self, name: str, text: str) -> None:
+        """Add a helper function."""
+        self._helpers[name] = text
+
+    def loop_hint(self, *hints: str) -> str:
+        """The metadata of a loop with those hints, each one `"name"` or `"name", value`."""
+        own = len(self._metadata)
+        nodes = [f"!{{!{hint}}}" for hint in hints]
+        self._metadata.append(f"!{own} = distinct !{{!{own}, {', '.join(nodes)}}}")
+        return f"!{own}"
+
+    def text(self, head: Sequence[str]) -> str:
+        """The whole module."""
+        width = f' "prefer-vector-width"="{self.vector_bits}"' if self.vector_bits else ""
+        attributes = f"attributes #0 = {{ nounwind{width} }}"
+        parts = ["\n".join(f"; {line}" for line in head), *self.functions, *self._helpers.values()]
+        parts += ["\n".join(self._declared.values()), attributes, "\n".join(self._metadata)]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+
+class FunctionWriter:
+    """Writes the instructions of one function, block by block."""
+
+    def __init__(self, module: ModuleWriter) -> None:
+        self.module = module
+        self.lines: list[str] = []
+        self.entry: list[str] = []
+        """Instructions at the head of the first block: storage on the stack."""
+        self.block = "entry"
+        self.ended = False
+        self._counts: dict[str, int] = {"entry": 1}
+
+    def name(self, wish: str) -> str:
+        """A register or block name that this function does not have yet."""
+        base = _NOT_IN_A_NAME.sub("_", wish)
+        if base[:1].isdigit():
+            base = "v" + base
+        count = self._counts.get(base, 0)
+        self._counts[base] = count + 1
+        if not count:
+            return base
+        return self.name(f"{base}.{count}")
+
+    def op(self, result: str, text: str, wish: str = "") -> Value:
+        """An instruction with a result of type `result`."""
+        name = self.name(wish or text.partition(" ")[0])
+        self.do(f"%{name} = {text}")
+        return Value(result, f"%{name}")
+
+    def do(self, text: str) -> None:
+        """An instruction without a result."""
+        if self.ended:
+            raise InternalError(f"an instruction after the end of block {self.block}: {text}")
+        self.lines.append("  " + text)
+
+    def note(self, text: str) -> None:
+        """A comment."""
+        self.lines.append("  ; " + text.replace("\n", " "))
+
+    def label(self, wish: str) -> str:
+        """The name of a block to come."""
+        return self.name(wish)
+
+    def start(self, label: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{label}:")
+        self.block = label
+        self.ended = False
+
+    def branch(self, label: str) -> None:
+        """Go to a block."""
+        self.do(f"br label %{label}")
+        self.ended = True
+
+    def branch_if(self, condition: Value, then: str, otherwise: str, hint: str = "") -> None:
+        """Go to one of two blocks."""
+        self.do(f"br i1 {condition.text}, label %{then}, label %{otherwise}{hint}")
+        self.ended = True
+
+    def give(self, value: str) -> None:
+        """Return."""
+        self.do(f"ret {value}")
+        self.ended = True
+
+    def alloca(self, element: str, count: int, align: int, wish: str) -> Value:
+        """Storage on the stack, for the whole of the function."""
+        name = self.name(wish)
+        size = f", i64 {count}" if count != 1 else ""
+        self.entry.append(f"  %{name} = alloca {element}{size}, align {align}")
+        return Value("ptr", f"%{name}")
+
+    def binary(self, op: str, a: Value, b: Value, wish: str = "") -> Value:
+        """`op type a, b`, of the operands' type."""
+        return self.op(a.type, f"{op} {a.type} {a.text}, {b.text}", wish)
+
+    def compare(self, op: str, a: Value, b: Value, lanes: int = 1) -> Value:
+        """`icmp` or `fcmp` by a full name such as "icmp slt"."""
+        return self.op(vector("i1", lanes), f"{op} {a.type} {a.text}, {b.text}", "cmp")
+
+    def select(self, condition: Value, a: Value, b: Value) -> Value:
+        """`a` where the condition holds, else `b`."""
+        return self.op(a.type, f"select {condition}, {a}, {b}")
+
+    def convert(self, op: str, value: Value, to: str, wish: str = "") -> Value:
+        """A conversion such as `sext`; nothing where the type is the same."""
+        return value if value.type == to else self.op(to, f"{op} {value} to {to}", wish)
+
+    def call(self, name: str, result: str, args: Sequence[Value], attributes: str = "", flags: str = "") -> Value:
+        """A call of a declared function or intrinsic."""
+        self.module.declare(name, result, [arg.type for arg in args], attributes)
+        text = f"call {flags + ' ' if flags else ''}{result} @{name}({', '.join(map(str, args))})"
+        return self.op(result, text, name.removeprefix("llvm.").partition(".")[0])
+
+    def splat(self, value: Value, lanes: int) -> Value:
+        """A scalar on all lanes."""
+        if lanes == 1:
+            return value
+        wide = vector(value.type, lanes)
+        if not value.text.startswith("%"):
+            with suppress(ValueError):
+                return Value(wide, f"splat ({value})")
+        one = self.op(wide, f"insertelement {wide} poison, {value}, i64 0", "lane")
+        mask = f"<{lanes} x i32> zeroinitializer"
+        return self.op(wide, f"shufflevector {one}, {wide} poison, {mask}", "splat")
+
+    def text(self, head: str) -> str:
+        """The function, after `define ... {`."""
+        return "\n".join([head + " {", "entry:", *self.entry, *self.lines, "}"])
