@@ -13,29 +13,46 @@ from tilewright.expr import operators as op
 ARITHMETIC: tuple[Callable[..., n.Expr], ...] = (n.Add, n.Sub, n.Mul, n.Min, n.Max)
 DIVISIONS: tuple[Callable[..., n.Expr], ...] = (n.Div, n.Mod, n.FloorDiv, n.FloorMod)
 COMPARES: tuple[Callable[..., n.Expr], ...] = (n.EQ, n.NE, n.LT, n.LE, n.GT, n.GE)
+Draw = Callable[[Any], Any]
 
 
+@st.composite
 def numbers(
-    variables: Sequence[n.Expr], constants: st.SearchStrategy[Any], divisions: bool = True, depth: int = 4
-) -> st.SearchStrategy[n.Expr]:
-    """Expressions over `variables` (all of one type) and constants of that type, built without folding."""
-    dtype = variables[0].dtype
-    leaf = st.one_of(st.sampled_from(list(variables)), constants.map(lambda value: op.const(value, dtype)))
-    if depth == 0:
-        return leaf
-    inner = numbers(variables, constants, divisions, depth - 1)
+    draw: Draw,
+    variables: Sequence[n.Expr],
+    constants: st.SearchStrategy[Any],
+    divisions: bool = True,
+    depth: int = 4,
+) -> n.Expr:
+    """An expression over `variables` (all of one type) and constants of that type, built without folding."""
     kinds = [*ARITHMETIC, *(DIVISIONS if divisions else (n.Div,))]
-    binary = st.builds(lambda f, a, b: f(a, b), st.sampled_from(kinds), inner, inner)
-    test = conditions(inner, depth - 1)
-    choice = st.builds(lambda f, c, a, b: f(c, a, b), st.sampled_from([n.Select, n.IfThenElse]), test, inner, inner)
-    return st.one_of(leaf, binary, binary, choice)
+
+    def number(left: int) -> n.Expr:
+        what = draw(st.integers(0, 5)) if left else 0
+        if what <= 1:
+            leaf = draw(st.one_of(st.sampled_from(list(variables)), constants))
+            return leaf if isinstance(leaf, n.Expr) else op.const(leaf, variables[0].dtype)
+        if what <= 4:
+            return draw(st.sampled_from(kinds))(number(left - 1), number(left - 1))
+        choice = draw(st.sampled_from([n.Select, n.IfThenElse]))
+        return choice(_condition(draw, number, left - 1, 1), number(left - 1), number(left - 1))
+
+    return number(depth)
 
 
-def conditions(inner: st.SearchStrategy[n.Expr], depth: int = 2) -> st.SearchStrategy[n.Expr]:
-    """Boolean expressions that compare `inner` ones."""
-    compare = st.builds(lambda f, a, b: f(a, b), st.sampled_from(COMPARES), inner, inner)
-    if depth <= 0:
-        return compare
-    below = conditions(inner, depth - 1)
-    joined = st.builds(lambda f, a, b: f(a, b), st.sampled_from([n.And, n.Or, n.EQ, n.NE]), below, below)
-    return st.one_of(compare, joined, st.builds(n.Not, below))
+@st.composite
+def conditions(
+    draw: Draw, variables: Sequence[n.Expr], constants: st.SearchStrategy[Any], depth: int = 3
+) -> n.Expr:
+    """A boolean expression that compares small numbers."""
+    return _condition(draw, lambda left: draw(numbers(variables, constants, False, left)), 1, depth)
+
+
+def _condition(draw: Draw, number: Callable[[int], n.Expr], size: int, depth: int) -> n.Expr:
+    what = draw(st.integers(0, 3)) if depth else 0
+    if what <= 1:
+        return draw(st.sampled_from(COMPARES))(number(size), number(size))
+    if what == 2:
+        return n.Not(_condition(draw, number, size, depth - 1))
+    join = draw(st.sampled_from([n.And, n.Or, n.EQ, n.NE]))
+    return join(_condition(draw, number, size, depth - 1), _condition(draw, number, size, depth - 1))

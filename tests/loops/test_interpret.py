@@ -8,12 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.expr.random_exprs import numbers
 from tests.loops.programs import alloc, buf, function, launch, load, loop, ramp, spread, store, thread
 from tilewright.core.dtype import DType
 from tilewright.core.hardware import LoopKind, MemoryScope
+from tilewright.expr.evaluate import UndefinedValueError, evaluate
 from tilewright.expr.intrinsics import TABLE
-from tilewright.expr.nodes import Call, Cast, IfThenElse, SizeVar, Var
+from tilewright.expr.nodes import Call, Cast, Expr, IfThenElse, SizeVar, Var
 from tilewright.expr.operators import (
     all_of,
     any_of,
@@ -394,6 +398,63 @@ def test_a_sum_over_shared_memory_with_barriers() -> None:
         y = empty(4)
         run(f, x, y, lanes=lanes)
         np.testing.assert_allclose(y, x.sum(1), rtol=1e-5)
+
+
+# What is remembered between iterations is forgotten in time.
+
+
+def test_loops_may_nest_one_way_and_then_the_other() -> None:
+    B, i, j = buf("B", 3, 4, dtype="int32"), Var("i"), Var("j")
+    one = store(B, (i, j), i * 10 + j)
+    two = store(B, (i, j), load(B, i, j) + (i * 10 + j))
+    y = np.zeros((3, 4), "int32")
+    interpret(function((B,), loop(i, 3, loop(j, 4, one)), loop(j, 4, loop(i, 3, two))), [y])
+    np.testing.assert_array_equal(y, 2 * (np.arange(3)[:, None] * 10 + np.arange(4)))
+
+
+def test_a_let_changes_what_depends_on_it() -> None:
+    B, i, v = buf("B", 5, dtype="int32"), Var("i"), Var("v")
+    y = np.ones(5, "int32")
+    body = loop(i, 4, Let(v, load(B, i) * 2, store(B, i + 1, v + 1)))
+    for f in (function((B,), body), function((B,), thread("tx", 1, body))):
+        y[0] = 1
+        interpret(f, [y])
+        np.testing.assert_array_equal(y, [1, 3, 7, 15, 31])
+
+
+def test_memory_may_have_another_shape_each_time() -> None:
+    B, i, j = buf("B", 3, dtype="int32"), Var("i"), Var("j")
+    T = buf("T", 2, i + 1, dtype="int32")
+    fill = loop(j, i + 1, seq(store(T, (0, j), 1), store(T, (1, j), j + 7)))
+    y = np.zeros(3, "int32")
+    interpret(function((B,), loop(i, 3, alloc(T, fill, store(B, i, load(T, 1, 0))))), [y])
+    np.testing.assert_array_equal(y, [7, 7, 7])
+
+
+def test_host_loops_and_chunks_give_kernels_other_values() -> None:
+    B, k, b = buf("B", 3, 10, dtype="int32"), Var("k"), Var("b")
+    kernel = launch(store(B, (k, b), k * 100 + b * b), bx=(b, 10))
+    y = np.zeros((3, 10), "int32")
+    interpret(function((B,), loop(k, 3, kernel)), [y], lanes=4)
+    np.testing.assert_array_equal(y, np.arange(3)[:, None] * 100 + np.arange(10) ** 2)
+
+
+T1, T2, K = Var("tx"), Var("ty"), Var("k")
+
+
+@given(numbers([T1, T2, K], st.integers(-3, 3), depth=4))
+def test_the_interpreter_agrees_with_the_evaluator(e: Expr) -> None:
+    B = buf("B", 3, 4, 3, dtype="int32")
+    f = function((B,), launch(loop(K, 3, store(B, (T1, T2, K), e)), tx=(T1, 3), ty=(T2, 4)))
+    y = np.zeros((3, 4, 3), "int32")
+    try:
+        expected = [evaluate(e, {T1: p, T2: q, K: r}) for p, q, r in np.ndindex(3, 4, 3)]
+    except UndefinedValueError:
+        with pytest.raises(InterpretError, match="division by zero"):
+            interpret(f, [y])
+        return
+    interpret(f, [y])
+    assert y.ravel().tolist() == expected
 
 
 def test_an_unknown_intrinsic_or_statement_is_named() -> None:

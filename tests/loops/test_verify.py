@@ -174,10 +174,8 @@ def test_no_thread_loop_is_left_in_a_launch_or_in_finished_code() -> None:
     rule = "a loop over threads is left in finished code"
     broken(launch(four, bx=(i, 8)), rule=rule)
     broken(four, finished=True, rule=rule)
-
-
-def test_virtual_threads_are_gone_in_flat_code() -> None:
-    broken(thread("vt", 4, NOTHING), flat=True, rule="a virtual thread is left in flat code")
+    broken(thread("vt", 4, NOTHING), finished=True, rule=rule)
+    verify(function((), thread("vt", 4, NOTHING)), flat=True)
 
 
 def test_launches_do_not_nest_and_name_an_index_once() -> None:

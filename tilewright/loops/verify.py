@@ -18,8 +18,8 @@ from .nodes import Allocate, Barrier, Buffer, Evaluate, For, Function, If, Launc
 def verify(function: Function, *, flat: bool = False, finished: bool = False) -> None:
     """Raise InternalError for the first node of `function` that breaks a rule, naming both.
 
-    `flat`: storage is flattened, so that every access has one index, and virtual threads are expanded.
-    `finished`: kernels are `Launch`es; no loop over threads is left.
+    `flat`: storage is flattened, so that every access has one index. `finished`: kernels are `Launch`es; no loop
+    over threads is left, and no virtual thread.
     """
     _Verifier(function, flat, finished).run()
 
@@ -85,8 +85,6 @@ class _Verifier:
             self.fail("a THREAD loop has no hardware index", stmt)
         if self.finished or self.launch is not None:
             self.fail("a loop over threads is left in finished code", stmt)
-        if stmt.thread is ThreadTag.VTHREAD and self.flat:
-            self.fail("a virtual thread is left in flat code", stmt)
         outermost = self.kernel is None and stmt.thread is not ThreadTag.VTHREAD
         if outermost:
             self.kernel = {}

@@ -10,7 +10,7 @@ import numpy as np
 from ...core.hardware import MemoryScope, ThreadTag
 from ...expr import nodes as n
 from ...expr.traverse import post_order
-from ..nodes import Allocate, Buffer, For, Function, Launch, Let, LoopKind, Stmt, Store
+from ..nodes import Allocate, Buffer, For, LoopKind, Stmt, Store
 from .memory import Storage, Value, root
 from .races import BLOCK, THREAD_BITS
 
@@ -28,11 +28,17 @@ class Grid:
         self.kept: dict[Buffer, Storage] = {}  # shared memory outlives its Allocate: the device's does
         self.epochs = {scope: np.zeros(stop - start, np.int64) for scope in MemoryScope}
         self._actors: dict[MemoryScope, Value] = {}
+        self._indices: dict[tuple[ThreadTag, str], Value] = {}
         self._threads = np.arange(tx * ty * tz).reshape(tz, ty, tx, 1)
 
     def index(self, tag: ThreadTag, var: n.Var) -> Value:
         """The values of a hardware index, along its own axis only; a scalar where there is but one."""
-        kind = var.dtype.numpy
+        found = self._indices.get((tag, var.dtype))
+        if found is None:
+            found = self._indices[tag, var.dtype] = self._index(tag, var.dtype.numpy)
+        return found
+
+    def _index(self, tag: ThreadTag, kind: np.dtype) -> Value:
         if tag.is_thread:
             size = self.sizes[tag]
             axis = 2 - tag.dimension
@@ -80,20 +86,6 @@ def thread_loops(stmt: Stmt) -> Iterator[For]:
 def stored_roots(stmt: Stmt) -> set[Buffer]:
     """The buffers whose memory `stmt` writes."""
     return {root(s.buffer) for s in post_order(stmt) if isinstance(s, Store)}
-
-
-def fixed_variables(function: Function) -> frozenset[n.Var]:
-    """The variables that keep their value within a kernel: parameters and hardware indices."""
-    fixed = {p for p in function.params if isinstance(p, n.Var)}
-    loose: set[n.Var] = set()
-    for s in post_order(function.body):
-        if isinstance(s, Launch):
-            fixed.update(var for _, var, _ in s.threads)
-        elif isinstance(s, For) and s.kind is LoopKind.THREAD and s.thread is not ThreadTag.VTHREAD:
-            (fixed if isinstance(s.min, n.IntImm) else loose).add(s.var)
-        elif isinstance(s, (For, Let)):
-            loose.add(s.var)
-    return frozenset(fixed - loose)
 
 
 def footprint(stmt: Stmt, threads: int) -> int:

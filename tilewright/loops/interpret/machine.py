@@ -12,8 +12,8 @@ from ...core.node import Node
 from ...expr import nodes as n
 from ..describe import describe
 from ..nodes import Buffer, Function
-from .grid import Grid, fixed_variables
-from .memory import InterpretError, Report, Storage, Value, View, root
+from .grid import Grid
+from .memory import InterpretError, Place, Report, Storage, Value, View, root
 from .races import Shadow
 from .values import Expressions
 
@@ -21,18 +21,37 @@ from .values import Expressions
 class Machine:
     """A running function: variables, memory, and the grid while a kernel runs."""
 
-    def __init__(self, function: Function, check: bool, races: bool, lanes: int) -> None:
+    def __init__(self, check: bool, races: bool, lanes: int) -> None:
         self.check = check
         self.races = races
         self.lanes = lanes
         self.env: dict[n.Var, Value] = {}
-        self.memo: dict[n.Expr, Value] = {}
         self.storages: dict[Buffer, Storage] = {}
         self.views: dict[Buffer, View] = {}
         self.at: Node | None = None
         self.grid: Grid | None = None
         self.axes = 0
-        self.expression = Expressions(self, fixed_variables(function))
+        self.expression = Expressions(self)
+        self.indices: dict[n.Var, Value] = {}
+
+    def define(self, var: n.Var, value: Value) -> None:
+        """Give a variable its value, and forget what depended on another."""
+        self.env[var] = value
+        for slot in self.expression.slots.get(var, ()):
+            slot[0] = None
+
+    def forget(self, var: n.Var) -> None:
+        """The end of a variable's scope."""
+        if self.env.pop(var, None) is not None:
+            for slot in self.expression.slots.get(var, ()):
+                slot[0] = None
+
+    def define_index(self, var: n.Var, value: Value) -> None:
+        """`define` for a hardware index, whose value is mostly what it was the last time."""
+        if self.indices.get(var) is not value:
+            self.define(var, value)
+            self.indices[var] = value
+        self.env[var] = value
 
     # Parameters and memory.
 
@@ -149,9 +168,9 @@ class Machine:
             lines.append(f"  statement: {describe(self.at)}")
         raise InterpretError("\n".join(lines))
 
-    def check_read(self, view: View, offset: Value, mask: Value) -> None:
+    def check_read(self, place: Place, mask: Value) -> None:
         """Report a race of this read."""
-        assert self.grid is not None
-        report = self.report_for(view.buffer)
-        assert report is not None
-        view.storage.check_read(offset, mask, self.grid.actors(view.buffer.scope), report)
+        buffer = place.view.buffer
+        report = self.report_for(buffer)
+        if self.grid is not None and report is not None:
+            place.storage.check_read(place, mask, self.grid.actors(buffer.scope), report)

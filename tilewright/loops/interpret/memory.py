@@ -39,35 +39,61 @@ class View:
             strides.append(strides[-1] * extent)
         self.strides = tuple(reversed(strides)) if extents else ()
 
-    def offset(self, indices: list[Value], mask: Value, report: Report | None) -> Value:
-        """The element number at `indices`; lanes that are off get one that exists.
+    def place(self, indices: list[Value], mask: Value, report: Report | None) -> tuple[Place, bool]:
+        """Where `indices` are, and whether that holds for any mask; lanes that are off may be anywhere.
 
         Reports active lanes that are out of bounds.
         """
         total: Value = 0
+        inside = True
         for at, (index, extent, stride) in enumerate(zip(indices, self.extents, self.strides, strict=True)):
-            inside = _clamped(index, extent, mask, report, at, self, indices)
-            total = total + (inside if stride == 1 else inside * stride)
-        return total
+            outside: Value = False
+            if isinstance(index, np.ndarray):
+                index = index.astype(np.intp)
+                outside = index.view(np.uintp) >= extent
+                if not outside.any():
+                    outside = False
+            else:
+                index = int(index)
+                outside = not 0 <= index < extent
+            if outside is not False:
+                inside = False
+                active = outside if mask is None else outside & mask
+                if report is not None and np.any(active):
+                    report(f"index {at} is out of bounds of {_declared(self)}", (active, indices))
+                index = np.where(outside, 0, index)[()]
+            total = total + (index if stride == 1 else index * stride)
+        return Place(self, total), inside
 
 
-def _clamped(
-    index: Value, extent: int, mask: Value, report: Report | None, at: int, view: View, indices: list[Value]
-) -> Value:
-    if isinstance(index, np.ndarray):
-        wide = index.astype(np.intp)
-        outside = wide.view(np.uintp) >= extent
-        if not outside.any():
-            return wide
-        active = outside if mask is None else outside & mask
-        if report is not None and active.any():
-            report(f"index {at} is out of bounds of {_declared(view)}", (active, indices))
-        return np.where(outside, 0, wide)
-    if 0 <= index < extent:
-        return int(index)
-    if report is not None and (mask is None or np.any(mask)):
-        report(f"index {at} is out of bounds of {_declared(view)}", (True if mask is None else mask, indices))
-    return 0
+class Place:
+    """Where an access goes: the element number `offset` in each lane's copy of the storage."""
+
+    __slots__ = ("_actors", "_cells", "_rows", "offset", "storage", "view")
+
+    def __init__(self, view: View, offset: Value) -> None:
+        self.view = view
+        self.storage = view.storage
+        self.offset = offset
+        self._cells: Value = None
+        self._rows: list[Value] = []
+        self._actors: Value = None
+
+    @property
+    def cells(self) -> Value:
+        """The positions in the storage's `flat`, lane by lane."""
+        if self._cells is None:
+            copy = self.storage.copy
+            self._cells = self.offset if copy is None else self.offset * self.storage.count + copy
+        return self._cells
+
+    def rows(self, mask: Value, actors: Value) -> list[Value]:
+        """The cells and actors of all active lanes, each as one row."""
+        if mask is not None:
+            return active_lanes(mask, self.cells, actors)
+        if self._actors is not actors:
+            self._rows, self._actors = active_lanes(None, self.cells, actors), actors
+        return self._rows
 
 
 def _declared(view: View) -> str:
@@ -107,33 +133,31 @@ class Storage:
         data = np.full((size, *copies), poison, kind)
         return cls(data, dtype, np.zeros((size, *copies), np.bool_) if track else None)
 
-    def cells(self, offset: Value) -> Value:
-        """The positions in `flat` of element `offset` of each lane's copy."""
-        return offset if self.copy is None else offset * self.count + self.copy
-
-    def _gather(self, array: Value, offset: Value) -> Value:
-        """`array` (shaped as data) at `offset`; a view of it where the offset is the same for all lanes."""
+    def _gather(self, array: Value, place: Place) -> Value:
+        """`array` (shaped as data) at a place; a view of it where the offset is the same for all lanes."""
+        offset = place.offset
         if not isinstance(offset, np.ndarray):
             return array[offset]
         if self.copy is None:
             return array.take(offset)
         if self.copy.ndim == 1 and offset.shape[-1] == 1:
             return array.take(offset[..., 0], axis=0)
-        return array.reshape(-1).take(self.cells(offset))
+        return array.reshape(-1).take(place.cells)
 
-    def load(self, offset: Value, mask: Value, report: Report | None) -> Value:
-        """The values at `offset`; reports active lanes that read what was never written."""
+    def load(self, place: Place, mask: Value, report: Report | None) -> Value:
+        """The values at a place; reports active lanes that read what was never written."""
         if self.written is not None and report is not None:
-            unset = ~self._gather(self.written, offset)
-            if mask is not None:
-                unset = unset & mask
-            if np.any(unset):
-                report("reads memory that was never written", (unset, None))
-        return self._gather(self.data, offset)
+            there = self._gather(self.written, place)
+            if not there.all():
+                unset = ~there if mask is None else ~there & mask
+                if unset.any():
+                    report("reads memory that was never written", (unset, None))
+        return self._gather(self.data, place)
 
-    def store(self, offset: Value, value: Value, mask: Value) -> None:
-        """Write `value` at `offset` in the active lanes; of lanes that meet in one place the last wins."""
-        if self.copy is not None and not isinstance(offset, np.ndarray) and self.copy.ndim == 4:
+    def store(self, place: Place, value: Value, mask: Value) -> None:
+        """Write `value` at a place in the active lanes; of lanes that meet in one cell the last wins."""
+        offset = place.offset
+        if not isinstance(offset, np.ndarray) and self.copy is not None and self.copy.ndim == 4:
             row = self.data[offset]
             if np.ndim(value) <= row.ndim:
                 if mask is None:
@@ -148,47 +172,46 @@ class Storage:
             if self.written is not None:
                 self.written[offset] = True
             return
-        cells, values = active_lanes(mask, self.cells(offset), value)
+        cells, values = active_lanes(mask, place.cells, value)
         self.flat[cells] = values
         if self.written is not None:
             self.written.reshape(-1)[cells] = True
 
-    def store_checked(self, offset: Value, value: Value, mask: Value, actors: Value, report: Report) -> None:
+    def store_checked(self, place: Place, value: Value, mask: Value, actors: Value, report: Report) -> None:
         """`store`, and report races with what other threads wrote and read."""
         shadow = self.shadow
         if shadow is None:
-            return self.store(offset, value, mask)
-        cells = self.cells(offset)
-        where, values, who = active_lanes(mask, cells, value, actors)
-        if self.written is not None and (again := ~self.written.reshape(-1).take(where)).any():
-            # Memory that was allocated anew is the same on the device: it counts by the value in it.
-            fresh = again & (shadow.writer.take(where) == NONE)
-            self.written.reshape(-1)[where] = True
-        elif shadow.is_own(where, who):
-            self.flat[where] = values
-            return None
-        else:
-            fresh = False
+            return self.store(place, value, mask)
+        where, who = place.rows(mask, actors)
+        again: Value = None if self.written is None else ~self.written.reshape(-1).take(where)
+        if (again is None or not again.any()) and shadow.is_own(where, who):
+            return self.store(place, value, mask)
+        lanes = np.broadcast_shapes(np.shape(place.cells), actors.shape)
+        values = active_lanes(mask, np.broadcast_to(value, np.broadcast_shapes(lanes, np.shape(mask))))[0]
         new = bits_of(np.ascontiguousarray(values, self.flat.dtype))
-        race = shadow.write(where, (bits_of(self.flat.take(where)) != new) | fresh, who)
+        changes = bits_of(self.flat.take(where)) != new
+        if again is not None:
+            # Memory that was allocated anew is the same on the device: it counts by the value in it.
+            changes |= again & (shadow.writer.take(where) == NONE)
+            self.written.reshape(-1)[where] = True
+        race = shadow.write(where, changes, who)
         self.flat[where] = values
         lost = bits_of(self.flat.take(where)) != new
         if race is None and lost.any():
             race = race_at(lost, "several threads write different values in one statement", where, who)
         if race is not None:
-            report(f"race: {race.text}", (_lanes_of(cells, actors, mask, race), None))
+            report(f"race: {race.text}", (_lanes_of(place, actors, mask, race), None))
         shadow.wrote(where, who)
         return None
 
-    def check_read(self, offset: Value, mask: Value, actors: Value, report: Report) -> None:
+    def check_read(self, place: Place, mask: Value, actors: Value, report: Report) -> None:
         """Report a race where another thread wrote what is read, with no barrier in between."""
         if self.shadow is None:
             return
-        cells = self.cells(offset)
-        where, who = active_lanes(mask, cells, actors)
+        where, who = place.rows(mask, actors)
         race = self.shadow.read(where, who)
         if race is not None:
-            report(f"race: {race.text}", (_lanes_of(cells, actors, mask, race), None))
+            report(f"race: {race.text}", (_lanes_of(place, actors, mask, race), None))
 
 
 def active_lanes(mask: Value, *values: Value) -> list[Value]:
@@ -199,9 +222,9 @@ def active_lanes(mask: Value, *values: Value) -> list[Value]:
     return [array[on] for array in spread]
 
 
-def _lanes_of(cells: Value, actors: Value, mask: Value, race: Race) -> Value:
+def _lanes_of(place: Place, actors: Value, mask: Value, race: Race) -> Value:
     """The lanes that take part in a race, as a mask over the grid."""
-    cells, actors = np.broadcast_arrays(cells, actors)
+    cells, actors = np.broadcast_arrays(place.cells, actors)
     found = (cells == race.cell) & (actors == race.actor)
     return found if mask is None else found & mask
 

@@ -63,7 +63,7 @@ def interpret(
     whose barriers are not yet placed: then all threads take each statement together. `outputs` are parameters
     whose contents count as unwritten. About `lanes` threads run at once.
     """
-    machine = Runner(function, check, check and races, lanes)
+    machine = Runner(check, check and races, lanes)
     copies_back = machine.bind(function, args, frozenset(outputs))
     run = machine.statement(function.body)
     with np.errstate(all="ignore"):
@@ -105,18 +105,16 @@ class Runner(Machine):
         buffer, value = stmt.buffer, self.expression(stmt.value)
         if stmt.value.dtype.scalar != buffer.dtype.scalar:
             raise InterpretError(f"`{describe(stmt)}` stores {stmt.value.dtype} in memory of {buffer.dtype}")
-        indices = [self.expression(i) for i in stmt.indices]
-        report = self.report_for(buffer)
+        locate, report = self.expression.place(buffer, stmt.indices), self.report_for(buffer)
 
         def run(mask: Value) -> None:
             self.at = stmt
-            view = self.view(buffer)
             new = value(mask)
-            offset = view.offset([i(mask) for i in indices], mask, report)
-            if view.storage.shadow is None or self.grid is None or report is None:
-                view.storage.store(offset, new, mask)
+            place = locate(mask)
+            if place.storage.shadow is None or self.grid is None or report is None:
+                place.storage.store(place, new, mask)
             else:
-                view.storage.store_checked(offset, new, mask, self.grid.actors(buffer.scope), report)
+                place.storage.store_checked(place, new, mask, self.grid.actors(buffer.scope), report)
 
         return run
 
@@ -125,9 +123,9 @@ class Runner(Machine):
 
         def run(mask: Value) -> None:
             self.at = stmt
-            self.env[stmt.var] = own(value(mask))
+            self.define(stmt.var, own(value(mask)))
             body(mask)
-            del self.env[stmt.var]
+            self.forget(stmt.var)
 
         return run
 
@@ -176,10 +174,13 @@ class Runner(Machine):
             if isinstance(start, np.ndarray) or isinstance(count, np.ndarray):
                 self._ragged(var, own(start), own(count), mask, body)
             else:
+                env, slots = self.env, self.expression.slots.get(var, ())
                 for i in range(int(start), int(start) + int(count)):
-                    self.env[var] = kind(i)
+                    env[var] = kind(i)
+                    for slot in slots:
+                        slot[0] = None
                     body(mask)
-            self.env.pop(var, None)
+            self.forget(var)
 
         return run
 
@@ -188,7 +189,7 @@ class Runner(Machine):
         active = np.broadcast_arrays(count, True if mask is None else mask)
         longest = max((int(c) for c in np.unique(active[0][active[1]])), default=0)
         for i in range(longest):
-            self.env[var] = start + var.dtype.numpy.type(i)
+            self.define(var, start + var.dtype.numpy.type(i))
             if isinstance(count, np.ndarray):
                 _under(mask, count > i, body)
             else:
@@ -223,11 +224,14 @@ class Runner(Machine):
             if tag is ThreadTag.VTHREAD:
                 start = int(low(mask))
                 for i in range(start, start + int(extent(mask))):
-                    self.env[stmt.var] = stmt.var.dtype.numpy.type(i)
+                    self.define(stmt.var, stmt.var.dtype.numpy.type(i))
                     body(mask)
-            else:
-                self.env[stmt.var] = low(mask) + grid.index(tag, stmt.var)
-                body(mask)
+                self.forget(stmt.var)
+                return
+            start = low(mask)
+            index = grid.index(tag, stmt.var)
+            self.define_index(stmt.var, index if not np.any(start) else start + index)
+            body(mask)
             del self.env[stmt.var]
 
         def run(mask: Value) -> None:
@@ -251,7 +255,7 @@ class Runner(Machine):
         def inside(mask: Value) -> None:
             assert self.grid is not None
             for tag, var, _ in stmt.threads:
-                self.env[var] = self.grid.index(tag, var)
+                self.define_index(var, self.grid.index(tag, var))
             body(mask)
             for _, var, _ in stmt.threads:
                 del self.env[var]
@@ -279,11 +283,9 @@ class Runner(Machine):
         at_once = max(1, min(self.lanes // threads, CELLS // max(1, footprint(stmt, threads))))
         self.axes = 4
         for start in range(0, x * y * z if threads else 0, at_once):
-            self.memo.clear()
             self.grid = Grid(sizes, start, min(x * y * z, start + at_once))
             inside(None)
         self.axes, self.grid = 0, None
-        self.memo.clear()
         for storage in written:
             storage.shadow = None
 

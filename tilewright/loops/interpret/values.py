@@ -12,13 +12,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...core.node import Node
 from ...expr import nodes as n
 from ...expr.numerics import INTRINSICS, convert
+from ...expr.traverse import variables
 from ..nodes import Buffer
-from .memory import InterpretError, Report, Value, View
+from .memory import InterpretError, Place, Report, Value, View
 
 Get = Callable[[Value], Value]  # activity mask (None: all lanes) -> value
+Locate = Callable[[Value], Place]
+Slot = list[Any]  # one value, None where it must be computed
 
 
 class Machine(Protocol):
@@ -27,12 +29,10 @@ class Machine(Protocol):
     env: dict[n.Var, Value]
     axes: int
     check: bool
-    memo: dict[n.Expr, Value]
-    at: Node | None
 
     def view(self, buffer: Buffer) -> View: ...
     def report_for(self, buffer: Buffer) -> Report | None: ...
-    def check_read(self, view: View, offset: Value, mask: Value) -> None: ...
+    def check_read(self, place: Place, mask: Value) -> None: ...
     def fail(self, text: str, lanes: Value) -> None: ...
 
 
@@ -73,53 +73,74 @@ _DIVISIONS = (n.Div, n.Mod, n.FloorDiv, n.FloorMod)
 
 
 class Expressions:
-    """Makes the functions of expressions; `fixed` holds the variables that keep their value in a kernel."""
+    """Makes the functions of expressions.
 
-    def __init__(self, machine: Machine, fixed: frozenset[n.Var]) -> None:
+    What depends on variables alone is remembered in a `Slot` until one of them changes: `slots` lists, for each
+    variable, what must be forgotten.
+    """
+
+    def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.fixed = fixed
+        self.slots: dict[n.Var, list[Slot]] = {}
         self.made: dict[n.Expr, Get] = {}
+        self.places: dict[tuple[Any, ...], Locate] = {}
         self.faulty: dict[n.Expr, bool] = {}
-        self.steady: dict[n.Expr, bool] = {}
 
     def __call__(self, e: n.Expr) -> Get:
         found = self.made.get(e)
         if found is None:
             made = self._make(e)
-            found = self.made[e] = self._remembered(e, made) if self.is_steady(e) else made
+            worth_it = e.children() and not self.can_fault(e)
+            found = self.made[e] = self._remembered(e, made) if worth_it else made
         return found
 
     def can_fault(self, e: n.Expr) -> bool:
-        """Whether evaluating `e` in lanes that are off could raise an error."""
+        """Whether evaluating `e` in lanes that are off could raise an error, or read memory."""
         found = self.faulty.get(e)
         if found is None:
-            divides = isinstance(e, _DIVISIONS) and e.dtype.is_int and not isinstance(e.b, n.IntImm)
-            found = divides or isinstance(e, n.Load) or any(self.can_fault(c) for c in e.children())
+            found = _may_divide_by_zero(e) or isinstance(e, n.Load) or any(self.can_fault(c) for c in e.children())
             self.faulty[e] = found
         return found
 
-    def is_steady(self, e: n.Expr) -> bool:
-        """Whether `e` keeps its value within a kernel, is safe in every lane, and is worth remembering."""
-        return not isinstance(e, (n.Var, n.IntImm, n.FloatImm)) and self._holds(e)
-
-    def _holds(self, e: n.Expr) -> bool:
-        found = self.steady.get(e)
-        if found is None:
-            if isinstance(e, n.Var):
-                found = e in self.fixed
-            else:
-                found = not self.can_fault(e) and all(self._holds(c) for c in e.children())
-            self.steady[e] = found
-        return found
+    def _slot(self, *parts: n.Expr) -> Slot:
+        slot: Slot = [None]
+        for var in variables(*parts):
+            self.slots.setdefault(var, []).append(slot)
+        return slot
 
     def _remembered(self, e: n.Expr, get: Get) -> Get:
-        machine = self.machine
+        slot = self._slot(e)
 
         def run(mask: Value) -> Value:
-            found = machine.memo.get(e)
+            found = slot[0]
             if found is None:
-                found = machine.memo[e] = get(None)
+                found = slot[0] = get(None)
             return found
+
+        return run
+
+    def place(self, buffer: Buffer, indices: tuple[n.Expr, ...]) -> Locate:
+        """The function that finds where `buffer[indices]` is."""
+        found = self.places.get((buffer, *indices))
+        if found is None:
+            found = self.places[(buffer, *indices)] = self._make_place(buffer, indices)
+        return found
+
+    def _make_place(self, buffer: Buffer, indices: tuple[n.Expr, ...]) -> Locate:
+        machine, values = self.machine, [self(i) for i in indices]
+        report = machine.report_for(buffer)
+        steady = not any(self.can_fault(i) for i in indices)
+        slot = self._slot(*indices) if steady else [None]
+
+        def run(mask: Value) -> Place:
+            view = machine.view(buffer)
+            known: Place | None = slot[0]
+            if known is not None and known.view is view:
+                return known
+            place, always = view.place([i(mask) for i in values], mask, report)
+            if always and steady:
+                slot[0] = place
+            return place
 
         return run
 
@@ -155,8 +176,7 @@ class Expressions:
 
     def _binary(self, e: Any) -> Get:
         a, b, compute = self(e.a), self(e.b), BINARY[type(e)]
-        risky = isinstance(e, _DIVISIONS) and e.dtype.is_int and not isinstance(e.b, n.IntImm)
-        if not (risky and self.machine.check):
+        if not (_may_divide_by_zero(e) and self.machine.check):
             return lambda mask: compute(a(mask), b(mask))
         machine = self.machine
 
@@ -227,15 +247,14 @@ class Expressions:
         buffer = e.source
         if not isinstance(buffer, Buffer):
             raise InterpretError(f"`{e}` reads {buffer.name}, which is no buffer")
-        indices = [self(i) for i in e.indices]
-        report = machine.report_for(buffer)
+        locate, report = self.place(buffer, e.indices), machine.report_for(buffer)
 
         def run(mask: Value) -> Value:
-            view = machine.view(buffer)
-            offset = view.offset([i(mask) for i in indices], mask, report)
-            if view.storage.shadow is not None:
-                machine.check_read(view, offset, mask)
-            return view.storage.load(offset, mask, report)
+            place = locate(mask)
+            storage = place.storage
+            if storage.shadow is not None:
+                machine.check_read(place, mask)
+            return storage.load(place, mask, report)
 
         return run
 
@@ -275,6 +294,13 @@ _MAKERS: dict[type, Callable[[Expressions, Any], Get]] = {
     n.Ramp: Expressions._ramp,
     n.Broadcast: Expressions._broadcast,
 }
+
+
+def _may_divide_by_zero(e: n.Expr) -> bool:
+    if not (isinstance(e, _DIVISIONS) and e.dtype.is_int):
+        return False
+    divisor = e.b.value if isinstance(e.b, n.Broadcast) else e.b
+    return not (isinstance(divisor, n.IntImm) and divisor.value != 0)
 
 
 def _both(mask: Value, on: Value) -> Value:
