@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..expr import nodes as n
 from ..expr.nodes import Expr, Var
-from ..expr.traverse import conjuncts, variables
+from ..expr.traverse import conjuncts, post_order, variables
 from .engine import visit
 from .facts import Facts
 
@@ -33,6 +33,16 @@ def assuming(e: Expr, cond: Expr, facts: Facts) -> Expr:
     if not useful or useful.isdisjoint(variables(cond)):
         return e
     return visit(e, ready(facts.assume(cond)))
+
+
+def harmless(e: Expr) -> bool:
+    """Whether nothing in e can fault, so that it may be evaluated where it was not."""
+    for at in post_order(e):
+        if isinstance(at, (n.Load, n.Call)):
+            return False
+        if isinstance(at, (n.FloorDiv, n.FloorMod, n.Div, n.Mod)) and not isinstance(at.b, n.IntImm):
+            return False
+    return True
 
 
 def ready(facts: Facts) -> Facts:

@@ -6,9 +6,8 @@ from typing import Any
 
 from ..expr import nodes as n
 from ..expr.nodes import FALSE, TRUE, Expr
-from ..expr.traverse import post_order
 from .affine import Affine
-from .assume import assuming
+from .assume import assuming, harmless
 from .engine import FORMS, HANDLERS, atom, linear, visit
 from .facts import Facts
 from .generic import again
@@ -21,22 +20,12 @@ def _choice(e: Any, facts: Facts) -> Expr:
         return visit(e.true_value if cond is TRUE else e.false_value, facts)
     a, b = visit(e.true_value, facts), visit(e.false_value, facts)
     if a is not b:
-        lazy = isinstance(e, n.IfThenElse)
-        if lazy or _harmless(a):
+        lazy = isinstance(e, n.IfThenElse)  # a Select evaluates each branch where its condition fails, too
+        if lazy or harmless(a):
             a = assuming(a, cond, facts)
-        if lazy or _harmless(b):
+        if lazy or harmless(b):
             b = assuming(b, negated(cond, facts), facts)
     return again(type(e)(cond, a, b), facts)
-
-
-def _harmless(e: Expr) -> bool:
-    """Whether nothing in e can fault: a branch of a Select is evaluated where its condition fails too."""
-    for at in post_order(e):
-        if isinstance(at, (n.Load, n.Call)):
-            return False
-        if isinstance(at, (n.FloorDiv, n.FloorMod, n.Div, n.Mod)) and not isinstance(at.b, n.IntImm):
-            return False
-    return True
 
 
 def _choice_form(e: Any, facts: Facts) -> Affine:

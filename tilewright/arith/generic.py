@@ -9,6 +9,7 @@ from ..expr import operators as build
 from ..expr.nodes import Expr, FloatImm, IntImm
 from .engine import HANDLERS, visit
 from .facts import Facts
+from .interval import bounds
 from .rules import rewrite
 
 _DIVISIONS = (n.Div, n.Mod, n.FloorDiv, n.FloorMod)
@@ -44,6 +45,10 @@ def binary(e: Any, facts: Facts) -> Expr:
     if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
         undefined = b.value == 0 and type(e) in _DIVISIONS
         return made if undefined else _FOLD[type(e)](a, b)  # type: ignore[no-any-return]
+    if isinstance(made, n.Compare) and a.dtype.is_int and a.dtype.lanes == 1:
+        lo, hi = bounds(made, facts)
+        if lo == hi:
+            return n.TRUE if lo else n.FALSE
     return again(made, facts)
 
 

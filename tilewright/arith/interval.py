@@ -245,9 +245,13 @@ def _comparison(e: Any, facts: Facts) -> Pair:
     known = facts.truth.get(e)
     if known is not None:
         return known.value, known.value  # type: ignore[attr-defined]
-    if not is_index(e.a.dtype):
+    if is_index(e.a.dtype):
+        lo, hi = form_bounds(Affine.of(e.a) - Affine.of(e.b), facts)
+    elif e.a.dtype.is_int:
+        (a, b), (c, d) = bounds(e.a, facts), bounds(e.b, facts)
+        lo, hi = a - d, b - c
+    else:
         return 0, 1
-    lo, hi = form_bounds(Affine.of(e.a) - Affine.of(e.b), facts)
     decided = DECIDE[type(e)](lo, hi)
     return (0, 1) if decided is None else (int(decided), int(decided))
 

@@ -8,7 +8,7 @@ from ..expr import nodes as n
 from ..expr.nodes import FALSE, TRUE, Expr
 from . import generic
 from .affine import Affine
-from .assume import assuming, decidable
+from .assume import assuming, decidable, harmless
 from .engine import HANDLERS, visit
 from .facts import NEGATED, Facts, is_index
 from .prove import nonneg
@@ -100,7 +100,8 @@ def _without_implied(parts: list[Expr], conjunction: bool, facts: Facts) -> list
             if j == i or j in dead or other is None or form.terms.keys().isdisjoint(other.terms):
                 continue
             if _follows(other, form, facts):  # other >= 0 comes from form >= 0
-                dead.add(j)
+                if j > i or harmless(parts[i]):  # what comes first may guard what comes later
+                    dead.add(j)
             elif j > i and _follows(other.scale(-1).shift(-1), form, facts):
                 return None
     together = set(parts)

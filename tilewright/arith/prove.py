@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from math import gcd
+from operator import itemgetter
 
-from ..expr.nodes import Call, Expr, IntImm, Load, Mul, SizeVar, Var
+from ..expr.nodes import Call, Expr, IntImm, Load, Max, Min, Mul, SizeVar, Var
 from ..expr.traverse import uses_any
 from .affine import Affine
 from .engine import linear, merged
@@ -13,15 +14,40 @@ from .interval import form_bounds
 from .products import factors, product, times, without
 
 _DEPTH = 2
+_MOST_CHOICES = 16
 
 
 def nonneg(form: Affine, facts: Facts) -> bool:
     """Whether the form is provably at least 0."""
     if form_bounds(form, facts)[0] >= 0:
         return True
-    if not facts.symbolic and not facts.nonneg:
+    if (facts.symbolic or facts.nonneg) and form.terms and _search(form, facts, _DEPTH):
+        return True
+    return _by_arguments(form, facts, _MOST_CHOICES)
+
+
+def _by_arguments(form: Affine, facts: Facts, budget: int) -> bool:
+    """With an argument in place of a Min or Max: any of a Max that is added, all of a Min."""
+    choices = [atom for atom in form.terms if type(atom) is Min or type(atom) is Max]
+    if not choices or budget < 2:
         return False
-    return bool(form.terms) and _search(form, facts, _DEPTH)
+    # First those of which every argument counts: what bounds them may then differ from one to the other.
+    every, choice = max(((isinstance(at, Min) == (form.terms[at] > 0), at) for at in choices), key=itemgetter(0))
+    k = form.terms[choice]
+    rest = form.plus(Affine({choice: 1}, 0, form.dtype), -k)
+    outcomes = (
+        _nonneg_by_arguments(merged(rest.plus(linear(part, facts), k), facts), facts, budget // 2)
+        for part in (choice.a, choice.b)
+    )
+    return all(outcomes) if every else any(outcomes)
+
+
+def _nonneg_by_arguments(form: Affine, facts: Facts, budget: int) -> bool:
+    if form_bounds(form, facts)[0] >= 0:
+        return True
+    if (facts.symbolic or facts.nonneg) and form.terms and _search(form, facts, 1):
+        return True
+    return _by_arguments(form, facts, budget)
 
 
 def _search(form: Affine, facts: Facts, depth: int) -> bool:

@@ -59,6 +59,10 @@ def _quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
     parts = factor(form, divisor, facts)
     if parts is not None:
         return quotient(parts.major, divisor // parts.step, facts)
+    if not facts.splits.keys().isdisjoint(form.terms):
+        lifted = _lifted(form, facts)
+        if lifted is not None:
+            return digits(lifted.base, divisor, lifted.high, facts)
     pulled = _pull(form, facts, 1)
     if pulled is not None:
         if not pulled.high:
@@ -70,13 +74,23 @@ def _quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
 def remainder(form: Affine, divisor: int, facts: Facts) -> Affine:
     """form % divisor, for a divisor > 0."""
     rest = {atom: k for atom, k in form.terms.items() if k % divisor}
-    left = form.const % divisor
-    if not rest:
-        return Affine({}, left, form.dtype)
-    lo, hi = terms_bounds(rest.items(), left, facts)
-    if lo != -inf and hi != inf and lo // divisor == hi // divisor:
-        return Affine(rest, left - int(lo) // divisor * divisor, form.dtype)
-    return _remainder(Affine(rest, left, form.dtype), divisor, facts)
+    form = Affine(rest, form.const % divisor, form.dtype)
+    return _unwrapped(form, divisor, facts) or _remainder(form, divisor, facts)
+
+
+def _unwrapped(form: Affine, modulus: int, facts: Facts) -> Affine | None:
+    """form % modulus without the operator, where all values lie within one period.
+
+    The coefficients count modulo `modulus`: as they are, else as small as they get, on both sides of 0.
+    """
+    terms = form.terms
+    for attempt in range(3):
+        lo, hi = terms_bounds(terms.items(), form.const, facts)
+        if lo != -inf and hi != inf and lo // modulus == hi // modulus:
+            return Affine(terms, form.const - int(lo) // modulus * modulus, form.dtype)
+        centre = attempt * modulus // 2
+        terms = {atom: (k + centre) % modulus - centre for atom, k in form.terms.items() if k % modulus}
+    return None
 
 
 def _remainder(form: Affine, divisor: int, facts: Facts) -> Affine:
@@ -93,9 +107,6 @@ def _remainder(form: Affine, divisor: int, facts: Facts) -> Affine:
         if held is not None and held.high and held.high % held.low == 0 and held.high // held.low * k % divisor == 0:
             opened = quotient(held.base, held.low, facts)
             return remainder(_without(form, atom).plus(opened, k), divisor, facts)
-    lo, hi = terms_bounds([(atom, k % divisor) for atom, k in form.terms.items()], form.const, facts)
-    if hi < divisor and lo >= 0:
-        return Affine({atom: k % divisor for atom, k in form.terms.items()}, form.const, form.dtype)
     pulled = _pull(form, facts, 0)
     if pulled is not None and not pulled.high:
         return digits(pulled.base, pulled.low, pulled.low * divisor, facts)
@@ -172,15 +183,27 @@ def _pull(form: Affine, facts: Facts, units: int) -> Split | None:
     return None
 
 
+def _lifted(form: Affine, facts: Facts) -> Split | None:
+    """`form` as one remainder, (x % c) * k + y = (x*k + y) % (c*k) for 0 <= y < k, where that prints no longer."""
+    for atom, k in form.terms.items():
+        held = facts.splits.get(atom)
+        if k > 1 and held is not None and held.low == 1:
+            others = _without(form, atom)
+            lo, hi = form_bounds(others, facts)
+            if lo >= 0 and hi < k and sum(j in (1, -1) for j in held.base.terms.values()) <= 1:
+                return Split(held.base.scale(k).plus(others, 1), 1, held.high * k)
+    return None
+
+
 def digits(base: Affine, low: int, high: int, facts: Facts) -> Affine:
     """(base % high) // low, where the remainder has been taken as far as it goes."""
     if low == 1:
         return remainder(base, high, facts)
-    lo, hi = form_bounds(base, facts)
-    if lo != -inf and hi != inf and lo // high == hi // high:
-        return quotient(base.shift(-int(lo) // high * high), low, facts)
     if high <= low:
         return Affine({}, 0, base.dtype)
+    plain = _unwrapped(base, high, facts)
+    if plain is not None:
+        return quotient(plain, low, facts)
     if high % low == 0:
         parts = factor(base, low, facts)
         if parts is not None:

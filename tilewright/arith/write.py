@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import gcd
+from operator import itemgetter
 
 from ..expr.nodes import Expr, FloorDiv, Mul, SizeVar
 from .affine import Affine, immediate
@@ -21,7 +22,7 @@ def write(form: Affine, facts: Facts) -> Expr:
 
 def _absorbed(form: Affine, facts: Facts) -> Affine:
     """x // c + k as (x + c*k) // c, where x has a constant anyway."""
-    for atom, k in form.terms.items():
+    for atom, k in sorted(form.terms.items(), key=itemgetter(1), reverse=True):
         held = facts.splits.get(atom)
         if held is not None and not held.high and held.base.const and form.const % k == 0:
             base = held.base.shift(form.const // k * held.low)
