@@ -23,6 +23,7 @@ from ..schedule.value import At, Schedule
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.reduction import Reduce
 from ..tensor.tensor import Tensor
+from .layout import Layout
 from .nodes import Allocate, Buffer, For, Function, If, Let, Stmt, Store, seq
 
 
@@ -59,7 +60,12 @@ class _Builder:
                 if found.stage.is_output:
                     raise self._missing(tensor, "is an output")
                 shape = tuple(part.extent for part in found.region)
-                buffer = Buffer(tensor.name, tensor.dtype, shape, found.scope, note=found.stage.name)
+                stage = found.stage
+                aligns = tuple((d, *stage.aligns[a]) for d, a in enumerate(stage.op.axis) if a in stage.aligns)
+                layout, doubled = Layout(aligns), stage.double_buffered
+                buffer = Buffer(
+                    tensor.name, tensor.dtype, shape, found.scope, note=stage.name, layout=layout, doubled=doubled
+                )
                 self.buffers[stage_id, k] = buffer
         roots = [f for f in reversed(list(self.bounds.values())) if not isinstance(f.stage.placement, At)]
         body = seq(*(self.stage(found, frozenset()) for found in roots))
@@ -198,7 +204,7 @@ class _StageNest:
 
     def _store(self) -> Stmt:
         if self.reduce_from is None:
-            return self._store_all([self._concrete(e) for e in self.found.body])
+            return seq(*(self._store_to(k, self._concrete(e)) for k, e in enumerate(self.found.body)))
         reduce = self._reduction()
         old = tuple(Load(self._buffer(k), self._indices(k)) for k in range(len(reduce.source)))
         new = reduce.combiner.combine(old, [self._concrete(e) for e in reduce.source])
@@ -207,7 +213,7 @@ class _StageNest:
         return store if prove(condition, self.found.facts) else If(condition, store, None)
 
     def _store_all(self, values: list[Expr]) -> Stmt:
-        """Stores of all outputs; several values are all computed before the first is stored."""
+        """Stores of all results of a reduction; several values are all computed before the first is stored."""
         if len(values) == 1:
             return self._store_to(0, values[0])
         names = [Var(f"{self.stage.name}.v{k}.new", v.dtype) for k, v in enumerate(values)]

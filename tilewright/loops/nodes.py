@@ -20,6 +20,7 @@ from ..core.hardware import LoopKind as LoopKind
 from ..core.hardware import MemoryScope, ThreadTag
 from ..core.node import Node, node
 from ..expr.nodes import Expr, Var
+from .layout import ROW_MAJOR, Layout
 
 
 class Buffer:
@@ -27,10 +28,11 @@ class Buffer:
 
     `shape` has one expression a dimension (elements); `align` is the alignment in bytes that accesses may
     rely on; `alias_of` is the buffer whose memory this one views, if any; `note` says which stage of the
-    schedule it holds.
+    schedule it holds; `layout` how its elements lie in memory; `doubled` asks for two copies, one being filled
+    while the other is read.
     """
 
-    __slots__ = ("__weakref__", "alias_of", "align", "dtype", "name", "note", "scope", "shape")
+    __slots__ = ("__weakref__", "alias_of", "align", "doubled", "dtype", "layout", "name", "note", "scope", "shape")
 
     def __init__(
         self,
@@ -41,6 +43,8 @@ class Buffer:
         align: int = 64,
         alias_of: Buffer | None = None,
         note: str = "",
+        layout: Layout = ROW_MAJOR,
+        doubled: bool = False,
     ) -> None:
         self.name = name
         self.dtype = DType(dtype)
@@ -49,6 +53,8 @@ class Buffer:
         self.align = align
         self.alias_of = alias_of
         self.note = note
+        self.layout = layout
+        self.doubled = doubled
 
     def __repr__(self) -> str:
         return f"Buffer({self.name}: {self.dtype}{list(self.shape)} in {self.scope.value})"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..core.hardware import LoopKind, MemoryScope
-from ..expr.nodes import Expr, IntImm, Load, Var
+from ..expr.nodes import Expr, IntImm, Load, SizeVar, Var
 from ..expr.printer import ExprPrinter
 from ..expr.traverse import post_order, variables
 from . import nodes as n
@@ -51,7 +51,8 @@ class _FunctionPrinter:
         self._line(1, 'T.func_attr({"from_legacy_te_schedule": T.bool(True), "tir.noalias": T.bool(True)})')
         for size in dict.fromkeys(v for b in self.function.buffers for v in variables(*b.shape)):
             if size not in self.names:
-                self._line(1, f"{self._declare(size)} = T.{size.dtype}()")
+                kind = "is_size_var=True" if isinstance(size, SizeVar) else ""
+                self._line(1, f"{self._declare(size)} = T.{size.dtype}({kind})")
         self._block(self.function.body, 1)
         return self.out
 

@@ -82,7 +82,9 @@ class _Expansion:
 
     def _grown(self, buffer: Buffer) -> Buffer:
         shape = (multiply(buffer.shape[0], const(self.count, buffer.shape[0].dtype)), *buffer.shape[1:])
-        return Buffer(buffer.name, buffer.dtype, shape, buffer.scope, buffer.align, buffer.alias_of, buffer.note)
+        return Buffer(
+            buffer.name, buffer.dtype, shape, buffer.scope, buffer.align, note=buffer.note, doubled=buffer.doubled
+        )
 
     def statement(self, stmt: Stmt) -> Stmt:
         """`stmt` for all vthreads: shared where nothing depends on the vthread, else expanded further in."""

@@ -1,4 +1,4 @@
-"""flatten_storage: multi-dimensional buffers become one-dimensional ones, row-major."""
+"""flatten_storage: multi-dimensional buffers become one-dimensional ones, as their layouts say."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from ..expr.nodes import Expr, IntImm, Load
-from ..expr.operators import add, const, multiply
 from ..loops.nodes import Allocate, Buffer, Function, Store
 
 
@@ -45,21 +44,14 @@ def flatten_storage(function: Function) -> Function:
 
 
 def _flat(buffer: Buffer, is_param: bool) -> Buffer:
-    size = const(1, "int32")
-    for extent in buffer.shape:
-        size = multiply(size, extent)
+    size = buffer.layout.size(buffer.shape)
     align = buffer.align
     if not is_param and isinstance(size, IntImm):
         bytes_held = max(1, size.value * buffer.dtype.bytes)
         align = min(64, 1 << int(math.log2(bytes_held)))
     alias = buffer if is_param else None
-    return Buffer(buffer.name, buffer.dtype, (size,), buffer.scope, align, alias, buffer.note)
+    return Buffer(buffer.name, buffer.dtype, (size,), buffer.scope, align, alias, buffer.note, doubled=buffer.doubled)
 
 
 def _index(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    if len(indices) == 1:
-        return indices
-    flat: Expr = const(0, indices[0].dtype if indices else "int32")
-    for extent, index in zip(buffer.shape, indices, strict=True):
-        flat = add(multiply(flat, extent), index)
-    return (flat,)
+    return indices if len(indices) == 1 else (buffer.layout.offset(buffer.shape, indices),)

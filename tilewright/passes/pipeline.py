@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ..loops.nodes import Function
 from ..loops.verify import verify
+from .double_buffer import double_buffer
 from .expand_virtual_threads import expand_virtual_threads
 from .flatten_storage import flatten_storage
 from .hoist_allocations import hoist_allocations
@@ -27,6 +28,8 @@ LOWER: tuple[Pass, ...] = (
     vectorize_loops,
     # Before unrolling: the copies share the loops that the schedule unrolls.
     expand_virtual_threads,
+    # After the copies, which must not be halves of each other; before unrolling, while the loop is still one.
+    double_buffer,
     unroll_loops,
     # After unrolling, whose constants make guards and indices decidable.
     simplify_program,

@@ -17,30 +17,12 @@ from dataclasses import dataclass
 
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope
-from ..core.node import Node
-from ..expr.nodes import IntImm, Load, Var
+from ..expr.nodes import IntImm, Var
 from ..expr.traverse import post_order, variables
-from ..loops.nodes import Allocate, Barrier, Buffer, For, Function, If, Launch, Seq, Stmt, Store, seq
+from ..loops.nodes import Allocate, Barrier, For, Function, If, Launch, Seq, Stmt, seq
+from .shared_accesses import NONE, Accesses, accesses
 
 _BARRIER = Barrier(MemoryScope.SHARED)
-
-
-@dataclass(frozen=True)
-class _Accesses:
-    """Shared buffers written and read."""
-
-    written: frozenset[Buffer] = frozenset()
-    read: frozenset[Buffer] = frozenset()
-
-    def conflicts(self, later: _Accesses) -> bool:
-        """Whether a barrier must part these accesses from later ones."""
-        return bool(self.written & later.read or self.read & later.written)
-
-    def __or__(self, other: _Accesses) -> _Accesses:
-        return _Accesses(self.written | other.written, self.read | other.read)
-
-
-_NONE = _Accesses()
 
 
 @dataclass(frozen=True)
@@ -51,8 +33,8 @@ class _Placed:
     """
 
     stmt: Stmt
-    first: _Accesses
-    last: _Accesses
+    first: Accesses
+    last: Accesses
     parted: bool
 
 
@@ -80,18 +62,18 @@ def _place(stmt: Stmt, threads: frozenset[Var]) -> _Placed:
     if isinstance(stmt, Allocate):
         placed = _place(stmt.body, threads)
         return _Placed(Allocate(stmt.buffer, placed.stmt), placed.first, placed.last, placed.parted)
-    found = _accesses(stmt)
+    found = accesses(stmt)
     return _Placed(stmt, found, found, False)
 
 
 def _sequence(stmt: Seq, threads: frozenset[Var]) -> _Placed:
     parts: list[Stmt] = []
-    first, pending, parted = _NONE, _NONE, False
+    first, pending, parted = NONE, NONE, False
     for part in stmt.stmts:
         placed = _place(part, threads)
         if pending.conflicts(placed.first):
             parts.append(_BARRIER)
-            pending, parted = _NONE, True
+            pending, parted = NONE, True
         parts.append(placed.stmt)
         first = first if parted else first | placed.first
         pending = placed.last if placed.parted else pending | placed.last
@@ -102,11 +84,11 @@ def _sequence(stmt: Seq, threads: frozenset[Var]) -> _Placed:
 def _loop(stmt: For, threads: frozenset[Var]) -> _Placed:
     placed = _place(stmt.body, threads)
     body, first, parted = placed.stmt, placed.first, placed.parted
-    if placed.last.conflicts(first):
-        body, first, parted = seq(_BARRIER, body), _NONE, True
+    if placed.last.conflicts(first.next_iteration(stmt.var)):
+        body, first, parted = seq(_BARRIER, body), NONE, True
     runs = isinstance(stmt.extent, IntImm) and stmt.extent.value > 0
     made = For(stmt.var, stmt.min, stmt.extent, stmt.kind, stmt.thread, stmt.pragmas, body)
-    return _Placed(made, first, placed.last, parted and runs)
+    return _Placed(made, first.without(stmt.var), placed.last.without(stmt.var), parted and runs)
 
 
 def _branch(stmt: If, threads: frozenset[Var]) -> _Placed:
@@ -115,20 +97,8 @@ def _branch(stmt: If, threads: frozenset[Var]) -> _Placed:
     made = If(stmt.condition, then.stmt, None if orelse is None else orelse.stmt)
     if threads & set(variables(stmt.condition)) and any(isinstance(node, Barrier) for node in post_order(made)):
         raise InternalError(f"a barrier is needed under `{stmt.condition}`, which differs between threads")
-    own = _accesses(stmt.condition)
+    own = accesses(stmt.condition)
     first, last, parted = own | then.first, own | then.last, False
     if orelse is not None:
         first, last, parted = first | orelse.first, last | orelse.last, then.parted and orelse.parted
     return _Placed(made, first, last, parted)
-
-
-def _accesses(root: Node) -> _Accesses:
-    """The accesses of a statement of one stage (a store, or values and the stores of them) or an expression."""
-    nodes = list(post_order(root))
-    written = frozenset(node.buffer for node in nodes if isinstance(node, Store) and _shared(node.buffer))
-    read = (node.source for node in nodes if isinstance(node, Load))
-    return _Accesses(written, frozenset(s for s in read if isinstance(s, Buffer) and _shared(s)) - written)
-
-
-def _shared(buffer: Buffer) -> bool:
-    return buffer.scope is MemoryScope.SHARED

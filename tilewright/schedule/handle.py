@@ -9,7 +9,7 @@ from ..core.errors import UserError, caller_location
 from ..core.hardware import MemoryScope
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Operation, Tensor
-from .primitives import annotate, place
+from .primitives import annotate, place, storage
 from .primitives.bind import bind
 from .primitives.cache_read import cache_read
 from .primitives.cache_write import cache_write
@@ -38,6 +38,8 @@ PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
         place.compute_inline,
         place.compute_root,
         place.set_scope,
+        storage.storage_align,
+        storage.double_buffer,
     )
 }
 
@@ -248,6 +250,16 @@ class StageHandle:
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> StageHandle:
         """Mark a loop with a hint, such as ("auto_unroll_max_step", 16)."""
         self._apply("pragma", var, pragma_type, pragma_value)
+        return self
+
+    def storage_align(self, axis: IterVar, factor: Any, offset: Any) -> StageHandle:
+        """Pad the storage so that the stride of `axis` is `offset` modulo `factor`."""
+        self._apply("storage_align", axis, factor, offset)
+        return self
+
+    def double_buffer(self) -> StageHandle:
+        """Keep two copies of the storage: one is filled while the other is read."""
+        self._apply("double_buffer")
         return self
 
     def __repr__(self) -> str:

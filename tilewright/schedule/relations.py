@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..expr.nodes import Expr
+from ..expr.nodes import Expr, IntImm
 from ..expr.operators import add, const, floordiv, floormod, is_const, less, minimum, multiply, subtract
 from ..tensor.axis import IterVar, Range
 
@@ -77,13 +77,13 @@ class Split(Relation):
     ) -> dict[IterVar, Range]:
         extent = ranges[self.parent].extent
         if self.factor is not None:
-            inner = self.factor if fixed(self.inner) else simplify(minimum(self.factor, extent))
+            inner = self.factor if fixed(self.inner) else _at_most(self.factor, extent)
             outer = simplify(ceil_div(extent, self.factor))
         else:
             parts = self.nparts
             if parts is None:
                 raise ValueError("a split has a factor or nparts")
-            outer = parts if fixed(self.outer) else simplify(minimum(parts, extent))
+            outer = parts if fixed(self.outer) else _at_most(parts, extent)
             inner = simplify(ceil_div(extent, parts))
         return {self.outer: Range(outer), self.inner: Range(inner)}
 
@@ -103,6 +103,11 @@ class Split(Relation):
 
     def _step(self, ranges: Mapping[IterVar, Range]) -> Expr:
         return self.factor if self.factor is not None else ranges[self.inner].extent
+
+
+def _at_most(wanted: Expr, extent: Expr) -> Expr:
+    """The smaller of the two where both are known: a loop need not be longer than what it covers."""
+    return minimum(wanted, extent) if isinstance(wanted, IntImm) and isinstance(extent, IntImm) else wanted
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,8 @@ class Stage:
     """One operation and how its loops run.
 
     `leaves` are the axes of its loops, outermost first; `relations` say how they come from the operation's
-    own axes, in the order made. `scope` is None until the user gives one: then the placement decides.
+    own axes, in the order made. `scope` is None until the user gives one: then the placement decides. `aligns`
+    maps a data axis of the operation to the (factor, offset) of its stride in memory.
     """
 
     id: int
@@ -68,6 +69,8 @@ class Stage:
     scope: MemoryScope | None = None
     notes: Mapping[IterVar, AxisNotes] = field(default_factory=dict)
     is_output: bool = False
+    aligns: Mapping[IterVar, tuple[int, int]] = field(default_factory=dict)
+    double_buffered: bool = False
 
     @property
     def name(self) -> str:

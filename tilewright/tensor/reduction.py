@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+import ml_dtypes
+
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.node import node
@@ -120,21 +122,33 @@ def _check_axes(axes: tuple[Any, ...], name: str) -> None:
 
 
 def min_value(dtype: str) -> Expr:
-    """The smallest value of a type (minus infinity for floats)."""
+    """The smallest finite value of a type."""
     kind = DType(dtype)
-    return const(float("-inf") if kind.is_float else kind.min_value, kind)
+    return const(-_largest(kind) if kind.is_float else kind.min_value, kind)
 
 
 def max_value(dtype: str) -> Expr:
-    """The largest value of a type (infinity for floats)."""
+    """The largest finite value of a type."""
     kind = DType(dtype)
-    return const(float("inf") if kind.is_float else kind.max_value, kind)
+    return const(_largest(kind) if kind.is_float else kind.max_value, kind)
+
+
+def _largest(kind: DType) -> float:
+    info = ml_dtypes.finfo(kind.numpy)
+    return float(info.max)
+
+
+def _extreme(kind: DType, sign: int) -> Expr:
+    """The neutral value of max (sign -1) and min (sign 1): infinite for floats, so that infinities reduce rightly."""
+    if kind.is_float:
+        return const(sign * float("inf"), kind)
+    return const(kind.max_value if sign > 0 else kind.min_value, kind)
 
 
 _sum = comm_reducer(add, lambda t: const(0, t), name="sum")
 _prod = comm_reducer(multiply, lambda t: const(1, t), name="prod")
-_min = comm_reducer(minimum, max_value, name="min")
-_max = comm_reducer(maximum, min_value, name="max")
+_min = comm_reducer(minimum, lambda t: _extreme(t, 1), name="min")
+_max = comm_reducer(maximum, lambda t: _extreme(t, -1), name="max")
 
 
 def sum(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:

@@ -17,7 +17,7 @@ def _annotated(
     bound = stage.note(axis).thread
     if bound is not None:
         raise UserError(
-            f"axis {axis.name!r} of stage {stage.name!r} is bound to {bound.thread_tag}: there is no loop to {primitive}",
+            f"axis {axis.name!r} of stage {stage.name!r} is bound to {bound.thread_tag}: no loop to {primitive}",
             primitive=primitive,
             fix="split the axis first and bind only one of the two",
         )

@@ -27,7 +27,8 @@ def pad(
     after = before if pad_after is None else [as_expr(p) for p in pad_after]
     if len(before) != data.ndim or len(after) != data.ndim:
         raise UserError(
-            f"{data.name!r} has {data.ndim} dimensions, but pad_before has {len(before)} entries and pad_after {len(after)}",
+            f"{data.name!r} has {data.ndim} dimensions, but pad_before has {len(before)} entries and "
+            f"pad_after {len(after)}",
             primitive="pad",
             fix="give one entry a dimension",
         )

@@ -1,0 +1,55 @@
+"""How the elements of a buffer lie in memory. Read by `flatten_storage` alone; later passes see flat indices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..expr.nodes import Expr, IntImm
+from ..expr.operators import add, const, floormod, multiply, subtract
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Row-major, with some strides padded: `aligns` maps a dimension to (factor, offset).
+
+    The stride of such a dimension is the smallest one, not below the extent inside, that leaves the remainder
+    `offset` when divided by `factor`. Rows that start in different banks of shared memory are made so.
+    """
+
+    aligns: tuple[tuple[int, int, int], ...] = ()
+
+    def strides(self, shape: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The distance of neighbours along each dimension, in elements."""
+        wanted = {dimension: (factor, offset) for dimension, factor, offset in self.aligns}
+        found: list[Expr] = []
+        stride: Expr = const(1, shape[-1].dtype if shape else "int32")
+        for dimension in reversed(range(len(shape))):
+            if dimension in wanted:
+                stride = _aligned(stride, *wanted[dimension])
+            found.append(stride)
+            stride = multiply(stride, shape[dimension])
+        return tuple(reversed(found))
+
+    def size(self, shape: Sequence[Expr]) -> Expr:
+        """The number of elements that the buffer takes, padding included."""
+        return multiply(self.strides(shape)[0], shape[0]) if shape else const(1, "int32")
+
+    def offset(self, shape: Sequence[Expr], indices: Sequence[Expr]) -> Expr:
+        """The flat index of an element."""
+        if not indices:
+            return const(0, "int32")
+        flat: Expr | None = None
+        for stride, index in zip(self.strides(shape), indices, strict=True):
+            term = multiply(index, stride)
+            flat = term if flat is None else add(flat, term)
+        return flat if flat is not None else const(0, "int32")
+
+
+def _aligned(stride: Expr, factor: int, offset: int) -> Expr:
+    if isinstance(stride, IntImm):
+        return const(stride.value + (offset - stride.value) % factor, stride.dtype)
+    return add(stride, floormod(subtract(const(offset, stride.dtype), stride), factor))
+
+
+ROW_MAJOR = Layout()

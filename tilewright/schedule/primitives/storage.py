@@ -1,0 +1,58 @@
+"""storage_align, double_buffer: how the result of a stage lies in memory, without changing what is computed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...core.errors import UserError
+from ...tensor.axis import AxisKind, IterVar
+from ..legality import has_loops, names, no_output, positive
+from ..value import At, Schedule, Stage
+
+
+def storage_align(schedule: Schedule, stage: Stage, axis: IterVar, factor: Any, offset: Any) -> tuple[Schedule, None]:
+    """Pad the storage of `stage` so that the stride of `axis`, in elements, is offset modulo factor.
+
+        A.shared[32][32]     ->     A.shared[32][33]         # storage_align(axis 0, 33, 0): rows start in
+                                                             # different banks
+    `axis` is a data axis of the stage's operation. Raises UserError for another axis, an output, or a factor
+    below 1.
+    """
+    has_loops(stage, "storage_align")
+    no_output(schedule, stage, "storage_align", "is memory of the caller's, whose layout is given")
+    if not isinstance(axis, IterVar) or axis not in stage.op.axis or axis.kind is not AxisKind.DATA:
+        raise UserError(
+            f"{getattr(axis, 'name', axis)!r} is not a data axis of the operation of stage {stage.name!r}",
+            primitive="storage_align",
+            fix=f"use one of s[{stage.name}].op.axis: {names(stage.op.axis)}",
+        )
+    every = getattr(positive(factor, "storage_align", "factor"), "value", 0)
+    shift = getattr(offset, "value", offset)
+    if not isinstance(shift, int) or not every:
+        raise UserError(
+            f"factor is {factor!r} and offset {offset!r}", primitive="storage_align", fix="give two whole numbers"
+        )
+    return schedule.with_stage(replace(stage, aligns={**stage.aligns, axis: (every, shift % every)})), None
+
+
+def double_buffer(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
+    """Give `stage` two copies of its storage: the next iteration's part is computed while this one's is read.
+
+        for k:                             T[0] = load(0)
+            T = load(k)             ->     for k in range(n - 1):
+            use(T)                             T[(k + 1) % 2] = load(k + 1)
+                                               use(T[k % 2])
+                                           use(T[(n - 1) % 2])
+
+    Takes effect where the stage is computed inside a serial loop. Raises UserError for an output or an input.
+    """
+    has_loops(stage, "double_buffer")
+    no_output(schedule, stage, "double_buffer", "is memory of the caller's, of which there is one copy")
+    if not isinstance(stage.placement, At):
+        raise UserError(
+            f"stage {stage.name!r} is not computed inside a loop of another stage",
+            primitive="double_buffer",
+            fix=f"call s[{stage.name}].compute_at(reader, axis) first",
+        )
+    return schedule.with_stage(replace(stage, double_buffered=True)), None
