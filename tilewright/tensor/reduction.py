@@ -134,7 +134,7 @@ def max_value(dtype: str) -> Expr:
 
 
 def _largest(kind: DType) -> float:
-    info = ml_dtypes.finfo(kind.numpy)
+    info = ml_dtypes.finfo(kind.numpy)  # type: ignore[no-untyped-call]  # it has no annotations
     return float(info.max)
 
 

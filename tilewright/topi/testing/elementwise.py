@@ -9,12 +9,14 @@ import numpy as np
 
 def relu_python(a_np: np.ndarray) -> np.ndarray:
     """max(a, 0)"""
-    return np.maximum(a_np, 0)
+    out: np.ndarray = np.maximum(a_np, 0)
+    return out
 
 
 def scale_shift_nchw_python(a_np: np.ndarray, scale: np.ndarray, shift: np.ndarray) -> np.ndarray:
     """a[n, c, h, w] * scale[c] + shift[c]"""
-    return a_np * scale[:, None, None] + shift[:, None, None]
+    out: np.ndarray = a_np * scale[:, None, None] + shift[:, None, None]
+    return out
 
 
 def dilate_python(a_np: np.ndarray, strides: Sequence[int], dilation_value: float = 0.0) -> np.ndarray:
