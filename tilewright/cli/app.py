@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from .. import __version__
 from ..core.errors import UserError
@@ -48,14 +49,23 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     """Options of `tilewright` itself."""
 
 
+class _Run(TyperCommand):
+    """Shows its usage as `python` does."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return ["SCRIPT", "[ARGS]..."]
+
+
 @app.command(
     "run",
+    cls=_Run,
     # All that follows the script belongs to the script, options included.
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
 )
@@ -82,8 +92,8 @@ VariantOption = Annotated[
     list[str] | None,
     typer.Option("--variant", "-v", metavar="NAME", help="Run only this variant; may be repeated.", show_default="all"),
 ]
-ShowIrOption = Annotated[bool, typer.Option("--show-ir", help="Print each lowered program.")]
-ShowSourceOption = Annotated[bool, typer.Option("--show-source", help="Print each kernel's source.")]
+ShowIrOption = Annotated[bool, typer.Option("--show-ir", metavar="", help="Print each lowered program.")]
+ShowSourceOption = Annotated[bool, typer.Option("--show-source", metavar="", help="Print each kernel's source.")]
 SaveOption = Annotated[
     Path | None,
     typer.Option(
@@ -92,7 +102,7 @@ SaveOption = Annotated[
     ),
 ]  # fmt: skip
 RepeatOption = Annotated[
-    int, typer.Option("--repeat", min=1, help="Measurements of each variant; slow ones get fewer.")
+    int, typer.Option("--repeat", min=1, metavar="INT", help="Measurements of each variant; slow ones get fewer.")
 ]
 DtypeOption = Annotated[str, typer.Option("--dtype", metavar="float32|float64", help="Element type.")]
 

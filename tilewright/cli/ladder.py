@@ -32,24 +32,28 @@ class Wishes:
 
 
 def choose_device(target: str | None) -> tuple[Device, str]:
-    """The device to run on, and why that one; UserError where the wanted kind is unknown or not here."""
+    """The device to run on, and a line that names it; UserError where the wanted kind is unknown or not here."""
     if target is not None:
         if target not in ("cuda", "opencl"):
             raise UserError(f"there is no target {target!r} here", fix="use cuda or opencl", where="")
-        return device(target).require(), f"on {target}"
+        on = device(target).require()
+        return on, f"target {target}: {on.name}"
     if cuda().exist:
-        return cuda(), "on cuda"
+        return cuda(), f"target cuda: {cuda().name}"
     reason = cuda().driver.why_not().partition(";")[0]
-    return opencl().require(), f"on OpenCL, as there is no CUDA device ({reason})"
+    on = opencl().require()
+    # PoCL, which makes the CPU an OpenCL device, names it after its way to run threads.
+    place = " on the CPU" if on.name.startswith(("pthread", "cpu")) else ""
+    return on, f"no CUDA device here ({reason}), so target opencl{place}: {on.name}"
 
 
 def climb_ladder(ladder: Ladder, wishes: Wishes) -> int:
     """Run the command; gives its exit status."""
     rungs = ladder.choose(list(wishes.variants))
-    on, why = choose_device(wishes.target)
+    on, line = choose_device(wishes.target)
     if wishes.save is not None:
         folder(wishes.save)  # a wrong folder shows before the work, not after it
-    print_lines([heading(f"{ladder.title}  {ladder.sizes()}"), f"{why}: {on.name}"])
+    print_lines([heading(f"{ladder.title}  {ladder.sizes()}"), line])
     outcomes: list[Outcome] = []
     interrupted = False
     try:

@@ -48,6 +48,7 @@ def bar_chart(title: str, axis: str, bars: Sequence[Bar], *paths: Path) -> None:
     low, high = min(bar.value for bar in bars), max(bar.value for bar in bars)
     # Bars start left of the shortest, so that it can be seen, and leave room on the right for the labels.
     plot.set_xlim(min(low, 1.0) / 2, high * max(high / low, 10.0) ** 0.35)
+    plot.xaxis.set_major_formatter(lambda value, _: f"{value:,g}×")
     plot.set_xlabel(axis)
     plot.set_title(title, fontsize=11, loc="left")
     plot.spines[["top", "right"]].set_visible(False)

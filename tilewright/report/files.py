@@ -15,6 +15,8 @@ def folder(path: Path) -> Path:
     """The folder, made where it is missing; UserError where that cannot be."""
     try:
         path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UserError(f"cannot write to {path}: it is a file, not a folder", where="") from None
     except OSError as error:
         raise UserError(f"cannot write to {path}: {error.strerror}", where="") from error
     return path

@@ -1,0 +1,172 @@
+"""`tilewright ladder`: the table, the saved files, the errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SMALL = {
+    "conv1d": ["--M", "61", "--N", "7"],
+    "depthwise": ["--batch", "1", "--channels", "2", "--height", "5", "--width", "9", "--kernel", "3"],
+}
+VARIANTS = {"conv1d": ["naive", "v1", "v2", "v3", "v4", "v5"], "depthwise": ["naive", "v1", "v2", "v3", "v4"]}
+Done = subprocess.CompletedProcess[str]
+Climb = Callable[..., Done]
+COMMAND = [sys.executable, "-m", "tilewright", "ladder"]
+
+
+@pytest.fixture(scope="module")
+def hidden(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """`hidden("torch")`: a folder for PYTHONPATH with which those packages look as if they were not installed."""
+
+    def make(*names: str) -> str:
+        folder = tmp_path_factory.mktemp("hidden")
+        (folder / "sitecustomize.py").write_text(
+            "import importlib.util as u\nfind = u.find_spec\n"
+            f"u.find_spec = lambda name, *rest: None if name in {names} else find(name, *rest)\n"
+        )
+        return str(folder)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def climb(hidden: Callable[..., str]) -> Climb:
+    """Runs the command at a small size, without PyTorch, which takes seconds to load."""
+    without = hidden("torch")
+
+    def run(name: str, *options: str, path: str = without) -> Done:
+        command = [*COMMAND, name, *SMALL[name], "--repeat", "3", *options]
+        env = {**os.environ, "PYTHONPATH": path}
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+
+    return run
+
+
+def table(stdout: str) -> list[str]:
+    """The lines of the table, from its heads on."""
+    lines = stdout.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("variant "))
+    end = next((i for i in range(start, len(lines)) if not lines[i]), len(lines))
+    return lines[start:end]
+
+
+@pytest.mark.opencl
+@pytest.mark.parametrize("name", SMALL)
+def test_every_variant_has_a_row_and_columns_align(climb: Climb, name: str) -> None:
+    done = climb(name, "--target", "opencl")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""  # no progress line where nobody watches
+    assert "\x1b" not in done.stdout
+    heads, rule, *rows = table(done.stdout)
+    first_words = [row.split()[0] for row in rows if not row.startswith("─")]
+    assert first_words[: len(VARIANTS[name]) + 1] == [*VARIANTS[name], "NumPy"]
+    ends = [i for i, cell in enumerate(rule) if cell == "─" and (i + 1 == len(rule) or rule[i + 1] == " ")]
+    assert len(rule) >= 100
+    for row in rows:
+        assert len(row) == len(rule)
+        # The columns of numbers end where their rules end, and nothing stands in the gaps.
+        assert all(row[end] != " " for end in ends[2:])
+        assert all(row[end + 1 : end + 3] == "  " for end in ends[:-1])
+    assert heads.split("  ")[0] == "variant"
+    assert "1.00×" in next(row for row in rows if row.startswith("naive"))
+
+
+@pytest.mark.opencl
+def test_chosen_variants_with_their_programs_and_sources(climb: Climb) -> None:
+    done = climb("conv1d", "--target", "opencl", "-v", "v5", "--variant", "v2", "--show-ir", "--show-source")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("@T.prim_func") == done.stdout.count("__kernel void") == 2
+    rows = table(done.stdout)[2:]
+    assert [row.split()[0] for row in rows][:2] == ["v2", "v5"]
+    # Neither naive nor the variant before was measured.
+    assert all(row.split()[-3:-1] == ["–", "–"] for row in rows[:2])
+
+
+@pytest.mark.opencl
+def test_what_is_saved(climb: Climb, tmp_path: Path) -> None:
+    where = tmp_path / "deep" / "results"
+    done = climb("depthwise", "--target", "opencl", "--variant", "naive", "--variant", "v4", "--save", str(where))
+    assert done.returncode == 0, done.stderr
+    assert f"saved in {where}" in done.stdout
+    names = {path.name for path in where.iterdir()}
+    assert names == {"naive.txt", "naive.cl", "v4.txt", "v4.cl", "table.json", "speedup.png", "speedup.svg"}
+    assert (where / "v4.txt").read_text().count("T.launch_thread") == 4
+    assert "__kernel" in (where / "v4.cl").read_text()
+    saved = json.loads((where / "table.json").read_text())
+    assert saved["sizes"]["height"] == 5
+    assert saved["environment"]["device"]["kind"] == "opencl"
+    assert saved["environment"]["command"].startswith("tilewright ladder depthwise ")
+    naive, v4, *_ = saved["rows"]
+    assert v4["seconds"] == pytest.approx(naive["seconds"] / v4["times_over_first"])
+    assert len(v4["measurements"]) == 3
+    assert v4["max_error"] < 1e-6
+
+
+@pytest.mark.opencl
+def test_charts_are_optional(climb: Climb, hidden: Callable[..., str], tmp_path: Path) -> None:
+    where = tmp_path / "out"
+    done = climb("conv1d", "-t", "opencl", "-v", "v1", "--save", str(where), path=hidden("torch", "matplotlib"))
+    assert done.returncode == 0, done.stderr
+    assert "pip install 'tilewright[plot]'" in done.stdout
+    assert "pip install 'tilewright[torch]'" in done.stdout
+    assert {path.name for path in where.iterdir()} == {"v1.txt", "v1.cl", "table.json"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--variant", "v9"],
+            "error: there is no variant 'v9' of conv1d\n  fix: choose from naive, v1, v2, v3, v4, v5\n",
+        ),
+        (["--target", "metal"], "error: there is no target 'metal' here\n  fix: use cuda or opencl\n"),
+        (["--dtype", "int8"], "error: dtype 'int8' is not covered\n  fix: use float32 or float64\n"),
+        (["--save", "/dev/null/x"], "error: cannot write to /dev/null/x: Not a directory\n"),
+    ],
+)
+def test_a_wrong_option_is_two_lines_and_status_2(climb: Climb, options: list[str], message: str) -> None:
+    done = climb("conv1d", *options)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
+
+
+def test_an_even_kernel(climb: Climb) -> None:
+    done = climb("depthwise", "--kernel", "4")
+    assert done.returncode == 2
+    assert "use an odd one, such as 5" in done.stderr
+
+
+@pytest.mark.opencl
+def test_ctrl_c_ends_with_a_short_line_and_whole_files(tmp_path: Path) -> None:
+    # naive sums 60,000² terms, several times: seconds.
+    command = [*COMMAND, "conv1d", "--M", "60000", "-t", "opencl", "-v", "naive", "-v", "v1", "--save", str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("conv1d ")  # the work begins
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert out.splitlines()[-1] == "interrupted after 0 rows"
+    assert all(not path.name.startswith(".") for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", [[], ["ladder"], ["ladder", "conv1d"], ["ladder", "depthwise"], ["run"]])
+def test_help_reads_well(command: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-m", "tilewright", *command, "--help"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert " ".join(["Usage: tilewright", *command]) in done.stdout
+
+
+def test_the_version() -> None:
+    done = subprocess.run([sys.executable, "-m", "tilewright", "--version"], capture_output=True, text=True)
+    assert done.stdout == "tilewright 0.1.0\n"

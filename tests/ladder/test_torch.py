@@ -1,0 +1,29 @@
+"""PyTorch's row computes the same convolution."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright.ladder.climb import Trial
+from tilewright.ladder.conv1d import Conv1d
+from tilewright.ladder.depthwise import Depthwise
+from tilewright.ladder.rivals import has_torch, torch_row
+from tilewright.ladder.rung import Ladder
+from tilewright.runtime.device import Device, device
+
+pytestmark = pytest.mark.skipif(not has_torch(), reason="PyTorch is not installed")
+DEVICES = [pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.cuda)]
+LADDERS = [Conv1d(M=50, N=7), Conv1d(M=3, N=8), Depthwise(batch=2, channels=3, height=9, width=5, kernel=5)]
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+@pytest.mark.parametrize("ladder", LADDERS, ids=Ladder.sizes)
+def test_torch_is_right_and_timed(ladder: Ladder, kind: str) -> None:
+    on: Device = device(kind)
+    row = torch_row(Trial.of(ladder), on, 3)
+    assert (row.name, row.kind, len(row.seconds)) == ("PyTorch", "rival", 3)
+    assert ("CUDA graph" in row.does) == (kind == "cuda")
+    assert row.max_error is not None
+    assert row.max_error < 1e-5
+    assert np.min(row.seconds) > 0

@@ -1,0 +1,42 @@
+"""Both documents' code runs unchanged, as a script for which `import tvm` means Tilewright."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parent / "scripts"
+DEVICES = [pytest.param(kind, marks=getattr(pytest.mark, kind)) for kind in ("opencl", "cuda")]
+
+
+def run(script: str, *arguments: str) -> str:
+    """What a script prints under `tilewright run`."""
+    command = [sys.executable, "-m", "tilewright", "run", str(SCRIPTS / script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("target", DEVICES)
+def test_the_conv1d_document(target: str) -> None:
+    out = run("conv1d_document.py", target)
+    assert out.count(": right, ") == 6
+    # A line of v4, as the document shows it.
+    assert "W_shared_1[ax0] = W[r_outer * 4 + ax0]" in out
+    assert out.count("@T.prim_func") == 6
+
+
+@pytest.mark.parametrize("target", DEVICES)
+def test_the_depthwise_document(target: str) -> None:
+    out = run("depthwise_document.py", target)
+    assert out.count(": right, ") == 5
+    # A line of v3, as the document shows it.
+    assert 'threadIdx_y = T.launch_thread("threadIdx.y", 16)\n        for w_outer in range(2):' in out
+
+
+@pytest.mark.parametrize("target", DEVICES)
+def test_the_oldest_spelling(target: str) -> None:
+    assert run("old_spellings.py", target) == "right\n"

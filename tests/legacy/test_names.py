@@ -1,0 +1,126 @@
+"""Under the legacy names stand Tilewright's own modules; what is missing is said in one line."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import tilewright
+from tilewright import legacy
+from tilewright.core.errors import UserError
+
+
+@pytest.fixture
+def installed() -> Iterator[None]:
+    """The legacy names, for one test."""
+    path, package = list(sys.meta_path), tilewright.__class__
+    legacy.install(override=True)
+    yield
+    sys.meta_path[:] = path
+    tilewright.__class__ = package  # type: ignore[misc]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tvm"]:
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("face", ["te", "tir", "nd", "target", "testing", "error"])
+def test_a_face_is_one_module_under_both_names(face: str) -> None:
+    theirs, ours = importlib.import_module(f"tvm.{face}"), importlib.import_module(f"tilewright.{face}")
+    assert theirs is ours is getattr(importlib.import_module("tvm"), face)
+    assert ours.__name__ == ours.__spec__.name == f"tilewright.{face}"
+
+
+@pytest.mark.usefixtures("installed")
+def test_every_way_to_import_gives_the_same() -> None:
+    import tvm  # type: ignore[import-not-found]
+    import tvm.te as whole  # type: ignore[import-not-found]
+    from tvm import te
+    from tvm.te import compute
+
+    assert tvm is tilewright
+    assert te is whole is tvm.te
+    assert compute is tvm.compute is te.compute
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("part", ["relay", "relax", "meta_schedule"])
+def test_a_missing_part_is_named_however_it_is_asked_for(part: str) -> None:
+    import tvm
+
+    ways = (f"from tvm import {part}", f"import tvm.{part}", f"import tvm.{part} as p", f"tvm.{part}")
+    for way in ways:
+        wanted = AttributeError if way.startswith("tvm") else ImportError
+        with pytest.raises(wanted) as raised:
+            exec(way, {"tvm": tvm})
+        assert isinstance(raised.value, UserError)
+        assert str(raised.value).startswith(f"tvm.{part} is not part of Tilewright: it covers ")
+        assert "\n" not in str(raised.value)
+
+
+@pytest.mark.usefixtures("installed")
+def test_asking_whether_a_part_is_there() -> None:
+    import tvm
+
+    assert not hasattr(tvm, "relay")
+    assert not hasattr(tvm, "__path_of_no_module__")
+    assert getattr(tvm, "relay", None) is None
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("code", "part"),
+    [
+        ("from tvm.te import hybrid", "tvm.te.hybrid"),
+        ("import tvm.te.hybrid", "tvm.te.hybrid"),
+        ("import tvm.tir; tvm.tir.PrimFunc", "tvm.tir.PrimFunc"),
+        ("from tvm import relay", "tvm.relay"),
+    ],
+)
+def test_an_error_is_explained_under_the_scripts_names(code: str, part: str) -> None:
+    with pytest.raises((ImportError, AttributeError)) as raised:
+        exec(code, {})
+    explained = legacy.explain(raised.value)
+    assert explained is not None
+    assert f"{part} is not part of Tilewright" in explained
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), AttributeError("'int' object has no attribute 'y'"), ImportError("z")]
+)
+def test_an_error_of_the_scripts_own_is_left_to_python(error: Exception) -> None:
+    assert legacy.explain(error) is None
+
+
+def real_tvm(folder: Path) -> str:
+    """A package of that name, as if the real one were installed; gives its folder for PYTHONPATH."""
+    package = folder / "tvm"
+    package.mkdir()
+    (package / "__init__.py").write_text("name = 'the real one'\n")
+    (package / "relay.py").write_text("")
+    return str(folder)
+
+
+@pytest.mark.parametrize(("override", "expected"), [(False, "the real one"), (True, "none")])
+def test_a_real_tvm_is_left_alone_unless_asked(tmp_path: Path, override: bool, expected: str) -> None:
+    program = (
+        f"import tilewright.legacy as l; l.install(override={override})\n"
+        "import tvm; print(getattr(tvm, 'name', 'none'))\n" + ("import tvm.relay\n" if not override else "")
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={"PYTHONPATH": real_tvm(tmp_path)}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == expected
+
+
+def test_installing_twice_leaves_one_finder(installed: None) -> None:
+    before = len(sys.meta_path)
+    legacy.install(override=True)
+    assert len(sys.meta_path) == before
+    assert isinstance(sys.modules["tilewright"], ModuleType)
