@@ -63,7 +63,10 @@ def evaluate(e: Any, env: Mapping[n.Var, int]) -> Any:
         return int(not evaluate(e.a, env))
     if kind is n.Select:
         both = evaluate(e.true_value, env), evaluate(e.false_value, env)
-        return both[0] if evaluate(e.condition, env) else both[1]
+        chosen = evaluate(e.condition, env)
+        if isinstance(chosen, list):
+            return [a if flag else b for flag, a, b in zip(chosen, *both, strict=True)]
+        return both[0] if chosen else both[1]
     if kind is n.IfThenElse:
         return evaluate(e.true_value if evaluate(e.condition, env) else e.false_value, env)
     if kind is n.Cast:
