@@ -1,0 +1,23 @@
+"""Auto-tuning under the legacy API's names: templates, tasks, tuners, records.
+
+@autotvm.template("matmul")
+def matmul(n): ...                                   # cfg = autotvm.get_config(); cfg.define_split(...)
+task = autotvm.task.create("matmul", args=(512,), target="cuda")
+autotvm.tuner.XGBTuner(task).tune(n_trial=100, measure_option=autotvm.measure_option(...),
+                                  callbacks=[autotvm.callback.log_to_file("matmul.log")])
+with autotvm.apply_history_best("matmul.log"), tvm.target.Target("cuda"):
+    s, args = matmul(512)
+"""
+
+from . import task
+from .task import (
+    ConfigEntity,
+    ConfigSpace,
+    DispatchContext,
+    FallbackContext,
+    create,
+    get_config,
+    template,
+)
+
+__all__ = [name for name in dir() if not name.startswith("_")]

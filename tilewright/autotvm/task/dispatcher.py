@@ -1,0 +1,116 @@
+"""Which configuration a template gets when it is called: the contexts around the call decide.
+
+The innermost context is asked first; what it does not know, the one outside is asked. Outermost stands a
+`FallbackContext`, which always has an answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+from typing import Any
+
+from ...core.target import Target
+from ...tune.space.config import Config
+from .space import FallbackConfigEntity
+
+logger = logging.getLogger("autotvm")
+
+
+class _Current(type):
+    @property
+    def current(cls) -> DispatchContext:
+        """The innermost context."""
+        return _current.get()
+
+
+class DispatchContext(metaclass=_Current):
+    """Base of the contexts; `with` makes one the innermost."""
+
+    def __init__(self) -> None:
+        self._outer: list[DispatchContext] = []
+
+    def query(self, target: Target | None, workload: Any) -> Any:
+        """The configuration for a workload on a target, from here or from the contexts outside."""
+        found = self._query_inside(target, workload)
+        if found is None:
+            # Outside of any `with`, a context stands directly within the outermost one.
+            outer = self._outer[-1] if self._outer else _ROOT
+            return outer.query(target, workload)
+        return found
+
+    def _query_inside(self, target: Target | None, workload: Any) -> Any:
+        """The configuration that this context knows, or None."""
+        raise NotImplementedError
+
+    def update(self, target: Target | None, workload: Any, cfg: Any) -> None:
+        """Set the configuration for a workload."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Any:
+        self._outer.append(_current.get())
+        _current.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current.set(self._outer.pop())
+
+
+class ApplyConfig(DispatchContext):
+    """One configuration for whatever is asked."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self._config = config
+        self.workload: Any = None
+
+    def _query_inside(self, target: Target | None, workload: Any) -> Any:
+        self.workload = workload
+        return self._config
+
+    def update(self, target: Target | None, workload: Any, cfg: Any) -> None:
+        self.workload = workload
+        self._config = cfg
+
+
+class FallbackContext(DispatchContext):
+    """Answers with a fallback configuration, the same one for a workload each time, and warns once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory: dict[tuple[str, Any], Any] = {}
+        self._warned: set[tuple[str, Any]] = set()
+
+    def _query_inside(self, target: Target | None, workload: Any) -> Any:
+        key = (str(target), workload)
+        found = self.memory.get(key)
+        if found is None:
+            if key not in self._warned:
+                self._warned.add(key)
+                logger.warning(
+                    "Cannot find config for target=%s, workload=%s. A fallback configuration is used, which may "
+                    "bring great performance regression.",
+                    target,
+                    workload,
+                )
+            found = self.memory[key] = FallbackConfigEntity()
+        return found
+
+    def update(self, target: Target | None, workload: Any, cfg: Any) -> None:
+        self.memory[str(target), workload] = cfg
+
+    def clear_cache(self, target: Target | None, workload: Any) -> None:
+        """Forget the fallback of a workload."""
+        self.memory.pop((str(target), workload), None)
+
+
+_ROOT = FallbackContext()
+_current: ContextVar[DispatchContext] = ContextVar("autotvm context", default=_ROOT)
+
+
+def clear_fallback_cache(target: Target | None, workload: Any) -> None:
+    """Forget the fallback that the outermost context remembers for a workload."""
+    _ROOT.clear_cache(target, workload)
+
+
+__all__ = ["ApplyConfig", "Config", "DispatchContext", "FallbackContext", "clear_fallback_cache"]

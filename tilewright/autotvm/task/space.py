@@ -1,0 +1,240 @@
+"""What `autotvm.get_config()` gives inside a template: it collects knobs, or holds the choices to apply.
+
+The spaces and configurations behind it are values of `tune.space`; only here is there something that changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ...core.errors import UserError
+from ...tune.space import factors
+from ...tune.space.choices import (
+    AnnotateChoice as AnnotateEntity,
+)
+from ...tune.space.choices import (
+    Choice,
+    InstantiationError,
+)
+from ...tune.space.choices import (
+    OrderChoice as ReorderEntity,
+)
+from ...tune.space.choices import (
+    SplitChoice as SplitEntity,
+)
+from ...tune.space.choices import (
+    ValueChoice as OtherOptionEntity,
+)
+from ...tune.space.config import Config as ConfigEntity
+from ...tune.space.knobs import (
+    Knob,
+    KnobAxis,
+    SplitKnob,
+    annotate_knob,
+    extent_of,
+    reorder_knob,
+    split_knob,
+    value_knob,
+)
+from ...tune.space.space import Space
+
+Axis = KnobAxis
+get_factors = factors.factors
+get_pow2s = factors.powers_of_two
+
+
+class Ambient:
+    """What templates see under either role: the names of the legacy `ConfigSpace` and `ConfigEntity`."""
+
+    is_fallback = False
+    code_hash: str | None = None
+    cost: Any = None
+
+    def __init__(self) -> None:
+        self.flop = 0.0
+        self.errors: list[str] = []
+
+    # Knobs: what `_define` does with them is the role's own.
+
+    def _define(self, make: Callable[[], Knob], count: int) -> list[KnobAxis]:
+        raise NotImplementedError
+
+    def define_split(self, name: str, axis: Any, policy: str = "factors", **options: Any) -> list[KnobAxis]:
+        """A knob that splits `axis` into `num_outputs` loops; see `tune.space.knobs.split_knob` for the options."""
+        count = options.get("num_outputs") or len(next(iter(options.get("candidate") or [()])))
+        return self._define(lambda: split_knob(name, axis, policy, **options), count)
+
+    def define_reorder(self, name: str, axes: Sequence[Any], policy: str, **options: Any) -> list[KnobAxis]:
+        """A knob that orders loops; see `tune.space.knobs.reorder_knob`."""
+        return self._define(lambda: reorder_knob(name, list(axes), policy, **options), len(axes))
+
+    def define_annotate(self, name: str, axes: Sequence[Any], policy: str, **options: Any) -> list[KnobAxis]:
+        """A knob that annotates loops; see `tune.space.knobs.annotate_knob`."""
+        return self._define(lambda: annotate_knob(name, list(axes), policy, **options), len(axes))
+
+    def define_knob(self, name: str, candidate: Sequence[Any]) -> list[KnobAxis]:
+        """A knob that chooses among values; `cfg[name].val` is the value."""
+        return self._define(lambda: value_knob(name, candidate), 0)
+
+    def multi_filter(self, filter: Callable[[Any], bool], names: Sequence[str] = (), reason: str = "") -> None:
+        """Keep the configurations for which `filter` holds; it gets the choices by name.
+
+        `names` (the knobs that it reads) and `reason` (what it is about) are optional.
+        """
+
+    def axis(self, var: Any) -> Any:
+        """An axis to split: the extent of an axis of a stage, or an int."""
+        return extent_of(var, "axis")
+
+    reduce_axis = axis
+
+    def add_flop(self, flop: Any) -> None:
+        """Count floating-point operations by hand, in place of the automatic count."""
+        self.flop += float(getattr(flop, "value", flop))
+
+    def raise_error(self, message: str) -> None:
+        """Refuse this configuration, at the end of the template."""
+        self.errors.append(message)
+
+    def valid(self) -> bool:
+        """Whether nothing has been refused."""
+        return not self.errors
+
+    def check(self) -> None:
+        """Raise InstantiationError where something was refused."""
+        if self.errors:
+            raise InstantiationError("; ".join(self.errors), primitive="template")
+
+
+class ConfigSpace(Ambient):
+    """Collects the knobs of a template; each knob stands at its first choice meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.space = Space()
+        self._chosen: dict[str, Choice] = {}
+
+    def _define(self, make: Callable[[], Knob], count: int) -> list[KnobAxis]:
+        knob = make()
+        self.space = self.space.with_knob(knob)
+        self._chosen[knob.name] = knob.choices[0]
+        return [KnobAxis(knob.name, i) for i in range(knob.outputs)]
+
+    def multi_filter(self, filter: Callable[[Any], bool], names: Sequence[str] = (), reason: str = "") -> None:
+        self.space = self.space.where(filter, names, reason)
+
+    @property
+    def space_map(self) -> Mapping[str, Knob]:
+        """The knobs by name."""
+        return self.space.space_map
+
+    def get(self, index: int) -> ConfigEntity:
+        """The configuration of an index."""
+        return self.space.get(index)
+
+    def __len__(self) -> int:
+        return len(self.space)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._chosen)
+
+    def __getitem__(self, name: str) -> Any:
+        self.space[name]
+        return self._chosen[name]
+
+    def __repr__(self) -> str:
+        return repr(self.space)
+
+
+class AppliedConfig(Ambient):
+    """Holds one configuration: knobs are already chosen, so defining them does nothing."""
+
+    def __init__(self, config: ConfigEntity) -> None:
+        super().__init__()
+        self.config = config
+        self.index = config.index
+        self.code_hash = config.code_hash
+
+    def _define(self, make: Callable[[], Knob], count: int) -> list[KnobAxis]:
+        return [KnobAxis(None, i) for i in range(count)]
+
+    def __len__(self) -> int:
+        return len(self.config)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.config)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.config[name]
+
+    def __repr__(self) -> str:
+        return repr(self.config)
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """The configuration as a log line has it."""
+        return self.config.to_json_dict()
+
+
+class FallbackConfigEntity(ConfigSpace):
+    """Stands in where no log knows a workload: first choices, unless the template sets others.
+
+    A template tells by `cfg.is_fallback`, and sets `cfg["tile"] = SplitEntity([-1, 4])` or calls
+    `cfg.fallback_split`.
+    """
+
+    is_fallback = True
+
+    def __setitem__(self, name: str, entity: Choice) -> None:
+        self._chosen[name] = entity
+
+    def fallback_split(self, name: str, constraints: Sequence[int]) -> None:
+        """Split by the largest divisors within `constraints` (one a loop, -1 for none), innermost first.
+
+        An axis of 128 and [-1, 8, 4] gives [4, 8, 4]; one of 49 gives [7, 7, 1].
+        """
+        knob = self.space[name]
+        if not isinstance(knob, SplitKnob) or len(constraints) != knob.outputs:
+            raise UserError(
+                f"knob {name!r} ({knob.label}) cannot fall back to {list(constraints)}",
+                primitive="fallback_split",
+                fix="give one bound for each loop of a split",
+            )
+        left, sizes = knob.product, []
+        for bound in reversed(constraints):
+            sizes.append(max(f for f in factors.factors(left) if bound == -1 or f <= max(bound, 1)))
+            left //= sizes[-1]
+        self._chosen[name] = SplitEntity(sizes[::-1])
+
+    def fallback_with_reference_log(self, ref_log: Sequence[Any]) -> None:
+        """Take over the choices of the log's most similar configuration: the one whose splits share most factors.
+
+        `ref_log`: (MeasureInput, MeasureResult) pairs. Nothing changes where the log is empty.
+        """
+        splits = {name: set(get_factors(k.product)) for name, k in self.space_map.items() if isinstance(k, SplitKnob)}
+        best: ConfigEntity | None = None
+        best_score = 0.0
+        for entry in ref_log:
+            config = entry[0].config
+            if not all(name in config for name in self.space_map):
+                continue
+            score = sum(len(own & set(get_factors(_product(config[name])))) / len(own) for name, own in splits.items())
+            if score > best_score:
+                best, best_score = config, score
+        if best is None:
+            return
+        for name in self.space_map:
+            if name in splits:
+                self.fallback_split(name, [-1, *best[name].size[1:]])
+            else:
+                self._chosen[name] = best[name]
+
+    def __repr__(self) -> str:
+        return f"{list(self._chosen.items())},{self.code_hash}"
+
+
+def _product(split: SplitEntity) -> int:
+    total = 1
+    for size in split.sizes:
+        total *= abs(size)
+    return total

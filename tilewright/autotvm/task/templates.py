@@ -1,0 +1,92 @@
+"""Templates as the legacy API writes them: functions that ask `get_config()` for their knobs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from ...core.errors import UserError
+from ...core.target import Target
+from ...tune.flops import count_flop
+from ...tune.space.config import Config
+from ...tune.task import Declared, Program, freeze, register, thaw
+from .dispatcher import ApplyConfig, DispatchContext
+from .space import Ambient, AppliedConfig, ConfigSpace
+
+
+class AmbientTemplate:
+    """A function that takes its configuration from the context, as a pure template."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.name = name
+        self.function = function
+
+    def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:
+        """The knobs that the function defines when it runs, and the operations that it computes."""
+        collected = ConfigSpace()
+        schedule, _ = self._run(collected, args, target)
+        return Declared(collected.space, collected.flop or count_flop(schedule.value))
+
+    def instantiate(self, config: Config, args: tuple[Any, ...], target: Target | None) -> Program:
+        """The schedule that the function makes of a configuration."""
+        applied = AppliedConfig(config)
+        schedule, tensors = self._run(applied, args, target)
+        applied.check()
+        return schedule, list(tensors)
+
+    def _run(self, config: Ambient, args: tuple[Any, ...], target: Target | None) -> Any:
+        with ExitStack() as around:
+            around.enter_context(ApplyConfig(config))
+            if target is not None:
+                around.enter_context(target)
+            made = self.function(*thaw(args))
+        if not isinstance(made, (tuple, list)) or len(made) != 2:
+            raise UserError(
+                f"the template {self.name!r} returns {type(made).__name__}",
+                primitive="template",
+                fix="return the schedule and its arguments: return s, [A, W, B]",
+            )
+        return made
+
+
+def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
+    """Make a function a template under a name: `@autotvm.template("conv1d")`.
+
+    The function's arguments are the workload. It asks `autotvm.get_config()` for the configuration, defines
+    knobs on it, applies them, and returns (schedule, [tensors]). Called directly, it gets the configuration
+    that the contexts around it know, such as `with autotvm.apply_history_best(log), target:`.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        made = AmbientTemplate(task_name, function)
+        register(made)
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = signature.bind(*args, **kwargs)
+            config = DispatchContext.current.query(Target.current(), args_to_workload(given.args, task_name))
+            ambient = AppliedConfig(config) if isinstance(config, Config) else config
+            with ApplyConfig(ambient):
+                result = function(*args, **kwargs)
+            ambient.check()
+            return result
+
+        return call
+
+    return decorate if func is None else decorate(func)
+
+
+def get_config() -> Any:
+    """Inside a template: what collects its knobs, or holds the choices to apply."""
+    found = DispatchContext.current.query(Target.current(), None)
+    return AppliedConfig(found) if isinstance(found, Config) else found
+
+
+def args_to_workload(args: Any, task_name: str | None = None) -> tuple[Any, ...]:
+    """The workload of arguments: plain values, the template's name first."""
+    frozen: tuple[Any, ...] = freeze(tuple(args))
+    return frozen if task_name is None else (task_name, *frozen)

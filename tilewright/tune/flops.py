@@ -1,0 +1,64 @@
+"""Counting the floating-point operations that a schedule's outputs need."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ..core.errors import UserError
+from ..expr import nodes as n
+from ..expr.nodes import Expr
+from ..schedule.value import Schedule
+from ..tensor.axis import IterVar
+from ..tensor.reduction import Reduce
+from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, topological
+
+
+def count_flop(schedule: Schedule) -> int:
+    """Operations of all computations that the outputs depend on, as the legacy API counts them.
+
+    Arithmetic, comparisons and logical operators count one each, those of a padding included; indices, casts
+    and copies count nothing. Raises UserError where it cannot be told, or is 0.
+    """
+    outputs = [schedule.stages[i].op for i in schedule.outputs]
+    total = sum(_of_operation(op) for op in topological(outputs))
+    if total == 0:
+        raise _unknown("there is no arithmetic")
+    return total
+
+
+def _of_operation(op: Operation) -> int:
+    if isinstance(op, PlaceholderOp):
+        return 0
+    if not isinstance(op, ComputeOp):
+        raise _unknown(f"{op.name!r} is no te.compute")
+    if len(op.body) != 1:
+        raise _unknown(f"{op.name!r} has several outputs")
+    return _points(op.axis) * _of_value(op.body[0])
+
+
+def _points(axes: tuple[IterVar, ...]) -> int:
+    extents = [axis.dom.extent if axis.dom is not None else None for axis in axes]
+    if not all(isinstance(e, n.IntImm) for e in extents):
+        raise _unknown(f"the extents {extents} are not constant")
+    return prod(e.value for e in extents if isinstance(e, n.IntImm))
+
+
+def _of_value(e: Expr) -> int:
+    if isinstance(e, Reduce):
+        if len(e.source) != 1:
+            raise _unknown("a reduction has several outputs")
+        return _points(e.axes) * (_of_value(e.combiner.result[0]) + _of_value(e.source[0]))
+    if isinstance(e, n.Load):
+        return 0  # what its indices cost is not the computation's
+    if isinstance(e, n.Select):
+        return _of_value(e.condition) + max(_of_value(e.true_value), _of_value(e.false_value))
+    own = isinstance(e, (n.Binary, n.Not))
+    return own + sum(_of_value(child) for child in e.children())
+
+
+def _unknown(why: str) -> UserError:
+    return UserError(
+        f"cannot count the floating-point operations: {why}",
+        primitive="task.flop",
+        fix="give their number in the template: cfg.add_flop(number)",
+    )

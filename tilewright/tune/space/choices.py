@@ -1,0 +1,219 @@
+"""What a configuration holds for each knob: a split, an order, annotations, or a plain value.
+
+A choice knows how it prints and is written to logs (`data`, and the `TAG` that names its kind there), what
+numbers describe it to a cost model, and how it is applied to a stage of a schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+from ...core.errors import UserError
+from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import IterVar, thread_axis
+
+
+class InstantiationError(UserError, ValueError):
+    """A configuration that its template refuses (`cfg.raise_error`), or that makes no legal kernel."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Base of the kinds of choices."""
+
+    TAG: ClassVar[str]
+
+    @property
+    def data(self) -> Any:
+        """The choice as JSON data."""
+        raise NotImplementedError
+
+    @property
+    def numbers(self) -> list[float]:
+        """The choice as numbers, as many for every choice of one knob."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return str(self.data)
+
+
+@dataclass(frozen=True, repr=False)
+class SplitChoice(Choice):
+    """Extents of the loops that an axis is split into, outermost first; -1 for what is left."""
+
+    TAG = "sp"
+    sizes: tuple[int, ...]
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        object.__setattr__(self, "sizes", tuple(int(s) for s in sizes))
+
+    @property
+    def size(self) -> list[int]:
+        """The extents, as the list that the legacy API has."""
+        return list(self.sizes)
+
+    @property
+    def data(self) -> list[int]:
+        return list(self.sizes)
+
+    @property
+    def numbers(self) -> list[float]:
+        return [float(s) for s in self.sizes]
+
+    def apply(self, sch: ScheduleHandle, op: Any, axis: IterVar) -> list[IterVar]:
+        """Split `axis` of the stage of `op`; gives the loops, outermost first."""
+        made = []
+        for i in range(1, len(self.sizes)):
+            outer, axis = sch[op].split(axis, prod(self.sizes[i:]))
+            made.append(outer)
+        return [*made, axis]
+
+
+@dataclass(frozen=True, repr=False)
+class OrderChoice(Choice):
+    """An order of loops: the place in the given list of the first, second, ... loop."""
+
+    TAG = "re"
+    places: tuple[int, ...]
+
+    def __init__(self, places: Sequence[int]) -> None:
+        object.__setattr__(self, "places", tuple(int(p) for p in places))
+
+    @property
+    def perm(self) -> list[int]:
+        """The legacy name of `places`."""
+        return list(self.places)
+
+    @property
+    def data(self) -> list[int]:
+        return list(self.places)
+
+    @property
+    def numbers(self) -> list[float]:
+        return [float(p) for p in self.places]
+
+    def apply(self, sch: ScheduleHandle, op: Any, axes: Sequence[IterVar]) -> list[IterVar]:
+        """Put the loops into this order; places beyond the given loops are left out. Gives the new order."""
+        order = [axes[p] for p in self.places if p < len(axes)]
+        sch[op].reorder(*order)
+        return order
+
+
+_BOUND = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z", "vthread")
+ANNOTATIONS = ("none", "vec", "unroll", *_BOUND, "fuse")
+
+
+@dataclass(frozen=True, repr=False)
+class AnnotateChoice(Choice):
+    """What is done to each of several loops, by name; or, to place caches, at which loops."""
+
+    TAG = "an"
+    marks: tuple[str | int, ...]
+
+    def __init__(self, marks: Sequence[str | int]) -> None:
+        object.__setattr__(self, "marks", tuple(marks))
+
+    @property
+    def anns(self) -> list[str | int]:
+        """The legacy name of `marks`."""
+        return list(self.marks)
+
+    @property
+    def data(self) -> list[str | int]:
+        return list(self.marks)
+
+    @property
+    def numbers(self) -> list[float]:
+        one_hot = []
+        for mark in self.marks:
+            one_hot += [float(mark)] if isinstance(mark, int) else [float(mark == known) for known in ANNOTATIONS]
+        return one_hot
+
+    def apply(
+        self,
+        sch: ScheduleHandle,
+        op: Any,
+        axes: Sequence[IterVar],
+        axis_lens: Sequence[int] | None = None,
+        max_unroll: int | None = None,
+        vec_size: Sequence[int] | None = None,
+        cfg: Any = None,
+        source: Sequence[Sequence[Any]] | None = None,
+    ) -> list[IterVar]:
+        """Annotate the loops `axes` of the stage of `op`, or compute the caches `source` at them; gives the loops.
+
+        `axis_lens`: their extents, needed by the limits `max_unroll` (the longest loop to unroll) and
+        `vec_size` (the lengths to vectorize). What exceeds them is registered with `cfg.raise_error`, or
+        raised where no `cfg` is given.
+        """
+        loops = list(axes)
+        if source is not None:
+            for caches, at in zip(source, self.marks, strict=False):
+                for cache in caches:
+                    sch[cache].compute_at(sch[op], loops[int(at)])
+            return loops
+
+        def refuse(message: str) -> None:
+            if cfg is None:
+                raise InstantiationError(message, primitive="annotate")
+            cfg.raise_error(message)
+
+        for i, mark in enumerate(self.marks):
+            extent = None if axis_lens is None else axis_lens[i]
+            if mark == "unroll" and max_unroll and extent is not None and extent > max_unroll:
+                refuse("Too large factor for unrolling")
+            if mark == "vec" and vec_size and extent is not None and extent not in vec_size:
+                refuse("Wrong size of lanes in vectorization")
+            self._mark(sch, op, loops, i, str(mark))
+        return loops
+
+    def _mark(self, sch: ScheduleHandle, op: Any, loops: list[IterVar], i: int, mark: str) -> None:
+        if mark == "unroll":
+            sch[op].unroll(loops[i])
+        elif mark == "vec":
+            sch[op].vectorize(loops[i])
+        elif mark == "fuse":
+            loops[i + 1] = sch[op].fuse(loops[i], loops[i + 1])
+        elif mark in _BOUND:
+            sch[op].bind(loops[i], thread_axis(mark))
+        elif mark != "none":
+            raise UserError(f"unknown annotation {mark!r}", primitive="annotate", fix=f"use {', '.join(ANNOTATIONS)}")
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ValueChoice(Choice):
+    """One of the values that the template lists."""
+
+    TAG = "ot"
+    val: Any
+
+    @property
+    def data(self) -> Any:
+        return _json(self.val)
+
+    def __eq__(self, other: object) -> bool:
+        # As logs have it: (1, 2) and [1, 2] are one value.
+        return isinstance(other, ValueChoice) and self.data == other.data
+
+    def __hash__(self) -> int:
+        return hash(str(self.data))
+
+    @property
+    def numbers(self) -> list[float]:
+        if isinstance(self.val, (bool, int, float)):
+            return [float(self.val)]
+        return []  # a word: the knob itself numbers its candidates
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_json(v) for v in value]
+    return value.item() if hasattr(value, "item") else value
+
+
+KINDS: dict[str, Callable[[Any], Choice]] = {
+    "sp": SplitChoice, "re": OrderChoice, "an": AnnotateChoice, "ot": ValueChoice,
+}  # fmt: skip

@@ -1,0 +1,81 @@
+"""One configuration: for each knob, a choice. A frozen mapping, printed and written as logs have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...core.errors import UserError
+from .choices import KINDS, Choice, ValueChoice
+
+
+class Config(Mapping[str, Choice]):
+    """Choices by the names of their knobs, in the order of the space.
+
+    `index` is the place in the space (None where the configuration is not from one); two configurations are
+    equal where their choices are. Indexing gives the choice: `config["tile_f"].size[2]`.
+    """
+
+    __slots__ = ("_choices", "code_hash", "index")
+    is_fallback = False
+
+    def __init__(self, choices: Mapping[str, Choice], index: int | None = None, code_hash: str | None = None) -> None:
+        self._choices = dict(choices)
+        self.index = index
+        self.code_hash = code_hash
+
+    def __getitem__(self, name: str) -> Any:
+        found = self._choices.get(name)
+        if found is None:
+            known = ", ".join(self._choices) or "none"
+            raise UserError(f"the configuration has no knob {name!r}", primitive="cfg[...]", fix=f"its knobs: {known}")
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._choices
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._choices)
+
+    def __len__(self) -> int:
+        return len(self._choices)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and self._choices == other._choices
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._choices.items()))
+
+    def __repr__(self) -> str:
+        entries = str(list(self._choices.items()))
+        return f"{entries},{self.code_hash}" + ("" if self.index is None else f",{self.index}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Config, (self._choices, self.index, self.code_hash)
+
+    def valid(self) -> bool:
+        """Whether nothing was found wrong with it, as the legacy API asks: a `Config` holds no errors."""
+        return True
+
+    def get_other_option(self) -> dict[str, Any]:
+        """The values of the plain knobs."""
+        return {name: choice.val for name, choice in self._choices.items() if isinstance(choice, ValueChoice)}
+
+    def get_flatten_feature(self) -> list[float]:
+        """The choices as numbers, one after the other."""
+        return [number for choice in self._choices.values() for number in choice.numbers]
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """The configuration as a log line has it."""
+        entity = [[name, choice.TAG, choice.data] for name, choice in self._choices.items()]
+        return {"index": self.index, "code_hash": self.code_hash, "entity": entity}
+
+    @staticmethod
+    def from_json_dict(written: Mapping[str, Any]) -> Config:
+        """The configuration that a log line has; UserError where it has none."""
+        try:
+            choices = {str(name): KINDS[tag](value) for name, tag, value in written["entity"]}
+            index = written["index"]
+            return Config(choices, None if index is None else int(index), written.get("code_hash"))
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"this is no configuration: {written!r} ({error})", primitive="from_json_dict") from error

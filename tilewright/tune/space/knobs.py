@@ -1,0 +1,288 @@
+"""Knobs: a name, the choices that it offers, and how it prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations, permutations
+from typing import Any
+
+from ...core.errors import UserError
+from ...expr.nodes import IntImm
+from ...tensor.axis import IterVar
+from . import factors
+from .choices import AnnotateChoice, Choice, OrderChoice, SplitChoice, ValueChoice
+
+_NO_LIMIT = 1 << 31
+
+
+@dataclass(frozen=True)
+class KnobAxis:
+    """The place of a loop that a knob will make: `define_split` gives these, `define_reorder` takes them."""
+
+    space: str | None
+    """The knob's name; None once a configuration is applied."""
+    index: int
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One thing to choose. `label` is how its kind prints, `outputs` how many loops it makes."""
+
+    name: str
+    label: str
+    choices: tuple[Choice, ...]
+    outputs: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.choices:
+            raise UserError(
+                f"knob {self.name!r} offers nothing to choose ({self.label})",
+                primitive="define",
+                fix="loosen its filter or max_factor, or give candidates",
+            )
+
+    def __len__(self) -> int:
+        return len(self.choices)
+
+    def __getitem__(self, index: int) -> Choice:
+        return self.choices[index]
+
+    def __iter__(self) -> Iterator[Choice]:
+        return iter(self.choices)
+
+    def __repr__(self) -> str:
+        return f"{self.label} len={len(self)}"
+
+    @property
+    def entities(self) -> list[Choice]:
+        """The legacy name of `choices`."""
+        return list(self.choices)
+
+    @cached_property
+    def index_of(self) -> Mapping[Choice, int]:
+        """The place of each choice."""
+        return {choice: i for i, choice in enumerate(self.choices)}
+
+    def numbers(self, index: int) -> list[float]:
+        """A choice as numbers for a cost model; its place among the choices where it is a word."""
+        return self.choices[index].numbers or [float(index)]
+
+
+@dataclass(frozen=True, repr=False)
+class SplitKnob(Knob):
+    """The ways to split an axis of extent `product`."""
+
+    policy: str = "factors"
+    product: int = 1
+
+    @property
+    def num_output(self) -> int:
+        """The legacy name of `outputs`."""
+        return self.outputs
+
+
+@dataclass(frozen=True, repr=False)
+class _Reorder(Knob):
+    policy: str = field(default="all")
+
+
+def extent_of(axis: Any, name: str) -> int:
+    """The extent of an axis to split, from an int, an axis of a stage, or an integer expression."""
+    if isinstance(axis, bool):
+        raise UserError(f"the axis of knob {name!r} is {axis!r}", primitive="define_split")
+    if isinstance(axis, IterVar):
+        axis = axis.dom.extent if axis.dom is not None else None
+    if isinstance(axis, IntImm):
+        axis = axis.value
+    if not hasattr(axis, "__index__"):
+        raise UserError(
+            f"the extent of the axis of knob {name!r} is not known",
+            primitive="define_split",
+            fix="give an axis of an operation (s[B].op.axis) of constant extent, or the extent as an int",
+        )
+    found = int(axis.__index__())
+    if found < 1:
+        raise UserError(f"the axis of knob {name!r} has extent {found}", primitive="define_split")
+    return found
+
+
+def split_knob(
+    name: str,
+    axis: Any,
+    policy: str = "factors",
+    *,
+    num_outputs: int = 0,
+    max_factor: int = _NO_LIMIT,
+    filter: Callable[[Any], bool] | None = None,
+    no_tail: bool | None = None,
+    candidate: Sequence[Sequence[int]] | None = None,
+) -> SplitKnob:
+    """Ways to split an axis into `num_outputs` loops.
+
+    `policy`: "factors" (divisors), "power2", "verbose" (both), or "candidate" (those listed in `candidate`, as
+    lists of extents, -1 for what is left). `max_factor` bounds each size, `filter` keeps the choices for which
+    it holds (it gets the choice: `lambda e: e.size[-1] <= 4`), and `no_tail` keeps sizes that divide.
+    """
+    given = extent_of(axis, name) if policy != "candidate" or not isinstance(axis, KnobAxis) else 0
+    parts = num_outputs or (len(candidate[0]) if candidate else 0)
+    if parts < 1:
+        raise UserError(f"knob {name!r} has num_outputs={num_outputs}", primitive="define_split", fix="give 1 or more")
+    sizes: list[Sequence[int]]
+    if policy == "candidate":
+        sizes = list(candidate or ())
+        wrong = next((s for s in sizes if len(s) != parts), None)
+        if wrong is not None:
+            raise UserError(
+                f"candidate {list(wrong)} of knob {name!r} has {len(wrong)} sizes, but num_outputs is {parts}",
+                primitive="define_split",
+            )
+    elif policy in factors.POLICIES:
+        tried = [f for f in factors.candidates(given, policy) if f <= max_factor]
+        sizes = list(factors.splits(given, parts, tried, policy == "factors" if no_tail is None else no_tail))
+    else:
+        raise _unknown(policy, name, "define_split", (*factors.POLICIES, "candidate"))
+    choices = tuple(c for c in map(SplitChoice, sizes) if filter is None or filter(c))
+    label = f"Split(policy={policy}, product={given}, num_outputs={parts})"
+    return SplitKnob(name, label, choices, parts, policy, given)
+
+
+def reorder_knob(
+    name: str,
+    axes: Sequence[Any],
+    policy: str,
+    *,
+    interval: tuple[int, int] | None = None,
+    candidate: Sequence[Sequence[Any]] | None = None,
+    spatial: Sequence[Sequence[Any]] = (),
+    reduce: Sequence[Sequence[Any]] = (),
+) -> Knob:
+    """Orders of the loops `axes`.
+
+    `policy`: "identity", "all", "interval_all" (all orders of `axes[interval[0]:interval[1]]`), "candidate"
+    (those listed), or "interleave" and "interleave_cuda" (chains of spatial and of reduction loops, merged).
+    """
+    count = len(axes)
+    everything = range(count)
+
+    def places(chosen: Sequence[Any]) -> list[int]:
+        return [_place(axes, x, name) for x in chosen]
+
+    orders: list[Sequence[int]]
+    if policy == "identity":
+        orders = [everything]
+    elif policy == "all":
+        orders = list(permutations(everything))
+    elif policy == "interval_all":
+        if interval is None or not 0 <= interval[0] <= interval[1] <= count:
+            raise UserError(
+                f"knob {name!r} reorders {count} loops within the interval {interval}",
+                primitive="define_reorder",
+                fix=f"give interval=(begin, end) with 0 <= begin <= end <= {count}",
+            )
+        begin, end = interval
+        orders = [(*range(begin), *p, *range(end, count)) for p in permutations(range(begin, end))]
+    elif policy == "candidate":
+        orders = [places(c) for c in candidate or ()]
+    elif policy in ("interleave", "interleave_cuda"):
+        orders = list(_interleaved([places(c) for c in spatial], [places(c) for c in reduce], policy))
+    else:
+        known = ("identity", "all", "interval_all", "candidate", "interleave", "interleave_cuda")
+        raise _unknown(policy, name, "define_reorder", known)
+    return _Reorder(name, f"Reorder(policy={policy})", tuple(OrderChoice(o) for o in orders), count, policy)
+
+
+def _place(axes: Sequence[Any], wanted: Any, name: str) -> int:
+    for i, axis in enumerate(axes):
+        if axis is wanted or (isinstance(axis, KnobAxis) and axis == wanted):
+            return i
+    raise UserError(
+        f"a candidate of knob {name!r} names {wanted!r}, which is none of its axes", primitive="define_reorder"
+    )
+
+
+def _interleaved(spatial: list[list[int]], reduce: list[list[int]], policy: str) -> Iterator[list[int]]:
+    outer = list(_merged([chain[:-1] for chain in spatial]))
+    last = [chain[-1] for chain in spatial]
+    if policy == "interleave":
+        inner = list(_merged([[axis] for axis in last] + reduce))
+    else:
+        inner = [merged + last for merged in _merged(reduce)]
+    for o in outer:
+        for i in inner:
+            yield o + i
+
+
+def _merged(chains: list[list[int]]) -> Iterator[list[int]]:
+    """Merges of chains that keep each chain's order: the first of the longest rests goes next."""
+    done = [0] * len(chains)
+    order = []
+    for _ in range(sum(map(len, chains))):
+        left = [len(chain) - at for chain, at in zip(chains, done, strict=True)]
+        longest = left.index(max(left))
+        order.append(chains[longest][done[longest]])
+        done[longest] += 1
+    yield order
+
+
+_GPU = {
+    "bind_gpu": {
+        6: "blockIdx.z blockIdx.y blockIdx.x threadIdx.z threadIdx.y threadIdx.x",
+        4: "blockIdx.y blockIdx.x threadIdx.y threadIdx.x",
+        2: "blockIdx.x threadIdx.x",
+    },
+    "bind_gpu_virtual": {
+        9: "blockIdx.z blockIdx.y blockIdx.x vthread vthread vthread threadIdx.z threadIdx.y threadIdx.x",
+        6: "blockIdx.y blockIdx.x vthread vthread threadIdx.y threadIdx.x",
+        3: "blockIdx.x vthread threadIdx.x",
+    },
+}
+
+
+def annotate_knob(name: str, axes: Sequence[Any], policy: str, *, num_anchor: int = 1) -> Knob:
+    """Annotations of the loops `axes`.
+
+    `policy`: words of "none", "unroll", "vec" joined by "_" ("try" means "none": "try_unroll_vec"), each loop
+    getting one of them, at most one loop "vec"; "bind_gpu" and "bind_gpu_virtual" bind the loops to blocks
+    and threads, fusing the outermost ones left over; "locate_cache" chooses `num_anchor` of the loops to
+    compute caches at.
+    """
+    count = len(axes)
+    marks: list[Sequence[str | int]]
+    if policy in _GPU:
+        words = next((w.split() for least, w in _GPU[policy].items() if count >= least), None)
+        if words is None:
+            raise UserError(f"knob {name!r} has too few loops ({count}) for {policy!r}", primitive="define_annotate")
+        marks = [["fuse"] * (count - len(words)) + words]
+    elif policy == "locate_cache":
+        marks = list(combinations(range(count), num_anchor))
+    else:
+        tried = policy.replace("try", "none").split("_")
+        if not set(tried) <= {"none", "unroll", "vec"}:
+            known = ("try_unroll", "try_vec", "try_unroll_vec", "unroll", "vec", *_GPU, "locate_cache")
+            raise _unknown(policy, name, "define_annotate", known)
+        marks = [list(m) for m in _words(tried, count) if m.count("vec") <= 1]
+    return Knob(name, f"Annotate(policy={policy})", tuple(AnnotateChoice(m) for m in marks), count)
+
+
+def _words(tried: list[str], count: int) -> Iterator[tuple[str, ...]]:
+    """All tuples of words, the last one varying fastest."""
+    if count == 0:
+        yield ()
+        return
+    for word in tried:
+        for rest in _words(tried, count - 1):
+            yield (word, *rest)
+
+
+def value_knob(name: str, candidate: Sequence[Any]) -> Knob:
+    """A choice among the values listed."""
+    values = list(candidate)
+    return Knob(name, f"OtherOption({values})", tuple(ValueChoice(v) for v in values))
+
+
+def _unknown(policy: str, name: str, primitive: str, known: Sequence[str]) -> UserError:
+    return UserError(
+        f"knob {name!r} has the unknown policy {policy!r}", primitive=primitive, fix=f"use one of {', '.join(known)}"
+    )

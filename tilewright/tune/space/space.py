@@ -1,0 +1,187 @@
+"""Spaces: the configurations that knobs span, less those that predicates rule out.
+
+A configuration's index counts the places of its choices as digits, the first knob varying fastest. Predicates
+rule out some indices and leave the others as they are, so a log keeps its meaning when a predicate is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from ...core.errors import UserError
+from .choices import Choice
+from .config import Config
+from .knobs import Knob
+from .predicates import Group, Predicate, Test, group, names_read
+
+_REDRAWS = 64  # rounds of drawing again what a predicate too large to tabulate rules out
+
+
+class Space:
+    """Knobs in the order declared, and predicates over them. Immutable: `with_knob` and `where` give another one.
+
+    A *point* is the tuple of the places of the choices, one a knob.
+    """
+
+    def __init__(self, knobs: Sequence[Knob] = (), predicates: Sequence[Predicate] = ()) -> None:
+        self.knobs = tuple(knobs)
+        self.predicates = tuple(predicates)
+
+    def with_knob(self, knob: Knob) -> Space:
+        """This space with one more knob; one of the same name is replaced."""
+        if knob.name in self.space_map:
+            return Space([knob if k.name == knob.name else k for k in self.knobs], self.predicates)
+        return Space((*self.knobs, knob), self.predicates)
+
+    def where(self, test: Test, names: Sequence[str] = (), reason: str = "") -> Space:
+        """This space without the configurations that fail `test`, which gets the choices by name.
+
+        `names`: the knobs that the test reads (found by trying it where none is named); `reason` is what a
+        configuration that fails is told.
+        """
+        for name in names:
+            self[name]
+        used = tuple(names) or names_read(test, self.knobs)
+        return Space(
+            self.knobs, (*self.predicates, Predicate(test, used, reason or f"a predicate of {', '.join(used)}"))
+        )
+
+    def __getitem__(self, name: str) -> Knob:
+        found = self.space_map.get(name)
+        if found is None:
+            known = ", ".join(self.space_map) or "none"
+            raise UserError(f"the space has no knob {name!r}", primitive="config_space", fix=f"its knobs: {known}")
+        return found
+
+    @cached_property
+    def space_map(self) -> Mapping[str, Knob]:
+        """The knobs by name."""
+        return {knob.name: knob for knob in self.knobs}
+
+    @cached_property
+    def dims(self) -> list[int]:
+        """The number of choices of each knob."""
+        return [len(knob) for knob in self.knobs]
+
+    @cached_property
+    def range_length(self) -> int:
+        """How many indices there are: the product of the numbers of choices."""
+        return prod(self.dims)
+
+    def __len__(self) -> int:
+        """How many configurations there are; an estimate where predicates tie too many knobs together to count."""
+        left = self.range_length
+        for one in self._groups:
+            total = prod(one.shape)
+            left = left // total * len(one.allowed) if one.tabulated else int(left * one.fraction)
+        return left
+
+    @cached_property
+    def _groups(self) -> tuple[Group, ...]:
+        return group(self.knobs, self.predicates)
+
+    def __repr__(self) -> str:
+        size = f"len={len(self)}"
+        if self.predicates:
+            size += f", range_length={self.range_length}"
+        lines = [f"  {i:2d} {name}: {knob}\n" for i, (name, knob) in enumerate(self.space_map.items())]
+        return f"ConfigSpace ({size}, space_map=\n{''.join(lines)})"
+
+    # Indices and points
+
+    def point(self, index: int) -> tuple[int, ...]:
+        """The place of each knob's choice, for an index."""
+        if not 0 <= index < self.range_length:
+            raise UserError(
+                f"index {index} is outside the space of {self.range_length} indices", primitive="config_space.get"
+            )
+        places = []
+        for size in self.dims:
+            index, place = divmod(index, size)
+            places.append(place)
+        return tuple(places)
+
+    def index(self, point: Sequence[int]) -> int:
+        """The index of a point."""
+        total = 0
+        for place, size in zip(reversed(point), reversed(self.dims), strict=True):
+            total = total * size + int(place)
+        return total
+
+    def get(self, index: int) -> Config:
+        """The configuration of an index; UserError where it is outside or a predicate rules it out."""
+        index = int(index)
+        choices = self._choices(self.point(index))
+        broken = next((p for p in self.predicates if not p.test(choices)), None)
+        if broken is not None:
+            raise UserError(f"index {index} is ruled out by {broken.reason}", primitive="config_space.get")
+        return Config(choices, index)
+
+    def _choices(self, point: Sequence[int]) -> dict[str, Choice]:
+        return {knob.name: knob.choices[place] for knob, place in zip(self.knobs, point, strict=True)}
+
+    def find(self, config: Mapping[str, Choice]) -> int | None:
+        """The index of a configuration, by its choices; None where the space does not hold it."""
+        if len(config) != len(self.knobs):
+            return None
+        places = []
+        for knob in self.knobs:
+            place = knob.index_of.get(config[knob.name]) if knob.name in config else None
+            if place is None:
+                return None
+            places.append(place)
+        found = self.index(places)
+        return found if self.is_index_valid(found) else None
+
+    def is_index_valid(self, index: int) -> bool:
+        """Whether the index is one of the space and no predicate rules it out."""
+        return 0 <= index < self.range_length and (not self.predicates or self.admits(self.point(index)))
+
+    def admits(self, point: Sequence[int]) -> bool:
+        """Whether no predicate rules out a point."""
+        choices = self._choices(point)
+        return all(p.test(choices) for p in self.predicates)
+
+    def __iter__(self) -> Iterator[int]:
+        """The indices, ascending."""
+        return (i for i in range(self.range_length) if self.is_index_valid(i))
+
+    # Many points at once, one a row
+
+    def admitted(self, points: np.ndarray) -> np.ndarray:
+        """For each row, whether no predicate rules it out."""
+        flags = np.ones(len(points), bool)
+        for one in self._groups:
+            flags[flags] = one.test(points[flags][:, one.at])
+        return flags
+
+    def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """`count` random points, each as likely as any other; a few may be less than asked in a sparse space."""
+        points = rng.integers(self.dims, size=(count, len(self.dims)))
+        for one in self._groups:
+            if one.fraction == 0 and one.tabulated:
+                reasons = "; ".join(p.reason for p in one.predicates)
+                raise UserError(f"predicates rule out every configuration: {reasons}", primitive="config_space")
+            if one.tabulated:
+                points[:, one.at] = one.allowed[rng.integers(len(one.allowed), size=count)]
+                continue
+            at = list(one.at)
+            good = one.test(points[:, at])
+            for _ in range(_REDRAWS):
+                missing = np.flatnonzero(~good)
+                if not len(missing):
+                    break
+                drawn = rng.integers(one.shape, size=(len(missing), len(at)))
+                points[missing[:, None], at] = drawn
+                good[missing] = one.test(drawn)
+            points = points[good]
+            count = len(points)
+        return points
+
+    def indices(self, points: np.ndarray) -> list[int]:
+        """The index of each row."""
+        return [self.index(row) for row in points.tolist()]

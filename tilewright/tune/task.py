@@ -1,0 +1,197 @@
+"""Tasks: a template at one workload, for one target; its space, and the schedule of each configuration.
+
+A template is pure: `space(args, target)` declares, `instantiate(config, args, target)` makes a fresh schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..core.errors import UserError
+from ..core.target import Target
+from ..expr import nodes as n
+from ..schedule.handle import ScheduleHandle
+from ..tensor.tensor import Tensor, placeholder
+from .flops import count_flop
+from .space.config import Config
+from .space.space import Space
+
+Program = tuple[ScheduleHandle, list[Any]]
+"""A schedule and its arguments, in the order of the entry point's parameters."""
+
+Workload = tuple[Any, ...]
+"""The template's name and its arguments, as values that compare and hash."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a template declares for a workload: its space, and the operations it counts itself (0: count them)."""
+
+    space: Space
+    flop: float = 0
+
+
+class Template(Protocol):
+    """A way to schedule a family of workloads."""
+
+    @property
+    def name(self) -> str:
+        """What logs call it."""
+
+    def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:
+        """The space of a workload."""
+
+    def instantiate(self, config: Config, args: tuple[Any, ...], target: Target | None) -> Program:
+        """The schedule of one configuration; raises UserError where it makes none."""
+
+
+@dataclass(frozen=True)
+class PureTemplate:
+    """A template made of two functions: `space(*args)` and `build(config, *args)`."""
+
+    name: str
+    space: Callable[..., Space]
+    build: Callable[..., Program]
+
+    def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:
+        """The space that the first function declares."""
+        return Declared(self.space(*thaw(args)))
+
+    def instantiate(self, config: Config, args: tuple[Any, ...], target: Target | None) -> Program:
+        """The schedule that the second function makes."""
+        schedule, tensors = self.build(config, *thaw(args))
+        return schedule, list(tensors)
+
+
+_templates: dict[str, Template] = {}
+
+
+def register(template: Template) -> Template:
+    """Make a template known by its name; one of the same name is replaced."""
+    _templates[template.name] = template
+    return template
+
+
+def lookup(name: str) -> Template:
+    """The template of that name; UserError where none is known."""
+    found = _templates.get(name)
+    if found is None:
+        raise UserError(
+            f"there is no template {name!r}",
+            primitive="task.create",
+            fix=f"import what defines it first; known: {', '.join(_templates) or 'none'}",
+        )
+    return found
+
+
+class Task:
+    """One workload of a template on one target.
+
+    `args` are plain values (see `freeze`). The space is declared when it is first asked for, so a task read
+    from a log does not need its template until then.
+    """
+
+    def __init__(
+        self, name: str, args: Sequence[Any], target: Target | None = None, template: Template | None = None
+    ) -> None:
+        self.name = name
+        self.args = freeze(args)
+        self.kwargs: dict[str, Any] = {}
+        self.target = target
+        self._template = template
+        self._declared: Declared | None = None
+        self._flop: float | None = None
+
+    @property
+    def workload(self) -> Workload:
+        """The name and the arguments, as logs compare them."""
+        return (self.name, *self.args)
+
+    @property
+    def template(self) -> Template:
+        """The template; UserError where nothing of that name is defined."""
+        if self._template is None:
+            self._template = lookup(self.name)
+        return self._template
+
+    @property
+    def declared(self) -> Declared:
+        """What the template declares for this workload."""
+        if self._declared is None:
+            self._declared = self.template.declare(self.args, self.target)
+        return self._declared
+
+    @property
+    def config_space(self) -> Space:
+        """The space of configurations."""
+        return self.declared.space
+
+    @property
+    def flop(self) -> float:
+        """Floating-point operations of one run."""
+        if self._flop is None:
+            counted = self.declared.flop
+            if not counted:
+                # All configurations compute the same: any one will do.
+                (some,) = self.config_space.draw(np.random.default_rng(0), 1).tolist()
+                config = self.config_space.get(self.config_space.index(some))
+                counted = count_flop(self.instantiate(config)[0].value)
+            self._flop = counted
+        return self._flop
+
+    def instantiate(self, config: Config) -> Program:
+        """The schedule of a configuration, and its arguments; raises UserError where it makes none."""
+        return self.template.instantiate(config, self.args, self.target)
+
+    def with_target(self, target: Target) -> Task:
+        """This task on another target."""
+        return Task(self.name, self.args, target, self._template)
+
+    def __repr__(self) -> str:
+        return f"Task(func_name={self.name}, args={self.args}, kwargs={self.kwargs}, workload={self.workload})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By the template's name: its functions may be the user's own, in `__main__`.
+        return Task, (self.name, self.args, self.target)
+
+
+def create(name: str, args: Sequence[Any], target: Any = None) -> Task:
+    """The task of a template at `args` on `target`, its space declared; UserError where that fails."""
+    chosen = Target.parse(target) if target is not None else Target.current()
+    if chosen is None:
+        raise UserError("no target is given", primitive="task.create", fix='pass target="cuda" or target="opencl"')
+    task = Task(name, args, chosen)
+    _ = task.flop  # now rather than at the first trial: an error in the template is the caller's to see here
+    return task
+
+
+def freeze(value: Any) -> Any:
+    """An argument as a value that compares, hashes and can be written to a log: tensors by shape and type."""
+    if isinstance(value, (list, tuple)):
+        return tuple(freeze(v) for v in value)
+    if isinstance(value, Tensor):
+        return ("TENSOR", tuple(freeze(e) for e in value.shape), str(value.dtype))
+    if isinstance(value, (n.IntImm, n.FloatImm, n.StringImm)):
+        return value.value
+    if value is None or isinstance(value, (bool, int, float, n.Var)):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        return value.item()
+    if isinstance(value, Mapping):
+        return tuple((str(k), freeze(v)) for k, v in value.items())
+    raise UserError(
+        f"the argument {value!r} of a template is a {type(value).__name__}",
+        primitive="task.create",
+        fix="templates take numbers, strings, None, tensors, and tuples of these",
+    )
+
+
+def thaw(args: tuple[Any, ...]) -> list[Any]:
+    """Arguments for a template's function: what stands for a tensor becomes a fresh placeholder."""
+    return [placeholder(a[1], a[2]) if isinstance(a, tuple) and a[:1] == ("TENSOR",) else a for a in args]
