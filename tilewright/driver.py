@@ -15,7 +15,7 @@ from .core.target import Target
 from .loops.build import build_function
 from .loops.nodes import Function, Program
 from .loops.printer import show_program
-from .passes.pipeline import FINISH, LOWER, PassRecord, run
+from .passes.pipeline import FINISH, FINISH_FOR_CPU, LOWER, PassRecord, run
 from .runtime.module import Module
 from .runtime.program import compile_function
 from .schedule.handle import ScheduleHandle
@@ -76,17 +76,12 @@ def build(
     target_host: Any = None,
     name: str = "main",
 ) -> Module:
-    """A callable module for `target` ("cuda", "opencl") from a schedule and its arguments, or a lowered module.
+    """A callable module for `target` ("cuda", "opencl", "llvm") from a schedule and its arguments, or a lowered module.
 
+    Without a target: the current one (`with Target(...)`), else the CPU.
     Raises UserError for a schedule that cannot be built or that breaks a limit of the target.
     """
-    chosen = Target.parse(target) if target is not None else Target.current(allow_none=True)
-    if chosen is None:
-        raise UserError(
-            "no target is given",
-            primitive="build",
-            fix='pass target="cuda" or "opencl", or build inside `with Target(...)`',
-        )
+    chosen = Target.parse(target) if target is not None else Target.current(allow_none=True) or Target("llvm")
     if isinstance(inputs, LoweredModule):
         module = inputs
     elif args is None:
@@ -96,4 +91,5 @@ def build(
     else:
         module = lower(inputs, args, name)
     (function,) = module.functions
-    return compile_function(run(FINISH, function), chosen)
+    finish = FINISH_FOR_CPU if chosen.kind == "llvm" else FINISH
+    return compile_function(run(finish, function), chosen)

@@ -13,6 +13,7 @@ from .cuda import Cuda
 from .dialect import Dialect
 from .host import HOST_WORDS, write_entry
 from .limits import check
+from .llvm.module import compile_llvm
 from .names import Names
 from .nvrtc import compile_cuda
 from .opencl import OpenCl
@@ -22,6 +23,8 @@ _DIALECTS: dict[str, Dialect] = {"cuda": Cuda(), "opencl": OpenCl()}
 
 def compile_program(functions: tuple[Function, ...], target: Target) -> CompiledProgram:
     """Generate and compile functions for `target`. Needs no device: OpenCL source is built on loading."""
+    if target.kind == "llvm":
+        return compile_llvm(functions, target)
     program, _ = generate(functions, target)
     if target.kind != "cuda" or not program.kernels:
         return program

@@ -12,6 +12,7 @@ from .double_buffer import double_buffer
 from .expand_virtual_threads import expand_virtual_threads
 from .flatten_storage import flatten_storage
 from .hoist_allocations import hoist_allocations
+from .launch_on_host import launch_on_host
 from .lower_divisions import lower_divisions
 from .place_barriers import place_barriers
 from .simplify_program import simplify_program
@@ -43,6 +44,12 @@ FINISH: tuple[Pass, ...] = (
     # Needs launches: only there is it known which thread indices a block has.
     place_barriers,
     # Last, since truncating division has fewer rewrite rules than floor division.
+    lower_divisions,
+)
+
+FINISH_FOR_CPU: tuple[Pass, ...] = (
+    # Here too the back end compiles launches, and the runtime does what is around them.
+    launch_on_host,
     lower_divisions,
 )
 

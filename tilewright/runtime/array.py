@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import UserError
+from .cpu_driver import HostMemory
 from .device import Device, cpu, cuda, device
 
 Shape = tuple[int, ...]
@@ -161,7 +162,7 @@ class NDArray:
         return self.device.device_type, self.device.index
 
     def _host_view(self) -> np.ndarray:
-        flat: np.ndarray = self.handle[: self.nbytes]
+        flat: np.ndarray = self.handle.bytes[: self.nbytes]
         return flat.view(self.dtype.numpy).reshape(self.shape)
 
 
@@ -217,7 +218,7 @@ def from_dlpack(source: Any) -> NDArray:
             fix="copy it: nd.array(x)",
         )
     flat = view.reshape(-1).view(np.uint8)
-    return NDArray(cpu(), DType(view.dtype), view.shape, flat, owner=source)
+    return NDArray(cpu(), DType(view.dtype), view.shape, HostMemory(flat), owner=source)
 
 
 def _from_cuda(source: Any, interface: dict[str, Any]) -> NDArray:

@@ -10,12 +10,26 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..codegen.abi import CompiledProgram
-from ..core.errors import InternalError
 from .driver import DeviceAttributes, Driver, Handle, Launcher
+from .llvm_program import load_program
+
+ALIGNMENT = 64
+"""Bytes that memory of our own is aligned to: a cache line, and the widest vector."""
+
+
+class HostMemory(int):
+    """A handle: the address of some host memory, which it keeps alive, and its `bytes` as an array."""
+
+    bytes: np.ndarray
+
+    def __new__(cls, data: np.ndarray) -> HostMemory:
+        self = super().__new__(cls, data.ctypes.data)
+        self.bytes = data
+        return self
 
 
 class CpuDriver(Driver):
-    """Arrays on `cpu(0)` are NumPy arrays; a handle is the array that owns the memory."""
+    """Arrays on `cpu(0)` are NumPy arrays; programs are what LLVM compiled."""
 
     kind: ClassVar[str] = "cpu"
 
@@ -29,25 +43,27 @@ class CpuDriver(Driver):
         return DeviceAttributes(platform.processor() or platform.machine())
 
     def allocate(self, index: int, size: int) -> Handle:
-        return np.empty(size, np.uint8)
+        whole = np.empty(size + ALIGNMENT, np.uint8)
+        start = -whole.ctypes.data % ALIGNMENT
+        return HostMemory(whole[start : start + size])
 
     def free(self, index: int, handle: Handle) -> None:
         """NumPy does that."""
 
     def write(self, index: int, handle: Any, data: np.ndarray) -> None:
-        handle[: data.nbytes] = data
+        handle.bytes[: data.nbytes] = data
 
     def read(self, index: int, handle: Any, data: np.ndarray) -> None:
-        data[...] = handle[: data.nbytes]
+        data[...] = handle.bytes[: data.nbytes]
 
     def copy(self, index: int, source: Any, target: Any, size: int) -> None:
-        target[:size] = source[:size]
+        target.bytes[:size] = source.bytes[:size]
 
     def sync(self, index: int) -> None:
         """The host has always finished."""
 
     def load(self, program: CompiledProgram, index: int) -> dict[str, Launcher]:
-        raise InternalError(f"a program for {program.target} cannot run on the CPU")
+        return load_program(program)
 
     def timer(
         self, index: int, run: Callable[[], None], before: Callable[[], None] | None = None

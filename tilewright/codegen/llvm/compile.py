@@ -1,0 +1,97 @@
+"""LLVM IR to machine code, through llvmlite (which is imported when something is first compiled)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ...core.errors import InternalError, UserError
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The processor that code is made for."""
+
+    cpu: str
+    features: str
+    vector_bits: int
+    """The widest vectors worth using; 0 leaves it to LLVM."""
+
+
+@dataclass(frozen=True)
+class MachineCode:
+    """An object file, and the seconds that it took."""
+
+    binary: bytes
+    seconds: float
+
+
+@cache
+def binding() -> Any:
+    """llvmlite's interface to LLVM, ready for use."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+@cache
+def host_machine(cpu: str | None = None, features: str | None = None) -> Machine:
+    """This machine's processor; `cpu` and `features` (LLVM's names) name another one instead."""
+    llvm = binding()
+    if cpu is None:
+        known = dict(llvm.get_host_cpu_features())
+        flags = ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(known.items()))
+        wide = 512 if known.get("avx512f") and known.get("avx512vl") else 0
+        extra = f",{features}" if features else ""
+        return Machine(llvm.get_host_cpu_name(), flags + extra, wide)
+    return Machine(cpu, features or "", 0)
+
+
+def compile_ir(source: str, machine: Machine) -> MachineCode:
+    """The object file of a module."""
+    began = time.perf_counter()
+    module, target = _optimised(source, machine)
+    return MachineCode(target.emit_object(module), time.perf_counter() - began)
+
+
+def assembly(source: str, machine: Machine) -> str:
+    """The machine code of a module, as text."""
+    module, target = _optimised(source, machine)
+    target.set_asm_verbosity(True)
+    text: str = target.emit_assembly(module)
+    return text
+
+
+def optimised_ir(source: str, machine: Machine) -> str:
+    """A module after LLVM's passes."""
+    return str(_optimised(source, machine)[0])
+
+
+def _optimised(source: str, machine: Machine) -> tuple[Any, Any]:
+    llvm = binding()
+    try:
+        module = llvm.parse_assembly(source)
+    except RuntimeError as error:
+        raise InternalError(f"LLVM refuses generated code: {error}\n\n{source}") from error
+    target = _target_machine(machine)
+    module.triple = target.triple
+    module.data_layout = str(target.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = True
+    options.slp_vectorization = True
+    passes = llvm.create_pass_builder(target, options)
+    passes.getModulePassManager().run(module, passes)
+    return module, target
+
+
+def _target_machine(machine: Machine) -> Any:
+    llvm = binding()
+    triple = llvm.Target.from_default_triple()
+    made = triple.create_target_machine(cpu=machine.cpu, features=machine.features, opt=3, reloc="pic", jit=True)
+    if not made:
+        raise UserError(f"LLVM does not know the processor {machine.cpu!r}")
+    return made

@@ -1,0 +1,104 @@
+"""Conversions between data types, as instructions.
+
+Floats to integers truncate towards zero, as in C; what C leaves open is settled: out of range saturates
+(types of fewer than 32 bits and uint32 wrap, as integers do), NaN becomes 0. Every 16-bit float operation
+rounds to its 16 bits, as NumPy's do.
+"""
+
+from __future__ import annotations
+
+from ...core.dtype import FLOAT32, INT32, INT64, DType
+from .types import Value, constant, value_type, vector
+from .writer import FunctionWriter
+
+
+def widen_bfloat(out: FunctionWriter, bits: Value, lanes: int) -> Value:
+    """Sixteen bits of a bfloat16 as a float32."""
+    wide = out.convert("zext", bits, vector("i32", lanes))
+    raised = out.binary("shl", wide, constant(16, INT32.with_lanes(lanes)))
+    return out.convert("bitcast", raised, vector("float", lanes))
+
+
+def round_to_bfloat(out: FunctionWriter, value: Value, lanes: int) -> Value:
+    """A float32 rounded to the nearest bfloat16 (halves to even); NaN stays one."""
+    word = INT32.with_lanes(lanes)
+    bits = out.convert("bitcast", value, vector("i32", lanes))
+    kept = out.binary("and", out.binary("lshr", bits, constant(16, word)), constant(1, word), "odd")
+    rounded = out.binary("add", out.binary("add", bits, kept), constant(0x7FFF, word))
+    is_nan = out.compare("fcmp uno", value, value, lanes)
+    quiet = out.binary("or", bits, constant(0x400000, word), "quiet")
+    chosen = out.select(is_nan, quiet, rounded)
+    return out.convert("trunc", out.binary("lshr", chosen, constant(16, word)), vector("i16", lanes), "bfloat")
+
+
+def to_single(out: FunctionWriter, value: Value, dtype: DType) -> Value:
+    """A float of at most 32 bits as a float32."""
+    if dtype.kind == "bfloat":
+        return widen_bfloat(out, value, dtype.lanes)
+    return out.convert("fpext", value, vector("float", dtype.lanes))
+
+
+def from_single(out: FunctionWriter, value: Value, dtype: DType) -> Value:
+    """A float32 rounded to a float of at most 32 bits."""
+    if dtype.kind == "bfloat":
+        return round_to_bfloat(out, value, dtype.lanes)
+    return out.convert("fptrunc", value, value_type(dtype))
+
+
+def convert(out: FunctionWriter, value: Value, source: DType, to: DType) -> Value:
+    """`value` of type `source` as one of type `to`, of as many lanes."""
+    if source == to:
+        return value
+    if to.is_bool:
+        return _to_bool(out, value, source)
+    if source.is_float:
+        return _float_to_float(out, value, source, to) if to.is_float else _float_to_int(out, value, source, to)
+    if to.is_float:
+        return _int_to_float(out, value, source, to)
+    if to.bits < source.bits:
+        return out.convert("trunc", value, value_type(to))
+    return out.convert("sext" if source.kind == "int" else "zext", value, value_type(to))
+
+
+def _to_bool(out: FunctionWriter, value: Value, source: DType) -> Value:
+    if source.kind == "bfloat":
+        value, source = widen_bfloat(out, value, source.lanes), FLOAT32.with_lanes(source.lanes)
+    test = "fcmp une" if source.is_float else "icmp ne"
+    return out.compare(test, value, constant(0, source), source.lanes)
+
+
+def _float_to_float(out: FunctionWriter, value: Value, source: DType, to: DType) -> Value:
+    if source.kind == "bfloat":
+        value, source = widen_bfloat(out, value, source.lanes), FLOAT32.with_lanes(source.lanes)
+    if to.kind == "bfloat":
+        single = FLOAT32.with_lanes(to.lanes)
+        return round_to_bfloat(out, _float_to_float(out, value, source, single), to.lanes)
+    if source == to:
+        return value
+    return out.convert("fptrunc" if to.bits < source.bits else "fpext", value, value_type(to))
+
+
+def _int_to_float(out: FunctionWriter, value: Value, source: DType, to: DType) -> Value:
+    op = "sitofp" if source.kind == "int" else "uitofp"
+    if to.kind == "bfloat":
+        return round_to_bfloat(out, out.convert(op, value, vector("float", to.lanes)), to.lanes)
+    return out.convert(op, value, value_type(to))
+
+
+def _float_to_int(out: FunctionWriter, value: Value, source: DType, to: DType) -> Value:
+    lanes = to.lanes
+    if source.kind == "bfloat":
+        value, source = widen_bfloat(out, value, lanes), FLOAT32.with_lanes(lanes)
+    through = INT32 if to.bits < 32 else INT64 if to == DType("uint32").with_lanes(lanes) else to.scalar
+    name = "fptosi" if through.kind == "int" else "fptoui"
+    suffix = f"{mangled(value_type(through.with_lanes(lanes)))}.{mangled(value.type)}"
+    made = out.call(f"llvm.{name}.sat.{suffix}", value_type(through.with_lanes(lanes)), [value])
+    return out.convert("trunc", made, value_type(to)) if through.bits > to.bits else made
+
+
+def mangled(type_text: str) -> str:
+    """A type as it stands in the name of an intrinsic."""
+    if type_text.startswith("<"):
+        lanes, _, element = type_text[1:-1].partition(" x ")
+        return f"v{lanes}{mangled(element)}"
+    return {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}.get(type_text, type_text)

@@ -1,0 +1,359 @@
+"""Expressions as instructions.
+
+Indices are computed in 64 bits, whatever their own type: nothing overflows in an array of more than 2³¹
+elements, and LLVM sees addresses that advance by a constant. Everything else has the type it says.
+
+`a * b + c` may become one fused multiply-add (the `contract` flag), as in the other back ends; no other
+liberty is taken with floats. `Min` and `Max` of floats give the other operand where one is NaN, like C's fmin.
+An integer divided by zero gives 0, as NumPy has it, for an instruction that traps would end the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...core.dtype import DType
+from ...core.errors import InternalError
+from ...expr import nodes as n
+from ...loops.nodes import Buffer
+from ..abi import root
+from .convert import convert, from_single, mangled, to_single
+from .mathlib import MathLibrary
+from .types import Value, constant, immediate, lanes_constant, splat_constant, value_type, vector
+from .writer import FunctionWriter
+
+_ARITHMETIC = {n.Add: ("add", "fadd"), n.Sub: ("sub", "fsub"), n.Mul: ("mul", "fmul")}
+_COMPARE = {
+    n.EQ: ("eq", "eq", "oeq"),
+    n.NE: ("ne", "ne", "une"),
+    n.LT: ("slt", "ult", "olt"),
+    n.LE: ("sle", "ule", "ole"),
+    n.GT: ("sgt", "ugt", "ogt"),
+    n.GE: ("sge", "uge", "oge"),
+}
+_BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "shift_left": "shl"}
+_CHEAP_CALLS = frozenset("likely fabs sqrt floor ceil trunc nearbyint isnan isinf isfinite bitwise_not".split())
+_CHEAP_CALLS |= frozenset(_BITWISE) | {"shift_right", "copysign", "popcount", "clz"}
+
+LoadElement = Callable[[n.Load, "Value | None"], Value]
+
+
+class ExprWriter:
+    """Writes expressions into a function. What is known of its variables and buffers, its user puts in."""
+
+    def __init__(self, out: FunctionWriter, library: MathLibrary, load: LoadElement, contract: bool) -> None:
+        self.out = out
+        self.library = library
+        self.load = load
+        self.flags = "contract" if contract else ""
+        self.variables: dict[n.Var, Value] = {}
+        """Variables in their own type."""
+        self.counters: dict[n.Var, Value] = {}
+        """Loop variables, in 64 bits."""
+        self.pointers: dict[Buffer, Value] = {}
+        self.mask: Value | None = None
+        """Which lanes of vectors are wanted, where not all are."""
+        self._known: list[dict[Any, Value]] = [{}]
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is computed within is forgotten after: it may not have run when other blocks do."""
+        self._known.append({})
+        yield
+        self._known.pop()
+
+    def _find(self, key: Any) -> Value | None:
+        for level in reversed(self._known):
+            found = level.get(key)
+            if found is not None:
+                return found
+        return None
+
+    def __call__(self, e: n.Expr) -> Value:
+        """The value of `e`."""
+        key = e if self.mask is None else (e, self.mask)
+        found = self._find(key)
+        if found is None:
+            write = _WRITE.get(type(e))
+            if write is None:
+                raise InternalError(f"the llvm target does not know {type(e).__name__}: {e}")
+            found = write(self, e)
+            self._known[-1][key] = found
+        return found
+
+    def pointer(self, buffer: Any) -> Value:
+        """Where a buffer's memory begins."""
+        found = self.pointers.get(root(buffer))
+        if found is None:
+            raise InternalError(f"{buffer} is neither a parameter nor allocated here")
+        return found
+
+    # Indices
+
+    def index(self, e: n.Expr) -> Value:
+        """A scalar integer in 64 bits."""
+        found = self._find(("index", e))
+        if found is None:
+            found = self._known[-1]["index", e] = self._index(e)
+        return found
+
+    def _index(self, e: n.Expr) -> Value:
+        if isinstance(e, n.IntImm):
+            return Value("i64", str(e.value))
+        if isinstance(e, n.Var) and e in self.counters:
+            return self.counters[e]
+        if e.dtype.kind == "int" and e.dtype.bits >= 32:
+            if isinstance(e, (n.Add, n.Sub, n.Mul)):
+                op = _ARITHMETIC[type(e)][0]
+                return self.out.binary(f"{op} nsw", self.index(e.a), self.index(e.b), op)
+            if isinstance(e, n.Cast) and e.value.dtype.is_int and e.value.dtype.bits <= e.dtype.bits:
+                return self.index(e.value)
+        return self.out.convert("sext" if e.dtype.kind == "int" else "zext", self(e), "i64")
+
+    def lanes_index(self, e: n.Expr) -> Value:
+        """A vector of integers in 64 bits."""
+        lanes = e.dtype.lanes
+        if isinstance(e, n.Broadcast):
+            return self.out.splat(self.index(e.value), lanes)
+        if isinstance(e, n.Ramp):
+            return self._ramp_of(self.index(e.base), self.index(e.stride), lanes)
+        return self.out.convert("sext" if e.dtype.kind == "int" else "zext", self(e), vector("i64", lanes))
+
+    def _ramp_of(self, base: Value, stride: Value, lanes: int) -> Value:
+        steps = lanes_constant(range(lanes), base.type)
+        if stride.text != "1":
+            steps = self.out.binary("mul", self.out.splat(stride, lanes), steps)
+        return self.out.binary("add", self.out.splat(base, lanes), steps, "ramp")
+
+    # Leaves
+
+    def _var(self, e: n.Var) -> Value:
+        counter = self.counters.get(e)
+        if counter is not None:
+            return self.out.convert("trunc", counter, value_type(e.dtype), e.name)
+        found = self.variables.get(e)
+        if found is None:
+            raise InternalError(f"variable {e.name} has no value here")
+        return found
+
+    def _number(self, e: n.IntImm | n.FloatImm) -> Value:
+        return constant(e.value, e.dtype)
+
+    def _ramp(self, e: n.Ramp) -> Value:
+        return self._ramp_of(self(e.base), self(e.stride), e.lanes)
+
+    def _broadcast(self, e: n.Broadcast) -> Value:
+        if isinstance(e.value, (n.IntImm, n.FloatImm)):
+            return splat_constant(self(e.value), e.lanes)
+        return self.out.splat(self(e.value), e.lanes)
+
+    def _load(self, e: n.Load) -> Value:
+        return self.load(e, self.mask)
+
+    def _cast(self, e: n.Cast) -> Value:
+        return convert(self.out, self(e.value), e.value.dtype, e.dtype)
+
+    # Arithmetic
+
+    def _arithmetic(self, e: Any) -> Value:
+        whole, floating = _ARITHMETIC[type(e)]
+        a, b = self(e.a), self(e.b)
+        if e.dtype.is_float:
+            return self.floating(floating, e.dtype, a, b)
+        return self.out.binary(whole, a, b)
+
+    def floating(self, op: str, dtype: DType, a: Value, b: Value, exact: bool = False) -> Value:
+        """A float instruction; `exact` keeps it from being fused with another."""
+        full = op if exact or not self.flags else f"{op} {self.flags}"
+        if dtype.kind != "bfloat":
+            return self.out.binary(full, a, b, op)
+        made = self.out.binary(full, to_single(self.out, a, dtype), to_single(self.out, b, dtype), op)
+        return from_single(self.out, made, dtype)
+
+    def _division(self, e: n.Div | n.Mod | n.FloorDiv | n.FloorMod) -> Value:
+        a, b = self(e.a), self(e.b)
+        if e.dtype.is_float:
+            return self._float_division(e, a, b)
+        quotient = isinstance(e, (n.Div, n.FloorDiv))
+        by = _known_divisor(e.b)
+        if e.dtype.kind == "uint":
+            return self._guarded("udiv" if quotient else "urem", e.dtype, a, b, by)
+        if isinstance(e, (n.Div, n.Mod)):
+            return self._guarded("sdiv" if quotient else "srem", e.dtype, a, b, by)
+        if by is not None and by > 0 and by & (by - 1) == 0:
+            if quotient:
+                return self.out.binary("ashr", a, constant(by.bit_length() - 1, e.dtype), "floordiv")
+            return self.out.binary("and", a, constant(by - 1, e.dtype), "floormod")
+        return self._floored(quotient, e.dtype, a, b, by)
+
+    def _floored(self, quotient: bool, dtype: DType, a: Value, b: Value, by: int | None) -> Value:
+        """Division that rounds down: where the remainder is not 0 and has not b's sign, one less."""
+        out, zero = self.out, constant(0, dtype)
+        rest = self._guarded("srem", dtype, a, b, by)
+        inexact = out.compare("icmp ne", rest, zero, dtype.lanes)
+        crosses = out.compare("icmp slt", out.binary("xor", rest, b), zero, dtype.lanes)
+        down = out.binary("and", inexact, crosses, "down")
+        if not quotient:
+            return out.select(down, out.binary("add", rest, b), rest)
+        whole = self._guarded("sdiv", dtype, a, b, by)
+        return out.binary("add", whole, out.convert("sext", down, value_type(dtype)), "floordiv")
+
+    def _guarded(self, op: str, dtype: DType, a: Value, b: Value, by: int | None) -> Value:
+        """A division that never traps: by 0 it gives 0, and the one that overflows wraps."""
+        out = self.out
+        if by not in (None, 0, -1):
+            return out.binary(op, a, b)
+        zero, one = constant(0, dtype), constant(1, dtype)
+        is_zero = out.compare("icmp eq", b, zero, dtype.lanes)
+        if dtype.kind == "uint":
+            return out.select(is_zero, zero, out.binary(op, a, out.select(is_zero, one, b)))
+        is_minus = out.compare("icmp eq", b, constant(-1, dtype), dtype.lanes)
+        made = out.binary(op, a, out.select(out.binary("or", is_zero, is_minus), one, b))
+        negated = out.binary("sub", zero, a, "negated") if op == "sdiv" else zero
+        return out.select(is_zero, zero, out.select(is_minus, negated, made))
+
+    def _float_division(self, e: Any, a: Value, b: Value) -> Value:
+        if isinstance(e, n.Div):
+            return self.floating("fdiv", e.dtype, a, b)
+        if isinstance(e, n.Mod):
+            return self._function("fmod", e.dtype, [a, b])
+        floor = self._function("floor", e.dtype, [self.floating("fdiv", e.dtype, a, b, exact=True)])
+        if isinstance(e, n.FloorDiv):
+            return floor
+        back = self.floating("fmul", e.dtype, floor, b, exact=True)
+        return self.floating("fsub", e.dtype, a, back, exact=True)
+
+    def _extreme(self, e: n.Min | n.Max) -> Value:
+        side = "min" if isinstance(e, n.Min) else "max"
+        a, b = self(e.a), self(e.b)
+        if e.dtype.kind == "bfloat":
+            return from_single(self.out, self._float_extreme(side, *self._singles(e.dtype, [a, b])), e.dtype)
+        if e.dtype.is_float:
+            return self._float_extreme(side, a, b)
+        sign = "s" if e.dtype.kind == "int" else "u"
+        return self.out.call(f"llvm.{sign}{side}.{mangled(a.type)}", a.type, [a, b])
+
+    def _float_extreme(self, side: str, a: Value, b: Value) -> Value:
+        return self.out.call(f"llvm.{side}num.{mangled(a.type)}", a.type, [a, b])
+
+    def _singles(self, dtype: DType, values: list[Value]) -> list[Value]:
+        return [to_single(self.out, value, dtype) for value in values]
+
+    # Conditions
+
+    def _compare(self, e: n.Compare) -> Value:
+        signed, unsigned, ordered = _COMPARE[type(e)]
+        a, b, kind = self(e.a), self(e.b), e.a.dtype
+        if kind.kind == "bfloat":
+            a, b = self._singles(kind, [a, b])
+        test = f"fcmp {ordered}" if kind.is_float else f"icmp {signed if kind.kind == 'int' else unsigned}"
+        return self.out.compare(test, a, b, kind.lanes)
+
+    def _both(self, e: n.And | n.Or) -> Value:
+        """`and`, `or`: the second part only where it matters, if evaluating it could do harm."""
+        is_and = isinstance(e, n.And)
+        if e.dtype.lanes > 1:
+            return self.out.binary("and" if is_and else "or", self(e.a), self(e.b))
+        first = self(e.a)
+        if harmless(e.b):
+            second = self(e.b)
+            if is_and:
+                return self.out.select(first, second, Value("i1", "false"))
+            return self.out.select(first, Value("i1", "true"), second)
+        shortcut = lambda: Value("i1", "false" if is_and else "true")  # noqa: E731  # two branches side by side
+        rest = lambda: self(e.b)  # noqa: E731
+        return self.branches(first, rest, shortcut) if is_and else self.branches(first, shortcut, rest)
+
+    def _not(self, e: n.Not) -> Value:
+        return self.out.binary("xor", self(e.a), constant(1, e.dtype), "not")
+
+    def _choice(self, e: n.Select | n.IfThenElse) -> Value:
+        condition = self(e.condition)
+        if e.condition.dtype.lanes > 1:
+            return self._lane_choice(e, condition)
+        if harmless(e.true_value) and harmless(e.false_value):
+            return self.out.select(condition, self(e.true_value), self(e.false_value))
+        return self.branches(condition, lambda: self(e.true_value), lambda: self(e.false_value))
+
+    def _lane_choice(self, e: n.Select | n.IfThenElse, condition: Value) -> Value:
+        """Lane by lane; a branch reads memory only in the lanes that take it."""
+        outer = self.mask
+        opposite = self.out.binary("xor", condition, constant(1, e.condition.dtype), "not")
+        parts = []
+        for part, lanes in ((e.true_value, condition), (e.false_value, opposite)):
+            if not harmless(part):
+                self.mask = lanes if outer is None else self.out.binary("and", outer, lanes, "mask")
+            parts.append(self(part))
+            self.mask = outer
+        return self.out.select(condition, parts[0], parts[1])
+
+    def branches(self, condition: Value, then: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
+        """One of two values, where only that one is computed."""
+        out = self.out
+        labels = [out.label(wish) for wish in ("then", "else", "joined")]
+        out.branch_if(condition, labels[0], labels[1])
+        arms = []
+        for label, compute in zip(labels, (then, otherwise), strict=False):
+            out.start(label)
+            with self.scope():
+                value = compute()
+            arms.append((value, out.block))
+            out.branch(labels[2])
+        out.start(labels[2])
+        edges = ", ".join(f"[ {value.text}, %{block} ]" for value, block in arms)
+        return out.op(arms[0][0].type, f"phi {arms[0][0].type} {edges}")
+
+    # Calls
+
+    def _call(self, e: n.Call) -> Value:
+        if e.name == "likely":
+            return self(e.args[0])
+        args = [self(arg) for arg in e.args]
+        if e.name in _BITWISE:
+            return self.out.binary(_BITWISE[e.name], args[0], args[1])
+        if e.name == "shift_right":
+            return self.out.binary("ashr" if e.dtype.kind == "int" else "lshr", args[0], args[1])
+        if e.name == "bitwise_not":
+            return self.out.binary(
+                "xor", args[0], constant(-1 if e.dtype.kind == "int" else e.dtype.max_value, e.dtype)
+            )
+        return self._function(e.name, e.args[0].dtype if e.args else e.dtype, args)
+
+    def _function(self, name: str, dtype: DType, args: list[Value]) -> Value:
+        return self.library.call(self.out, name, dtype, args)
+
+
+def harmless(e: n.Expr) -> bool:
+    """Whether evaluating `e` where it is not wanted neither faults nor costs much."""
+    if isinstance(e, n.Load) or (isinstance(e, n.Call) and e.name not in _CHEAP_CALLS):
+        return False
+    return all(harmless(child) for child in e.children())
+
+
+def _known_divisor(e: n.Expr) -> int | None:
+    return immediate(e.value if isinstance(e, n.Broadcast) else e)
+
+
+_WRITE: dict[type, Callable[[ExprWriter, Any], Value]] = {
+    n.Var: ExprWriter._var,
+    n.SizeVar: ExprWriter._var,
+    n.IntImm: ExprWriter._number,
+    n.FloatImm: ExprWriter._number,
+    n.Cast: ExprWriter._cast,
+    n.Ramp: ExprWriter._ramp,
+    n.Broadcast: ExprWriter._broadcast,
+    n.Load: ExprWriter._load,
+    n.Call: ExprWriter._call,
+    n.Not: ExprWriter._not,
+    n.And: ExprWriter._both,
+    n.Or: ExprWriter._both,
+    n.Min: ExprWriter._extreme,
+    n.Max: ExprWriter._extreme,
+    n.Select: ExprWriter._choice,
+    n.IfThenElse: ExprWriter._choice,
+    **dict.fromkeys(_ARITHMETIC, ExprWriter._arithmetic),
+    **dict.fromkeys(_COMPARE, ExprWriter._compare),
+    **dict.fromkeys((n.Div, n.Mod, n.FloorDiv, n.FloorMod), ExprWriter._division),
+}

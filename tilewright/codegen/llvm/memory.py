@@ -1,0 +1,130 @@
+"""Loads and stores: one element, contiguous vectors, and lanes that lie apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.dtype import DType
+from ...core.errors import InternalError
+from ...expr import nodes as n
+from ...expr import operators as op
+from ...loops.nodes import Store
+from ..vectors import contiguous, flat_index
+from .convert import mangled
+from .expr import ExprWriter
+from .types import Value, constant, lanes_constant, memory_type, splat_constant, vector
+from .writer import FunctionWriter
+
+
+class Memory:
+    """Accesses to buffers, in the function that `out` writes."""
+
+    def __init__(self, out: FunctionWriter) -> None:
+        self.out = out
+        self.expr: ExprWriter
+        """Set once the two are made: each needs the other."""
+
+    # Loads
+
+    def load(self, e: n.Load, mask: Value | None) -> Value:
+        """The element or the vector that a load reads; where there is a mask, its lanes only."""
+        source: Any = e.source
+        index = flat_index(source, e.indices)
+        dtype = e.dtype
+        if index.dtype.lanes == 1:
+            address = self._address(source, self.expr.index(index))
+            return self._narrow(self._load(address, dtype, source.dtype), dtype)
+        if source.dtype.lanes > 1:
+            raise InternalError(f"a vector of the vectors in {source.name}")
+        return self._narrow(self._vector_load(source, index, dtype, mask), dtype)
+
+    def _load(self, address: Value, dtype: DType, element: DType) -> Value:
+        kind = memory_type(dtype)
+        return self.out.op(kind, f"load {kind}, {address}, align {element.scalar.bytes}")
+
+    def _vector_load(self, source: Any, index: n.Expr, dtype: DType, mask: Value | None) -> Value:
+        lanes = dtype.lanes
+        if isinstance(index, n.Broadcast) and mask is None:
+            one = self._load(self._address(source, self.expr.index(index.value)), dtype.scalar, source.dtype)
+            return self.out.splat(one, lanes)
+        ramp = contiguous(index)
+        if ramp is not None:
+            address = self._address(source, self.expr.index(ramp.base))
+            return self._load(address, dtype, source.dtype) if mask is None else self._masked(address, dtype, mask)
+        if isinstance(index, n.Ramp) and op.is_const(index.stride, -1) and mask is None:
+            first = op.add(index.base, op.const(1 - lanes, index.base.dtype))
+            forward = self._load(self._address(source, self.expr.index(first)), dtype, source.dtype)
+            return self._reversed(forward, lanes)
+        return self._gather(source, index, dtype, mask)
+
+    def _masked(self, address: Value, dtype: DType, mask: Value) -> Value:
+        return self._read(f"llvm.masked.load.{mangled(memory_type(dtype))}.p0", address, dtype, mask)
+
+    def _read(self, name: str, places: Value, dtype: DType, mask: Value) -> Value:
+        kind = memory_type(dtype)
+        args = [places, Value("i32", str(dtype.scalar.bytes)), mask, Value(kind, "zeroinitializer")]
+        return self.out.call(name, kind, args)
+
+    def _gather(self, source: Any, index: n.Expr, dtype: DType, mask: Value | None) -> Value:
+        kind, lanes = memory_type(dtype), dtype.lanes
+        places = self._addresses(source, self.expr.lanes_index(index), lanes)
+        return self._read(f"llvm.masked.gather.{mangled(kind)}.v{lanes}p0", places, dtype, mask or _all(lanes))
+
+    def _narrow(self, value: Value, dtype: DType) -> Value:
+        """What memory holds, as a value."""
+        if dtype.is_bool:
+            zero = constant(0, DType("uint8").with_lanes(dtype.lanes))
+            return self.out.compare("icmp ne", value, zero, dtype.lanes)
+        return value
+
+    # Stores
+
+    def store(self, s: Store) -> None:
+        """`buffer[indices] = value`."""
+        index = flat_index(s.buffer, s.indices)
+        lanes, element = index.dtype.lanes, s.buffer.dtype
+        value = self.expr(s.value)
+        if element.is_bool:
+            value = self.out.convert("zext", value, vector("i8", s.value.dtype.lanes))
+        if lanes == 1:
+            address = self._address(s.buffer, self.expr.index(index))
+            self.out.do(f"store {value}, {address}, align {element.scalar.bytes}")
+            return
+        if element.lanes > 1:
+            raise InternalError(f"a vector of the vectors in {s.buffer.name}")
+        self._vector_store(s.buffer, index, self.out.splat(value, lanes) if s.value.dtype.lanes == 1 else value)
+
+    def _vector_store(self, buffer: Any, index: n.Expr, value: Value) -> None:
+        lanes, align = index.dtype.lanes, buffer.dtype.bytes
+        ramp = contiguous(index)
+        if ramp is not None:
+            address = self._address(buffer, self.expr.index(ramp.base))
+            self.out.do(f"store {value}, {address}, align {align}")
+            return
+        places = self._addresses(buffer, self.expr.lanes_index(index), lanes)
+        name = f"llvm.masked.scatter.{mangled(value.type)}.v{lanes}p0"
+        args = [value, places, Value("i32", str(align)), _all(lanes)]
+        self.out.module.declare(name, "void", [arg.type for arg in args])
+        self.out.do(f"call void @{name}({', '.join(map(str, args))})")
+
+    # Addresses
+
+    def _address(self, buffer: Any, index: Value) -> Value:
+        pointer = self.expr.pointer(buffer)
+        if index.text == "0":
+            return pointer
+        kind = memory_type(buffer.dtype)
+        return self.out.op("ptr", f"getelementptr inbounds {kind}, {pointer}, {index}", "at")
+
+    def _addresses(self, buffer: Any, indices: Value, lanes: int) -> Value:
+        pointer = self.expr.pointer(buffer)
+        kind = memory_type(buffer.dtype)
+        return self.out.op(f"<{lanes} x ptr>", f"getelementptr inbounds {kind}, {pointer}, {indices}", "places")
+
+    def _reversed(self, value: Value, lanes: int) -> Value:
+        order = lanes_constant(range(lanes - 1, -1, -1), "i32")
+        return self.out.op(value.type, f"shufflevector {value}, {value.type} poison, {order}", "reversed")
+
+
+def _all(lanes: int) -> Value:
+    return splat_constant(Value("i1", "true"), lanes)

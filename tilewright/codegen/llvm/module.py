@@ -1,0 +1,82 @@
+"""A module for the CPU: its functions as LLVM IR, and what the runtime needs to call them.
+
+A finished function holds launches without thread indices (see `passes/launch_on_host.py`). Each becomes an
+LLVM function with one parameter a buffer or number, and one that the runtime calls, which finds those
+parameters in memory, eight bytes each.
+"""
+
+from __future__ import annotations
+
+from ...core.dtype import DType
+from ...core.errors import UserError
+from ...core.target import Target
+from ...loops.nodes import Buffer, Function
+from ..abi import CompiledProgram, Kernel, KernelAbi, Param, kernels_of
+from ..host import HOST_WORDS, write_entry
+from ..names import Names
+from .compile import Machine, compile_ir, host_machine
+from .mathlib import MathLibrary
+from .statements import BodyWriter, Options
+from .types import Value, memory_type
+from .writer import FunctionWriter, ModuleWriter
+
+PACKED = ".packed"
+"""What the name of a function that the runtime calls ends with."""
+
+
+def compile_llvm(functions: tuple[Function, ...], target: Target) -> CompiledProgram:
+    """Generate and compile functions for the CPU of this machine, or for the one that the target names."""
+    machine = host_machine(dict(target.labels).get("mcpu"), dict(target.labels).get("mattr"))
+    names = Names(HOST_WORDS)
+    found = [kernels_of(f, names) for f in functions]
+    kernels = tuple(kernel for own in found for kernel in own)
+    source = write_module(kernels, machine, Options())
+    entries = tuple(write_entry(f, own, frozenset()) for f, own in zip(functions, found, strict=True))
+    abi = tuple(KernelAbi(k.name, _kinds(k)) for k in kernels)
+    code = compile_ir(source, machine)
+    return CompiledProgram(str(target), entries, abi, source, binary=code.binary, compile_seconds=code.seconds)
+
+
+def _kinds(kernel: Kernel) -> tuple[str, ...]:
+    return tuple("buffer" if isinstance(p, Buffer) else str(p.dtype) for p in kernel.params)
+
+
+def write_module(kernels: tuple[Kernel, ...], machine: Machine, options: Options) -> str:
+    """The IR of some kernels."""
+    module = ModuleWriter(machine.vector_bits)
+    library = MathLibrary()
+    for kernel in kernels:
+        _refuse_threads(kernel)
+        module.symbol(kernel.name)
+        body = BodyWriter(module, library, options, kernel.name)
+        body.take(kernel.params)
+        body.write(kernel.launch.body)
+        module.functions.append(_packed(module, kernel))
+    return module.text([f"for {machine.cpu}"])
+
+
+def _refuse_threads(kernel: Kernel) -> None:
+    if kernel.launch.threads:
+        names = ", ".join(tag.value for tag, _, _ in kernel.launch.threads)
+        raise UserError(
+            f"the schedule binds loops to {names}, which the llvm target does not have",
+            primitive="build",
+            fix='use s[op].parallel(axis) and s[op].vectorize(axis) for the CPU, or target="opencl" or "cuda"',
+        )
+
+
+def _packed(module: ModuleWriter, kernel: Kernel) -> str:
+    """The function that the runtime calls with the address of its arguments."""
+    out = FunctionWriter(module)
+    args = [_unpack(out, slot, p) for slot, p in enumerate(kernel.params)]
+    status = out.op("i32", f"call i32 @{kernel.name}({', '.join(map(str, args))})", "status")
+    out.give(str(status))
+    return out.text(f"define i32 @{kernel.name}{PACKED}(ptr %arguments) #0")
+
+
+def _unpack(out: FunctionWriter, slot: int, p: Param) -> Value:
+    at = out.op("ptr", f"getelementptr i64, ptr %arguments, i64 {slot}", "slot") if slot else Value("ptr", "%arguments")
+    dtype = p.dtype if not isinstance(p, Buffer) else DType("handle")
+    kind = "ptr" if isinstance(p, Buffer) else memory_type(dtype)
+    value = out.op(kind, f"load {kind}, {at}", p.name)
+    return out.convert("trunc", value, "i1") if dtype.is_bool else value

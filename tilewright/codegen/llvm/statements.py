@@ -1,0 +1,314 @@
+"""Statements as blocks of instructions: one LLVM function for the body of a kernel or of a parallel loop.
+
+A parallel loop becomes a function of its own that runs a range of the iterations, and a call that has the
+thread pool run all of it. Every function gives 0, or 1 where scratch memory could not be had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.errors import InternalError
+from ...core.hardware import LoopKind
+from ...expr import nodes as n
+from ...expr.traverse import post_order
+from ...loops.nodes import Allocate, Barrier, Buffer, Evaluate, For, If, Launch, Let, Seq, Stmt, Store
+from ..abi import Param, product, root
+from .expr import ExprWriter
+from .mathlib import MathLibrary
+from .memory import Memory
+from .types import Value, immediate, memory_type, value_type
+from .writer import FunctionWriter, ModuleWriter
+
+STACK_BYTES = 64 * 1024
+"""Scratch of one function that is on the stack: what is larger, or of unknown size, is on the heap."""
+PARALLEL_FOR = "tilewright_parallel_for"
+_FULL_UNROLL = 64
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may be chosen about the code."""
+
+    contract: bool = True
+    """Whether `a * b + c` may be one fused multiply-add."""
+
+
+class BodyWriter:
+    """Writes one function: `i32 name(params..., [i64 begin, i64 end])`."""
+
+    def __init__(self, module: ModuleWriter, library: MathLibrary, options: Options, name: str) -> None:
+        self.module = module
+        self.library = library
+        self.options = options
+        self.name = name
+        self.out = FunctionWriter(module)
+        self.memory = Memory(self.out)
+        self.expr = ExprWriter(self.out, library, self.memory.load, options.contract)
+        self.memory.expr = self.expr
+        self.stack_left = STACK_BYTES
+        self.heap: list[Value] = []
+        self.arguments: list[str] = []
+
+    # The function
+
+    def take(self, params: Iterable[Param], counters: frozenset[n.Var] = frozenset()) -> None:
+        """Make parameters of the function; `counters`: variables that come in 64 bits."""
+        for p in params:
+            name = self.out.name(p.name)
+            if isinstance(p, Buffer):
+                self.expr.pointers[p] = Value("ptr", f"%{name}")
+                self.arguments.append(f"ptr noalias noundef nonnull %{name}")
+            elif p in counters:
+                self.expr.counters[p] = Value("i64", f"%{name}")
+                self.arguments.append(f"i64 %{name}")
+            else:
+                self.expr.variables[p] = Value(value_type(p.dtype), f"%{name}")
+                self.arguments.append(f"{value_type(p.dtype)} %{name}")
+
+    def write(self, body: Stmt) -> None:
+        """The function with that body, into the module."""
+        self._stmt(body)
+        self._finish()
+
+    def write_range(self, loop: For) -> None:
+        """The function that runs the iterations `begin` to `end` of a parallel loop, counted from 0."""
+        begin, end = (Value("i64", f"%{self.out.name(wish)}") for wish in ("begin", "end"))
+        self.arguments += [str(begin), str(end)]
+        body, heap = loop.body, len(self.heap)
+        while isinstance(body, Allocate) and loop.var not in _sizes(body.buffer):
+            self._place(body.buffer)  # once for the range, not for each iteration
+            body = body.body
+        first = self.expr.index(loop.min)
+        start = self.out.binary("add nsw", first, begin, "start")
+        self._counted(loop, start, self.out.binary("add nsw", first, end, "stop"), body, runs=True)
+        self._free(heap)
+        self._finish()
+
+    def _finish(self) -> None:
+        self.out.give("i32 0")
+        head = f"define internal i32 @{self.name}({', '.join(self.arguments)}) #0"
+        self.module.functions.append(self.out.text(head))
+
+    # Statements
+
+    def _stmt(self, s: Stmt) -> None:
+        write = _WRITE.get(type(s))
+        if write is None:
+            raise InternalError(f"the llvm target does not know the statement {type(s).__name__}")
+        write(self, s)
+
+    def _seq(self, s: Seq) -> None:
+        for stmt in s.stmts:
+            self._stmt(stmt)
+
+    def _store(self, s: Store) -> None:
+        with self.expr.scope():
+            self.memory.store(s)
+
+    def _evaluate(self, s: Evaluate) -> None:
+        if not isinstance(s.value, n.IntImm):
+            with self.expr.scope():
+                self.expr(s.value)
+
+    def _let(self, s: Let) -> None:
+        with self.expr.scope():
+            value = self.expr(s.value)
+        self.expr.variables[s.var] = value
+        self._stmt(s.body)
+
+    def _if(self, s: If) -> None:
+        with self.expr.scope():
+            condition = self.expr(s.condition)
+        out = self.out
+        then, joined = out.label("then"), out.label("joined")
+        otherwise = out.label("else") if s.orelse is not None else joined
+        out.branch_if(condition, then, otherwise)
+        for label, body in ((then, s.then), (otherwise, s.orelse)):
+            if body is not None:
+                out.start(label)
+                self._stmt(body)
+                out.branch(joined)
+        out.start(joined)
+
+    def _barrier(self, s: Barrier) -> None:
+        """One thread runs all of it, so there is nobody to wait for."""
+
+    # Loops
+
+    def _for(self, s: For) -> None:
+        if s.kind is LoopKind.PARALLEL:
+            self._parallel(s)
+        elif s.kind in (LoopKind.SERIAL, LoopKind.UNROLLED):
+            with self.expr.scope():
+                start = self.expr.index(s.min)
+                stop = self.expr.index(n.Add(s.min, s.extent)) if immediate(s.min) != 0 else self.expr.index(s.extent)
+            extent = immediate(s.extent)
+            self._counted(s, start, stop, s.body, runs=extent is not None and extent > 0)
+        else:
+            raise InternalError(f"a {s.kind.value} loop over {s.var.name} reached code generation")
+
+    def _counted(self, s: For, start: Value, stop: Value, body: Stmt, runs: bool) -> None:
+        """The iterations from `start` up to `stop`, tested at the bottom; `runs`: there is at least one."""
+        out, name = self.out, s.var.name
+        inside, done = out.label(name), out.label(f"{name}.done")
+        latch = out.label(f"{name}.next")
+        before = out.block
+        if runs:
+            out.branch(inside)
+        else:
+            out.branch_if(out.compare("icmp slt", start, stop), inside, done)
+        out.start(inside)
+        step = out.name(f"{name}.step")
+        counter = out.op("i64", f"phi i64 [ {start.text}, %{before} ], [ %{step}, %{latch} ]", f"{name}.at")
+        self.expr.counters[s.var] = counter
+        with self.expr.scope():
+            self._stmt(body)
+        out.branch(latch)
+        out.start(latch)
+        out.do(f"%{step} = add nsw i64 {counter.text}, 1")
+        more = out.compare("icmp slt", Value("i64", f"%{step}"), stop)
+        out.branch_if(more, inside, done, self._hint(s))
+        out.start(done)
+
+    def _hint(self, s: For) -> str:
+        if s.kind is not LoopKind.UNROLLED:
+            return ""
+        extent = immediate(s.extent)
+        full = extent is not None and extent <= _FULL_UNROLL
+        hint = '"llvm.loop.unroll.full"' if full else '"llvm.loop.unroll.enable"'
+        return f", !llvm.loop {self.module.loop_hint(hint)}"
+
+    def _parallel(self, s: For) -> None:
+        captured = captures(s)
+        name = self.module.symbol(f"{self.name}.parallel.{s.var.name}")
+        inner = BodyWriter(self.module, self.library, self.options, name)
+        inner.take(captured, frozenset(self.expr.counters))
+        inner.write_range(s)
+        values = [self._captured(p) for p in captured]
+        trampoline = write_trampoline(self.module, name, [value.type for value in values])
+        with self.expr.scope():
+            extent = self.expr.index(s.extent)
+        out = self.out
+        closure = out.alloca("i64", max(1, len(values)), 8, "closure")
+        for slot, value in enumerate(values):
+            at = out.op("ptr", f"getelementptr i64, {closure}, i64 {slot}", "slot") if slot else closure
+            out.do(f"store {value}, {at}")
+        status = out.call(PARALLEL_FOR, "i32", [Value("ptr", f"@{trampoline}"), closure, extent])
+        self._leave_if(out.compare("icmp ne", status, Value("i32", "0")))
+
+    def _captured(self, p: Param) -> Value:
+        if isinstance(p, Buffer):
+            return self.expr.pointer(p)
+        return self.expr.counters[p] if p in self.expr.counters else self.expr(p)
+
+    # Storage
+
+    def _allocate(self, s: Allocate) -> None:
+        heap = len(self.heap)
+        self._place(s.buffer)
+        self._stmt(s.body)
+        self._free(heap)
+
+    def _place(self, buffer: Buffer) -> None:
+        """Memory for a buffer, on the stack where it is small and of a known size."""
+        count = product(buffer.shape)
+        kind, size = memory_type(buffer.dtype), buffer.dtype.bytes
+        if count is not None and count * size <= self.stack_left:
+            self.stack_left -= count * size
+            align = 64 if count * size >= 64 else 16
+            self.expr.pointers[buffer] = self.out.alloca(kind, max(1, count), align, buffer.name)
+            return
+        with self.expr.scope():
+            total = Value("i64", str(size))
+            for extent in buffer.shape:
+                total = self.out.binary("mul", total, self.expr.index(extent), "bytes")
+            rounded = self.out.binary("and", self.out.binary("add", total, Value("i64", "127")), Value("i64", "-64"))
+        self.module.declare("aligned_alloc", "noalias ptr", ["i64", "i64"], "nounwind")
+        args = f"i64 64, {rounded}"
+        pointer = self.out.op("ptr", f"call noalias ptr @aligned_alloc({args})", buffer.name)
+        self._leave_if(self.out.compare("icmp eq", pointer, Value("ptr", "null")))
+        self.expr.pointers[buffer] = pointer
+        self.heap.append(pointer)
+
+    def _free(self, down_to: int) -> None:
+        while len(self.heap) > down_to:
+            self._release(self.heap.pop())
+
+    def _release(self, pointer: Value) -> None:
+        self.module.declare("free", "void", ["ptr"], "nounwind")
+        self.out.do(f"call void @free({pointer})")
+
+    def _leave_if(self, failed: Value) -> None:
+        """Give up where scratch memory could not be had."""
+        out = self.out
+        leave, going = out.label("failed"), out.label("going")
+        out.branch_if(failed, leave, going)
+        out.start(leave)
+        for pointer in self.heap:
+            self._release(pointer)
+        out.give("i32 1")
+        out.start(going)
+
+    def _launch(self, s: Launch) -> None:
+        raise InternalError(f"kernel {s.name} is launched within a kernel")
+
+
+def write_trampoline(module: ModuleWriter, name: str, types: list[str]) -> str:
+    """The function that the thread pool calls: `i32 (ptr closure, i64 begin, i64 end)`."""
+    made = module.symbol(f"{name}.range")
+    out = FunctionWriter(module)
+    args = []
+    for slot, kind in enumerate(types):
+        at = out.op("ptr", f"getelementptr i64, ptr %closure, i64 {slot}", "slot") if slot else Value("ptr", "%closure")
+        args.append(out.op(kind, f"load {kind}, {at}", "captured"))
+    args += [Value("i64", "%begin"), Value("i64", "%end")]
+    status = out.op("i32", f"call i32 @{name}({', '.join(map(str, args))})", "status")
+    out.give(str(status))
+    module.functions.append(out.text(f"define internal i32 @{made}(ptr %closure, i64 %begin, i64 %end) #0"))
+    return made
+
+
+def captures(loop: For) -> list[Param]:
+    """What the body of a loop uses of the function around it: buffers, then variables."""
+    used: dict[Param, None] = {}
+    own: set[Any] = {loop.var}
+    for at in post_order(loop.body):
+        if isinstance(at, n.Var):
+            used[at] = None
+        elif isinstance(at, n.Load):
+            _touch(at.source, at.indices, used)
+        elif isinstance(at, Store):
+            _touch(at.buffer, at.indices, used)
+        elif isinstance(at, Allocate):
+            own.add(at.buffer)
+            used.update((v, None) for v in _sizes(at.buffer))
+        elif isinstance(at, (For, Let)):
+            own.add(at.var)
+    used.update((v, None) for v in post_order(loop.min) if isinstance(v, n.Var))
+    return sorted((p for p in used if p not in own), key=lambda p: not isinstance(p, Buffer))
+
+
+def _touch(buffer: Any, indices: tuple[n.Expr, ...], used: dict[Param, None]) -> None:
+    used[root(buffer)] = None
+    if len(indices) > 1:
+        used.update((v, None) for v in _sizes(buffer))
+
+
+def _sizes(buffer: Any) -> set[n.Var]:
+    return {v for v in post_order(*buffer.shape) if isinstance(v, n.Var)}
+
+
+_WRITE: dict[type, Callable[[BodyWriter, Any], None]] = {
+    Seq: BodyWriter._seq,
+    For: BodyWriter._for,
+    If: BodyWriter._if,
+    Let: BodyWriter._let,
+    Store: BodyWriter._store,
+    Evaluate: BodyWriter._evaluate,
+    Allocate: BodyWriter._allocate,
+    Barrier: BodyWriter._barrier,
+    Launch: BodyWriter._launch,
+}

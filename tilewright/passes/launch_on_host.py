@@ -1,0 +1,54 @@
+"""launch_on_host: for the CPU, the body of a function becomes one launch, without thread indices.
+
+    Allocate(C.local[64], Allocate(packed[1048576], body))   ->
+    Allocate(packed[1048576], Launch(main_kernel, Allocate(C.local[64], body)))
+
+Large storage at the head of the function stays outside of the launch: the runtime then keeps it from call to
+call, where the kernel would have to get it from the system, page by page, each time.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..core.errors import UserError
+from ..core.hardware import LoopKind, MemoryScope
+from ..expr.nodes import IntImm
+from ..expr.traverse import post_order
+from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Stmt
+
+KEPT_BYTES = 16 * 1024
+"""Storage of at least this size is kept from call to call."""
+
+
+def launch_on_host(function: Function) -> Function:
+    """Wrap the body in a `Launch`; raises UserError where a loop is bound to a hardware thread."""
+    _refuse_threads(function)
+    body = function.body
+    inside: list[Buffer] = []
+    outside: list[Buffer] = []
+    while isinstance(body, Allocate):
+        (outside if _is_large(body.buffer) else inside).append(body.buffer)
+        body = body.body
+    for buffer in reversed(inside):
+        body = Allocate(buffer, body)
+    made: Stmt = Launch(f"{function.name}_kernel", (), body)
+    for buffer in reversed(outside):
+        made = Allocate(buffer, made)
+    return function.with_body(made)
+
+
+def _is_large(buffer: Buffer) -> bool:
+    extents = [extent.value for extent in buffer.shape if isinstance(extent, IntImm)]
+    known = len(extents) == len(buffer.shape)
+    return buffer.scope is MemoryScope.GLOBAL and not (known and math.prod(extents) * buffer.dtype.bytes < KEPT_BYTES)
+
+
+def _refuse_threads(function: Function) -> None:
+    for loop in post_order(function.body):
+        if isinstance(loop, For) and loop.kind is LoopKind.THREAD and loop.thread is not None:
+            raise UserError(
+                f"loop {loop.var.name!r} is bound to {loop.thread.value}, which the llvm target does not have",
+                primitive="build",
+                fix='use parallel and vectorize instead of bind for the CPU, or build for "opencl" or "cuda"',
+            )
