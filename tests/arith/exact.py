@@ -55,12 +55,14 @@ def evaluate(e: Any, env: Mapping[n.Var, int]) -> Any:
         return env[e]
     if kind in _BINARY:
         return _lanes(_BINARY[kind], evaluate(e.a, env), evaluate(e.b, env))
-    if kind is n.And:
-        return int(bool(evaluate(e.a, env)) and bool(evaluate(e.b, env)))
-    if kind is n.Or:
-        return int(bool(evaluate(e.a, env)) or bool(evaluate(e.b, env)))
+    if kind in (n.And, n.Or):
+        a = evaluate(e.a, env)
+        if isinstance(a, list):
+            return _lanes(operator.and_ if kind is n.And else operator.or_, a, evaluate(e.b, env))
+        return int(bool(evaluate(e.b, env))) if bool(a) is (kind is n.And) else int(bool(a))
     if kind is n.Not:
-        return int(not evaluate(e.a, env))
+        a = evaluate(e.a, env)
+        return [int(not lane) for lane in a] if isinstance(a, list) else int(not a)
     if kind is n.Select:
         both = evaluate(e.true_value, env), evaluate(e.false_value, env)
         chosen = evaluate(e.condition, env)
@@ -72,6 +74,8 @@ def evaluate(e: Any, env: Mapping[n.Var, int]) -> Any:
     if kind is n.Cast:
         value = evaluate(e.value, env)
         low, high = e.dtype.min_value, e.dtype.max_value
+        if isinstance(value, list):
+            return [(lane - low) % (high - low + 1) + low for lane in value]
         return bool(value) if e.dtype.is_bool else (value - low) % (high - low + 1) + low
     if kind is n.Call and e.name == "likely":
         return evaluate(e.args[0], env)

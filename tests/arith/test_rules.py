@@ -34,6 +34,7 @@ class Instance:
 
     def _dtype(self) -> DType:
         kinds = {"int": [DType("int32")], "vector": [DType("int32")], "bool": [BOOL], "float": [FLOAT32]}
+        kinds |= {"lanes": kinds["int"], "lanes of bool": [BOOL]}
         return self.r.choice({**kinds, "wrapping": NARROW, "typed": NUMERIC}[self.domain])
 
     def build(self, pattern: Pattern) -> Any:
@@ -51,13 +52,20 @@ class Instance:
 
     def draw(self, part: Wild, field: str) -> Any:
         """A match for a wildcard that stands in the given field."""
+        if part.name == "lanes":
+            return 4
+        if part.kind == "number" and self.domain == "lanes":
+            return DType("int64x4")
         if part.kind == "number":
             return self.r.choice(NUMERIC)
+        if self.domain == "lanes":
+            condition = part.name == "c"
+            return (generate.condition if condition else generate.number)(self.r, self.names, 1)
         if field == "condition":
             return self.condition()
         if part.kind == "constant":
             return n.IntImm(self.r.choice((0, 1, 2, 5)), self.dtype)
-        if self.domain == "bool":
+        if "bool" in self.domain:
             return self.condition()
         if self.domain == "vector":
             return n.Ramp(generate.number(self.r, self.names, 1), generate.const(1), 4)
@@ -68,8 +76,8 @@ class Instance:
         return self.r.choice(self.names)
 
     def condition(self) -> n.Expr:
-        flags = [n.Var("p", BOOL), n.Var("q", BOOL)] if self.domain == "bool" else self.names
-        return self.r.choice(flags) if self.domain == "bool" else generate.condition(self.r, flags, 1)
+        flags = [n.Var("p", BOOL), n.Var("q", BOOL)] if "bool" in self.domain else self.names
+        return self.r.choice(flags) if "bool" in self.domain else generate.condition(self.r, flags, 1)
 
 
 def variables(*roots: n.Expr) -> list[n.Var]:
@@ -98,7 +106,7 @@ def run(e: Any, env: dict[n.Var, Any]) -> Any:
     if isinstance(e, n.FloatImm):
         return e.dtype.numpy.type(e.value)
     with np.errstate(all="ignore"):
-        if isinstance(e, n.Cast):
+        if isinstance(e, n.Cast) and e.dtype.lanes == 1:
             inner = run(e.value, env)
             source = np.asarray(inner, dtype=e.value.dtype.numpy)
             return source.astype(e.dtype.numpy).item()
@@ -150,7 +158,7 @@ def test_rule(number: int) -> None:
         names = variables(before)
         for _ in range(12):
             env = {var: value_of(r, var.dtype) for var in names}
-            if rule.domain in ("int", "vector"):
+            if rule.domain in ("int", "vector", "lanes"):
                 env = {var: r.randint(-40, 40) for var in names}
             try:
                 value = run(before, env)

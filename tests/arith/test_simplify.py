@@ -221,16 +221,26 @@ def test_conditions_are_used() -> None:
     assert simplify(x, EMPTY.assume(n.EQ(x, const(3)))) is const(3)
 
 
-def test_a_select_does_not_come_to_fault() -> None:
-    class Source:
-        name = "A"
-        dtype = INT32
+class Source:
+    """Something to load from."""
 
+    name = "A"
+    dtype = INT32
+
+
+def test_a_select_does_not_come_to_fault() -> None:
     index = op.minimum(x, 7)
     eager = n.Select(x < 8, n.Load(Source(), (index,)), const(0))
     assert simplify(eager) is eager
     lazy = n.IfThenElse(x < 8, n.Load(Source(), (index,)), const(0))
     assert str(simplify(lazy)) == "T.if_then_else(x < 8, A[x], 0)"
+
+
+def test_conditions_on_memory_do_not_outlive_a_store() -> None:
+    element = n.Load(Source(), (x,))
+    assert EMPTY.assume(element < 3) is EMPTY
+    assert prove(element < 4, EMPTY.assume(element < 3, memory=True))
+    shows(n.IfThenElse(element < 3, op.minimum(element, 5), const(0)), "T.if_then_else(A[x] < 3, A[x], 0)")
 
 
 def test_vectors() -> None:

@@ -32,7 +32,7 @@ def assuming(e: Expr, cond: Expr, facts: Facts) -> Expr:
     useful = decidable(e, facts)
     if not useful or useful.isdisjoint(variables(cond)):
         return e
-    return visit(e, ready(facts.assume(cond)))
+    return visit(e, ready(facts.assume(cond, memory=True)))
 
 
 def harmless(e: Expr) -> bool:
@@ -53,7 +53,8 @@ def ready(facts: Facts) -> Facts:
         simple = [visit(cond, base) for cond in facts.conditions]
         for cond in simple:
             for part in conjuncts(cond):
-                facts.learn(part)
+                if not isinstance(part, n.IntImm):
+                    facts.learn(part)
         facts.forget()
     facts.trim()
     return facts

@@ -12,8 +12,9 @@ from math import gcd
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ..core.dtype import DType
+from ..core.dtype import INT32, INT64, DType
 from ..expr.nodes import EQ, FALSE, GE, GT, LE, LT, NE, TRUE, And, Call, Compare, Expr, FloorMod, IntImm, Not, Or, Var
+from ..expr.traverse import loads
 from .affine import Affine
 
 Range = tuple[Expr, Expr]
@@ -99,10 +100,16 @@ class Facts:
                 return _interned({**own, **ranges}, self.conditions)
         return self
 
-    def assume(self, cond: Expr) -> Facts:
-        """These facts, and that `cond` holds."""
+    def assume(self, cond: Expr, *, memory: bool = False) -> Facts:
+        """These facts, and that `cond` holds.
+
+        What it says of elements of memory is left out, as a store may change them, unless `memory` says that none
+        is stored to where these facts are used.
+        """
         known = dict.fromkeys(self.conditions)
-        new = [part for part in _conjuncts(cond) if part not in known and part is not TRUE]
+        new = [part for part in _conjuncts(cond) if part not in known and not isinstance(part, IntImm)]
+        if not memory:
+            new = [part for part in new if not loads(part)]
         return _interned(self.ranges, (*self.conditions, *dict.fromkeys(new))) if new else self
 
     def without_conditions(self) -> Facts:
@@ -122,8 +129,6 @@ class Facts:
 
     def learn(self, cond: Expr) -> None:
         """Note what a condition says of linear forms; called while the facts are made, never later by users."""
-        if isinstance(cond, IntImm):
-            return
         self.truth[cond] = TRUE
         holds = True
         if isinstance(cond, Not):
@@ -181,6 +186,7 @@ class Facts:
                     self.residue[inner] = modulus, (-form.const // k - base.const) * scale % modulus
 
 
+_INDEX = frozenset({INT32, INT64})
 NEGATED: dict[type[Compare], type[Compare]] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
 _TABLE: WeakValueDictionary[tuple[object, ...], Facts] = WeakValueDictionary()
 
@@ -190,7 +196,7 @@ def is_index(dtype: DType) -> bool:
 
     Such integers are taken not to overflow; narrower and unsigned ones wrap.
     """
-    return dtype.kind == "int" and dtype.bits >= 32 and dtype.lanes == 1
+    return dtype in _INDEX
 
 
 def _conjuncts(cond: Expr) -> Iterator[Expr]:

@@ -24,7 +24,7 @@ def _constant(e: IntImm, facts: Facts) -> Affine:
 
 def _variable(e: n.Var, facts: Facts) -> Affine:
     held = facts.ranges.get(e)
-    if held is not None and isinstance(held[1], IntImm) and held[1].value == 1:
+    if held is not None and isinstance(held[1], IntImm) and held[1].value == 1 and held[0].dtype == e.dtype:
         return linear(held[0], facts)
     lo, hi = bounds(e, facts)
     if lo == hi:

@@ -82,6 +82,6 @@ def same(e: Expr, facts: Facts) -> Expr:
 
 
 HANDLERS.update(dict.fromkeys((IntImm, FloatImm, n.StringImm, n.Var, n.SizeVar), same))
-HANDLERS.update(dict.fromkeys((n.Load, n.Ramp, n.Broadcast), children))
+HANDLERS.update(dict.fromkeys((n.Ramp, n.Broadcast), children))
 HANDLERS[n.Cast] = cast
 HANDLERS[n.Call] = call

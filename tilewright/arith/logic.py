@@ -43,6 +43,8 @@ def negated(e: Expr, facts: Facts) -> Expr:
 
 
 def _not(e: n.Not, facts: Facts) -> Expr:
+    if e.dtype.lanes > 1:
+        return generic.again(generic.children(e, facts), facts)
     return negated(visit(e.a, facts), facts)
 
 
@@ -56,7 +58,7 @@ def _or(e: n.Or, facts: Facts) -> Expr:
 
 def _joined(e: Any, kind: Any, neutral: Expr, absorbing: Expr, facts: Facts) -> Expr:
     if e.dtype.lanes > 1:
-        return generic.children(e, facts)
+        return generic.again(generic.children(e, facts), facts)
     parts: dict[Expr, None] = {}
     for part in _chain(e, kind):
         simple = visit(part, facts)

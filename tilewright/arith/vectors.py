@@ -57,4 +57,16 @@ def arithmetic(e: Any, facts: Facts) -> Expr:
     return n.Ramp(start, IntImm(stride, kind), lanes) if stride else n.Broadcast(start, lanes)
 
 
+def _load(e: n.Load, facts: Facts) -> Expr:
+    """A load; where each lane reads the same element, one load and its copies."""
+    made: Any = generic.children(e, facts)
+    if made.dtype.lanes == 1 or e.source.dtype.lanes != 1:
+        return made  # type: ignore[no-any-return]
+    plain = tuple(index.value if isinstance(index, n.Broadcast) else index for index in made.indices)
+    if any(index.dtype.lanes != 1 for index in plain):
+        return made  # type: ignore[no-any-return]
+    return n.Broadcast(n.Load(e.source, plain), made.dtype.lanes)
+
+
+HANDLERS[n.Load] = _load
 HANDLERS.update(dict.fromkeys(_SCALAR, arithmetic))

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr.nodes import Expr
-from . import choices, conversions, floats, logic, wrapping
+from . import choices, conversions, floats, lanes, logic, wrapping
 from .pattern import compile_rules
 
-RULES = [*choices.RULES, *conversions.RULES, *floats.RULES, *logic.RULES, *wrapping.RULES]
+RULES = [*choices.RULES, *conversions.RULES, *floats.RULES, *lanes.RULES, *logic.RULES, *wrapping.RULES]
 _COMPILED = compile_rules(RULES)
 
 
