@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import subprocess
+import sys
+
 import pytest
 
 from tilewright.codegen.abi import Resources
-from tilewright.codegen.nvrtc import architectures, compile_cuda, parse_log
+from tilewright.codegen.nvrtc import _read, architectures, compile_cuda, parse_log
 from tilewright.core.errors import InternalError, UserError
 
 LOG = """
@@ -68,3 +72,23 @@ def test_an_architecture_that_the_compiler_has_not() -> None:
 def test_source_that_does_not_compile_shows_the_message_and_the_line() -> None:
     with pytest.raises(InternalError, match=r"(?s)identifier \"nothing\" is undefined.* 1 extern"):
         compile_cuda('extern "C" __global__ void k() { nothing(); }', "sm_90")
+
+
+def test_an_empty_log_spares_the_bytes_that_python_shares() -> None:
+    """It is one byte long, and Python has one object for every single byte."""
+
+    def fill(program: object, data: bytes) -> tuple[int]:
+        ctypes.memmove(data, b"\0", 1)
+        return (0,)
+
+    assert _read(None, lambda program: (0, 1), fill) == b"\0"
+    assert bytes([32]) == b"\x20" * 1 != b"\0"
+
+
+@pytest.mark.cuda
+def test_the_log_is_there_every_time() -> None:
+    """Where a driver is, NVRTC keeps what it compiles from process to process, but not the log."""
+    program = f"from tilewright.codegen.nvrtc import compile_cuda\nprint(compile_cuda({SPILLS!r}, 'sm_90').resources)"
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        assert "registers=64" in done.stdout, done.stderr

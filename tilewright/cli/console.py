@@ -21,8 +21,9 @@ def complain(error: UserError) -> None:
 
 
 def print_lines(lines: list[str]) -> None:
-    """Lines on stdout."""
-    typer.echo("\n".join(lines))
+    """Lines on stdout; nothing where there are none."""
+    if lines:
+        typer.echo("\n".join(lines))
 
 
 def heading(text: str) -> str:
@@ -49,6 +50,8 @@ def progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], N
         rich.TextColumn("{task.description}"),
     )
     # stdout stays as it is: it may be a file while stderr is a terminal.
-    with rich.Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
+    # Few refreshes: each takes a little time from the core that is being timed.
+    screen = Console(stderr=True)
+    with rich.Progress(*columns, console=screen, transient=True, redirect_stdout=False, refresh_per_second=4) as bar:
         task = bar.add_task("", total=total)
         yield lambda what: bar.update(task, description=what), lambda: bar.advance(task)

@@ -79,7 +79,9 @@ def _compile(source: str, arch: str, options: tuple[str, ...]) -> CompiledSource
             fix="give one of these architectures, or install an NVRTC of the CUDA version that had it",
         )
     began = time.perf_counter()
-    flags = [f"--gpu-architecture={arch}", "--ptxas-options=-v", "--minimal", *options]
+    # Without NVRTC's own cache (which is in use where a driver is): its hits come without the log of ptxas.
+    uncached = ["--no-cache"] if version() >= (13, 0) else []
+    flags = [f"--gpu-architecture={arch}", "--ptxas-options=-v", "--minimal", *uncached, *options]
     status, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
     _expect(status)
     try:
@@ -105,10 +107,12 @@ def _expect(status: Any) -> None:
 def _read(program: Any, size_of: Any, get: Any) -> bytes:
     status, size = size_of(program)
     _expect(status)
-    data: bytes = b" " * size
-    (status,) = get(program, data)  # fills the bytes in place
+    # Filled in place, so these bytes have to be new: Python keeps one object for every single byte (b" " * 1), and
+    # an empty log is one byte long.
+    data = bytes(max(size, 2))
+    (status,) = get(program, data)
     _expect(status)
-    return data
+    return data[:size]
 
 
 def _numbered(source: str) -> str:
