@@ -68,6 +68,14 @@ def test_a_parallel_loop_keeps_what_each_iteration_needs() -> None:
     assert names(made.body.body) == ["T"]
 
 
+def test_a_kernel_in_a_parallel_loop_keeps_its_own() -> None:
+    T, i = buf("T", 1, scope="local"), Var("i")
+    made = hoisted(loop(i, 8, thread("tx", 4, lambda t: alloc(T, store(T, 0, load(A, t)))), LoopKind.PARALLEL))
+    assert isinstance(made.body, For)
+    assert isinstance(made.body.body, For)
+    assert names(made.body.body.body) == ["T"]
+
+
 def test_copies_of_an_unrolled_loop_share_theirs() -> None:
     T = buf("T", 1)
     made = hoisted(*(alloc(T, store(T, 0, load(A, k)), store(B, k, load(T, 0))) for k in range(3)))
@@ -77,6 +85,6 @@ def test_copies_of_an_unrolled_loop_share_theirs() -> None:
 def test_a_size_that_a_loop_decides_stays_where_it_is_known() -> None:
     i = Var("i")
     T = buf("T", i + 1)
-    made = hoisted(loop(i, 8, alloc(T, store(T, i, load(A, i)))))
-    assert isinstance(made.body, For)
-    assert names(made.body.body) == ["T"]
+    nest = loop(i, 8, alloc(T, store(T, i, load(A, i))))
+    assert hoisted(nest).body is nest
+    assert hoisted(kernel := thread("tx", 4, nest)).body is kernel

@@ -91,13 +91,14 @@ def _relaxed(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> dict[Va
 
 
 def _check_visible(stage: Stage, consumer: StageBounds, found: list[Span], visible: set[Var]) -> None:
-    hidden = {loop.var: loop for loop in own_loops(consumer.stage) if loop.var not in visible}
+    path = (*consumer.outer, *own_loops(consumer.stage))
+    hidden = {loop.var: loop for loop in path if loop.var not in visible}
     for span in found:
         for var in variables(*span[:2]) if span is not None else ():
             if var in hidden:
                 loop = hidden[var]
                 raise UserError(
-                    f"which part of {stage.name!r} is needed depends on {loop.axis.name!r} of {consumer.stage.name!r} "
+                    f"which part of {stage.name!r} {consumer.stage.name!r} needs depends on {loop.axis.name!r} "
                     f"({loop.thread.thread_tag if loop.thread else 'a loop'}), inside the place where it is computed",
                     primitive="compute_at",
                     fix=f"compute {stage.name!r} at {loop.axis.name!r}, or keep it in memory that those threads share",

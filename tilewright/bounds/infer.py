@@ -20,7 +20,7 @@ from .demand import Region, demand
 from .nest import Loop, outer_loops, own_loops
 from .value import Bounds as Bounds
 from .value import StageBounds as StageBounds
-from .visibility import default_scope
+from .visibility import check_memory, default_scope
 
 
 def infer_bounds(schedule: Schedule) -> Bounds:
@@ -54,6 +54,7 @@ def _bounds_of(
     outer = outer_loops(schedule, stage)
     tags = tuple(loop.tag for loop in outer if loop.tag is not None)
     scope = stage.scope or default_scope(tags)
+    check_memory(stage, scope, outer, consumers)
     if stage.is_output:
         needed = tuple(Region(Range(extent), "") for extent in stage.op.shape)
     else:

@@ -7,7 +7,13 @@ stored must cover them all; below that, each has its own copy.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from ..core.errors import UserError
 from ..core.hardware import MemoryScope, ThreadTag
+from ..schedule.value import Stage
+from .nest import Loop, own_loops
+from .value import StageBounds
 
 _SCOPE_RANK = {MemoryScope.GLOBAL: 0, MemoryScope.SHARED: 1, MemoryScope.LOCAL: 2}
 
@@ -22,3 +28,45 @@ def default_scope(tags: tuple[ThreadTag, ...]) -> MemoryScope:
     if any(not tag.is_block for tag in tags):
         return MemoryScope.LOCAL
     return MemoryScope.SHARED if tags else MemoryScope.GLOBAL
+
+
+def check_memory(stage: Stage, scope: MemoryScope, outer: tuple[Loop, ...], consumers: tuple[StageBounds, ...]) -> None:
+    """Raise UserError where what `stage` stores in `scope` memory does not reach all who read it."""
+    around = _on_hardware(outer)
+    if scope is MemoryScope.GLOBAL:
+        if around:
+            raise UserError(
+                f"stage {stage.name!r} is computed inside the loop {around[0].axis.name!r}, which is bound to "
+                f"{_tag(around[0])}, but kept in global memory, where blocks cannot wait for each other",
+                primitive="compute_at",
+                fix=f's[{stage.name}].set_scope("shared") or "local", or compute {stage.name!r} outside of the kernel',
+            )
+        return
+    for loop in _on_hardware(own_loops(stage)):
+        if loop.tag is not None and not shares(scope, loop.tag):
+            who = "block" if loop.tag.is_block else "thread"
+            raise UserError(
+                f"axis {loop.axis.name!r} of stage {stage.name!r} is bound to {_tag(loop)}, but the stage is kept in "
+                f"{scope.value} memory, of which each {who} has its own: it would see only the part that it computes",
+                primitive="bind",
+                fix=f"leave {loop.axis.name!r} unbound, or keep {stage.name!r} in memory that every {_tag(loop)} sees",
+            )
+    readers = [c for c in consumers if _on_hardware((*c.outer, *own_loops(c.stage)))]
+    if not around and (readers or _on_hardware(own_loops(stage))):
+        reader = (readers or list(consumers))[0].stage.name
+        raise UserError(
+            f"stage {stage.name!r} is kept in {scope.value} memory, which exists within one kernel, but is computed "
+            f"outside of the kernel of {reader!r}, which reads it",
+            primitive="compute_at",
+            fix=f"s[{stage.name}].compute_at(s[{reader}], axis) with an axis inside the kernel, or keep "
+            f"{stage.name!r} in global memory",
+        )
+
+
+def _on_hardware(loops: Iterable[Loop]) -> list[Loop]:
+    """The loops bound to blocks or real threads."""
+    return [loop for loop in loops if loop.tag not in (None, ThreadTag.VTHREAD)]
+
+
+def _tag(loop: Loop) -> str:
+    return loop.tag.value if loop.tag is not None else ""

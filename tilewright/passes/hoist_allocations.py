@@ -20,24 +20,18 @@ def hoist_allocations(function: Function) -> Function:
     return function.with_body(_wrap(body, found))
 
 
-def _strip(stmt: Stmt, found: dict[Buffer, None]) -> Stmt:
-    """`stmt` without its allocations, which are collected unless a kernel inside takes them."""
+def _strip(stmt: Stmt, found: dict[Buffer, None], in_kernel: bool = False) -> Stmt:
+    """`stmt` without its allocations, which are collected unless a kernel or parallel loop inside takes them."""
     if isinstance(stmt, Allocate) and not variables(*stmt.buffer.shape):
         found[stmt.buffer] = None
-        return _strip(stmt.body, found)
-    if isinstance(stmt, Launch) or (isinstance(stmt, For) and stmt.kind in (LoopKind.THREAD, LoopKind.PARALLEL)):
+        return _strip(stmt.body, found, in_kernel)
+    kernel = isinstance(stmt, Launch) or (isinstance(stmt, For) and stmt.kind is LoopKind.THREAD)
+    parallel = isinstance(stmt, For) and stmt.kind is LoopKind.PARALLEL
+    if (kernel or parallel) and not in_kernel:
         own: dict[Buffer, None] = {}
-        body = _strip_inside(stmt.body, own)
-        return stmt.map_children(lambda child: _wrap(body, own) if child is stmt.body else child)  # type: ignore[no-any-return]
-    return _each(stmt, lambda child: _strip(child, found))
-
-
-def _strip_inside(stmt: Stmt, found: dict[Buffer, None]) -> Stmt:
-    """As `_strip`, within a kernel: thread loops further in take nothing."""
-    if isinstance(stmt, Allocate):
-        found[stmt.buffer] = None
-        return _strip_inside(stmt.body, found)
-    return _each(stmt, lambda child: _strip_inside(child, found))
+        made = _each(stmt, lambda child: _strip(child, own, kernel))
+        return made.map_children(lambda child: _wrap(child, own) if isinstance(child, Stmt) else child)  # type: ignore[no-any-return]
+    return _each(stmt, lambda child: _strip(child, found, in_kernel))
 
 
 def _each(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..expr.nodes import Expr, Load, Var
 from ..expr.operators import const, equal
-from ..expr.traverse import post_order, substitute
-from ..loops.nodes import For, Function, If, Launch, Seq, Stmt, Store, seq
+from ..expr.traverse import post_order, substitute, variables
+from ..loops.nodes import Allocate, Buffer, For, Function, If, Launch, Let, Seq, Stmt, Store, seq
 
+_Doers = tuple[frozenset[Buffer], tuple[Var, ...]]  # what is stored, and the indices of which only 0 stores it
+_NONE: frozenset[Buffer] = frozenset()
 _ORDER = {tag: i for i, tag in enumerate(ThreadTag)}
 
 
@@ -49,7 +53,7 @@ def _launch(stmt: For, names: _Names) -> Launch:
         known = threads.setdefault(loop.thread, (loop.var, loop.extent))
         if known[1] is not loop.extent:
             raise _mismatch(loop.thread, known[1], loop.extent, stmt)
-    body = _strip(_alone(stmt, {tag: v for tag, (v, _) in threads.items() if tag.is_thread}), threads)
+    body = _alone(_strip(stmt, threads), tuple(var for tag, (var, _) in threads.items() if tag.is_thread))
     ordered = sorted(threads.items(), key=lambda item: _ORDER[item[0]])
     return Launch(names.fresh(), tuple((tag, var, extent) for tag, (var, extent) in ordered), body)
 
@@ -80,36 +84,75 @@ def _strip(stmt: Stmt, threads: dict[ThreadTag, tuple[Var, Expr]]) -> Stmt:
         var = threads[stmt.thread][0]
         body = stmt.body if stmt.var is var else substitute(stmt.body, {stmt.var: var})
         return _strip(body, threads)
+    if isinstance(stmt, Seq):
+        return seq(*(_strip(part, threads) for part in stmt.stmts))
     made: Stmt = stmt.map_children(lambda child: _strip(child, threads) if isinstance(child, Stmt) else child)
     return made
 
 
-def _alone(stmt: Stmt, missing: dict[ThreadTag, Var]) -> Stmt:
-    """Let the first thread alone update shared memory where no loop runs over the `missing` thread indices."""
-    if isinstance(stmt, For) and stmt.thread in missing:
-        missing = {tag: var for tag, var in missing.items() if tag is not stmt.thread}
-    if not missing:
+def _alone(stmt: Stmt, threads: tuple[Var, ...]) -> Stmt:
+    """`stmt` of a kernel, with updates of elements that several threads share left to the first of them.
+
+    An update reads the buffer that it writes (a reduction does), so that it must happen once; its buffer's initial
+    value is stored by the same thread. Any other store may be done by all threads, since all store the same.
+    """
+    updated = {buffer: group for unit in _units(stmt) for group in [_updated(unit)] for buffer in group}
+    if not updated or not threads:
         return stmt
-    used = {loop.thread for loop in _thread_loops(stmt)}
-    if not used & set(missing):
-        return _first_thread(stmt, missing) if _updates_shared(stmt) else stmt
+    made, (_, shared) = _guarded(stmt, threads, updated)
+    return _first_thread(made, shared)
+
+
+def _guarded(stmt: Stmt, threads: tuple[Var, ...], updated: dict[Buffer, frozenset[Buffer]]) -> tuple[Stmt, _Doers]:
+    """`stmt` and who does it: a guard stands around the largest statement that stores to one stage only."""
+    if isinstance(stmt, (Store, Let)):
+        buffers = _stored(stmt)
+        group = next((updated[buffer] for buffer in buffers if buffer in updated), None)
+        if group is None:
+            return stmt, (buffers, ())
+        indices = [i for node in post_order(stmt) if isinstance(node, Store) for i in node.indices]
+        return stmt, (group, tuple(v for v in threads if v not in variables(*indices)))
+    parts = [child for child in stmt.children() if isinstance(child, Stmt)]
+    made = [_guarded(part, threads, updated) for part in parts]
+    doers = {found for _, found in made if found[0]}
+    if len(doers) <= 1 and not isinstance(stmt, Allocate):
+        return _with_parts(stmt, [inner for inner, _ in made]), doers.pop() if doers else (_NONE, ())
+    everything = _NONE.union(*(found[0] for found in doers))
     if isinstance(stmt, Seq):
-        return seq(*(_alone(part, missing) for part in stmt.stmts))
-    made: Stmt = stmt.map_children(lambda child: _alone(child, missing) if isinstance(child, Stmt) else child)
+        runs = groupby(made, key=lambda item: item[1])
+        return seq(*(_first_thread(seq(*(part for part, _ in run)), found[1]) for found, run in runs)), (everything, ())
+    return _with_parts(stmt, [_first_thread(inner, found[1]) for inner, found in made]), (everything, ())
+
+
+def _with_parts(stmt: Stmt, parts: list[Stmt]) -> Stmt:
+    """`stmt` with its statements replaced, in their order."""
+    if isinstance(stmt, Seq):
+        return seq(*parts)
+    rest = iter(parts)
+    made: Stmt = stmt.map_children(lambda child: next(rest) if isinstance(child, Stmt) else child)
     return made
 
 
-def _first_thread(stmt: Stmt, missing: dict[ThreadTag, Var]) -> Stmt:
-    for var in missing.values():
+def _first_thread(stmt: Stmt, shared: tuple[Var, ...]) -> Stmt:
+    for var in shared:
         stmt = If(equal(var, const(0, var.dtype)), stmt, None)
     return stmt
 
 
-def _updates_shared(stmt: Stmt) -> bool:
-    """Whether some store reads, in its value, memory of the same buffer that several threads share."""
-    return any(
-        isinstance(node, Store)
-        and node.buffer.scope is not MemoryScope.LOCAL
-        and any(isinstance(e, Load) and e.source is node.buffer for e in post_order(node.value))
-        for node in post_order(stmt)
-    )
+def _units(stmt: Stmt) -> list[Stmt]:
+    """The stores below `stmt`, each with the values around it that are computed before."""
+    if isinstance(stmt, (Store, Let)):
+        return [stmt]
+    return [unit for child in stmt.children() if isinstance(child, Stmt) for unit in _units(child)]
+
+
+def _stored(stmt: Stmt) -> frozenset[Buffer]:
+    return frozenset(node.buffer for node in post_order(stmt) if isinstance(node, Store))
+
+
+def _updated(unit: Stmt) -> frozenset[Buffer]:
+    """What a unit stores, where it reads one of these buffers and threads share them."""
+    stored = _stored(unit)
+    read = {node.source for node in post_order(unit) if isinstance(node, Load)}
+    shared = all(buffer.scope is not MemoryScope.LOCAL for buffer in stored)
+    return stored if shared and stored & read else _NONE
