@@ -25,9 +25,9 @@ from ..loops.nodes import (
     Stmt,
     Store,
 )
-from .abi import Kernel, product, root
 from .c_expr import OR, SUM, ExprWriter
 from .dialect import Dialect, Parameter
+from .kernel import Kernel, product, root
 from .names import Names
 from .vectors import contiguous, flat_index, known_divisor, lane_of, reads, strict_loads
 

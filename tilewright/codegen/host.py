@@ -36,7 +36,8 @@ from ..loops.nodes import (
     Seq,
     Stmt,
 )
-from .abi import ArrayArgument, EntryPoint, Kernel, ScalarArgument, constant, root
+from .abi import ArrayArgument, EntryPoint, ScalarArgument
+from .kernel import Kernel, constant, root
 from .names import Names
 
 _INFIX: dict[type, str] = {

@@ -7,8 +7,8 @@ from dataclasses import replace
 from ..core.errors import UserError
 from ..core.target import Target
 from ..expr import nodes as n
-from .abi import Kernel, constant, product
 from .c_family import array_size, shared_bytes
+from .kernel import Kernel, constant, product
 
 
 def check(kernel: Kernel, target: Target) -> Kernel:

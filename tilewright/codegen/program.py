@@ -7,11 +7,12 @@ from dataclasses import replace
 from ..core.errors import UserError
 from ..core.target import Target
 from ..loops.nodes import Buffer, Function
-from .abi import CompiledProgram, Kernel, KernelAbi, kernels_of
+from .abi import CompiledProgram, KernelAbi
 from .c_family import write_source
 from .cuda import Cuda
 from .dialect import Dialect
 from .host import HOST_WORDS, write_entry
+from .kernel import Kernel, kernels_of
 from .limits import check
 from .llvm.module import compile_llvm
 from .names import Names

@@ -18,7 +18,7 @@ from ...core.dtype import DType
 from ...core.errors import InternalError
 from ...expr import nodes as n
 from ...loops.nodes import Buffer
-from ..abi import root
+from ..kernel import root
 from .convert import convert, from_single, mangled, to_single
 from .mathlib import MathLibrary
 from .types import Value, constant, immediate, lanes_constant, splat_constant, value_type, vector

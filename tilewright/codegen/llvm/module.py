@@ -11,8 +11,9 @@ from ...core.dtype import DType
 from ...core.errors import UserError
 from ...core.target import Target
 from ...loops.nodes import Buffer, Function
-from ..abi import CompiledProgram, Kernel, KernelAbi, Param, kernels_of
+from ..abi import CompiledProgram, KernelAbi
 from ..host import HOST_WORDS, write_entry
+from ..kernel import Kernel, Param, kernels_of
 from ..names import Names
 from .compile import Machine, compile_ir, host_machine
 from .mathlib import MathLibrary

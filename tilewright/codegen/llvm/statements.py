@@ -15,7 +15,7 @@ from ...core.hardware import LoopKind
 from ...expr import nodes as n
 from ...expr.traverse import post_order
 from ...loops.nodes import Allocate, Barrier, Buffer, Evaluate, For, If, Launch, Let, Seq, Stmt, Store
-from ..abi import Param, product, root
+from ..kernel import Param, product, root
 from .expr import ExprWriter
 from .mathlib import MathLibrary
 from .memory import Memory

@@ -1,0 +1,129 @@
+"""A kernel on its way to being compiled: its parameters, grid and memory, read off a finished function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.dtype import INT32
+from ..core.errors import InternalError
+from ..core.hardware import MemoryScope, ThreadTag
+from ..expr import nodes as n
+from ..expr.traverse import post_order
+from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Let, Stmt, Store
+from .names import Names
+
+Param = Buffer | n.Var
+ONE = n.IntImm(1, INT32)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel: parameters in the order in which the launch passes them, and where each buffer lives."""
+
+    name: str
+    params: tuple[Param, ...]
+    written: frozenset[Buffer]
+    grid: tuple[n.Expr, n.Expr, n.Expr]
+    block: tuple[n.Expr, n.Expr, n.Expr]
+    shared: tuple[Buffer, ...]
+    local: tuple[Buffer, ...]
+    launch: Launch
+    used: frozenset[n.Var]
+    """The variables that occur in the body."""
+    dynamic_shared_bytes: int = 0
+
+    @property
+    def threads(self) -> int | None:
+        """Threads of one block, where known at compile time."""
+        return product(self.block)
+
+
+def root(buffer: Any) -> Buffer:
+    """The buffer whose memory this one is."""
+    while buffer.alias_of is not None:
+        buffer = buffer.alias_of
+    if not isinstance(buffer, Buffer):
+        raise InternalError(f"a load from {buffer!r} after the loops were built")
+    return buffer
+
+
+def constant(e: n.Expr) -> int | None:
+    """The value of an integer constant, else None."""
+    return e.value if isinstance(e, n.IntImm) else None
+
+
+def product(extents: tuple[n.Expr, ...]) -> int | None:
+    """The product of constant extents; None where one is not known."""
+    total = 1
+    for extent in extents:
+        value = constant(extent)
+        if value is None:
+            return None
+        total *= value
+    return total
+
+
+def launches(stmt: Stmt) -> Iterator[Launch]:
+    """The launches in a function's body, in order."""
+    if isinstance(stmt, Launch):
+        yield stmt
+    else:
+        for child in stmt.children():
+            if isinstance(child, Stmt):
+                yield from launches(child)
+
+
+def kernels_of(function: Function, names: Names) -> tuple[Kernel, ...]:
+    """The kernels of a finished function, one for each launch, under names that nobody else has."""
+    distinct = dict.fromkeys(launches(function.body))
+    return tuple(_describe(launch, names.fresh(launch.name), function) for launch in distinct)
+
+
+def _describe(launch: Launch, name: str, function: Function) -> Kernel:
+    loaded: dict[Buffer, None] = {}
+    stored: dict[Buffer, None] = {}
+    allocated: dict[Buffer, None] = {}
+    used: dict[n.Var, None] = {}
+    bound: set[n.Var] = {var for _, var, _ in launch.threads}
+    for at in post_order(launch.body):
+        if isinstance(at, n.Var):
+            used[at] = None
+        elif isinstance(at, n.Load):
+            _touch(at.source, at.indices, loaded, used)
+        elif isinstance(at, Store):
+            _touch(at.buffer, at.indices, stored, used)
+        elif isinstance(at, Allocate):
+            allocated[at.buffer] = None
+        elif isinstance(at, (For, Let)):
+            bound.add(at.var)
+    outside = {b: None for b in {**loaded, **stored} if b not in allocated}
+    scalars = {v: None for v in used if v not in bound}
+    params: dict[Param, None] = {p: None for p in function.params if p in outside}
+    params.update((b, None) for b in outside)
+    params.update((p, None) for p in function.params if p in scalars)
+    params.update((v, None) for v in scalars)
+    extents = {tag: extent for tag, _, extent in launch.threads}
+    return Kernel(
+        name,
+        tuple(params),
+        frozenset(stored),
+        tuple(extents.get(tag, ONE) for tag in _BLOCK_TAGS),  # type: ignore[arg-type]
+        tuple(extents.get(tag, ONE) for tag in _THREAD_TAGS),  # type: ignore[arg-type]
+        tuple(b for b in allocated if b.scope is MemoryScope.SHARED),
+        tuple(b for b in allocated if b.scope is MemoryScope.LOCAL),
+        launch,
+        frozenset(used),
+    )
+
+
+_BLOCK_TAGS = (ThreadTag.BLOCK_X, ThreadTag.BLOCK_Y, ThreadTag.BLOCK_Z)
+_THREAD_TAGS = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
+
+
+def _touch(source: Any, indices: tuple[n.Expr, ...], into: dict[Buffer, None], used: dict[n.Var, None]) -> None:
+    into[root(source)] = None
+    if len(indices) > 1:  # flattening them needs the extents
+        for extent in source.shape:
+            used.update((v, None) for v in post_order(extent) if isinstance(v, n.Var))
