@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from .missing import LEGACY, PACKAGE, MissingAttribute, MissingModule, legacy_name
+from .missing import LEGACY, OPERATORS, PACKAGE, MissingAttribute, MissingModule, legacy_name
 
 
 def install(override: bool = False) -> None:
@@ -39,12 +39,14 @@ class _Package(ModuleType):
 
 
 class _Alias(MetaPathFinder):
-    """`tvm` is `tilewright`, `tvm.te` is `tilewright.te`, and so on."""
+    """`tvm` is `tilewright`, `tvm.te` is `tilewright.te`, and so on; the oldest scripts' `topi` is `tvm.topi`."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         head, dot, rest = fullname.partition(".")
+        if head == OPERATORS:
+            return ModuleSpec(fullname, _SameModule(f"{PACKAGE}.{fullname}"))
         if head != LEGACY:
             return None
         # Below a real tvm, which was imported before or goes first, its own modules are meant.

@@ -11,12 +11,14 @@ from ..loops.verify import verify
 from .double_buffer import double_buffer
 from .expand_virtual_threads import expand_virtual_threads
 from .flatten_storage import flatten_storage
+from .guard_selects import guard_selects
 from .hoist_allocations import hoist_allocations
 from .launch_on_host import launch_on_host
 from .lower_divisions import lower_divisions
 from .place_barriers import place_barriers
 from .simplify_program import simplify_program
 from .split_host_device import split_host_device
+from .unroll_local_accesses import unroll_local_accesses
 from .unroll_loops import unroll_loops
 from .vectorize_loops import vectorize_loops
 
@@ -25,6 +27,8 @@ Pass = Callable[[Function], Function]
 LOWER: tuple[Pass, ...] = (
     # First, so that every later pass sees one index per access.
     flatten_storage,
+    # Before vectorisation, which cannot run on vectors what only some lanes may evaluate.
+    guard_selects,
     # Before unrolling, which would otherwise write out loops around the vector statement needlessly often.
     vectorize_loops,
     # Before unrolling: the copies share the loops that the schedule unrolls.
@@ -43,6 +47,8 @@ FINISH: tuple[Pass, ...] = (
     split_host_device,
     # Needs launches: only there is it known which thread indices a block has.
     place_barriers,
+    # Only the code of kernels has local storage to keep in registers.
+    unroll_local_accesses,
     # Last, since truncating division has fewer rewrite rules than floor division.
     lower_divisions,
 )

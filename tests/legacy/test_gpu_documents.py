@@ -1,0 +1,59 @@
+"""The code of the two documents on GPU convolutions runs as it stands, and gives the right numbers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parent / "scripts"
+DEVICES = [pytest.param(kind, marks=getattr(pytest.mark, kind)) for kind in ("opencl", "cuda")]
+
+# What the document leaves to the reader: is the answer right? Checked on a few images of the batch.
+CHECK = """
+padded = np.pad(a_np[..., :4].astype("float64"), ((pad, pad), (pad, pad), (0, 0), (0, 0)))
+answer = sum(
+    np.matmul(w_np[i, j].T, padded[i : i + out_size, j : j + out_size]) for i in range(kernel) for j in range(kernel)
+)
+tvm.testing.assert_allclose(b.numpy()[..., :4], answer, rtol=1e-4, atol=1e-3)
+print("right")
+"""
+# The document's sizes take a large GPU; on a CPU they shrink, and nothing else changes.
+SMALLER = {
+    "batch = 256": "batch = 64",
+    "in_channel = 256": "in_channel = 16",
+    "out_channel = 512": "out_channel = 64",
+    "in_size = 14": "in_size = 6",
+    '"cuda")': '"opencl")',
+    "tvm.cuda(0)": "tvm.opencl(0)",
+}
+
+
+def run(script: Path, *arguments: str) -> str:
+    """What a script prints under `tilewright run`."""
+    command = [sys.executable, "-W", "ignore", "-m", "tilewright", "run", str(script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("target", DEVICES)
+def test_the_convolution_document(target: str, tmp_path: Path) -> None:
+    code = (SCRIPTS / "opt_conv_cuda.py").read_text()
+    for large, small in SMALLER.items() if target == "opencl" else ():
+        assert code.count(large) == 1
+        code = code.replace(large, small)
+    script = tmp_path / "opt_conv_cuda.py"
+    script.write_text(code + CHECK)
+    out = run(script)
+    assert out.startswith("Convolution: ")
+    assert out.endswith("right\n")
+
+
+@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("case", ["3 1", "5 1", "3 2", "5 2", "3 1 fused", "3 2 fused"])
+def test_the_depthwise_document(target: str, case: str) -> None:
+    channels = "3" if target == "opencl" else "256"
+    assert run(SCRIPTS / "depthwise_blog.py", target, channels, *case.split()) == "right\n"

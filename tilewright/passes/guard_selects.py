@@ -1,0 +1,64 @@
+"""guard_selects: a Select whose branch might read outside its buffer evaluates only the branch that is taken.
+
+`Select` evaluates both branches, which the oldest scripts use for padding all the same, where one branch reads
+out of bounds. Such a Select becomes an IfThenElse; one whose reads are safe anyway stays, since it costs no
+branch and runs on vectors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..arith.facts import EMPTY, Facts
+from ..arith.interval import interval
+from ..arith.simplify import simplify
+from ..expr.nodes import Div, Expr, FloorDiv, FloorMod, IfThenElse, IntImm, Load, Mod, Select
+from ..expr.traverse import post_order
+from ..loops.nodes import Buffer, For, Function, Stmt
+
+
+def guard_selects(function: Function) -> Function:
+    """Turn every Select with an unsafe branch into an IfThenElse. Works on flat storage."""
+    if not any(isinstance(node, Select) for node in post_order(function.body)):
+        return function
+    return function.with_body(_visit(function.body, EMPTY))
+
+
+def _visit(stmt: Stmt, facts: Facts) -> Stmt:
+    inside = facts.bind(stmt.var, stmt.min, stmt.extent) if isinstance(stmt, For) else facts
+    made: Stmt = stmt.map_children(lambda c: _visit(c, inside) if isinstance(c, Stmt) else _expr(c, inside))
+    return made
+
+
+def _expr(root: Expr, facts: Facts) -> Expr:
+    memo: dict[Any, Any] = {}
+
+    def visit(e: Any) -> Any:
+        done = memo.get(e)
+        if done is None:
+            done = e.map_children(visit)
+            if isinstance(done, Select) and not _safe(done, facts):
+                done = IfThenElse(done.condition, done.true_value, done.false_value)
+            memo[e] = done
+        return done
+
+    made: Expr = visit(root)
+    return made
+
+
+def _safe(e: Select, facts: Facts) -> bool:
+    """Whether evaluating both branches can do no harm: they read what the condition reads, or in bounds."""
+    known = set(post_order(e.condition))
+    return all(node in known or _harmless(node, facts) for node in post_order(e.true_value, e.false_value))
+
+
+def _harmless(node: Any, facts: Facts) -> bool:
+    if isinstance(node, (Div, Mod, FloorDiv, FloorMod)) and node.dtype.is_int:
+        return isinstance(node.b, IntImm) and node.b.value != 0
+    if not isinstance(node, Load) or not isinstance(node.source, Buffer):
+        return True
+    size = node.source.shape[0] if node.source.shape else IntImm(1, node.indices[0].dtype)
+    if len(node.indices) != 1 or not isinstance(size, IntImm):
+        return False
+    span = interval(simplify(node.indices[0], facts), facts)
+    return 0 <= span.lo and span.hi < size.value

@@ -1,0 +1,67 @@
+"""unroll_local_accesses: loops that index a thread's own arrays are unrolled by the back end's compiler.
+
+A local array lives in registers only if every index is a constant once the code is unrolled; a single index
+that is not sends the whole array to the stack, in slow memory. So every loop inside a kernel whose variable
+indexes local storage is marked UNROLLED, as long as the code stays within reason.
+"""
+
+from __future__ import annotations
+
+from ..core.hardware import LoopKind, MemoryScope
+from ..expr.nodes import IntImm, Load, Var
+from ..expr.traverse import post_order, variables
+from ..loops.nodes import Buffer, Evaluate, For, Function, Launch, Seq, Stmt, Store
+
+MAX_STEPS = 4096
+"""Stores that one loop may become; beyond it, compiling takes seconds and the instruction cache overflows."""
+
+
+def unroll_local_accesses(function: Function) -> Function:
+    """Mark serial loops of constant extent whose variable indexes LOCAL storage as UNROLLED, inside kernels."""
+    return function.with_body(_host(function.body))
+
+
+def _host(stmt: Stmt) -> Stmt:
+    if isinstance(stmt, Launch):
+        return Launch(stmt.name, stmt.threads, _visit(stmt.body, _local_indices(stmt.body))[0])
+    made: Stmt = stmt.map_children(lambda child: _host(child) if isinstance(child, Stmt) else child)
+    return made
+
+
+def _local_indices(body: Stmt) -> frozenset[Var]:
+    """The variables that occur in an index of local storage."""
+    found: set[Var] = set()
+    for node in post_order(body):
+        buffer = node.source if isinstance(node, Load) else node.buffer if isinstance(node, Store) else None
+        if isinstance(buffer, Buffer) and buffer.scope is MemoryScope.LOCAL:
+            found.update(variables(*node.indices))
+    return frozenset(found)
+
+
+def _visit(stmt: Stmt, wanted: frozenset[Var]) -> tuple[Stmt, int]:
+    """The statement with its loops marked, and the number of stores that it becomes."""
+    if isinstance(stmt, (Store, Evaluate)):
+        return stmt, 1
+    if isinstance(stmt, For):
+        body, steps = _visit(stmt.body, wanted)
+        kind = stmt.kind
+        if kind in (LoopKind.SERIAL, LoopKind.UNROLLED) and isinstance(stmt.extent, IntImm):
+            unrolled = steps * stmt.extent.value
+            if kind is LoopKind.UNROLLED or (stmt.var in wanted and unrolled <= MAX_STEPS):
+                kind, steps = LoopKind.UNROLLED, unrolled
+        return For(stmt.var, stmt.min, stmt.extent, kind, stmt.thread, stmt.pragmas, body), steps
+    if isinstance(stmt, Seq):
+        parts = [_visit(part, wanted) for part in stmt.stmts]
+        return Seq(tuple(part for part, _ in parts)), sum(steps for _, steps in parts)
+    total = 0
+
+    def child(node: object) -> object:
+        nonlocal total
+        if not isinstance(node, Stmt):
+            return node
+        made, steps = _visit(node, wanted)
+        total += steps
+        return made
+
+    made: Stmt = stmt.map_children(child)
+    return made, total
