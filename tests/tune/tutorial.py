@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright import autotvm, te, tir
+from tilewright import autotvm, te, topi
 
 LAYER = (1, 7, 7, 512, 512, 3, 3, (1, 1), (1, 1))
 FLOP = 231_501_312
@@ -56,37 +56,13 @@ TRIALS = [_trial(line) for line in _TRIALS.strip().splitlines()]
 """Of each trial: index, the configuration as printed, and seconds (0 where the kernel was invalid)."""
 
 
-def conv2d_nchw(data, kernel, stride, padding):
-    """The operator library's declaration: a zero-padded image, and the sum over channels and window."""
-    batch, channels, height, width = data.shape
-    out_channels, _, kh, kw = kernel.shape
-    (sy, sx), (py, px) = stride, padding
-    rc = te.reduce_axis((0, channels), name="rc")
-    ry = te.reduce_axis((0, kh), name="ry")
-    rx = te.reduce_axis((0, kw), name="rx")
-
-    def pad(i0, i1, i2, i3):
-        inside = tir.all(i2 >= py, i2 < height + py, i3 >= px, i3 < width + px)
-        return tir.if_then_else(inside, data[i0, i1, i2 - py, i3 - px], tir.const(0.0, "float32"))
-
-    padded = te.compute((batch, channels, height + 2 * py, width + 2 * px), pad, name="pad_temp")
-    shape = (batch, out_channels, (height + 2 * py - kh) // sy + 1, (width + 2 * px - kw) // sx + 1)
-    return te.compute(
-        shape,
-        lambda nn, ff, yy, xx: te.sum(
-            padded[nn, rc, yy * sy + ry, xx * sx + rx] * kernel[ff, rc, ry, rx], axis=[rc, ry, rx]
-        ),
-        name="conv2d_nchw",
-    )
-
-
 @autotvm.template("tutorial/conv2d_no_batching")
 def conv2d_no_batching(N, H, W, CO, CI, KH, KW, stride, padding):
     assert N == 1, "Only consider batch_size = 1 in this template"
 
     data = te.placeholder((N, CI, H, W), name="data")
     kernel = te.placeholder((CO, CI, KH, KW), name="kernel")
-    conv = conv2d_nchw(data, kernel, stride, padding)
+    conv = topi.nn.conv2d_nchw(data, kernel, stride, padding, dilation=1, out_dtype="float32")
     s = te.create_schedule([conv.op])
 
     ##### space definition begin #####

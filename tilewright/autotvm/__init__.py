@@ -9,8 +9,10 @@ with autotvm.apply_history_best("matmul.log"), tvm.target.Target("cuda"):
     s, args = matmul(512)
 """
 
-from . import task
+from . import measure, record, task
+from .measure import LocalBuilder, LocalRunner, MeasureErrorNo, MeasureInput, MeasureResult, measure_option
 from .task import (
+    ApplyHistoryBest,
     ConfigEntity,
     ConfigSpace,
     DispatchContext,
@@ -19,5 +21,6 @@ from .task import (
     get_config,
     template,
 )
+from .task import ApplyHistoryBest as apply_history_best
 
 __all__ = [name for name in dir() if not name.startswith("_")]

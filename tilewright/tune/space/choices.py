@@ -12,12 +12,13 @@ from math import prod
 from typing import Any, ClassVar
 
 from ...core.errors import UserError
+from ...measure import outcome
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
 
 
-class InstantiationError(UserError, ValueError):
-    """A configuration that its template refuses (`cfg.raise_error`), or that makes no legal kernel."""
+class InstantiationError(UserError, outcome.InstantiationError):
+    """A configuration that its template refuses (`cfg.raise_error`)."""
 
 
 @dataclass(frozen=True)

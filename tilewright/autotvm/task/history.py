@@ -1,0 +1,84 @@
+"""apply_history_best: the best configuration that logs know for what is asked."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from ...core.errors import UserError
+from ...core.target import Target
+from ...tune.records.format import MeasureInput, Pair
+from ...tune.records.history import History, model_of
+from ...tune.records.log import load_from_buffer, load_from_file
+from .dispatcher import DispatchContext
+
+logger = logging.getLogger("autotvm")
+
+
+class ApplyHistoryBest(DispatchContext):
+    """The best configurations of logs: files, open files, lists of (MeasureInput, MeasureResult), or lists of these.
+
+    What one log says better than another wins; `update` overrules both.
+    """
+
+    def __init__(self, records: Any) -> None:
+        super().__init__()
+        self.history = History()
+        self._given: dict[tuple[str, Any], Any] = {}
+        if records is not None:
+            self.load(records)
+
+    @property
+    def best_by_targetkey(self) -> dict[tuple[str, Any], Pair]:
+        """The best measurement by (target key, workload)."""
+        return self.history.best_by_targetkey
+
+    @property
+    def best_by_model(self) -> dict[tuple[str, Any], Pair]:
+        """The best measurement by (model, workload)."""
+        return self.history.best_by_model
+
+    def load(self, records: Any) -> None:
+        """Take in more measurements."""
+        pairs = list(_unpacked(records))
+        before = self.history.foreign
+        self.history.add(pairs)
+        if self.history.foreign > before:
+            logger.warning(
+                "%d of %d measurements were made by another device or compiler and are not applied: give their log "
+                "to tuner.load_history",
+                self.history.foreign - before,
+                len(pairs),
+            )
+        logger.debug("Finish loading %d records", len(pairs))
+
+    def _query_inside(self, target: Target | None, workload: Any) -> Any:
+        if target is None:
+            raise UserError(
+                "no current target to find the best configuration for",
+                primitive="apply_history_best",
+                fix='call the template inside `with tvm.target.Target("cuda"):`',
+            )
+        for key in (model_of(target), *target.keys):
+            if (key, workload) in self._given:
+                return self._given[key, workload]
+        found = self.history.best(target, workload)
+        return None if found is None else found[0].config
+
+    def update(self, target: Target | None, workload: Any, cfg: Any) -> None:
+        if target is not None:
+            self._given.update({(key, workload): cfg for key in (model_of(target), *target.keys)})
+
+
+def _unpacked(records: Any) -> Iterator[Pair]:
+    if isinstance(records, (str, bytes, os.PathLike)):
+        yield from load_from_file(records)
+    elif hasattr(records, "read"):
+        yield from load_from_buffer(records)
+    elif isinstance(records, tuple) and len(records) == 2 and isinstance(records[0], MeasureInput):
+        yield records
+    else:
+        for part in records:
+            yield from _unpacked(part)

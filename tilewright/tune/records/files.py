@@ -1,0 +1,60 @@
+"""Whole logs: the best lines of one, one log a workload, several merged into one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any
+
+from .format import Pair, encode, measure_str_key
+from .history import History
+from .log import RecordLog, load_from_file
+
+PathLike = str | os.PathLike[str]
+
+
+def pick_best(in_file: PathLike, out_file: PathLike | IO[str]) -> int:
+    """Write the best line of each workload of a log into another one; gives how many there are."""
+    # Whatever device made them: a log is distilled where it may not be used.
+    best = History(load_from_file(in_file), name_of=lambda _: "").pairs()
+    _write(out_file, best)
+    return len(best)
+
+
+def split_workload(in_file: PathLike, clean: bool = True) -> list[Path]:
+    """Write one log for each workload of a log, `in_file.000.wkl` and so on; with `clean`, each line once."""
+    groups: dict[str, list[Pair]] = {}
+    for pair in load_from_file(in_file):
+        groups.setdefault(measure_str_key(pair[0], include_config=False), []).append(pair)
+    made = []
+    for i, pairs in enumerate(groups.values()):
+        path = Path(f"{os.fspath(in_file)}.{i:03d}.wkl")
+        _write(path, without_repeats(pairs) if clean else pairs)
+        made.append(path)
+    return made
+
+
+def merge(in_files: Iterable[PathLike], out_file: PathLike) -> int:
+    """Write the lines of several logs into one, each once, in the order of time; gives how many there are."""
+    pairs = sorted((pair for path in in_files for pair in load_from_file(path)), key=lambda pair: pair[1].timestamp)
+    kept = without_repeats(pairs)
+    _write(out_file, kept)
+    return len(kept)
+
+
+def without_repeats(pairs: Iterable[Pair]) -> list[Pair]:
+    """The measurements, lines that say the same once."""
+    return list({encode(*pair): pair for pair in pairs}.values())
+
+
+def _write(out_file: Any, pairs: Iterable[Pair]) -> None:
+    lines = [encode(*pair) for pair in pairs]
+    if hasattr(out_file, "write"):
+        out_file.writelines(f"{line}\n" for line in lines)
+        return
+    path = Path(out_file)
+    path.unlink(missing_ok=True)
+    log = RecordLog(path)
+    log.append(*lines)
+    log.close()

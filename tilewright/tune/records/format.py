@@ -1,0 +1,150 @@
+"""One measurement as one line of JSON, in the format of the legacy API's logs (version 0.2).
+
+{"input": [target, template, args, kwargs], "config": {"index": i, "code_hash": null, "entity": [[knob, kind,
+value], ...]}, "result": [costs, error_no, all_cost, timestamp], "version": 0.2}
+
+Further keys at the top level say what the format has no room for; readers of old pass over them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ... import __version__
+from ...core.errors import UserError
+from ...core.target import Target
+from ...measure.outcome import MeasureErrorNo, MeasureResult
+from ..space.config import Config
+from ..task import Task
+
+VERSION = 0.2
+FAILED = (1e9,)
+"""What stands for the costs of a failure, in seconds."""
+COMPILER = f"tilewright {__version__}"
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What a record says beyond the legacy format; empty where it does not say.
+
+    `device` is the name of the device that measured, `compiler` what compiled for it. A failure has its
+    `reason` and the schedule `step` at fault; a `refused` one was never compiled, and was no trial. A
+    `confirmed` measurement was made again at the end, and replaces earlier ones of the same configuration.
+    """
+
+    device: str = ""
+    compiler: str = ""
+    reason: str = ""
+    step: str = ""
+    refused: bool = False
+    confirmed: bool = False
+
+    def written(self) -> dict[str, Any]:
+        """The notes that say something."""
+        return {name: value for name, value in vars(self).items() if value}
+
+
+SILENT = Notes()
+
+
+class _Fields(NamedTuple):
+    target: Target
+    task: Task
+    config: Config
+
+
+class MeasureInput(_Fields):
+    """What was measured: a configuration of a task on a target; `notes` has what else is known of it."""
+
+    notes: Notes = SILENT
+
+    def noted(self, notes: Notes) -> MeasureInput:
+        """The same with notes."""
+        made = MeasureInput(*self)
+        made.notes = notes
+        return made
+
+
+Pair = tuple[MeasureInput, MeasureResult]
+
+
+def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> str:
+    """The line for a measurement, without the line end; UserError where an argument has no form in JSON."""
+    _only_json(protocol)
+    costs = result.costs if result.error_no == MeasureErrorNo.NO_ERROR else FAILED
+    line = {
+        "input": [str(inp.target), inp.task.name, inp.task.args, inp.task.kwargs],
+        "config": inp.config.to_json_dict(),
+        "result": [costs, int(result.error_no), result.all_cost, result.timestamp],
+        "version": VERSION,
+        **inp.notes.written(),
+    }
+    try:
+        return json.dumps(line, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"the workload {inp.task.workload} cannot be written to a log: {error}",
+            primitive="record.encode",
+            fix="give templates numbers, strings, None, tensors, and tuples of these",
+        ) from error
+
+
+def decode(row: str, protocol: str = "json") -> Pair:
+    """The measurement of a line; UserError where it is none."""
+    _only_json(protocol)
+    try:
+        line = json.loads(row)
+    except ValueError as error:
+        raise _foreign(f"no JSON: {error}") from error
+    if not isinstance(line, dict):
+        raise _foreign("no object")
+    try:
+        return _decoded(_current(line))
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise _foreign(f"{type(error).__name__}: {error}") from error
+
+
+def _only_json(protocol: str) -> None:
+    if protocol != "json":
+        raise UserError(f"protocol {protocol!r} is not supported", primitive="record", fix='use "json"')
+
+
+def _foreign(why: str) -> UserError:
+    return UserError(f"this is no record ({why})", primitive="record.decode", where="")
+
+
+def _current(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A line of today's format from one of version 0.1, whose keys are single letters."""
+    if "i" not in line:
+        return line
+    target, name, args, kwargs, _, config = line["i"]
+    entity = {"index": config.get("i"), "code_hash": config.get("c"), "entity": config["e"]}
+    return {"input": [target, name, args, kwargs], "config": entity, "result": line["r"]}
+
+
+def _decoded(line: Mapping[str, Any]) -> Pair:
+    target, name, args, _ = line["input"]
+    costs, error_no, all_cost, timestamp = line["result"]
+    where = Target.parse(target)
+    inp = MeasureInput(where, Task(str(name), args, where), Config.from_json_dict(line["config"]))
+    known = {key: line[key] for key, default in vars(SILENT).items() if isinstance(line.get(key), type(default))}
+    seconds = tuple(float(c) for c in costs)
+    if not seconds:
+        raise ValueError("no costs")
+    result = MeasureResult(seconds, int(error_no), float(all_cost), float(timestamp))
+    return inp.noted(Notes(**known)), result
+
+
+def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
+    """What tells one measured thing from another, as text."""
+    config = str(inp.config) if include_config else ""
+    return f"{inp.target}{inp.task.name}{inp.task.args}{inp.task.kwargs}{config}"
+
+
+def mean_cost(result: MeasureResult) -> float:
+    """Mean seconds of one run; those of `FAILED` after a failure."""
+    costs = result.costs if result.error_no == MeasureErrorNo.NO_ERROR else FAILED
+    return float(sum(costs) / len(costs))

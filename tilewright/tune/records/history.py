@@ -1,0 +1,97 @@
+"""The best that is known for a workload on a target, from the measurements of logs.
+
+A measurement that names no device counts wherever its target's keys fit, as in the legacy API. One that names
+another device than the one at hand, or another compiler, is left to the search as advice.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ...core.target import Target
+from ...measure.outcome import MeasureErrorNo
+from ...runtime.device import device
+from ..space.config import Config
+from ..task import Workload
+from .format import COMPILER, MeasureInput, Notes, Pair, mean_cost
+
+Key = tuple[str, Workload]
+
+
+def model_of(target: Target) -> str:
+    """The model that a target names; "unknown" where it names none."""
+    return dict(target.labels).get("model", "unknown")
+
+
+@functools.cache
+def device_name(kind: str) -> str:
+    """The name of the device of that kind that programs run on here; empty where there is none."""
+    found = device(kind)
+    return found.name if found.exist else ""
+
+
+def applies(notes: Notes, kind: str, name_of: Callable[[str], str] = device_name) -> bool:
+    """Whether a measurement holds for the device of that kind and this compiler; one that does not say, does."""
+    if notes.compiler and notes.compiler != COMPILER:
+        return False
+    if not notes.device:
+        return True
+    here = name_of(kind)
+    return not here or notes.device == here
+
+
+class History:
+    """The best measurement of each workload, by the keys of its target and by its model."""
+
+    def __init__(self, records: Iterable[Pair] = (), name_of: Callable[[str], str] = device_name) -> None:
+        self.best_by_targetkey: dict[Key, Pair] = {}
+        self.best_by_model: dict[Key, Pair] = {}
+        self.foreign = 0
+        """Measurements left out because another device or compiler made them."""
+        self._name_of = name_of
+        self._confirmed: dict[tuple[str, Workload, Config], Pair] = {}
+        self.add(records)
+
+    def add(self, records: Iterable[Pair]) -> None:
+        """Take in measurements; failures change nothing."""
+        good: list[Pair] = []
+        for inp, result in records:
+            if result.error_no != MeasureErrorNo.NO_ERROR:
+                continue
+            if not applies(inp.notes, str(inp.target.kind), self._name_of):
+                self.foreign += 1
+                continue
+            good.append((inp, result))
+            if inp.notes.confirmed:
+                self._confirmed[_identity(inp)] = (inp, result)
+        for inp, result in good:
+            self._consider(*self._confirmed.get(_identity(inp), (inp, result)))
+
+    def _consider(self, inp: MeasureInput, result: Any) -> None:
+        keys = [(self.best_by_targetkey, (key, inp.task.workload)) for key in inp.target.keys]
+        if model_of(inp.target) != "unknown":
+            keys.append((self.best_by_model, (model_of(inp.target), inp.task.workload)))
+        for table, key in keys:
+            known = table.get(key)
+            if known is None or mean_cost(result) < mean_cost(known[1]):
+                table[key] = (inp, result)
+
+    def best(self, target: Target, workload: Workload) -> Pair | None:
+        """The best measurement for a workload: of the target's model where that is known, else of its keys."""
+        found = self.best_by_model.get((model_of(target), workload))
+        for key in target.keys:
+            found = found or self.best_by_targetkey.get((key, workload))
+        return found
+
+    def pairs(self) -> list[Pair]:
+        """The best measurements, each once."""
+        seen: dict[int, Pair] = {}
+        for pair in (*self.best_by_model.values(), *self.best_by_targetkey.values()):
+            seen[id(pair)] = pair
+        return list(seen.values())
+
+
+def _identity(inp: MeasureInput) -> tuple[str, Workload, Config]:
+    return str(inp.target), inp.task.workload, inp.config

@@ -1,0 +1,119 @@
+"""Log files: appended line by line so that nothing is lost, and read so that nothing unreadable stops anyone.
+
+A line is written in one piece under a lock, and is on its way to the disk when `append` returns: killing the
+process loses at most the line being written. What an earlier crash tore stays a line of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from ...core.errors import UserError
+from .format import Pair, decode
+
+logger = logging.getLogger("autotvm")
+
+_SYNC_SECONDS = 1.0  # between two requests to the disk: power may fail too, but records come by the hundred
+
+
+class RecordLog:
+    """A log file open for appending; it is made where it is missing."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise UserError(f"cannot write to {self.path}: {error.strerror}", primitive="log_to_file") from error
+        self._synced = time.monotonic()
+
+    def append(self, *lines: str) -> None:
+        """Write lines at the end of the file, each in one piece."""
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            lead = "\n" if self._ends_within_a_line() else ""
+            for line in lines:
+                self._write(f"{lead}{line}\n".encode())
+                lead = ""
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        if time.monotonic() - self._synced >= _SYNC_SECONDS:
+            self.sync()
+
+    def sync(self) -> None:
+        """Ask the disk to keep what was written."""
+        os.fsync(self._file)
+        self._synced = time.monotonic()
+
+    def close(self) -> None:
+        """Sync and close; nothing can be appended afterwards."""
+        if self._file >= 0:
+            self.sync()
+            os.close(self._file)
+            self._file = -1
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def _ends_within_a_line(self) -> bool:
+        size = os.fstat(self._file).st_size
+        return size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
+
+    def __del__(self) -> None:
+        if getattr(self, "_file", -1) >= 0:
+            os.close(self._file)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A line of a log that is no record."""
+
+    line: int
+    reason: str
+
+
+def read(source: Iterable[bytes | str], name: str, problems: list[Problem] | None = None) -> Iterator[Pair]:
+    """The measurements in lines; empty lines and comments are passed over.
+
+    What is no record is put into `problems`, or reported to the `autotvm` logger, and skipped.
+    """
+    for number, row in enumerate(source, 1):
+        try:
+            text = row.decode() if isinstance(row, bytes) else row
+            if text.strip() and not text.startswith("#"):
+                yield decode(text)
+        except (UserError, UnicodeDecodeError) as error:
+            reason = error.message if isinstance(error, UserError) else str(error)
+            if problems is None:
+                logger.warning("%s:%d: skipped: %s", name, number, reason)
+            else:
+                problems.append(Problem(number, reason))
+
+
+def load_from_file(filename: str | bytes | os.PathLike[str], problems: list[Problem] | None = None) -> Iterator[Pair]:
+    """The measurements of a log file, in order; see `read` for what happens to lines that are none."""
+    path = Path(os.fsdecode(filename))
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}", primitive="load_from_file") from error
+    return _closing(file, str(path), problems)
+
+
+def _closing(file: IO[bytes], name: str, problems: list[Problem] | None) -> Iterator[Pair]:
+    with file:
+        yield from read(file, name, problems)
+
+
+def load_from_buffer(file: IO[Any], problems: list[Problem] | None = None) -> Iterator[Pair]:
+    """The measurements of an open file, from where it stands."""
+    return read(file, getattr(file, "name", "<buffer>"), problems)
