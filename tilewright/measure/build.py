@@ -1,0 +1,90 @@
+"""Building one candidate: its schedule, its loops, its machine code, or why there are none.
+
+Runs in a forked child. Nothing here touches a device.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from typing import Any
+
+from ..codegen.abi import CompiledProgram
+from ..core.errors import InternalError, UserError
+from ..core.target import Target
+from ..driver import build as compile_lowered
+from ..driver import lower
+from ..schedule.handle import ScheduleHandle
+from .job import Built, Job
+from .option import BuildFunc
+from .outcome import BuildFailed, Outcome, Refused
+from .reference import describe
+
+_PACKAGE = __name__.partition(".")[0]
+_LONGEST_REASON = 2000
+
+
+def build(job: Job, build_func: str | BuildFunc) -> Built | Outcome:
+    """Instantiate and compile a job for its target."""
+    began = time.perf_counter()
+    stage, handle = "instantiate", None
+    try:
+        with job.target:
+            handle, tensors = job.instantiate()
+            workload = describe(tensors)
+            stage = "lower" if build_func == "default" else "compile"
+            if callable(build_func):
+                program = build_func(handle, tensors, job.target)
+            else:
+                lowered = lower(handle, tensors)
+                stage = "compile"
+                program = _compile(lowered, job.target)
+    except (Exception, SystemExit) as error:
+        return _explain(error, stage, handle, time.perf_counter() - began)
+    return Built(program, workload, time.perf_counter() - began)
+
+
+def _compile(lowered: Any, target: Target) -> CompiledProgram:
+    return compile_lowered(lowered, target=target).program
+
+
+def _explain(error: BaseException, stage: str, handle: Any, seconds: float) -> Outcome:
+    """Why a candidate was not built, and where in its schedule."""
+    if isinstance(error, UserError):
+        text = f"{error.primitive}: {error.message}" if error.primitive else error.message
+        step = _step(error, stage, handle)
+        if stage == "compile":  # the only mistake a caller can still have made by now
+            return Refused(reason=shorten(text), step=step, build_seconds=seconds)
+        if stage == "lower":  # a schedule that makes no kernel, as one that cannot be written down
+            stage = "instantiate"
+    else:
+        text = f"{type(error).__name__}: {error}" if not isinstance(error, InternalError) else str(error)
+        step = _line(error) if stage == "instantiate" else ""
+    return BuildFailed(reason=shorten(text), step=step, stage=stage, build_seconds=seconds)
+
+
+def _step(error: UserError, stage: str, handle: Any) -> str:
+    """The schedule step at fault. Errors found after the schedule was made name only the primitive."""
+    if not error.primitive:
+        return ""
+    if stage == "instantiate":
+        return f"{error.primitive} at {error.where}" if error.where else error.primitive
+    steps = handle.steps if isinstance(handle, ScheduleHandle) else []
+    lines = [step.where for step in steps if step.primitive == error.primitive and step.where]
+    return f"{error.primitive} at {lines[-1]}" if lines else error.primitive
+
+
+def _line(error: BaseException) -> str:
+    """The innermost line of the caller's own code."""
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] != _PACKAGE:
+            return f"{frame.f_code.co_filename}:{line}"
+    return ""
+
+
+def shorten(text: str) -> str:
+    """A reason of a length that a record can hold; the ends say most."""
+    if len(text) <= _LONGEST_REASON:
+        return text
+    half = _LONGEST_REASON // 2
+    return f"{text[:half]}\n...\n{text[-half:]}"

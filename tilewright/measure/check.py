@@ -1,0 +1,103 @@
+"""Arrays that notice what a kernel writes around them, and the comparison of what it wrote into them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..core.dtype import DType
+from ..runtime.array import NDArray, empty
+from ..runtime.device import Device
+
+GUARD = 1 << 16
+"""Bytes on each side of an array that nothing may write."""
+_PATTERN = np.random.default_rng(0x711E).integers(0, 256, GUARD, np.uint8)
+_POISON = 0xFF
+"""In every byte: NaN for floats, -1 or the largest value for integers."""
+
+
+class GuardedArray:
+    """An array on a device between two guard zones. `array` is what the kernel gets; `values` what it should hold."""
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: str, on: Device) -> None:
+        self.name = name
+        self.dtype = DType(dtype)
+        self.size = math.prod(shape) * self.dtype.numpy.itemsize
+        self._whole = empty(2 * GUARD + self.size, "uint8", on)
+        self.array = NDArray(on, self.dtype, shape, _inside(self._whole, self.size), owner=self._whole)
+        self._content = np.empty(self._whole.size, np.uint8)
+        self._content[:GUARD] = self._content[GUARD + self.size :] = _PATTERN
+
+    def fill(self, values: np.ndarray | None) -> None:
+        """Put in values (None: poison), and mend the guards."""
+        part = self._content[GUARD : GUARD + self.size]
+        part[:] = _POISON if values is None else np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        self._whole.copyfrom(self._content)
+
+    def read(self) -> tuple[np.ndarray, str]:
+        """The values in it, and what is wrong with the guards (empty where nothing is)."""
+        now = self._whole.numpy()
+        values = now[GUARD : GUARD + self.size].view(self.dtype.numpy).reshape(self.array.shape)
+        for side, begin in (("before", 0), ("after", GUARD + self.size)):
+            changed = np.flatnonzero(now[begin : begin + GUARD] != _PATTERN)
+            if changed.size:
+                far = GUARD - int(changed[-1]) if side == "before" else int(changed[0]) + 1
+                where = "its first element" if side == "before" else "its last element"
+                return values, f"it writes outside of {self.name}, {far:,} byte(s) {side} {where}"
+        return values, ""
+
+    def changed(self) -> str:
+        """What a kernel that only reads the array has done to it (empty: nothing)."""
+        values, damage = self.read()
+        if damage:
+            return damage
+        held = self._content[GUARD : GUARD + self.size]
+        if not np.array_equal(values.reshape(-1).view(np.uint8), held):
+            return f"it writes to its input {self.name}"
+        return ""
+
+
+def _inside(whole: NDArray, size: int) -> Any:
+    """The driver's handle for the memory between the guards."""
+    if whole.device.kind == "opencl":
+        return whole.handle.get_sub_region(GUARD, max(1, size))
+    if whole.device.kind == "cuda":
+        return whole.handle + GUARD
+    return whole.handle[GUARD : GUARD + size]
+
+
+def compare(name: str, got: np.ndarray, want: np.ndarray, relative: float) -> str:
+    """Where an output differs from the expected values by more than the tolerance (empty: nowhere).
+
+    Floats may be off by `relative` of their own magnitude and of the output's, which is the root mean square of the
+    expected values that are not zero: a small sum of large numbers is no more exact than they are.
+    """
+    if got.shape != want.shape:
+        return f"{name} has shape {got.shape}, but the reference has {want.shape}"
+    if got.dtype.kind in "iub":
+        wrong = got != want
+        allowed = 0.0
+    else:
+        exact = np.asarray(want, np.float64)
+        value = got.astype(np.float64)
+        usual = np.isfinite(exact) & (exact != 0)
+        scale = math.sqrt(float(np.mean(np.square(exact[usual])))) if usual.any() else 1.0
+        allowed = relative * scale
+        with np.errstate(invalid="ignore"):
+            close = np.abs(value - exact) <= allowed + relative * np.abs(exact)
+        # `close` is false for what is not finite; there the two must be the same.
+        wrong = ~(close | (value == exact) | (np.isnan(value) & np.isnan(exact)))
+    count = int(np.count_nonzero(wrong))
+    if not count:
+        return ""
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    found = "was never written" if _is_poison(got[at]) else f"is {got[at]}"
+    index = f"[{', '.join(map(str, at))}]" if at else ""
+    room = f" ± {allowed + relative * abs(float(want[at])):.2g}" if allowed else ""
+    return f"{name}{index} {found}, expected {want[at]}{room}; {count:,} of {got.size:,} elements are wrong"
+
+
+def _is_poison(value: Any) -> bool:
+    return bool((np.atleast_1d(np.asarray(value)).view(np.uint8) == _POISON).all())

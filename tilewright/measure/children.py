@@ -1,0 +1,148 @@
+"""Child processes that cannot outlive us: forked, watched and ended.
+
+A child is forked with its end of a channel and runs one function. It ignores Ctrl-C (the parent decides what to
+end), it is killed by the kernel when its parent dies, and it leaves by `os._exit`, so that nothing that belongs to the
+parent (GPU memory, buffered output, files) is released or written twice.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from .channel import Channel, wait
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
+_SENT = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+
+
+def die_with(parent: int) -> None:
+    """End this process when `parent`, which started it, ends in whatever way."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before the request was made
+        os._exit(1)
+
+
+class Child:
+    """A forked process and our end of the channel to it."""
+
+    def __init__(self, pid: int, channel: Channel) -> None:
+        self.pid = pid
+        self.channel = channel
+        self._status: int | None = None
+        self._reaped = False
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except OSError:  # an old kernel: the end of the channel tells, too
+            self._pidfd = -1
+
+    def descriptors(self) -> list[int]:
+        """What becomes readable when the child says something or ends."""
+        ends = [] if self.channel.closed else [self.channel.fileno()]
+        return ends if self._pidfd < 0 else [*ends, self._pidfd]
+
+    def ended(self) -> bool:
+        """Whether the process is gone (its last messages may still be in the channel)."""
+        if not self._reaped:
+            blind = self._pidfd < 0 and self.channel.closed  # nothing will tell when it is gone, but it is leaving
+            try:
+                pid, status = os.waitpid(self.pid, 0 if blind else os.WNOHANG)
+            except ChildProcessError:  # somebody else's SIGCHLD handler was faster
+                self._gone()
+            else:
+                if pid:
+                    self._status = status
+                    self._gone()
+        return self._reaped
+
+    def kill(self) -> None:
+        """Begin to end the process, without waiting."""
+        if not self._reaped:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def await_end(self, seconds: float) -> bool:
+        """Wait at most that long for the process to end by itself; whether it did."""
+        if not self.ended() and self._pidfd >= 0:
+            wait([self._pidfd], time.monotonic() + seconds)
+        return self.ended()
+
+    def bury(self) -> None:
+        """End the process and wait until it is gone."""
+        self.kill()
+        if not self._reaped:
+            with suppress(ChildProcessError):
+                _, self._status = os.waitpid(self.pid, 0)
+            self._gone()
+        self.channel.close()
+
+    def _gone(self) -> None:
+        self._reaped = True
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+    @property
+    def signal(self) -> signal.Signals | None:
+        """The signal that ended the process, if one did."""
+        if self._status is None or not os.WIFSIGNALED(self._status):
+            return None
+        number = os.WTERMSIG(self._status)
+        return signal.Signals(number) if number in list(signal.Signals) else None
+
+    @property
+    def killed_from_outside(self) -> bool:
+        """Whether it was ended by a signal that only other processes send."""
+        return self.signal in _SENT
+
+    def describe_end(self) -> str:
+        """How the process ended: "was killed by SIGSEGV", "exited with status 3"."""
+        if (by := self.signal) is not None:
+            return f"was killed by {by.name}"
+        if self._status is None:
+            return "ended"
+        return f"exited with status {os.waitstatus_to_exitcode(self._status)}"
+
+
+def fork(main: Callable[[Channel], None], close: Iterable[Channel] = ()) -> Child:
+    """A child that runs `main` with its end of a channel; it closes its copies of the channels in `close`."""
+    ours, theirs = Channel.pair()
+    # What stands in Python's buffers would be written by both.
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # a stream that is closed, or is None, holds nothing
+            stream.flush()
+    parent = os.getpid()
+    with warnings.catch_warnings():
+        # Python 3.12 warns of forking with threads about. A child here runs code that takes no lock of theirs; one
+        # that hangs all the same is ended at its time limit, and replaced.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid:
+        theirs.close()
+        return Child(pid, ours)
+    status = 1
+    try:
+        die_with(parent)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        gc.freeze()  # objects of the parent are the parent's to finalise
+        for channel in (ours, *close):
+            channel.close()
+        main(theirs)
+        status = 0
+    except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent wants nothing more
+        status = 0
+    except BaseException:
+        with suppress(Exception):
+            traceback.print_exc()
+    finally:
+        os._exit(status)

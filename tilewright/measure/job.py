@@ -1,0 +1,65 @@
+"""What travels: a job from the tuner, what building it gives, and the task for the process that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..codegen.abi import CompiledProgram
+from ..core.target import Target
+from .option import LocalRunner
+
+ReferenceFunc = Callable[[], tuple[Sequence[np.ndarray], Sequence[np.ndarray]]]
+"""Gives inputs and expected outputs, each in the order of the kernel's arguments."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One candidate.
+
+    `instantiate` gives the schedule and the tensors in the order of the kernel's arguments; it runs in a process that
+    is forked when the measuring begins, so it may be any function of the script. `key` is the caller's own. `reference`
+    gives inputs and expected outputs; without it they come from the declaration of the tensors. Jobs that share one
+    `reference` function, or one declaration, share one computation of it.
+    """
+
+    instantiate: Callable[[], tuple[Any, list[Any]]]
+    key: Any
+    target: Target
+    reference: ReferenceFunc | None = None
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What a kernel computes, as far as checking it needs to know.
+
+    `declaration` identifies the graph of tensors. `outputs` are the positions of the arguments that the kernel writes.
+    `tolerance` is the error allowed relative to the magnitude of the values.
+    """
+
+    declaration: str
+    outputs: tuple[int, ...]
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class Built:
+    """A candidate that can be run."""
+
+    program: CompiledProgram
+    workload: Workload
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the runner does: `reference` names a file of inputs and expected outputs, or is empty (random inputs, no
+    comparison)."""
+
+    program: CompiledProgram
+    workload: Workload
+    reference: str
+    options: LocalRunner

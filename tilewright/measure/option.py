@@ -1,0 +1,99 @@
+"""How candidates are built and run: the legacy API's options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from ..codegen.abi import CompiledProgram
+from ..core.errors import UserError
+from ..core.target import Target
+
+BuildFunc = Callable[[Any, list[Any], Target], CompiledProgram]
+"""From what a job instantiates to (schedule and tensors) and the target to a compiled program."""
+
+
+@dataclass(frozen=True)
+class LocalBuilder:
+    """Build on this machine, `n_parallel` candidates at a time (default: one a core), `timeout` seconds each.
+
+    `build_func` replaces the compiler. The other arguments are those of old scripts, and change nothing.
+    """
+
+    timeout: float = 10
+    n_parallel: int | None = None
+    build_kwargs: dict[str, Any] | None = None
+    build_func: str | BuildFunc = "default"
+    do_fork: bool = True
+    runtime: Any = None
+
+    def __post_init__(self) -> None:
+        _check_positive("LocalBuilder", self.timeout, self.n_parallel)
+        if self.build_kwargs:
+            raise UserError("build_kwargs are not supported", primitive="LocalBuilder", fix="set options on the target")
+        if self.build_func != "default" and not callable(self.build_func):
+            raise UserError(
+                f"build_func={self.build_func!r} is unknown",
+                primitive="LocalBuilder",
+                fix='give "default", or a function of (schedule, tensors, target) that gives a CompiledProgram',
+            )
+
+    @property
+    def processes(self) -> int:
+        """How many candidates are built at a time."""
+        return self.n_parallel or len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True)
+class LocalRunner:
+    """Run on this machine: `repeat` measurements of `number` runs each, more where they take less than `min_repeat_ms`.
+
+    One candidate may take `timeout` seconds, its measurements all together. `cooldown_interval` is the pause between
+    two candidates, in seconds. `enable_cpu_cache_flush` measures every run with cold caches. `n_parallel` is the number
+    of devices used, each by a process of its own (default: one).
+    """
+
+    timeout: float = 10
+    number: int = 4
+    repeat: int = 3
+    min_repeat_ms: float = 0
+    cooldown_interval: float = 0.1
+    enable_cpu_cache_flush: bool = False
+    module_loader: Any = None
+    n_parallel: int | None = None
+    check_correctness: bool = True
+
+    def __post_init__(self) -> None:
+        _check_positive("LocalRunner", self.timeout, self.n_parallel)
+        for name in ("number", "repeat"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name}={getattr(self, name)}: at least 1 is needed", primitive="LocalRunner")
+        if self.module_loader is not None:
+            raise UserError("module_loader= is not supported", primitive="LocalRunner", fix="leave it out")
+
+
+def _check_positive(who: str, timeout: float, n_parallel: int | None) -> None:
+    if timeout <= 0:
+        raise UserError(f"timeout={timeout}: a positive number of seconds is needed", primitive=who)
+    if n_parallel is not None and n_parallel < 1:
+        raise UserError(f"n_parallel={n_parallel}: at least 1 is needed", primitive=who)
+
+
+class MeasureOption(TypedDict):
+    """What `measure_option` gives."""
+
+    builder: LocalBuilder
+    runner: LocalRunner
+
+
+def measure_option(builder: str | LocalBuilder = "local", runner: str | LocalRunner = "local") -> MeasureOption:
+    """How to measure, for a tuner: `measure_option(builder=LocalBuilder(), runner=LocalRunner(repeat=3))`."""
+    made_builder = LocalBuilder() if builder == "local" else builder
+    made_runner = LocalRunner() if runner == "local" else runner
+    if not isinstance(made_builder, LocalBuilder):
+        raise UserError(f"builder={builder!r}", primitive="measure_option", fix="give autotvm.LocalBuilder(...)")
+    if not isinstance(made_runner, LocalRunner):
+        raise UserError(f"runner={runner!r}", primitive="measure_option", fix="give autotvm.LocalRunner(...)")
+    return {"builder": made_builder, "runner": made_runner}

@@ -1,0 +1,177 @@
+"""What becomes of a candidate, as values; and the same under the legacy API's names."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..codegen.abi import Resources
+from ..core.errors import TVMError
+
+
+class MeasureErrorNo:
+    """The legacy numbers of what went wrong."""
+
+    NO_ERROR = 0
+    INSTANTIATION_ERROR = 1
+    COMPILE_HOST = 2
+    COMPILE_DEVICE = 3
+    RUNTIME_DEVICE = 4
+    WRONG_ANSWER = 5
+    BUILD_TIMEOUT = 6
+    RUN_TIMEOUT = 7
+    UNKNOWN_ERROR = 8
+
+
+class MeasureResult(NamedTuple):
+    """The legacy result: seconds of one run for each repetition (or, after a failure, the error), the error's number,
+    seconds spent altogether, and when it was done (seconds since 1970)."""
+
+    costs: tuple[Any, ...]
+    error_no: int
+    all_cost: float
+    timestamp: float
+
+
+class InstantiationError(TVMError):
+    """A configuration that makes no legal kernel, under its legacy name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of one candidate.
+
+    `build_seconds` and `run_seconds` are wall-clock time spent on it; `timestamp` is when it was done, in seconds since
+    1970.
+    """
+
+    build_seconds: float = 0.0
+    run_seconds: float = 0.0
+    timestamp: float = field(default_factory=time.time)
+
+    @property
+    def error_no(self) -> int:
+        """The legacy number, one of `MeasureErrorNo`."""
+        return MeasureErrorNo.UNKNOWN_ERROR
+
+    @property
+    def ok(self) -> bool:
+        """Whether the candidate was measured."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured(Outcome):
+    """It ran and was timed. `costs` has the seconds of one run, by repetition."""
+
+    costs: tuple[float, ...]
+    checked: bool = True
+    """Whether its output was compared with the reference (and agreed)."""
+    resources: Mapping[str, Resources] = field(default_factory=dict)
+    """What each kernel takes of the hardware, where the compiler tells."""
+
+    @property
+    def error_no(self) -> int:
+        return MeasureErrorNo.NO_ERROR
+
+    @property
+    def ok(self) -> bool:
+        return True
+
+    @property
+    def mean(self) -> float:
+        """The mean of the repetitions, in seconds."""
+        return sum(self.costs) / len(self.costs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure(Outcome):
+    """It was not measured, and why. `step` is the schedule step at fault and its place in the caller's code, where
+    known."""
+
+    reason: str
+    step: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildFailed(Failure):
+    """It could not be built; `stage` is "instantiate", "lower", "compile", or "crash" where the process died."""
+
+    stage: str = "instantiate"
+    killed: bool = False
+    """Whether somebody else ended the process that built it."""
+
+    @property
+    def error_no(self) -> int:
+        if self.killed:
+            return MeasureErrorNo.UNKNOWN_ERROR
+        return _BUILD_STAGES.get(self.stage, MeasureErrorNo.UNKNOWN_ERROR)
+
+
+_BUILD_STAGES = {
+    "instantiate": MeasureErrorNo.INSTANTIATION_ERROR,
+    "lower": MeasureErrorNo.COMPILE_HOST,
+    "crash": MeasureErrorNo.COMPILE_HOST,
+    "compile": MeasureErrorNo.COMPILE_DEVICE,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFailed(Failure):
+    """It failed on the device, or ended the process that ran it."""
+
+    killed: bool = False
+    """Whether somebody else ended the process that ran it."""
+
+    @property
+    def error_no(self) -> int:
+        return MeasureErrorNo.UNKNOWN_ERROR if self.killed else MeasureErrorNo.RUNTIME_DEVICE
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrongAnswer(Failure):
+    """It ran, and computed something else than the reference."""
+
+    @property
+    def error_no(self) -> int:
+        return MeasureErrorNo.WRONG_ANSWER
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedOut(Failure):
+    """Building or running it took longer than allowed, and was ended. `phase` is "build" or "run"."""
+
+    phase: str
+
+    @property
+    def error_no(self) -> int:
+        return MeasureErrorNo.BUILD_TIMEOUT if self.phase == "build" else MeasureErrorNo.RUN_TIMEOUT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused(Failure):
+    """It breaks a limit of the target, and was not even compiled."""
+
+    @property
+    def error_no(self) -> int:
+        return MeasureErrorNo.INSTANTIATION_ERROR
+
+
+_ERRORS: dict[int, type[Exception]] = {
+    MeasureErrorNo.INSTANTIATION_ERROR: InstantiationError,
+    MeasureErrorNo.BUILD_TIMEOUT: TimeoutError,
+    MeasureErrorNo.RUN_TIMEOUT: TimeoutError,
+}
+
+
+def to_result(outcome: Outcome) -> MeasureResult:
+    """The outcome as the legacy API has it: a failure's cost is an exception that says why."""
+    spent = outcome.build_seconds + outcome.run_seconds
+    if isinstance(outcome, Measured):
+        costs: tuple[Any, ...] = outcome.costs
+    else:
+        reason = outcome.reason if isinstance(outcome, Failure) else "unknown"
+        costs = (_ERRORS.get(outcome.error_no, RuntimeError)(reason),)
+    return MeasureResult(costs, outcome.error_no, spent, outcome.timestamp)

@@ -1,0 +1,160 @@
+"""What a kernel must compute: random inputs, expected outputs, and how far from them is still right.
+
+The expected values come from the declaration of the tensors, evaluated by NumPy in float64: no schedule, no loops and
+no generated code stand between. They are computed once a declaration and kept in a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ..core.dtype import DType
+from ..core.errors import UserError
+from ..core.node import Node
+from ..expr.nodes import IntImm, Var
+from ..tensor.axis import IterVar
+from ..tensor.reduction import CommReducer, Reduce
+from ..tensor.reference import reference
+from ..tensor.tensor import PlaceholderOp, Tensor, topological
+from .job import Workload
+
+_LOOSEST = 0.1
+_FLOAT_RANGES = ((-1.0, 1.0), (0.5, 1.5))
+_INT_RANGES = ((-8, 9), (0, 2))
+"""Tried in turn: the second ones for what the first make infinite, undefined or out of bounds."""
+
+
+def describe(args: Sequence[Any]) -> Workload:
+    """The workload of a kernel with these arguments, some of them placeholders and the others outputs."""
+    for position, arg in enumerate(args):
+        if not isinstance(arg, Tensor):
+            raise UserError(
+                f"argument {position} is {arg!r}: only tensors of known shape can be measured",
+                primitive="measure",
+                fix="declare the tensors with the sizes to measure",
+            )
+    outputs = tuple(i for i, arg in enumerate(args) if not isinstance(arg.op, PlaceholderOp))
+    ops = topological([arg.op for arg in args])
+    terms, unit = 0, 0.0
+    for op in ops:
+        if not isinstance(op, PlaceholderOp):
+            terms += math.prod(_extent(axis) for axis in op.reduce_axis)
+            unit = max([unit, *(_unit(d) for d in op.dtypes if d.is_float)])
+    return Workload(_Fingerprint().of(args), outputs, tolerance(terms, unit))
+
+
+def tolerance(terms: int, unit: float) -> float:
+    """The relative error to allow in sums of `terms` numbers of which each is exact to `unit`.
+
+    Rounding errors add up like a random walk; eight of its steps leave room for any order of summation, and one
+    missing term of several thousand is still far outside.
+    """
+    return min(_LOOSEST, unit * (16 + 8 * math.sqrt(terms)))
+
+
+def _unit(dtype: DType) -> float:
+    return float(ml_dtypes.finfo(dtype.numpy).eps)  # type: ignore[no-untyped-call]  # its stubs leave it out
+
+
+def _extent(axis: IterVar) -> int:
+    extent = axis.dom.extent if axis.dom is not None else None
+    return extent.value if isinstance(extent, IntImm) else 1
+
+
+class _Fingerprint:
+    """A graph of tensors as text in which everything has a number, and names and addresses play no part."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, int] = {}
+        self.keep: list[Any] = []  # what has a number must not be freed and its address used again
+        self.hash = hashlib.sha256()
+
+    def of(self, args: Sequence[Tensor]) -> str:
+        for op in topological([arg.op for arg in args]):
+            axes = [(self.ref(a), self.ref(a.dom.min), self.ref(a.dom.extent)) for a in op.axis if a.dom is not None]
+            body = [self.ref(e) for e in op.body]
+            shape = [self.ref(e) for e in op.shape]
+            self._define(op, f"{type(op).__name__} {op.dtypes} {shape} {axes} {body}")
+        self.hash.update(repr([self.ref(arg) for arg in args]).encode())
+        return self.hash.hexdigest()
+
+    def ref(self, value: Any) -> Any:
+        """A value's number, or its text where it is plain data."""
+        if isinstance(value, Tensor):
+            return "tensor", self.numbers[id(value.op)], value.value_index
+        if isinstance(value, IterVar):
+            return self.ref(value.var)
+        if isinstance(value, tuple):
+            return tuple(self.ref(v) for v in value)
+        if not isinstance(value, (Node, CommReducer)):
+            return repr(value)
+        if id(value) not in self.numbers:
+            parts = self._parts(value)
+            self._define(value, f"{type(value).__name__} {[self.ref(part) for part in parts]}")
+        return self.numbers[id(value)]
+
+    def _parts(self, value: Any) -> tuple[Any, ...]:
+        """What makes a node what it is."""
+        if isinstance(value, CommReducer):
+            return value.lhs, value.rhs, value.result, value.identity
+        if isinstance(value, Var):  # itself; its name means nothing
+            return (value.dtype,)
+        fields = tuple(getattr(value, name) for name in value.FIELDS)
+        if isinstance(value, Reduce):
+            fields += tuple((a.dom.min, a.dom.extent) for a in value.axes if a.dom is not None)
+        return fields
+
+    def _define(self, value: Any, text: str) -> None:
+        self.numbers[id(value)] = len(self.numbers)
+        self.keep.append(value)
+        self.hash.update(f"{text}\n".encode())
+
+
+def compute(args: Sequence[Tensor], rng: np.random.Generator) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Random inputs and what the outputs are for them, in the order of the arguments."""
+    inputs = [arg for arg in args if isinstance(arg.op, PlaceholderOp)]
+    outputs = [arg for arg in args if not isinstance(arg.op, PlaceholderOp)]
+    attempts = len(_FLOAT_RANGES)
+    for attempt in range(attempts):
+        shapes = [tuple(int(extent) for extent in t.shape) for t in inputs]  # type: ignore[call-overload]
+        values = [random(shape, t.dtype, rng, attempt) for shape, t in zip(shapes, inputs, strict=True)]
+        try:
+            expected = reference(outputs, dict(zip(inputs, values, strict=True)))
+        except UserError:  # integers that are indices, and point outside
+            if attempt + 1 == attempts:
+                raise
+            continue
+        if all(np.isfinite(e).all() for e in expected if e.dtype.kind == "f"):
+            break
+    return values, expected
+
+
+def random(shape: Sequence[int], dtype: str, rng: np.random.Generator, attempt: int = 0) -> np.ndarray:
+    """Random values of a type."""
+    kind = DType(dtype)
+    if kind.is_float:
+        return rng.uniform(*_FLOAT_RANGES[attempt], shape).astype(kind.numpy)
+    low, high = _INT_RANGES[attempt]
+    return rng.integers(max(low, kind.min_value), min(high, kind.max_value + 1), shape).astype(kind.numpy)
+
+
+def save(path: Path, inputs: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
+    """Write inputs and expected outputs to a file."""
+    named = {f"input{i}": np.asarray(a) for i, a in enumerate(inputs)}
+    named |= {f"expected{i}": np.asarray(a) for i, a in enumerate(expected)}
+    np.savez(path, allow_pickle=False, **named)
+
+
+def load(path: str | Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """What `save` wrote. Arrays of types that NumPy does not know come back as bytes of their size."""
+    with np.load(path, allow_pickle=False) as file:
+        names = list(file.files)
+        inputs = [file[f"input{i}"] for i in range(sum(name.startswith("input") for name in names))]
+        return inputs, [file[f"expected{i}"] for i in range(len(names) - len(inputs))]

@@ -1,0 +1,244 @@
+"""The process that runs candidates on one device: it may hang, crash or be killed, and somebody else cleans up.
+
+It is forked from the server, opens the device, says hello, and then does one task after the other: run once on poisoned
+output, compare, time, compare again. It says whether it is still fit for the next task.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..codegen.abi import ArrayArgument, EntryPoint
+from ..core.errors import InternalError, TVMError, UserError
+from ..runtime.device import Device, device
+from ..runtime.driver import DeviceAttributes, DeviceError
+from ..runtime.module import Module
+from . import reference
+from .build import shorten
+from .channel import Channel
+from .check import GuardedArray, compare
+from .job import Task
+from .outcome import BuildFailed, Measured, Outcome, RunFailed, WrongAnswer
+
+_TASKS_EACH = 1000
+"""Tasks after which a process is replaced: drivers keep some memory for every kernel that they loaded."""
+_IDLE_SECONDS, _WARM_SECONDS = 0.3, 0.05
+"""A GPU that has been idle so long has slowed its clock; so long it is kept busy before it counts again."""
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The device is open."""
+
+    attributes: DeviceAttributes
+
+
+@dataclass(frozen=True)
+class Unable:
+    """The device cannot be opened; `final` where trying again is no use."""
+
+    reason: str
+    final: bool
+
+
+@dataclass(frozen=True)
+class Began:
+    """The task is being worked on."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of the task, and whether the process can take another one."""
+
+    outcome: Outcome
+    healthy: bool
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The pause after a task is over."""
+
+
+class _WrongError(Exception):
+    """The kernel computed something else."""
+
+
+class _OutsideError(Exception):
+    """The kernel wrote where it must not."""
+
+
+def serve(channel: Channel, kind: str, index: int) -> None:
+    """Run tasks from a channel until it closes or the process is no longer fit."""
+    try:
+        bench = _Bench(device(kind, index).require())
+        attributes = bench.on.attributes
+        bench.on.sync()
+    except UserError as error:
+        channel.send(Unable(error.message, final=True))
+        return
+    except Exception as error:
+        channel.send(Unable(f"{type(error).__name__}: {error}", final=False))
+        return
+    channel.send(Hello(attributes))
+    for _ in range(_TASKS_EACH):
+        task: Task = channel.receive()
+        channel.send(Began())
+        began = time.perf_counter()
+        outcome = bench.attempt(task)
+        outcome = _timed(outcome, time.perf_counter() - began)
+        channel.send(Done(outcome, bench.healthy))
+        if not bench.healthy:
+            return
+        if task.options.cooldown_interval > 0:
+            time.sleep(task.options.cooldown_interval)
+        channel.send(Ready())
+
+
+def _timed(outcome: Outcome, seconds: float) -> Outcome:
+    object.__setattr__(outcome, "run_seconds", seconds)  # ours alone, and fresh
+    return outcome
+
+
+class _Bench:
+    """The device and the arrays on it, kept from task to task while the workload stays the same."""
+
+    def __init__(self, on: Device) -> None:
+        self.on = on
+        self.healthy = True
+        self.rng = np.random.default_rng()
+        self.busy_until = 0.0
+        self._file: tuple[str, Any] = ("", None)
+        self._arrays: tuple[Any, list[GuardedArray]] = (None, [])
+
+    def attempt(self, task: Task) -> Outcome:
+        """Run, check and time a candidate."""
+        try:
+            costs = self._run(task)
+        except _WrongError as error:
+            self._arrays = (None, [])
+            return WrongAnswer(reason=str(error))
+        except _OutsideError as error:
+            self.healthy = False  # it may have written anywhere
+            return RunFailed(reason=str(error))
+        except InternalError as error:  # the driver's compiler refuses the source
+            return BuildFailed(reason=shorten(str(error)), stage="compile")
+        except (DeviceError, UserError) as error:
+            self._examine()
+            return RunFailed(reason=shorten(str(error)))
+        except Exception as error:
+            self._examine()
+            return RunFailed(reason=shorten(f"{type(error).__name__}: {error}"))
+        return Measured(costs=costs, checked=bool(task.reference), resources=dict(task.program.resources))
+
+    def _examine(self) -> None:
+        """Whether the device still works: an error of a kernel can leave the whole context unusable."""
+        self._arrays = (None, [])
+        try:
+            self.on.sync()
+            probe = GuardedArray("probe", (16,), "int32", self.on)
+            probe.fill(None)
+            self.healthy = not probe.changed()
+        except (TVMError, OSError, RuntimeError):
+            self.healthy = False
+
+    def _run(self, task: Task) -> tuple[float, ...]:
+        module = Module(task.program)
+        entry = task.program.entries[0]
+        arrays = self._prepare(task, entry)
+        args = [a.array for a in arrays]
+        module(*args)
+        self.on.sync()
+        self._check(task, arrays)
+        self._warm(module, entry.name, args)
+        options = task.options
+        flush = 2 * self.on.attributes.l2_cache_bytes if options.enable_cpu_cache_flush else 0
+        timed = module.time_evaluator(
+            entry.name,
+            self.on,
+            number=options.number,
+            repeat=options.repeat,
+            min_repeat_ms=options.min_repeat_ms,
+            cache_flush_bytes=flush,
+        )
+        costs = timed(*args).results
+        self.busy_until = time.monotonic()
+        self._check(task, arrays, last=True)
+        return costs
+
+    def _warm(self, module: Module, name: str, args: list[Any]) -> None:
+        if self.on.kind == "cuda" and time.monotonic() - self.busy_until > _IDLE_SECONDS:
+            module.time_evaluator(name, self.on, number=1, min_repeat_ms=_WARM_SECONDS * 1e3)(*args)
+
+    def _prepare(self, task: Task, entry: EntryPoint) -> list[GuardedArray]:
+        """The arguments: inputs from the reference, or random, and poisoned outputs."""
+        wanted = [a for a in entry.arguments if isinstance(a, ArrayArgument)]
+        key = (task.workload.declaration, task.reference, tuple(wanted))
+        outputs = task.workload.outputs
+        if self._arrays[0] != key:
+            self._arrays = (None, [])  # freed before others are made
+            arrays = [GuardedArray(a.name, _shape(a), a.dtype, self.on) for a in wanted]
+            given = iter(self._load(task.reference)[0]) if task.reference else None
+            for position, array in enumerate(arrays):
+                if position not in outputs:
+                    array.fill(self._input(array, next(given, None) if given else None, bool(given)))
+            self._arrays = (key, arrays)
+        arrays = self._arrays[1]
+        for position in outputs:
+            arrays[position].fill(None)
+        return arrays
+
+    def _input(self, array: GuardedArray, given: np.ndarray | None, required: bool) -> np.ndarray:
+        shape, dtype = array.array.shape, array.dtype.numpy
+        if not required:
+            return reference.random(shape, array.dtype, self.rng)
+        if given is not None and given.dtype.kind == "V" and given.itemsize == dtype.itemsize:
+            given = given.view(dtype)  # a type of ml_dtypes, which comes back from a file as mere bytes
+        if given is None or given.shape != shape:
+            found = "none" if given is None else f"one of shape {given.shape}"
+            raise UserError(f"the reference gives {found} for the input {array.name} of shape {shape}")
+        return given.astype(dtype, copy=False)
+
+    def _load(self, path: str) -> Any:
+        if self._file[0] != path:
+            self._file = ("", None)
+            self._file = (path, reference.load(path))
+        return self._file[1]
+
+    def _check(self, task: Task, arrays: list[GuardedArray], last: bool = False) -> None:
+        """Compare the outputs; at the end, look at guards and inputs too."""
+        outputs = task.workload.outputs
+        expected = self._load(task.reference)[1] if task.reference else []
+        if task.reference and len(expected) != len(outputs):
+            raise UserError(f"the reference gives {len(expected)} output(s), but the kernel has {len(outputs)}")
+        damage = [a.changed() for i, a in enumerate(arrays) if last and i not in outputs]
+        wrong = []
+        for rank, position in enumerate(outputs):
+            values, outside = arrays[position].read()
+            damage.append(outside)
+            if task.reference:
+                wrong.append(compare(arrays[position].name, values, expected[rank], task.workload.tolerance))
+        if any(damage):
+            raise _OutsideError("; ".join(filter(None, damage)))
+        if any(wrong):
+            again = " (right at first, wrong after it was timed)" if last else ""
+            raise _WrongError("; ".join(filter(None, wrong)) + again)
+
+
+def _shape(argument: ArrayArgument) -> tuple[int, ...]:
+    extents = tuple(extent for extent in argument.shape if isinstance(extent, int))
+    if len(extents) != len(argument.shape):
+        raise UserError(f"{argument.name} has the shape {argument.shape}: only known sizes can be measured")
+    return extents
+
+
+def quiet(log: int) -> None:
+    """Send what this process and the libraries in it print to the file `log`."""
+    with suppress(OSError):
+        os.dup2(log, 1)
+        os.dup2(log, 2)

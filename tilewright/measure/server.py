@@ -1,0 +1,281 @@
+"""The server: a small process that has never touched a device, and forks the processes that do.
+
+It is started fresh, as `python -m tilewright.measure`, so it holds nothing of the caller's: no GPU context, no
+threads, none of its modules. For each device it keeps one runner, gives it tasks, ends it when a task takes too long,
+replaces it when it dies, and tells the caller what became of each task. It ends when the caller does.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+# Imported before any runner is forked: they are shared, and a new runner is there in milliseconds.
+from ..runtime.driver import DeviceAttributes
+from .channel import Channel, wait
+from .children import Child, fork
+from .job import Task
+from .outcome import Outcome, RunFailed, TimedOut
+from .runner import Began, Done, Hello, Ready, Unable, quiet, serve
+
+_START_SECONDS = 60.0
+_ATTEMPTS = 3
+"""How often a device may fail to open, one time after another, and a task may be lost through no fault of its own."""
+_SEND_SECONDS = 10.0
+_LEAVE_SECONDS = 5.0
+_REST_SECONDS = 1.0
+"""How long a device that did not open is left alone: what ran on it may still be being torn down."""
+_LOG_TAIL = 600
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Run this task; `token` is the caller's name for it."""
+
+    token: int
+    task: Task
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Drop the tasks that have not begun."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A device is ready."""
+
+    index: int
+    attributes: DeviceAttributes
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A device cannot be used, and will not be tried again."""
+
+    index: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What became of a task."""
+
+    token: int
+    outcome: Outcome
+
+
+class Slot:
+    """One device: the process that runs on it, and what it is doing."""
+
+    def __init__(self, kind: str, index: int, report: Any, others: Any) -> None:
+        self.kind = kind
+        self.index = index
+        self.report = report
+        self.others = others
+        self.child: Child | None = None
+        self.state = "resting"  # starting, idle, busy, pausing, ending, resting, broken
+        self.task: Submit | None = None
+        self.began = False
+        self.deadline: float | None = None
+        self.failures = 0
+        self.log = os.memfd_create(f"runner-{index}", os.MFD_CLOEXEC)
+
+    def start(self) -> None:
+        """Fork a runner."""
+        kind, index, log = self.kind, self.index, self.log
+        os.ftruncate(log, 0)
+        os.lseek(log, 0, os.SEEK_SET)
+
+        def main(channel: Channel) -> None:
+            quiet(log)
+            serve(channel, kind, index)
+
+        self.child = fork(main, self.others())
+        self._become("starting", _START_SECONDS)
+
+    def give(self, task: Submit) -> bool:
+        """Hand a task to the runner, which is idle; False where it is not there any more."""
+        if self.child is None:
+            return False
+        os.ftruncate(self.log, 0)
+        try:
+            self.child.channel.send(task.task, _SEND_SECONDS)
+        except OSError:
+            self.child.kill()
+            self._become("ending")
+            return False
+        self.task, self.began = task, False
+        self._become("busy", task.task.options.timeout)
+        return True
+
+    def advance(self) -> Submit | None:
+        """React to what the runner said and did, and to the clock; a task that it lost before beginning it."""
+        if self.child is None:
+            if self.state == "resting" and self.deadline is not None and time.monotonic() >= self.deadline:
+                self.start()
+            return None
+        gone = self.child.ended()
+        try:
+            messages = self.child.channel.arrived()
+        except Exception:  # it wrote over its own memory, and what it says makes no sense
+            messages = []
+            self.child.kill()
+            self.child.channel.close()
+        for message in messages:
+            self._hear(message)
+        if gone:
+            return self._buried()
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            self._overdue()
+        return None
+
+    def _become(self, state: str, seconds: float | None = None) -> None:
+        self.state = state
+        self.deadline = None if seconds is None else time.monotonic() + seconds
+
+    def _hear(self, message: Any) -> None:
+        if isinstance(message, Hello):
+            self.failures = 0
+            self._become("idle")
+            self.report(Opened(self.index, message.attributes))
+        elif isinstance(message, Unable):
+            self.failures = _ATTEMPTS if message.final else self.failures + 1
+            self._become("ending")
+            self._give_up(message.reason)
+        elif isinstance(message, Began):
+            self.began = True
+        elif isinstance(message, Done) and self.state == "busy":
+            pause = self.task.task.options.cooldown_interval if self.task is not None else 0.0
+            self._finish(message.outcome)
+            self._become("pausing" if message.healthy else "ending", pause + _LEAVE_SECONDS)
+        elif isinstance(message, Ready) and self.state == "pausing":
+            self._become("idle")
+
+    def _finish(self, outcome: Outcome) -> None:
+        if self.task is not None:
+            self.report(Finished(self.task.token, outcome))
+            self.task = None
+
+    def _overdue(self) -> None:
+        if self.child is None:
+            return
+        if self.state == "busy" and self.task is not None:
+            limit = self.task.task.options.timeout
+            self._finish(TimedOut(reason=f"still running after {limit:g} s", phase="run", run_seconds=limit))
+        elif self.state == "starting":
+            self.failures += 1
+            self._give_up(f"{self.kind}({self.index}) does not open within {_START_SECONDS:g} s")
+        self.child.kill()
+        if self.state != "broken":
+            self._become("ending")
+
+    def _buried(self) -> Submit | None:
+        """The runner has ended: report the task that it was at, and start another runner."""
+        child, lost = self.child, None
+        if child is None:
+            return None
+        if self.task is not None and self.began:
+            text = f"the process that ran it {child.describe_end()}{self._last_words()}"
+            self._finish(RunFailed(reason=text, killed=child.killed_from_outside))
+        elif self.task is not None:
+            lost, self.task = self.task, None
+        elif self.state == "starting":
+            self.failures += 1
+            self._give_up(f"opening it, a process {child.describe_end()}{self._last_words()}")
+        child.bury()
+        self.child = None
+        if self.state != "broken":
+            self._become("resting", _REST_SECONDS * self.failures)
+            self.advance()
+        return lost
+
+    def _give_up(self, reason: str) -> None:
+        if self.failures >= _ATTEMPTS:
+            self._become("broken")
+            self.report(Broken(self.index, reason))
+
+    def _last_words(self) -> str:
+        """The end of what the runner printed, as a reason."""
+        size = os.fstat(self.log).st_size
+        data = os.pread(self.log, _LOG_TAIL, max(0, size - _LOG_TAIL))
+        text = data.strip(b"\0 \n").decode(errors="replace")
+        return f": {text}" if text else ""
+
+
+class Server:
+    """The loop: messages of the caller on one side, runners on the other."""
+
+    def __init__(self, caller: Channel, kind: str, devices: int) -> None:
+        self.caller = caller
+        self.waiting: deque[Submit] = deque()
+        self.losses: dict[int, int] = {}
+        self.slots = [Slot(kind, index, caller.send, self._open_channels) for index in range(devices)]
+
+    def _open_channels(self) -> list[Channel]:
+        return [self.caller, *(slot.child.channel for slot in self.slots if slot.child is not None)]
+
+    def run(self) -> None:
+        """Serve until the caller is gone."""
+        for slot in self.slots:
+            slot.start()
+        while not self.caller.closed:
+            self._dispatch()
+            descriptors = [self.caller.fileno()]
+            for slot in self.slots:
+                descriptors += slot.child.descriptors() if slot.child is not None else []
+            wait(descriptors, min((s.deadline for s in self.slots if s.deadline is not None), default=None))
+            for message in self.caller.arrived():
+                if isinstance(message, Submit):
+                    self.waiting.append(message)
+                elif isinstance(message, Forget):
+                    self.waiting.clear()
+            for slot in self.slots:
+                if (lost := slot.advance()) is not None:
+                    self._again(lost)
+
+    def _dispatch(self) -> None:
+        for slot in self.slots:
+            if slot.state == "idle" and self.waiting:
+                task = self.waiting.popleft()
+                if not slot.give(task):
+                    self.waiting.appendleft(task)
+
+    def _again(self, task: Submit) -> None:
+        """A runner died between two tasks, or before it looked at this one."""
+        count = self.losses[task.token] = self.losses.get(task.token, 0) + 1
+        if count < _ATTEMPTS:
+            self.waiting.appendleft(task)
+        else:
+            reason = f"{count} processes ended before they began it"
+            self.caller.send(Finished(task.token, RunFailed(reason=reason, killed=True)))
+
+    def close(self) -> None:
+        """End all runners."""
+        for slot in self.slots:
+            if slot.child is not None:
+                slot.child.bury()
+
+
+def main(descriptor: int, kind: str, devices: int) -> None:
+    """Serve over an inherited socket."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides when to end
+    if kind == "cuda":
+        with suppress(ImportError):
+            import cuda.bindings.driver  # noqa: F401  # for the runners; importing it touches no device
+    elif kind == "opencl":
+        with suppress(ImportError):
+            import pyopencl  # noqa: F401  # likewise
+    server = Server(Channel(socket.socket(fileno=descriptor)), kind, devices)
+    try:
+        server.run()
+    except (BrokenPipeError, ConnectionResetError):  # the caller has gone while it was told something
+        pass
+    finally:
+        server.close()
