@@ -1,4 +1,4 @@
-"""Four steps from a slow 1-D convolution to a fast one. Run it: python examples/conv1d_ladder.py
+"""Three steps from a slow 1-D convolution to a fast one. Run it: python examples/conv1d_ladder.py
 
 One computation, declared once; each step is another schedule for it. A step prints the loops it leads to, then
 its time. It runs on an NVIDIA GPU where there is one, else on the CPU through OpenCL.
@@ -43,22 +43,15 @@ def threads():
     return s, A, W, B
 
 
-def register():
-    """The sum grows in a register and goes to memory once."""
+def registers():
+    """Sums grow in registers and go to memory once; their 32 terms are written out, so that loads overlap."""
     s, A, W, B = declare()
     total = s.cache_write(B, "local")
     block, thread = s[B].split(B.op.axis[0], factor=128)
     s[B].bind(block, te.thread_axis("blockIdx.x"))
     s[B].bind(thread, te.thread_axis("threadIdx.x"))
     s[total].compute_at(s[B], thread)
-    return s, A, W, B
-
-
-def unrolled():
-    """The same, with the 32 terms written out one after the other."""
-    s, A, W, B = register()
-    total = s.stages[-2]  # the stage just before B: its copy in the register
-    total.unroll(total.op.reduce_axis[0])
+    s[total].unroll(total.op.reduce_axis[0])
     return s, A, W, B
 
 
@@ -68,9 +61,9 @@ def main():
     answer = np.convolve(a.astype("float64"), w.astype("float64"))
     arrays = [tw.nd.array(x, dev) for x in (a, w, np.full(M + N - 1, np.nan, "float32"))]
     print(f"on {dev.name}")
-    for step in (blocks, threads, register, unrolled):
+    for step in (blocks, threads, registers):
         s, *tensors = step()
-        if step is not unrolled:  # 32 long lines: print(tw.lower(...)) shows them
+        if step is not registers:  # 32 long lines; print them, too, if you like
             print(f"\n{tw.lower(s, tensors, simple_mode=True)}")
         f = tw.build(s, tensors, target=dev.kind)
         f(*arrays)

@@ -26,10 +26,11 @@ def double_buffer(function: Function) -> Function:
 
 def _visit(stmt: Stmt) -> Stmt:
     made: Stmt = stmt.map_children(lambda child: _visit(child) if isinstance(child, Stmt) else child)
-    if isinstance(made, For) and made.kind is LoopKind.SERIAL:
-        if isinstance(made.extent, IntImm) and made.extent.value >= 2:
-            return _pipelined(made, made.extent.value)
-    return made
+    if not isinstance(made, For) or made.kind is not LoopKind.SERIAL:
+        return made
+    if not isinstance(made.extent, IntImm) or made.extent.value < 2:
+        return made
+    return _pipelined(made, made.extent.value)
 
 
 def _pipelined(loop: For, extent: int) -> Stmt:

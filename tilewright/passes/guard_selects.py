@@ -61,4 +61,4 @@ def _harmless(node: Any, facts: Facts) -> bool:
     if len(node.indices) != 1 or not isinstance(size, IntImm):
         return False
     span = interval(simplify(node.indices[0], facts), facts)
-    return 0 <= span.lo and span.hi < size.value
+    return span.lo >= 0 and span.hi < size.value

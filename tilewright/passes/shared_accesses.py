@@ -81,11 +81,12 @@ def _half(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr | None:
     if not isinstance(size, IntImm) or len(indices) != 1:
         return None
     index = indices[0].base if isinstance(indices[0], Ramp) else indices[0]
-    for node in post_order(index):
-        if isinstance(node, Mul) and isinstance(node.a, FloorMod) and isinstance(node.b, IntImm):
-            if 2 * node.b.value == size.value and isinstance(node.a.b, IntImm) and node.a.b.value == 2:
-                return node.a.a
-    return None
+    halves = (node.a for node in post_order(index) if isinstance(node, Mul) and _times(node.b, size.value // 2))
+    return next((e.a for e in halves if isinstance(e, FloorMod) and _times(e.b, 2)), None)
+
+
+def _times(e: Expr, value: int) -> bool:
+    return isinstance(e, IntImm) and e.value == value
 
 
 def _shared(buffer: Buffer) -> bool:
