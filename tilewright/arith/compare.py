@@ -47,7 +47,7 @@ def at_most(terms: Affine, limit: int, facts: Facts) -> Expr:
             return TRUE
         if lo > limit:
             return FALSE
-        smaller = _reduced(terms, limit, 0, facts) or _undivided(terms, limit, 1, facts)
+        smaller = _reduced(terms, limit, 0, facts) or _undivided(terms, limit, 0, facts)
         if smaller is None:
             break
         terms, limit = smaller
@@ -70,7 +70,7 @@ def at_least(terms: Affine, limit: int, facts: Facts) -> Expr:
             return TRUE
         if hi < limit:
             return FALSE
-        smaller = _reduced(terms, limit, 1, facts) or _undivided(terms, limit, 0, facts)
+        smaller = _reduced(terms, limit, 1, facts) or _undivided(terms, limit, 1, facts)
         if smaller is None:
             break
         terms, limit = smaller
@@ -107,21 +107,22 @@ def _reduced(terms: Affine, limit: int, up: int, facts: Facts) -> tuple[Affine, 
     return None
 
 
-def _undivided(terms: Affine, limit: int, round_up: int, facts: Facts) -> tuple[Affine, int] | None:
-    """a + x // c <= limit is a*c + x <= limit*c + c-1, where that prints no longer; likewise (x % d) // c."""
+def _undivided(terms: Affine, limit: int, up: int, facts: Facts) -> tuple[Affine, int] | None:
+    """a + x // c <= limit is a*c + x <= limit*c + c-1, where that prints no longer; likewise (x % d) // c.
+
+    With `up`, for limit <= a + x // c, which is limit*c <= a*c + x.
+    """
     for atom, k in terms.terms.items():
         held = facts.splits.get(atom)
-        if held is None or held.low == 1 or k not in (1, -1):
-            continue
-        if len(terms.terms) > 1 and (held.high or k < 0):
+        if held is None or held.low == 1 or k != 1 or (held.high and len(terms.terms) > 1):
             continue
         others = {a: j for a, j in terms.terms.items() if a is not atom}
         if any(j in (1, -1) for j in others.values()):
             continue
         base = remainder(held.base, held.high, facts) if held.high else held.base
-        form = Affine(others, 0, terms.dtype).scale(held.low).plus(base, k)
-        slack = held.low - 1 if (round_up and k > 0) or (not round_up and k < 0) else 0
-        return Affine(form.terms, 0, form.dtype), limit * held.low + (slack if k > 0 else -slack) - form.const
+        form = Affine(others, 0, terms.dtype).scale(held.low).plus(base, 1)
+        last = 0 if up else held.low - 1
+        return Affine(form.terms, 0, form.dtype), limit * held.low + last - form.const
     return None
 
 

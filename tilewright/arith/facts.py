@@ -106,11 +106,17 @@ class Facts:
         What it says of elements of memory is left out, as a store may change them, unless `memory` says that none
         is stored to where these facts are used.
         """
+        found = _ASSUMED.get((self, cond, memory))
+        if found is not None:
+            return found
         known = dict.fromkeys(self.conditions)
         new = [part for part in _conjuncts(cond) if part not in known and not isinstance(part, IntImm)]
         if not memory:
             new = [part for part in new if not loads(part)]
-        return _interned(self.ranges, (*self.conditions, *dict.fromkeys(new))) if new else self
+        if not new:
+            return self
+        made = _ASSUMED[self, cond, memory] = _interned(self.ranges, (*self.conditions, *dict.fromkeys(new)))
+        return made
 
     def without_conditions(self) -> Facts:
         """The ranges alone."""
@@ -189,6 +195,7 @@ class Facts:
 _INDEX = frozenset({INT32, INT64})
 NEGATED: dict[type[Compare], type[Compare]] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
 _TABLE: WeakValueDictionary[tuple[object, ...], Facts] = WeakValueDictionary()
+_ASSUMED: WeakValueDictionary[tuple[Facts, Expr, bool], Facts] = WeakValueDictionary()
 
 
 def is_index(dtype: DType) -> bool:
