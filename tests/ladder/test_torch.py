@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,13 @@ from tilewright.runtime.device import Device, device
 pytestmark = pytest.mark.skipif(not has_torch(), reason="PyTorch is not installed")
 DEVICES = [pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.cuda)]
 LADDERS = [Conv1d(M=50, N=7), Conv1d(M=3, N=8), Depthwise(batch=2, channels=3, height=9, width=5, kernel=5)]
+
+
+def test_a_torch_that_does_not_work_costs_its_own_row_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # importing it raises
+    row = torch_row(Trial.of(LADDERS[0]), device("cpu"), 3)
+    assert row.failure.startswith("ModuleNotFoundError: ")
+    assert row.seconds == ()
 
 
 @pytest.mark.parametrize("kind", DEVICES)

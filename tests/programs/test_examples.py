@@ -16,8 +16,8 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 @pytest.mark.parametrize(
     ("name", "steps"),
     [
-        ("conv1d_ladder", ["blocks", "threads", "register", "unrolled"]),
-        ("depthwise_ladder", ["planes", "tiles", "register"]),
+        ("conv1d_ladder", ["blocks", "threads", "registers"]),
+        ("depthwise_ladder", ["planes", "tiles", "registers"]),
     ],
 )
 def test_an_example_runs(name: str, steps: list[str]) -> None:
