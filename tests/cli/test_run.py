@@ -26,6 +26,10 @@ def test_a_script_sees_its_own_arguments_and_name(tmp_path: Path) -> None:
     assert done.stdout == "['script.py', '-v', '--help', 'x y', '--'] __main__ script.py True\n", done.stderr
 
 
+def test_annotations_are_what_the_script_makes_them(tmp_path: Path) -> None:
+    assert run(tmp_path, "def f(x: int): ...\nprint(f.__annotations__)").stdout == "{'x': <class 'int'>}\n"
+
+
 def test_modules_beside_the_script_are_found(tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()

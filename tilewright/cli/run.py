@@ -13,7 +13,7 @@ from types import ModuleType, TracebackType
 from .. import legacy
 from ..core.errors import UserError
 
-_HOUSE = str(Path(__file__).resolve().parent.parent)
+_HOUSE = str(Path(__file__).resolve().parent.parent) + os.sep
 _STARTED_AS = sys.argv[0]
 _INTERRUPTED = 130
 
@@ -37,7 +37,8 @@ def run_script(script: Path, arguments: Sequence[str]) -> int:
     # It stays there afterwards: what the script left running (threads, exit handlers) still needs its globals.
     sys.modules["__main__"] = main
     try:
-        exec(compile(source, str(script), "exec"), main.__dict__)
+        # Not with this file's own `from __future__` imports.
+        exec(compile(source, str(script), "exec", dont_inherit=True), main.__dict__)
     except SystemExit:
         raise
     except BaseException as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from importlib.machinery import PathFinder
 
 from ..core.errors import UserError
 
@@ -10,13 +12,7 @@ PACKAGE = "tilewright"
 LEGACY = "tvm"
 OPERATORS = "topi"
 
-COVERS = (
-    "it covers tensor expressions and their schedules, for CUDA and OpenCL: te, tir, topi, nd, target, testing, lower, "
-    "build; see README.md"
-)
-_NOT_YET = {
-    "contrib": "none of the contributed packages is there yet",
-}
+_FACES = ("te", "tir", "topi", "autotvm", "nd", "target", "testing")
 
 
 class _Missing(UserError):
@@ -39,10 +35,13 @@ class MissingAttribute(_Missing, AttributeError):
 
 
 def sentence(name: str) -> str:
-    """What to say when a script asks for the part of that name: "tvm.relay", "tvm.autotvm.tuner"."""
-    part = name.split(".")[1]
-    more = f"{_NOT_YET[part]}; {COVERS}" if part in _NOT_YET else COVERS
-    return f"{name} is not part of Tilewright: {more}"
+    """What to say when a script asks for the part of that name: "tvm.relay", "tvm.te.hybrid"."""
+    folder = sys.modules[PACKAGE].__path__
+    faces = [face for face in _FACES if PathFinder.find_spec(f"{PACKAGE}.{face}", folder)]
+    return (
+        f"{name} is not part of Tilewright: it covers tensor expressions and their schedules, for CUDA and OpenCL "
+        f"({', '.join(faces)}, lower, build); see README.md"
+    )
 
 
 def legacy_name(name: str) -> str:
