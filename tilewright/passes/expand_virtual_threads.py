@@ -53,31 +53,30 @@ class _Expansion:
 
     def _touched(self, body: Stmt) -> set[Buffer]:
         """The buffers whose contents differ between the vthreads, found by following stores to a fixed point."""
+        uses = [(store.buffer, self._uses(store, conditions)) for store, conditions in _stores(body, ())]
         touched: set[Buffer] = set()
-        stores = _stores(body, ())
-        changed = True
-        while changed:
-            changed = False
-            for store, conditions in stores:
-                if store.buffer not in touched and any(
-                    self._mentions(e, touched) for e in (*store.indices, store.value, *conditions)
-                ):
-                    touched.add(store.buffer)
-                    changed = True
+        size = -1
+        while size != len(touched):
+            size = len(touched)
+            touched |= {buffer for buffer, used in uses if self.var in used or used & touched}
         return touched
 
-    def _mentions(self, root: Any, touched: set[Buffer]) -> bool:
-        return any(
-            node is self.var
-            or (isinstance(node, Load) and node.source in touched)
-            or (isinstance(node, Store) and node.buffer in touched)
-            for node in post_order(root)
-        )
+    def _uses(self, store: Store, conditions: tuple[Expr, ...]) -> set[Any]:
+        """The buffers that a store's value, place and circumstances are read from; the vthread's variable if used."""
+        nodes = post_order(*store.indices, store.value, *conditions)
+        return {n.source if isinstance(n, Load) else n for n in nodes if isinstance(n, Load) or n is self.var}
 
-    def _depends(self, root: Any) -> bool:
-        found = self.memo.get(root)
+    def _depends(self, node: Any) -> bool:
+        """Whether something within `node` differs between the vthreads."""
+        found = self.memo.get(node)
         if found is None:
-            found = self.memo[root] = self._mentions(root, self.touched)
+            found = (
+                node is self.var
+                or (isinstance(node, Load) and node.source in self.touched)
+                or (isinstance(node, Store) and node.buffer in self.touched)
+                or any(self._depends(child) for child in node.children())
+            )
+            self.memo[node] = found
         return found
 
     def _grown(self, buffer: Buffer) -> Buffer:

@@ -1,0 +1,135 @@
+"""How long lowering takes, and where: python -m benchmarks.lowering [--count N]
+
+For each program: the median over N lowerings of fresh schedules on one core, warm, in milliseconds, for each
+part of the way, and the number of nodes that each pass visits (which, unlike time, does not depend on the
+machine). Whatever memo tables outlive a lowering are warm, as they are when candidates are tuned.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tilewright.bounds.infer import infer_bounds
+from tilewright.core.node import Node
+from tilewright.ladder.conv1d import Conv1d
+from tilewright.ladder.depthwise import Depthwise
+from tilewright.loops.build import build_function
+from tilewright.passes.pipeline import LOWER, PassRecord, run
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+
+import conv2d_hwcn
+import depthwise_fused
+
+Make = Callable[[], tuple[Any, list[Any]]]
+
+
+def programs() -> dict[str, Make]:
+    """The documents' programs, each made anew at every call."""
+    made: dict[str, Make] = {}
+    for ladder in (Conv1d(), Depthwise()):
+        for rung in ladder.rungs:
+            made[f"{ladder.title} {rung.name}"] = lambda ladder=ladder, rung=rung: _ladder(ladder, rung)
+    made["conv2d HWCN"] = lambda: _example(conv2d_hwcn.vector(conv2d_hwcn.Problem()))
+    best = depthwise_fused.Case(threads=(8, 16), vthreads=(1, 2), fused=True)
+    made["depthwise fused"] = lambda: depthwise_fused.schedule(best)
+    return made
+
+
+def _ladder(ladder: Any, rung: Any) -> tuple[Any, list[Any]]:
+    program = rung.make(ladder)
+    return program.schedule, list(program.args)
+
+
+def _example(made: tuple[Any, ...]) -> tuple[Any, list[Any]]:
+    return made[0], list(made[1:])
+
+
+def measure(make: Make) -> dict[str, float]:
+    """Milliseconds of each part of one lowering of a fresh schedule."""
+    schedule, args = make()
+    marks = [time.perf_counter()]
+    bounds = infer_bounds(schedule.value)
+    marks.append(time.perf_counter())
+    function = build_function(schedule.value, bounds, args)
+    marks.append(time.perf_counter())
+    records: list[PassRecord] = []
+    run(LOWER, function, records)
+    marks.append(time.perf_counter())
+    parts = {"bounds": marks[1] - marks[0], "loops": marks[2] - marks[1]}
+    parts |= {record.name: record.seconds for record in records}
+    return {name: seconds * 1e3 for name, seconds in {"total": marks[-1] - marks[0], **parts}.items()}
+
+
+@contextmanager
+def counting() -> Iterator[list[int]]:
+    """Counts the nodes whose children are asked for or rewritten while the context is open."""
+    count = [0]
+    saved: list[tuple[type, str, Any]] = []
+
+    def counted(original: Callable[..., Any]) -> Callable[..., Any]:
+        def visit(*args: Any) -> Any:
+            count[0] += 1
+            return original(*args)
+
+        return visit
+
+    classes = [Node]
+    for cls in classes:
+        classes.extend(cls.__subclasses__())
+        for name in ("children", "map_children"):
+            if name in vars(cls):
+                saved.append((cls, name, vars(cls)[name]))
+                setattr(cls, name, counted(vars(cls)[name]))
+    try:
+        yield count
+    finally:
+        for cls, name, original in saved:
+            setattr(cls, name, original)
+
+
+def visits(make: Make) -> dict[str, int]:
+    """The nodes that each pass of one lowering visits."""
+    schedule, args = make()
+    function = build_function(schedule.value, infer_bounds(schedule.value), args)
+    found: dict[str, int] = {}
+    with counting() as count:
+        for step in LOWER:
+            before = count[0]
+            function = step(function)
+            found[step.__name__] = count[0] - before
+    return found
+
+
+def main() -> None:
+    """Print the two tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=15, help="lowerings of each program")
+    count = parser.parse_args().count
+    names = ["total", "bounds", "loops", *(step.__name__ for step in LOWER)]
+    width = [max(9, len(name)) for name in names]
+
+    def row(title: str, cells: list[str]) -> None:
+        print(f"{title:18}" + "".join(f"  {cell:>{w}}" for cell, w in zip(cells, width, strict=True)))
+
+    print("milliseconds, median")
+    row("", names)
+    for title, make in programs().items():
+        runs = [measure(make) for _ in range(count + 2)][2:]
+        row(title, [f"{statistics.median(r[name] for r in runs):.2f}" for name in names])
+    print("\nnodes visited")
+    row("", names)
+    for title, make in programs().items():
+        found = visits(make)
+        row(title, [str(sum(found.values())), "", "", *(str(found[step.__name__]) for step in LOWER)])
+
+
+if __name__ == "__main__":
+    main()
