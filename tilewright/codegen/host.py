@@ -35,6 +35,7 @@ from ..loops.nodes import (
     LoopKind,
     Seq,
     Stmt,
+    Store,
 )
 from .abi import ArrayArgument, EntryPoint, ScalarArgument
 from .kernel import Kernel, constant, root
@@ -152,7 +153,7 @@ class _HostWriter:
             self._launch(s)
         elif isinstance(s, Allocate):
             self._allocate(s)
-        elif isinstance(s, For) and s.kind in (LoopKind.SERIAL, LoopKind.UNROLLED):
+        elif isinstance(s, For) and s.kind is not LoopKind.THREAD:
             self._for(s)
         elif isinstance(s, If):
             self._block(f"if {self._expr(s.condition)}:", s.then)
@@ -161,8 +162,19 @@ class _HostWriter:
         elif isinstance(s, Let):
             self._line(f"{self.names(s.var)} = {self._expr(s.value)}")
             self._stmt(s.body)
+        elif isinstance(s, Store):
+            raise self._unbound(s.buffer)
         elif not isinstance(s, Evaluate):
             raise InternalError(f"host code cannot hold the statement {type(s).__name__} of {self.function.name}")
+
+    def _unbound(self, buffer: Buffer) -> UserError:
+        stage = buffer.note or root(buffer).name
+        return UserError(
+            f"stage {stage!r} is computed outside of any kernel: none of its loops is bound to a thread axis",
+            primitive="build",
+            fix=f's[{stage}].bind(axis, te.thread_axis("blockIdx.x")) with one of its loops, or compute it at or '
+            "inline it into a stage that has one",
+        )
 
     def _for(self, s: For) -> None:
         first = constant(s.min) == 0
@@ -171,7 +183,7 @@ class _HostWriter:
 
     def _allocate(self, s: Allocate) -> None:
         if s.buffer.scope is not MemoryScope.GLOBAL:
-            raise InternalError(f"{s.buffer} is allocated on the host")
+            raise self._unbound(s.buffer)
         name = self.names(s.buffer)
         self.handles[s.buffer] = name
         elements = " * ".join(self._operand(extent) for extent in s.buffer.shape) or "1"

@@ -14,7 +14,7 @@ from ..arith.simplify import prove, simplify
 from ..bounds.infer import Bounds, StageBounds
 from ..bounds.nest import Loop, axis_values, is_one, own_loops
 from ..core.errors import UserError
-from ..core.hardware import LoopKind
+from ..core.hardware import LoopKind, MemoryScope
 from ..expr.nodes import Expr, Load, Var
 from ..expr.operators import const, greater_equal, less, likely, subtract
 from ..expr.traverse import substitute, variables
@@ -56,6 +56,7 @@ class _Builder:
         for stage_id, found in self.bounds.items():
             for k, tensor in enumerate(found.stage.op.outputs):
                 if (stage_id, k) in self.buffers:
+                    self._check_kept(tensor, found)
                     continue
                 if found.stage.is_output:
                     raise self._missing(tensor, "is an output")
@@ -98,6 +99,16 @@ class _Builder:
         self.buffers[key] = buffer
         self.kept.add(buffer)
         return buffer
+
+    def _check_kept(self, tensor: Tensor, found: StageBounds) -> None:
+        if found.scope is not MemoryScope.GLOBAL:
+            where = found.outer[-1].axis.name if found.outer else ""
+            raise UserError(
+                f"tensor {tensor.name!r} is an argument, which is global memory, but its stage is kept in "
+                f"{found.scope.value} memory" + (f" (it is computed inside the loop {where!r})" if where else ""),
+                primitive="lower",
+                fix=f"leave {tensor.name!r} out of the arguments, or compute it in global memory, before the kernel",
+            )
 
     def _missing(self, tensor: Tensor, role: str) -> UserError:
         given = ", ".join(p.name for p in self.params) or "none"
@@ -147,9 +158,12 @@ class _StageNest:
         is_reduction = isinstance(found.body[0], Reduce)
         self.reduce_from = first[0] if first else len(self.loops) if is_reduction else None
         data_guards = self._split_guards(AxisKind.DATA)
-        self.initial_guards = data_guards
         reduce_guards = self._split_guards(AxisKind.REDUCE)
-        self.guards = (*data_guards, *reduce_guards, *self._domain_guards((*data_guards, *reduce_guards)))
+        domain_guards = self._domain_guards((*data_guards, *reduce_guards))
+        self.guards = (*data_guards, *reduce_guards, *domain_guards)
+        # What is allocated here is as large as the region; the caller's buffer is as large as the tensor.
+        keeps = builder.buffers[self.stage.id, 0] in builder.kept
+        self.initial_guards = (*data_guards, *domain_guards) if keeps else data_guards
 
     def statement(self) -> Stmt:
         return self._nest(0, self.bound)

@@ -1,0 +1,134 @@
+"""Random graphs under random schedules: whatever is accepted computes what the declarations say.
+
+Each program runs on the interpreter twice, as lowered (without barriers yet, so races are not looked for) and as
+finished, and a few also on an OpenCL device. The oracle is the NumPy reference. A failing program prints as a script.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+from typing import Any
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+import tilewright
+from tests.schedule.random_programs import RandomProgram, draw_graph, draw_schedule
+from tilewright import te
+from tilewright.core.errors import UserError
+from tilewright.loops.interpret import interpret
+from tilewright.loops.nodes import Function
+from tilewright.loops.verify import verify
+from tilewright.passes.pipeline import FINISH, run
+from tilewright.tensor.reference import reference
+
+COUNTS: collections.Counter[str] = collections.Counter()
+quiet = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much])
+
+
+def examples(share: float) -> Any:
+    """So many times the examples of the profile that is loaded."""
+    return settings(quiet, max_examples=int(share * settings.default.max_examples))
+
+
+@st.composite
+def programs(draw: Any, steps: int = 8, gpu: bool | None = None, stages: int = 4) -> RandomProgram:
+    program = RandomProgram(draw)
+    draw_graph(program, stages)
+    draw_schedule(program, steps, gpu)
+    return program
+
+
+def lowered(program: RandomProgram) -> Function | None:
+    """The lowered program; None where the schedule is refused."""
+    note(program.text)
+    try:
+        function = tilewright.lower(program.schedule, program.arguments).functions[0]
+    except UserError as error:
+        COUNTS["refused"] += 1
+        note(f"refused: {error}")
+        hypothesis.event("refused")
+        return None
+    COUNTS["accepted"] += 1
+    hypothesis.event("accepted")
+    verify(function, flat=True)
+    return function
+
+
+def arrays(program: RandomProgram) -> list[np.ndarray]:
+    """The inputs' values, and NaN for what is to be computed."""
+    inputs = program.inputs()
+    empty = (np.full([int(e) for e in t.shape], np.nan, t.dtype.numpy) for t in program.arguments if t not in inputs)
+    return [*inputs.values(), *empty]
+
+
+def check(program: RandomProgram, values: list[np.ndarray], how: str) -> None:
+    """The outputs, last among `values`, are what the reference computes."""
+    expected = reference(program.outputs, program.inputs())
+    for tensor, found, right in zip(program.outputs, values[-len(expected) :], expected, strict=True):
+        np.testing.assert_array_equal(found, right, err_msg=f"{tensor.name}, {how}")
+
+
+def interpreted(program: RandomProgram, function: Function, *, races: bool, how: str) -> None:
+    values = arrays(program)
+    interpret(function, values, races=races, outputs=function.buffers[len(program.inputs()) :])
+    check(program, values, how)
+
+
+@examples(5)
+@given(programs())
+def test_a_schedule_changes_no_value(program: RandomProgram) -> None:
+    function = lowered(program)
+    if function is not None:
+        interpreted(program, function, races=False, how="lowered")
+        interpreted(program, run(FINISH, function, check=True), races=True, how="finished")
+
+
+def test_most_schedules_are_accepted() -> None:
+    """Else the test above tests little."""
+    total = COUNTS.total()
+    if not total:
+        pytest.skip("no random schedule ran in this process")
+    assert COUNTS["accepted"] * 2 >= total, dict(COUNTS)
+
+
+def outcome(schedule: Any, arguments: list[Any]) -> str:
+    """The lowered program as text, or why there is none."""
+    try:
+        return str(tilewright.lower(schedule, arguments))
+    except UserError as error:
+        return error.message
+
+
+@examples(1)
+@given(programs(steps=12))
+def test_recorded_steps_replay(program: RandomProgram) -> None:
+    """Through JSON, on a fresh schedule of the same tensors, to the same program."""
+    note(program.text)
+    steps = json.loads(json.dumps([step.to_json() for step in program.schedule.steps]))
+    again = te.create_schedule([tensor.op for tensor in program.outputs])
+    again.replay(steps)
+    assert [step.to_json() for step in again.steps] == steps
+    assert outcome(again, program.arguments) == outcome(program.schedule, program.arguments)
+
+
+@pytest.mark.opencl
+@examples(0.5)
+@given(programs(gpu=True, stages=3))
+def test_kernels_compute_the_same(program: RandomProgram) -> None:
+    note(program.text)
+    device = tilewright.opencl(0)
+    try:
+        module = tilewright.build(program.schedule, program.arguments, "opencl")
+    except UserError as error:
+        note(f"refused: {error}")
+        hypothesis.event("refused")
+        return
+    hypothesis.event("accepted")
+    handles = [tilewright.nd.array(value, device) for value in arrays(program)]
+    module(*handles)
+    check(program, [handle.numpy() for handle in handles], "opencl")
