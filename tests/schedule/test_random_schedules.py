@@ -79,7 +79,7 @@ def interpreted(program: RandomProgram, function: Function, *, races: bool, how:
     check(program, values, how)
 
 
-@examples(5)
+@examples(15)
 @given(programs())
 def test_a_schedule_changes_no_value(program: RandomProgram) -> None:
     function = lowered(program)
@@ -104,7 +104,7 @@ def outcome(schedule: Any, arguments: list[Any]) -> str:
         return error.message
 
 
-@examples(1)
+@examples(2)
 @given(programs(steps=12))
 def test_recorded_steps_replay(program: RandomProgram) -> None:
     """Through JSON, on a fresh schedule of the same tensors, to the same program."""
@@ -117,7 +117,7 @@ def test_recorded_steps_replay(program: RandomProgram) -> None:
 
 
 @pytest.mark.opencl
-@examples(0.5)
+@examples(1.5)
 @given(programs(gpu=True, stages=3))
 def test_kernels_compute_the_same(program: RandomProgram) -> None:
     note(program.text)
