@@ -98,10 +98,12 @@ class Channel:
         return data
 
 
-def wait(descriptors: Iterable[int], until: float | None) -> None:
-    """Sleep until something can be read from one of the descriptors, or the clock `time.monotonic` says `until`."""
+def wait(descriptors: Iterable[int], until: float | None) -> set[int]:
+    """Sleep until something can be read from some of the descriptors, or the clock `time.monotonic` says `until`;
+    gives those descriptors."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     # Rounded up: a wait that ends a moment early would be followed by another, and another.
-    poll.poll(None if until is None else max(0.0, until - time.monotonic()) * 1e3 + 1)
+    found = poll.poll(None if until is None else max(0.0, until - time.monotonic()) * 1e3 + 1)
+    return {descriptor for descriptor, _ in found}

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.dtype import DType
 from ..runtime.array import NDArray, empty
+from ..runtime.cpu_driver import HostMemory
 from ..runtime.device import Device
 
 GUARD = 1 << 16
@@ -65,7 +66,7 @@ def _inside(whole: NDArray, size: int) -> Any:
         return whole.handle.get_sub_region(GUARD, max(1, size))
     if whole.device.kind == "cuda":
         return whole.handle + GUARD
-    return whole.handle[GUARD : GUARD + size]
+    return HostMemory(whole.handle.bytes[GUARD : GUARD + size])
 
 
 def compare(name: str, got: np.ndarray, want: np.ndarray, relative: float) -> str:

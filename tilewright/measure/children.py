@@ -32,6 +32,14 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
+def open_pidfd(pid: int) -> int:
+    """A descriptor that becomes readable when the process ends; -1 on a kernel that has none (before Linux 5.3)."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return -1
+
+
 class Child:
     """A forked process and our end of the channel to it."""
 
@@ -40,10 +48,7 @@ class Child:
         self.channel = channel
         self._status: int | None = None
         self._reaped = False
-        try:
-            self._pidfd = os.pidfd_open(pid)
-        except OSError:  # an old kernel: the end of the channel tells, too
-            self._pidfd = -1
+        self._pidfd = open_pidfd(pid)
 
     def descriptors(self) -> list[int]:
         """What becomes readable when the child says something or ends."""
@@ -121,6 +126,8 @@ def fork(main: Callable[[Channel], None], close: Iterable[Channel] = ()) -> Chil
         with suppress(Exception):  # a stream that is closed, or is None, holds nothing
             stream.flush()
     parent = os.getpid()
+    # Ctrl-C must not raise in the child, which would then run on in the parent's place.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     with warnings.catch_warnings():
         # Python 3.12 warns of forking with threads about. A child here runs code that takes no lock of theirs; one
         # that hangs all the same is ended at its time limit, and replaced.
@@ -128,12 +135,15 @@ def fork(main: Callable[[Channel], None], close: Iterable[Channel] = ()) -> Chil
         pid = os.fork()
     if pid:
         theirs.close()
-        return Child(pid, ours)
+        child = Child(pid, ours)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        return child
     status = 1
     try:
         die_with(parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         gc.freeze()  # objects of the parent are the parent's to finalise
         for channel in (ours, *close):
             channel.close()

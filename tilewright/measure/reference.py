@@ -145,7 +145,7 @@ def random(shape: Sequence[int], dtype: str, rng: np.random.Generator, attempt: 
     return rng.integers(max(low, kind.min_value), min(high, kind.max_value + 1), shape).astype(kind.numpy)
 
 
-def save(path: Path, inputs: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
+def save(path: str | Path, inputs: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
     """Write inputs and expected outputs to a file."""
     named = {f"input{i}": np.asarray(a) for i, a in enumerate(inputs)}
     named |= {f"expected{i}": np.asarray(a) for i, a in enumerate(expected)}

@@ -7,7 +7,9 @@ replaces it when it dies, and tells the caller what became of each task. It ends
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import signal
 import socket
 import time
@@ -19,7 +21,7 @@ from typing import Any
 # Imported before any runner is forked: they are shared, and a new runner is there in milliseconds.
 from ..runtime.driver import DeviceAttributes
 from .channel import Channel, wait
-from .children import Child, fork
+from .children import Child, fork, open_pidfd
 from .job import Task
 from .outcome import Outcome, RunFailed, TimedOut
 from .runner import Began, Done, Hello, Ready, Unable, quiet, serve
@@ -86,12 +88,12 @@ class Slot:
         self.deadline: float | None = None
         self.failures = 0
         self.log = os.memfd_create(f"runner-{index}", os.MFD_CLOEXEC)
+        fcntl.fcntl(self.log, fcntl.F_SETFL, os.O_APPEND)  # so that it can be emptied while a runner writes to it
 
     def start(self) -> None:
         """Fork a runner."""
         kind, index, log = self.kind, self.index, self.log
         os.ftruncate(log, 0)
-        os.lseek(log, 0, os.SEEK_SET)
 
         def main(channel: Channel) -> None:
             quiet(log)
@@ -205,7 +207,7 @@ class Slot:
         """The end of what the runner printed, as a reason."""
         size = os.fstat(self.log).st_size
         data = os.pread(self.log, _LOG_TAIL, max(0, size - _LOG_TAIL))
-        text = data.strip(b"\0 \n").decode(errors="replace")
+        text = data.strip().decode(errors="replace")
         return f": {text}" if text else ""
 
 
@@ -214,6 +216,7 @@ class Server:
 
     def __init__(self, caller: Channel, kind: str, devices: int) -> None:
         self.caller = caller
+        self._caller_end = [pidfd] if (pidfd := open_pidfd(os.getppid())) >= 0 else []
         self.waiting: deque[Submit] = deque()
         self.losses: dict[int, int] = {}
         self.slots = [Slot(kind, index, caller.send, self._open_channels) for index in range(devices)]
@@ -227,10 +230,13 @@ class Server:
             slot.start()
         while not self.caller.closed:
             self._dispatch()
-            descriptors = [self.caller.fileno()]
+            # The socket may be held open by other children of the caller, so its process is watched as well.
+            descriptors = [self.caller.fileno(), *self._caller_end]
             for slot in self.slots:
                 descriptors += slot.child.descriptors() if slot.child is not None else []
-            wait(descriptors, min((s.deadline for s in self.slots if s.deadline is not None), default=None))
+            ready = wait(descriptors, min((s.deadline for s in self.slots if s.deadline is not None), default=None))
+            if ready.intersection(self._caller_end):
+                return
             for message in self.caller.arrived():
                 if isinstance(message, Submit):
                     self.waiting.append(message)
@@ -262,9 +268,13 @@ class Server:
             if slot.child is not None:
                 slot.child.bury()
 
+    def caller_died(self) -> bool:
+        """Whether the caller itself has ended, and not only its interest. Sockets close a moment before that shows."""
+        return bool(wait(self._caller_end, time.monotonic() + 0.5))
 
-def main(descriptor: int, kind: str, devices: int) -> None:
-    """Serve over an inherited socket."""
+
+def main(descriptor: int, kind: str, devices: int, folder: str) -> None:
+    """Serve over an inherited socket. `folder` is the caller's, and removed for it if it has no chance to."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides when to end
     if kind == "cuda":
         with suppress(ImportError):
@@ -279,3 +289,5 @@ def main(descriptor: int, kind: str, devices: int) -> None:
         pass
     finally:
         server.close()
+        if server.caller_died():
+            shutil.rmtree(folder, ignore_errors=True)

@@ -40,7 +40,7 @@ class CpuDriver(Driver):
         return 1
 
     def attributes(self, index: int) -> DeviceAttributes:
-        return DeviceAttributes(platform.processor() or platform.machine())
+        return DeviceAttributes(platform.processor() or platform.machine(), on_host=True)
 
     def allocate(self, index: int, size: int) -> Handle:
         whole = np.empty(size + ALIGNMENT, np.uint8)

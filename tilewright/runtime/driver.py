@@ -45,6 +45,8 @@ class DeviceAttributes:
     total_global_memory: int = 0
     l2_cache_bytes: int = 0
     driver_version: str = ""
+    on_host: bool = False
+    """Whether it computes on the very cores that run this process."""
 
 
 class Driver(ABC):

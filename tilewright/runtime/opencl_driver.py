@@ -99,6 +99,7 @@ class OpenClDriver(Driver):
             total_global_memory=device.global_mem_size,
             l2_cache_bytes=device.global_mem_cache_size,
             driver_version=device.driver_version,
+            on_host=bool(device.type & self._at(index).cl.device_type.CPU),
         )
 
     def allocate(self, index: int, size: int) -> Handle:

@@ -1,0 +1,245 @@
+"""One call of `measure`: a loop around one `poll`, which hands work to whoever is free and sleeps otherwise."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import InternalError
+from ..core.target import Target
+from . import reference
+from .build import build, shorten
+from .channel import wait
+from .client import Client
+from .job import Built, Job, Task
+from .option import LocalBuilder, LocalRunner
+from .outcome import BuildFailed, Outcome, RunFailed, TimedOut
+from .pool import Died, Pool
+from .server import Forget, Submit
+
+_log = logging.getLogger("autotvm")
+_tokens = itertools.count()
+_REFERENCE_SECONDS = 120.0
+_ATTEMPTS = 3
+"""How often a reference is tried, or a task is given to a new server, after processes ended in the middle of it."""
+_AHEAD = 2
+"""Tasks that the server holds for each device, so that it never waits for us between two."""
+_CHUNK = 8
+"""Candidates built a core before they are run, where the same cores do both."""
+
+
+class Batch:
+    """Takes jobs through building, waiting for their reference, and running.
+
+    On a GPU all of that goes on at once. Where the candidates run on the cores that build them, building rests while
+    they do: it would make them look slow.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Client],
+        folder: Path,
+        references: dict[Any, str],
+        builder: LocalBuilder,
+        runner: LocalRunner,
+    ) -> None:
+        """`references` maps a workload to the file of its reference, or to "" where there is none; it is added to."""
+        self.connect = connect
+        self.folder = folder
+        self.references = references
+        self.builder = builder
+        self.runner = runner
+        self.jobs: list[Job] = []
+        self.unbuilt: deque[int] = deque()
+        self.built: dict[int, Built] = {}
+        self.waiting: dict[Any, deque[int]] = {}  # workload → built jobs that wait for its reference
+        self.attempts: dict[Any, int] = {}  # workload → how often its reference was begun
+        self.asked: dict[int, Any] = {}  # job → the workload whose reference is being computed from it
+        self.runnable: deque[int] = deque()
+        self.running: dict[int, int] = {}  # token → job
+        self.restarts: dict[int, int] = {}
+        self.done: deque[tuple[int, Outcome]] = deque()
+        self.builders = Pool(self._build, builder.processes, builder.timeout)
+        self.referees = Pool(self._refer, 1, _REFERENCE_SECONDS)
+        self.client: Client | None = None
+
+    def run(self, jobs: Sequence[Job], targets: Sequence[Target]) -> Iterator[tuple[Job, Outcome]]:
+        """Each job with its outcome, as they are done. `targets` are the jobs' targets with all limits known."""
+        self.jobs = [replace(job, target=target) for job, target in zip(jobs, targets, strict=True)]
+        self.unbuilt.extend(range(len(jobs)))
+        for index, job in enumerate(self.jobs):
+            if job.reference is not None:
+                self._want(job.reference, index)
+        left = len(jobs)
+        while left:
+            client = self.client = self.connect()
+            self.builders.foreign = self.referees.foreign = [client.channel]
+            self._advance(client)
+            if not self.done and not client.channel.closed:
+                self._sleep(client)
+            while self.done:
+                index, outcome = self.done.popleft()
+                left -= 1
+                yield jobs[index], outcome
+
+    def close(self) -> None:
+        """End what this call started."""
+        self.builders.close()
+        self.referees.close()
+        if self.running and self.client is not None:
+            with suppress(OSError):
+                self.client.channel.send(Forget())
+
+    def _sleep(self, client: Client) -> None:
+        """Wait for a message, the end of a process, or somebody's time limit."""
+        descriptors = [*self.builders.descriptors(), *self.referees.descriptors(), client.channel.fileno()]
+        deadlines = [d for d in (self.builders.deadline, self.referees.deadline) if d is not None]
+        wait(descriptors, min(deadlines, default=None))
+
+    def _advance(self, client: Client) -> None:
+        """Take in all that has happened, and hand out all the work that can be handed out."""
+        for finished in client.hear():
+            if (job := self.running.pop(finished.token, -1)) >= 0:
+                self._finish(job, finished.outcome)
+        self._feed_builders(client)
+        for index, result in self.builders.advance():
+            self._on_built(index, result)
+        for index, result in self.referees.advance():
+            self._on_reference(index, result)
+        if client.channel.closed:
+            if not client.opened:  # another one would do no better
+                raise InternalError(f"the measurement server ended with status {client.process.wait()}")
+            self._lost_server()
+        elif not (client.on_host and self._building):
+            while self.runnable and len(self.running) < _AHEAD * client.usable:
+                self._submit(client, self.runnable.popleft())
+
+    @property
+    def _building(self) -> bool:
+        return self.builders.active or self.referees.active
+
+    def _finish(self, index: int, outcome: Outcome) -> None:
+        made = self.built.pop(index, None)
+        self.done.append((index, outcome if made is None else replace(outcome, build_seconds=made.seconds)))
+
+    # Building.
+
+    def _feed_builders(self, client: Client) -> None:
+        if not self.unbuilt or not client.opened:  # a device that cannot be used shows before any work is done
+            return
+        if not client.on_host:
+            chunk = len(self.unbuilt)
+        elif self._building or self.runnable or self.running:
+            chunk = 0
+        else:
+            chunk = min(len(self.unbuilt), _CHUNK * self.builder.processes)
+        self.builders.submit(self.unbuilt.popleft() for _ in range(chunk))
+
+    def _build(self, index: int) -> Built | Outcome:
+        """In a child."""
+        return build(self.jobs[index], self.builder.build_func)
+
+    def _on_built(self, index: int, result: Built | Outcome | Died) -> None:
+        if isinstance(result, Died):
+            self._finish(index, _build_death(result, self.builder.timeout))
+        elif isinstance(result, Outcome):
+            self._finish(index, result)
+        else:
+            self.built[index] = result
+            workload = self._workload(index)
+            if not self.runner.check_correctness or workload in self.references:
+                self.runnable.append(index)
+            else:
+                self._want(workload, index)
+                self.waiting[workload].append(index)
+
+    # References.
+
+    def _workload(self, index: int) -> Any:
+        """What identifies the reference of a job that is built."""
+        return self.jobs[index].reference or self.built[index].workload.declaration
+
+    def _want(self, workload: Any, index: int) -> None:
+        """Have the reference computed from a job, unless that has begun."""
+        if self.runner.check_correctness and workload not in self.waiting and workload not in self.references:
+            self.waiting[workload] = deque()
+            self._ask(workload, index)
+
+    def _ask(self, workload: Any, index: int) -> None:
+        self.attempts[workload] = self.attempts.get(workload, 0) + 1
+        self.asked[index] = workload
+        self.referees.submit([index])
+
+    def _refer(self, index: int) -> tuple[str, str]:
+        """In a child: compute the reference of a job; the file that holds it, or why there is none."""
+        job = self.jobs[index]
+        try:
+            with job.target:
+                if job.reference is not None:
+                    inputs, expected = job.reference()
+                else:
+                    _, tensors = job.instantiate()
+                    inputs, expected = reference.compute(tensors, np.random.default_rng())
+            descriptor, path = tempfile.mkstemp(".npz", dir=self.folder)
+            os.close(descriptor)
+            reference.save(path, inputs, expected)
+        except Exception as error:
+            return "", shorten(f"{type(error).__name__}: {error}")
+        return path, ""
+
+    def _on_reference(self, index: int, result: tuple[str, str] | Died) -> None:
+        workload = self.asked.pop(index)
+        waiting = self.waiting[workload]
+        if isinstance(result, Died):
+            if not result.overdue and self.attempts[workload] < _ATTEMPTS:
+                self._ask(workload, waiting[-1] if waiting else index)  # it may have been that candidate's fault
+                return
+            how = f"took more than {_REFERENCE_SECONDS:g} s" if result.overdue else f"failed: its process {result.how}"
+            result = "", f"computing it {how}"
+        path, failure = result
+        if failure:
+            _log.warning("outputs are not checked, as there is no reference to compare them with: %s", failure)
+        self.references[workload] = path
+        self.runnable.extend(self.waiting.pop(workload))
+
+    # Running.
+
+    def _submit(self, client: Client, index: int) -> None:
+        made = self.built[index]
+        path = self.references[self._workload(index)] if self.runner.check_correctness else ""
+        token = next(_tokens)
+        try:
+            client.channel.send(Submit(token, Task(made.program, made.workload, path, self.runner)))
+        except OSError:
+            client.channel.close()
+            self.runnable.appendleft(index)
+            self._lost_server()
+        else:
+            self.running[token] = index
+
+    def _lost_server(self) -> None:
+        """The server is gone: the next one gets what this one had not done."""
+        for index in reversed(self.running.values()):
+            self.restarts[index] = self.restarts.get(index, 0) + 1
+            if self.restarts[index] < _ATTEMPTS:
+                self.runnable.appendleft(index)
+            else:
+                self._finish(index, RunFailed(reason="the measurement server ended while it had it", killed=True))
+        self.running.clear()
+
+
+def _build_death(died: Died, timeout: float) -> Outcome:
+    if died.overdue:
+        return TimedOut(reason=f"still building after {timeout:g} s", phase="build", build_seconds=died.seconds)
+    reason = f"the process that built it {died.how}"
+    return BuildFailed(reason=reason, stage="crash", killed=died.killed, build_seconds=died.seconds)

@@ -1,0 +1,95 @@
+"""The caller's side of the measurement server: start it, hear from it, end it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+from ..core.errors import InternalError, UserError
+from ..runtime.driver import DeviceAttributes
+from .channel import Channel, wait
+from .server import Broken, Finished, Opened
+
+_log = logging.getLogger("autotvm")
+_KINDS = {"cuda": "cuda", "opencl": "opencl", "llvm": "cpu"}
+_LEAVE_SECONDS = 5.0
+
+
+class Client:
+    """A running server for `devices` devices of the kind that a target needs."""
+
+    def __init__(self, target: str, devices: int, folder: Path) -> None:
+        if target not in _KINDS:
+            raise UserError(f"candidates for {target} cannot be measured", fix=f"use one of {', '.join(_KINDS)}")
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
+        with theirs:
+            arguments = [str(theirs.fileno()), _KINDS[target], str(devices), str(folder)]
+            self.process = subprocess.Popen(
+                # -P: a file called numpy.py where the caller happens to stand is none of our business.
+                [sys.executable, "-P", "-m", "tilewright.measure", *arguments],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path},
+                process_group=0,  # out of reach of the terminal's Ctrl-C: the caller decides when it ends
+            )
+        self.channel = Channel(ours)
+        self.devices = devices
+        self.opened: dict[int, DeviceAttributes] = {}
+        self.broken: dict[int, str] = {}
+        self._end = weakref.finalize(self, _end, self.process, self.channel, os.getpid())
+
+    @property
+    def usable(self) -> int:
+        """How many devices are open."""
+        return len(self.opened.keys() - self.broken.keys())
+
+    @property
+    def on_host(self) -> bool:
+        """Whether candidates run on the cores that build them."""
+        return any(attributes.on_host for attributes in self.opened.values())
+
+    def hear(self) -> list[Finished]:
+        """What has come from the server; UserError where no device can be used."""
+        finished = []
+        for message in self.channel.arrived():
+            if isinstance(message, Finished):
+                finished.append(message)
+            elif isinstance(message, Opened):
+                self.opened[message.index] = message.attributes
+            elif isinstance(message, Broken):
+                self.broken[message.index] = message.reason
+                if len(self.broken) < self.devices:
+                    _log.warning("device %d is out of use: %s", message.index, message.reason)
+        if len(self.broken) == self.devices:
+            raise UserError(next(iter(self.broken.values())), primitive="measure")
+        return finished
+
+    def attributes(self) -> DeviceAttributes:
+        """The first device's attributes, waited for until it is open."""
+        while not self.opened:
+            if self.channel.closed:
+                raise InternalError(f"the measurement server ended with status {self.process.wait()}")
+            wait([self.channel.fileno()], None)
+            self.hear()
+        return next(iter(self.opened.values()))
+
+    def close(self) -> None:
+        """End the server and all that it started."""
+        self._end()
+
+
+def _end(process: subprocess.Popen[bytes], channel: Channel, owner: int) -> None:
+    if os.getpid() != owner:  # a fork of the caller that ends has no say
+        return
+    channel.close()  # which tells it to end
+    try:
+        process.wait(_LEAVE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
