@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -45,24 +46,41 @@ def torch_row(trial: Trial, on: Device, repeat: int) -> Outcome:
         return Outcome("PyTorch", "does not work here", "rival", failure=f"{type(error).__name__}: {reason}")
 
 
-def _torch_rows(trial: Trial, on: Device, repeat: int) -> Iterator[Outcome]:
-    """A row for each way to compute it, and on a GPU for cuDNN's measured and its predicted choice of algorithm.
+def _torch_rows(trial: Trial, on: Device, repeat: int) -> list[Outcome]:
+    """A row for each way to compute it and, on a GPU, for several choices of the algorithm by cuDNN.
 
-    The measured choice is not always the better one: its measurements are short.
+    Its choice by measuring (`benchmark`) differs from run to run, by nearly a factor of two for small kernels, and it
+    remembers the choice by thread: so several threads choose, and the fastest counts.
     """
     import torch
 
-    on_gpu = on.kind == "cuda" and torch.cuda.is_available()
-    where = torch.device("cuda", on.index) if on_gpu else torch.device("cpu")
-    data, weight = (torch.from_numpy(values).to(where) for values in (trial.data, trial.weight))
+    if on.kind != "cuda" or not torch.cuda.is_available():
+        return _rows_of(trial, torch.device("cpu"), repeat)
+    gpu = torch.device("cuda", on.index)
+    rows = []
+    for benchmark in (True,) * 4 + (False,):
+        with (
+            torch.backends.cudnn.flags(enabled=True, benchmark=benchmark, allow_tf32=False),
+            ThreadPoolExecutor(1) as one,
+        ):
+            rows += one.submit(_rows_of, trial, gpu, repeat).result()
+    return rows
+
+
+def _rows_of(trial: Trial, where: Any, repeat: int) -> list[Outcome]:
+    """A row for each way to compute it on a torch device."""
+    import torch
+
+    on_gpu = where.type == "cuda"
     place = "in a CUDA graph" if on_gpu else f"on the CPU, {torch.get_num_threads()} threads"
-    for benchmark in (True, False) if on_gpu else (False,):
-        flags = torch.backends.cudnn.flags(enabled=True, benchmark=benchmark, allow_tf32=False)
-        with torch.inference_mode(), flags:
-            for how, call in trial.ladder.torch(data, weight):
-                error, _ = trial.check(call().contiguous().cpu().numpy())
-                row = Outcome("PyTorch", f"{how} {place}", "rival", max_error=error)
-                yield _timed(row, _graph_timer(call) if on_gpu else _host_timer(call), repeat)
+    data, weight = (torch.from_numpy(values).to(where) for values in (trial.data, trial.weight))
+    rows = []
+    with torch.inference_mode():
+        for how, call in trial.ladder.torch(data, weight):
+            error, _ = trial.check(call().contiguous().cpu().numpy())
+            row = Outcome("PyTorch", f"{how} {place}", "rival", max_error=error)
+            rows.append(_timed(row, _graph_timer(call) if on_gpu else _host_timer(call), repeat))
+    return rows
 
 
 def _timed(row: Outcome, timer: Timer, repeat: int) -> Outcome:
