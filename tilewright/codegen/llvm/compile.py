@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from ...core.errors import InternalError, UserError
+
+PACKED = ".packed"
+"""What the name of a function that the runtime calls ends with."""
+PARALLEL_FOR = "tilewright_parallel_for"
+"""`i32 (i32 body(ptr closure, i64 begin, i64 end), ptr closure, i64 extent)`, which the runtime supplies."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +24,8 @@ class Machine:
     features: str
     vector_bits: int
     """The widest vectors worth using; 0 leaves it to LLVM."""
+    has_fma: bool
+    """Whether it multiplies and adds in one instruction."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,7 @@ def binding() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()
     return llvm
 
 
@@ -47,8 +56,9 @@ def host_machine(cpu: str | None = None, features: str | None = None) -> Machine
         flags = ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(known.items()))
         wide = 512 if known.get("avx512f") and known.get("avx512vl") else 0
         extra = f",{features}" if features else ""
-        return Machine(llvm.get_host_cpu_name(), flags + extra, wide)
-    return Machine(cpu, features or "", 0)
+        has_fma = known.get("fma", False) or platform.machine() == "aarch64"
+        return Machine(llvm.get_host_cpu_name(), flags + extra, wide, has_fma)
+    return Machine(cpu, features or "", 0, "+fma" in (features or ""))
 
 
 def compile_ir(source: str, machine: Machine) -> MachineCode:

@@ -1,13 +1,13 @@
 """Conversions between data types, as instructions.
 
-Floats to integers truncate towards zero, as in C; what C leaves open is settled: out of range saturates
-(types of fewer than 32 bits and uint32 wrap, as integers do), NaN becomes 0. Every 16-bit float operation
+Floats to integers truncate towards zero, as in C; what C leaves open is settled: out of range saturates, NaN
+becomes 0. Every 16-bit float operation
 rounds to its 16 bits, as NumPy's do.
 """
 
 from __future__ import annotations
 
-from ...core.dtype import FLOAT32, INT32, INT64, DType
+from ...core.dtype import FLOAT32, INT32, DType
 from .types import Value, constant, value_type, vector
 from .writer import FunctionWriter
 
@@ -86,14 +86,10 @@ def _int_to_float(out: FunctionWriter, value: Value, source: DType, to: DType) -
 
 
 def _float_to_int(out: FunctionWriter, value: Value, source: DType, to: DType) -> Value:
-    lanes = to.lanes
     if source.kind == "bfloat":
-        value, source = widen_bfloat(out, value, lanes), FLOAT32.with_lanes(lanes)
-    through = INT32 if to.bits < 32 else INT64 if to == DType("uint32").with_lanes(lanes) else to.scalar
-    name = "fptosi" if through.kind == "int" else "fptoui"
-    suffix = f"{mangled(value_type(through.with_lanes(lanes)))}.{mangled(value.type)}"
-    made = out.call(f"llvm.{name}.sat.{suffix}", value_type(through.with_lanes(lanes)), [value])
-    return out.convert("trunc", made, value_type(to)) if through.bits > to.bits else made
+        value = widen_bfloat(out, value, to.lanes)
+    name, result = "fptosi" if to.kind == "int" else "fptoui", value_type(to)
+    return out.call(f"llvm.{name}.sat.{mangled(result)}.{mangled(value.type)}", result, [value])
 
 
 def mangled(type_text: str) -> str:

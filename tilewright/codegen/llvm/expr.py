@@ -4,7 +4,7 @@ Indices are computed in 64 bits, whatever their own type: nothing overflows in a
 elements, and LLVM sees addresses that advance by a constant. Everything else has the type it says.
 
 `a * b + c` may become one fused multiply-add (the `contract` flag), as in the other back ends; no other
-liberty is taken with floats. `Min` and `Max` of floats give the other operand where one is NaN, like C's fmin.
+liberty is taken with floats. `Min` and `Max` of floats give NaN where an operand is one, as in NumPy and PyTorch.
 An integer divided by zero gives 0, as NumPy has it, for an instruction that traps would end the process.
 """
 
@@ -65,11 +65,7 @@ class ExprWriter:
         self._known.pop()
 
     def _find(self, key: Any) -> Value | None:
-        for level in reversed(self._known):
-            found = level.get(key)
-            if found is not None:
-                return found
-        return None
+        return next((level[key] for level in reversed(self._known) if key in level), None)
 
     def __call__(self, e: n.Expr) -> Value:
         """The value of `e`."""
@@ -228,15 +224,19 @@ class ExprWriter:
     def _extreme(self, e: n.Min | n.Max) -> Value:
         side = "min" if isinstance(e, n.Min) else "max"
         a, b = self(e.a), self(e.b)
+        if e.dtype.is_int:
+            sign = "s" if e.dtype.kind == "int" else "u"
+            return self.out.call(f"llvm.{sign}{side}.{mangled(a.type)}", a.type, [a, b])
         if e.dtype.kind == "bfloat":
-            return from_single(self.out, self._float_extreme(side, *self._singles(e.dtype, [a, b])), e.dtype)
-        if e.dtype.is_float:
-            return self._float_extreme(side, a, b)
-        sign = "s" if e.dtype.kind == "int" else "u"
-        return self.out.call(f"llvm.{sign}{side}.{mangled(a.type)}", a.type, [a, b])
+            a, b = self._singles(e.dtype, [a, b])
+            return from_single(self.out, self._float_extreme(side, a, b, e.dtype.lanes), e.dtype)
+        return self._float_extreme(side, a, b, e.dtype.lanes)
 
-    def _float_extreme(self, side: str, a: Value, b: Value) -> Value:
-        return self.out.call(f"llvm.{side}num.{mangled(a.type)}", a.type, [a, b])
+    def _float_extreme(self, side: str, a: Value, b: Value, lanes: int) -> Value:
+        """x86's instruction gives b where one is NaN; so a is asked for NaN, and b need not be."""
+        first = self.out.compare("fcmp olt" if side == "min" else "fcmp ogt", a, b, lanes)
+        number = self.out.select(first, a, b)
+        return self.out.select(self.out.compare("fcmp uno", a, a, lanes), a, number)
 
     def _singles(self, dtype: DType, values: list[Value]) -> list[Value]:
         return [to_single(self.out, value, dtype) for value in values]

@@ -1,18 +1,128 @@
-"""Math functions (thin, for now)."""
+"""Math functions by name: instructions where there are some, own vector functions in float32, else the C library.
+
+- Instructions: sqrt, floor, ceil, trunc, round, nearbyint, fabs, copysign, popcount, clz, isnan and its kin.
+- float32: those of `float32.py`, a function each and number of lanes, inlined where it is called.
+- float64, and what `float32.py` lacks: the C library's function, one lane at a time; its accuracy is about 1 ulp.
+- float16 and bfloat16: computed in float32 and rounded.
+"""
 
 from __future__ import annotations
 
-from ...core.dtype import DType
-from ...core.errors import InternalError
-from .convert import mangled
-from .types import Value
-from .writer import FunctionWriter
+from collections.abc import Callable
 
-_INTRINSICS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "fabs": "fabs", "exp": "exp"}
+from ...core.dtype import FLOAT32, DType
+from ...core.errors import InternalError
+from . import float32
+from .convert import from_single, mangled, to_single
+from .lanes import Lanes, any_lane
+from .types import Value, value_type
+from .writer import FunctionWriter, ModuleWriter
+
+_INSTRUCTIONS = {name: name for name in "sqrt floor ceil trunc round fabs copysign".split()} | {"nearbyint": "rint"}
+_LIBRARY = frozenset(
+    "exp exp2 exp10 log log2 log10 log1p tanh erf sin cos tan asin acos atan sinh cosh asinh acosh atanh pow "
+    "fmod atan2 hypot".split()
+)
+_PURE = "nounwind willreturn memory(none)"
 
 
 class MathLibrary:
+    """Calls math functions; writes those that are its own into the module when first used."""
+
+    def __init__(self, module: ModuleWriter) -> None:
+        self.module = module
+
     def call(self, out: FunctionWriter, name: str, dtype: DType, args: list[Value]) -> Value:
-        if name in _INTRINSICS:
-            return out.call(f"llvm.{_INTRINSICS[name]}.{mangled(args[0].type)}", args[0].type, args)
-        raise InternalError(name)
+        """`name(*args)` on values of type `dtype`."""
+        if dtype.is_int:
+            return self._integer(out, name, args)
+        if name in ("isnan", "isinf", "isfinite"):
+            return self._predicate(out, name, dtype, args[0])
+        if dtype.bits == 16:
+            single = [to_single(out, arg, dtype) for arg in args]
+            return from_single(out, self._float(out, name, FLOAT32.with_lanes(dtype.lanes), single), dtype)
+        return self._float(out, name, dtype, args)
+
+    def _integer(self, out: FunctionWriter, name: str, args: list[Value]) -> Value:
+        kind = args[0].type
+        if name == "popcount":
+            return out.call(f"llvm.ctpop.{mangled(kind)}", kind, args)
+        if name == "clz":
+            return out.call(f"llvm.ctlz.{mangled(kind)}", kind, [*args, Value("i1", "false")])
+        raise InternalError(f"the llvm target has no function {name!r} of integers")
+
+    def _predicate(self, out: FunctionWriter, name: str, dtype: DType, x: Value) -> Value:
+        if dtype.kind == "bfloat":
+            x, dtype = to_single(out, x, dtype), FLOAT32.with_lanes(dtype.lanes)
+        value = Lanes(out, dtype, x)
+        if name == "isnan":
+            return value.is_nan().value
+        return value.magnitude().compare("oeq" if name == "isinf" else "olt", float("inf")).value
+
+    def _float(self, out: FunctionWriter, name: str, dtype: DType, args: list[Value]) -> Value:
+        if name in _INSTRUCTIONS:
+            return out.call(f"llvm.{_INSTRUCTIONS[name]}.{mangled(args[0].type)}", args[0].type, args)
+        if dtype.bits == 32:
+            if name in float32.UNARY:
+                return self._own(out, name, dtype, args, lambda a: float32.UNARY[name](a[0]))
+            if name in float32.BINARY:
+                return self._own(out, name, dtype, args, lambda a: float32.BINARY[name](a[0], a[1]))
+            if name in float32.ANGLES and dtype.lanes > 1:
+                return self._angle(out, name, dtype, args[0])
+        if name == "sigmoid":
+            grown = self._library(out, "exp", dtype, [out.op(args[0].type, f"fneg {args[0]}")])
+            return (1.0 / (Lanes(out, dtype, grown) + 1.0)).value
+        if name == "rsqrt":
+            return (1.0 / Lanes(out, dtype, args[0]).root()).value
+        return self._library(out, name, dtype, args)
+
+    def _own(
+        self,
+        out: FunctionWriter,
+        name: str,
+        dtype: DType,
+        args: list[Value],
+        body: Callable[[list[Lanes]], Lanes],
+    ) -> Value:
+        """A call of a function of our own, which is written where the module does not have it yet."""
+        full = f"tilewright.{name}.{mangled(value_type(dtype))}"
+        kind = value_type(dtype)
+        if not self.module.has_helper(full):
+            inner = FunctionWriter(self.module)
+            params = [Value(kind, f"%{inner.name(wish)}") for wish in ("x", "y")[: len(args)]]
+            inner.give(str(body([Lanes(inner, dtype, p) for p in params]).value))
+            head = f"define internal {kind} @{full}({', '.join(map(str, params))}) alwaysinline #0"
+            self.module.helper(full, inner.text(head))
+        return out.op(kind, f"call {kind} @{full}({', '.join(map(str, args))})", name)
+
+    def _angle(self, out: FunctionWriter, name: str, dtype: DType, x: Value) -> Value:
+        """A function of an angle: on all lanes, or by the C library where one is too large to be reduced."""
+        value = Lanes(out, dtype, x)
+        huge = any_lane(value.magnitude() > float32.ANGLE)
+        labels = [out.label(wish) for wish in ("huge", "usual", "joined")]
+        out.branch_if(huge, labels[0], labels[1])
+        out.start(labels[0])
+        slow = self._library(out, name, dtype, [x])
+        out.branch(labels[2])
+        out.start(labels[1])
+        quick = self._own(out, name, dtype, [x], lambda a: float32.ANGLES[name](a[0]))
+        out.branch(labels[2])
+        out.start(labels[2])
+        edges = f"[ {slow.text}, %{labels[0]} ], [ {quick.text}, %{labels[1]} ]"
+        return out.op(x.type, f"phi {x.type} {edges}")
+
+    def _library(self, out: FunctionWriter, name: str, dtype: DType, args: list[Value]) -> Value:
+        """The C library's function, lane by lane."""
+        if name not in _LIBRARY:
+            raise InternalError(f"the llvm target has no function {name!r} for {dtype}")
+        kind = value_type(dtype.scalar)
+        symbol = name + ("f" if dtype.bits == 32 else "")
+        if dtype.lanes == 1:
+            return out.call(symbol, kind, args, _PURE)
+        total = Value(args[0].type, "poison")
+        for lane in range(dtype.lanes):
+            at = f"i64 {lane}"
+            parts = [out.op(kind, f"extractelement {arg}, {at}", "lane") for arg in args]
+            one = out.call(symbol, kind, parts, _PURE)
+            total = out.op(total.type, f"insertelement {total}, {one}, {at}", name)
+        return total

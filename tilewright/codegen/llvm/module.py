@@ -15,14 +15,11 @@ from ..abi import CompiledProgram, KernelAbi
 from ..host import HOST_WORDS, write_entry
 from ..kernel import Kernel, Param, kernels_of
 from ..names import Names
-from .compile import Machine, compile_ir, host_machine
+from .compile import PACKED, Machine, compile_ir, host_machine
 from .mathlib import MathLibrary
 from .statements import BodyWriter, Options
 from .types import Value, memory_type
 from .writer import FunctionWriter, ModuleWriter
-
-PACKED = ".packed"
-"""What the name of a function that the runtime calls ends with."""
 
 
 def compile_llvm(functions: tuple[Function, ...], target: Target) -> CompiledProgram:
@@ -44,8 +41,8 @@ def _kinds(kernel: Kernel) -> tuple[str, ...]:
 
 def write_module(kernels: tuple[Kernel, ...], machine: Machine, options: Options) -> str:
     """The IR of some kernels."""
-    module = ModuleWriter(machine.vector_bits)
-    library = MathLibrary()
+    module = ModuleWriter(machine.vector_bits, machine.has_fma)
+    library = MathLibrary(module)
     for kernel in kernels:
         _refuse_threads(kernel)
         module.symbol(kernel.name)

@@ -16,6 +16,7 @@ from ...expr import nodes as n
 from ...expr.traverse import post_order
 from ...loops.nodes import Allocate, Barrier, Buffer, Evaluate, For, If, Launch, Let, Seq, Stmt, Store
 from ..kernel import Param, product, root
+from .compile import PARALLEL_FOR
 from .expr import ExprWriter
 from .mathlib import MathLibrary
 from .memory import Memory
@@ -24,7 +25,6 @@ from .writer import FunctionWriter, ModuleWriter
 
 STACK_BYTES = 64 * 1024
 """Scratch of one function that is on the stack: what is larger, or of unknown size, is on the heap."""
-PARALLEL_FOR = "tilewright_parallel_for"
 _FULL_UNROLL = 64
 
 

@@ -15,8 +15,9 @@ _NOT_IN_A_NAME = re.compile(r"[^\w.]+")
 class ModuleWriter:
     """What the functions of a module share: declarations, helper functions, metadata."""
 
-    def __init__(self, vector_bits: int = 0) -> None:
+    def __init__(self, vector_bits: int = 0, has_fma: bool = True) -> None:
         self.vector_bits = vector_bits
+        self.has_fma = has_fma
         self.functions: list[str] = []
         self._declared: dict[str, str] = {}
         self._helpers: dict[str, str] = {}

@@ -1,0 +1,40 @@
+"""Machine code in memory: object files linked into this process."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from ..codegen.llvm.compile import binding
+
+_numbers = itertools.count()
+
+
+@cache
+def _linker() -> Any:
+    """The process's own linker of compiled code; it lives as long as the process."""
+    made = binding().create_lljit_compiler()
+    keep_for_ever(made)
+    return made
+
+
+def keep_for_ever(thing: Any) -> None:
+    """Let Python's own shutdown not destroy `thing`: code in it may still be running in another thread then."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+def link(binary: bytes, symbols: Sequence[str], imports: Mapping[str, int]) -> tuple[Any, dict[str, int]]:
+    """Put an object file into memory: what keeps it there, and the addresses of its `symbols`.
+
+    `imports` are the addresses of symbols that it may use beside those of the process.
+    """
+    builder = binding().JITLibraryBuilder().add_object_img(binary).add_current_process()
+    for name, address in imports.items():
+        builder.import_symbol(name, address)
+    for name in symbols:
+        builder.export_symbol(name)
+    held = builder.link(_linker(), f"tilewright.{next(_numbers)}")
+    return held, {name: held[name] for name in symbols}

@@ -1,0 +1,263 @@
+; The thread pool of the CPU back end. thread_pool.py starts its threads; kernels call @tilewright_parallel_for.
+;
+; One loop at a time is run by all threads. Its iterations are cut into chunks, which the threads claim one by one from
+; `ticket`: the loop's number in the high half, the chunks not yet claimed in the low one. A claim is one
+; compare-and-swap of both, so a thread that comes late finds another number, or nothing left, and touches nothing.
+; Whoever has claimed a chunk may read the description of the loop: the loop is not over before that chunk is.
+;
+; Threads wait by spinning for @spin_cycles, then in the kernel (futex). Who wakes others first changes what they
+; wait on and then looks whether they sleep; who goes to sleep first says so and then looks again (in the kernel).
+; All of that is sequentially consistent, so no wake-up is lost.
+
+%Pool = type {
+  i64, [15 x i64],                 ; 0  ticket                              (each group has two cache lines to itself)
+  i32, [31 x i32],                 ; 2  pending: chunks of this loop that are not finished
+  i32, i32, [30 x i32],            ; 4  number of the latest loop; 5 how many threads sleep, waiting for the next
+  i32, i32, [30 x i32],            ; 7  busy: a loop is being run; 8 whether its caller sleeps
+  i32, i32, [30 x i32],            ; 10 threads, beside the caller; 11 whether they are to end
+  ptr, ptr, i64, i64, i64, i32     ; 13 body, 14 closure, 15 extent, 16 size of a chunk, 17 chunks, 18 error
+}
+
+@tilewright_pool = global ptr null, align 8
+@spin_cycles = internal constant i64 SPIN_CYCLES
+
+declare i64 @syscall(i64, ...)
+declare i32 @sched_yield()
+declare i64 @llvm.readcyclecounter()
+declare i64 @llvm.smin.i64(i64, i64)
+
+define internal void @futex_wait(ptr %word, i32 %while) nounwind {
+  %ignored = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 128, i32 %while, ptr null, ptr null, i32 0)
+  ret void
+}
+
+define internal void @futex_wake(ptr %word) nounwind {
+  %ignored = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  ret void
+}
+
+; Spin until the word is (or is no longer) `value`, or for as long as is worth it. Gives the word.
+define internal i32 @spin(ptr %word, i32 %value, i1 %until_equal) nounwind {
+entry:
+  %began = call i64 @llvm.readcyclecounter()
+  %budget = load i64, ptr @spin_cycles
+  br label %look
+look:
+  %now = load atomic i32, ptr %word seq_cst, align 4
+  %same = icmp eq i32 %now, %value
+  %come = icmp eq i1 %same, %until_equal
+  br i1 %come, label %done, label %rest
+rest:
+  call void asm sideeffect "PAUSE", "~{memory}"()
+  %time = call i64 @llvm.readcyclecounter()
+  %spent = sub i64 %time, %began
+  %over = icmp ugt i64 %spent, %budget
+  br i1 %over, label %done, label %look
+done:
+  ret i32 %now
+}
+
+; Claim chunks of loop `%number` and run them, until there are none.
+define internal void @work(ptr %pool, i32 %number) nounwind {
+entry:
+  %pending = getelementptr %Pool, ptr %pool, i32 0, i32 2
+  %sleeps = getelementptr %Pool, ptr %pool, i32 0, i32 8
+  %body.at = getelementptr %Pool, ptr %pool, i32 0, i32 13
+  %closure.at = getelementptr %Pool, ptr %pool, i32 0, i32 14
+  %extent.at = getelementptr %Pool, ptr %pool, i32 0, i32 15
+  %size.at = getelementptr %Pool, ptr %pool, i32 0, i32 16
+  %chunks.at = getelementptr %Pool, ptr %pool, i32 0, i32 17
+  %error.at = getelementptr %Pool, ptr %pool, i32 0, i32 18
+  br label %look
+look:
+  %ticket = load atomic i64, ptr %pool seq_cst, align 8
+  %high = lshr i64 %ticket, 32
+  %whose = trunc i64 %high to i32
+  %left = and i64 %ticket, 4294967295
+  %ours = icmp eq i32 %whose, %number
+  %some = icmp ne i64 %left, 0
+  %go = and i1 %ours, %some
+  br i1 %go, label %claim, label %done
+claim:
+  %taken = sub i64 %ticket, 1
+  %swap = cmpxchg ptr %pool, i64 %ticket, i64 %taken seq_cst seq_cst
+  %claimed = extractvalue { i64, i1 } %swap, 1
+  br i1 %claimed, label %run, label %look
+run:
+  %body = load ptr, ptr %body.at
+  %closure = load ptr, ptr %closure.at
+  %extent = load i64, ptr %extent.at
+  %size = load i64, ptr %size.at
+  %chunks = load i64, ptr %chunks.at
+  %chunk = sub i64 %chunks, %left
+  %begin = mul i64 %chunk, %size
+  %full = add i64 %begin, %size
+  %end = call i64 @llvm.smin.i64(i64 %full, i64 %extent)
+  %status = call i32 %body(ptr %closure, i64 %begin, i64 %end)
+  %all = atomicrmw or ptr %error.at, i32 %status seq_cst
+  %before = atomicrmw sub ptr %pending, i32 1 seq_cst
+  %last = icmp eq i32 %before, 1
+  br i1 %last, label %finished, label %look
+finished:
+  %sleeping = load atomic i32, ptr %sleeps seq_cst, align 4
+  %wake = icmp ne i32 %sleeping, 0
+  br i1 %wake, label %wake.caller, label %look
+wake.caller:
+  call void @futex_wake(ptr %pending)
+  br label %look
+done:
+  ret void
+}
+
+; What each thread of the pool runs.
+define ptr @tilewright_worker(ptr %pool) nounwind {
+entry:
+  %number.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
+  %sleepers = getelementptr %Pool, ptr %pool, i32 0, i32 5
+  %ending = getelementptr %Pool, ptr %pool, i32 0, i32 11
+  br label %wait
+wait:
+  %seen = phi i32 [ 0, %entry ], [ %seen, %slept ], [ %number, %did ]
+  %spun = call i32 @spin(ptr %number.at, i32 %seen, i1 false)
+  %new = icmp ne i32 %spun, %seen
+  br i1 %new, label %woken, label %sleep
+sleep:
+  %more = atomicrmw add ptr %sleepers, i32 1 seq_cst
+  call void @futex_wait(ptr %number.at, i32 %seen)
+  %less = atomicrmw sub ptr %sleepers, i32 1 seq_cst
+  br label %slept
+slept:
+  %found = load atomic i32, ptr %number.at seq_cst, align 4
+  %another = icmp ne i32 %found, %seen
+  br i1 %another, label %woken, label %wait
+woken:
+  %number = phi i32 [ %spun, %wait ], [ %found, %slept ]
+  %end = load atomic i32, ptr %ending seq_cst, align 4
+  %ends = icmp ne i32 %end, 0
+  br i1 %ends, label %over, label %did
+did:
+  call void @work(ptr %pool, i32 %number)
+  br label %wait
+over:
+  ret ptr null
+}
+
+; Run the iterations 0 to `extent` of a loop by calls of `body(closure, begin, end)`; gives what the calls gave, or-ed.
+; The caller runs all of it by itself where there is no pool, or the pool is busy: with the loop around this one,
+; or with that of another caller.
+define i32 @tilewright_parallel_for(ptr %body, ptr %closure, i64 %extent) nounwind {
+entry:
+  %pool = load atomic ptr, ptr @tilewright_pool seq_cst, align 8
+  %none = icmp eq ptr %pool, null
+  %few = icmp slt i64 %extent, 2
+  %alone = or i1 %none, %few
+  br i1 %alone, label %by.itself, label %try
+try:
+  %busy = getelementptr %Pool, ptr %pool, i32 0, i32 7
+  %swap = cmpxchg ptr %busy, i32 0, i32 1 seq_cst seq_cst
+  %ours = extractvalue { i32, i1 } %swap, 1
+  br i1 %ours, label %share, label %by.itself
+by.itself:
+  %some = icmp sgt i64 %extent, 0
+  br i1 %some, label %whole, label %nothing
+whole:
+  %status = call i32 %body(ptr %closure, i64 0, i64 %extent)
+  ret i32 %status
+nothing:
+  ret i32 0
+share:
+  ; Four chunks a thread: enough for a slow thread to be helped, few enough for claiming to cost nothing.
+  %workers.at = getelementptr %Pool, ptr %pool, i32 0, i32 10
+  %workers = load i32, ptr %workers.at
+  %threads = add i32 %workers, 1
+  %most = mul i32 %threads, 4
+  %most.wide = zext i32 %most to i64
+  %wanted = call i64 @llvm.smin.i64(i64 %extent, i64 %most.wide)
+  %extent.up = add i64 %extent, %wanted
+  %extent.up1 = sub i64 %extent.up, 1
+  %size = sdiv i64 %extent.up1, %wanted
+  %covered = add i64 %extent, %size
+  %covered1 = sub i64 %covered, 1
+  %chunks = sdiv i64 %covered1, %size
+  %body.at = getelementptr %Pool, ptr %pool, i32 0, i32 13
+  %closure.at = getelementptr %Pool, ptr %pool, i32 0, i32 14
+  %extent.at = getelementptr %Pool, ptr %pool, i32 0, i32 15
+  %size.at = getelementptr %Pool, ptr %pool, i32 0, i32 16
+  %chunks.at = getelementptr %Pool, ptr %pool, i32 0, i32 17
+  %error.at = getelementptr %Pool, ptr %pool, i32 0, i32 18
+  store ptr %body, ptr %body.at
+  store ptr %closure, ptr %closure.at
+  store i64 %extent, ptr %extent.at
+  store i64 %size, ptr %size.at
+  store i64 %chunks, ptr %chunks.at
+  store i32 0, ptr %error.at
+  %pending = getelementptr %Pool, ptr %pool, i32 0, i32 2
+  %chunks.narrow = trunc i64 %chunks to i32
+  store atomic i32 %chunks.narrow, ptr %pending seq_cst, align 4
+  %number.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
+  %latest = load atomic i32, ptr %number.at seq_cst, align 4
+  %number = add i32 %latest, 1
+  %number.wide = zext i32 %number to i64
+  %high = shl i64 %number.wide, 32
+  %ticket = or i64 %high, %chunks
+  store atomic i64 %ticket, ptr %pool seq_cst, align 8
+  store atomic i32 %number, ptr %number.at seq_cst, align 4
+  %sleepers.at = getelementptr %Pool, ptr %pool, i32 0, i32 5
+  %sleepers = load atomic i32, ptr %sleepers.at seq_cst, align 4
+  %asleep = icmp ne i32 %sleepers, 0
+  br i1 %asleep, label %wake, label %join
+wake:
+  call void @futex_wake(ptr %number.at)
+  br label %join
+join:
+  call void @work(ptr %pool, i32 %number)
+  %sleeps = getelementptr %Pool, ptr %pool, i32 0, i32 8
+  %spun = call i32 @spin(ptr %pending, i32 0, i1 true)
+  br label %check
+check:
+  %rest = phi i32 [ %spun, %join ], [ %again, %sleep ]
+  %done = icmp eq i32 %rest, 0
+  br i1 %done, label %leave, label %sleep
+sleep:
+  store atomic i32 1, ptr %sleeps seq_cst, align 4
+  %now = load atomic i32, ptr %pending seq_cst, align 4
+  call void @futex_wait.unless.zero(ptr %pending, i32 %now)
+  store atomic i32 0, ptr %sleeps seq_cst, align 4
+  %again = load atomic i32, ptr %pending seq_cst, align 4
+  br label %check
+leave:
+  %error = load atomic i32, ptr %error.at seq_cst, align 4
+  store atomic i32 0, ptr %busy seq_cst, align 4
+  ret i32 %error
+}
+
+define internal void @futex_wait.unless.zero(ptr %word, i32 %value) nounwind {
+  %zero = icmp eq i32 %value, 0
+  br i1 %zero, label %done, label %wait
+wait:
+  call void @futex_wait(ptr %word, i32 %value)
+  br label %done
+done:
+  ret void
+}
+
+; Let the threads of a pool end, after the loop that they are at. The pool stays busy: nobody may use it any more.
+define void @tilewright_end_pool(ptr %pool) nounwind {
+entry:
+  %busy = getelementptr %Pool, ptr %pool, i32 0, i32 7
+  br label %try
+try:
+  %swap = cmpxchg ptr %busy, i32 0, i32 1 seq_cst seq_cst
+  %ours = extractvalue { i32, i1 } %swap, 1
+  br i1 %ours, label %end, label %later
+later:
+  %ignored = call i32 @sched_yield()
+  br label %try
+end:
+  %ending = getelementptr %Pool, ptr %pool, i32 0, i32 11
+  store atomic i32 1, ptr %ending seq_cst, align 4
+  %number.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
+  %before = atomicrmw add ptr %number.at, i32 1 seq_cst
+  call void @futex_wake(ptr %number.at)
+  ret void
+}

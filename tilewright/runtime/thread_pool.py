@@ -1,0 +1,147 @@
+"""The threads that run the parallel loops of CPU code: as many as asked for, started when first needed.
+
+How they share a loop is in `thread_pool.ll`. A parallel loop within another one, or in a call from a second
+thread while the pool is at work, runs in the thread that meets it. After a fork the child starts threads of
+its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import signal
+import threading
+from functools import cache
+from pathlib import Path
+
+from ..codegen.llvm.compile import compile_ir, host_machine
+from ..core.errors import UserError
+from .llvm_link import keep_for_ever, link
+
+VARIABLE = "TILEWRIGHT_NUM_THREADS"
+SPIN_CYCLES = 50_000
+"""How long a thread spins for the next loop, about 20 µs, before it sleeps: less than sleeping and waking take."""
+_POOL_BYTES = 1024
+_WORDS = {"x86_64": ("202", "pause"), "aarch64": ("98", "yield")}
+"""By machine: the number of the futex system call, and the instruction that makes spinning cheap."""
+_WORKERS_AT = 512
+
+
+class _Code:
+    """The compiled pool."""
+
+    def __init__(self) -> None:
+        futex, pause = _WORDS[platform.machine()]
+        text = Path(__file__).with_suffix(".ll").read_text(encoding="utf-8")
+        text = text.replace("i64 FUTEX", f"i64 {futex}").replace("PAUSE", pause)
+        text = text.replace("i64 SPIN_CYCLES", f"i64 {SPIN_CYCLES}")
+        names = ["tilewright_parallel_for", "tilewright_worker", "tilewright_end_pool", "tilewright_pool"]
+        held, found = link(compile_ir(text, host_machine()).binary, names, {})
+        keep_for_ever(held)
+        self.parallel_for = found["tilewright_parallel_for"]
+        self.worker = ctypes.c_void_p(found["tilewright_worker"])
+        self.end = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(found["tilewright_end_pool"])
+        self.current = ctypes.c_void_p.from_address(found["tilewright_pool"])
+
+
+@cache
+def _code() -> _Code:
+    return _Code()
+
+
+class ThreadPool:
+    """The threads of this process: `number` of them, the calling one included."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked: int | None = None
+        self._kept: list[ctypes.Array[ctypes.c_char]] = []  # an ended thread may still be looking at its pool
+        self.ready = False
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    @property
+    def number(self) -> int:
+        """How many threads run a parallel loop."""
+        return self._asked if self._asked is not None else _default()
+
+    def set_number(self, number: int | None) -> None:
+        """Use that many threads from now on; None: as many as the environment says, or as there are processors."""
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+            raise UserError(f"set_num_threads: {number!r} is not a positive whole number", fix="give 1 or more")
+        with self._lock:
+            self._asked = number
+            self._end()
+
+    def start(self) -> int:
+        """Have the threads running; gives the address of the function that runs a loop on them."""
+        code = _code()
+        with self._lock:
+            if not self.ready:
+                workers = self.number - 1
+                if workers:
+                    self._start(code, workers)
+                self.ready = True
+        return code.parallel_for
+
+    def _start(self, code: _Code, workers: int) -> None:
+        memory = ctypes.create_string_buffer(_POOL_BYTES + 128)
+        address = ctypes.addressof(memory)
+        address += -address % 128
+        self._kept.append(memory)
+        libc = ctypes.CDLL(None)
+        started = 0
+        # Signals are for Python's own threads, which know what to do with them.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            for _ in range(workers):
+                thread = ctypes.c_ulong()
+                if libc.pthread_create(ctypes.byref(thread), None, code.worker, ctypes.c_void_p(address)):
+                    break  # the system has no more threads for us: use what there is
+                libc.pthread_detach(thread)
+                started += 1
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        if started:
+            ctypes.c_int32.from_address(address + _WORKERS_AT).value = started
+            code.current.value = address
+
+    def _end(self) -> None:
+        if self.ready:
+            code = _code()
+            pool, code.current.value = code.current.value, None
+            if pool:
+                code.end(pool)
+            self.ready = False
+
+    def _after_fork(self) -> None:
+        """A child has none of the threads, and its copy of the pool may be in the middle of something."""
+        self._lock = threading.Lock()
+        if self.ready:
+            _code().current.value = None
+            self.ready = False
+
+
+def _default() -> int:
+    text = os.environ.get(VARIABLE, "")
+    if not text:
+        return len(os.sched_getaffinity(0))
+    if not text.isdigit() or int(text) < 1:
+        raise UserError(f"{VARIABLE}={text!r} is not a positive whole number", fix="give 1 or more, or unset it")
+    return int(text)
+
+
+POOL = ThreadPool()
+
+
+def set_num_threads(number: int | None) -> None:
+    """Run parallel loops of CPU code on `number` threads, the caller's included.
+
+    None (the start) means what the environment variable TILEWRIGHT_NUM_THREADS says, or one a processor.
+    """
+    POOL.set_number(number)
+
+
+def num_threads() -> int:
+    """How many threads run a parallel loop of CPU code."""
+    return POOL.number
