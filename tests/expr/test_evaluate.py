@@ -197,17 +197,21 @@ def test_casts_between_integers_wrap(data: st.DataObject, source: str, to: str) 
 
 
 @given(st.sampled_from(INTEGERS), st.floats(-1e18, 1e18))
-def test_casts_from_floats_truncate(to: str, value: float) -> None:
-    x = n.Var("x", "float64")
-    assert evaluate(n.Cast(DType(to), x), {x: value}) == in_c(math.trunc(value), to)
+def test_casts_from_floats_truncate_and_saturate(to: str, value: float) -> None:
+    x, kind = n.Var("x", "float64"), DType(to)
+    wanted = min(max(math.trunc(value), kind.min_value), kind.max_value)
+    assert evaluate(n.Cast(kind, x), {x: value}) == wanted
 
 
 @pytest.mark.parametrize(
     ("value", "source", "to", "expected"),
     [
-        (1e300, "float64", "int32", 0),
+        (1e300, "float64", "int32", 2**31 - 1),
+        (-200.5, "float32", "int8", -128),
+        (-1.5, "float32", "uint8", 0),
         (math.nan, "float32", "int32", 0),
-        (math.inf, "float32", "int64", 0),
+        (math.inf, "float32", "int64", 2**63 - 1),
+        (-math.inf, "float32", "uint64", 0),
         (2.0**63, "float64", "uint64", 1 << 63),
         (0.5, "float32", "bool", True),
         (0.0, "float32", "bool", False),

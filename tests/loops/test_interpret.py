@@ -170,11 +170,11 @@ def test_intrinsics_keep_float32(name: str) -> None:
     np.testing.assert_allclose(y, exact.get(name, getattr(np, name, None))(wide), rtol=1e-6)
 
 
-def test_casts_truncate_and_wrap() -> None:
+def test_casts_of_floats_truncate_and_saturate() -> None:
     A, B = buf("A", 4), buf("B", 4, dtype="int8")
     x, y = np.array([1.9, -1.9, 200.5, -200.5], "float32"), empty(4, dtype="int8")
     run(function((A, B), thread("tx", 4, lambda i: store(B, i, Cast(DType("int8"), load(A, i))))), x, y)
-    np.testing.assert_array_equal(y, [1, -1, -56, 56])
+    np.testing.assert_array_equal(y, [1, -1, 127, -128])
 
 
 # Kernels.

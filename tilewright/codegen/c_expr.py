@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core.dtype import DType
+from ..core.dtype import FLOAT32, DType
 from ..core.errors import InternalError
 from ..expr import nodes as n
+from ..expr.traverse import post_order
 from .dialect import Dialect, is_half
 from .names import Names
 
 TERNARY, OR, AND, EQUAL, LESS, SUM, PRODUCT, UNARY, ATOM = 1, 2, 3, 7, 8, 10, 11, 12, 14
 Text = tuple[str, int]
-_DIVISIONS = {
+# What the hardware leaves open, or traps on, is settled: a division by 0 gives 0, as in NumPy, and the least
+# integer divided by -1 wraps. Min and max of floats give NaN where an operand is one, as in NumPy and PyTorch (C's
+# fmin and fmax drop it, as the legacy API did, but then relu hides a NaN that the caller should see). Floats
+# beyond an integer type's range become its nearest end, and NaN becomes 0.
+_HELPERS = {
     "floordiv": "  return a / b - (a % b != 0 && (a % b < 0) != (b < 0));",
     "floormod": "  {0} r = a % b;\n  return r != 0 && (r < 0) != (b < 0) ? r + b : r;",
+    "safediv": "  return b == 0 ? 0 : {1}a / b;",
+    "safemod": "  return b == 0{2} ? 0 : a % b;",
+    "safefloordiv": "  if (b == 0) return 0;\n  return {1}a / b - (a % b != 0 && (a % b < 0) != (b < 0));",
+    "safefloormod": "  {0} r = b == 0{2} ? 0 : a % b;\n  return r != 0 && (r < 0) != (b < 0) ? r + b : r;",
+    "min": "  return a < b || a != a ? a : b;",
+    "max": "  return a > b || a != a ? a : b;",
 }
 
 _INFIX: dict[type, tuple[str, int]] = {
@@ -51,6 +62,8 @@ class ExprWriter:
         self.element = element
         self.helpers: dict[str, str] = {}
         self.dtypes: set[DType] = set()
+        self.positive: frozenset[n.Var] = frozenset()
+        """Variables that are not 0 wherever something is divided by them: extents of arrays and loops."""
         self._memo: dict[n.Expr, Text] = {}
 
     def __call__(self, e: n.Expr, at_least: int = 0) -> str:
@@ -98,41 +111,78 @@ class ExprWriter:
             return f"({self.dialect.scalar_type(dtype)})({text})", UNARY
         return text, level
 
-    def _remainder(self, e: n.Mod) -> Text:
-        return self._infix(e) if e.dtype.is_int else self._function("fmod", e.dtype, e)
+    def _quotient(self, e: n.Div | n.Mod) -> Text:
+        if e.dtype.is_float:
+            return self._infix(e) if isinstance(e, n.Div) else self._function("fmod", e.dtype, e)
+        if self._divides(e.b):
+            return self._infix(e)
+        return self._division_helper("safediv" if isinstance(e, n.Div) else "safemod", e)
+
+    def _divides(self, divisor: n.Expr) -> bool:
+        """Whether the hardware's own division by this is always defined."""
+        if isinstance(divisor, n.IntImm):
+            return divisor.value not in (0, -1)
+        return all(isinstance(at, (n.IntImm, n.Arithmetic)) or at in self.positive for at in post_order(divisor))
 
     def _floor_division(self, e: n.FloorDiv | n.FloorMod) -> Text:
-        """Shift and mask where the divisor is a power of two, C's own operator where nothing is negative."""
+        """Shift and mask where the divisor is a power of two."""
         divisor = e.b.value if isinstance(e.b, n.IntImm) else 0
         quotient = isinstance(e, n.FloorDiv)
         if e.dtype.kind == "uint":
-            sign = "/" if quotient else "%"
-            return self._narrowed(f"{self(e.a, PRODUCT)} {sign} {self(e.b, UNARY)}", PRODUCT, e.dtype)
+            return self._quotient((n.Div if quotient else n.Mod)(e.a, e.b))
         if divisor > 0 and divisor & (divisor - 1) == 0:
             shift, mask = n.IntImm(divisor.bit_length() - 1, DType("int32")), n.IntImm(divisor - 1, e.dtype)
             tail = f">> {self(shift)}" if quotient else f"& {self(mask, UNARY)}"
             return self._narrowed(f"({self(e.a, SUM)} {tail})", ATOM, e.dtype)
-        wide = e.dtype if e.dtype.bits == 64 else DType("int32")
-        helper = self.helper(f"{'floordiv' if quotient else 'floormod'}_{wide}")
-        return self._narrowed(f"{helper}({self(e.a)}, {self(e.b)})", ATOM, e.dtype)
+        name = "floordiv" if quotient else "floormod"
+        return self._division_helper(name if self._divides(e.b) else f"safe{name}", e)
+
+    def _division_helper(self, name: str, e: Any) -> Text:
+        wide = e.dtype if e.dtype.bits >= 32 else DType("int32")
+        return self._narrowed(f"{self.helper(f'{name}_{wide}')}({self(e.a)}, {self(e.b)})", ATOM, e.dtype)
 
     def helper(self, name: str) -> str:
-        """The helper function of that name (its first word, then a type), which the source will define."""
+        """The helper function of that name (what it does, then the type), which the source will define."""
         if name not in self.helpers:
             what, _, rest = name.partition("_")
-            if rest == "round":
+            own = self.dialect.helpers.get(name)
+            if own is not None:
+                text = own
+            elif rest == "round":
                 bits, value = self.helper(f"{what}_bits"), self.helper(f"{what}_value")
                 text = f"float {name}(float x) {{\n  return {value}({bits}(x));\n}}"
-            elif what in _DIVISIONS:
-                kind = self.dialect.scalar_type(DType(rest))
-                text = f"{kind} {name}({kind} a, {kind} b) {{\n{_DIVISIONS[what].format(kind)}\n}}"
+            elif rest.startswith("to_"):
+                text = self._conversion(name, DType(what), DType(rest.removeprefix("to_")))
             else:
-                text = self.dialect.helpers[name]
+                text = self._arithmetic_helper(name, _HELPERS[what], DType(rest))
             self.helpers[name] = f"{self.dialect.helper_prefix} {text}"
         return name
 
+    def _arithmetic_helper(self, name: str, body: str, dtype: DType) -> str:
+        kind = self.dialect.scalar_type(dtype)
+        minus = odd = ""
+        if dtype.kind == "int":  # the least integer divided by -1 overflows, which traps on CPUs
+            unsigned = self.dialect.scalar_type(DType(f"u{dtype}"))
+            minus, odd = f"b == -1 ? ({kind})(0 - ({unsigned})a) : ", " || b == -1"
+        return f"{kind} {name}({kind} a, {kind} b) {{\n{body.format(kind, minus, odd)}\n}}"
+
+    def _conversion(self, name: str, source: DType, to: DType) -> str:
+        """A float as an integer. Both ends of the range are exact in every float type; the largest value is not."""
+        kind, result = self.dialect.scalar_type(source), self.dialect.scalar_type(to)
+        low, high = (self.dialect.floating(float(end), source) for end in (to.min_value, to.max_value + 1))
+        least, largest = (self.dialect.integer(end, to) for end in (to.min_value, to.max_value))
+        low_end = "0" if to.kind == "uint" else f"x != x ? 0 : {least}"
+        condition = "x > 0" if to.kind == "uint" else f"x >= {low}"
+        body = f"  return {condition} ? (x < {high} ? ({result})x : {largest}) : ({low_end});"
+        return f"{result} {name}({kind} x) {{\n{body}\n}}"
+
     def _extreme(self, e: n.Min | n.Max) -> Text:
-        return self._function("min" if isinstance(e, n.Min) else "max", e.dtype, e)
+        name = "min" if isinstance(e, n.Min) else "max"
+        if e.dtype.is_int:
+            return self._function(name, e.dtype, e)
+        self.dtypes.add(e.dtype)
+        kind = FLOAT32 if is_half(e.dtype) else e.dtype
+        return f"{self.helper(f'{name}_{kind}')}({self(e.a)}, {self(e.b)})", ATOM
 
     def _function(self, name: str, dtype: DType, e: n.Expr) -> Text:
         self.dtypes.add(dtype)
@@ -140,8 +190,7 @@ class ExprWriter:
         text = self.dialect.intrinsic(name, dtype, args)
         if text is None:
             raise InternalError(f"the {self.dialect.name} target has no function {name!r} for {dtype}")
-        rounded = not isinstance(e, (n.Min, n.Max))
-        return self._narrowed(text, ATOM, e.dtype) if rounded or e.dtype.is_int else (text, ATOM)
+        return self._narrowed(text, ATOM, e.dtype)
 
     def _not(self, e: n.Not) -> Text:
         return f"!{self(e.a, UNARY)}", UNARY
@@ -154,6 +203,9 @@ class ExprWriter:
         if e.dtype.is_bool:
             return f"{self(e.value, EQUAL + 1)} != {self(zero(e.value.dtype))}", EQUAL
         self.dtypes.update((e.dtype, e.value.dtype))
+        if e.value.dtype.is_float and e.dtype.is_int:
+            source = FLOAT32 if is_half(e.value.dtype) else e.value.dtype
+            return f"{self.helper(f'{source}_to_{e.dtype}')}({self(e.value)})", ATOM
         if is_half(e.dtype):
             return self._narrowed(self(e.value), TERNARY, e.dtype)
         return f"({self.dialect.scalar_type(e.dtype)}){self(e.value, UNARY)}", UNARY
@@ -195,7 +247,8 @@ def zero(dtype: DType) -> n.Expr:
 
 _WRITE: dict[type, Callable[[ExprWriter, Any], Text]] = {
     **dict.fromkeys(_INFIX, ExprWriter._infix),
-    n.Mod: ExprWriter._remainder,
+    n.Div: ExprWriter._quotient,
+    n.Mod: ExprWriter._quotient,
     n.Var: ExprWriter._var,
     n.SizeVar: ExprWriter._var,
     n.IntImm: ExprWriter._integer,

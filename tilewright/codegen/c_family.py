@@ -11,6 +11,7 @@ from ..core.errors import InternalError, UserError
 from ..core.hardware import MemoryScope
 from ..expr import nodes as n
 from ..expr import operators as op
+from ..expr.traverse import variables
 from ..loops.nodes import (
     Allocate,
     Barrier,
@@ -59,6 +60,7 @@ class KernelWriter:
         self.kernel = kernel
         self.names = Names(dialect.reserved | {kernel.name})
         self.expr = ExprWriter(dialect, self.names, self._element)
+        self.expr.positive = _sizes(kernel)
         self.lines: list[str] = []
         self.indent = 1
         self.scopes: list[set[Any]] = [set()]
@@ -333,6 +335,12 @@ class KernelWriter:
             return f"({self.expr(e.condition, OR)} ? {parts[0]} : {parts[1]})"
         lanes = [self.expr.stored(lane_of(e, start + i, known), dtype) for i in range(width)]
         return self.dialect.vector_value(dtype, lanes)
+
+
+def _sizes(kernel: Kernel) -> frozenset[n.Var]:
+    """Variables that size the kernel's arrays or its grid: where one is 0, nothing runs that divides by it."""
+    shapes = [extent for p in kernel.params if isinstance(p, Buffer) for extent in p.shape]
+    return frozenset(variables(*shapes, *kernel.grid, *kernel.block))
 
 
 def array_size(buffer: Buffer) -> int:

@@ -20,10 +20,6 @@ def _intrinsics() -> dict[str, str]:
     table |= {
         "sigmoid:float32": "(1.0f / (1.0f + expf(-({0}))))",
         "sigmoid:float64": "(1.0 / (1.0 + exp(-({0}))))",
-        "min:float32": "fminf",
-        "max:float32": "fmaxf",
-        "min:float64": "fmin",
-        "max:float64": "fmax",
         "min": "min",
         "max": "max",
         "isnan": "isnan",
@@ -38,6 +34,31 @@ def _intrinsics() -> dict[str, str]:
             table[f"popcount:{kind}{bits}"] = f"__popc{ll}(({exact})({{0}}))"
             table[f"clz:{kind}{bits}"] = f"(__clz{ll}(({exact})({{0}})){spare})"
     return table
+
+
+def _extremes() -> dict[str, str]:
+    """Min and max that give NaN where an operand is one: an instruction of its own since sm_80."""
+    made = {}
+    for name, sign in (("min", "<"), ("max", ">")):
+        made[f"{name}_float32"] = (
+            f"float {name}_float32(float a, float b) {{\n#if __CUDA_ARCH__ >= 800\n  float x;\n"
+            f'  asm("{name}.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));\n  return x;\n'
+            f"#else\n  return a {sign} b || a != a ? a : b;\n#endif\n}}"
+        )
+    return made
+
+
+def _conversions() -> dict[str, str]:
+    """Floats to integers by the hardware's own conversion, which saturates; NaN gives 0 of 32 bits alone."""
+    made = {}
+    words = {"int32": ("int", "int"), "uint32": ("uint", "unsigned int")}
+    words |= {"int64": ("ll", "long long"), "uint64": ("ull", "unsigned long long")}
+    for source, kind in (("float32", "float"), ("float64", "double")):
+        for to, (word, result) in words.items():
+            call = f"__{kind}2{word}_rz(x)"
+            value = call if (source, to[-2:]) == ("float32", "32") else f"x == x ? {call} : 0"
+            made[f"{source}_to_{to}"] = f"{result} {source}_to_{to}({kind} x) {{\n  return {value};\n}}"
+    return made
 
 
 class Cuda(Dialect):
@@ -60,6 +81,8 @@ class Cuda(Dialect):
     literal_suffixes: ClassVar[dict[str, str]] = {"int64": "LL", "uint32": "u", "uint64": "ULL"}
     helper_prefix: ClassVar[str] = "static __device__ __forceinline__"
     helpers: ClassVar[dict[str, str]] = {
+        **_extremes(),
+        **_conversions(),
         "float16_value": "float float16_value(unsigned short bits) {\n"
         '  float x;\n  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));\n  return x;\n}',
         "float16_bits": "unsigned short float16_bits(float x) {\n"

@@ -47,8 +47,6 @@ class OpenCl(Dialect):
         "sigmoid:float32": "(1.0f / (1.0f + exp(-({0}))))",
         "sigmoid:float64": "(1.0 / (1.0 + exp(-({0}))))",
         "nearbyint": "rint",
-        "min:float": "fmin",
-        "max:float": "fmax",
     }
     reserved: ClassVar[frozenset[str]] = C_WORDS | {
         *OWN,

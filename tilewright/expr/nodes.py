@@ -108,7 +108,7 @@ class StringImm(Expr):
 
 @node()
 class Cast(Expr):
-    """`value` converted to `dtype`: floats to integers truncate, integers wrap."""
+    """`value` converted to `dtype`: integers wrap; floats to integers truncate and saturate, NaN gives 0."""
 
     dtype: DType
     value: Expr
@@ -192,7 +192,7 @@ class FloorMod(Arithmetic):
 
 @node(derived={"dtype": "a.dtype"})
 class Min(Arithmetic):
-    """The smaller of a and b."""
+    """The smaller of a and b; NaN where one is NaN, as in NumPy and PyTorch."""
 
     a: Expr
     b: Expr
@@ -200,7 +200,7 @@ class Min(Arithmetic):
 
 @node(derived={"dtype": "a.dtype"})
 class Max(Arithmetic):
-    """The larger of a and b."""
+    """The larger of a and b; NaN where one is NaN."""
 
     a: Expr
     b: Expr

@@ -88,9 +88,10 @@ INTRINSICS: dict[str, Function] = {
 
 
 def convert(x: Value, to: DType) -> Value:
-    """`x` as a NumPy value of type `to`, by C's rules: floats truncate, integers wrap.
+    """`x` as a NumPy value of type `to`: floats truncate and saturate, integers wrap.
 
-    Where C leaves the result open: an infinity or NaN becomes the integer 0, a large float wraps.
+    What C leaves open is settled for all back ends: a float beyond the range of an integer type becomes the
+    nearest end of it, and NaN becomes 0.
     """
     kind = to.numpy
     if to.is_bool:
@@ -102,11 +103,11 @@ def convert(x: Value, to: DType) -> Value:
 
 def _float_to_int(x: Value, to: DType) -> Value:
     whole = np.trunc(np.asarray(x, np.float64))
-    fits = np.abs(whole) < 2.0**63
-    result = np.where(fits, whole, 0.0).astype(np.int64).astype(to.numpy)
-    if not fits.all():
-        huge = ~fits & np.isfinite(whole)
-        result[huge] = [wrap(int(value), to) for value in whole[huge]]
+    high = whole >= float(to.max_value + 1)  # the end itself is exact as a float, the largest value is not
+    low = whole < float(to.min_value)
+    fits = ~(high | low | np.isnan(whole))
+    result = np.where(fits, whole, 0.0).astype(to.numpy)
+    result[high], result[low] = to.max_value, to.min_value
     return result[()]
 
 

@@ -292,9 +292,11 @@ _OPERATORS: dict[type, Callable[..., Any]] = {
 def _convert(value: np.ndarray, to: DType, numpy: np.dtype) -> np.ndarray:
     if to.is_bool:
         return np.asarray(value != 0)
-    if to.is_int and value.dtype.kind == "f":
-        whole = np.where(np.isfinite(value), np.trunc(value), 0)
-        return whole.astype(np.int64).astype(numpy)
+    if to.is_int and value.dtype.kind not in "iub":  # out of range saturates, NaN gives 0
+        exact, limits = np.asarray(value, np.float64), np.iinfo(numpy)
+        top = np.nextafter(float(limits.max) + 1, 0)  # the largest float that still fits
+        inside = np.clip(np.nan_to_num(exact, nan=0.0), float(limits.min), top).astype(numpy)
+        return np.where(exact > top, limits.max, inside).astype(numpy)
     return value.astype(numpy)
 
 
