@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..arith.facts import EMPTY, Facts
+from ..arith.simplify import simplify
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
 from ..expr.nodes import (
@@ -26,7 +28,7 @@ from ..expr.nodes import (
     Var,
 )
 from ..expr.operators import add, const, multiply, subtract
-from ..expr.traverse import substitute, variables
+from ..expr.traverse import post_order, substitute, variables
 from ..loops.nodes import Evaluate, For, Function, If, Seq, Stmt, Store, seq
 
 
@@ -37,15 +39,19 @@ class _StaysScalarError(Exception):
 def vectorize_loops(function: Function) -> Function:
     """Replace every VECTORIZED loop by statements on vectors of its extent.
 
-    A loop whose guard depends on the loop variable runs as a serial loop instead. Raises UserError for an
-    extent that is not constant.
+    A guard must be the same for all lanes: one that depends on the loop variable is first simplified by what
+    is known there, and where that does not free it of the variable, the loop runs as a serial one instead.
+    Raises UserError for an extent that is not constant.
     """
-    return function.with_body(_visit(function.body))
+    wanted = any(isinstance(node, For) and node.kind is LoopKind.VECTORIZED for node in post_order(function.body))
+    return function.with_body(_visit(function.body, EMPTY)) if wanted else function
 
 
-def _visit(stmt: Stmt) -> Stmt:
+def _visit(stmt: Stmt, facts: Facts) -> Stmt:
+    if isinstance(stmt, For):
+        facts = facts.bind(stmt.var, stmt.min, stmt.extent)
     if isinstance(stmt, For) and stmt.kind is LoopKind.VECTORIZED:
-        body = _visit(stmt.body)
+        body = _visit(stmt.body, facts)
         if not isinstance(stmt.extent, IntImm):
             raise UserError(
                 f"loop {stmt.var.name!r} has the extent `{stmt.extent}`, which is not constant",
@@ -56,17 +62,18 @@ def _visit(stmt: Stmt) -> Stmt:
         if lanes == 1:
             return substitute(body, {stmt.var: stmt.min})  # type: ignore[no-any-return]
         try:
-            return _Vectorizer(stmt.var, Ramp(stmt.min, const(1, stmt.var.dtype), lanes)).statement(body)
+            return _Vectorizer(stmt.var, Ramp(stmt.min, const(1, stmt.var.dtype), lanes), facts).statement(body)
         except _StaysScalarError:
             var = Var(f"{stmt.var.name}.s", stmt.var.dtype)
             return For(var, stmt.min, stmt.extent, LoopKind.SERIAL, None, (), substitute(body, {stmt.var: var}))
-    return stmt.map_children(lambda child: _visit(child) if isinstance(child, Stmt) else child)  # type: ignore[no-any-return]
+    return stmt.map_children(lambda child: _visit(child, facts) if isinstance(child, Stmt) else child)  # type: ignore[no-any-return]
 
 
 class _Vectorizer:
     """Rewrites a loop body with `var` standing for all of its values at once."""
 
-    def __init__(self, var: Var, ramp: Ramp) -> None:
+    def __init__(self, var: Var, ramp: Ramp, facts: Facts) -> None:
+        self.facts = facts
         self.lanes = ramp.lanes
         self.memo: dict[Any, Expr] = {var: ramp}
         self.var = var
@@ -82,14 +89,22 @@ class _Vectorizer:
             return Store(stmt.buffer, indices, self.wide(value))
         if isinstance(stmt, Seq):
             return seq(*(self.statement(part) for part in stmt.stmts))
-        if isinstance(stmt, If) and self.var not in variables(stmt.condition):
+        if isinstance(stmt, If):
             orelse = None if stmt.orelse is None else self.statement(stmt.orelse)
-            return If(stmt.condition, self.statement(stmt.then), orelse)
+            return If(self.uniform(stmt.condition), self.statement(stmt.then), orelse)
         if isinstance(stmt, For) and self.var not in variables(stmt.min, stmt.extent) and stmt.thread is None:
             return For(stmt.var, stmt.min, stmt.extent, stmt.kind, None, stmt.pragmas, self.statement(stmt.body))
         if isinstance(stmt, Evaluate) and self.var not in variables(stmt.value):
             return stmt
         raise _StaysScalarError
+
+    def uniform(self, condition: Expr) -> Expr:
+        """A condition that is the same for all lanes, freed of the loop variable."""
+        if self.var in variables(condition):
+            condition = simplify(condition, self.facts)
+        if self.var in variables(condition):
+            raise _StaysScalarError
+        return condition
 
     def wide(self, e: Expr) -> Expr:
         """`e` on all lanes."""
@@ -99,6 +114,8 @@ class _Vectorizer:
         """`e` with a vector wherever it depends on the loop variable."""
         done = self.memo.get(e)
         if done is None:
+            if isinstance(e, IfThenElse):
+                e = IfThenElse(self.uniform(e.condition), e.true_value, e.false_value)
             done = self.memo[e] = self._build(e, tuple(self.expr(c) for c in e.children()))
         return done
 
@@ -112,8 +129,6 @@ class _Vectorizer:
                 raise _StaysScalarError
             return Load(e.source, parts)
         if isinstance(e, IfThenElse):
-            if parts[0].dtype.lanes > 1:
-                raise _StaysScalarError
             return IfThenElse(parts[0], self.wide(parts[1]), self.wide(parts[2]))
         wide = tuple(self.wide(part) for part in parts)
         if isinstance(e, Select):
