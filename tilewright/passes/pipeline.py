@@ -15,6 +15,7 @@ from .guard_selects import guard_selects
 from .hoist_allocations import hoist_allocations
 from .launch_on_host import launch_on_host
 from .lower_divisions import lower_divisions
+from .partition_loops import partition_loops
 from .place_barriers import place_barriers
 from .simplify_program import simplify_program
 from .split_host_device import split_host_device
@@ -45,6 +46,8 @@ LOWER: tuple[Pass, ...] = (
 FINISH: tuple[Pass, ...] = (
     # Makes the launches that the later passes look for.
     split_host_device,
+    # Before barriers, which the two parts of a loop then each get where they need them.
+    partition_loops,
     # Needs launches: only there is it known which thread indices a block has.
     place_barriers,
     # Only the code of kernels has local storage to keep in registers.

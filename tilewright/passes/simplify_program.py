@@ -13,28 +13,29 @@ from ..loops.nodes import NOTHING, Allocate, Evaluate, For, Function, If, Launch
 
 def simplify_program(function: Function) -> Function:
     """Simplify all indices, conditions, extents and values; drop loops that run once and guards that hold."""
-    return function.with_body(_visit(function.body, EMPTY))
+    return function.with_body(simplify_statement(function.body, EMPTY))
 
 
-def _visit(stmt: Stmt, facts: Facts) -> Stmt:
+def simplify_statement(stmt: Stmt, facts: Facts) -> Stmt:
+    """One statement simplified under `facts` about the loops around it."""
     if isinstance(stmt, Store):
         return Store(stmt.buffer, tuple([simplify(i, facts) for i in stmt.indices]), simplify(stmt.value, facts))
     if isinstance(stmt, Seq):
-        return seq(*[_visit(part, facts) for part in stmt.stmts])
+        return seq(*[simplify_statement(part, facts) for part in stmt.stmts])
     if isinstance(stmt, For):
         return _loop(stmt, facts)
     if isinstance(stmt, If):
         return _branch(stmt, facts)
     if isinstance(stmt, Allocate):
-        return _kept(stmt.map_children(lambda child: _visit(child, facts)), stmt)
+        return _kept(stmt.map_children(lambda child: simplify_statement(child, facts)), stmt)
     if isinstance(stmt, Let):
-        return Let(stmt.var, simplify(stmt.value, facts), _visit(stmt.body, facts))
+        return Let(stmt.var, simplify(stmt.value, facts), simplify_statement(stmt.body, facts))
     if isinstance(stmt, Evaluate):
         return Evaluate(simplify(stmt.value, facts))
     if isinstance(stmt, Launch):
         threads = tuple((tag, var, simplify(extent, facts)) for tag, var, extent in stmt.threads)
         inside = facts.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in threads})
-        return Launch(stmt.name, threads, _visit(stmt.body, inside))
+        return Launch(stmt.name, threads, simplify_statement(stmt.body, inside))
     return stmt
 
 
@@ -44,8 +45,8 @@ def _loop(stmt: For, facts: Facts) -> Stmt:
         if extent.value <= 0:
             return NOTHING
         if extent.value == 1:
-            return _visit(substitute(stmt.body, {stmt.var: low}), facts)
-    body = _visit(stmt.body, facts.bind(stmt.var, low, extent))
+            return simplify_statement(substitute(stmt.body, {stmt.var: low}), facts)
+    body = simplify_statement(stmt.body, facts.bind(stmt.var, low, extent))
     return NOTHING if body is NOTHING else For(stmt.var, low, extent, stmt.kind, stmt.thread, stmt.pragmas, body)
 
 
@@ -53,11 +54,11 @@ def _branch(stmt: If, facts: Facts) -> Stmt:
     condition = simplify(stmt.condition, facts)
     decided = condition.args[0] if isinstance(condition, Call) and condition.name == "likely" else condition
     if decided is TRUE:
-        return _visit(stmt.then, facts)
+        return simplify_statement(stmt.then, facts)
     if decided is FALSE:
-        return NOTHING if stmt.orelse is None else _visit(stmt.orelse, facts)
-    orelse = None if stmt.orelse is None else _visit(stmt.orelse, facts)
-    then = _visit(stmt.then, facts)
+        return NOTHING if stmt.orelse is None else simplify_statement(stmt.orelse, facts)
+    orelse = None if stmt.orelse is None else simplify_statement(stmt.orelse, facts)
+    then = simplify_statement(stmt.then, facts)
     if then is NOTHING and (orelse is None or orelse is NOTHING):
         return NOTHING
     return If(condition, then, orelse)
