@@ -1,0 +1,94 @@
+"""partition_loops: the iterations in which a guard always holds run without it.
+
+A split that does not divide its axis guards every iteration, though only the last ones can fail. A serial loop
+in a kernel is cut where its guards begin to matter: before, they are dropped; after, they stay.
+"""
+
+from __future__ import annotations
+
+from ..arith.facts import EMPTY, Facts
+from ..arith.simplify import prove
+from ..core.hardware import LoopKind
+from ..expr.nodes import Call, Expr, IntImm, Var
+from ..expr.operators import add, const
+from ..expr.traverse import post_order, substitute, variables
+from ..loops.nodes import Allocate, Evaluate, For, Function, If, Launch, Stmt, Store, seq
+from .simplify_program import simplify_statement
+
+MAX_STORES = 32
+"""Stores in a loop body beyond which a second copy of it would cost more than its guards."""
+
+
+def partition_loops(function: Function) -> Function:
+    """Cut serial loops of constant extent in kernels into a part without guards and a part with them."""
+    return function.with_body(_host(function.body))
+
+
+def _host(stmt: Stmt) -> Stmt:
+    if isinstance(stmt, Launch):
+        if not any(_is_guard(node) for node in post_order(stmt.body)):
+            return stmt
+        facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
+        return Launch(stmt.name, stmt.threads, _visit(stmt.body, facts))
+    made: Stmt = stmt.map_children(lambda child: _host(child) if isinstance(child, Stmt) else child)
+    return made
+
+
+def _is_guard(node: object) -> bool:
+    return isinstance(node, If) and isinstance(node.condition, Call) and node.condition.name == "likely"
+
+
+def _visit(stmt: Stmt, facts: Facts) -> Stmt:
+    inside = facts.bind(stmt.var, stmt.min, stmt.extent) if isinstance(stmt, For) else facts
+    made: Stmt = stmt.map_children(lambda child: _visit(child, inside) if isinstance(child, Stmt) else child)
+    if isinstance(made, For) and made.kind is LoopKind.SERIAL and isinstance(made.extent, IntImm):
+        return _cut(made, made.extent.value, facts)
+    return made
+
+
+def _cut(loop: For, extent: int, facts: Facts) -> Stmt:
+    nodes = list(post_order(loop.body))
+    guards = [node for node in nodes if _is_guard(node) and loop.var in variables(node.condition)]
+    stores = sum(isinstance(node, (Store, Evaluate)) for node in nodes)
+    if not guards or extent < 2 or stores > MAX_STORES or any(isinstance(node, Allocate) for node in nodes):
+        return loop
+    inner = {node.var: (node.min, node.extent) for node in nodes if isinstance(node, For)}
+    whole = _always(loop, [guard.condition.args[0] for guard in guards], facts.bind_all(inner), extent)
+    if whole == 0:
+        return loop
+    free = _without(loop.body, set(guards))
+    first = For(loop.var, loop.min, const(whole, loop.var.dtype), loop.kind, None, loop.pragmas, free)
+    rest = _rest(loop, whole, extent, facts)
+    return seq(simplify_statement(first, facts), rest)
+
+
+def _always(loop: For, conditions: list[Expr], facts: Facts, extent: int) -> int:
+    """The number of leading iterations in which all conditions hold for certain."""
+
+    def holds(count: int) -> bool:
+        known = facts.bind(loop.var, loop.min, const(count, loop.var.dtype))
+        return all(prove(condition, known) for condition in conditions)
+
+    low, high = 0, extent - 1
+    if holds(high):
+        return high
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+    return low
+
+
+def _without(stmt: Stmt, guards: set[Stmt]) -> Stmt:
+    if stmt in guards and isinstance(stmt, If):
+        return _without(stmt.then, guards)
+    made: Stmt = stmt.map_children(lambda child: _without(child, guards) if isinstance(child, Stmt) else child)
+    return made
+
+
+def _rest(loop: For, whole: int, extent: int, facts: Facts) -> Stmt:
+    """The iterations from `whole` on, in a variable of their own."""
+    var = Var(loop.var.name, loop.var.dtype)
+    start = add(loop.min, whole)
+    body = substitute(loop.body, {loop.var: var})
+    tail = For(var, start, const(extent - whole, var.dtype), loop.kind, None, loop.pragmas, body)
+    return simplify_statement(tail, facts)
