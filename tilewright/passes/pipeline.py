@@ -17,6 +17,7 @@ from .launch_on_host import launch_on_host
 from .lower_divisions import lower_divisions
 from .partition_loops import partition_loops
 from .place_barriers import place_barriers
+from .share_storage import share_storage
 from .simplify_program import simplify_program
 from .split_host_device import split_host_device
 from .unroll_local_accesses import unroll_local_accesses
@@ -48,6 +49,8 @@ FINISH: tuple[Pass, ...] = (
     split_host_device,
     # Before barriers, which the two parts of a loop then each get where they need them.
     partition_loops,
+    # Before barriers, which must part the users of one piece of memory.
+    share_storage,
     # Needs launches: only there is it known which thread indices a block has.
     place_barriers,
     # Only the code of kernels has local storage to keep in registers.

@@ -27,8 +27,12 @@ class Accesses:
         return Accesses(self.written | other.written, self.read | other.read)
 
     def conflicts(self, later: Accesses) -> bool:
-        """Whether a later access needs these to have ended: one reads what the other writes."""
-        return _meet(self.written, later.read) or _meet(self.read, later.written)
+        """Whether a later access needs these to have ended.
+
+        That is so where one reads what the other writes, and where two buffers that share memory meet.
+        """
+        every = self.written | self.read, later.written | later.read
+        return _meet(self.written, later.read) or _meet(self.read, later.written) or _overlay(*every)
 
     def next_iteration(self, var: Var) -> Accesses:
         """The same accesses one iteration of the loop over `var` later."""
@@ -53,6 +57,11 @@ NONE = Accesses()
 
 def _meet(some: frozenset[Place], others: frozenset[Place]) -> bool:
     return any(a is b and not _different_halves(p, q) for a, p in some for b, q in others)
+
+
+def _overlay(some: frozenset[Place], others: frozenset[Place]) -> bool:
+    """Whether two different buffers of the same memory are accessed."""
+    return any(a is not b and (a.alias_of or a) is (b.alias_of or b) for a, _ in some for b, _ in others)
 
 
 def _different_halves(p: Expr | None, q: Expr | None) -> bool:

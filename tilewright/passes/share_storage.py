@@ -1,0 +1,118 @@
+"""share_storage: shared buffers of a kernel that are not in use at the same time take the same memory.
+
+A shared buffer is in use, within the sequence that holds all its accesses, from the first part that touches it
+to the last. Every stage fills its buffer before its readers read, each time around the loops that enclose it, so
+nothing survives outside that span. A buffer whose span is free of another's of the same type becomes a view
+of it; `place_barriers` then keeps the last reader of the one and the writer of the other apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.hardware import MemoryScope
+from ..expr.nodes import IntImm, Load
+from ..expr.traverse import post_order
+from ..loops.nodes import Allocate, Buffer, Function, Launch, Seq, Stmt, Store
+
+Span = tuple[int, int]
+
+
+def share_storage(function: Function) -> Function:
+    """Let shared buffers of one type whose spans of use are apart share memory, in each kernel."""
+    return function.with_body(_host(function.body))
+
+
+def _host(stmt: Stmt) -> Stmt:
+    if isinstance(stmt, Launch):
+        return Launch(stmt.name, stmt.threads, _kernel(stmt.body))
+    made: Stmt = stmt.map_children(lambda child: _host(child) if isinstance(child, Stmt) else child)
+    return made
+
+
+def _kernel(body: Stmt) -> Stmt:
+    allocated = [node.buffer for node in post_order(body) if isinstance(node, Allocate)]
+    shared = [b for b in allocated if b.scope is MemoryScope.SHARED and isinstance(b.shape[0], IntImm)]
+    if len(shared) < 2:
+        return body
+    spans = {buffer: span for buffer in shared if (span := _span(body, buffer, _numbered(body))) is not None}
+    owners: dict[Buffer, list[Span]] = {}
+    views: dict[Buffer, Buffer] = {}
+    for buffer in sorted(spans, key=_elements, reverse=True):
+        owner = next((o for o in owners if o.dtype == buffer.dtype and _apart(spans[buffer], owners[o])), None)
+        if owner is None:
+            owners[buffer] = [spans[buffer]]
+            continue
+        owners[owner].append(spans[buffer])
+        align = min(buffer.align, owner.align)
+        views[buffer] = Buffer(buffer.name, buffer.dtype, buffer.shape, buffer.scope, align, owner, buffer.note)
+    return _with_views(body, views) if views else body
+
+
+def _elements(buffer: Buffer) -> int:
+    size = buffer.shape[0]
+    return size.value if isinstance(size, IntImm) else 0
+
+
+def _apart(span: Span, others: list[Span]) -> bool:
+    return all(span[1] < other[0] or other[1] < span[0] for other in others)
+
+
+def _numbered(body: Stmt) -> dict[Stmt, Span]:
+    """For every statement, the numbers of its first and last leaf in program order (a repeated one: its last place)."""
+    numbers: dict[Stmt, Span] = {}
+    count = 0
+
+    def visit(stmt: Stmt) -> None:
+        nonlocal count
+        first = count
+        inside = [child for child in stmt.children() if isinstance(child, Stmt)]
+        for child in inside:
+            visit(child)
+        count += not inside
+        before = numbers.get(stmt)
+        numbers[stmt] = (first if before is None else before[0], count - 1)
+
+    visit(body)
+    return numbers
+
+
+def _touches(stmt: Any, buffer: Buffer) -> bool:
+    return any(
+        (isinstance(node, Load) and node.source is buffer) or (isinstance(node, Store) and node.buffer is buffer)
+        for node in post_order(stmt)
+    )
+
+
+def _span(stmt: Stmt, buffer: Buffer, numbers: dict[Stmt, Span]) -> Span | None:
+    """Where the buffer is in use; None where it is read before it is written, and so lives on around a loop."""
+    users = [stmt]
+    while len(users) == 1:
+        stmt = users[0]
+        users = [c for c in stmt.children() if isinstance(c, Stmt) and _touches(c, buffer)]
+    parts = users if isinstance(stmt, Seq) else [stmt]
+    first = parts[0]
+    if not any(isinstance(node, Store) and node.buffer is buffer for node in post_order(first)):
+        return None
+    return numbers[first][0], numbers[parts[-1]][1]
+
+
+def _with_views(body: Stmt, views: dict[Buffer, Buffer]) -> Stmt:
+    """The kernel with the accesses of the shared-out buffers going to their views, and their allocations gone."""
+    memo: dict[Any, Any] = {}
+
+    def visit(node: Any) -> Any:
+        done = memo.get(node)
+        if done is None:
+            done = node.map_children(visit)
+            if isinstance(done, Load) and done.source in views:
+                done = Load(views[done.source], done.indices)
+            elif isinstance(done, Store) and done.buffer in views:
+                done = Store(views[done.buffer], done.indices, done.value)
+            elif isinstance(done, Allocate) and done.buffer in views:
+                done = done.body
+            memo[node] = done
+        return done
+
+    made: Stmt = visit(body)
+    return made
