@@ -13,6 +13,7 @@ with `alias_of`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..core.dtype import DType
@@ -161,6 +162,15 @@ def seq(*stmts: Stmt) -> Stmt:
     for stmt in stmts:
         flat.extend(stmt.stmts if isinstance(stmt, Seq) else (stmt,))
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def map_statements(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
+    """`stmt` with `f` applied to the statements directly below it; sequences stay flat."""
+    if isinstance(stmt, Seq):
+        parts = [f(part) for part in stmt.stmts]
+        return stmt if all(a is b for a, b in zip(stmt.stmts, parts, strict=True)) else seq(*parts)
+    made: Stmt = stmt.map_children(lambda child: f(child) if isinstance(child, Stmt) else child)
+    return made
 
 
 class Function:

@@ -12,7 +12,7 @@ from ..core.hardware import LoopKind
 from ..expr.nodes import Expr, IntImm, Load, Ramp
 from ..expr.operators import add, const, floormod, multiply, subtract
 from ..expr.traverse import post_order, substitute
-from ..loops.nodes import Allocate, Buffer, For, Function, Seq, Stmt, Store, seq
+from ..loops.nodes import Allocate, Buffer, For, Function, Seq, Stmt, Store, map_statements, seq
 
 
 def double_buffer(function: Function) -> Function:
@@ -25,7 +25,7 @@ def double_buffer(function: Function) -> Function:
 
 
 def _visit(stmt: Stmt) -> Stmt:
-    made: Stmt = stmt.map_children(lambda child: _visit(child) if isinstance(child, Stmt) else child)
+    made = map_statements(stmt, _visit)
     if not isinstance(made, For) or made.kind is not LoopKind.SERIAL:
         return made
     if not isinstance(made.extent, IntImm) or made.extent.value < 2:

@@ -14,7 +14,7 @@ from ..core.hardware import LoopKind, ThreadTag
 from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import add, const, multiply
 from ..expr.traverse import post_order, substitute
-from ..loops.nodes import Allocate, Buffer, For, Function, If, Seq, Stmt, Store, seq
+from ..loops.nodes import Allocate, Buffer, For, Function, If, Seq, Stmt, Store, map_statements, seq
 
 MAX_COPIES = 16  # from here on the copies are a loop
 
@@ -25,7 +25,7 @@ def expand_virtual_threads(function: Function) -> Function:
 
 
 def _visit(stmt: Stmt) -> Stmt:
-    made: Stmt = stmt.map_children(lambda child: _visit(child) if isinstance(child, Stmt) else child)
+    made = map_statements(stmt, _visit)
     if not isinstance(made, For) or made.thread is not ThreadTag.VTHREAD:
         return made
     if not isinstance(made.extent, IntImm):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from ..core.hardware import LoopKind
 from ..expr.traverse import variables
-from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Seq, Stmt, seq
+from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Seq, Stmt, map_statements, seq
 
 
 def hoist_allocations(function: Function) -> Function:
@@ -30,7 +30,7 @@ def _strip(stmt: Stmt, found: dict[Buffer, None], in_kernel: bool = False) -> St
     if (kernel or parallel) and not in_kernel:
         own: dict[Buffer, None] = {}
         made = _each(stmt, lambda child: _strip(child, own, kernel))
-        return made.map_children(lambda child: _wrap(child, own) if isinstance(child, Stmt) else child)  # type: ignore[no-any-return]
+        return map_statements(made, lambda child: _wrap(child, own))
     return _each(stmt, lambda child: _strip(child, found, in_kernel))
 
 
@@ -38,7 +38,7 @@ def _each(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
     """`stmt` with `f` applied to the statements in it."""
     if isinstance(stmt, Seq):
         return seq(*(f(part) for part in stmt.stmts))
-    return stmt.map_children(lambda child: f(child) if isinstance(child, Stmt) else child)  # type: ignore[no-any-return]
+    return map_statements(stmt, f)
 
 
 def _wrap(body: Stmt, buffers: Iterable[Buffer]) -> Stmt:

@@ -12,7 +12,7 @@ from ..core.hardware import LoopKind
 from ..expr.nodes import Call, Expr, IntImm, Var
 from ..expr.operators import add, const
 from ..expr.traverse import post_order, substitute, variables
-from ..loops.nodes import Allocate, Evaluate, For, Function, If, Launch, Stmt, Store, seq
+from ..loops.nodes import Allocate, Evaluate, For, Function, If, Launch, Stmt, Store, map_statements, seq
 from .simplify_program import simplify_statement
 
 MAX_STORES = 32
@@ -30,8 +30,7 @@ def _host(stmt: Stmt) -> Stmt:
             return stmt
         facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
         return Launch(stmt.name, stmt.threads, _visit(stmt.body, facts))
-    made: Stmt = stmt.map_children(lambda child: _host(child) if isinstance(child, Stmt) else child)
-    return made
+    return map_statements(stmt, _host)
 
 
 def _is_guard(node: object) -> bool:
@@ -40,7 +39,7 @@ def _is_guard(node: object) -> bool:
 
 def _visit(stmt: Stmt, facts: Facts) -> Stmt:
     inside = facts.bind(stmt.var, stmt.min, stmt.extent) if isinstance(stmt, For) else facts
-    made: Stmt = stmt.map_children(lambda child: _visit(child, inside) if isinstance(child, Stmt) else child)
+    made = map_statements(stmt, lambda child: _visit(child, inside))
     if isinstance(made, For) and made.kind is LoopKind.SERIAL and isinstance(made.extent, IntImm):
         return _cut(made, made.extent.value, facts)
     return made
@@ -81,8 +80,7 @@ def _always(loop: For, conditions: list[Expr], facts: Facts, extent: int) -> int
 def _without(stmt: Stmt, guards: set[Stmt]) -> Stmt:
     if stmt in guards and isinstance(stmt, If):
         return _without(stmt.then, guards)
-    made: Stmt = stmt.map_children(lambda child: _without(child, guards) if isinstance(child, Stmt) else child)
-    return made
+    return map_statements(stmt, lambda child: _without(child, guards))
 
 
 def _rest(loop: For, whole: int, extent: int, facts: Facts) -> Stmt:

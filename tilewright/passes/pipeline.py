@@ -62,6 +62,7 @@ FINISH: tuple[Pass, ...] = (
 FINISH_FOR_CPU: tuple[Pass, ...] = (
     # Here too the back end compiles launches, and the runtime does what is around them.
     launch_on_host,
+    partition_loops,
     lower_divisions,
 )
 

@@ -19,7 +19,7 @@ from ..core.errors import InternalError
 from ..core.hardware import MemoryScope
 from ..expr.nodes import IntImm, Var
 from ..expr.traverse import post_order, variables
-from ..loops.nodes import Allocate, Barrier, For, Function, If, Launch, Seq, Stmt, seq
+from ..loops.nodes import Allocate, Barrier, For, Function, If, Launch, Seq, Stmt, map_statements, seq
 from .shared_accesses import NONE, Accesses, accesses
 
 _BARRIER = Barrier(MemoryScope.SHARED)
@@ -48,8 +48,7 @@ def _kernels(stmt: Stmt) -> Stmt:
         threads = frozenset(var for tag, var, _ in stmt.threads if tag.is_thread)
         alone = all(isinstance(e, IntImm) and e.value == 1 for tag, _, e in stmt.threads if tag.is_thread)
         return stmt if alone else Launch(stmt.name, stmt.threads, _place(stmt.body, threads).stmt)
-    made: Stmt = stmt.map_children(lambda child: _kernels(child) if isinstance(child, Stmt) else child)
-    return made
+    return map_statements(stmt, _kernels)
 
 
 def _place(stmt: Stmt, threads: frozenset[Var]) -> _Placed:

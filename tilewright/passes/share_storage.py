@@ -13,7 +13,7 @@ from typing import Any
 from ..core.hardware import MemoryScope
 from ..expr.nodes import IntImm, Load
 from ..expr.traverse import post_order
-from ..loops.nodes import Allocate, Buffer, Function, Launch, Seq, Stmt, Store
+from ..loops.nodes import Allocate, Buffer, Function, Launch, Seq, Stmt, Store, map_statements
 
 Span = tuple[int, int]
 
@@ -26,8 +26,7 @@ def share_storage(function: Function) -> Function:
 def _host(stmt: Stmt) -> Stmt:
     if isinstance(stmt, Launch):
         return Launch(stmt.name, stmt.threads, _kernel(stmt.body))
-    made: Stmt = stmt.map_children(lambda child: _host(child) if isinstance(child, Stmt) else child)
-    return made
+    return map_statements(stmt, _host)
 
 
 def _kernel(body: Stmt) -> Stmt:

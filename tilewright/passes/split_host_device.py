@@ -9,7 +9,7 @@ from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..expr.nodes import Expr, Load, Var
 from ..expr.operators import const, equal
 from ..expr.traverse import post_order, substitute, variables
-from ..loops.nodes import Allocate, Buffer, For, Function, If, Launch, Let, Seq, Stmt, Store, seq
+from ..loops.nodes import Allocate, Buffer, For, Function, If, Launch, Let, Seq, Stmt, Store, map_statements, seq
 
 _Doers = tuple[frozenset[Buffer], tuple[Var, ...]]  # what is stored, and the indices of which only 0 stores it
 _NONE: frozenset[Buffer] = frozenset()
@@ -41,8 +41,7 @@ class _Names:
 def _host(stmt: Stmt, names: _Names) -> Stmt:
     if isinstance(stmt, For) and stmt.kind is LoopKind.THREAD:
         return _launch(stmt, names)
-    made: Stmt = stmt.map_children(lambda child: _host(child, names) if isinstance(child, Stmt) else child)
-    return made
+    return map_statements(stmt, lambda child: _host(child, names))
 
 
 def _launch(stmt: For, names: _Names) -> Launch:
@@ -86,8 +85,7 @@ def _strip(stmt: Stmt, threads: dict[ThreadTag, tuple[Var, Expr]]) -> Stmt:
         return _strip(body, threads)
     if isinstance(stmt, Seq):
         return seq(*(_strip(part, threads) for part in stmt.stmts))
-    made: Stmt = stmt.map_children(lambda child: _strip(child, threads) if isinstance(child, Stmt) else child)
-    return made
+    return map_statements(stmt, lambda child: _strip(child, threads))
 
 
 def _alone(stmt: Stmt, threads: tuple[Var, ...]) -> Stmt:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..core.hardware import LoopKind, MemoryScope
 from ..expr.nodes import IntImm, Load, Var
 from ..expr.traverse import post_order, variables
-from ..loops.nodes import Buffer, Evaluate, For, Function, Launch, Seq, Stmt, Store
+from ..loops.nodes import Buffer, Evaluate, For, Function, Launch, Seq, Stmt, Store, map_statements
 
 MAX_STEPS = 4096
 """Stores that one loop may become; beyond it, compiling takes seconds and the instruction cache overflows."""
@@ -24,8 +24,7 @@ def unroll_local_accesses(function: Function) -> Function:
 def _host(stmt: Stmt) -> Stmt:
     if isinstance(stmt, Launch):
         return Launch(stmt.name, stmt.threads, _visit(stmt.body, _local_indices(stmt.body))[0])
-    made: Stmt = stmt.map_children(lambda child: _host(child) if isinstance(child, Stmt) else child)
-    return made
+    return map_statements(stmt, _host)
 
 
 def _local_indices(body: Stmt) -> frozenset[Var]:

@@ -9,7 +9,7 @@ from ..core.hardware import LoopKind
 from ..expr.nodes import IntImm
 from ..expr.operators import add, const
 from ..expr.traverse import substitute
-from ..loops.nodes import Evaluate, For, Function, Seq, Stmt, Store, seq
+from ..loops.nodes import Evaluate, For, Function, Seq, Stmt, Store, map_statements, seq
 
 MAX_AUTO_DEPTH = 8
 
@@ -55,8 +55,7 @@ def _visit(stmt: Stmt, policy: _Policy, weight: _Weight) -> Stmt:
     if isinstance(stmt, (Store, Evaluate)):
         weight.steps += 1
         return stmt
-    made: Stmt = stmt.map_children(lambda child: _visit(child, policy, weight) if isinstance(child, Stmt) else child)
-    return made
+    return map_statements(stmt, lambda child: _visit(child, policy, weight))
 
 
 def _loop(stmt: For, policy: _Policy, weight: _Weight) -> Stmt:

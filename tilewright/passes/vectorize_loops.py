@@ -29,7 +29,7 @@ from ..expr.nodes import (
 )
 from ..expr.operators import add, const, multiply, subtract
 from ..expr.traverse import post_order, substitute, variables
-from ..loops.nodes import Evaluate, For, Function, If, Seq, Stmt, Store, seq
+from ..loops.nodes import Evaluate, For, Function, If, Seq, Stmt, Store, map_statements, seq
 
 
 class _StaysScalarError(Exception):
@@ -66,7 +66,7 @@ def _visit(stmt: Stmt, facts: Facts) -> Stmt:
         except _StaysScalarError:
             var = Var(f"{stmt.var.name}.s", stmt.var.dtype)
             return For(var, stmt.min, stmt.extent, LoopKind.SERIAL, None, (), substitute(body, {stmt.var: var}))
-    return stmt.map_children(lambda child: _visit(child, facts) if isinstance(child, Stmt) else child)  # type: ignore[no-any-return]
+    return map_statements(stmt, lambda child: _visit(child, facts))
 
 
 class _Vectorizer:
