@@ -8,6 +8,7 @@ parent (GPU memory, buffered output, files) is released or written twice.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import os
 import signal
@@ -22,6 +23,7 @@ from .channel import Channel, wait
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
+_FATAL = (signal.SIGTERM, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 _SENT = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 
 
@@ -141,8 +143,10 @@ def fork(main: Callable[[Channel], None], close: Iterable[Channel] = ()) -> Chil
     status = 1
     try:
         die_with(parent)
+        faulthandler.disable()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in _FATAL:  # whatever handlers the parent's libraries have, here a crash is a crash
+            signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         gc.freeze()  # objects of the parent are the parent's to finalise
         for channel in (ours, *close):

@@ -211,18 +211,19 @@ class _Bench:
         return self._file[1]
 
     def _check(self, task: Task, arrays: list[GuardedArray], last: bool = False) -> None:
-        """Compare the outputs; at the end, look at guards and inputs too."""
+        """Compare the outputs. At the end, and where they are wrong, see what happened to inputs and guards, too."""
         outputs = task.workload.outputs
         expected = self._load(task.reference)[1] if task.reference else []
         if task.reference and len(expected) != len(outputs):
             raise UserError(f"the reference gives {len(expected)} output(s), but the kernel has {len(outputs)}")
-        damage = [a.changed() for i, a in enumerate(arrays) if last and i not in outputs]
-        wrong = []
+        damage, wrong = [], []
         for rank, position in enumerate(outputs):
             values, outside = arrays[position].read()
             damage.append(outside)
             if task.reference:
                 wrong.append(compare(arrays[position].name, values, expected[rank], task.workload.tolerance))
+        if last or any(wrong):
+            damage += [array.changed() for i, array in enumerate(arrays) if i not in outputs]
         if any(damage):
             raise _OutsideError("; ".join(filter(None, damage)))
         if any(wrong):

@@ -1,0 +1,177 @@
+"""Candidates for B[i] = 2 A[i] + 1, good ones and ones with every kind of fault, for each kind of device.
+
+On OpenCL and CUDA the kernels are written by hand and the fault is in the kernel; without any device, the host code of
+a program without kernels plays the kernel, on the host's memory.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tests.codegen import programs as p
+from tilewright import te
+from tilewright.codegen.abi import ArrayArgument, CompiledProgram, EntryPoint
+from tilewright.codegen.program import compile_program
+from tilewright.core.errors import UserError
+from tilewright.core.target import Target
+from tilewright.expr.nodes import Var
+from tilewright.loops.nodes import Allocate, Function, seq
+from tilewright.measure.job import Job
+from tilewright.measure.outcome import (
+    BuildFailed,
+    Measured,
+    Outcome,
+    Refused,
+    RunFailed,
+    TimedOut,
+    WrongAnswer,
+)
+
+SIZE = 4096
+FAR = 1 << 30
+"""Elements; 4 GiB behind an array of 16 KiB nothing is mapped."""
+
+FAULTS: dict[str, tuple[type[Outcome], int, str]] = {
+    "loops": (TimedOut, 7, "still running after"),
+    "near": (RunFailed, 4, r"writes outside of B, 1 byte\(s\) after its last element"),
+    "far": (RunFailed, 4, "SIGSEGV|ILLEGAL_ADDRESS|INVALID_ADDRESS_SPACE"),
+    "wrong": (WrongAnswer, 5, r"B\[0\] is .*, expected .*; 4,096 of 4,096 elements are wrong"),
+    "unwritten": (WrongAnswer, 5, r"B\[\d+\] was never written, expected"),
+    "input": (RunFailed, 4, "writes to its input A"),
+    "exits": (RunFailed, 4, "the process that ran it exited with status 7"),
+    "crashes": (RunFailed, 4, "the process that ran it was killed by SIGSEGV"),
+    "killed": (RunFailed, 8, "the process that ran it was killed by SIGKILL"),
+    "build raises": (BuildFailed, 1, "KeyError: 'no such knob'"),
+    "build refuses": (Refused, 1, "too many threads"),
+    "build exits": (BuildFailed, 2, "the process that built it exited with status 3"),
+    "build crashes": (BuildFailed, 2, "the process that built it was killed by SIGSEGV"),
+    "build killed": (BuildFailed, 8, "the process that built it was killed by SIGKILL"),
+    "build loops": (TimedOut, 6, "still building after"),
+}
+"""Fault → what is recorded for it: the outcome, its legacy number, and what its reason says."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """`fault` is a key of `FAULTS`, or "" for a good one; `number` makes programs differ."""
+
+    fault: str
+    number: int = 0
+    signs_in: Path | None = None
+    """Where the process that runs it writes its number, for whoever wants to kill it."""
+
+    def job(self, target: str) -> Job:
+        """The candidate for a session."""
+        return Job(self.instantiate, self, Target(target))
+
+    def instantiate(self) -> tuple[Any, list[Any]]:
+        """In the process that builds it."""
+        _BUILD_FAULTS.get(self.fault, lambda: None)()
+        a = te.placeholder((SIZE,), name="A")
+        b = te.compute((SIZE,), lambda i: a[i] * 2.0 + 1.0, name="B")
+        return self, [a, b]
+
+    def expect(self, outcome: Outcome) -> None:
+        """Check what is recorded for it."""
+        import re
+
+        if not self.fault:
+            assert isinstance(outcome, Measured), outcome
+            assert outcome.checked
+            return
+        kind, number, reason = FAULTS[self.fault]
+        assert type(outcome) is kind, (self, outcome)
+        assert outcome.error_no == number, (self, outcome)
+        assert re.search(reason, outcome.reason), (self, outcome)  # type: ignore[attr-defined]
+
+    @cached_property
+    def function(self) -> Function:
+        """Its kernel, finished."""
+        a, b = p.buf("A", SIZE), p.buf("B", SIZE)
+        bx, tx, k, j = Var("blockIdx.x"), Var("threadIdx.x"), Var("k"), Var("j")
+        block = 1 << (self.number % 6 + 3)
+        i = bx * block + tx
+        value = p.at(a, i) * 2.0 + 1.0
+        body = {
+            "near": seq(p.put(b, i, value), p.put(b, i + 1, p.c(5.0))),
+            "far": p.put(b, i + FAR, value),
+            "wrong": p.put(b, i, p.at(a, i) * 2.0),
+            "unwritten": p.put(b, i, value),
+            "input": seq(p.put(b, i, value), p.put(a, i, p.c(7.0))),
+        }.get(self.fault, p.put(b, i, value))
+        if self.fault in ("loops", "killed"):
+            local = p.buf("acc", 1, scope="local")
+            endless = p.put(local, 0, p.at(local, 0) * p.at(a, i) + 1.0)
+            turns = p.loop(k, 2**31 - 1, p.loop(j, 2**31 - 1, endless))
+            body = Allocate(local, seq(p.put(local, 0, p.c(0.0)), turns, p.put(b, i, p.at(local, 0))))
+        blocks = SIZE // block - (self.fault == "unwritten")
+        return Function("main", (a, b), p.launch(body, blockIdx_x=(bx, blocks), threadIdx_x=(tx, block)))
+
+    def compile(self, target: Target) -> CompiledProgram:
+        """Its program, with the faults of the host in its host code."""
+        if target.kind == "llvm":
+            return self._host_program()
+        program = compile_program((self.function,), target)
+        (entry,) = program.entries
+        head, line_end, rest = entry.source.partition(":\n")
+        lines = "".join(f"    {line}\n" for line in self._host_lines(_HOST_FAULTS))
+        return replace(program, entries=(replace(entry, source=head + line_end + lines + rest),))
+
+    def _host_lines(self, faults: dict[str, list[str]]) -> list[str]:
+        lines = ["import ctypes, os, signal, time"]
+        if self.signs_in is not None:
+            lines.append(f"open({str(self.signs_in)!r}, 'w').write(str(os.getpid()))")
+        return lines + faults.get(self.fault, [])
+
+    def _host_program(self) -> CompiledProgram:
+        good = ["time.sleep(0.001)", "B.copyfrom(A.numpy() * 2.0 + 1.0)"]
+        lines = self._host_lines({**_HOST_FAULTS, **_PLAYED_FAULTS, "": []}) + good * (self.fault in _PLAYED_RIGHT)
+        source = "def main(A, B):\n" + "".join(f"    {line}\n" for line in lines)
+        arguments = tuple(ArrayArgument(name, "float32", (SIZE,)) for name in "AB")
+        return CompiledProgram("llvm", (EntryPoint("main", arguments, source, "main"),), (), "")
+
+
+def compile_candidate(handle: Any, tensors: list[Any], target: Target) -> CompiledProgram:
+    """The `build_func` of these tests."""
+    if handle.fault == "build refuses":
+        raise UserError("too many threads")
+    program: CompiledProgram = handle.compile(target)
+    return program
+
+
+def _raises() -> None:
+    raise KeyError("no such knob")
+
+
+def _kill(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+_BUILD_FAULTS: dict[str, Callable[[], None]] = {
+    "build raises": _raises,
+    "build exits": lambda: os._exit(3),
+    "build crashes": _kill(signal.SIGSEGV),
+    "build killed": _kill(signal.SIGKILL),
+    "build loops": lambda: time.sleep(1000),
+}
+_HOST_FAULTS = {
+    "exits": ["os._exit(7)"],
+    "crashes": ["os.kill(os.getpid(), signal.SIGSEGV)"],
+}
+_PLAYED_FAULTS = {
+    "loops": ["while True: time.sleep(1)"],
+    "killed": ["while True: time.sleep(1)"],
+    "near": ["ctypes.memset(int(B.handle) + B.nbytes, 1, 4)"],
+    "far": ["ctypes.memset(8, 1, 4)"],
+    "wrong": ["B.copyfrom(A.numpy() * 2.0)"],
+    "unwritten": ["ctypes.memmove(int(B.handle), (A.numpy() * 2.0 + 1.0).tobytes(), B.nbytes - 4)"],
+    "input": ["ctypes.memset(int(A.handle), 1, 4)"],
+}
+_PLAYED_RIGHT = ("", "near", "input")
