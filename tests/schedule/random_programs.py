@@ -286,7 +286,7 @@ def pair_reduction(program: RandomProgram, source: str) -> str:
     indices = [f"i{i}" for i in range(len(rest))]
     indices.insert(d, k)
     read = f"{source}[{', '.join(indices)}]"
-    where = program.pick(["", f", where={k} > 0", f", where={read} > 0.0"])
+    where = program.pick(["", f", where={k} * 2 < {shape[d]}", f", where={read} > 0.0"])
     first, second = program.fresh("T"), program.fresh("T")
     params = "".join(f" i{i}," for i in range(len(rest))).rstrip(",")
     body = f"{both}(({read}, {read} * 2.0), axis={k}{where})"

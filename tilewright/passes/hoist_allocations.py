@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from ..core.hardware import LoopKind
 from ..expr.traverse import variables
-from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Seq, Stmt, map_statements, seq
+from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Stmt, map_statements
 
 
 def hoist_allocations(function: Function) -> Function:
@@ -29,16 +29,9 @@ def _strip(stmt: Stmt, found: dict[Buffer, None], in_kernel: bool = False) -> St
     parallel = isinstance(stmt, For) and stmt.kind is LoopKind.PARALLEL
     if (kernel or parallel) and not in_kernel:
         own: dict[Buffer, None] = {}
-        made = _each(stmt, lambda child: _strip(child, own, kernel))
+        made = map_statements(stmt, lambda child: _strip(child, own, kernel))
         return map_statements(made, lambda child: _wrap(child, own))
-    return _each(stmt, lambda child: _strip(child, found, in_kernel))
-
-
-def _each(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
-    """`stmt` with `f` applied to the statements in it."""
-    if isinstance(stmt, Seq):
-        return seq(*(f(part) for part in stmt.stmts))
-    return map_statements(stmt, f)
+    return map_statements(stmt, lambda child: _strip(child, found, in_kernel))
 
 
 def _wrap(body: Stmt, buffers: Iterable[Buffer]) -> Stmt:

@@ -83,8 +83,6 @@ def _strip(stmt: Stmt, threads: dict[ThreadTag, tuple[Var, Expr]]) -> Stmt:
         var = threads[stmt.thread][0]
         body = stmt.body if stmt.var is var else substitute(stmt.body, {stmt.var: var})
         return _strip(body, threads)
-    if isinstance(stmt, Seq):
-        return seq(*(_strip(part, threads) for part in stmt.stmts))
     return map_statements(stmt, lambda child: _strip(child, threads))
 
 
@@ -124,11 +122,8 @@ def _guarded(stmt: Stmt, threads: tuple[Var, ...], updated: dict[Buffer, frozens
 
 def _with_parts(stmt: Stmt, parts: list[Stmt]) -> Stmt:
     """`stmt` with its statements replaced, in their order."""
-    if isinstance(stmt, Seq):
-        return seq(*parts)
     rest = iter(parts)
-    made: Stmt = stmt.map_children(lambda child: next(rest) if isinstance(child, Stmt) else child)
-    return made
+    return map_statements(stmt, lambda _: next(rest))
 
 
 def _first_thread(stmt: Stmt, shared: tuple[Var, ...]) -> Stmt:
