@@ -1,0 +1,107 @@
+"""What is told of every trial: a log file, a progress bar, a monitor."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ..measure.outcome import MeasureResult
+from ..tune.records.format import MeasureInput, Pair, encode
+from ..tune.records.log import RecordLog, load_from_file
+from ..tune.session.show import scale_of
+from ..tune.session.trials import flops_of
+
+logger = logging.getLogger("autotvm")
+
+
+class LogToFile:
+    """Appends every result to a log, refused configurations and repeated measurements included."""
+
+    takes_all = True
+
+    def __init__(self, file_out: str | os.PathLike[str] | IO[str]) -> None:
+        self._file: IO[str] | None = None
+        self._log: RecordLog | None = None
+        if isinstance(file_out, (str, os.PathLike)):
+            # Opened now: a path that cannot be written is a mistake to hear of before the first trial.
+            self._log = RecordLog(Path(file_out))
+        else:
+            self._file = file_out
+
+    def __call__(self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        lines = [encode(inp, result) for inp, result in zip(inputs, results, strict=True)]
+        if self._log is not None:
+            self._log.append(*lines)
+        elif self._file is not None:
+            self._file.writelines(f"{line}\n" for line in lines)
+            self._file.flush()
+
+    def known(self) -> Iterator[Pair]:
+        """What the log holds already (of a file that somebody else opened, that is not known)."""
+        return iter(()) if self._log is None else load_from_file(self._log.path)
+
+
+def log_to_file(file_out: str | os.PathLike[str] | IO[str], protocol: str = "json") -> LogToFile:
+    """Append every result to a log file, in the format of `autotvm.record.encode`."""
+    return LogToFile(file_out)
+
+
+class Monitor:
+    """Collects the rate (operations a second) and the time stamp of every trial."""
+
+    def __init__(self) -> None:
+        self.scores: list[float] = []
+        self.timestamps: list[float] = []
+
+    def __call__(self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        for inp, result in zip(inputs, results, strict=True):
+            self.scores.append(flops_of(inp.task.flop, result))
+            self.timestamps.append(result.timestamp)
+
+    def reset(self) -> None:
+        """Forget what was collected."""
+        self.scores, self.timestamps = [], []
+
+    def trial_scores(self) -> np.ndarray:
+        """The rates."""
+        return np.array(self.scores)
+
+    def trial_timestamps(self) -> np.ndarray:
+        """When each trial was done, in seconds since 1970."""
+        return np.array(self.timestamps)
+
+
+class _Progress:
+    """The legacy progress line on stdout."""
+
+    def __init__(self, total: int, prefix: str, si_prefix: str) -> None:
+        self.total = total
+        self.prefix = prefix
+        self.unit = f"{si_prefix}FLOPS"
+        self.scale = scale_of(si_prefix)
+        self.count = 0
+        self.began = time.time()
+
+    def __call__(self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        self.count += len(inputs)
+        if logger.isEnabledFor(logging.DEBUG):  # then every trial has a line of its own
+            return
+        rates = [flops_of(inp.task.flop, result) for inp, result in zip(inputs, results, strict=True)]
+        sys.stdout.write(
+            f"\r{self.prefix} Current/Best: {rates[-1] / self.scale:7.2f}/{tuner.best_flops / self.scale:7.2f} "
+            f"{self.unit} | Progress: ({self.count}/{self.total}) | {time.time() - self.began:.2f} s"
+        )
+        sys.stdout.write(" Done.\n" if self.count >= self.total else "")
+        sys.stdout.flush()
+
+
+def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> _Progress:
+    """A line on stdout with the current and the best rate, and how many of `total` trials are done."""
+    return _Progress(total, prefix, si_prefix)

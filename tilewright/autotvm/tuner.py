@@ -1,0 +1,218 @@
+"""Tuners: XGBTuner, GATuner, RandomTuner, GridSearchTuner, each a search strategy over a task's space."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ..core.errors import UserError
+from ..measure.option import LocalBuilder, LocalRunner
+from ..measure.outcome import MeasureResult
+from ..measure.session import MeasureSession
+from ..tune.analysis.features import check_kind
+from ..tune.records.format import MeasureInput, Pair
+from ..tune.search.annealing import AnnealingSearch
+from ..tune.search.genetic import GeneticSearch
+from ..tune.search.simple import GridSearch, RandomSearch
+from ..tune.search.strategy import Seen, Strategy
+from ..tune.session.run import Options, Run
+from ..tune.session.show import scale_of
+from ..tune.session.trials import Trial, flops_of
+from ..tune.space.config import Config
+from ..tune.task import Task
+from . import callback as callback
+
+logger = logging.getLogger("autotvm")
+
+Callback = Callable[[Any, Sequence[MeasureInput], Sequence[MeasureResult]], None]
+
+
+class Tuner:
+    """Searches the space of a task. `best_config`, `best_flops` and `best_measure_pair` hold what it found."""
+
+    def __init__(self, task: Task, strategy: Strategy) -> None:
+        self.task = task
+        self.space = task.config_space
+        self.strategy = strategy
+        self.best_config: Config | None = None
+        self.best_flops = 0.0
+        self.best_measure_pair: Pair | None = None
+        self.best_iter = 0
+        self.n_trial: int | None = None
+        self.early_stopping: float | None = None
+        self.ttl: float | None = None
+        """Trials left before early stopping or the end."""
+
+    def tune(
+        self,
+        n_trial: int,
+        measure_option: Any,
+        early_stopping: int | None = None,
+        callbacks: Iterable[Callback] = (),
+        si_prefix: str = "G",
+        *,
+        resume: bool = True,
+        count_invalid: bool = False,
+        confirm: int = 3,
+    ) -> None:
+        """Measure up to `n_trial` configurations, each reported to the callbacks as (tuner, [input], [result]).
+
+        Ends after `early_stopping` trials without a better one. What a file given to `callback.log_to_file`
+        holds of this task is not measured again and counts towards `n_trial`, unless `resume` is False. A
+        configuration that cannot run is refused before it is compiled, and is a trial only with
+        `count_invalid`. The best `confirm` are measured again at the end. Ctrl-C ends it with the best so far.
+        """
+        scale_of(si_prefix)
+        called = list(callbacks)
+        builder, runner = _options(measure_option)
+        self.n_trial, self.early_stopping = n_trial, early_stopping or 1e9
+        with MeasureSession(self.task.target, builder, runner) as session:
+            options = Options(n_trial, early_stopping, count_invalid, confirm, builder.processes, si_prefix)
+            run = Run(self.task, self.strategy, session, options)
+            run.listeners = [lambda trial: self._report(run, trial, called)]
+            logger.info("Get devices for measurement successfully!")
+            if resume:
+                run.resume(pair for c in called if isinstance(c, callback.LogToFile) for pair in c.known())
+                self._follow(run)
+            run.go()
+            self._follow(run)
+
+    def _report(self, run: Run, trial: Trial, callbacks: Sequence[Callback]) -> None:
+        self._follow(run)
+        for called in callbacks:
+            # What is no trial would be miscounted by most callbacks.
+            if trial.number or getattr(called, "takes_all", False):
+                called(self, [trial.input], [trial.result])
+
+    def _follow(self, run: Run) -> None:
+        best = run.tally.best
+        if best is not None:
+            self.best_config, self.best_flops = best.input.config, best.flops
+            self.best_measure_pair, self.best_iter = (best.input, best.result), run.best_iter
+        patience = self.early_stopping or 1e9
+        self.ttl = min(patience + self.best_iter, self.n_trial or 0) - run.tally.done
+
+    def load_history(self, data_set: Iterable[Pair], min_seed_records: int = 0) -> None:
+        """Take measurements of this workload, by whatever device, as advice on where to search first.
+
+        Nothing happens where fewer than `min_seed_records` fit.
+        """
+        seen: dict[int, Seen] = {}
+        for inp, result in data_set:
+            index = self.space.find(inp.config) if inp.task.workload == self.task.workload else None
+            if index is not None:
+                seen[index] = Seen(index, flops_of(self.task.flop, result))
+        if len(seen) < max(min_seed_records, 1):
+            logger.warning("load_history: %d measurements of %s; nothing is learned", len(seen), self.task.name)
+            return
+        self.strategy.advise([seen[i] for i in sorted(seen)])
+
+    def reset(self) -> None:
+        """Forget the best."""
+        self.best_config, self.best_flops, self.best_measure_pair, self.best_iter = None, 0.0, None, 0
+
+    # For scripts that measure by themselves
+
+    def has_next(self) -> bool:
+        """Whether something is left to try."""
+        return len(self.strategy.tried) < len(self.space)
+
+    def next_batch(self, batch_size: int) -> list[Config]:
+        """Configurations to measure next."""
+        return [self.space.get(i) for i in self.strategy.propose(batch_size)]
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Learn from results of configurations that `next_batch` gave."""
+        known = ((inp.config.index, flops_of(self.task.flop, r)) for inp, r in zip(inputs, results, strict=True))
+        self.strategy.learn([Seen(index, flops) for index, flops in known if index is not None])
+
+
+def _options(measure_option: Any) -> tuple[LocalBuilder, LocalRunner]:
+    try:
+        builder, runner = measure_option["builder"], measure_option["runner"]
+    except (KeyError, TypeError):
+        builder = runner = None
+    if not isinstance(builder, LocalBuilder) or not isinstance(runner, LocalRunner):
+        raise UserError(
+            f"measure_option is {measure_option!r}",
+            primitive="tune",
+            fix="give autotvm.measure_option(builder=autotvm.LocalBuilder(), runner=autotvm.LocalRunner())",
+        )
+    return builder, runner
+
+
+class XGBTuner(Tuner):
+    """Simulated annealing on a model that learns from the trials which configurations are faster.
+
+    `feature_type`: what the model sees, "itervar" or "curve" of the loop nest, or "knob"; `loss_type`: "rank" or
+    "reg"; `plan_size`: configurations planned at a time. The same `seed` gives the same proposals for the same
+    results. `model` is "xgboost", "numpy" or, by default, the first where it is installed.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        plan_size: int = 64,
+        feature_type: str = "itervar",
+        loss_type: str = "rank",
+        num_threads: int | None = None,
+        optimizer: Any = "sa",
+        diversity_filter_ratio: float | None = None,
+        log_interval: int = 50,
+        *,
+        seed: int | None = None,
+        model: str = "auto",
+    ) -> None:
+        if optimizer != "sa":
+            raise UserError(f"optimizer={optimizer!r} is unknown", primitive="XGBTuner", fix='use "sa"')
+        strategy = AnnealingSearch(
+            task.config_space,
+            check_kind(feature_type),
+            seed,
+            model,
+            {"rank-binary": "rank"}.get(loss_type, loss_type),
+            num_threads,
+            plan_size,
+        )
+        super().__init__(task, strategy)
+
+
+class GATuner(Tuner):
+    """A genetic search: the better of `pop_size` configurations are crossed and mutated."""
+
+    def __init__(
+        self,
+        task: Task,
+        pop_size: int = 100,
+        elite_num: int = 3,
+        mutation_prob: float = 0.1,
+        *,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(task, GeneticSearch(task.config_space, pop_size, elite_num, mutation_prob, seed))
+
+
+class RandomTuner(Tuner):
+    """Configurations at random."""
+
+    def __init__(self, task: Task, range_idx: tuple[int, int] | None = None, *, seed: int | None = None) -> None:
+        start, stop = _range(range_idx)
+        super().__init__(task, RandomSearch(task.config_space, seed, start, stop))
+
+
+class GridSearchTuner(Tuner):
+    """All configurations in order; `range_idx` = (first, last index)."""
+
+    def __init__(self, task: Task, range_idx: tuple[int, int] | None = None) -> None:
+        start, stop = _range(range_idx)
+        super().__init__(task, GridSearch(task.config_space, start, stop))
+
+
+def _range(given: tuple[int, int] | None) -> tuple[int, int | None]:
+    return (0, None) if given is None else (given[0], given[1] + 1)
+
+
+__all__ = [
+    "GATuner", "GridSearchTuner", "RandomTuner", "Tuner", "XGBTuner", "callback",
+]  # fmt: skip

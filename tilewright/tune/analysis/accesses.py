@@ -1,0 +1,143 @@
+"""The statements of a loop nest as numbers: loops around each store, and how each access moves with them.
+
+The nest is the one before any pass: multi-dimensional buffers, vthreads as loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...core.hardware import LoopKind, ThreadTag
+from ...expr import nodes as n
+from ...expr.nodes import Expr, IntImm, Load, Var
+from ...expr.traverse import post_order
+from ...loops.nodes import Allocate, Buffer, For, Function, If, Let, Seq, Stmt, Store
+
+
+@dataclass(frozen=True)
+class LoopFact:
+    """One loop around a statement."""
+
+    var: Var
+    extent: int
+    kind: LoopKind
+    thread: ThreadTag | None
+
+
+@dataclass(frozen=True)
+class Access:
+    """One buffer that a statement reads or writes.
+
+    `moves[d, l]` is how far the index of dimension d moves when loop l takes a step, from the origin of all loops;
+    `shape` has the elements of each dimension.
+    """
+
+    buffer: Buffer
+    writes: bool
+    moves: np.ndarray
+    shape: np.ndarray
+
+    @cached_property
+    def strides(self) -> np.ndarray:
+        """How many elements of memory a step of each loop moves on."""
+        weights = np.concatenate([np.cumprod(self.shape[::-1])[::-1][1:], [1]]) if len(self.shape) else np.ones(0)
+        strides: np.ndarray = weights @ self.moves if len(self.shape) else np.zeros(self.moves.shape[1])
+        return strides
+
+    def touched(self, extents: np.ndarray) -> np.ndarray:
+        """For each depth, the elements that the loops from there inwards touch (the last: by none, so one)."""
+        spread = np.abs(self.moves) * (extents - 1)
+        inner = np.concatenate([np.cumsum(spread[:, ::-1], axis=1)[:, ::-1], np.zeros((len(self.shape), 1))], axis=1)
+        counts: np.ndarray = np.minimum(1 + inner, self.shape[:, None]).prod(axis=0)
+        return counts
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A store: its loops, outermost first, its accesses, and the operations of one execution."""
+
+    name: str
+    loops: tuple[LoopFact, ...]
+    accesses: tuple[Access, ...]
+    operations: int
+
+    @cached_property
+    def extents(self) -> np.ndarray:
+        """The extents of the loops."""
+        return np.array([loop.extent for loop in self.loops], dtype=np.float64)
+
+
+def statements(function: Function) -> list[Statement]:
+    """The stores of a function, in order; loops of unknown extent count as 1."""
+    return list(_visit(function.body, ()))
+
+
+def _visit(stmt: Stmt, loops: tuple[LoopFact, ...]) -> Iterator[Statement]:
+    if isinstance(stmt, For):
+        extent = stmt.extent.value if isinstance(stmt.extent, IntImm) else 1
+        yield from _visit(stmt.body, (*loops, LoopFact(stmt.var, extent, stmt.kind, stmt.thread)))
+    elif isinstance(stmt, Seq):
+        for part in stmt.stmts:
+            yield from _visit(part, loops)
+    elif isinstance(stmt, If):
+        yield from _visit(stmt.then, loops)
+        if stmt.orelse is not None:
+            yield from _visit(stmt.orelse, loops)
+    elif isinstance(stmt, (Allocate, Let)):
+        yield from _visit(stmt.body, loops)
+    elif isinstance(stmt, Store):
+        yield _statement(stmt, loops)
+
+
+def _statement(store: Store, loops: tuple[LoopFact, ...]) -> Statement:
+    accesses = [_access(store.buffer, store.indices, True, loops)]
+    operations = 0
+    for e in post_order(store.value):
+        if isinstance(e, Load) and isinstance(e.source, Buffer):
+            accesses.append(_access(e.source, e.indices, False, loops))
+        elif isinstance(e, n.Binary):
+            operations += 1
+    return Statement(store.buffer.name, loops, tuple(accesses), operations)
+
+
+def _access(buffer: Buffer, indices: tuple[Expr, ...], writes: bool, loops: tuple[LoopFact, ...]) -> Access:
+    shape = np.array([e.value if isinstance(e, IntImm) else 1 for e in buffer.shape], dtype=np.float64)
+    moves = np.zeros((len(indices), len(loops)))
+    for d, index in enumerate(indices):
+        used = {e for e in post_order(index) if isinstance(e, Var)}
+        at_origin = _value(index, {}, {})
+        for place, loop in enumerate(loops):
+            if loop.var in used:
+                moves[d, place] = _value(index, {loop.var: 1}, {}) - at_origin
+    return Access(buffer, writes, moves, shape)
+
+
+def _value(e: Expr, at: dict[Var, int], memo: dict[Expr, int]) -> int:
+    """The value of an index where the variables are `at`, the others 0; what is no integer arithmetic counts as 0."""
+    if isinstance(e, IntImm):
+        return e.value
+    if isinstance(e, Var):
+        return at.get(e, 0)
+    found = memo.get(e)
+    if found is None:
+        rule = _ARITHMETIC.get(type(e))
+        found = 0
+        if rule is not None and isinstance(e, n.Binary):
+            found = rule(_value(e.a, at, memo), _value(e.b, at, memo))
+        memo[e] = found
+    return found
+
+
+_ARITHMETIC: dict[type[Expr], Callable[[int, int], int]] = {
+    n.Add: lambda a, b: a + b,
+    n.Sub: lambda a, b: a - b,
+    n.Mul: lambda a, b: a * b,
+    n.FloorDiv: lambda a, b: a // b if b else 0,
+    n.FloorMod: lambda a, b: a % b if b else 0,
+    n.Min: min,
+    n.Max: max,
+}

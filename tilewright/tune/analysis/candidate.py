@@ -1,0 +1,51 @@
+"""Looking at candidates before measuring them: refuse those that cannot run, and extract features of the others."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from ...bounds.infer import infer_bounds
+from ...core.errors import TVMError, UserError
+from ...core.target import Target
+from ...loops.build import build_function
+from ..space.config import Config
+from ..task import Task
+from . import features
+from .accesses import statements
+from .refuse import Refusal, refuse
+from .usage import KernelUse, kernel_uses
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look at one candidate found: why it is refused, or its features (none where none were asked for)."""
+
+    refusal: Refusal | None = None
+    features: features.Features = field(default_factory=dict)
+    uses: tuple[KernelUse, ...] = ()
+    seconds: float = 0.0
+
+
+def look(task: Task, config: Config, target: Target, kind: str = "knob") -> Look:
+    """Look at a configuration; `kind` says which features are wanted ("knob": none of the loop nest).
+
+    Nothing that a template raises goes further than the refusal.
+    """
+    began = time.perf_counter()
+    try:
+        handle, args = task.instantiate(config)
+        bounds = infer_bounds(handle.value)
+        uses = kernel_uses(handle.value, bounds)
+        refusal = refuse(handle, uses, target)
+        found: features.Features = {}
+        if refusal is None and kind != "knob":
+            nest = statements(build_function(handle.value, bounds, args))
+            found = features.of_nest(kind, nest, uses)
+        return Look(refusal, found, tuple(uses), time.perf_counter() - began)
+    except UserError as error:
+        step = f"{error.primitive} at {error.where}" if error.primitive and error.where else error.primitive
+        return Look(Refusal(error.message, step), seconds=time.perf_counter() - began)
+    except (Exception, SystemExit) as error:
+        internal = " (a bug of Tilewright's)" if isinstance(error, TVMError) else ""
+        return Look(Refusal(f"{type(error).__name__}{internal}: {error}"), seconds=time.perf_counter() - began)

@@ -1,0 +1,137 @@
+"""What a cost model sees of a candidate, as named numbers: of its knobs, its loops, and its memory accesses.
+
+Names keep the columns of different candidates apart: a loop that a candidate lacks is one of extent 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import log2
+
+import numpy as np
+
+from ...core.errors import UserError
+from ...core.hardware import LoopKind, MemoryScope, ThreadTag
+from ..space.knobs import SplitKnob
+from ..space.space import Space
+from .accesses import Access, Statement
+from .usage import KernelUse
+
+KINDS = ("knob", "itervar", "curve")
+Features = dict[str, float]
+
+_WARP = 32
+_CURVE = tuple(2.0**k for k in range(0, 21, 2))
+"""Footprints in elements at which the curves are sampled."""
+
+
+def check_kind(kind: str) -> str:
+    """`kind`, where it is one of KINDS; else UserError."""
+    if kind not in KINDS:
+        raise UserError(f"feature_type {kind!r} is unknown", primitive="tuner", fix=f"use one of {', '.join(KINDS)}")
+    return kind
+
+
+def of_nest(kind: str, statements: Sequence[Statement], uses: Sequence[KernelUse]) -> Features:
+    """The features of a loop nest: for kind "itervar" of every loop, for "curve" of reuse against footprint."""
+    per_statement = _itervar if kind == "itervar" else _curve
+    found: Features = {}
+    for i, use in enumerate(uses):
+        found.update((f"kernel{i}.{name}", value) for name, value in _kernel(use))
+    for i, statement in enumerate(statements):
+        found.update((f"{i}.{statement.name}.{name}", value) for name, value in _work(statement))
+        found.update((f"{i}.{statement.name}.{name}", value) for name, value in per_statement(statement))
+    return found
+
+
+def _log(value: float) -> float:
+    return log2(1.0 + abs(value))
+
+
+def _kernel(use: KernelUse) -> Iterator[tuple[str, float]]:
+    yield "threads", _log(use.threads)
+    yield "blocks", _log(use.blocks)
+    yield "vthreads", _log(use.vthreads)
+    yield "shared", _log(use.bytes_in(MemoryScope.SHARED))
+    yield "local", _log(use.local_words)
+    yield "warps filled", use.threads / (-(-use.threads // _WARP) * _WARP)
+    for tag, extent in use.extents.items():
+        yield tag.value, _log(extent)
+
+
+def _work(statement: Statement) -> Iterator[tuple[str, float]]:
+    own = [loop.extent for loop in statement.loops if loop.thread in (None, ThreadTag.VTHREAD)]
+    unrolled = [loop.extent for loop in statement.loops if loop.kind is LoopKind.UNROLLED]
+    yield "per thread", _log(float(np.prod(own)))
+    yield "unrolled", _log(float(np.prod(unrolled)))
+    yield "operations", float(statement.operations)
+
+
+def _itervar(statement: Statement) -> Iterator[tuple[str, float]]:
+    extents = statement.extents
+    before = np.concatenate([[1.0], np.cumprod(extents)])
+    after = np.concatenate([np.cumprod(extents[::-1])[::-1], [1.0]])
+    touched = [access.touched(extents) for access in statement.accesses]
+    vthreads = 0
+    for depth, loop in enumerate(statement.loops):
+        name = loop.var.name if loop.thread is None else loop.thread.value
+        if loop.thread is ThreadTag.VTHREAD:  # each is its own
+            name, vthreads = f"{name}{vthreads}", vthreads + 1
+        yield f"{name}.extent", _log(loop.extent)
+        yield f"{name}.before", _log(before[depth])
+        yield f"{name}.after", _log(after[depth])
+        for k, access in enumerate(statement.accesses):
+            yield f"{name}.{k}.stride", _log(access.strides[depth])
+            yield f"{name}.{k}.touched", _log(touched[k][depth])
+            yield f"{name}.{k}.reuse", _log(after[depth] / touched[k][depth])
+
+
+def _curve(statement: Statement) -> Iterator[tuple[str, float]]:
+    extents = statement.extents
+    after = np.concatenate([np.cumprod(extents[::-1])[::-1], [1.0]])
+    for k, access in enumerate(statement.accesses):
+        touched = access.touched(extents)
+        reuse = after / touched
+        for footprint in _CURVE:
+            within = touched <= footprint
+            yield f"{k}.reuse within {footprint:.0f}", _log(reuse[within].max())
+            yield f"{k}.work within {footprint:.0f}", _log(after[within].max())
+        yield f"{k}.stride", _log(_thread_stride(statement, access))
+
+
+def _thread_stride(statement: Statement, access: Access) -> float:
+    """How far apart neighbouring threads access, in elements."""
+    for depth, loop in enumerate(statement.loops):
+        if loop.thread is ThreadTag.THREAD_X:
+            return float(access.strides[depth])
+    return 0.0
+
+
+def of_knobs(space: Space) -> list[np.ndarray]:
+    """For each knob, the numbers of its choices, one choice a row; what a split leaves over is worked out."""
+    tables = []
+    for knob in space.knobs:
+        rows = np.array([knob.numbers(i) for i in range(len(knob))], dtype=np.float64).reshape(len(knob), -1)
+        if isinstance(knob, SplitKnob):
+            rows = np.where(rows < 0, knob.product // np.abs(rows.prod(axis=1, keepdims=True)), rows)
+            rows = np.log2(1 + rows)
+        tables.append(rows)
+    return tables
+
+
+class Columns:
+    """Turns named features into rows of one matrix; names seen later become further columns."""
+
+    def __init__(self) -> None:
+        self._place: dict[str, int] = {}
+
+    def matrix(self, rows: Sequence[Features]) -> np.ndarray:
+        """One row for each candidate, 0 where it lacks a feature."""
+        for row in rows:
+            for name in row:
+                self._place.setdefault(name, len(self._place))
+        made = np.zeros((len(rows), len(self._place)))
+        for i, row in enumerate(rows):
+            for name, value in row.items():
+                made[i, self._place[name]] = value
+        return made

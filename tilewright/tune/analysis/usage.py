@@ -1,0 +1,106 @@
+"""What each kernel of a schedule asks of the hardware, read off its bounds before any loop is built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import prod
+
+from ...bounds.infer import Bounds, StageBounds
+from ...bounds.nest import Loop, own_loops
+from ...core.hardware import MemoryScope, ThreadTag
+from ...expr.nodes import Expr, IntImm, Var
+from ...expr.traverse import variables
+from ...schedule.value import At, Schedule
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Memory of one stage: its elements (for each thread or block, copies for vthreads included) and their bytes."""
+
+    stage: int
+    name: str
+    scope: MemoryScope
+    elements: int
+    element_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes altogether."""
+        return self.elements * self.element_bytes
+
+
+@dataclass
+class KernelUse:
+    """One kernel: the extent of each hardware index, copies for vthreads, and memory. Unknown extents count as 1."""
+
+    extents: dict[ThreadTag, int] = field(default_factory=dict)
+    vthreads: int = 1
+    storage: list[Storage] = field(default_factory=list)
+
+    @property
+    def threads(self) -> int:
+        """Threads of one block."""
+        return prod(n for tag, n in self.extents.items() if tag.is_thread)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return prod(n for tag, n in self.extents.items() if tag.is_block)
+
+    def stored(self, scope: MemoryScope) -> list[Storage]:
+        """What lives in one kind of memory, the largest first."""
+        return sorted((s for s in self.storage if s.scope is scope), key=lambda s: -s.bytes)
+
+    def bytes_in(self, scope: MemoryScope) -> int:
+        """Bytes in one kind of memory: of a block for shared, of a thread for local memory."""
+        return sum(s.bytes for s in self.storage if s.scope is scope)
+
+    @property
+    def local_words(self) -> int:
+        """32-bit words of a thread's own arrays: the registers that they take where they fit."""
+        return -(-self.bytes_in(MemoryScope.LOCAL) // 4)
+
+
+def kernel_uses(schedule: Schedule, bounds: Bounds) -> list[KernelUse]:
+    """What each kernel uses; stages that run outside of any kernel are left out."""
+    uses: dict[int, KernelUse] = {}
+    for found in bounds.values():
+        use = uses.setdefault(_root(schedule, found.stage.id), KernelUse())
+        loops = (*found.outer, *own_loops(found.stage))
+        vthreads = _extents(bounds, (loop for loop in loops if loop.tag is ThreadTag.VTHREAD))
+        use.vthreads = max(use.vthreads, prod(vthreads.values()))
+        for loop in loops:
+            if loop.tag is not None and loop.tag is not ThreadTag.VTHREAD:
+                use.extents[loop.tag] = max(use.extents.get(loop.tag, 1), _extent(bounds, loop) or 1)
+        if found.scope is not MemoryScope.GLOBAL:
+            use.storage += _storage(found, _extents(bounds, (x for x in found.outer if x.tag is ThreadTag.VTHREAD)))
+    return [use for use in uses.values() if use.extents]
+
+
+def _root(schedule: Schedule, stage_id: int) -> int:
+    """The stage at the root whose loops a stage is computed in."""
+    placement = schedule.stages[stage_id].placement
+    return _root(schedule, placement.stage) if isinstance(placement, At) else stage_id
+
+
+def _extent(bounds: Bounds, loop: Loop) -> int | None:
+    return _value(bounds[loop.stage].ranges[loop.axis].extent)
+
+
+def _extents(bounds: Bounds, loops: Iterable[Loop]) -> dict[Var, int]:
+    return {loop.var: _extent(bounds, loop) or 1 for loop in loops}
+
+
+def _value(e: Expr) -> int | None:
+    return e.value if isinstance(e, IntImm) else None
+
+
+def _storage(found: StageBounds, vthreads: dict[Var, int]) -> list[Storage]:
+    """The arrays of a stage; one that each vthread fills with something else has a copy for each."""
+    extents = [_value(part.extent) for part in found.region]
+    # A region that moves with a vthread is another one for each of them.
+    copies = prod(vthreads.get(v, 1) for v in variables(*(part.min for part in found.region)))
+    elements = prod(n or 1 for n in extents) * copies
+    op = found.stage.op
+    return [Storage(found.stage.id, t.name, found.scope, elements, t.dtype.bytes) for t in op.outputs]

@@ -1,0 +1,173 @@
+"""Simulated annealing on a learned model.
+
+Points walk through the space, one knob a step, and what a model of the knobs says of them decides which steps
+they keep: that is cheap, so they go far. The best of the points passed, thinned out so that they differ, are
+proposed. Where a model of the loop nest is wanted too, it chooses among those that turned out to be possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..analysis.features import Columns, Features, of_knobs
+from ..space.space import Space
+from .models import Model, make_model
+from .strategy import Seen, Strategy
+
+_LEAST = 8
+"""Results below which nothing can be learned."""
+_ENOUGH = 64
+"""Results from which on advice is not needed any more."""
+
+
+class AnnealingSearch(Strategy):
+    """Random at first, then what the model expects to be fastest, with a part (`explore`) still at random.
+
+    `feature_kind`: "knob", "itervar" or "curve"; `plan_size`: how many points are planned at a time;
+    `chains`, `steps`: how many points walk, and how far.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        feature_kind: str = "itervar",
+        seed: int | None = None,
+        model: str = "auto",
+        loss: str = "rank",
+        threads: int | None = None,
+        plan_size: int = 64,
+        chains: int = 128,
+        steps: int = 120,
+        explore: float = 0.1,
+    ) -> None:
+        super().__init__(space, seed)
+        self.feature_kind = feature_kind
+        self.plan_size = plan_size
+        self.explore = explore
+        self._model = (model, threads, loss)
+        self._make()  # an unknown name is a mistake now, not after the first results
+        self._chains = chains
+        self._steps = steps
+        self._tables = of_knobs(space)
+        self._columns = Columns()
+        self._seen: dict[int, Seen] = {}
+        self._advice: dict[int, Seen] = {}
+        self._knobs: Model | None = None
+        self._nest: Model | None = None
+        self._stale = False
+
+    def overshoot(self, count: int) -> int:
+        return count if self.feature_kind == "knob" else 2 * count
+
+    def learn(self, results: Sequence[Seen]) -> None:
+        self._seen.update({seen.index: seen for seen in results})
+        self._stale = self._stale or bool(results)
+
+    def propose(self, count: int) -> list[int]:
+        self._refit()
+        if self._knobs is None:
+            return self.fresh(count)
+        planned = count - int(self.rng.binomial(count, self.explore))
+        found = self._new(self._anneal(self._knobs, max(planned, self.plan_size)), planned)
+        return found + self.fresh(count - len(found))
+
+    def rank(self, looks: Mapping[int, Features]) -> list[int]:
+        self._refit()
+        if self._nest is None or not looks:
+            return list(looks)
+        indices = list(looks)
+        scores = self._nest.predict(self._columns.matrix([looks[i] for i in indices]))
+        return [indices[i] for i in np.argsort(-scores, kind="stable")]
+
+    def advise(self, results: Sequence[Seen]) -> None:
+        super().advise(results)
+        top = max((seen.score for seen in results), default=0.0)
+        if top > 0:
+            self._advice.update({seen.index: Seen(seen.index, seen.score / top) for seen in results})
+            self._stale = True
+
+    def _make(self) -> Model:
+        name, threads, loss = self._model
+        return make_model(name, int(self.rng.integers(1 << 30)), threads, loss)
+
+    def _refit(self) -> None:
+        """Learn from all results, where there are new ones and enough."""
+        if not self._stale:
+            return
+        self._stale = False
+        top = max((seen.score for seen in self._seen.values()), default=0.0)
+        scores = {i: seen.score / top for i, seen in self._seen.items()} if top > 0 else {}
+        if len(scores) < _ENOUGH:  # until there is enough of its own, what others found says which way to go
+            scores = {i: seen.score for i, seen in self._advice.items()} | scores
+        # In the order of the indices: results come in the order in which they are done, which differs from run to run.
+        order = sorted(scores)
+        if len(order) >= _LEAST:
+            self._knobs = self._make()
+            self._knobs.fit(
+                self._rows(np.array([self.space.point(i) for i in order])), np.array([scores[i] for i in order])
+            )
+        looked = [self._seen[i] for i in order if i in self._seen and self._seen[i].features]
+        if self.feature_kind != "knob" and len(looked) >= _LEAST and top > 0:
+            self._nest = self._make()
+            self._nest.fit(
+                self._columns.matrix([seen.features for seen in looked]),
+                np.array([seen.score / top for seen in looked]),
+            )
+
+    def _rows(self, points: np.ndarray) -> np.ndarray:
+        return np.concatenate([table[points[:, k]] for k, table in enumerate(self._tables)], axis=1)
+
+    def _anneal(self, model: Model, wanted: int) -> list[int]:
+        """Walk; gives the best points passed that were not tried, best first."""
+        points = self._starts()
+        scores = model.predict(self._rows(points))
+        passed: dict[int, float] = {}
+        self._note(passed, points, scores)
+        scale = float(scores.std()) or 1.0
+        for step in range(self._steps):
+            heat = scale * (1.0 - step / self._steps)
+            moved = self._step(points)
+            new = model.predict(self._rows(moved))
+            keep = self.rng.random(len(points)) < np.exp(np.minimum((new - scores) / max(heat, 1e-9), 0.0))
+            points = np.where(keep[:, None], moved, points)
+            scores = np.where(keep, new, scores)
+            self._note(passed, moved[keep], new[keep])
+        best = sorted(passed, key=lambda i: (-passed[i], i))
+        return self._thinned(best[: 8 * wanted], wanted)
+
+    def _starts(self) -> np.ndarray:
+        """Half from the best that is known, half at random."""
+        best = sorted(self._seen.values(), key=lambda seen: (-seen.score, seen.index))[: self._chains // 2]
+        known = np.array([self.space.point(seen.index) for seen in best if seen.score > 0])
+        drawn = self.space.draw(self.rng, self._chains - len(known))
+        return np.concatenate([known.reshape(-1, len(self.space.dims)), drawn]).astype(np.int64)
+
+    def _step(self, points: np.ndarray) -> np.ndarray:
+        """Each point with one knob at another place; a step that predicates rule out is not taken."""
+        knob = self.rng.integers(points.shape[1], size=len(points))
+        place = self.rng.integers(np.array(self.space.dims)[knob])
+        moved = points.copy()
+        moved[np.arange(len(points)), knob] = place
+        allowed = self.space.admitted(moved)
+        return np.where(allowed[:, None], moved, points)
+
+    def _note(self, passed: dict[int, float], points: np.ndarray, scores: np.ndarray) -> None:
+        for index, score in zip(self.space.indices(points), scores.tolist(), strict=True):
+            if index not in self.tried:
+                passed[index] = score
+
+    def _thinned(self, best: list[int], wanted: int) -> list[int]:
+        """Of a ranking, those that differ in two knobs or more from each one taken; then the rest."""
+        taken: list[int] = []
+        places = np.zeros((0, len(self.space.dims)), dtype=np.int64)
+        rest = []
+        for index in best:
+            point = np.array(self.space.point(index))
+            if len(taken) < wanted and (not len(taken) or ((places != point).sum(axis=1) >= 2).all()):
+                taken.append(index)
+                places = np.concatenate([places, point[None]])
+            else:
+                rest.append(index)
+        return taken + rest

@@ -1,0 +1,67 @@
+"""A genetic strategy: the better of what was tried are crossed, knob by knob, and mutated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..space.space import Space
+from .strategy import Seen, Strategy
+
+_ATTEMPTS = 50
+
+
+class GeneticSearch(Strategy):
+    """Keeps the best `pop_size` configurations as parents; the first generation is random.
+
+    Parents are drawn in proportion to their scores, and the `elite_num` best are always among them. A knob of a
+    child comes from either parent, and is chosen anew with probability `mutation_prob`.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        pop_size: int = 100,
+        elite_num: int = 3,
+        mutation_prob: float = 0.1,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(space, seed)
+        self.pop_size = min(pop_size, max(space.range_length, 1))
+        self.elite_num = min(elite_num, self.pop_size)
+        self.mutation_prob = mutation_prob
+        self._scores: dict[int, float] = {}
+        self._born = 0
+
+    def propose(self, count: int) -> list[int]:
+        found: list[int] = []
+        if self._parents():
+            for _ in range(_ATTEMPTS):
+                if len(found) < count:
+                    found += self._new(self.space.indices(self._children(count - len(found))), count - len(found))
+        return found + self.fresh(count - len(found))
+
+    def learn(self, results: Sequence[Seen]) -> None:
+        self._scores.update({seen.index: seen.score for seen in results})
+
+    def _parents(self) -> list[int]:
+        """The fittest; none until a generation of random ones has been seen."""
+        good = [i for i, score in self._scores.items() if score > 0]
+        if len(self._scores) < self.pop_size or len(good) < 2:
+            return []
+        return sorted(good, key=lambda i: (-self._scores[i], i))[: self.pop_size]
+
+    def _children(self, count: int) -> np.ndarray:
+        """Points of `count` children; those that predicates rule out are left out."""
+        parents = self._parents()
+        points = np.array([self.space.point(i) for i in parents])
+        scores = np.array([self._scores[i] for i in parents])
+        scores[: self.elite_num] = np.maximum(scores[: self.elite_num], scores.mean())
+        pairs = self.rng.choice(len(parents), size=(count, 2), p=scores / scores.sum())
+        pick = self.rng.random((count, points.shape[1])) < 0.5
+        children = np.where(pick, points[pairs[:, 0]], points[pairs[:, 1]])
+        anew = self.rng.random(children.shape) < self.mutation_prob
+        children = np.where(anew, self.rng.integers(self.space.dims, size=children.shape), children)
+        kept: np.ndarray = children[self.space.admitted(children)]
+        return kept

@@ -1,0 +1,43 @@
+"""Strategies that learn nothing: all in order, and at random."""
+
+from __future__ import annotations
+
+from ..space.space import Space
+from .strategy import Strategy
+
+
+class GridSearch(Strategy):
+    """All configurations in the order of their indices, from `start` up to and without `stop`."""
+
+    def __init__(self, space: Space, start: int = 0, stop: int | None = None, seed: int | None = None) -> None:
+        super().__init__(space, seed)
+        self._next = start
+        self._stop = space.range_length if stop is None else min(stop, space.range_length)
+
+    def propose(self, count: int) -> list[int]:
+        found: list[int] = []
+        while len(found) < count and self._next < self._stop:
+            if self.space.is_index_valid(self._next):
+                found += self._new([self._next], 1)
+            self._next += 1
+        return found
+
+
+class RandomSearch(Strategy):
+    """Configurations at random, none twice; only indices from `start` up to and without `stop` where given."""
+
+    def __init__(self, space: Space, seed: int | None = None, start: int = 0, stop: int | None = None) -> None:
+        super().__init__(space, seed)
+        self._range = (
+            None if start == 0 and stop is None else (start, min(stop or space.range_length, space.range_length))
+        )
+
+    def propose(self, count: int) -> list[int]:
+        if self._range is None:
+            return self.fresh(count)
+        found: list[int] = []
+        for _ in range(64):
+            if len(found) < count:
+                drawn = [int(i) for i in self.rng.integers(*self._range, size=2 * count + 8)]
+                found += self._new([i for i in drawn if self.space.is_index_valid(i)], count - len(found))
+        return found

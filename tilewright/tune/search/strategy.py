@@ -1,0 +1,98 @@
+"""What every strategy does: propose configurations that were not tried yet, and learn from results."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..analysis.features import Features
+from ..space.space import Space
+
+_ENUMERABLE = 1 << 16
+"""Spaces up to this size are listed, so that the last configurations are found as quickly as the first."""
+_ADVISED = 8
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of a configuration: its score (operations a second; 0 where it failed or was refused)."""
+
+    index: int
+    score: float
+    features: Features = field(default_factory=dict)
+    """Of its loop nest, where they were asked for."""
+
+
+class Strategy(ABC):
+    """Proposes indices of a space. The same seed gives the same proposals for the same results."""
+
+    feature_kind = "knob"
+    """Which features of candidates it learns from ("knob": the configuration's own numbers)."""
+
+    def __init__(self, space: Space, seed: int | None = None) -> None:
+        self.space = space
+        self.rng = np.random.default_rng(seed)
+        self.tried: set[int] = set()
+        self._advised: list[int] = []
+        self._listed: list[int] | None = None
+
+    @abstractmethod
+    def propose(self, count: int) -> list[int]:
+        """Up to `count` configurations that were not proposed or skipped before; none when all were."""
+
+    def learn(self, results: Sequence[Seen]) -> None:  # noqa: B027  # not every strategy learns
+        """Take results into account."""
+
+    def advise(self, results: Sequence[Seen]) -> None:
+        """Take results from elsewhere (another device or compiler) as advice: the best of them are tried first."""
+        best = sorted((seen for seen in results if seen.score > 0), key=lambda seen: (-seen.score, seen.index))
+        self._advised += [seen.index for seen in best[:_ADVISED]]
+
+    def rank(self, looks: Mapping[int, Features]) -> list[int]:
+        """Candidates that turned out to be possible, the most promising first; `looks` has their features."""
+        return list(looks)
+
+    def skip(self, indices: Sequence[int]) -> None:
+        """Never propose these."""
+        self.tried.update(indices)
+
+    def release(self, indices: Sequence[int]) -> None:
+        """These were proposed, but will not be measured now: they may be proposed again."""
+        self.tried.difference_update(indices)
+        if self._listed is not None:
+            self._listed += indices
+
+    def overshoot(self, count: int) -> int:
+        """How many to propose where `count` are wanted: `rank` chooses among them."""
+        return count
+
+    def fresh(self, count: int) -> list[int]:
+        """Random configurations that were not tried, advised ones first; they count as tried now."""
+        found = self._new(self._advised, count)
+        self._advised = [i for i in self._advised if i not in self.tried]
+        if self.space.range_length > _ENUMERABLE:
+            for _ in range(16):
+                if len(found) < count:
+                    drawn = self.space.indices(self.space.draw(self.rng, 2 * (count - len(found)) + 8))
+                    found += self._new(drawn, count - len(found))
+            return found
+        if self._listed is None:
+            listed = np.array(
+                [i for i in range(self.space.range_length) if self.space.is_index_valid(i)], dtype=np.int64
+            )
+            self._listed = self.rng.permutation(listed).tolist()
+        while self._listed and len(found) < count:
+            found += self._new([self._listed.pop()], 1)
+        return found
+
+    def _new(self, indices: Sequence[int], count: int) -> list[int]:
+        """The first `count` of `indices` that were not tried, now marked so."""
+        kept: list[int] = []
+        for index in indices:
+            if len(kept) < count and index not in self.tried:
+                self.tried.add(index)
+                kept.append(index)
+        return kept

@@ -1,0 +1,246 @@
+"""The loop of tuning: propose, look, measure, remember, learn."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...core.target import Target
+from ...measure.job import Job
+from ...measure.outcome import Failure, Measured, Outcome, Refused, to_result
+from ...runtime.driver import DeviceAttributes
+from ..analysis.features import Features
+from ..records.format import COMPILER, MeasureInput, Notes, Pair
+from ..records.history import applies
+from ..search.strategy import Seen, Strategy
+from ..task import Task
+from .looking import Looker
+from .show import Display, summary, trial_line
+from .trials import Tally, Trial, flops_of
+
+logger = logging.getLogger("autotvm")
+
+_FIRST_BATCH = 8
+_LARGEST_BATCH = 64
+_HOPELESS = 2000
+"""So many refusals without one candidate that can run end a search."""
+
+
+class Measurer(Protocol):
+    """What measures jobs: a `MeasureSession`, or a stand-in."""
+
+    @property
+    def attributes(self) -> DeviceAttributes: ...
+    @property
+    def target(self) -> Target: ...
+    def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]: ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """How long to tune, and what to do on the way.
+
+    `trials`: configurations to measure; `early_stopping`: end after so many without a better one; `count_invalid`:
+    a refused configuration is a trial too, as in the legacy system; `confirm`: how many of the best are measured
+    again at the end, so that the winner did not win by luck; `processes`: how many candidates are looked at at a
+    time; `si_prefix`: of the rates that are shown.
+    """
+
+    trials: int
+    early_stopping: int | None = None
+    count_invalid: bool = False
+    confirm: int = 3
+    processes: int = 1
+    si_prefix: str = "G"
+
+
+Listener = Callable[[Trial], None]
+
+
+class Run:
+    """One run of tuning. `listeners` hear of every result as it comes, refused and repeated ones included."""
+
+    def __init__(
+        self,
+        task: Task,
+        strategy: Strategy,
+        measurer: Measurer,
+        options: Options,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        self.task = task
+        self.strategy = strategy
+        self.measurer = measurer
+        self.options = options
+        self.listeners = listeners
+        self.tally = Tally(options.trials)
+        self.best_iter = 0
+        self.interrupted = False
+        self._device: DeviceAttributes | None = None
+        self._good: dict[int, Trial] = {}
+        self._features: dict[int, Features] = {}
+        self._display = Display(options.si_prefix, task.name)
+
+    def resume(self, known: Iterable[Pair]) -> None:
+        """Take over what a log holds of this task: it is not measured again, and its trials count.
+
+        What another device or compiler measured is advice only.
+        """
+        seen: dict[int, Seen] = {}
+        advice: list[Seen] = []
+        for inp, result in known:
+            index = self.task.config_space.find(inp.config) if inp.task.workload == self.task.workload else None
+            if index is None or inp.target.kind != self._target.kind:
+                continue
+            one = Seen(index, flops_of(self.task.flop, result))
+            if not applies(inp.notes, str(inp.target.kind), lambda _: self._attributes.name):
+                advice.append(one)
+                continue
+            if index not in seen and (not inp.notes.refused or self.options.count_invalid):
+                self.tally.done += 1
+                self.tally.resumed += 1
+            seen[index] = one
+            if one.score > 0:
+                noted = self._input(index, inp.notes)
+                self._good[index] = Trial(0, noted, result, Measured(costs=result.costs), one.score)
+        self.strategy.skip(list(seen))
+        self.strategy.advise(advice)
+        self.strategy.learn([seen[i] for i in sorted(seen)])
+        self.tally.best = max(self._good.values(), key=lambda trial: trial.flops, default=None)
+
+    def go(self) -> Tally:
+        """Tune until the trials are used up, nothing is left to try, or the user interrupts."""
+        began = time.monotonic()
+        target, kind = self._target, self.strategy.feature_kind
+        with self._display.shown(self.tally), Looker(self.task, target, kind, self.options.processes) as looker:
+            try:
+                self._search(looker)
+                self._confirm()
+            except KeyboardInterrupt:
+                self.interrupted = True
+                logger.warning("Interrupted after %d trials; the best so far is kept", self.tally.done)
+        for line in summary(
+            self.tally, self.task.config_space, self._device, self.options.si_prefix, time.monotonic() - began
+        ):
+            logger.info("%s", line)
+        return self.tally
+
+    # The search
+
+    def _search(self, looker: Looker) -> None:
+        size = max(_FIRST_BATCH, min(self.options.processes, _LARGEST_BATCH))
+        while self.tally.done < self.options.trials:
+            batch = self._candidates(looker, min(size, self.options.trials - self.tally.done))
+            if not batch:
+                return
+            results = [self._seen(trial) for trial in self._measure(batch)]
+            self.strategy.learn(results)
+            if self._stops_early():
+                return
+            size = min(2 * size, _LARGEST_BATCH)
+
+    def _candidates(self, looker: Looker, count: int) -> list[int]:
+        """Up to `count` configurations that can run; those that cannot are recorded on the way."""
+        possible: dict[int, Features] = {}
+        refused_in_a_row = 0
+        while len(possible) < count and self.tally.done < self.options.trials:
+            proposed = self.strategy.propose(self.strategy.overshoot(count) - len(possible))
+            if not proposed:
+                break
+            looks = looker.look(proposed)
+            refused = [i for i in proposed if looks[i].refusal is not None]
+            for index in refused:
+                found = looks[index].refusal
+                if found is not None:
+                    self._refuse(
+                        index, Refused(reason=found.reason, step=found.step, build_seconds=looks[index].seconds)
+                    )
+            self.strategy.learn([Seen(i, 0.0) for i in refused])
+            possible.update({i: looks[i].features for i in proposed if looks[i].refusal is None})
+            refused_in_a_row = 0 if possible else refused_in_a_row + len(refused)
+            if refused_in_a_row >= _HOPELESS:
+                logger.warning("%d configurations in a row were refused: the search ends here", refused_in_a_row)
+                break
+        best = self.strategy.rank(possible)
+        self.strategy.release(best[count:])
+        self._features.update(possible)
+        return best[: min(count, self.options.trials - self.tally.done)]
+
+    def _stops_early(self) -> bool:
+        patience = self.options.early_stopping
+        stops = patience is not None and self.tally.done >= self.best_iter + patience
+        if stops:
+            logger.debug("Early stopped. Best iter: %d.", self.best_iter)
+        return stops
+
+    # Results
+
+    def _measure(self, indices: Sequence[int]) -> Iterator[Trial]:
+        for job, outcome in self.measurer.measure([self._job(i) for i in indices]):
+            if isinstance(outcome, Refused):
+                self._refuse(job.key, outcome)
+                continue
+            self.tally.done += 1
+            yield self._take(self.tally.done, job.key, outcome)
+
+    def _job(self, index: int) -> Job:
+        config = self.task.config_space.get(index)
+        return Job(lambda: self.task.instantiate(config), index, self._target)
+
+    def _take(self, number: int, index: int, outcome: Outcome, confirmed: bool = False) -> Trial:
+        """Count, show and pass on what became of a configuration."""
+        reason, step = (outcome.reason, outcome.step) if isinstance(outcome, Failure) else ("", "")
+        notes = Notes(self._attributes.name, COMPILER, reason, step, isinstance(outcome, Refused), confirmed)
+        result = to_result(outcome)
+        trial = Trial(number, self._input(index, notes), result, outcome, flops_of(self.task.flop, result))
+        before = self.tally.best_flops
+        self.tally.take(trial)
+        if trial.flops > before:
+            self.best_iter = self.tally.done
+        if outcome.ok:
+            self._good[index] = trial
+        if number:
+            logger.debug("%s", trial_line(trial, self.tally.best_flops, self.options.si_prefix))
+        self._display.update(self.tally)
+        for listener in self.listeners:
+            listener(trial)
+        return trial
+
+    def _refuse(self, index: int, outcome: Refused) -> None:
+        self.tally.refused += 1
+        if self.options.count_invalid:
+            self.tally.done += 1
+        self._take(self.tally.done if self.options.count_invalid else 0, index, outcome)
+        self.strategy.learn([Seen(index, 0.0)])
+
+    def _confirm(self) -> None:
+        """Measure the best few again; the best of these is the winner."""
+        best = sorted(self._good, key=lambda i: -self._good[i].flops)[: self.options.confirm]
+        if len(best) < 2 or self.options.confirm < 2 or self.tally.done == self.tally.resumed:
+            return
+        again = []
+        for job, outcome in self.measurer.measure([self._job(i) for i in best]):
+            again.append(self._take(0, job.key, outcome, confirmed=True))
+        good = [trial for trial in again if trial.outcome.ok]
+        if good:
+            self.tally.best = max(good, key=lambda trial: trial.flops)
+
+    def _seen(self, trial: Trial) -> Seen:
+        index = trial.input.config.index or 0
+        return Seen(index, trial.flops, self._features.get(index, {}))
+
+    def _input(self, index: int, notes: Notes) -> MeasureInput:
+        return MeasureInput(self._target, self.task, self.task.config_space.get(index)).noted(notes)
+
+    @property
+    def _attributes(self) -> DeviceAttributes:
+        if self._device is None:
+            self._device = self.measurer.attributes
+        return self._device
+
+    @property
+    def _target(self) -> Target:
+        return self.measurer.target

@@ -1,0 +1,141 @@
+"""What people see of a run: a line that moves on a terminal, one line a trial in a log, and a summary at the end."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...core.errors import UserError
+from ...runtime.driver import DeviceAttributes
+from ..space.config import Config
+from ..space.knobs import SplitKnob
+from ..space.space import Space
+from .trials import Tally, Trial
+
+logger = logging.getLogger("autotvm")
+
+_PREFIXES = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_CORES = {5: 128, 6: 64, 7: 64, 8: 128, 9: 128, 10: 128, 11: 128, 12: 128}
+_CORES_EXACT = {"6.1": 128, "6.2": 128, "8.0": 64, "8.7": 128}
+"""Single-precision cores of a multiprocessor, by compute capability."""
+
+
+def scale_of(si_prefix: str) -> float:
+    """What an SI prefix multiplies by; UserError where it is none."""
+    if si_prefix not in _PREFIXES:
+        raise UserError(
+            f"si_prefix={si_prefix!r}", primitive="tune", fix=f"use one of {', '.join(filter(None, _PREFIXES))}"
+        )
+    return _PREFIXES[si_prefix]
+
+
+def trial_line(trial: Trial, best: float, si_prefix: str) -> str:
+    """The line of one trial, as the legacy system logs it."""
+    scale = scale_of(si_prefix)
+    rates = f"{trial.flops / scale:.2f}/{best / scale:.2f}"
+    return f"No: {trial.number}\t{si_prefix}FLOPS: {rates}\tresult: {trial.result}\t{trial.input.config}"
+
+
+class Display:
+    """A line on stderr that moves while a run goes on; nothing where stderr is no terminal, or lines are logged."""
+
+    def __init__(self, si_prefix: str, name: str) -> None:
+        self._prefix = si_prefix
+        self._name = name
+        self._bar: Any = None
+        self._task: Any = None
+        self._began = time.monotonic()
+
+    @contextmanager
+    def shown(self, tally: Tally) -> Iterator[Display]:
+        """Show the line within the block."""
+        if not sys.stderr.isatty() or logger.isEnabledFor(logging.DEBUG):
+            yield self
+            return
+        from rich import progress
+        from rich.console import Console
+
+        columns = (
+            progress.TextColumn(f"{self._name}"),
+            progress.BarColumn(bar_width=20),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.description}"),
+            progress.TimeRemainingColumn(compact=True),
+        )
+        with progress.Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
+            self._bar = bar
+            self._task = bar.add_task(self._text(tally), total=tally.wanted)
+            yield self
+
+    def update(self, tally: Tally) -> None:
+        """Show the state of the run."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=tally.done, description=self._text(tally))
+
+    def _text(self, tally: Tally) -> str:
+        scale, unit = scale_of(self._prefix), f"{self._prefix}FLOPS"
+        text = f"best {tally.best_flops / scale:,.1f} now {tally.current / scale:,.1f} {unit}"
+        rate = (tally.done - tally.resumed) / max(time.monotonic() - self._began, 1e-9)
+        text += f"  {rate:.1f}/s" if rate else ""
+        failed = [f"{kind} {count}" for kind, count in tally.failures.most_common()]
+        return f"{text}  {', '.join(failed)}" if failed else text
+
+
+def summary(tally: Tally, space: Space, device: DeviceAttributes | None, si_prefix: str, seconds: float) -> list[str]:
+    """What came out of a run: the best configuration in words, and what failed, with the step at fault."""
+    scale, unit = scale_of(si_prefix), f"{si_prefix}FLOPS"
+    resumed = f", {tally.resumed} of them read from the log" if tally.resumed else ""
+    lines = [f"{tally.done} trials in {seconds:.1f} s{resumed}; {tally.refused} configurations refused before that"]
+    if tally.best is None:
+        lines.append("no configuration could be measured")
+    else:
+        config = tally.best.input.config
+        cost = 1e6 * sum(tally.best.result.costs) / len(tally.best.result.costs)
+        share = _share(tally.best.flops, device)
+        lines.append(f"best: {tally.best.flops / scale:,.2f} {unit}, {cost:,.2f} µs{share}, index {config.index}")
+        lines += [f"  {line}" for line in readable(config, space)]
+    for kind, count in tally.failures.most_common():
+        lines.append(
+            f"{kind}: {count} ({tally.reasons.get(kind, '').splitlines()[0]})"
+            if tally.reasons.get(kind)
+            else f"{kind}: {count}"
+        )
+        steps = [(step, n) for (k, step), n in tally.steps.most_common() if k == kind and step]
+        lines += [f"  {n} at {step}" for step, n in steps[:4]]
+    return lines
+
+
+def readable(config: Config, space: Space) -> list[str]:
+    """The choices of a configuration, one a line: splits as products."""
+    width = max((len(name) for name in config), default=0)
+    return [f"{name:{width}}  {_choice(space, name, config)}" for name in config]
+
+
+def _choice(space: Space, name: str, config: Config) -> str:
+    knob = space.space_map.get(name)
+    choice = config[name]
+    if not isinstance(knob, SplitKnob) or not knob.product:
+        return str(choice)
+    rest = 1
+    for size in choice.sizes:
+        rest *= size if size > 0 else 1
+    shown = [str(size if size > 0 else -(-knob.product // rest)) for size in choice.sizes]
+    return f"{knob.product} = {' × '.join(shown)}"
+
+
+def _share(flops: float, device: DeviceAttributes | None) -> str:
+    peak = peak_flops(device)
+    return f", {flops / peak:.1%} of the device's peak" if peak else ""
+
+
+def peak_flops(device: DeviceAttributes | None) -> float:
+    """The single-precision operations a second that an NVIDIA device can do at most; 0 where that is not known."""
+    if device is None or re.fullmatch(r"\d+\.\d+", device.compute_version) is None:
+        return 0.0
+    cores = _CORES_EXACT.get(device.compute_version) or _CORES.get(int(device.compute_version.partition(".")[0]), 0)
+    return 2e3 * device.multi_processor_count * device.max_clock_rate * cores

@@ -1,0 +1,95 @@
+"""What a run of tuning has found so far: the best, and what went wrong how often."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ...measure.outcome import (
+    BuildFailed,
+    Failure,
+    Measured,
+    MeasureResult,
+    Outcome,
+    Refused,
+    RunFailed,
+    TimedOut,
+    WrongAnswer,
+)
+from ..records.format import MeasureInput, mean_cost
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One configuration and what became of it. `number` counts from 1; 0 for what was refused or measured again."""
+
+    number: int
+    input: MeasureInput
+    result: MeasureResult
+    outcome: Outcome
+    flops: float
+    """Operations a second; 0 after a failure."""
+
+
+@dataclass
+class Tally:
+    """The state of a run that is shown: counts, the best, and failures."""
+
+    wanted: int
+    done: int = 0
+    resumed: int = 0
+    refused: int = 0
+    best: Trial | None = None
+    current: float = 0.0
+    failures: Counter[str] = field(default_factory=Counter)
+    steps: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(kind of failure, schedule step at fault) → how often."""
+    reasons: dict[str, str] = field(default_factory=dict)
+    """The first reason of each kind of failure."""
+    measuring_seconds: float = 0.0
+
+    @property
+    def best_flops(self) -> float:
+        """The best so far, in operations a second."""
+        return self.best.flops if self.best is not None else 0.0
+
+    def take(self, trial: Trial) -> None:
+        """Count one result."""
+        self.measuring_seconds += trial.outcome.run_seconds
+        if trial.outcome.ok:
+            self.current = trial.flops
+            if trial.flops > self.best_flops:
+                self.best = trial
+            return
+        kind = kind_of(trial.outcome)
+        self.failures[kind] += 1
+        if isinstance(trial.outcome, Failure):
+            self.steps[kind, trial.outcome.step] += 1
+            self.reasons.setdefault(kind, trial.outcome.reason)
+
+
+def kind_of(outcome: Outcome) -> str:
+    """What kind of failure an outcome is, in a word or two."""
+    match outcome:
+        case Measured():
+            return "measured"
+        case Refused():
+            return "refused"
+        case BuildFailed(stage="instantiate" | "lower"):
+            return "no kernel"
+        case BuildFailed():
+            return "compile error"
+        case TimedOut(phase="build"):
+            return "build timeout"
+        case TimedOut():
+            return "run timeout"
+        case WrongAnswer():
+            return "wrong answer"
+        case RunFailed():
+            return "runtime error"
+    return "unknown"
+
+
+def flops_of(flop: float, result: MeasureResult) -> float:
+    """Operations a second, 0 after a failure."""
+    return flop / mean_cost(result) if result.error_no == 0 else 0.0
