@@ -57,7 +57,7 @@ _FIELDS: dict[str, dict[str, str]] = {
 _LABELS: dict[str, tuple[str, ...]] = {
     "cuda": ("keys", "model", "tag", "libs"),
     "opencl": ("keys", "model", "tag", "device"),
-    "llvm": ("keys", "model", "tag", "mcpu", "mtriple", "mattr", "num-cores", "opt-level"),
+    "llvm": ("keys", "model", "tag", "mcpu", "mtriple", "mattr", "num-cores", "opt-level", "fp-contract"),
 }
 KINDS = tuple(_FIELDS)
 

@@ -121,7 +121,8 @@ class _Vectorizer:
 
     def _build(self, e: Expr, parts: tuple[Expr, ...]) -> Expr:
         if all(part.dtype.lanes == 1 for part in parts):
-            return e
+            rest = iter(parts)
+            return e.map_children(lambda _: next(rest))  # type: ignore[no-any-return]  # a condition may have changed
         if isinstance(e, Binary):
             return self._binary(e, parts[0], parts[1])
         if isinstance(e, Load):

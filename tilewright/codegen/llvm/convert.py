@@ -86,8 +86,8 @@ def _int_to_float(out: FunctionWriter, value: Value, source: DType, to: DType) -
 
 
 def _float_to_int(out: FunctionWriter, value: Value, source: DType, to: DType) -> Value:
-    if source.kind == "bfloat":
-        value = widen_bfloat(out, value, to.lanes)
+    if source.bits == 16:  # for float16 too: LLVM 22 converts NaN by an instruction that does not make it 0
+        value = to_single(out, value, source)
     name, result = "fptosi" if to.kind == "int" else "fptoui", value_type(to)
     return out.call(f"llvm.{name}.sat.{mangled(result)}.{mangled(value.type)}", result, [value])
 

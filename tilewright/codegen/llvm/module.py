@@ -24,15 +24,28 @@ from .writer import FunctionWriter, ModuleWriter
 
 def compile_llvm(functions: tuple[Function, ...], target: Target) -> CompiledProgram:
     """Generate and compile functions for the CPU of this machine, or for the one that the target names."""
-    machine = host_machine(dict(target.labels).get("mcpu"), dict(target.labels).get("mattr"))
+    machine = machine_of(target)
     names = Names(HOST_WORDS)
     found = [kernels_of(f, names) for f in functions]
     kernels = tuple(kernel for own in found for kernel in own)
-    source = write_module(kernels, machine, Options())
+    source = write_module(kernels, machine, _options(target))
     entries = tuple(write_entry(f, own, frozenset()) for f, own in zip(functions, found, strict=True))
     abi = tuple(KernelAbi(k.name, _kinds(k)) for k in kernels)
     code = compile_ir(source, machine)
     return CompiledProgram(str(target), entries, abi, source, binary=code.binary, compile_seconds=code.seconds)
+
+
+def machine_of(target: Target) -> Machine:
+    """The processor that a target names: `-mcpu=...`, or this machine's; `-mattr=...` adds features."""
+    labels = dict(target.labels)
+    return host_machine(labels.get("mcpu"), labels.get("mattr"))
+
+
+def _options(target: Target) -> Options:
+    chosen = dict(target.labels).get("fp-contract", "on")
+    if chosen not in ("on", "off"):
+        raise UserError(f"target {str(target)!r}: -fp-contract={chosen}", fix='give "on" or "off"')
+    return Options(contract=chosen == "on")
 
 
 def _kinds(kernel: Kernel) -> tuple[str, ...]:

@@ -1,0 +1,118 @@
+"""Random expressions, compiled, against the exact evaluator; one lane at a time and by vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.codegen.llvm.harness import call, pointwise
+from tests.expr.random_exprs import conditions, numbers
+from tilewright.core.dtype import DType
+from tilewright.expr import nodes as n
+from tilewright.expr.evaluate import UndefinedValueError, evaluate
+from tilewright.expr.traverse import substitute
+
+POINTS = 48
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+RNG = np.random.default_rng(11)
+
+
+def samples(dtype: str) -> np.ndarray:
+    """Values of a type: small ones, extreme ones, and everything between."""
+    kind = DType(dtype)
+    if kind.is_int:
+        ends = [kind.min_value, kind.min_value + 1, kind.max_value, kind.max_value - 1, 0, 1, 2, 3]
+        small = RNG.integers(max(kind.min_value, -9), 10, POINTS // 2)
+        rest = [int(x) for x in RNG.integers(kind.min_value, kind.max_value, POINTS - 8 - POINTS // 2, kind.numpy)]
+        return np.array([*ends, *(int(x) for x in small), *rest], kind.numpy)
+    small = RNG.integers(-4, 5, POINTS // 2).astype("float64")
+    special = [0.0, np.inf, -np.inf, np.nan]
+    return np.array([*special, *small, *RNG.normal(0, 30, POINTS - 4 - POINTS // 2)], "float64").astype(kind.numpy)
+
+
+def expected(e: n.Expr, env: dict[n.Var, Any]) -> Any:
+    """The value of `e`; None where it has none."""
+    try:
+        return evaluate(e, env)
+    except UndefinedValueError:
+        return None
+
+
+def check(e: n.Expr, variables: list[n.Var], lanes: int) -> None:
+    """Compare `e` with its exact value, over many values of the variables."""
+    columns = [samples(v.dtype) for v in variables]
+    for column in columns:
+        RNG.shuffle(column)
+    out = str(e.dtype)
+    value = lambda *loads: substitute(e, dict(zip(variables, loads, strict=True)))  # noqa: E731
+    got = call(pointwise(value, [str(v.dtype) for v in variables], out, POINTS, lanes), columns, POINTS, out)
+    for i in range(POINTS):
+        env = {
+            v: column[i] if v.dtype.is_float else int(column[i]) for v, column in zip(variables, columns, strict=True)
+        }
+        want = expected(e, env)
+        if want is not None:
+            same = got[i] == want or (e.dtype.is_float and np.isnan(got[i]) and np.isnan(want))
+            assert same, f"{e} at {env}: {got[i]}, not {want}"
+
+
+def variables_of(dtype: str) -> list[n.Var]:
+    """Three variables of a type."""
+    return [n.Var(name, dtype) for name in "xyz"]
+
+
+def constants(dtype: str) -> st.SearchStrategy[Any]:
+    """Constants of a type."""
+    kind = DType(dtype)
+    if kind.is_float:
+        return st.sampled_from([0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1000.0])
+    small = st.integers(max(-5, kind.min_value), 9)
+    return st.one_of(small, st.integers(kind.min_value, kind.max_value))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@settings(max_examples=15)
+@given(st.data(), st.sampled_from([1, 4, 16]))
+def test_integers(dtype: str, data: st.DataObject, lanes: int) -> None:
+    variables = variables_of(dtype)
+    check(data.draw(numbers(variables, constants(dtype))), variables, lanes)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@settings(max_examples=15)
+@given(st.data(), st.sampled_from([1, 4, 16]))
+def test_floats(dtype: str, data: st.DataObject, lanes: int) -> None:
+    variables = variables_of(dtype)
+    check(data.draw(numbers(variables, constants(dtype))), variables, lanes)
+
+
+@settings(max_examples=30)
+@given(st.data(), st.sampled_from(["int32", "uint8", "int64", "float32"]), st.sampled_from([1, 8]))
+def test_conditions(data: st.DataObject, dtype: str, lanes: int) -> None:
+    variables = variables_of(dtype)
+    check(data.draw(conditions(variables, constants(dtype))), variables, lanes)
+
+
+@pytest.mark.parametrize("source", [*INTEGERS, *FLOATS, "bool"])
+def test_casts(source: str) -> None:
+    x = n.Var("x", source)
+    for to in (*INTEGERS, *FLOATS, "bool"):
+        for lanes in (1, 16):
+            if source == "bool":
+                column = np.arange(POINTS) % 3 == 0
+                got = call(
+                    pointwise(
+                        lambda v, to=to: n.Cast(DType(to).with_lanes(v.dtype.lanes), v), [source], to, POINTS, lanes
+                    ),
+                    [column],
+                    POINTS,
+                    to,
+                )
+                np.testing.assert_array_equal(got, column.astype(DType(to).numpy))
+            elif source != to:
+                check(n.Cast(DType(to), x), [x], lanes)
