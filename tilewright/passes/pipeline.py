@@ -37,9 +37,9 @@ LOWER: tuple[Pass, ...] = (
     expand_virtual_threads,
     # After the copies, which must not be halves of each other; before unrolling, while the loop is still one.
     double_buffer,
-    unroll_loops,
-    # After unrolling, whose constants make guards and indices decidable.
+    # Before unrolling, so that each index is simplified once and its copies only get their constants.
     simplify_program,
+    unroll_loops,
     # After simplification, which may have dropped the only use of a buffer.
     hoist_allocations,
 )

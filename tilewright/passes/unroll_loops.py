@@ -1,17 +1,23 @@
-"""unroll_loops: loops that the schedule unrolls are written out, or marked for the back end's compiler."""
+"""unroll_loops: loops that the schedule unrolls are written out, or marked for the back end's compiler.
+
+First it is decided, from the inside out, which loops to unroll (the policy and its thresholds are those of the
+legacy compiler). Then the chosen loops are written out, all nested ones at once: the body is simplified already,
+so in an index that is linear in the loop variables only the constant changes from copy to copy.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ..arith.facts import EMPTY, Facts
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
-from ..expr.nodes import IntImm
-from ..expr.operators import add, const
-from ..expr.traverse import substitute
-from ..loops.nodes import Evaluate, For, Function, Seq, Stmt, Store, map_statements, seq
+from ..expr.nodes import FALSE, TRUE, Call, IntImm, Var
+from ..loops.nodes import NOTHING, Evaluate, For, Function, If, Let, Seq, Stmt, Store, map_statements, seq
+from .copies import Copies
 
 MAX_AUTO_DEPTH = 8
+_WRITE_OUT = (("write_out", True),)
 
 
 @dataclass(frozen=True)
@@ -34,20 +40,24 @@ class _Weight:
 def unroll_loops(function: Function) -> Function:
     """Write out loops marked UNROLLED, and serial ones that `auto_unroll_max_step` admits.
 
-    Under `unroll_explicit=0` loops are marked UNROLLED instead of written out. Raises UserError for a loop
-    whose extent is not constant.
+    Under `unroll_explicit=0` loops are marked UNROLLED instead of written out. Works on simplified programs.
+    Raises UserError for a loop whose extent is not constant.
     """
-    return function.with_body(_visit(function.body, _Policy(), _Weight()))
+    body = _decide(function.body, _Policy(), _Weight())
+    chosen: set[Var] = set()
+    _collect(body, chosen)
+    return function.with_body(_expand(body, {}, EMPTY, Copies(chosen)) if chosen else body)
 
 
-def _visit(stmt: Stmt, policy: _Policy, weight: _Weight) -> Stmt:
+def _decide(stmt: Stmt, policy: _Policy, weight: _Weight) -> Stmt:
+    """`stmt` with the loops to write out marked so; `weight` gathers its size."""
     if isinstance(stmt, For):
-        return _loop(stmt, policy, weight)
+        return _decide_loop(stmt, policy, weight)
     if isinstance(stmt, Seq):
         parts = []
         for part in stmt.stmts:
             own = _Weight()
-            parts.append(_visit(part, policy, own))
+            parts.append(_decide(part, policy, own))
             weight.steps += own.steps
             weight.unrolled = max(weight.unrolled, own.unrolled)
             weight.loops = max(weight.loops, own.loops)
@@ -55,16 +65,16 @@ def _visit(stmt: Stmt, policy: _Policy, weight: _Weight) -> Stmt:
     if isinstance(stmt, (Store, Evaluate)):
         weight.steps += 1
         return stmt
-    return map_statements(stmt, lambda child: _visit(child, policy, weight))
+    return map_statements(stmt, lambda child: _decide(child, policy, weight))
 
 
-def _loop(stmt: For, policy: _Policy, weight: _Weight) -> Stmt:
+def _decide_loop(stmt: For, policy: _Policy, weight: _Weight) -> Stmt:
     for key, value in stmt.pragmas:
         if key == "auto_unroll_max_step":
             policy = replace(policy, max_step=int(value))
         elif key == "unroll_explicit":
             policy = replace(policy, explicit=bool(value))
-    body = _visit(stmt.body, policy, weight)
+    body = _decide(stmt.body, policy, weight)
     extent = stmt.extent.value if isinstance(stmt.extent, IntImm) else -1
     unrolls = stmt.kind is LoopKind.UNROLLED
     if unrolls and extent < 0:
@@ -73,15 +83,60 @@ def _loop(stmt: For, policy: _Policy, weight: _Weight) -> Stmt:
             primitive="unroll",
             fix="split the axis by a constant factor and unroll the inner loop",
         )
+    once = stmt.kind is LoopKind.SERIAL and extent == 1
     if stmt.kind is LoopKind.SERIAL and extent >= 0 and weight.loops == 0 and weight.unrolled <= MAX_AUTO_DEPTH:
         unrolls = extent * weight.steps <= policy.max_step
     if unrolls:
         weight.steps *= extent
         weight.unrolled += 1
-    else:
+    elif not once:
         weight.loops += 1
-    if unrolls and policy.explicit:
-        steps = (add(stmt.min, const(i, stmt.var.dtype)) for i in range(extent))
-        return seq(*(substitute(body, {stmt.var: value}) for value in steps))
+    if (once or (unrolls and policy.explicit)) and isinstance(stmt.min, IntImm):
+        return For(stmt.var, stmt.min, stmt.extent, LoopKind.UNROLLED, None, _WRITE_OUT, body)
     kind = LoopKind.UNROLLED if unrolls else stmt.kind
     return For(stmt.var, stmt.min, stmt.extent, kind, stmt.thread, stmt.pragmas, body)
+
+
+def _collect(stmt: Stmt, chosen: set[Var]) -> None:
+    if isinstance(stmt, For) and stmt.pragmas == _WRITE_OUT:
+        chosen.add(stmt.var)
+    for child in stmt.children():
+        if isinstance(child, Stmt):
+            _collect(child, chosen)
+
+
+def _expand(stmt: Stmt, values: dict[Var, int], facts: Facts, copies: Copies) -> Stmt:
+    """`stmt` with the chosen loops written out, for the given values of those around it."""
+    if isinstance(stmt, Store):
+        indices = tuple([copies.expr(i, values, facts) for i in stmt.indices])
+        return Store(stmt.buffer, indices, copies.expr(stmt.value, values, facts))
+    if isinstance(stmt, For) and stmt.pragmas == _WRITE_OUT:
+        return _write_out(stmt, values, facts, copies)
+    if isinstance(stmt, For):
+        low, extent = copies.expr(stmt.min, values, facts), copies.expr(stmt.extent, values, facts)
+        body = _expand(stmt.body, values, facts.bind(stmt.var, low, extent), copies)
+        return For(stmt.var, low, extent, stmt.kind, stmt.thread, stmt.pragmas, body)
+    if isinstance(stmt, If):
+        return _branch(stmt, values, facts, copies)
+    if isinstance(stmt, Let):
+        return Let(stmt.var, copies.expr(stmt.value, values, facts), _expand(stmt.body, values, facts, copies))
+    if isinstance(stmt, Evaluate):
+        return Evaluate(copies.expr(stmt.value, values, facts))
+    return map_statements(stmt, lambda child: _expand(child, values, facts, copies))
+
+
+def _write_out(stmt: For, values: dict[Var, int], facts: Facts, copies: Copies) -> Stmt:
+    first, count = int(stmt.min), int(stmt.extent)  # type: ignore[call-overload]  # both are constants here
+    steps = range(first, first + count)
+    return seq(*[_expand(stmt.body, {**values, stmt.var: step}, facts, copies) for step in steps])
+
+
+def _branch(stmt: If, values: dict[Var, int], facts: Facts, copies: Copies) -> Stmt:
+    condition = copies.expr(stmt.condition, values, facts)
+    decided = condition.args[0] if isinstance(condition, Call) and condition.name == "likely" else condition
+    if decided is TRUE:
+        return _expand(stmt.then, values, facts, copies)
+    if decided is FALSE:
+        return NOTHING if stmt.orelse is None else _expand(stmt.orelse, values, facts, copies)
+    orelse = None if stmt.orelse is None else _expand(stmt.orelse, values, facts, copies)
+    return If(condition, _expand(stmt.then, values, facts, copies), orelse)

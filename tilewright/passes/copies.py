@@ -1,0 +1,81 @@
+"""Expressions of a loop body for constant values of loop variables, made quickly.
+
+An index that is linear in the variables keeps its other terms; only its constant is new, and the rest of it is
+split off once. Whatever else depends on them (a condition, a quotient) is substituted and simplified anew. All
+is memoised by the values that an expression really depends on, which copies of a body share widely.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..arith.affine import Affine
+from ..arith.facts import Facts, is_index
+from ..arith.simplify import simplify
+from ..expr.nodes import Call, Expr, IfThenElse, IntImm, Load, Ramp, Select, Var
+from ..expr.operators import const
+from ..expr.traverse import substitute
+
+
+class Copies:
+    """Gives the copies of expressions for values of the variables `chosen`."""
+
+    def __init__(self, chosen: set[Var]) -> None:
+        self.chosen = chosen
+        self.used: dict[Expr, tuple[Var, ...]] = {}
+        self.made: dict[tuple[Any, ...], Expr] = {}
+        self.splits: dict[Expr, tuple[Affine, tuple[tuple[Var, int], ...]] | None] = {}
+
+    def variables(self, e: Expr) -> tuple[Var, ...]:
+        """The chosen variables that `e` depends on."""
+        found = self.used.get(e)
+        if found is None:
+            if isinstance(e, Var):
+                found = (e,) if e in self.chosen else ()
+            else:
+                found = tuple(dict.fromkeys(v for child in e.children() for v in self.variables(child)))
+            self.used[e] = found
+        return found
+
+    def expr(self, e: Expr, values: dict[Var, int], facts: Facts) -> Expr:
+        """`e` for the values, simplified where they make a difference."""
+        used = self.variables(e)
+        if not used:
+            return e
+        key = (e, *[values[v] for v in used])
+        made = self.made.get(key)
+        if made is None:
+            made = self.made[key] = self._make(e, used, values, facts)
+        return made
+
+    def _make(self, e: Expr, used: tuple[Var, ...], values: dict[Var, int], facts: Facts) -> Expr:
+        if is_index(e.dtype):
+            split = self._split(e, used)
+            if split is not None:
+                rest, terms = split
+                return rest.shift(sum(k * values[v] for v, k in terms)).to_expr()
+        elif isinstance(e, (IfThenElse, Select)):
+            return self._choice(e, values, facts)
+        elif e.dtype.is_float or isinstance(e, (Load, Ramp, Call)):
+            made: Expr = e.map_children(lambda child: self.expr(child, values, facts))
+            return made
+        fixed = {v: const(values[v], v.dtype) for v in used}
+        return simplify(substitute(e, fixed), facts)
+
+    def _choice(self, e: IfThenElse | Select, values: dict[Var, int], facts: Facts) -> Expr:
+        condition = self.expr(e.condition, values, facts)
+        if isinstance(condition, IntImm):
+            return self.expr(e.true_value if condition.value else e.false_value, values, facts)
+        return type(e)(condition, self.expr(e.true_value, values, facts), self.expr(e.false_value, values, facts))
+
+    def _split(self, e: Expr, used: tuple[Var, ...]) -> tuple[Affine, tuple[tuple[Var, int], ...]] | None:
+        """The part of an index without the chosen variables, and their coefficients; None where it is not linear."""
+        if e in self.splits:
+            return self.splits[e]
+        form = Affine.of(e)
+        own = tuple((v, form.terms[v]) for v in used if v in form.terms)
+        rest = {atom: k for atom, k in form.terms.items() if atom not in used}
+        linear = len(own) == len(used) and not any(self.variables(atom) for atom in rest)
+        found = (Affine(rest, form.const, form.dtype), own) if linear else None
+        self.splits[e] = found
+        return found
