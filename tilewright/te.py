@@ -21,6 +21,7 @@ from .expr.operators import (
 from .expr.operators import divide as div
 from .expr.operators import floordiv as indexdiv
 from .expr.operators import floormod as indexmod
+from .expr.variables import size_var, var
 from .schedule.handle import ScheduleHandle as Schedule
 from .schedule.handle import StageHandle as Stage
 from .schedule.handle import create_schedule
@@ -42,16 +43,5 @@ sinh, cosh, tanh, asinh, acosh, atanh = (_TABLE[f] for f in ("sinh", "cosh", "ta
 erf, sigmoid, atan2, copysign = _TABLE["erf"], _TABLE["sigmoid"], _TABLE["atan2"], _TABLE["copysign"]
 floor, ceil, trunc, round, nearbyint = (_TABLE[f] for f in ("floor", "ceil", "trunc", "round", "nearbyint"))
 abs, isnan, isinf, isfinite, popcount = (_TABLE[f] for f in ("abs", "isnan", "isinf", "isfinite", "popcount"))
-
-
-def var(name: str = "tindex", dtype: str = "int32", span: object = None) -> Var:
-    """A scalar variable, such as a size that is known only at the call."""
-    return Var(name, dtype)
-
-
-def size_var(name: str = "size", dtype: str = "int32", span: object = None) -> SizeVar:
-    """A variable that holds a size, and so is at least 0."""
-    return SizeVar(name, dtype)
-
 
 __all__ = [name for name in dir() if not name.startswith("_")]

@@ -2,6 +2,9 @@
 
 An atom is any expression that is not itself a sum, a difference or a product with a constant. The terms keep the
 order in which the atoms first appeared; `to_expr` writes the canonical sum that printed programs show.
+
+A variable n that is declared a multiple of 8 takes part as 8 * (n // 8), so that all that is known of coefficients
+applies to it; where it is written, that is n again.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 
 from ..core.dtype import INT32, DType
-from ..expr.nodes import Add, Expr, IntImm, Mul, Sub
+from ..expr.nodes import Add, Expr, FloorDiv, IntImm, Mul, SizeVar, Sub, Var
 
 _coefficient = itemgetter(1)
 _RECURSION_BUDGET = 128
@@ -88,6 +91,8 @@ class Affine:
         if not self.terms:
             return immediate(const, dtype)
         items = list(self.terms.items())
+        if any(type(atom) in _MAY_HOLD_UNITS for atom in self.terms):
+            items = [_without_units(atom, k) for atom, k in items]
         if len(items) > 1:
             items.sort(key=_coefficient, reverse=True)  # stable: ties stay in the order of first appearance
         atom, k = items[0]
@@ -120,6 +125,33 @@ def drop_zeros(terms: dict[Expr, int]) -> dict[Expr, int]:
     return terms
 
 
+def unit_of(e: Expr) -> tuple[Expr, int]:
+    """(u, k) with e = u * k for a leaf: n // 8 and 8 for an n that is declared a multiple of 8, else e and 1."""
+    kind = type(e)
+    if (kind is Var or kind is SizeVar) and (k := e.known.multiple_of) > 1:  # type: ignore[attr-defined]
+        return FloorDiv(e, IntImm(k, e.dtype)), k
+    return e, 1
+
+
+def is_unit(e: Expr) -> bool:
+    """Whether e is the n // 8 of an n that is declared a multiple of 8."""
+    return type(e) is FloorDiv and isinstance(e.a, Var) and isinstance(e.b, IntImm) and unit_of(e.a)[0] is e
+
+
+_MAY_HOLD_UNITS = (FloorDiv, Mul)
+
+
+def _without_units(atom: Expr, k: int) -> tuple[Expr, int]:
+    """The term k * atom with n in place of 8 * (n // 8)."""
+    if isinstance(atom, Mul):
+        a, k = _without_units(atom.a, k)
+        b, k = _without_units(atom.b, k)
+        return (atom if a is atom.a and b is atom.b else Mul(a, b)), k
+    if is_unit(atom) and k % atom.b.value == 0:  # type: ignore[attr-defined]
+        return atom.a, k // atom.b.value  # type: ignore[attr-defined]
+    return atom, k
+
+
 def leaves(e: Expr) -> list[tuple[Expr, int]]:
     """(leaf, scale) for each leaf of a sum, left to right; products with a constant are part of the scale.
 
@@ -142,6 +174,9 @@ def leaves(e: Expr) -> list[tuple[Expr, int]]:
         elif kind is Mul and type(at.a) is IntImm:  # type: ignore[attr-defined]
             stack.append((at.b, scale * at.a.value))  # type: ignore[attr-defined]
         else:
+            if (kind is Var or kind is SizeVar) and at.known.multiple_of > 1:  # type: ignore[attr-defined]
+                at, unit = unit_of(at)
+                scale *= unit
             found.append((at, scale))
             continue
         budget -= 1
@@ -189,4 +224,4 @@ def _leaves_of_graph(root: Expr) -> list[tuple[Expr, int]]:
         scale = total.pop(at)
         for part, k in _parts(at):
             total[part] = total.get(part, 0) + scale * k
-    return [(leaf, total[leaf]) for leaf in first]
+    return [(unit_of(leaf)[0], total[leaf] * unit_of(leaf)[1]) for leaf in first]

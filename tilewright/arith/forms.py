@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm
-from .affine import Affine, immediate
+from .affine import Affine, immediate, unit_of
 from .engine import FORMS, atom, linear, merged, visit
 from .facts import Facts
 from .interval import bounds, form_bounds
@@ -29,7 +29,8 @@ def _variable(e: n.Var, facts: Facts) -> Affine:
     lo, hi = bounds(e, facts)
     if lo == hi:
         return Affine({}, int(lo), e.dtype)
-    return Affine({e: 1}, 0, e.dtype)
+    unit, k = unit_of(e)
+    return Affine({unit: k}, 0, e.dtype)
 
 
 def _product(e: n.Mul, facts: Facts) -> Affine:

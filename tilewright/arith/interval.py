@@ -100,7 +100,10 @@ def _constant(e: IntImm, facts: Facts) -> Pair:
 
 def _variable(e: n.Var, facts: Facts) -> Pair:
     held = facts.ranges.get(e)
-    lo, hi = (0, inf) if isinstance(e, n.SizeVar) else _of_dtype(e.dtype)
+    lo, hi = _of_dtype(e.dtype)
+    if e.known is not n.ANYTHING:
+        least, most, _ = e.known
+        lo, hi = lo if least is None else max(lo, least), hi if most is None else min(hi, most)
     if held is None:
         return lo, hi
     low, extent = held

@@ -88,7 +88,7 @@ def _variable(e: n.Var, facts: Facts) -> Pair:
     held = facts.ranges.get(e)
     if held is not None and isinstance(held[1], IntImm) and held[1].value == 1:
         return residues(held[0], facts)
-    return _ANY
+    return e.known.multiple_of, 0
 
 
 def _linear(e: Any, facts: Facts) -> Pair:

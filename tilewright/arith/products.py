@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..expr.nodes import Expr, Mul, SizeVar, Var
-from .affine import Affine, drop_zeros
+from .affine import Affine, drop_zeros, is_unit
 from .facts import Facts
 
 
@@ -18,13 +18,20 @@ def product(parts: list[Expr], facts: Facts) -> Expr | None:
         order = facts.order
         for part in parts:
             if part not in order:
-                rank = 2 if isinstance(part, SizeVar) else 0 if isinstance(part, Var) else 1
-                order[part] = rank, part.name if isinstance(part, Var) else "", len(order)
+                is_size = isinstance(part, SizeVar) or is_unit(part)
+                rank = 2 if is_size else 0 if isinstance(part, Var) else 1
+                order[part] = rank, size_name(part), len(order)
         parts = sorted(parts, key=order.__getitem__)
     result: Expr | None = None
     for part in parts:
         result = part if result is None else Mul(result, part)
     return result
+
+
+def size_name(e: Expr) -> str:
+    """The name of a variable, or of the one in its unit; "" for anything else."""
+    whole = e.a if is_unit(e) else e  # type: ignore[attr-defined]
+    return whole.name if isinstance(whole, Var) else ""
 
 
 def without(parts: list[Expr], wanted: list[Expr]) -> list[Expr] | None:

@@ -6,9 +6,9 @@ from math import gcd
 from operator import itemgetter
 
 from ..expr.nodes import Expr, FloorDiv, Mul, SizeVar
-from .affine import Affine, immediate
+from .affine import Affine, immediate, is_unit
 from .facts import Facts
-from .products import factors, product, without
+from .products import factors, product, size_name, without
 
 
 def write(form: Affine, facts: Facts) -> Expr:
@@ -37,9 +37,9 @@ def _factored(form: Affine, facts: Facts) -> Affine:
         count: dict[Expr, int] = {}
         for atom in form.terms:
             for part in set(factors(atom)):
-                if isinstance(part, SizeVar):
+                if isinstance(part, SizeVar) or is_unit(part):
                     count[part] = count.get(part, 0) + 1
-        shared = max(count, key=lambda part: (count[part], part.name), default=None)  # type: ignore[attr-defined]
+        shared = max(count, key=lambda part: (count[part], size_name(part)), default=None)
         if shared is None or count[shared] < 2:
             return form
         form = _gathered(form, shared, facts)

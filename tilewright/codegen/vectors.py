@@ -60,6 +60,8 @@ def known_divisor(e: n.Expr) -> int:
     """A number that divides every value of `e`, the largest that its form shows; 0 for the constant 0."""
     if isinstance(e, n.IntImm):
         return abs(e.value)
+    if isinstance(e, n.Var):
+        return e.known.multiple_of
     if isinstance(e, (n.Add, n.Sub, n.Min, n.Max)):
         return math.gcd(known_divisor(e.a), known_divisor(e.b))
     if isinstance(e, n.Mul):

@@ -14,7 +14,7 @@ structural equality. These constructors do not check or convert; `operators.py` 
 from __future__ import annotations
 
 import struct
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..core.dtype import BOOL, DType
 from ..core.errors import UserError
@@ -50,21 +50,43 @@ class Expr(Node, Operand):
         return TEXT[Expr](self)
 
 
+class Known(NamedTuple):
+    """What is declared of an integer variable: it holds wherever the variable has a value, or the call is refused."""
+
+    minimum: int | None = None
+    maximum: int | None = None
+    multiple_of: int = 1
+
+    def __str__(self) -> str:
+        parts = [] if self.minimum is None else [f"at least {self.minimum}"]
+        parts += [] if self.maximum is None else [f"at most {self.maximum}"]
+        parts += [] if self.multiple_of == 1 else [f"a multiple of {self.multiple_of}"]
+        return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 2 else parts)
+
+
+ANYTHING = Known()
+A_SIZE = Known(minimum=0)
+
+
 class Var(Expr):
     """A named scalar. Each `Var` is its own identity: two of one name are different variables."""
 
-    __slots__ = ("dtype", "name")
-    FIELDS = ("name", "dtype")
+    __slots__ = ("dtype", "known", "name")
+    FIELDS = ("name", "dtype", "known")
 
-    def __init__(self, name: str, dtype: str = "int32") -> None:
+    def __init__(self, name: str, dtype: str = "int32", known: Known = ANYTHING) -> None:
         self.name = name
         self.dtype = DType(dtype)
+        self.known = known
 
 
 class SizeVar(Var):
     """A variable that holds a size: known to be at least 0."""
 
     __slots__ = ()
+
+    def __init__(self, name: str, dtype: str = "int32", known: Known = A_SIZE) -> None:
+        super().__init__(name, dtype, known)
 
 
 def _float_key(value: float) -> bytes:
