@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..codegen.abi import ArrayArgument, CompiledProgram, EntryPoint, Resources
+from ..codegen.llvm.forms import show
 from ..core.dtype import DType
 from ..core.errors import InternalError, UserError
 from ..core.target import Target
@@ -170,8 +171,9 @@ class Module:
         self._entries = {entry.name: Entry(program, entry) for entry in program.entries}
         self.entry_name = program.entries[0].name
         self.entry_func = self._entries[self.entry_name]
-        self.imported_modules = [DeviceModule(program)] if program.kernels else []
-        self.type_key = "host"
+        for_cpu = self.target.kind == "llvm"
+        self.imported_modules = [DeviceModule(program)] if program.kernels and not for_cpu else []
+        self.type_key = "llvm" if for_cpu else "host"
 
     def __call__(self, *args: Any) -> None:
         self.entry_func(*args)
@@ -187,7 +189,13 @@ class Module:
         return found
 
     def get_source(self, fmt: str = "") -> str:
-        """The host code, as text; the kernels' source is `imported_modules[0].get_source()`."""
+        """The host code, as text; the kernels' source is `imported_modules[0].get_source()`.
+
+        A module for the CPU is one whole: `fmt` is "ll" (or "") for its LLVM IR, "opt" for that after LLVM's
+        passes, "asm" for the machine code, "host" for the host code.
+        """
+        if self.target.kind == "llvm":
+            return show(self.program, fmt)
         return "\n\n".join(entry.source for entry in self.program.entries)
 
     @property

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.llvm.harness import call, pointwise
-from tests.expr.random_exprs import conditions, numbers
+from tests.expr.random_exprs import DIVISIONS, conditions, numbers
 from tilewright.core.dtype import DType
 from tilewright.expr import nodes as n
 from tilewright.expr.evaluate import UndefinedValueError, evaluate
-from tilewright.expr.traverse import substitute
+from tilewright.expr.traverse import post_order, substitute
 
 POINTS = 48
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -43,6 +43,14 @@ def expected(e: n.Expr, env: dict[n.Var, Any]) -> Any:
         return None
 
 
+def splits_zeros(e: n.Expr, env: dict[n.Var, Any]) -> bool:
+    """Whether `e` divides by a zero that min or max may have chosen: which of 0.0 and -0.0, nobody says."""
+    nodes = list(post_order(e))
+    if not e.dtype.is_float or not any(isinstance(at, (n.Min, n.Max)) for at in nodes):
+        return False
+    return any(isinstance(at, DIVISIONS) and expected(at.b, env) == 0 for at in nodes)
+
+
 def check(e: n.Expr, variables: list[n.Var], lanes: int) -> None:
     """Compare `e` with its exact value, over many values of the variables."""
     columns = [samples(v.dtype) for v in variables]
@@ -56,7 +64,7 @@ def check(e: n.Expr, variables: list[n.Var], lanes: int) -> None:
             v: column[i] if v.dtype.is_float else int(column[i]) for v, column in zip(variables, columns, strict=True)
         }
         want = expected(e, env)
-        if want is not None:
+        if want is not None and not splits_zeros(e, env):
             same = got[i] == want or (e.dtype.is_float and np.isnan(got[i]) and np.isnan(want))
             assert same, f"{e} at {env}: {got[i]}, not {want}"
 

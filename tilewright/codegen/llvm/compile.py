@@ -101,7 +101,9 @@ def _optimised(source: str, machine: Machine) -> tuple[Any, Any]:
 def _target_machine(machine: Machine) -> Any:
     llvm = binding()
     triple = llvm.Target.from_default_triple()
-    made = triple.create_target_machine(cpu=machine.cpu, features=machine.features, opt=3, reloc="pic", jit=True)
+    made = triple.create_target_machine(
+        cpu=machine.cpu, features=machine.features, opt=3, reloc="pic", codemodel="small"
+    )
     if not made:
         raise UserError(f"LLVM does not know the processor {machine.cpu!r}")
     return made
