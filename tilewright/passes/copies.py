@@ -12,9 +12,8 @@ from typing import Any
 from ..arith.affine import Affine
 from ..arith.facts import Facts, is_index
 from ..arith.simplify import simplify
-from ..expr.nodes import Call, Expr, IfThenElse, IntImm, Load, Ramp, Select, Var
-from ..expr.operators import const
-from ..expr.traverse import substitute
+from ..expr.nodes import Call, Expr, FloorDiv, FloorMod, IfThenElse, IntImm, Load, Ramp, Select, Var
+from ..expr.operators import add
 
 
 class Copies:
@@ -59,8 +58,29 @@ class Copies:
         elif e.dtype.is_float or isinstance(e, (Load, Ramp, Call)):
             made: Expr = e.map_children(lambda child: self.expr(child, values, facts))
             return made
-        fixed = {v: const(values[v], v.dtype) for v in used}
-        return simplify(substitute(e, fixed), facts)
+        return simplify(self._fixed(e, values, facts), facts)
+
+    def _fixed(self, e: Expr, values: dict[Var, int], facts: Facts) -> Expr:
+        """`e` with the values put in. Quotients and remainders of a linear form keep only the constant's remainder
+        inside, so that copies which differ by a multiple of the divisor are simplified once.
+        """
+        if not self.variables(e):
+            return e
+        if is_index(e.dtype):
+            split = self._split(e, self.variables(e))
+            if split is not None:
+                return self.expr(e, values, facts)
+        if isinstance(e, (FloorDiv, FloorMod)) and isinstance(e.b, IntImm) and e.b.value > 0:
+            split = self._split(e.a, self.variables(e.a)) if is_index(e.dtype) else None
+            if split is not None:
+                rest, terms = split
+                whole, part = divmod(rest.const + sum(k * values[v] for v, k in terms), e.b.value)
+                inside = Affine(rest.terms, part, rest.dtype).to_expr()
+                if isinstance(e, FloorMod):
+                    return FloorMod(inside, e.b)
+                return add(simplify(FloorDiv(inside, e.b), facts), whole)
+        made: Expr = e.map_children(lambda child: self._fixed(child, values, facts))
+        return made
 
     def _choice(self, e: IfThenElse | Select, values: dict[Var, int], facts: Facts) -> Expr:
         condition = self.expr(e.condition, values, facts)
