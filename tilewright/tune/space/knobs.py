@@ -195,7 +195,7 @@ def reorder_knob(
 
 def _place(axes: Sequence[Any], wanted: Any, name: str) -> int:
     for i, axis in enumerate(axes):
-        if axis is wanted or (isinstance(axis, KnobAxis) and axis == wanted):
+        if axis is wanted or (not isinstance(axis, IterVar) and axis == wanted):
             return i
     raise UserError(
         f"a candidate of knob {name!r} names {wanted!r}, which is none of its axes", primitive="define_reorder"

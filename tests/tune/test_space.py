@@ -1,0 +1,208 @@
+"""Knobs, spaces and predicates: what is offered, in which order, and how it is counted, drawn and found again."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright import autotvm, te
+from tilewright.error import UserError
+from tilewright.tune.space import factors
+from tilewright.tune.space.choices import SplitChoice, ValueChoice
+from tilewright.tune.space.config import Config
+from tilewright.tune.space.knobs import annotate_knob, reorder_knob, split_knob, value_knob
+from tilewright.tune.space.space import Space
+
+
+@st.composite
+def knobs(draw):
+    name = draw(st.uuids()).hex
+    kind = draw(st.sampled_from(["split", "reorder", "annotate", "value"]))
+    if kind == "split":
+        policy = draw(st.sampled_from(factors.POLICIES))
+        return split_knob(name, draw(st.integers(1, 60)), policy, num_outputs=draw(st.integers(1, 4)))
+    if kind == "reorder":
+        return reorder_knob(name, list("abc")[: draw(st.integers(1, 3))], "all")
+    if kind == "annotate":
+        policy = draw(st.sampled_from(["try_unroll", "try_unroll_vec", "unroll"]))
+        return annotate_knob(name, list("abc")[: draw(st.integers(1, 3))], policy)
+    return value_knob(name, draw(st.lists(st.integers() | st.text(), min_size=1, max_size=5, unique_by=repr)))
+
+
+spaces = st.lists(knobs(), max_size=5).map(Space)
+
+
+@given(spaces, st.data())
+def test_index_and_configuration_are_one_to_one(space, data):
+    index = data.draw(st.integers(0, space.range_length - 1))
+    config = space.get(index)
+    assert space.index(space.point(index)) == index
+    assert space.find(config) == index
+    assert space.find(Config.from_json_dict(config.to_json_dict())) == index
+    assert Config.from_json_dict(config.to_json_dict()) == config
+    assert repr(Config.from_json_dict(config.to_json_dict())) == repr(config)
+
+
+@given(spaces)
+def test_the_first_knob_varies_fastest(space):
+    expected = [tuple(reversed(p)) for p in product(*(range(d) for d in reversed(space.dims)))]
+    assert [space.point(i) for i in range(min(space.range_length, 200))] == expected[:200]
+
+
+@given(st.integers(1, 300), st.integers(1, 4), st.sampled_from(factors.POLICIES), st.booleans())
+def test_splits_are_all_the_products_that_fit(n, parts, policy, no_tail):
+    tried = factors.candidates(n, policy)
+    found = list(factors.splits(n, parts, tried, no_tail))
+    every = [(-1, *reversed(sizes)) for sizes in product(tried, repeat=parts - 1)]
+    fits = [s for s in every if (n % prod(s[1:]) == 0 if no_tail else prod(s[1:]) <= n)]
+    assert found == fits
+
+
+@given(st.integers(1, 5000))
+def test_factors(n):
+    assert factors.factors(n) == [i for i in range(1, n + 1) if n % i == 0]
+    assert factors.powers_of_two(n) == [1 << i for i in range(20) if 1 << i <= n]
+
+
+def test_policies_and_limits_of_a_split():
+    assert [c.size for c in split_knob("x", 12, num_outputs=2)] == [[-1, f] for f in (1, 2, 3, 4, 6, 12)]
+    assert [c.size[1] for c in split_knob("x", 12, "power2", num_outputs=2)] == [1, 2, 4, 8]
+    assert [c.size[1] for c in split_knob("x", 12, "verbose", num_outputs=2)] == [1, 2, 3, 4, 6, 8, 12]
+    assert [c.size[1] for c in split_knob("x", 12, num_outputs=2, max_factor=4)] == [1, 2, 3, 4]
+    assert [c.size[1] for c in split_knob("x", 12, num_outputs=2, filter=lambda e: e.size[-1] > 4)] == [6, 12]
+    listed = split_knob("x", 16, "candidate", candidate=[[1, 4, 4], [4, 1, 4]], num_outputs=3)
+    assert [c.size for c in listed] == [[1, 4, 4], [4, 1, 4]]
+
+
+def test_orders():
+    assert len(reorder_knob("o", list("abcd"), "all")) == 24
+    kept = reorder_knob("o", list("abcd"), "interval_all", interval=(1, 3))
+    assert [c.perm for c in kept] == [[0, 1, 2, 3], [0, 2, 1, 3]]
+    a, b, c = (te.reduce_axis((0, 4), name) for name in "abc")
+    assert [x.perm for x in reorder_knob("o", [a, b, c], "candidate", candidate=[[c, a, b], [b, a]])] == [
+        [2, 0, 1],
+        [1, 0],
+    ]
+    merged = reorder_knob("o", list("abcdef"), "interleave_cuda", spatial=[["a", "b"], ["c", "d"]], reduce=[["e", "f"]])
+    assert [x.perm for x in merged] == [[0, 2, 4, 5, 1, 3]]
+
+
+def test_annotations():
+    assert [c.anns for c in annotate_knob("a", ["i"], "try_unroll_vec")] == [["none"], ["unroll"], ["vec"]]
+    assert len(annotate_knob("a", ["i", "j"], "try_unroll_vec")) == 8  # not both "vec"
+    assert annotate_knob("a", list("ijklm"), "bind_gpu")[0].anns == [
+        "fuse", "blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x",
+    ]  # fmt: skip
+    assert [c.anns for c in annotate_knob("a", list("ijk"), "locate_cache", num_anchor=2)] == [[0, 1], [0, 2], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: split_knob("x", 8, "halves", num_outputs=2), "unknown policy 'halves'.*candidate"),
+        (lambda: split_knob("x", 8), "num_outputs=0"),
+        (lambda: split_knob("x", 8, num_outputs=2, filter=lambda e: False), "offers nothing"),
+        (lambda: split_knob("x", te.var("n"), num_outputs=2), "extent of the axis of knob 'x' is not known"),
+        (lambda: split_knob("x", 8, "candidate", candidate=[[1, 2, 3]], num_outputs=2), "has 3 sizes"),
+        (lambda: reorder_knob("o", ["a"], "some"), "unknown policy 'some'"),
+        (lambda: reorder_knob("o", ["a"], "candidate", candidate=[["b"]]), "names 'b'"),
+        (lambda: reorder_knob("o", ["a"], "interval_all", interval=(0, 2)), "interval"),
+        (lambda: annotate_knob("a", ["i"], "bind_gpu"), "too few loops"),
+        (lambda: annotate_knob("a", ["i"], "try_dance"), "unknown policy"),
+        (lambda: Space([value_knob("v", [1, 2])])["w"], "no knob 'w'.*v"),
+        (lambda: Space([value_knob("v", [1, 2])]).get(2), "outside the space of 2"),
+        (lambda: Space([value_knob("v", [1, 2])]).get(0)["w"], "no knob 'w'"),
+    ],
+)
+def test_mistakes_are_named(make, says):
+    with pytest.raises(UserError, match=rf"(?s){says}"):
+        make()
+
+
+# Predicates
+
+
+def _tiles(*extents: int) -> Space:
+    return Space([split_knob(f"t{i}", n, num_outputs=2) for i, n in enumerate(extents)])
+
+
+def test_predicates_prune_and_leave_indices_as_they_are():
+    plain = _tiles(64, 64, 12)
+    space = plain.where(lambda c: c["t0"].size[1] * c["t1"].size[1] <= 256, ["t0", "t1"], "threads")
+    valid = [i for i in range(plain.range_length) if space.is_index_valid(i)]
+    assert len(space) == len(valid) < plain.range_length == space.range_length
+    assert list(space) == valid
+    assert all(space.get(i) == plain.get(i) for i in valid)
+    with pytest.raises(UserError, match="threads"):
+        space.get(next(i for i in range(plain.range_length) if i not in set(valid)))
+    assert f"len={len(valid)}, range_length={plain.range_length}" in repr(space)
+
+
+def test_the_knobs_that_a_predicate_reads_are_found():
+    space = _tiles(64, 64, 12).where(lambda c: c["t1"].size[1] > 4 or c["t2"].size[1] == 3)
+    assert space.predicates[0].names == ("t1", "t2")
+    assert len(space) == sum(space.is_index_valid(i) for i in range(space.range_length))
+
+
+@pytest.mark.parametrize("limit", [4, 1 << 18], ids=["point by point", "from a table"])
+def test_drawing_is_uniform_over_what_is_allowed(limit, monkeypatch):
+    monkeypatch.setattr("tilewright.tune.space.predicates.TABLE_LIMIT", limit)
+    space = _tiles(8, 8, 3).where(lambda c: c["t0"].size[1] * c["t1"].size[1] == 8, ["t0", "t1"])
+    indices = space.indices(space.draw(np.random.default_rng(0), 4000))
+    counts = np.bincount(indices, minlength=space.range_length)
+    valid = [i for i in range(space.range_length) if space.is_index_valid(i)]
+    assert set(np.flatnonzero(counts)) == set(valid)
+    assert counts[valid].min() > 0.7 * len(indices) / len(valid)
+
+
+def test_predicates_that_rule_out_everything_say_so():
+    space = _tiles(8).where(lambda c: False, ["t0"], "nothing pleases")
+    assert len(space) == 0
+    with pytest.raises(UserError, match="nothing pleases"):
+        space.draw(np.random.default_rng(0), 1)
+
+
+def test_multi_filter_in_a_template():
+    @autotvm.template("tests/filtered")
+    def filtered(n):
+        A = te.placeholder((n,), name="A")
+        B = te.compute((n,), lambda i: A[i] + 1.0, name="B")
+        s = te.create_schedule(B.op)
+        cfg = autotvm.get_config()
+        cfg.define_split("x", B.op.axis[0], num_outputs=2)
+        cfg.define_split("y", 16, num_outputs=2)
+        cfg.multi_filter(filter=lambda entity: 8 <= entity["x"].size[1] * entity["y"].size[1] < 64)
+        cfg["x"].apply(s, B, B.op.axis[0])
+        return s, [A, B]
+
+    space = autotvm.task.create("tests/filtered", (16,), "opencl").config_space
+    assert len(space) == sum(8 <= x * y < 64 for x in (1, 2, 4, 8, 16) for y in (1, 2, 4, 8, 16))
+
+
+# Choices
+
+
+def test_choices_apply_to_a_schedule():
+    A = te.placeholder((64, 32), name="A")
+    B = te.compute((64, 32), lambda i, j: A[i, j] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    i, j = B.op.axis
+    io, im, ii = SplitChoice([-1, 4, 8]).apply(s, B, i)
+    assert [a.name for a in (io, im, ii)] == ["i.outer", "i.inner.outer", "i.inner.inner"]
+    order = reorder_knob("o", [io, im, j], "all")[5].apply(s, B, [io, im, j])
+    assert order == [j, im, io]
+    assert list(s[B].leaf_iter_vars) == [j, im, ii, io]  # only the slots of the three were permuted
+    annotate_knob("a", [ii], "unroll")[0].apply(s, B, [ii])
+    with pytest.raises(autotvm.task.InstantiationError, match="Too large factor"):
+        annotate_knob("a", [io], "unroll")[0].apply(s, B, [io], axis_lens=[64], max_unroll=8)
+
+
+def test_a_value_is_equal_to_what_a_log_makes_of_it():
+    assert ValueChoice((1, 2)) == ValueChoice([1, 2])
+    assert hash(ValueChoice((1, 2))) == hash(ValueChoice([1, 2]))
+    assert ValueChoice("a") != ValueChoice("b")
