@@ -1,4 +1,4 @@
-"""Starts the measurement server: `python -m tilewright.measure DESCRIPTOR KIND DEVICES FOLDER`."""
+"""Starts the measurement server: `python -m tilewright.measure DESCRIPTOR KIND DEVICES FOLDER CALLER`."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ import sys
 from .server import main
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4], int(sys.argv[5]))

@@ -18,12 +18,12 @@ import numpy as np
 from ..core.errors import InternalError
 from ..core.target import Target
 from . import reference
-from .build import build, shorten
+from .build import build, preload
 from .channel import wait
 from .client import Client
 from .job import Built, Job, Task
 from .option import LocalBuilder, LocalRunner
-from .outcome import BuildFailed, Outcome, RunFailed, TimedOut
+from .outcome import BuildFailed, Outcome, RunFailed, TimedOut, shorten
 from .pool import Died, Pool
 from .server import Forget, Submit
 
@@ -48,7 +48,7 @@ class Batch:
     def __init__(
         self,
         connect: Callable[[], Client],
-        folder: Path,
+        folder: Callable[[], Path],
         references: dict[Any, str],
         builder: LocalBuilder,
         runner: LocalRunner,
@@ -77,6 +77,8 @@ class Batch:
         """Each job with its outcome, as they are done. `targets` are the jobs' targets with all limits known."""
         self.jobs = [replace(job, target=target) for job, target in zip(jobs, targets, strict=True)]
         self.unbuilt.extend(range(len(jobs)))
+        for target in dict.fromkeys(targets):
+            preload(target)
         for index, job in enumerate(self.jobs):
             if job.reference is not None:
                 self._want(job.reference, index)
@@ -178,6 +180,7 @@ class Batch:
     def _ask(self, workload: Any, index: int) -> None:
         self.attempts[workload] = self.attempts.get(workload, 0) + 1
         self.asked[index] = workload
+        self.folder()  # before the fork that writes to it
         self.referees.submit([index])
 
     def _refer(self, index: int) -> tuple[str, str]:
@@ -190,7 +193,7 @@ class Batch:
                 else:
                     _, tensors = job.instantiate()
                     inputs, expected = reference.compute(tensors, np.random.default_rng())
-            descriptor, path = tempfile.mkstemp(".npz", dir=self.folder)
+            descriptor, path = tempfile.mkstemp(".npz", dir=self.folder())
             os.close(descriptor)
             reference.save(path, inputs, expected)
         except Exception as error:

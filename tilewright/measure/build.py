@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import time
 import traceback
+from contextlib import suppress
 from typing import Any
 
+from ..codegen import nvrtc
 from ..codegen.abi import CompiledProgram
 from ..core.errors import InternalError, UserError
 from ..core.target import Target
@@ -17,11 +19,17 @@ from ..driver import lower
 from ..schedule.handle import ScheduleHandle
 from .job import Built, Job
 from .option import BuildFunc
-from .outcome import BuildFailed, Outcome, Refused
+from .outcome import BuildFailed, Outcome, Refused, shorten
 from .reference import describe
 
 _PACKAGE = __name__.partition(".")[0]
-_LONGEST_REASON = 2000
+
+
+def preload(target: Target) -> None:
+    """Load what every builder needs before they are forked, so that not each of them has to."""
+    if target.kind == "cuda":
+        with suppress(UserError):  # each build will say what is missing
+            nvrtc.architectures()
 
 
 def build(job: Job, build_func: str | BuildFunc) -> Built | Outcome:
@@ -80,11 +88,3 @@ def _line(error: BaseException) -> str:
         if str(frame.f_globals.get("__name__", "")).partition(".")[0] != _PACKAGE:
             return f"{frame.f_code.co_filename}:{line}"
     return ""
-
-
-def shorten(text: str) -> str:
-    """A reason of a length that a record can hold; the ends say most."""
-    if len(text) <= _LONGEST_REASON:
-        return text
-    half = _LONGEST_REASON // 2
-    return f"{text[:half]}\n...\n{text[-half:]}"

@@ -8,12 +8,13 @@ import socket
 import subprocess
 import sys
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
 from ..core.errors import InternalError, UserError
 from ..runtime.driver import DeviceAttributes
 from .channel import Channel, wait
-from .server import Broken, Finished, Opened
+from .server import Broken, Finished, Leave, Opened
 
 _log = logging.getLogger("autotvm")
 _KINDS = {"cuda": "cuda", "opencl": "opencl", "llvm": "cpu"}
@@ -29,7 +30,7 @@ class Client:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
         with theirs:
-            arguments = [str(theirs.fileno()), _KINDS[target], str(devices), str(folder)]
+            arguments = [str(theirs.fileno()), _KINDS[target], str(devices), str(folder), str(os.getpid())]
             self.process = subprocess.Popen(
                 # -P: a file called numpy.py where the caller happens to stand is none of our business.
                 [sys.executable, "-P", "-m", "tilewright.measure", *arguments],
@@ -87,7 +88,9 @@ class Client:
 def _end(process: subprocess.Popen[bytes], channel: Channel, owner: int) -> None:
     if os.getpid() != owner:  # a fork of the caller that ends has no say
         return
-    channel.close()  # which tells it to end
+    with suppress(OSError):  # it has ended already, or somebody was interrupted in the middle of a message
+        channel.send(Leave(), 1.0)
+    channel.close()
     try:
         process.wait(_LEAVE_SECONDS)
     except subprocess.TimeoutExpired:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from ..codegen.abi import Resources
 from ..core.errors import TVMError
 
+_LONGEST_REASON = 2000
+
 
 class MeasureErrorNo:
     """The legacy numbers of what went wrong."""
@@ -175,3 +177,11 @@ def to_result(outcome: Outcome) -> MeasureResult:
         reason = outcome.reason if isinstance(outcome, Failure) else "unknown"
         costs = (_ERRORS.get(outcome.error_no, RuntimeError)(reason),)
     return MeasureResult(costs, outcome.error_no, spent, outcome.timestamp)
+
+
+def shorten(text: str) -> str:
+    """A reason of a length that a record can hold; the ends say most."""
+    if len(text) <= _LONGEST_REASON:
+        return text
+    half = _LONGEST_REASON // 2
+    return f"{text[:half]}\n...\n{text[-half:]}"

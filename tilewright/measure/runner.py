@@ -20,11 +20,10 @@ from ..runtime.device import Device, device
 from ..runtime.driver import DeviceAttributes, DeviceError
 from ..runtime.module import Module
 from . import reference
-from .build import shorten
 from .channel import Channel
 from .check import GuardedArray, compare
 from .job import Task
-from .outcome import BuildFailed, Measured, Outcome, RunFailed, WrongAnswer
+from .outcome import BuildFailed, Measured, Outcome, RunFailed, WrongAnswer, shorten
 
 _TASKS_EACH = 1000
 """Tasks after which a process is replaced: drivers keep some memory for every kernel that they loaded."""

@@ -50,6 +50,11 @@ class Forget:
 
 
 @dataclass(frozen=True)
+class Leave:
+    """Nothing more is wanted."""
+
+
+@dataclass(frozen=True)
 class Opened:
     """A device is ready."""
 
@@ -214,9 +219,11 @@ class Slot:
 class Server:
     """The loop: messages of the caller on one side, runners on the other."""
 
-    def __init__(self, caller: Channel, kind: str, devices: int) -> None:
+    def __init__(self, caller: Channel, kind: str, devices: int, caller_id: int) -> None:
         self.caller = caller
-        self._caller_end = [pidfd] if (pidfd := open_pidfd(os.getppid())) >= 0 else []
+        self.caller_id = caller_id
+        self.dismissed = False
+        self._caller_end = [pidfd] if (pidfd := open_pidfd(caller_id)) >= 0 else []
         self.waiting: deque[Submit] = deque()
         self.losses: dict[int, int] = {}
         self.slots = [Slot(kind, index, caller.send, self._open_channels) for index in range(devices)]
@@ -242,6 +249,9 @@ class Server:
                     self.waiting.append(message)
                 elif isinstance(message, Forget):
                     self.waiting.clear()
+                elif isinstance(message, Leave):
+                    self.dismissed = True
+                    return
             for slot in self.slots:
                 if (lost := slot.advance()) is not None:
                     self._again(lost)
@@ -270,11 +280,13 @@ class Server:
 
     def caller_died(self) -> bool:
         """Whether the caller itself has ended, and not only its interest. Sockets close a moment before that shows."""
-        return bool(wait(self._caller_end, time.monotonic() + 0.5))
+        if self.dismissed:
+            return False
+        return bool(wait(self._caller_end, time.monotonic() + 0.5)) or os.getppid() != self.caller_id
 
 
-def main(descriptor: int, kind: str, devices: int, folder: str) -> None:
-    """Serve over an inherited socket. `folder` is the caller's, and removed for it if it has no chance to."""
+def main(descriptor: int, kind: str, devices: int, folder: str, caller: int) -> None:
+    """Serve process `caller` over an inherited socket. `folder` is removed for it if it has no chance to."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides when to end
     if kind == "cuda":
         with suppress(ImportError):
@@ -282,7 +294,7 @@ def main(descriptor: int, kind: str, devices: int, folder: str) -> None:
     elif kind == "opencl":
         with suppress(ImportError):
             import pyopencl  # noqa: F401  # likewise
-    server = Server(Channel(socket.socket(fileno=descriptor)), kind, devices)
+    server = Server(Channel(socket.socket(fileno=descriptor)), kind, devices, caller)
     try:
         server.run()
     except (BrokenPipeError, ConnectionResetError):  # the caller has gone while it was told something

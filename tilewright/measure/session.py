@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import uuid
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -41,7 +42,9 @@ class MeasureSession:
         self.builder = builder or LocalBuilder()
         self.runner = runner or LocalRunner()
         self._target = Target.parse(target)
-        self._folder = Path(tempfile.mkdtemp(prefix="tilewright-"))
+        # Made when first needed. The server knows its name, and removes it should this process be killed.
+        self._folder = Path(tempfile.gettempdir()) / f"tilewright-{uuid.uuid4().hex}"
+        self._folder_made = False
         self._references: dict[Any, str] = {}
         self._client: Client | None = None
         self._tidy = weakref.finalize(self, _remove, self._folder, os.getpid())
@@ -74,7 +77,7 @@ class MeasureSession:
         UserError where the device cannot be used at all. Whatever a single candidate does costs that candidate only.
         """
         self._connect()
-        batch = Batch(self._connect, self._folder, self._references, self.builder, self.runner)
+        batch = Batch(self._connect, self._make_folder, self._references, self.builder, self.runner)
         resolved = [self._resolve(Target.parse(job.target)) for job in jobs]
         interrupted = True
         try:
@@ -96,6 +99,12 @@ class MeasureSession:
             self._disconnect()
             self._client = Client(str(self._target.kind), self.runner.n_parallel or 1, self._folder)
         return self._client
+
+    def _make_folder(self) -> Path:
+        if not self._folder_made:
+            self._folder.mkdir(0o700)  # an error where somebody else has made it
+            self._folder_made = True
+        return self._folder
 
     def _disconnect(self) -> None:
         if self._client is not None:
