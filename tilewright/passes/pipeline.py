@@ -13,6 +13,7 @@ from .expand_virtual_threads import expand_virtual_threads
 from .flatten_storage import flatten_storage
 from .guard_selects import guard_selects
 from .hoist_allocations import hoist_allocations
+from .hoist_divisions import hoist_divisions
 from .launch_on_host import launch_on_host
 from .lower_divisions import lower_divisions
 from .partition_loops import partition_loops
@@ -55,8 +56,10 @@ FINISH: tuple[Pass, ...] = (
     place_barriers,
     # Only the code of kernels has local storage to keep in registers.
     unroll_local_accesses,
-    # Last, since truncating division has fewer rewrite rules than floor division.
+    # Late, since truncating division has fewer rewrite rules than floor division.
     lower_divisions,
+    # After that, so that the divisions that are named are those that are computed.
+    hoist_divisions,
 )
 
 FINISH_FOR_CPU: tuple[Pass, ...] = (

@@ -1,0 +1,75 @@
+"""hoist_divisions: a quotient or remainder that a kernel uses several times is computed once, and named.
+
+Integer division is the most expensive index arithmetic on a GPU, and fused axes spread copies of the same one
+over indices and guards. Each is bound at the head of the innermost loop (or the kernel) whose variable it depends
+on, outside of guards: by a constant divisor it cannot fault.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from ..expr.nodes import Div, Expr, FloorDiv, FloorMod, IntImm, Mod, Var
+from ..expr.traverse import substitute, variables
+from ..loops.nodes import For, Function, Launch, Let, Stmt, map_statements
+
+_DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
+
+
+def hoist_divisions(function: Function) -> Function:
+    """Name the integer divisions by constants that occur more than once in one scope of a kernel."""
+    return function.with_body(_host(function.body))
+
+
+def _host(stmt: Stmt) -> Stmt:
+    if isinstance(stmt, Launch):
+        threads = [var for _, var, _ in stmt.threads]
+        return Launch(stmt.name, stmt.threads, _scope(stmt.body, set(threads), set(threads)))
+    return map_statements(stmt, _host)
+
+
+def _scope(body: Stmt, own: set[Var], known: set[Var]) -> Stmt:
+    """The body of a scope that defines `own` variables, `known` ones being visible in it."""
+    counts: Counter[Expr] = Counter()
+    _count(body, counts)
+    chosen = [e for e, times in counts.items() if times > 1 and _belongs(e, own, known)]
+    names: dict[Expr, Var] = {}
+    bound: list[tuple[Var, Expr]] = []
+    for e in chosen:  # inner ones come first: what holds them is then made of their names
+        value = e.map_children(lambda child: substitute(child, names))
+        names[e] = Var(_name(e), e.dtype)
+        bound.append((names[e], value))
+    made: Stmt = substitute(body, names)
+    made = _inside(made, known | {var for var, _ in bound})
+    for var, value in reversed(bound):
+        made = Let(var, value, made)
+    return made
+
+
+def _inside(stmt: Stmt, known: set[Var]) -> Stmt:
+    if isinstance(stmt, For):
+        body = _scope(stmt.body, {stmt.var}, known | {stmt.var})
+        return For(stmt.var, stmt.min, stmt.extent, stmt.kind, stmt.thread, stmt.pragmas, body)
+    return map_statements(stmt, lambda child: _inside(child, known))
+
+
+def _count(node: Any, counts: Counter[Expr]) -> None:
+    """Count the occurrences of divisions, inner ones before those that hold them; a repeated one's parts once."""
+    seen = counts[node] if isinstance(node, _DIVISIONS) else 0
+    if not seen:
+        for child in node.children():
+            _count(child, counts)
+    if isinstance(node, _DIVISIONS) and node.dtype.is_int and node.dtype.lanes == 1 and isinstance(node.b, IntImm):
+        counts[node] += 1
+
+
+def _belongs(e: Expr, own: set[Var], known: set[Var]) -> bool:
+    used = set(variables(e))
+    return bool(used & own) and used <= known
+
+
+def _name(e: Any) -> str:
+    word = "div" if isinstance(e, (Div, FloorDiv)) else "mod"
+    stem = e.a.name if isinstance(e.a, Var) else "index"
+    return f"{stem}_{word}_{e.b.value}"
