@@ -10,7 +10,7 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -39,7 +39,8 @@ def killer(folder: Path) -> Iterator[None]:
                 if text:
                     path.unlink()
                     time.sleep(0.2)
-                    os.kill(int(text), signal.SIGKILL)
+                    with suppress(ProcessLookupError):
+                        os.kill(int(text), signal.SIGKILL)
 
     thread = threading.Thread(target=watch)
     thread.start()

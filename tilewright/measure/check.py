@@ -88,16 +88,16 @@ def compare(name: str, got: np.ndarray, want: np.ndarray, relative: float) -> st
         allowed = relative * scale
         with np.errstate(invalid="ignore"):
             close = np.abs(value - exact) <= allowed + relative * np.abs(exact)
-        # `close` is false for what is not finite; there the two must be the same.
-        wrong = ~(close | (value == exact) | (np.isnan(value) & np.isnan(exact)))
+        # What is not finite must be the same.
+        wrong = ~((close & np.isfinite(exact)) | (value == exact) | (np.isnan(value) & np.isnan(exact)))
     count = int(np.count_nonzero(wrong))
     if not count:
         return ""
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
-    found = "was never written" if _is_poison(got[at]) else f"is {got[at]}"
+    found = "was never written" if _is_poison(got[at]) else f"is {got[at]!s}"
     index = f"[{', '.join(map(str, at))}]" if at else ""
     room = f" ± {allowed + relative * abs(float(want[at])):.2g}" if allowed else ""
-    return f"{name}{index} {found}, expected {want[at]}{room}; {count:,} of {got.size:,} elements are wrong"
+    return f"{name}{index} {found}, expected {want[at]!s}{room}; {count:,} of {got.size:,} elements are wrong"
 
 
 def _is_poison(value: Any) -> bool:

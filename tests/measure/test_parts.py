@@ -1,0 +1,304 @@
+"""The parts of measuring: messages, pools of processes, guarded arrays, comparisons, and what a workload is."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.core.errors import UserError
+from tilewright.measure import reference
+from tilewright.measure.channel import Channel, wait
+from tilewright.measure.check import GUARD, GuardedArray, compare
+from tilewright.measure.pool import Died, Pool
+from tilewright.runtime.device import device
+
+
+class TestChannel:
+    """Messages between processes."""
+
+    def test_messages_arrive_in_order_and_whole(self) -> None:
+        a, b = Channel.pair()
+        for message in ("one", {"two": 2}, b"3" * 10_000):
+            a.send(message)
+        assert b.receive() == "one"
+        assert b.arrived() == [{"two": 2}, b"3" * 10_000]
+        assert b.arrived() == []
+
+    def test_half_a_message_does_not_block(self) -> None:
+        a, b = Channel.pair()
+        data = pickle.dumps("hello")
+        a.socket.sendall(struct.pack("<Q", len(data)) + data[:3])
+        assert b.arrived() == []
+        a.socket.sendall(data[3:])
+        assert b.arrived() == ["hello"]
+
+    def test_what_was_said_before_the_end_is_heard(self) -> None:
+        a, b = Channel.pair()
+        a.send("last words")
+        a.close()
+        assert b.arrived() == ["last words"]
+        assert b.closed
+        with pytest.raises(EOFError):
+            b.receive()
+
+    def test_nonsense_is_no_message(self) -> None:
+        a, b = Channel.pair()
+        a.socket.sendall(b"\xff" * 64)
+        with pytest.raises(ValueError, match="a message of"):
+            b.arrived()
+
+    def test_a_receiver_that_takes_nothing_is_given_up(self) -> None:
+        a, _b = Channel.pair()
+        with pytest.raises(OSError, match="timed out"):
+            a.send(b"0" * (1 << 24), seconds=0.05)
+
+
+def run(work: Callable[[int], Any], numbers: list[int], size: int = 2, timeout: float = 10) -> dict[int, Any]:
+    """What a pool makes of some work."""
+    pool = Pool(work, size, timeout)
+    pool.submit(numbers)
+    found: dict[int, Any] = {}
+    try:
+        found.update(pool.advance())
+        while pool.active:
+            wait(pool.descriptors(), pool.deadline)
+            found.update(pool.advance())
+    finally:
+        pool.close()
+    return found
+
+
+class TestPool:
+    """Processes that build."""
+
+    def test_work_is_done_by_others(self) -> None:
+        found = run(lambda number: (number * 2, os.getpid()), list(range(10)))
+        assert {number: double for number, (double, _) in found.items()} == {n: 2 * n for n in range(10)}
+        assert len({pid for _, pid in found.values()} | {os.getpid()}) == 3
+
+    def test_the_dead_are_replaced(self) -> None:
+        def work(number: int) -> int:
+            if number % 3 == 0:
+                os._exit(number)
+            if number % 3 == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return number
+
+        found = run(work, list(range(9)))
+        assert [found[n] for n in (2, 5, 8)] == [2, 5, 8]
+        assert [found[n].how for n in (3, 6)] == ["exited with status 3", "exited with status 6"]
+        assert all(found[n].how == "was killed by SIGKILL" and found[n].killed for n in (1, 4, 7))
+
+    def test_the_slow_are_ended(self) -> None:
+        began = time.monotonic()
+        found = run(lambda number: time.sleep(60 * number), [0, 1, 0], timeout=0.3)
+        assert time.monotonic() - began < 5
+        assert found[0] is None
+        assert isinstance(found[1], Died)
+        assert found[1].overdue
+
+    def test_what_was_done_in_time_counts_however_late_it_is_collected(self) -> None:
+        pool = Pool(lambda number: number, 1, 0.2)
+        pool.submit([5])
+        pool.advance()
+        time.sleep(0.5)
+        assert pool.advance() == [(5, 5)]
+        pool.close()
+
+    def test_a_result_that_cannot_travel_is_a_death(self, capfd: pytest.CaptureFixture[str]) -> None:
+        found = run(lambda number: lambda: number, [1])
+        assert isinstance(found[1], Died)
+        assert "Can't pickle" in capfd.readouterr().err
+
+
+class TestGuards:
+    """Arrays that notice."""
+
+    def make(self) -> GuardedArray:
+        array = GuardedArray("B", (3, 5), "float32", device("cpu"))
+        array.fill(np.arange(15, dtype="float32").reshape(3, 5))
+        return array
+
+    def test_what_is_put_in_comes_out(self) -> None:
+        array = self.make()
+        values, damage = array.read()
+        assert not damage
+        np.testing.assert_array_equal(values, np.arange(15).reshape(3, 5))
+        np.testing.assert_array_equal(array.array.numpy(), values)
+        assert not array.changed()
+
+    @pytest.mark.parametrize(
+        ("offset", "said"),
+        [
+            (-1, "it writes outside of B, 1 byte(s) before its first element"),
+            (-GUARD, f"it writes outside of B, {GUARD:,} byte(s) before its first element"),
+            (60, "it writes outside of B, 1 byte(s) after its last element"),
+            (60 + 99, "it writes outside of B, 100 byte(s) after its last element"),
+            (4, "it writes to its input B"),
+        ],
+    )
+    def test_a_byte_that_changes_is_noticed(self, offset: int, said: str) -> None:
+        array = self.make()
+        address = int(array.array.handle) + offset
+        ctypes.memset(address, (ctypes.string_at(address, 1)[0] + 1) % 256, 1)
+        assert array.changed() == said
+        array.fill(None)
+        assert not array.changed()
+
+    @pytest.mark.parametrize(("dtype", "poison"), [("float32", np.nan), ("int32", -1), ("uint8", 255), ("bool", True)])
+    def test_poison(self, dtype: str, poison: float) -> None:
+        array = GuardedArray("B", (7,), dtype, device("cpu"))
+        array.fill(None)
+        np.testing.assert_array_equal(array.read()[0], np.full(7, poison, dtype))
+
+    def test_arrays_without_elements(self) -> None:
+        array = GuardedArray("B", (0, 4), "float32", device("cpu"))
+        array.fill(np.zeros((0, 4)))
+        assert array.read()[0].shape == (0, 4)
+        assert not array.changed()
+
+
+class TestCompare:
+    """How far from the expected values is still right."""
+
+    def test_within_the_tolerance_of_the_outputs_magnitude(self) -> None:
+        want = np.array([1e3, 1e-3, -1e3, 0.0])
+        assert not compare("B", (want + 5e-3).astype("float32"), want, 1e-5)
+        assert "B[0] is 1000.1" in compare("B", (want + 0.1).astype("float32"), want, 1e-5)
+
+    def test_zeros_do_not_make_the_rest_look_wrong(self) -> None:
+        want = np.zeros(10_000)
+        want[7] = 100.0
+        got = want.astype("float32")
+        got[7] += 5e-4
+        assert not compare("B", got, want, 1e-5)
+
+    def test_what_is_not_finite_must_be_the_same(self) -> None:
+        want = np.array([np.nan, np.inf, -np.inf, 1.0])
+        assert not compare("B", want.astype("float32"), want, 1e-5)
+        for at in range(4):
+            got = want.astype("float32")
+            got[at] = 2.0
+            assert "1 of 4 elements are wrong" in compare("B", got, want, 1e-5)
+        assert "B[3] was never written, expected 1.0" in compare(
+            "B", np.frombuffer(b"\xff" * 16, "float32"), np.array([np.nan, np.nan, np.nan, 1.0]), 1e-5
+        )
+
+    def test_integers_are_exact(self) -> None:
+        want = np.array([[1, 2], [3, 4]])
+        assert not compare("B", want.astype("int32"), want, 0.1)
+        assert compare("B", np.array([[1, 2], [3, 5]], "int32"), want, 0.1) == (
+            "B[1, 1] is 5, expected 4; 1 of 4 elements are wrong"
+        )
+
+    def test_shapes(self) -> None:
+        assert "has shape (3,), but the reference has (4,)" in compare("B", np.zeros(3), np.zeros(4), 1e-5)
+
+    def test_numbers_without_dimensions(self) -> None:
+        assert not compare("B", np.float32(2.0).reshape(()), np.array(2.0), 1e-5)
+        assert compare("B", np.float32(3.0).reshape(()), np.array(2.0), 1e-5).startswith("B is 3.0, expected 2.0")
+
+
+def conv(channels: int = 8, width: int = 3, dtype: str = "float32", twice: bool = False, shift: int = 0) -> list[Any]:
+    """A small convolution with padding; each call declares it anew."""
+    data = te.placeholder((1, channels, 10), dtype, name="anything")
+    kernel = te.placeholder((4, channels, width), dtype, name="else")
+    padded = te.compute(
+        (1, channels, 12),
+        lambda n, c, x: te.if_then_else(te.all(x >= 1, x < 11), data[n, c, x - 1], te.const(shift, dtype)),
+    )
+    c, k = te.reduce_axis((0, channels)), te.reduce_axis((0, width))
+    out = te.compute(
+        (1, 4, 13 - width), lambda n, f, x: te.sum(padded[n, c, x + k] * kernel[f, c, k], axis=[c, k]), name="out"
+    )
+    if twice:
+        out = te.compute(out.shape, lambda n, f, x: out[n, f, x] + out[n, f, x])
+    return [data, kernel, out]
+
+
+class TestWorkloads:
+    """What a kernel computes, and what it should have."""
+
+    def test_a_declaration_is_the_same_whoever_makes_it(self) -> None:
+        first, second = reference.describe(conv()), reference.describe(conv())
+        assert first == second
+        assert first.outputs == (2,)
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"channels": 9},
+            {"width": 2},
+            {"dtype": "float16"},
+            {"twice": True},
+            {"shift": 1},
+        ],
+    )
+    def test_different_declarations_differ(self, other: dict[str, Any]) -> None:
+        assert reference.describe(conv()).declaration != reference.describe(conv(**other)).declaration
+
+    def test_the_order_of_arguments_counts(self) -> None:
+        a, b = te.placeholder((4,), name="A"), te.placeholder((4,), name="B")
+        c = te.compute((4,), lambda i: a[i] - b[i])
+        assert reference.describe([a, b, c]).declaration != reference.describe([b, a, c]).declaration
+
+    def test_combiners_and_conditions_count(self) -> None:
+        def reduced(how: Callable[..., Any], **options: Any) -> str:
+            a = te.placeholder((4, 6), name="A")
+            k = te.reduce_axis((0, 6))
+            return reference.describe([a, te.compute((4,), lambda i: how(a[i, k], axis=k))]).declaration
+
+        assert len({reduced(how) for how in (te.sum, te.max, te.min)}) == 3
+        assert reduced(te.sum) == reduced(te.sum)
+
+    def test_longer_sums_and_coarser_types_may_be_further_off(self) -> None:
+        short, long = reference.describe(conv(2)), reference.describe(conv(200))
+        assert short.tolerance < long.tolerance < 1e-4
+        assert reference.describe(conv(2, dtype="float16")).tolerance > 100 * short.tolerance
+        a = te.placeholder((4,), "int32", name="A")
+        assert reference.describe([a, te.compute((4,), lambda i: a[i] + 1)]).tolerance == 0
+
+    def test_expected_values(self, tmp_path: Path) -> None:
+        (data, kernel), (want,) = reference.compute(conv(), np.random.default_rng(1))
+        assert data.dtype == kernel.dtype == np.float32
+        assert np.abs(data).max() <= 1
+        wide = np.pad(data.astype("float64"), ((0, 0), (0, 0), (1, 1)))
+        for x in range(10):
+            np.testing.assert_allclose(want[0, :, x], np.einsum("ck,fck->f", wide[0, :, x : x + 3], kernel), rtol=1e-12)
+        reference.save(tmp_path / "r.npz", [data, kernel], [want])
+        inputs, expected = reference.load(tmp_path / "r.npz")
+        for before, after in zip([data, kernel, want], [*inputs, *expected], strict=True):
+            np.testing.assert_array_equal(before, after)
+
+    def test_inputs_avoid_what_is_undefined(self) -> None:
+        a = te.placeholder((50,), name="A")
+        logs = te.compute((50,), lambda i: te.log(a[i]))
+        (values,), (want,) = reference.compute([a, logs], np.random.default_rng(1))
+        assert values.min() >= 0.5
+        assert np.isfinite(want).all()
+
+    def test_indices_stay_inside(self) -> None:
+        a, at = te.placeholder((5,), name="A"), te.placeholder((40,), "int32", name="at")
+        (_, values), _ = reference.compute([a, at, te.compute((40,), lambda i: a[at[i]])], np.random.default_rng(1))
+        assert 0 <= values.min() <= values.max() < 2
+
+    def test_types_that_numpy_does_not_know(self, tmp_path: Path) -> None:
+        values = reference.random((3, 4), "bfloat16", np.random.default_rng(1))
+        reference.save(tmp_path / "r.npz", [values], [])
+        ((loaded,), _) = reference.load(tmp_path / "r.npz")
+        np.testing.assert_array_equal(loaded.view(values.dtype), values)
+
+    def test_sizes_must_be_known(self) -> None:
+        with pytest.raises(UserError, match="only tensors of known shape"):
+            reference.describe([te.var("n")])
