@@ -96,3 +96,55 @@ def test_of_a_hundred_candidates_with_thirty_faults_seventy_are_measured(target:
     found = measure(target, candidates(70, [*FAULTS, *FAULTS], tmp_path), tmp_path)
     check(found)
     assert sum(outcome.ok for outcome in found.values()) == 70
+
+
+def test_whoever_is_killed_every_candidate_gets_its_outcome() -> None:
+    """Somebody kills builders, runners and the server, again and again, and never asks what they were doing."""
+    rng = random.Random(5)
+    done = threading.Event()
+    killed: list[int] = []
+
+    def kill_some() -> None:
+        servers = 0
+        while not done.wait(rng.uniform(0.05, 0.2)):
+            server = session._client.process.pid if session._client is not None else 0
+            family = descendants(os.getpid())
+            victim = rng.choice(family) if family else 0
+            if victim and (victim != server or servers < 3):
+                servers += victim == server
+                killed.append(victim)
+                with suppress(ProcessLookupError):
+                    os.kill(victim, signal.SIGKILL)
+
+    made = [Candidate("", number) for number in range(150)]
+    thread = threading.Thread(target=kill_some)
+    builder = LocalBuilder(n_parallel=4, build_func=compile_candidate)
+    with MeasureSession("llvm", builder, LocalRunner(number=2, repeat=2, cooldown_interval=0.01)) as session:
+        thread.start()
+        try:
+            found = [(job.key, outcome) for job, outcome in session.measure([c.job("llvm") for c in made])]
+        finally:
+            done.set()
+            thread.join()
+    assert sorted(candidate.number for candidate, _ in found) == list(range(150))
+    assert killed
+    bad = [outcome for _, outcome in found if not outcome.ok]
+    assert len(bad) <= len(killed)
+    for outcome in bad:
+        assert outcome.error_no == 8, outcome
+        assert "SIGKILL" in outcome.reason or "the measurement server ended" in outcome.reason  # type: ignore[attr-defined]
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below one, those of other tests' making included only where they are below it."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            parents.setdefault(parent, []).append(int(entry.name))
+    found, left = [], [pid]
+    while left:
+        below = parents.get(left.pop(), [])
+        found += below
+        left += below
+    return found

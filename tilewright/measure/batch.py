@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import InternalError
 from ..core.target import Target
 from . import reference
 from .build import build, preload
@@ -119,8 +118,6 @@ class Batch:
         for index, result in self.referees.advance():
             self._on_reference(index, result)
         if client.channel.closed:
-            if not client.opened:  # another one would do no better
-                raise InternalError(f"the measurement server ended with status {client.process.wait()}")
             self._lost_server()
         elif not (client.on_host and self._building):
             while self.runnable and len(self.running) < _AHEAD * client.usable:

@@ -11,7 +11,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
-from ..core.errors import InternalError, UserError
+from ..core.errors import UserError
 from ..runtime.driver import DeviceAttributes
 from .channel import Channel, wait
 from .server import Broken, Finished, Leave, Opened
@@ -71,14 +71,12 @@ class Client:
             raise UserError(next(iter(self.broken.values())), primitive="measure")
         return finished
 
-    def attributes(self) -> DeviceAttributes:
-        """The first device's attributes, waited for until it is open."""
-        while not self.opened:
-            if self.channel.closed:
-                raise InternalError(f"the measurement server ended with status {self.process.wait()}")
+    def attributes(self) -> DeviceAttributes | None:
+        """The first device's attributes, waited for until it is open; None where the server ends before."""
+        while not self.opened and not self.channel.closed:
             wait([self.channel.fileno()], None)
             self.hear()
-        return next(iter(self.opened.values()))
+        return next(iter(self.opened.values()), None)
 
     def close(self) -> None:
         """End the server and all that it started."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -90,18 +90,13 @@ def serve(channel: Channel, kind: str, index: int) -> None:
         channel.send(Began())
         began = time.perf_counter()
         outcome = bench.attempt(task)
-        outcome = _timed(outcome, time.perf_counter() - began)
+        outcome = replace(outcome, run_seconds=time.perf_counter() - began)
         channel.send(Done(outcome, bench.healthy))
         if not bench.healthy:
             return
         if task.options.cooldown_interval > 0:
             time.sleep(task.options.cooldown_interval)
         channel.send(Ready())
-
-
-def _timed(outcome: Outcome, seconds: float) -> Outcome:
-    object.__setattr__(outcome, "run_seconds", seconds)  # ours alone, and fresh
-    return outcome
 
 
 class _Bench:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..core.errors import UserError
+from ..core.errors import InternalError, UserError
 from ..core.target import Target
 from ..runtime.driver import DeviceAttributes
 from .batch import Batch
@@ -27,6 +27,9 @@ from .client import Client
 from .job import Job
 from .option import LocalBuilder, LocalRunner
 from .outcome import Outcome
+
+_STILLBORN = 5
+"""Servers that may end, one after another, before they have opened a device."""
 
 __all__ = ["Job", "MeasureSession"]
 
@@ -45,6 +48,7 @@ class MeasureSession:
         # Made when first needed. The server knows its name, and removes it should this process be killed.
         self._folder = Path(tempfile.gettempdir()) / f"tilewright-{uuid.uuid4().hex}"
         self._folder_made = False
+        self._stillborn = 0
         self._references: dict[Any, str] = {}
         self._client: Client | None = None
         self._tidy = weakref.finalize(self, _remove, self._folder, os.getpid())
@@ -64,7 +68,9 @@ class MeasureSession:
     @property
     def attributes(self) -> DeviceAttributes:
         """What the device is. UserError where there is none."""
-        return self._connect().attributes()
+        while (found := self._connect().attributes()) is None:
+            pass
+        return found
 
     @property
     def target(self) -> Target:
@@ -96,6 +102,10 @@ class MeasureSession:
         if not self._tidy.alive:
             raise UserError("this session is closed", primitive="measure", fix="make another MeasureSession")
         if self._client is None or self._client.channel.closed:
+            if self._client is not None:
+                self._stillborn = 0 if self._client.opened else self._stillborn + 1
+                if self._stillborn >= _STILLBORN:
+                    raise InternalError("the measurement server ends before it has opened a device")
             self._disconnect()
             self._client = Client(str(self._target.kind), self.runner.n_parallel or 1, self._folder)
         return self._client
