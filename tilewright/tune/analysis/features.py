@@ -120,18 +120,22 @@ def of_knobs(space: Space) -> list[np.ndarray]:
 
 
 class Columns:
-    """Turns named features into rows of one matrix; names seen later become further columns."""
+    """Turns named features into rows of one matrix, by the names that were there when it last learned."""
 
     def __init__(self) -> None:
         self._place: dict[str, int] = {}
 
-    def matrix(self, rows: Sequence[Features]) -> np.ndarray:
-        """One row for each candidate, 0 where it lacks a feature."""
+    def learn(self, rows: Sequence[Features]) -> None:
+        """Give each new name a column; the older ones keep theirs."""
         for row in rows:
             for name in row:
                 self._place.setdefault(name, len(self._place))
+
+    def matrix(self, rows: Sequence[Features]) -> np.ndarray:
+        """One row for each candidate: 0 where it lacks a feature, nothing of features that have no column."""
         made = np.zeros((len(rows), len(self._place)))
         for i, row in enumerate(rows):
             for name, value in row.items():
-                made[i, self._place[name]] = value
+                if (place := self._place.get(name)) is not None:
+                    made[i, place] = value
         return made

@@ -7,7 +7,7 @@ proposed. Where a model of the loop nest is wanted too, it chooses among those t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class AnnealingSearch(Strategy):
         threads: int | None = None,
         plan_size: int = 64,
         chains: int = 128,
-        steps: int = 120,
+        steps: int = 240,
         explore: float = 0.1,
     ) -> None:
         super().__init__(space, seed)
@@ -99,22 +99,25 @@ class AnnealingSearch(Strategy):
         self._stale = False
         top = max((seen.score for seen in self._seen.values()), default=0.0)
         scores = {i: seen.score / top for i, seen in self._seen.items()} if top > 0 else {}
+        looked = {i: self._seen[i].features for i in scores if self._seen[i].features}
         if len(scores) < _ENOUGH:  # until there is enough of its own, what others found says which way to go
             scores = {i: seen.score for i, seen in self._advice.items()} | scores
-        # In the order of the indices: results come in the order in which they are done, which differs from run to run.
+        if self._tables:
+            self._knobs = self._fitted(scores, lambda order: self._rows(np.array([self.space.point(i) for i in order])))
+        if self.feature_kind != "knob" and looked:
+            self._columns.learn([looked[i] for i in sorted(looked)])
+            known = {i: scores[i] for i in looked}
+            self._nest = self._fitted(known, lambda order: self._columns.matrix([looked[i] for i in order]))
+
+    def _fitted(self, scores: Mapping[int, float], rows: Callable[[list[int]], np.ndarray]) -> Model | None:
+        """A model of `scores`; None where they are too few."""
+        if len(scores) < _LEAST:
+            return None
+        # In the order of the indices: results come in the order in which they are done, which is never the same.
         order = sorted(scores)
-        if len(order) >= _LEAST:
-            self._knobs = self._make()
-            self._knobs.fit(
-                self._rows(np.array([self.space.point(i) for i in order])), np.array([scores[i] for i in order])
-            )
-        looked = [self._seen[i] for i in order if i in self._seen and self._seen[i].features]
-        if self.feature_kind != "knob" and len(looked) >= _LEAST and top > 0:
-            self._nest = self._make()
-            self._nest.fit(
-                self._columns.matrix([seen.features for seen in looked]),
-                np.array([seen.score / top for seen in looked]),
-            )
+        model = self._make()
+        model.fit(rows(order), np.array([scores[i] for i in order]))
+        return model
 
     def _rows(self, points: np.ndarray) -> np.ndarray:
         return np.concatenate([table[points[:, k]] for k, table in enumerate(self._tables)], axis=1)
