@@ -14,6 +14,7 @@ from tilewright.core.errors import InternalError, UserError
 from tilewright.core.target import Target
 from tilewright.expr import operators as op
 from tilewright.expr.nodes import Var
+from tilewright.expr.variables import size_var, var
 from tilewright.loops.nodes import Function, If, Let, Seq, seq
 
 OPENCL = Target("opencl")
@@ -24,8 +25,11 @@ def main(A, B):
     if B.kind is not B_kind: wrong(B, 1)
     n = A.shape[0]
     if B.shape[0] != n: wrong_extent(B, 1, 0, n)
+    if n > 2130706432: too_large('A', n)
+    if A.start < B.end and B.start < A.end: overlap(0, 1)
     A_reversed = allocate('A_reversed', n * 4)  # A_reversed
-    if ((n + 31) // 32) > 0: main_kernel((n + 31) // 32, 1, 1, 32, 1, 1, A.handle, A_reversed, n)
+    blocks_x = (n + 31) // 32
+    if blocks_x > 0: main_kernel(blocks_x, 1, 1, 32, 1, 1, A.handle, A_reversed, n)
     if n > 0: main_kernel_1(n, 1, 1, 1, 1, 1, A.handle, B.handle, A_reversed)
 """
 
@@ -90,19 +94,58 @@ def test_a_grid_of_no_blocks_is_not_launched() -> None:
     assert len(trace(function, 3)) == 1
 
 
+def reads_first(*shapes: Any) -> Function:
+    """B[i] = A[i], by four threads, for buffers A, B ... of those shapes."""
+    buffers = [p.buf(name, *shape) for name, shape in zip("ABCD", shapes, strict=False)]
+    i = Var("threadIdx.x")
+    a = buffers[0]
+    body = p.put(buffers[-1], i, p.at(a, i)) if len(buffers) > 1 else p.put(a, i, p.c(1.0))
+    return Function("main", tuple(buffers), p.launch(body, threadIdx_x=(i, 4)))
+
+
 def test_a_size_that_no_argument_shows() -> None:
-    n, i = Var("n"), Var("threadIdx.x")
-    b = p.buf("B", n * 2)
-    function = Function("main", (b,), p.launch(p.put(b, i, p.c(1.0)), threadIdx_x=(i, 4)))
-    with pytest.raises(UserError, match=r"the size n in extent 0 of argument B \(`n \* 2`\) cannot be found"):
-        host(function)
+    n, m = Var("n"), Var("m")
+    with pytest.raises(UserError, match=r"the size n in extent 0 of argument A \(`n \* m`\) cannot be found"):
+        host(reads_first((n * m,)))
 
 
 def test_an_extent_may_depend_on_one_that_comes_later() -> None:
-    n, i = Var("n"), Var("threadIdx.x")
-    a, b = p.buf("A", n + 1), p.buf("B", n)
-    text = host(Function("main", (a, b), p.launch(p.put(b, i, p.at(a, i)), threadIdx_x=(i, 4))))
-    assert "n = B.shape[0]\n    if A.shape[0] != n + 1: wrong_extent(A, 0, 0, n + 1)" in text
+    n = Var("n")
+    text = host(reads_first((n + 1,), (n,)))
+    assert "n = B.shape[0]\n    if A.shape[0] != (n + 1): wrong_extent(A, 0, 0, n + 1)" in text
+
+
+def test_a_size_is_found_from_an_extent_that_is_linear_in_it() -> None:
+    n, m = Var("n"), Var("m")
+    text = host(reads_first((n * 8,), (m,)))
+    assert "n = A.shape[0] // 8\n    if A.shape[0] != (n * 8): wrong_extent(A, 0, 0, n * 8)" in text
+    text = host(reads_first((n * 4 + m - 2,), (m,)))
+    assert "m = B.shape[0]\n    n = (A.shape[0] - (m - 2)) // 4\n" in text
+
+
+def test_declared_facts_are_checked_once_the_size_is_known() -> None:
+    n, m = var("n", minimum=1, multiple_of=8), size_var("m", maximum=64)
+    program, _ = generate((reads_first((n,), (m,)),), OPENCL)
+    (entry,) = program.entries
+    assert "n = A.shape[0]\n    if n < 8 or n % 8: wrong_size(0, n)\n" in entry.source
+    assert "m = B.shape[0]\n    if m > 64: wrong_size(1, m)\n" in entry.source
+    assert "if n > 2130706432: too_large('A', n)" in entry.source
+    assert "too_large('B'" not in entry.source  # 64 elements at most
+    assert [(fact.name, fact.known) for fact in entry.facts] == [
+        ("n", "at least 8 and a multiple of 8"),
+        ("m", "at least 0 and at most 64"),
+    ]
+
+
+def test_sizes_of_64_bits_have_no_limit() -> None:
+    assert "too_large" not in host(reads_first((Var("n", "int64"),)))
+
+
+def test_only_what_is_written_is_held_against_the_others() -> None:
+    text = host(p.elementwise(64, ["float32", "float32"], lambda a, b: a + b, "float32"))
+    assert "overlap(0, 2)" in text
+    assert "overlap(1, 2)" in text
+    assert "overlap(0, 1)" not in text
 
 
 def test_memory_that_is_nobodys() -> None:

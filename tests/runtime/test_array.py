@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from tilewright.core.dtype import DType
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
+from tilewright.runtime import dlpack
 from tilewright.runtime.array import NDArray, array, empty, from_dlpack
 from tilewright.runtime.device import Device, cl, cpu, cuda, device, gpu, opencl
 
@@ -115,8 +117,96 @@ def test_memory_is_shared_with_numpy_through_dlpack() -> None:
     assert a.numpy()[0, 0] == 9
     back = np.from_dlpack(array(x))
     np.testing.assert_array_equal(back, x)
-    with pytest.raises(UserError, match=r"not contiguous.*\n  fix: copy it: nd.array\(x\)"):
-        from_dlpack(x.T)
+    x.flags.writeable = False
+    with pytest.raises(UserError, match=r"read-only.*\n  fix: copy it: nd.array\(x\)"):
+        from_dlpack(x)
+    with pytest.raises(UserError, match="a list cannot share its memory"):
+        from_dlpack([1, 2])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_type_is_shared_with_torch_and_back(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    if dtype in ("uint16", "uint32", "uint64"):
+        pytest.skip("few of torch's operations know these")
+    theirs = torch.arange(6).reshape(2, 3).to(getattr(torch, dtype))
+    ours = from_dlpack(theirs)
+    assert (ours.dtype, ours.shape, ours.strides) == (dtype, (2, 3), None)
+    theirs[0, 0] = 1
+    np.testing.assert_array_equal(ours.numpy().astype("float64"), theirs.double().numpy())
+    again = torch.from_dlpack(ours)
+    assert again.data_ptr() == theirs.data_ptr()
+    del ours, theirs
+    gc.collect()
+    assert again[1, 2] == 5 or dtype == "bool"
+
+
+def test_what_is_given_out_lives_as_long_as_its_users_need_it() -> None:
+    a = array(np.arange(1000, dtype="float32"))
+    unused, view = a.__dlpack__(), np.from_dlpack(a)
+    assert len(dlpack._given) >= 2
+    before = len(dlpack._given)
+    del a, unused
+    gc.collect()
+    np.testing.assert_array_equal(view, np.arange(1000))
+    assert len(dlpack._given) == before - 1
+    del view
+    gc.collect()
+    assert len(dlpack._given) == before - 2
+
+
+def test_strides_are_shared_too() -> None:
+    x = np.arange(12, dtype="float32").reshape(3, 4)
+    a = from_dlpack(x.T)
+    assert (a.shape, a.strides, a.nbytes) == ((4, 3), (1, 4), 48)
+    np.testing.assert_array_equal(a.numpy(), x.T)
+    a[:] = -x.T
+    np.testing.assert_array_equal(x, -np.arange(12).reshape(3, 4))
+    np.testing.assert_array_equal(np.from_dlpack(a), x.T)
+    np.testing.assert_array_equal(a.copyto(cpu()).numpy(), x.T)
+    assert a.copyto(cpu()).strides is None
+    assert from_dlpack(x[:1, ::4]).strides is None  # one element: its strides do not matter
+    with pytest.raises(UserError, match="some negative"):
+        from_dlpack(x[::-1])
+
+
+def test_copies_and_versions_as_consumers_ask_for_them() -> None:
+    a = array(np.arange(3, dtype="float32"))
+    copied = dlpack.take(type("", (), {"__dlpack__": lambda self, **_: a.__dlpack__(copy=True)})())
+    assert copied.address != a.handle
+    assert "dltensor_versioned" in repr(a.__dlpack__(max_version=(1, 0)))
+    assert '"dltensor"' in repr(a.__dlpack__())
+    with pytest.raises(BufferError, match=r"cannot be shared with device \(2, 0\)"):
+        a.__dlpack__(dl_device=(2, 0))
+
+
+@pytest.mark.opencl
+def test_opencl_memory_is_not_shared() -> None:
+    with pytest.raises(BufferError, match=r"no address.*\n  fix: use a.numpy\(\)"):
+        np.from_dlpack(empty((3,), device=opencl(0)))
+
+
+def test_views_with_strides(dev: Device) -> None:
+    x = np.arange(24, dtype="int16").reshape(4, 6)
+    a = array(x, dev)
+    for view, wanted in (
+        (a.as_strided((6, 4), (1, 6)), x.T),
+        (a.as_strided((2, 3), (12, 2), 7), x[1::2, 1::2]),
+        (a.as_strided((3,), (0,), 5), x[0, [5, 5, 5]]),
+        (a.as_strided((4, 6), (6, 1)), x),
+        (a.as_strided((0, 6), (6, 1)), x[:0]),
+        (a.as_strided((2, 3), (12, 2), 7).as_strided((2,), (12,), 4), x[1::2, 5]),
+    ):
+        np.testing.assert_array_equal(view.numpy(), wanted)
+        np.testing.assert_array_equal(view.copyto(cpu()).numpy(), wanted)
+    a.as_strided((2, 3), (12, 2), 7)[:] = 0
+    x[1::2, 1::2] = 0
+    np.testing.assert_array_equal(a.numpy(), x)
+    for shape, strides, offset in (((5, 6), (6, 1), 0), ((4, 6), (6, 1), 1), ((2,), (-1,), 3), ((2,), (1,), -1)):
+        with pytest.raises(UserError, match="is not within int16"):
+            a.as_strided(shape, strides, offset)
+    with pytest.raises(UserError, match="needs 2 strides"):
+        a.as_strided((2, 2), (1,))
 
 
 class _CudaMemory:
@@ -133,8 +223,9 @@ def test_memory_of_another_library_on_a_gpu_is_taken_as_it_is() -> None:
         a = from_dlpack(_CudaMemory(strides))
         assert (a.handle, a.shape, a.dtype, a.device) == (4096, (2, 3), "float32", cuda(0))
         assert a.__cuda_array_interface__["data"] == (4096, False)
-    with pytest.raises(UserError, match=r"strides \(4, 8\)"):
-        from_dlpack(_CudaMemory((4, 8)))
+    assert from_dlpack(_CudaMemory((4, 8))).strides == (1, 2)
+    with pytest.raises(UserError, match=r"strides of \(5, 8\) bytes"):
+        from_dlpack(_CudaMemory((5, 8)))
     assert not hasattr(array(1.0), "__cuda_array_interface__")
 
 

@@ -30,6 +30,8 @@ class ArrayArgument:
     shape: tuple[int | str, ...]
     align: int = 1
     """Bytes that the code relies on the address being a multiple of."""
+    strided: bool = False
+    """Whether the elements may lie apart: strides are then read off the array."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,15 @@ class ScalarArgument:
 
 
 @dataclass(frozen=True)
+class SizeFact:
+    """What is declared of a size, and where its value comes from; for the error of a call that breaks it."""
+
+    name: str
+    known: str
+    place: str
+
+
+@dataclass(frozen=True)
 class EntryPoint:
     """One function that can be called, and its host code: Python that checks, binds sizes and launches."""
 
@@ -49,6 +60,7 @@ class EntryPoint:
     source: str
     symbol: str
     """What the function is called in its source."""
+    facts: tuple[SizeFact, ...] = ()
 
 
 @dataclass(frozen=True)

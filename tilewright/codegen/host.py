@@ -5,24 +5,23 @@ For `A: float32[n, 64]`, `B: float32[n]` the text reads
     def main(A, B):
         if A.kind is not A_kind: wrong(A, 0)
         if B.kind is not B_kind: wrong(B, 1)
-        n, A_extent_1 = A.shape
+        n = A.shape[0]
         ...
-        main_kernel((n + 63) // 64, 1, 1, 64, 1, 1, A.handle, B.handle, n)
+        blocks_x = (n + 63) // 64
+        if blocks_x > 0: main_kernel(blocks_x, 1, 1, 64, 1, 1, A.handle, B.handle, n)
 
 The runtime supplies what is free in it: `A_layout` / `A_kind` (what a right argument's field is), `wrong` and
-`wrong_extent` (which raise), `allocate`, `truncdiv`, `truncmod`, and one callable a kernel.
+its kin (which raise), `allocate`, `truncdiv`, `truncmod`, and one callable a kernel. The checks are written by
+`host_checks.py`.
 """
 
 from __future__ import annotations
 
 import keyword
-from typing import Any
 
-from ..core.dtype import DType
 from ..core.errors import InternalError, UserError
 from ..core.hardware import MemoryScope
 from ..expr import nodes as n
-from ..expr.traverse import variables
 from ..loops.nodes import (
     Allocate,
     Buffer,
@@ -37,23 +36,22 @@ from ..loops.nodes import (
     Stmt,
     Store,
 )
-from .abi import ArrayArgument, EntryPoint, ScalarArgument
+from .abi import EntryPoint
+from .host_checks import ArgumentChecks
+from .host_expr import HostExpr
 from .kernel import Kernel, constant, root
 from .names import Names
 
-_INFIX: dict[type, str] = {
-    n.Add: "+", n.Sub: "-", n.Mul: "*", n.FloorDiv: "//", n.FloorMod: "%", n.EQ: "==", n.NE: "!=", n.LT: "<",
-    n.LE: "<=", n.GT: ">", n.GE: ">=", n.And: "and", n.Or: "or",
-}  # fmt: skip
-_CALLS: dict[type, str] = {n.Min: "min", n.Max: "max", n.Mod: "truncmod"}
 HOST_WORDS = frozenset(
     {
         *keyword.kwlist,
-        *"wrong wrong_extent scalar misaligned allocate truncdiv truncmod".split(),
+        *"wrong wrong_extent wrong_size wrong_stride wrong_offset too_large overlap strided".split(),
+        *"scalar misaligned allocate truncdiv truncmod".split(),
         *"min max int float bool range type main".split(),
     }
 )
 """What host code uses, and so neither its variables nor kernels can be called."""
+_EXTENTS = ("blocks_x", "blocks_y", "blocks_z", "threads_x", "threads_y", "threads_z")
 
 
 def write_entry(function: Function, kernels: tuple[Kernel, ...], aligned: frozenset[Buffer]) -> EntryPoint:
@@ -65,71 +63,27 @@ class _HostWriter:
     def __init__(self, function: Function, kernels: tuple[Kernel, ...], aligned: frozenset[Buffer]) -> None:
         self.function = function
         self.kernels = {kernel.launch: kernel for kernel in kernels}
-        self.aligned = aligned
         self.names = Names(HOST_WORDS | {kernel.name for kernel in kernels})
         self.name = "main" if function.name == "main" else self.names.fresh(function.name)
+        self.expr = HostExpr(self.names)
+        written = frozenset(b for kernel in kernels for b in kernel.written)
+        self.checks = ArgumentChecks(function, self.expr, aligned, written, self._line)
         self.handles: dict[Buffer, str] = {}
-        self.known: set[n.Var] = set()
         self.lines: list[str] = []
         self.indent = 1
 
     def write(self) -> EntryPoint:
         params = ", ".join(self.names(p) for p in self.function.params)
-        arguments = tuple(self._argument(p) for p in self.function.params)
+        arguments = tuple(self.checks.argument(p) for p in self.function.params)
+        self.handles = {p: f"{self.names(p)}.handle" for p in self.function.buffers}
         self.lines = [f"def {self.name}({params}):"]
-        self._check_arguments()
+        self.checks.write()
         before = len(self.lines)
         self._stmt(self.function.body)
         if len(self.lines) == before:
             self._line("pass")
-        return EntryPoint(self.function.name, arguments, "\n".join(self.lines) + "\n", self.name)
-
-    def _argument(self, p: Buffer | n.Var) -> ArrayArgument | ScalarArgument:
-        if isinstance(p, n.Var):
-            return ScalarArgument(self.names(p), str(p.dtype))
-        shape = tuple(e.value if isinstance(e, n.IntImm) else str(e) for e in p.shape)
-        return ArrayArgument(self.names(p), str(p.dtype), shape, 16 if p in self.aligned else 1)
-
-    # Arguments
-
-    def _check_arguments(self) -> None:
-        symbolic: list[tuple[int, Buffer]] = []
-        for position, p in enumerate(self.function.params):
-            name = self.names(p)
-            if isinstance(p, n.Var):
-                self.known.add(p)
-                self._line(f"if {_not_of_type(name, p.dtype)}: {name} = scalar({name}, {position})")
-                continue
-            self.handles[p] = f"{name}.handle"
-            static = all(constant(extent) is not None for extent in p.shape)
-            field = "layout" if static else "kind"
-            self._line(f"if {name}.{field} is not {name}_{field}: wrong({name}, {position})")
-            if p in self.aligned:
-                self._line(f"if {name}.handle & 15: misaligned({name}, {position})")
-            if not static:
-                symbolic.append((position, p))
-        self._bind_sizes(symbolic)
-
-    def _bind_sizes(self, symbolic: list[tuple[int, Buffer]]) -> None:
-        """A size takes its value from the first extent that is just that size; other extents are checked."""
-        checks: list[tuple[int, Buffer, int]] = []
-        for position, p in symbolic:
-            for axis, extent in enumerate(p.shape):
-                if isinstance(extent, n.Var) and extent not in self.known:
-                    self.known.add(extent)
-                    self._line(f"{self.names(extent)} = {self.names(p)}.shape[{axis}]")
-                else:
-                    checks.append((position, p, axis))
-        for position, p, axis in checks:
-            unknown = [v.name for v in variables(p.shape[axis]) if v not in self.known]
-            if unknown:
-                raise UserError(
-                    f"the size {unknown[0]} in extent {axis} of argument {p.name} (`{p.shape[axis]}`) cannot "
-                    f"be found from the arguments of {self.function.name}",
-                    fix=f"pass a tensor that has {unknown[0]} itself as an extent, or pass the variable too",
-                )
-            name, want = self.names(p), self._expr(p.shape[axis])
-            self._line(f"if {name}.shape[{axis}] != {want}: wrong_extent({name}, {position}, {axis}, {want})")
+        source = "\n".join(self.lines) + "\n"
+        return EntryPoint(self.function.name, arguments, source, self.name, tuple(self.checks.facts))
 
     # Statements
 
@@ -156,11 +110,11 @@ class _HostWriter:
         elif isinstance(s, For) and s.kind is not LoopKind.THREAD:
             self._for(s)
         elif isinstance(s, If):
-            self._block(f"if {self._expr(s.condition)}:", s.then)
+            self._block(f"if {self.expr(s.condition)}:", s.then)
             if s.orelse is not None:
                 self._block("else:", s.orelse)
         elif isinstance(s, Let):
-            self._line(f"{self.names(s.var)} = {self._expr(s.value)}")
+            self._line(f"{self.names(s.var)} = {self.expr(s.value)}")
             self._stmt(s.body)
         elif isinstance(s, Store):
             raise self._unbound(s.buffer)
@@ -178,7 +132,7 @@ class _HostWriter:
 
     def _for(self, s: For) -> None:
         first = constant(s.min) == 0
-        bounds = self._expr(s.extent) if first else f"{self._expr(s.min)}, {self._expr(n.Add(s.min, s.extent))}"
+        bounds = self.expr(s.extent) if first else f"{self.expr(s.min)}, {self.expr(n.Add(s.min, s.extent))}"
         self._block(f"for {self.names(s.var)} in range({bounds}):", s.body)
 
     def _allocate(self, s: Allocate) -> None:
@@ -186,7 +140,8 @@ class _HostWriter:
             raise self._unbound(s.buffer)
         name = self.names(s.buffer)
         self.handles[s.buffer] = name
-        elements = " * ".join(self._operand(extent) for extent in s.buffer.shape) or "1"
+        self.checks.limit(name, None, s.buffer)
+        elements = " * ".join(self.expr.operand(extent) for extent in s.buffer.shape) or "1"
         note = f"  # {s.buffer.note}" if s.buffer.note else ""
         self._line(f"{name} = allocate({name!r}, {elements} * {s.buffer.dtype.bytes}){note}")
         self._stmt(s.body)
@@ -194,14 +149,20 @@ class _HostWriter:
     def _launch(self, s: Launch) -> None:
         kernel = self.kernels[s]
         extents = (*kernel.grid, *kernel.block)
-        args = [self._expr(extent) for extent in extents]
-        for p in kernel.params:
-            args.append(self._handle(p) if isinstance(p, Buffer) else self._expr(p))
-        call = f"{kernel.name}({', '.join(args)})"
-        static = [constant(extent) for extent in extents]
-        if 0 in static:
+        if any(constant(extent) == 0 for extent in extents):
             return  # nothing to do
-        unsure = [f"{self._operand(e)} > 0" for e, value in zip(extents, static, strict=True) if value is None]
+        args, unsure = [], []
+        for extent, wish in zip(extents, _EXTENTS, strict=True):
+            text = self.expr(extent)
+            if constant(extent) is None:
+                if not isinstance(extent, n.Var):
+                    name = self.names.fresh(wish)
+                    self._line(f"{name} = {text}")
+                    text = name
+                unsure.append(f"{text} > 0")
+            args.append(text)
+        args += [self._handle(p) if isinstance(p, Buffer) else self.expr(p) for p in kernel.params]
+        call = f"{kernel.name}({', '.join(args)})"
         self._line(f"if {' and '.join(unsure)}: {call}" if unsure else call)
 
     def _handle(self, buffer: Buffer) -> str:
@@ -209,46 +170,3 @@ class _HostWriter:
         if found is None:
             raise InternalError(f"{buffer} is neither an argument of {self.function.name} nor allocated by it")
         return found
-
-    # Expressions
-
-    def _expr(self, e: Any) -> str:
-        if isinstance(e, n.Var):
-            return self.names(e)
-        if isinstance(e, (n.IntImm, n.FloatImm)):
-            return repr(bool(e.value) if e.dtype.is_bool else e.value)
-        return self._operation(e)
-
-    def _operation(self, e: Any) -> str:
-        kind = type(e)
-        if kind in _INFIX:
-            return f"{self._operand(e.a)} {_INFIX[kind]} {self._operand(e.b)}"
-        args = [self._expr(child) for child in e.children()]
-        if kind is n.Div:
-            if e.dtype.is_float:
-                return f"{self._operand(e.a)} / {self._operand(e.b)}"
-            return f"truncdiv({args[0]}, {args[1]})"
-        if kind in _CALLS:
-            return f"{_CALLS[kind]}({', '.join(args)})"
-        if kind is n.Not:
-            return f"not {self._operand(e.a)}"
-        if kind in (n.Select, n.IfThenElse):
-            yes, cond, no = (self._operand(part) for part in (e.true_value, e.condition, e.false_value))
-            return f"{yes} if {cond} else {no}"
-        if kind is n.Cast:
-            return f"{'float' if e.dtype.is_float else 'bool' if e.dtype.is_bool else 'int'}({args[0]})"
-        if kind is n.Call and e.name == "likely":
-            return args[0]
-        raise InternalError(f"host code cannot evaluate `{e}`")
-
-    def _operand(self, e: Any) -> str:
-        text = self._expr(e)
-        simple = isinstance(e, (n.Var, n.FloatImm, n.Min, n.Max, n.Mod, n.Cast))
-        return text if simple or (isinstance(e, n.IntImm) and e.value >= 0) else f"({text})"
-
-
-def _not_of_type(name: str, dtype: DType) -> str:
-    """The condition under which an argument is no plain number of that type."""
-    if dtype.is_int:
-        return f"type({name}) is not int or not {dtype.min_value} <= {name} <= {dtype.max_value}"
-    return f"type({name}) is not {'float' if dtype.is_float else 'bool'}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import add, const, floormod, multiply, subtract
@@ -15,12 +15,18 @@ class Layout:
 
     The stride of such a dimension is the smallest one, not below the extent inside, that leaves the remainder
     `offset` when divided by `factor`. Rows that start in different banks of shared memory are made so.
+
+    A parameter may have strides of its own instead, `given`, and a `start`: those of the array that is passed.
     """
 
     aligns: tuple[tuple[int, int, int], ...] = ()
+    given: tuple[Expr, ...] | None = None
+    start: Expr = field(default_factory=lambda: const(0, "int32"))
 
     def strides(self, shape: Sequence[Expr]) -> tuple[Expr, ...]:
         """The distance of neighbours along each dimension, in elements."""
+        if self.given is not None:
+            return self.given
         wanted = {dimension: (factor, offset) for dimension, factor, offset in self.aligns}
         found: list[Expr] = []
         stride: Expr = const(1, shape[-1].dtype if shape else "int32")
@@ -33,17 +39,20 @@ class Layout:
 
     def size(self, shape: Sequence[Expr]) -> Expr:
         """The number of elements that the buffer takes, padding included."""
+        if self.given is not None:  # up to the last element
+            last = self.offset(shape, [subtract(extent, 1) for extent in shape])
+            return add(last, 1)
         return multiply(self.strides(shape)[0], shape[0]) if shape else const(1, "int32")
 
     def offset(self, shape: Sequence[Expr], indices: Sequence[Expr]) -> Expr:
         """The flat index of an element."""
-        if not indices:
-            return const(0, "int32")
         flat: Expr | None = None
         for stride, index in zip(self.strides(shape), indices, strict=True):
             term = multiply(index, stride)
             flat = term if flat is None else add(flat, term)
-        return flat if flat is not None else const(0, "int32")
+        if flat is None:
+            return self.start
+        return add(self.start, flat) if self.given is not None else flat
 
 
 def _aligned(stride: Expr, factor: int, offset: int) -> Expr:

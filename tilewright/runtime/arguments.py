@@ -1,4 +1,7 @@
-"""What is wrong with a call's arguments: the slow path, taken only when something is."""
+"""What is wrong with a call's arguments: the slow path, taken only when something is.
+
+Host code compares (`if A.kind is not A_kind: wrong(A, 0)`); what it then calls is a method of `Complaints`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 from ..codegen.abi import ArrayArgument, EntryPoint, ScalarArgument
 from ..core.dtype import DType
 from ..core.errors import InternalError, UserError
-from .array import NDArray
+from .array import NDArray, packed
 from .device import Device
 
 
@@ -38,59 +41,161 @@ def _type(want: ArrayArgument | ScalarArgument) -> str:
     return f"{want.dtype}[{', '.join(map(str, want.shape))}]"
 
 
+def _who(entry: EntryPoint, position: int) -> str:
+    want = entry.arguments[position]
+    return f"argument {position} of {entry.name} ({want.name}: {_type(want)})"
+
+
 def check_array(entry: EntryPoint, position: int, arg: Any, kind: str, first: Device | None) -> None:
     """Raise where `arg` cannot be the array argument at `position` of a module that runs on `kind`."""
     want = entry.arguments[position]
     if isinstance(want, ScalarArgument):
         raise InternalError(f"argument {position} of {entry.name} is no array")
-    who = f"argument {position} of {entry.name} ({want.name}: {_type(want)})"
+    who = _who(entry, position)
     if not isinstance(arg, NDArray):
-        given = f"a NumPy array of {arg.dtype}{list(arg.shape)}" if isinstance(arg, np.ndarray) else repr(arg)[:80]
-        raise UserError(f"{who} is {given}", fix=f"put it on the device first: nd.array(x, tvm.{kind}(0))")
+        raise UserError(f"{who} is {_foreign(arg)}", fix=_how_to_pass(arg, kind))
     if arg.device.kind != kind:
         raise UserError(
             f"{who} is on {arg.device}, but this module runs on {kind}", fix=f"use nd.array(x, tvm.{kind}(0))"
         )
     if first is not None and arg.device is not first:
-        raise UserError(f"{who} is on {arg.device}, but an earlier argument is on {first}")
+        raise UserError(
+            f"{who} is on {arg.device}, but an earlier argument is on {first}",
+            fix=f"copy it there: x.copyto(tvm.{kind}({first.index}))",
+        )
     if arg.dtype != want.dtype:
         raise UserError(f"{who} has type {arg.dtype}", fix=f"convert it: x.astype({want.dtype!r})")
     static = all(isinstance(extent, int) for extent in want.shape)
     if len(arg.shape) != len(want.shape) or (static and arg.shape != want.shape):
-        raise UserError(f"{who} has shape {arg.shape}")
+        raise UserError(f"{who} has shape {arg.shape}", fix=f"pass an array of shape {_shape(want)}")
+    if (arg.strides is not None or arg.offset) and not want.strided:
+        held = f"strides {arg.strides}" if arg.strides is not None else f"an offset of {arg.offset} elements"
+        raise UserError(
+            f"{who} has {held}, but the program was built for elements that follow each other",
+            fix="pass a contiguous copy (nd.array(x.numpy(), x.device)), or build with binds={tensor: "
+            "tir.decl_buffer(shape, dtype, strides=[...])}",
+        )
+
+
+def _foreign(arg: Any) -> str:
+    """What an argument is that is none of our arrays."""
+    if isinstance(arg, np.ndarray):
+        return f"a NumPy array of {arg.dtype}{list(arg.shape)}"
+    if hasattr(arg, "__dlpack__"):
+        return f"a {type(arg).__module__.partition('.')[0]}.{type(arg).__name__}"
+    return repr(arg)[:80]
+
+
+def _how_to_pass(arg: Any, kind: str) -> str:
+    if hasattr(arg, "__dlpack__") and not isinstance(arg, np.ndarray):
+        return "share its memory with nd.from_dlpack(x)"
+    return f"put it on the device first: nd.array(x, tvm.{kind}(0))"
+
+
+def _shape(want: ArrayArgument) -> str:
+    return f"({', '.join(map(str, want.shape))}{',' if len(want.shape) == 1 else ''})"
 
 
 def scalar(entry: EntryPoint, position: int, arg: Any) -> bool | int | float:
     """The scalar argument at `position` as a Python number; raises where it is none of that type."""
-    want = entry.arguments[position]
-    dtype = DType(want.dtype)
-    who = f"argument {position} of {entry.name} ({want.name}: {want.dtype})"
+    dtype = DType(entry.arguments[position].dtype)
+    who = _who(entry, position)
     accepted: tuple[type, ...] = (bool, np.bool_) if dtype.is_bool else (bool, np.bool_, int, np.integer)
     if dtype.is_float:
         accepted += (float, np.floating)
     if not isinstance(arg, accepted):
-        raise UserError(f"{who} is {arg!r}, of type {type(arg).__name__}")
+        raise UserError(f"{who} is {arg!r}, of type {type(arg).__name__}", fix=f"pass a number of type {dtype}")
     number: Any = arg
     value = bool(number) if dtype.is_bool else float(number) if dtype.is_float else int(number)
     if dtype.is_int and not dtype.min_value <= value <= dtype.max_value:
-        raise UserError(f"{who} is {value}, which does not fit")
+        raise UserError(
+            f"{who} is {value}, which does not fit", fix=f"{dtype} holds {dtype.min_value} to {dtype.max_value}"
+        )
     return value
 
 
-def wrong_extent(entry: EntryPoint, position: int, array: NDArray, axis: int, want: int) -> NoReturn:
-    """An extent that does not agree with the other arguments."""
-    argument = entry.arguments[position]
-    raise UserError(
-        f"argument {position} of {entry.name} ({argument.name}: {_type(argument)}) has shape "
-        f"{array.shape}: extent {axis} is {array.shape[axis]}, but the other arguments make it {want}"
-    )
+class Complaints:
+    """What the host code of one function calls when an argument is wrong; every method raises, or gives a value."""
 
+    def __init__(self, entry: EntryPoint, kind: str, on: Device) -> None:
+        self.entry = entry
+        self.kind = kind
+        self.on = on
 
-def misaligned(entry: EntryPoint, position: int, array: NDArray) -> NoReturn:
-    """Memory that vector accesses cannot use."""
-    argument = entry.arguments[position]
-    raise UserError(
-        f"argument {position} of {entry.name} ({argument.name}) starts at address {int(array.handle):#x}, "
-        "which is not a multiple of 16, but the kernel reads or writes it by vectors",
-        fix="pass an array that is no slice of another, such as a copy of it",
-    )
+    def names(self) -> dict[str, Any]:
+        """The methods under the names that host code uses."""
+        found = (name for name in vars(Complaints) if not name.startswith("_") and name != "names")
+        return {name: getattr(self, name) for name in found}
+
+    def wrong(self, array: Any, position: int) -> NoReturn:
+        """An argument of another type, device, shape or layout."""
+        check_array(self.entry, position, array, self.kind, self.on)
+        raise InternalError(f"argument {position} of {self.entry.name} was refused, and nothing is wrong with it")
+
+    def scalar(self, value: Any, position: int) -> bool | int | float:
+        """A scalar that is no plain Python number of its type."""
+        return scalar(self.entry, position, value)
+
+    def strided(self, array: Any, position: int) -> tuple[int, ...]:
+        """The strides of an array that may have any, once the rest of it is known to be right."""
+        if not isinstance(array, NDArray) or array.device is not self.on:
+            self.wrong(array, position)
+        want = self.entry.arguments[position]
+        if not isinstance(want, ArrayArgument) or array.dtype != want.dtype or len(array.shape) != len(want.shape):
+            self.wrong(array, position)
+        return array.strides or packed(array.shape)
+
+    def wrong_extent(self, array: NDArray, position: int, axis: int, want: int) -> NoReturn:
+        """An extent that does not agree with the other arguments."""
+        raise UserError(
+            f"{_who(self.entry, position)} has shape {array.shape}: extent {axis} is {array.shape[axis]}, but "
+            f"the other arguments make it {want}",
+            fix="" if want >= 0 else "the other arguments are too small for this program",
+        )
+
+    def wrong_size(self, which: int, value: int) -> NoReturn:
+        """A size that breaks what was declared of its variable."""
+        fact = self.entry.facts[which]
+        raise UserError(
+            f"{fact.name} is {value} ({fact.place}), but it is declared to be {fact.known}",
+            fix="pad the arrays to such a size, or build the program without declaring that",
+        )
+
+    def wrong_stride(self, array: NDArray, position: int, axis: int, want: int) -> NoReturn:
+        """A stride other than the declared one."""
+        strides = array.strides or packed(array.shape)
+        raise UserError(
+            f"{_who(self.entry, position)} has strides {strides}: that of dimension {axis} is {strides[axis]}, but "
+            f"the program was built for {want}",
+            fix="pass a copy with the declared strides, or declare the stride as a variable",
+        )
+
+    def wrong_offset(self, array: NDArray, position: int, want: int) -> NoReturn:
+        """A first element elsewhere than declared."""
+        raise UserError(
+            f"{_who(self.entry, position)} starts {array.offset} elements into its memory, but the program was built "
+            f"for {want}",
+            fix='declare it: tir.decl_buffer(..., elem_offset=te.var("offset"))',
+        )
+
+    def too_large(self, name: str, elements: int) -> NoReturn:
+        """More elements than 32-bit indices count."""
+        raise UserError(
+            f"{name} of {self.entry.name} has {elements:,} elements, too many for the 32-bit indices of this program",
+            fix='declare its sizes with 64 bits: te.var("n", "int64")',
+        )
+
+    def overlap(self, first: int, second: int) -> NoReturn:
+        """Two arguments that share memory, one of which is written."""
+        raise UserError(
+            f"{_who(self.entry, first)} and {_who(self.entry, second)} share memory, and one of them is written",
+            fix="give each result an array of its own: the kernels rely on it",
+        )
+
+    def misaligned(self, array: NDArray, position: int) -> NoReturn:
+        """Memory that vector accesses cannot use."""
+        raise UserError(
+            f"argument {position} of {self.entry.name} ({self.entry.arguments[position].name}) starts at address "
+            f"{int(array.handle):#x}, which is not a multiple of 16, but the kernel reads or writes it by vectors",
+            fix="pass an array that is no slice of another, such as a copy of it",
+        )

@@ -3,50 +3,89 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import UserError
-from .cpu_driver import HostMemory
 from .device import Device, cpu, cuda, device
+from .dlpack import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, Shared, give, take
 
 Shape = tuple[int, ...]
 
-_layouts: dict[tuple[Device, DType, Shape], object] = {}
-_kinds: dict[tuple[Device, DType, int], object] = {}
+
+class _Mark:
+    """Stands for something, by its identity alone."""
+
+    __slots__ = ("__weakref__",)
+
+
+_marks: WeakValueDictionary[tuple[Any, ...], _Mark] = WeakValueDictionary()  # kept by the arrays and functions
+_making = threading.Lock()
+_APART = _Mark()
+"""The layout and kind of arrays whose elements do not simply follow each other."""
 
 
 def layout_of(on: Device, dtype: DType, shape: Shape) -> object:
     """One object for each device, type and shape: arrays that a call may take have the very same one."""
-    return _layouts.setdefault((on, dtype, shape), object())
+    return _mark((on, dtype, shape))
 
 
 def kind_of(on: Device, dtype: DType, dimensions: int) -> object:
     """One object for each device, type and number of dimensions."""
-    return _kinds.setdefault((on, dtype, dimensions), object())
+    return _mark((on, dtype, dimensions))
+
+
+def _mark(key: tuple[Any, ...]) -> _Mark:
+    with _making:
+        found = _marks.get(key)
+        if found is None:
+            found = _marks[key] = _Mark()
+        return found
 
 
 class NDArray:
-    """A dense row-major array on a device.
+    """An array on a device: row-major, or a view with strides of its own.
 
     `handle` is what the device's driver calls its memory; `layout` and `kind` stand for (device, dtype,
-    shape) and (device, dtype, dimensions), so that a call checks an argument by one comparison.
+    shape) and (device, dtype, dimensions), so that a call checks an argument by one comparison. `start` and `end`
+    say where the memory is, so that two arrays overlap where these do. `strides` counts elements; None for
+    row-major. `offset` (elements from the handle on) is 0 except for views on devices without pointers.
     """
 
-    __slots__ = ("__weakref__", "_owner", "device", "dtype", "handle", "kind", "layout", "shape")
+    __slots__ = (
+        *("__weakref__", "_owner", "device", "dtype", "end", "handle", "kind", "layout", "offset", "shape"),
+        *("start", "strides"),
+    )
 
-    def __init__(self, on: Device, dtype: DType, shape: Shape, handle: Any, owner: Any = None) -> None:
+    def __init__(
+        self,
+        on: Device,
+        dtype: DType,
+        shape: Shape,
+        handle: Any,
+        owner: Any = None,
+        strides: Shape | None = None,
+        offset: int = 0,
+    ) -> None:
         """`owner` is what keeps borrowed memory alive; without one, the memory is this array's own."""
         self.device = on
         self.dtype = dtype
         self.shape = shape
         self.handle = handle
-        self.layout = layout_of(on, dtype, shape)
-        self.kind = kind_of(on, dtype, len(shape))
+        self.strides = None if strides is None or strides == packed(shape) or _one_row(shape, strides) else strides
+        self.offset = offset
+        if self.strides is None and not offset:
+            self.layout = layout_of(on, dtype, shape)
+            self.kind = kind_of(on, dtype, len(shape))
+        else:
+            self.layout = self.kind = _APART
+        self.start, self.end = on.driver.span(handle, self._reach() * self.itemsize)
         self._owner = owner
 
     def __del__(self) -> None:
@@ -71,24 +110,60 @@ class NDArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory."""
-        return self.size * self.dtype.numpy.itemsize
+        """Bytes of all elements."""
+        return self.size * self.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.numpy.itemsize * self.dtype.lanes
+
+    def _reach(self) -> int:
+        """Elements from the handle to the end of the last one."""
+        return self.offset + reach(self.shape, self.strides)
 
     def numpy(self) -> np.ndarray:
-        """A copy as a NumPy array; waits for what is still being computed."""
-        data = np.empty(self.shape, self.dtype.numpy)
+        """A copy as a NumPy array; waits for what is still being computed. A vector adds a dimension of its lanes."""
+        if self.layout is not _APART:
+            data = np.empty(self._host_shape(), self.dtype.numpy)
+            self.device.driver.read(self.device.index, self.handle, _bytes(data))
+            return data
+        whole = self._whole()
+        return self._elements(whole).copy()
+
+    asnumpy = numpy
+
+    def _host_shape(self) -> Shape:
+        lanes = self.dtype.lanes
+        return self.shape if lanes == 1 else (*self.shape, lanes)
+
+    def _whole(self) -> np.ndarray:
+        """All memory from the handle to the last element."""
+        data = np.empty(self._reach() * self.dtype.lanes, self.dtype.numpy)
         self.device.driver.read(self.device.index, self.handle, _bytes(data))
         return data
 
-    asnumpy = numpy
+    def _elements(self, whole: np.ndarray) -> np.ndarray:
+        """The elements of this view in a copy of its memory."""
+        steps = tuple(step * self.itemsize for step in self.strides or packed(self.shape))
+        if self.dtype.lanes > 1:
+            steps = (*steps, whole.itemsize)
+        first = whole[self.offset * self.dtype.lanes :]
+        return np.lib.stride_tricks.as_strided(first, self._host_shape(), steps)
 
     def copyfrom(self, source: Any) -> NDArray:
         """Copy in the values of `source` (of this shape; converted to this type)."""
         if isinstance(source, NDArray):
             return source.copyto(self)
         data = np.ascontiguousarray(source, dtype=self.dtype.numpy)
-        if np.shape(source) != self.shape:
-            raise UserError(f"cannot copy values of shape {np.shape(source)} into an array of shape {self.shape}")
+        if np.shape(source) != self._host_shape():
+            raise UserError(
+                f"cannot copy values of shape {np.shape(source)} into an array of shape {self._host_shape()}"
+            )
+        if self.layout is _APART and self.size:  # what lies between the elements stays
+            whole = self._whole()
+            self._elements(whole)[...] = data
+            data = whole
         self.device.driver.write(self.device.index, self.handle, _bytes(data))
         return self
 
@@ -98,11 +173,32 @@ class NDArray:
             target = empty(self.shape, self.dtype, target)
         if target.shape != self.shape or target.dtype != self.dtype:
             raise UserError(f"cannot copy {_describe(self)} into {_describe(target)}")
-        if target.device is self.device:
+        if self.layout is _APART or target.layout is _APART:
+            target.copyfrom(self.numpy())
+        elif target.device is self.device:
             self.device.driver.copy(self.device.index, self.handle, target.handle, self.nbytes)
         else:
             target.device.driver.write(target.device.index, target.handle, _bytes(self.numpy()))
         return target
+
+    def as_strided(self, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> NDArray:
+        """A view of the same memory with its own shape, strides and first element, all counted in elements.
+
+        Programs take it whose buffer is declared with strides (`tir.decl_buffer`, `binds`). UserError where it
+        would reach beyond this array.
+        """
+        extents, steps = tuple(map(int, shape)), tuple(map(int, strides))
+        if len(extents) != len(steps):
+            raise UserError(f"a view of shape {extents} needs {len(extents)} strides, not {steps}")
+        first, last = self.offset + offset, self.offset + offset + reach(extents, steps)
+        if min((*extents, *steps, offset), default=0) < 0 or last > self._reach():
+            raise UserError(
+                f"a view of shape {extents} with strides {steps} from element {offset} on is not within "
+                f"{_describe(self)}",
+                fix="give extents, strides and an offset of at least 0 that stay inside the array",
+            )
+        handle, rest = self.device.driver.part(self.handle, first * self.itemsize)
+        return NDArray(self.device, self.dtype, extents, handle, self, steps, rest // self.itemsize)
 
     def __getitem__(self, key: Any) -> NDArray:
         self._refuse_parts(key)
@@ -140,30 +236,61 @@ class NDArray:
         """How other libraries see memory on an NVIDIA GPU without copying it."""
         if self.device.kind != "cuda":
             raise AttributeError(f"an array on {self.device} is not CUDA memory")
-        data = (int(self.handle), False)
+        steps = None if self.strides is None else tuple(step * self.itemsize for step in self.strides)
         return {
             "shape": self.shape,
             "typestr": self.dtype.numpy.str,
-            "data": data,
+            "data": (int(self.handle), False),
             "version": 3,
-            "strides": None,
+            "strides": steps,
         }
 
-    def __dlpack__(self, **options: Any) -> Any:
-        """The array for another library, without a copy on the host."""
-        if self.device.kind != "cpu":
-            raise UserError(
-                f"an array on {self.device} has no DLPack form yet",
-                fix="use a.numpy(); torch.as_tensor(a, device='cuda') shares memory on an NVIDIA GPU",
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The array for another library, which shares its memory; on a GPU, its `stream` waits for ours."""
+        if self.device.kind == "opencl":
+            raise _NotSharedError(
+                f"the memory of {self.device} has no address that other libraries could use", fix="use a.numpy()"
             )
-        return self._host_view().__dlpack__(**options)
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise _NotSharedError(f"an array on {self.device} cannot be shared with device {dl_device}")
+        array = self.copyto(self.device) if copy else self
+        array.device.driver.hand_over(array.device.index, stream)
+        code, index = array.__dlpack_device__()
+        strides = array.strides or packed(array.shape)
+        memory = Shared(code, index, array.dtype, array.shape, strides, int(array.handle), False, array)
+        return give(array, memory, versioned=max_version is not None and max_version[0] >= 1)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.device.device_type, self.device.index
 
-    def _host_view(self) -> np.ndarray:
-        flat: np.ndarray = self.handle.bytes[: self.nbytes]
-        return flat.view(self.dtype.numpy).reshape(self.shape)
+
+class _NotSharedError(UserError, BufferError):
+    """What the DLPack protocol wants raised where an array cannot be exported."""
+
+
+def packed(shape: Shape) -> Shape:
+    """The strides of a row-major array."""
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def reach(shape: Shape, strides: Shape | None) -> int:
+    """Elements from the first to the end of the last one."""
+    if strides is None or 0 in shape:
+        return math.prod(shape)
+    return 1 + sum((extent - 1) * step for extent, step in zip(shape, strides, strict=True))
+
+
+def _one_row(shape: Shape, strides: Shape) -> bool:
+    """Whether the elements follow each other: the stride of a dimension of one element does not matter."""
+    pairs = zip(shape, strides, packed(shape), strict=True)
+    return 0 in shape or all(extent == 1 or step == want for extent, step, want in pairs)
 
 
 def _describe(a: NDArray) -> str:
@@ -193,7 +320,7 @@ def empty(
     if any(extent < 0 for extent in whole):
         raise UserError(f"an array cannot have the shape {whole}")
     kind = DType(dtype)
-    return NDArray(on, kind, whole, on.driver.allocate(on.index, math.prod(whole) * kind.numpy.itemsize))
+    return NDArray(on, kind, whole, on.driver.allocate(on.index, math.prod(whole) * kind.numpy.itemsize * kind.lanes))
 
 
 def array(data: Any, device: Device | None = None, ctx: Device | None = None, dtype: str | None = None) -> NDArray:
@@ -203,33 +330,49 @@ def array(data: Any, device: Device | None = None, ctx: Device | None = None, dt
         return data.copyto(on)
     values = np.asarray(data.numpy() if isinstance(data, NDArray) else data)
     kind = DType(dtype or values.dtype)
-    return empty(values.shape, kind, device, ctx).copyfrom(values)
+    shape = values.shape if kind.lanes == 1 else values.shape[:-1]
+    return empty(shape, kind, device, ctx).copyfrom(values)
 
 
 def from_dlpack(source: Any) -> NDArray:
-    """The array of another library, sharing its memory."""
-    interface = getattr(source, "__cuda_array_interface__", None)
-    if interface is not None:
+    """The array of another library, sharing its memory, strides included."""
+    if not hasattr(source, "__dlpack__"):
+        interface = getattr(source, "__cuda_array_interface__", None)
+        if interface is None:
+            raise UserError(
+                f"a {type(source).__name__} cannot share its memory: it has no __dlpack__", fix="copy it: nd.array(x)"
+            )
         return _from_cuda(source, interface)
-    view = np.from_dlpack(source)
-    if not (view.flags.c_contiguous and view.flags.writeable):
-        raise UserError(
-            "this array is not contiguous and writeable, so its memory cannot be shared",
-            fix="copy it: nd.array(x)",
-        )
-    flat = view.reshape(-1).view(np.uint8)
-    return NDArray(cpu(), DType(view.dtype), view.shape, HostMemory(flat), owner=source)
+    kind = int(source.__dlpack_device__()[0])
+    on = {CPU: cpu(), CUDA_HOST: cpu(), CUDA: cuda(), CUDA_MANAGED: cuda()}.get(kind)
+    if on is None:
+        raise UserError(f"memory of DLPack device kind {kind} cannot be used here", fix="copy it: nd.array(x)")
+    if on.kind == "cuda":
+        on = cuda(int(source.__dlpack_device__()[1])).require()
+    shared = take(source, on.driver.takes_over(on.index))
+    if shared.read_only:
+        raise UserError("this array is read-only, so its memory cannot be shared", fix="copy it: nd.array(x)")
+    if shared.strides is not None and min(shared.strides, default=0) < 0:
+        raise UserError(f"this array has strides {shared.strides}, some negative", fix="copy it: nd.array(x)")
+    return _adopt(on, shared)
+
+
+def _adopt(on: Device, shared: Shared) -> NDArray:
+    size = reach(shared.shape, shared.strides) * shared.dtype.bytes
+    handle = on.driver.adopt(shared.address, size)
+    return NDArray(on, shared.dtype, shared.shape, handle, shared.owner, shared.strides)
 
 
 def _from_cuda(source: Any, interface: dict[str, Any]) -> NDArray:
-    shape, dtype = tuple(interface["shape"]), np.dtype(interface["typestr"])
-    strides = interface.get("strides")
-    packed = [math.prod(shape[i + 1 :]) * dtype.itemsize for i in range(len(shape))]
-    if strides is not None and list(strides) != packed:
+    """From what describes memory on an NVIDIA GPU to libraries without DLPack."""
+    shape, dtype = tuple(interface["shape"]), DType(np.dtype(interface["typestr"]))
+    steps, itemsize = interface.get("strides"), dtype.numpy.itemsize
+    if steps is not None and any(step < 0 or step % itemsize for step in steps):
         raise UserError(
-            f"this array has strides {tuple(strides)}, so its memory cannot be shared",
+            f"this array has strides of {tuple(steps)} bytes, so its memory cannot be shared",
             fix="make it contiguous first (x.contiguous())",
         )
+    strides = None if steps is None else tuple(step // itemsize for step in steps)
     where = getattr(getattr(source, "device", None), "index", None)
     index = where if isinstance(where, int) else 0
-    return NDArray(cuda(index), DType(dtype), shape, int(interface["data"][0]), owner=source)
+    return NDArray(cuda(index), dtype, shape, int(interface["data"][0]), source, strides)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import time
 from collections.abc import Callable
@@ -58,6 +59,14 @@ class CpuDriver(Driver):
 
     def copy(self, index: int, source: Any, target: Any, size: int) -> None:
         target.bytes[:size] = source.bytes[:size]
+
+    def adopt(self, address: int, size: int) -> Handle:
+        if not size:
+            return self.allocate(0, 0)
+        return HostMemory(np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address)))
+
+    def part(self, handle: Any, offset: int) -> tuple[Handle, int]:
+        return HostMemory(handle.bytes[offset:]), 0
 
     def sync(self, index: int) -> None:
         """The host has always finished."""

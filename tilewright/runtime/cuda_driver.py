@@ -24,6 +24,9 @@ from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher
 
 _NO_CONTEXT = (201, 400)
 """CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE: this thread has no current context, or another's."""
+_NO_ORDER, _LEGACY_DEFAULT, _PER_THREAD_DEFAULT = -1, 1, 2
+"""Streams as DLPack numbers them: none to order with, and the two default ones."""
+_STREAMS = {None: 0, _LEGACY_DEFAULT: 0, _PER_THREAD_DEFAULT: 2}
 _GRAPH_NODES = 256
 _SHORT = 0.02
 """Seconds below which the host's own delays would show in a measurement."""
@@ -179,6 +182,19 @@ class CudaDriver(Driver):
         gpu = self.gpu(index)
         if size:
             call("cuMemcpyDtoDAsync", target, source, size, gpu.stream)
+
+    def hand_over(self, index: int, stream: int | None) -> None:
+        gpu = self.gpu(index)
+        other = _STREAMS.get(stream, stream) or 0
+        if stream == _NO_ORDER or other == gpu.stream:
+            return
+        event = call("cuEventCreate", int(_bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING))
+        call("cuEventRecord", event, gpu.stream)
+        call("cuStreamWaitEvent", other, event, 0)
+        call("cuEventDestroy", event)  # the driver keeps it until the wait is over
+
+    def takes_over(self, index: int) -> int:
+        return self.gpu(index).stream or _LEGACY_DEFAULT
 
     def sync(self, index: int) -> None:
         self.gpu(index)

@@ -86,6 +86,25 @@ class Driver(ABC):
     def copy(self, index: int, source: Handle, target: Handle, size: int) -> None:
         """Copy within the device."""
 
+    def span(self, handle: Handle, size: int) -> tuple[int, int]:
+        """Where memory begins and ends, so that two arrays overlap where these do."""
+        return handle, handle + size
+
+    def adopt(self, address: int, size: int) -> Handle:
+        """The handle of memory that somebody else keeps alive."""
+        return address
+
+    def part(self, handle: Handle, offset: int) -> tuple[Handle, int]:
+        """The memory from byte `offset` on: its handle, and the bytes that the handle itself cannot express."""
+        return handle + offset, 0
+
+    def hand_over(self, index: int, stream: int | None) -> None:  # noqa: B027  # nothing to do without streams
+        """Let work that another library puts into `stream` wait for all that was started here."""
+
+    def takes_over(self, index: int) -> int | None:
+        """The stream that another library's work must be ordered before, as DLPack numbers them; None for none."""
+        return None
+
     @abstractmethod
     def sync(self, index: int) -> None:
         """Wait until the device has done all that it was given."""

@@ -10,7 +10,7 @@ from typing import Any
 from ..codegen.abi import ArrayArgument, CompiledProgram, EntryPoint, Resources
 from ..codegen.llvm.forms import show
 from ..core.dtype import DType
-from ..core.errors import InternalError, UserError
+from ..core.errors import UserError
 from ..core.target import Target
 from . import arguments
 from .array import NDArray, kind_of, layout_of
@@ -61,17 +61,12 @@ class Entry:
         launchers = _load(self._program, on)
         if os.environ.get("TILEWRIGHT_DEBUG", "0") not in ("", "0"):
             launchers = {name: _watched(name, launch, on) for name, launch in launchers.items()}
-        entry, kind = self._entry, self._kind
+        entry = self._entry
         names: dict[str, Any] = {
             "allocate": _Scratch(on).allocate,
             "truncdiv": _truncdiv,
             "truncmod": lambda a, b: a - _truncdiv(a, b) * b,
-            "wrong": lambda array, position: _wrong(entry, position, array, kind, on),
-            "scalar": lambda value, position: arguments.scalar(entry, position, value),
-            "wrong_extent": lambda array, position, axis, want: arguments.wrong_extent(
-                entry, position, array, axis, want
-            ),
-            "misaligned": lambda array, position: arguments.misaligned(entry, position, array),
+            **arguments.Complaints(entry, self._kind, on).names(),
             **launchers,
         }
         for argument in entry.arguments:
@@ -97,11 +92,6 @@ class Entry:
         return f"<function {self.name} for {self._program.target}>"
 
 
-def _wrong(entry: EntryPoint, position: int, array: Any, kind: str, on: Device) -> None:
-    arguments.check_array(entry, position, array, kind, on)
-    raise InternalError(f"argument {position} of {entry.name} was refused, and nothing is wrong with it")
-
-
 def _truncdiv(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
@@ -122,19 +112,26 @@ def _watched(name: str, launch: Launcher, on: Device) -> Launcher:
 
 
 class _Scratch:
-    """Global memory between the kernels of one function: kept from call to call, grown where needed."""
+    """Global memory between the kernels of one function: kept from call to call, doubled where more is needed.
+
+    What was outgrown stays: a CUDA graph that was recorded earlier may still use it.
+    """
 
     def __init__(self, on: Device) -> None:
         self.on = on
-        self.held: dict[str, tuple[int, NDArray]] = {}
+        self.held: dict[str, NDArray] = {}
+        self.outgrown: list[NDArray] = []
 
     def allocate(self, name: str, size: int) -> Any:
         """The memory of that name, at least `size` bytes."""
         found = self.held.get(name)
-        if found is None or found[0] < size:
+        if found is None or found.shape[0] < size:
+            if found is not None:
+                self.outgrown.append(found)
+                size = max(size, 2 * found.shape[0])
             memory = self.on.driver.allocate(self.on.index, size)
-            found = self.held[name] = size, NDArray(self.on, DType("uint8"), (size,), memory)
-        return found[1].handle
+            found = self.held[name] = NDArray(self.on, DType("uint8"), (max(0, size),), memory)
+        return found.handle
 
 
 def _load(program: CompiledProgram, on: Device) -> dict[str, Launcher]:

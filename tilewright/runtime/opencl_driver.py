@@ -127,6 +127,14 @@ class OpenClDriver(Driver):
         if size:
             at.cl.enqueue_copy(at.queue, target, source, byte_count=size)
 
+    def span(self, handle: Any, size: int) -> tuple[int, int]:
+        """Objects, not addresses: arrays share memory where they have the same one."""
+        number = int(handle.int_ptr)
+        return number, number + 1
+
+    def part(self, handle: Any, offset: int) -> tuple[Any, int]:
+        return handle, offset
+
     def sync(self, index: int) -> None:
         self._at(index).queue.finish()
 

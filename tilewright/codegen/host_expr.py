@@ -1,0 +1,60 @@
+"""Integer and boolean expressions as Python, for host code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.errors import InternalError
+from ..expr import nodes as n
+from .names import Names
+
+_INFIX: dict[type, str] = {
+    n.Add: "+", n.Sub: "-", n.Mul: "*", n.FloorDiv: "//", n.FloorMod: "%", n.EQ: "==", n.NE: "!=", n.LT: "<",
+    n.LE: "<=", n.GT: ">", n.GE: ">=", n.And: "and", n.Or: "or",
+}  # fmt: skip
+_CALLS: dict[type, str] = {n.Min: "min", n.Max: "max", n.Mod: "truncmod"}
+_CHAINS = (n.Add, n.Mul)
+
+
+class HostExpr:
+    """Writes expressions, with variables under the names that `names` gives them."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+
+    def __call__(self, e: Any) -> str:
+        """The text of `e`."""
+        if isinstance(e, n.Var):
+            return self.names(e)
+        if isinstance(e, (n.IntImm, n.FloatImm)):
+            return repr(bool(e.value) if e.dtype.is_bool else e.value)
+        return self._operation(e)
+
+    def _operation(self, e: Any) -> str:
+        kind = type(e)
+        if kind in _INFIX:
+            left = self(e.a) if kind in _CHAINS and type(e.a) is kind else self.operand(e.a)
+            return f"{left} {_INFIX[kind]} {self.operand(e.b)}"
+        args = [self(child) for child in e.children()]
+        if kind is n.Div:
+            if e.dtype.is_float:
+                return f"{self.operand(e.a)} / {self.operand(e.b)}"
+            return f"truncdiv({args[0]}, {args[1]})"
+        if kind in _CALLS:
+            return f"{_CALLS[kind]}({', '.join(args)})"
+        if kind is n.Not:
+            return f"not {self.operand(e.a)}"
+        if kind in (n.Select, n.IfThenElse):
+            yes, cond, no = (self.operand(part) for part in (e.true_value, e.condition, e.false_value))
+            return f"{yes} if {cond} else {no}"
+        if kind is n.Cast:
+            return f"{'float' if e.dtype.is_float else 'bool' if e.dtype.is_bool else 'int'}({args[0]})"
+        if kind is n.Call and e.name == "likely":
+            return args[0]
+        raise InternalError(f"host code cannot evaluate `{e}`")
+
+    def operand(self, e: Any) -> str:
+        """The text of `e`, in parentheses unless it binds tightest."""
+        text = self(e)
+        simple = isinstance(e, (n.Var, n.FloatImm, n.Min, n.Max, n.Mod, n.Cast))
+        return text if simple or (isinstance(e, n.IntImm) and e.value >= 0) else f"({text})"
