@@ -64,7 +64,7 @@ def measure(target: str, made: list[Candidate], folder: Path) -> dict[Candidate,
     """The outcome of each candidate."""
     builder = LocalBuilder(timeout=2, build_func=compile_candidate)
     runner = LocalRunner(
-        timeout=1.5 if target == "llvm" else 3, number=2, repeat=2, min_repeat_ms=4, cooldown_interval=0
+        timeout=1.5 if target == "llvm" else 5, number=2, repeat=2, min_repeat_ms=4, cooldown_interval=0
     )
     with killer(folder), MeasureSession(target, builder, runner) as session:
         found = {job.key: outcome for job, outcome in session.measure([c.job(target) for c in made])}

@@ -88,17 +88,20 @@ def test_a_cuda_target_takes_the_architecture_of_the_device_and_tells_what_kerne
     assert outcome.resources
 
 
-def test_candidates_are_built_at_the_same_time() -> None:
+def test_candidates_are_built_at_the_same_time(tmp_path: Path) -> None:
     def slowly(candidate: Candidate) -> tuple[Any, list[Any]]:
-        time.sleep(0.4)
+        began = time.monotonic()
+        time.sleep(0.3)
+        (tmp_path / str(candidate.number)).write_text(f"{began} {time.monotonic()}")
         return candidate.instantiate()
 
     jobs = [Job(lambda c=job.key: slowly(c), job.key, job.target) for job in good(8)]
-    with session(n_parallel=8) as measuring:
-        assert measuring.attributes
-        began = time.monotonic()
+    with session(n_parallel=4) as measuring:
         assert all(outcome.ok for _, outcome in measuring.measure(jobs))
-    assert time.monotonic() - began < 0.6 * 8 * 0.4
+    # The first to be computed is built twice: once more for its reference.
+    times = [tuple(map(float, path.read_text().split())) for path in tmp_path.iterdir()]
+    together = [sum(begin < at < end for begin, end in times) for at, _ in times]
+    assert 1 <= max(together) <= 4
 
 
 def test_building_goes_on_while_candidates_run_unless_they_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
