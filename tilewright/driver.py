@@ -50,12 +50,11 @@ def lower(
 ) -> LoweredModule:
     """The loop program of a schedule, as a readable module.
 
-    `args`: tensors and size variables in the order of the entry point's parameters. `simple_mode` is accepted
+    `args`: tensors and size variables in the order of the entry point's parameters. `binds` maps tensors to buffers
+    declared by `tir.decl_buffer`, for arrays that are not simply row-major. `simple_mode` is accepted
     for old scripts: the program prints the same either way. Raises UserError for a schedule that cannot be
     built, naming the primitive and the fix.
     """
-    if binds:
-        raise UserError("binds= is not supported", primitive="lower", fix="give the tensors themselves in args")
     schedule = inputs.value if isinstance(inputs, ScheduleHandle) else inputs
     if not isinstance(schedule, Schedule):
         raise UserError(
@@ -64,7 +63,7 @@ def lower(
             fix="give the schedule that te.create_schedule made",
         )
     bounds = infer_bounds(schedule)
-    function = build_function(schedule, bounds, list(args), name)
+    function = build_function(schedule, bounds, list(args), name, binds)
     records: list[PassRecord] = []
     return LoweredModule((run(LOWER, function, records),), tuple(records))
 
@@ -75,6 +74,7 @@ def build(
     target: Any = None,
     target_host: Any = None,
     name: str = "main",
+    binds: Any = None,
 ) -> Module:
     """A callable module for `target` ("cuda", "opencl", "llvm") from a schedule and its arguments, or a lowered module.
 
@@ -89,7 +89,7 @@ def build(
             "no arguments are given", primitive="build", fix="pass the tensors: build(s, [A, W, B], target)"
         )
     else:
-        module = lower(inputs, args, name)
+        module = lower(inputs, args, name, binds)
     (function,) = module.functions
     finish = FINISH_FOR_CPU if chosen.kind == "llvm" else FINISH
     return compile_function(run(finish, function), chosen)

@@ -46,6 +46,8 @@ from .expr.operators import floordiv as indexdiv
 from .expr.operators import floormod as indexmod
 from .expr.operators import logical_not as Not
 from .expr.operators import select as Select
+from .loops.declare import decl_buffer
+from .loops.nodes import Buffer
 from .tensor.axis import IterVar
 from .tensor.reduction import Reduce as Reduce
 from .tensor.reduction import comm_reducer, max, max_value, min, min_value, sum

@@ -7,7 +7,7 @@ loop's body. Buffers are multi-dimensional and as large as the region that is ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..arith.simplify import prove, simplify
@@ -23,27 +23,39 @@ from ..schedule.value import At, Schedule
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.reduction import Reduce
 from ..tensor.tensor import Tensor
+from .declare import bound_tensors
 from .layout import Layout
 from .nodes import Allocate, Buffer, For, Function, If, Let, Stmt, Store, seq
 
 
-def build_function(schedule: Schedule, bounds: Bounds, args: Sequence[Any], name: str = "main") -> Function:
+def build_function(
+    schedule: Schedule,
+    bounds: Bounds,
+    args: Sequence[Any],
+    name: str = "main",
+    binds: Mapping[Tensor, Buffer] | None = None,
+) -> Function:
     """The loop nest of a whole schedule.
 
     `args`: the caller's tensors (inputs, outputs, and intermediate results to keep), buffers and size
-    variables, in the order of the entry point's parameters. Raises UserError for a tensor of another
-    schedule, one that is given twice, and an input or output that is missing.
+    variables, in the order of the entry point's parameters. `binds` says how the memory of some of them lies.
+    Raises UserError for a tensor of another schedule, one that is given twice, and an input or output that is
+    missing.
     """
-    return _Builder(schedule, bounds, args, name).function()
+    return _Builder(schedule, bounds, args, name, bound_tensors(binds)).function()
 
 
 class _Builder:
-    def __init__(self, schedule: Schedule, bounds: Bounds, args: Sequence[Any], name: str) -> None:
+    def __init__(
+        self, schedule: Schedule, bounds: Bounds, args: Sequence[Any], name: str, binds: dict[Tensor, Buffer]
+    ) -> None:
         self.schedule = schedule
         self.bounds = bounds
         self.name = name
         self.buffers: dict[tuple[int, int], Buffer] = {}
         self.kept: set[Buffer] = set()
+        self.binds = binds
+        self.tensors = {buffer: tensor for tensor, buffer in binds.items()}
         self.params = tuple(self._param(arg, i) for i, arg in enumerate(args))
         self.attached: dict[tuple[int, IterVar], list[StageBounds]] = {}
         for found in reversed(list(bounds.values())):
@@ -78,7 +90,9 @@ class _Builder:
         if isinstance(arg, Var):
             return arg
         if isinstance(arg, Buffer):
-            return arg
+            if arg not in self.tensors:
+                return arg
+            arg = self.tensors[arg]
         if not isinstance(arg, Tensor):
             raise UserError(
                 f"argument {position} is {arg!r}, which is no tensor",
@@ -95,7 +109,7 @@ class _Builder:
         key = (stage_id, arg.value_index)
         if key in self.buffers:
             raise UserError(f"tensor {arg.name!r} is given twice", primitive="lower", fix="name each argument once")
-        buffer = Buffer(arg.name, arg.dtype, arg.shape, note=arg.name)
+        buffer = self.binds.get(arg) or Buffer(arg.name, arg.dtype, arg.shape, note=arg.name)
         self.buffers[key] = buffer
         self.kept.add(buffer)
         return buffer

@@ -49,7 +49,7 @@ class _FunctionPrinter:
         params = ", ".join(self._param(p) for p in self.function.params)
         self.out = ["@T.prim_func", f"def {self.function.name}({params}):"]
         self._line(1, 'T.func_attr({"from_legacy_te_schedule": T.bool(True), "tir.noalias": T.bool(True)})')
-        for size in dict.fromkeys(v for b in self.function.buffers for v in variables(*b.shape)):
+        for size in dict.fromkeys(v for b in self.function.buffers for v in variables(*_layout(b))):
             if size not in self.names:
                 kind = "is_size_var=True" if isinstance(size, SizeVar) else ""
                 self._line(1, f"{self._declare(size)} = T.{size.dtype}({kind})")
@@ -79,7 +79,12 @@ class _FunctionPrinter:
         if isinstance(param, Var):
             return f"{self._declare(param)}: T.{param.dtype}"
         name = self._declare(param)
-        return f'{name}: T.Buffer({self._shape(param)}, "{param.dtype}")'
+        layout = ""
+        if param.layout.given is not None:
+            strides = ", ".join(self.printer(e) for e in param.layout.given)
+            start = "" if _is_zero(param.layout.start) else f", elem_offset={self.printer(param.layout.start)}"
+            layout = f", strides=({strides}{',' * (len(param.shape) == 1)}){start}"
+        return f'{name}: T.Buffer({self._shape(param)}, "{param.dtype}"{layout})'
 
     def _shape(self, buffer: n.Buffer) -> str:
         parts = [self.printer(e) for e in buffer.shape]
@@ -267,6 +272,11 @@ class _Views:
                 down.setdefault(users[0], []).append(buffer)
         for i, inner in down.items():
             self._place(parts[i], inner)
+
+
+def _layout(buffer: n.Buffer) -> tuple[Expr, ...]:
+    """The expressions that say how large a buffer is and where its elements lie."""
+    return *buffer.shape, *(buffer.layout.given or ()), buffer.layout.start
 
 
 def _identifier(name: str) -> str:

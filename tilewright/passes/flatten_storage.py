@@ -22,9 +22,8 @@ def flatten_storage(function: Function) -> Function:
     def view(buffer: Buffer) -> Buffer:
         made = flat.get(buffer)
         if made is None:
-            made = flat[buffer] = (
-                buffer if len(buffer.shape) == 1 and buffer in params else _flat(buffer, buffer in params)
-            )
+            is_param = buffer in params
+            made = flat[buffer] = buffer if is_param and _is_flat(buffer) else _flat(buffer, is_param)
         return made
 
     def visit(node: Any) -> Any:
@@ -43,6 +42,10 @@ def flatten_storage(function: Function) -> Function:
     return function.with_body(visit(function.body))
 
 
+def _is_flat(buffer: Buffer) -> bool:
+    return len(buffer.shape) == 1 and buffer.layout.given is None
+
+
 def _flat(buffer: Buffer, is_param: bool) -> Buffer:
     size = buffer.layout.size(buffer.shape)
     align = buffer.align
@@ -54,4 +57,4 @@ def _flat(buffer: Buffer, is_param: bool) -> Buffer:
 
 
 def _index(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    return indices if len(indices) == 1 else (buffer.layout.offset(buffer.shape, indices),)
+    return indices if _is_flat(buffer) else (buffer.layout.offset(buffer.shape, indices),)

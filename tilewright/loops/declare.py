@@ -1,0 +1,95 @@
+"""Buffers that users declare: how the memory of an argument lies, where it is not simply row-major."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..arith.simplify import prove_equal
+from ..core.dtype import DType
+from ..core.errors import UserError
+from ..core.hardware import MemoryScope
+from ..expr.nodes import Expr, IntImm, Known, Var
+from ..expr.operators import as_expr, const
+from ..tensor.tensor import Tensor
+from .layout import Layout
+from .nodes import Buffer
+
+
+def decl_buffer(
+    shape: Any,
+    dtype: str | None = None,
+    name: str = "buffer",
+    data: Any = None,
+    strides: Sequence[Any] | None = None,
+    elem_offset: Any = None,
+    scope: str = "",
+    data_alignment: int = -1,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: Any = None,
+) -> Buffer:
+    """How the memory of a tensor lies; pass it to `lower` or `build` as `binds={A: decl_buffer(...)}`.
+
+    `strides`: elements from one index to the next along each dimension, numbers or variables, which the call then
+    takes from the array; without them memory is row-major. `elem_offset`: the first element's place, 0 unless
+    given. `offset_factor`: what the offset is a multiple of. `data_alignment`: bytes that the memory is aligned to.
+    """
+    extents = tuple(as_expr(e) for e in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+    for what, value, usual in (
+        ("data", data, None),
+        ("buffer_type", buffer_type, ""),
+        ("axis_separators", axis_separators, None),
+    ):
+        if value not in (usual, [], ()):
+            raise UserError(f"{what}={value!r} is not supported", primitive="decl_buffer", fix=f"leave {what} out")
+    found = MemoryScope.parse(scope or "global")
+    if found is None:
+        raise UserError(
+            f"there is no memory scope {scope!r}", primitive="decl_buffer", fix='use "global", "shared" or "local"'
+        )
+    if elem_offset is None and offset_factor > 1:
+        elem_offset = Var(f"{name}_elem_offset", "int32", Known(multiple_of=offset_factor))
+    layout = _layout(name, extents, strides, elem_offset)
+    return Buffer(name, dtype or "float32", extents, found, data_alignment if data_alignment > 0 else 64, layout=layout)
+
+
+def _layout(name: str, shape: tuple[Expr, ...], strides: Sequence[Any] | None, offset: Any) -> Layout:
+    start = const(0, "int32") if offset is None else as_expr(offset)
+    if not strides and isinstance(start, IntImm) and start.value == 0:
+        return Layout()
+    given = tuple(as_expr(e) for e in strides) if strides else Layout().strides(shape)
+    if len(given) != len(shape):
+        raise UserError(
+            f"buffer {name!r} has {len(shape)} dimension(s), but {len(given)} stride(s)",
+            primitive="decl_buffer",
+            fix="give one stride a dimension",
+        )
+    for e in (*given, start):
+        if not e.dtype.is_int or (isinstance(e, IntImm) and e.value < 0):
+            raise UserError(
+                f"`{e}` is no stride or offset of buffer {name!r}",
+                primitive="decl_buffer",
+                fix="give whole numbers of at least 0, or integer variables",
+            )
+    return Layout(given=given, start=start)
+
+
+def bound_tensors(binds: Mapping[Tensor, Buffer] | None) -> dict[Tensor, Buffer]:
+    """`binds`, checked: each buffer has its tensor's type and shape."""
+    for tensor, buffer in (binds or {}).items():
+        if not isinstance(tensor, Tensor) or not isinstance(buffer, Buffer):
+            raise UserError(
+                f"binds maps {tensor!r} to {buffer!r}",
+                primitive="lower",
+                fix="map tensors to what tir.decl_buffer gives: binds={A: tir.decl_buffer(A.shape, A.dtype, ...)}",
+            )
+        same = len(tensor.shape) == len(buffer.shape) and all(map(prove_equal, tensor.shape, buffer.shape))
+        if not same or buffer.dtype != DType(tensor.dtype) or buffer.scope is not MemoryScope.GLOBAL:
+            raise UserError(
+                f"binds maps {tensor.name!r}, {tensor.dtype}{list(tensor.shape)}, to a buffer of "
+                f"{buffer.dtype}{list(buffer.shape)} in {buffer.scope.value} memory",
+                primitive="lower",
+                fix="declare it as tir.decl_buffer(A.shape, A.dtype, ...)",
+            )
+    return dict(binds or {})
