@@ -1,0 +1,195 @@
+"""The documentation is true: its programs run and print what the page shows, links lead somewhere, nothing is missing.
+
+A block marked ```python is run, all blocks of a page in one namespace. Where the next block says `output` (as in
+```text output) it is what the program prints; where it says `error`, the program ends with that error.
+`...` in a line stands for anything, such as a time. `pytest tests/docs --update-golden` writes those blocks anew. A
+program with the comment `# needs a GPU` is not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import io
+import re
+import runpy
+import warnings
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilewright.core.errors import TVMError
+from tilewright.schedule.handle import PRIMITIVES
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.M | re.S)
+SKIPPED = "# needs a GPU"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: the words after the fence, its text, and where the text stands in the page."""
+
+    words: tuple[str, ...]
+    text: str
+    start: int
+    end: int
+
+    @property
+    def is_program(self) -> bool:
+        return self.words == ("python",)
+
+    @property
+    def shows(self) -> str:
+        """ "output", "error", or "" for a block that belongs to no program."""
+        return self.words[1] if len(self.words) == 2 and self.words[1] in ("output", "error") else ""
+
+
+def blocks(page: str) -> list[Block]:
+    """The fenced blocks of a page, in order."""
+    return [Block(tuple(m["info"].split()), m["text"], m.start("text"), m.end("text")) for m in FENCE.finditer(page)]
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _marks(path: Path) -> list[pytest.MarkDecorator]:
+    programs = [b.text for b in blocks(path.read_text(encoding="utf-8")) if b.is_program and SKIPPED not in b.text]
+    return [pytest.mark.opencl] if any("opencl" in text for text in programs) else []
+
+
+def run(program: str, names: dict[str, Any]) -> tuple[str, str]:
+    """What a program prints, and the text of the error that ends it ("" where none does)."""
+    out = io.StringIO()
+    code = compile(program, "program.py", "exec")
+    with contextlib.redirect_stdout(out), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            exec(code, names)
+        except TVMError as error:
+            return out.getvalue(), f"{type(error).__name__}: {error}\n"
+    return out.getvalue(), ""
+
+
+def keeping(shown: str, text: str) -> str:
+    """What a program printed, with the lines of the page that stand for it (`... µs`) in their places."""
+    old, new = shown.splitlines(), text.splitlines()
+    if len(old) != len(new):
+        return text
+
+    def stands_for(line: str, printed: str) -> bool:
+        return "..." in line and bool(re.fullmatch(".*".join(map(re.escape, line.split("..."))), printed))
+
+    return "".join(f"{a if stands_for(a, b) else b}\n" for a, b in zip(old, new, strict=True))
+
+
+@pytest.mark.parametrize("path", [pytest.param(p, marks=_marks(p), id=name(p)) for p in PAGES])
+def test_programs_print_what_the_page_shows(path: Path, request: pytest.FixtureRequest) -> None:
+    page = path.read_text(encoding="utf-8")
+    found = blocks(page)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    changed = []
+    for block, after in pairwise([*found, None]):
+        if not block.is_program or SKIPPED in block.text:
+            continue
+        where = f"{name(path)}:{page.count(chr(10), 0, block.start) + 1}"
+        shows = after.shows if after else ""
+        printed, error = run(block.text, names)
+        assert bool(error) == (shows == "error"), f"{where}: {error or 'an error is promised, and none came'}"
+        if after and shows:
+            text = keeping(after.text, (error or printed).rstrip() + "\n")
+            changed += [(after, text, where)] if text != after.text else []
+    if request.config.getoption("--update-golden"):
+        for block, text, _ in reversed(changed):
+            page = page[: block.start] + text + page[block.end :]
+        path.write_text(page, encoding="utf-8")
+        return
+    for block, text, where in changed:
+        diff = difflib.unified_diff(block.text.splitlines(), text.splitlines(), where, "this run", lineterm="")
+        hint = "if the new text is right: pytest tests/docs --update-golden"
+        pytest.fail("\n".join([*diff, "", hint]), pytrace=False)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_output_follows_its_program(path: Path) -> None:
+    previous: Block | None = None
+    for block in blocks(path.read_text(encoding="utf-8")):
+        assert not block.shows or (previous and previous.is_program), (
+            f"{name(path)}: output of no program:\n{block.text}"
+        )
+        previous = block
+
+
+def _anchors(page: Path) -> set[str]:
+    heads = re.findall(r"^#+ +(.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_links_lead_somewhere(path: Path) -> None:
+    prose = FENCE.sub("", path.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", prose):
+        link = "".join(target)
+        if re.match(r"\w+:", link):
+            continue
+        file, _, anchor = link.partition("#")
+        there = (path.parent / file).resolve() if file else path
+        assert there.exists(), f"{name(path)}: {link} does not exist"
+        assert not anchor or anchor in _anchors(there), f"{name(path)}: {link}: no such heading"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_names_of_the_code_exist(path: Path) -> None:
+    """A file or folder of the repository that a page names in `code` is there."""
+    prose = FENCE.sub("", path.read_text(encoding="utf-8"))
+    for mentioned in re.findall(r"`((?:tilewright|tests|benchmarks|examples|docs)/[\w./-]*)`", prose):
+        assert (ROOT / mentioned).exists(), f"{name(path)} names {mentioned}, which does not exist"
+
+
+def test_functions_named_in_contributing_exist() -> None:
+    """`file.py::name` points to something that the file defines."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    pointers = re.findall(r"`([\w/]+\.py)::(\w+)`", page)
+    assert pointers
+    for file, item in pointers:
+        source = (ROOT / file).read_text(encoding="utf-8")
+        assert re.search(rf"^ *(?:def|class) {item}\b|^{item}\b *[:=]", source, re.M), f"{file} defines no {item}"
+
+
+def test_the_house_has_the_floors_that_stand_in_contributing() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = page.partition("## The house")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| *[^|]*\| `(\w+)/` ", table, re.M)
+    there = {p.parent.name for p in (ROOT / "tilewright").glob("*/__init__.py")}
+    assert len(listed) == len(set(listed))
+    assert set(listed) == there, "the floors table of CONTRIBUTING.md lists what tilewright/ does not hold, or not all"
+
+
+def test_every_primitive_is_documented() -> None:
+    page = (ROOT / "docs" / "schedule.md").read_text(encoding="utf-8")
+    heads = {word for head in re.findall(r"^### (.+)$", page, re.M) for word in re.findall(r"`(\w+)`", head)}
+    assert set(PRIMITIVES) <= heads, f"docs/schedule.md has no section on {sorted(set(PRIMITIVES) - heads)}"
+
+
+def test_times_in_the_readme_were_measured() -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    results = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8").replace("*", "")
+    table = page.partition("| on one NVIDIA H200")[2].partition("\n\n")[0]
+    times = re.findall(r"[\d.,]+ (?:µs|ms|TFLOP/s)", table)
+    assert times
+    assert not (wrong := [time for time in times if time not in results]), f"not in benchmarks/RESULTS.md: {wrong}"
+
+
+def test_the_chart_shows_the_measured_numbers() -> None:
+    figures = runpy.run_path(str(ROOT / "docs" / "figures.py"))
+    chart = (ROOT / "docs" / "images" / "ladders.svg").read_text(encoding="utf-8")
+    ladders = figures["ladders"]()
+    assert [len(rows) for rows in ladders.values()] == [8, 7]
+    for rows in ladders.values():
+        for row in rows:
+            assert row.label in chart, f"{row.label} is not in docs/images/ladders.svg: python docs/figures.py"
