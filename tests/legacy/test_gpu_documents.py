@@ -57,3 +57,31 @@ def test_the_convolution_document(target: str, tmp_path: Path) -> None:
 def test_the_depthwise_document(target: str, case: str) -> None:
     channels = "3" if target == "opencl" else "256"
     assert run(SCRIPTS / "depthwise_blog.py", target, channels, *case.split()) == "right\n"
+
+
+# A layer, a number of trials and a device that a CPU manages in seconds; nothing else changes.
+QUICKER = {
+    "strides, padding = 1, 7, 7, 512, 512, 3, 3": "strides, padding = 1, 7, 7, 16, 8, 3, 3",
+    '"cuda"': '"opencl"',
+    "tvm.gpu()": "tvm.opencl()",
+    "n_trial=20": "n_trial=4",
+    "min_repeat_ms=100": "min_repeat_ms=1",
+    "number=400": "number=4",
+}
+
+
+@pytest.mark.parametrize("target", DEVICES)
+def test_the_tuning_document(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (SCRIPTS / "tune_conv2d_cuda.py").read_text()
+    for large, small in QUICKER.items() if target == "opencl" else ():
+        assert large in code
+        code = code.replace(large, small)
+    script = tmp_path / "tune_conv2d_cuda.py"
+    script.write_text(code)
+    monkeypatch.chdir(tmp_path)  # it logs into the folder that it runs in
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    out = run(script)
+    assert "ConfigSpace (len=10454400" in out or target == "opencl"
+    assert "\nBest config:\n[('tile_f', [-1, " in out
+    assert out.rstrip().splitlines()[-1].startswith("Time cost of this operator: 0.")
+    assert len((tmp_path / "conv2d.log").read_text().splitlines()) >= 4
