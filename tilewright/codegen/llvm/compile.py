@@ -26,6 +26,8 @@ class Machine:
     """The widest vectors worth using; 0 leaves it to LLVM."""
     has_fma: bool
     """Whether it multiplies and adds in one instruction."""
+    has_scale: bool = False
+    """Whether it multiplies by powers of two in one instruction, and LLVM knows so."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ def host_machine(cpu: str | None = None, features: str | None = None) -> Machine
         wide = 512 if known.get("avx512f") and known.get("avx512vl") else 0
         extra = f",{features}" if features else ""
         has_fma = known.get("fma", False) or platform.machine() == "aarch64"
-        return Machine(llvm.get_host_cpu_name(), flags + extra, wide, has_fma)
+        has_scale = bool(wide) and llvm.llvm_version_info >= (22,)
+        return Machine(llvm.get_host_cpu_name(), flags + extra, wide, has_fma, has_scale)
     return Machine(cpu, features or "", 0, "+fma" in (features or ""))
 
 

@@ -18,13 +18,6 @@ _SMALLEST = 1.17549435e-38  # the smallest normal number
 _ROOT_HALF = 0x3F3504F3  # the bits of sqrt(1/2)
 
 
-def _scaled(x: Lanes, k: Lanes) -> Lanes:
-    """x * 2**k for k of -200 to 200, in two steps: the result may be subnormal, or infinite."""
-    half = k >> 1
-    first, second = ((part + 127) << 23 for part in (half, k - half))
-    return x * first.bits("float32") * second.bits("float32")
-
-
 def _held(x: Lanes, low: float, high: float) -> Lanes:
     """x between two numbers; NaN stays NaN."""
     above = select(x < low, low, x)
@@ -42,7 +35,7 @@ def exp(x: Lanes) -> Lanes:
     x = _held(x, -105.0, 90.0)
     n, k = x.nearest(_LOG2E)
     r = fma(n, -_LN2_LO, fma(n, -_LN2_HI, x))
-    return _scaled(_exp_reduced(r), k)
+    return _exp_reduced(r).scaled(k)
 
 
 def exp2(x: Lanes) -> Lanes:
@@ -51,7 +44,7 @@ def exp2(x: Lanes) -> Lanes:
     n, k = x.nearest()
     r = x - n
     p = polynomial(r, 0.6931472, 0.2402265, 0.05550405, 0.009618087, 0.0013337962, 0.00015452137, 1.4324819e-05)
-    return _scaled(fma(p, r, 1.0), k)
+    return fma(p, r, 1.0).scaled(k)
 
 
 def exp10(x: Lanes) -> Lanes:
@@ -60,7 +53,7 @@ def exp10(x: Lanes) -> Lanes:
     n, k = x.nearest(math.log2(10))
     high, low = 0.30102539, 4.6050390e-06  # log10(2)
     r = fma(n, -low, fma(n, -high, x))
-    return _scaled(_exp_reduced(r * math.log(10)), k)
+    return _exp_reduced(r * math.log(10)).scaled(k)
 
 
 def _split(x: Lanes) -> tuple[Lanes, Lanes]:

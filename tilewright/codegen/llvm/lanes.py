@@ -133,6 +133,15 @@ class Lanes:
         """The magnitude, with another's sign."""
         return self._call("copysign", other)
 
+    def scaled(self, k: Lanes) -> Lanes:
+        """self * 2**k for a float32 and k of -200 to 200; the result may be subnormal, or infinite."""
+        if self.out.module.machine.has_scale:
+            name = f"llvm.ldexp.{mangled(self.value.type)}.{mangled(k.value.type)}"
+            return self._new(self.out.call(name, self.value.type, [self.value, k.value]))
+        half = k >> 1
+        first, second = ((part + 127) << 23 for part in (half, k - half))
+        return self * first.bits("float32") * second.bits("float32")
+
     def root(self) -> Lanes:
         """The square root."""
         return self._call("sqrt")
@@ -140,7 +149,7 @@ class Lanes:
 
 def fma(a: Lanes, b: Lanes | float, c: Lanes | float) -> Lanes:
     """a * b + c, in one rounding where the processor has the instruction."""
-    name = "fma" if a.out.module.has_fma else "fmuladd"
+    name = "fma" if a.out.module.machine.has_fma else "fmuladd"
     return a._call(name, b, c)
 
 

@@ -54,7 +54,7 @@ def _kinds(kernel: Kernel) -> tuple[str, ...]:
 
 def write_module(kernels: tuple[Kernel, ...], machine: Machine, options: Options) -> str:
     """The IR of some kernels."""
-    module = ModuleWriter(machine.vector_bits, machine.has_fma)
+    module = ModuleWriter(machine)
     library = MathLibrary(module)
     for kernel in kernels:
         _refuse_threads(kernel)

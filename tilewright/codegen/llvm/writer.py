@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ...core.errors import InternalError
+from .compile import Machine
 from .types import Value, vector
 
 _NOT_IN_A_NAME = re.compile(r"[^\w.]+")
@@ -15,9 +16,8 @@ _NOT_IN_A_NAME = re.compile(r"[^\w.]+")
 class ModuleWriter:
     """What the functions of a module share: declarations, helper functions, metadata."""
 
-    def __init__(self, vector_bits: int = 0, has_fma: bool = True) -> None:
-        self.vector_bits = vector_bits
-        self.has_fma = has_fma
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
         self.functions: list[str] = []
         self._declared: dict[str, str] = {}
         self._helpers: dict[str, str] = {}
@@ -56,7 +56,8 @@ class ModuleWriter:
 
     def text(self, head: Sequence[str]) -> str:
         """The whole module."""
-        width = f' "prefer-vector-width"="{self.vector_bits}"' if self.vector_bits else ""
+        bits = self.machine.vector_bits
+        width = f' "prefer-vector-width"="{bits}"' if bits else ""
         attributes = f"attributes #0 = {{ nounwind{width} }}"
         parts = ["\n".join(f"; {line}" for line in head), *self.functions, *self._helpers.values()]
         parts += ["\n".join(self._declared.values()), attributes, "\n".join(self._metadata)]
