@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -32,6 +33,7 @@ def add(n: int, limit: int = 1024) -> Any:
     return s, [A, B]
 
 
+@functools.cache
 def add_task(n: int = 4096) -> Any:
     """A task of that template."""
     return autotvm.task.create("tests/add", (n,), "opencl")

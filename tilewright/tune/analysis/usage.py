@@ -12,6 +12,7 @@ from ...core.hardware import MemoryScope, ThreadTag
 from ...expr.nodes import Expr, IntImm, Var
 from ...expr.traverse import variables
 from ...schedule.value import At, Schedule
+from ...tensor.tensor import read_tensors
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class KernelUse:
     extents: dict[ThreadTag, int] = field(default_factory=dict)
     vthreads: int = 1
     storage: list[Storage] = field(default_factory=list)
+    together: list[set[int]] = field(default_factory=list)
+    """Stages whose buffers are certainly in use at the same time."""
 
     @property
     def threads(self) -> int:
@@ -53,8 +56,15 @@ class KernelUse:
         return sorted((s for s in self.storage if s.scope is scope), key=lambda s: -s.bytes)
 
     def bytes_in(self, scope: MemoryScope) -> int:
-        """Bytes in one kind of memory: of a block for shared, of a thread for local memory."""
-        return sum(s.bytes for s in self.storage if s.scope is scope)
+        """Bytes in one kind of memory: of a block for shared, of a thread for local memory.
+
+        Shared buffers that are never in use together may take the same memory, so of these it is what is in use
+        at one time at least.
+        """
+        if scope is not MemoryScope.SHARED:
+            return sum(s.bytes for s in self.storage if s.scope is scope)
+        held = {s.stage: s.bytes for s in self.storage if s.scope is scope}
+        return max((sum(held.get(stage, 0) for stage in stages) for stages in self.together), default=0)
 
     @property
     def local_words(self) -> int:
@@ -65,6 +75,7 @@ class KernelUse:
 def kernel_uses(schedule: Schedule, bounds: Bounds) -> list[KernelUse]:
     """What each kernel uses; stages that run outside of any kernel are left out."""
     uses: dict[int, KernelUse] = {}
+    readers = _readers(schedule, bounds)
     for found in bounds.values():
         use = uses.setdefault(_root(schedule, found.stage.id), KernelUse())
         loops = (*found.outer, *own_loops(found.stage))
@@ -73,9 +84,31 @@ def kernel_uses(schedule: Schedule, bounds: Bounds) -> list[KernelUse]:
         for loop in loops:
             if loop.tag is not None and loop.tag is not ThreadTag.VTHREAD:
                 use.extents[loop.tag] = max(use.extents.get(loop.tag, 1), _extent(bounds, loop) or 1)
+        use.together.append(_in_use_with(found, bounds, readers))
         if found.scope is not MemoryScope.GLOBAL:
             use.storage += _storage(found, _extents(bounds, (x for x in found.outer if x.tag is ThreadTag.VTHREAD)))
     return [use for use in uses.values() if use.extents]
+
+
+def _readers(schedule: Schedule, bounds: Bounds) -> dict[int, list[int]]:
+    """For each stage, the stages that read it."""
+    readers: dict[int, list[int]] = {}
+    for stage_id, found in bounds.items():
+        for producer in {schedule.stage_of[t.op] for t in read_tensors(found.body)}:
+            readers.setdefault(producer, []).append(stage_id)
+    return readers
+
+
+def _in_use_with(found: StageBounds, bounds: Bounds, readers: dict[int, list[int]]) -> set[int]:
+    """The stages computed at the same loop that are read further inside, as this one is: it needs them all at once."""
+    place = found.stage.placement
+    beside = [other for other in bounds.values() if other.stage.placement == place]
+    inside = {
+        other.stage.id
+        for other in beside
+        if any(bounds[reader].stage.placement != place for reader in readers.get(other.stage.id, ()))
+    }
+    return {found.stage.id} | inside if isinstance(place, At) and found.stage.id in inside else {found.stage.id}
 
 
 def _root(schedule: Schedule, stage_id: int) -> int:

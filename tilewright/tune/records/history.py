@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from ...core.target import Target
 from ...measure.outcome import MeasureErrorNo
@@ -67,16 +66,17 @@ class History:
             if inp.notes.confirmed:
                 self._confirmed[_identity(inp)] = (inp, result)
         for inp, result in good:
-            self._consider(*self._confirmed.get(_identity(inp), (inp, result)))
+            self._consider(self._confirmed.get(_identity(inp), (inp, result)))
 
-    def _consider(self, inp: MeasureInput, result: Any) -> None:
+    def _consider(self, pair: Pair) -> None:
+        inp, result = pair
         keys = [(self.best_by_targetkey, (key, inp.task.workload)) for key in inp.target.keys]
         if model_of(inp.target) != "unknown":
             keys.append((self.best_by_model, (model_of(inp.target), inp.task.workload)))
         for table, key in keys:
             known = table.get(key)
             if known is None or mean_cost(result) < mean_cost(known[1]):
-                table[key] = (inp, result)
+                table[key] = pair
 
     def best(self, target: Target, workload: Workload) -> Pair | None:
         """The best measurement for a workload: of the target's model where that is known, else of its keys."""
