@@ -13,7 +13,9 @@ import difflib
 import io
 import re
 import runpy
+import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +23,7 @@ from typing import Any
 
 import pytest
 
+import tilewright
 from tilewright.core.errors import TVMError
 from tilewright.schedule.handle import PRIMITIVES
 
@@ -76,6 +79,18 @@ def run(program: str, names: dict[str, Any]) -> tuple[str, str]:
     return out.getvalue(), ""
 
 
+@pytest.fixture
+def legacy_names() -> Iterator[None]:
+    """What `tilewright.legacy.install()` does in a page ends with the page."""
+    finders, package = list(sys.meta_path), tilewright.__class__
+    modules = set(sys.modules)
+    yield
+    sys.meta_path[:] = finders
+    tilewright.__class__ = package  # type: ignore[misc]
+    for module in [m for m in sys.modules if m not in modules and m.partition(".")[0] in ("tvm", "topi")]:
+        del sys.modules[module]
+
+
 def keeping(shown: str, text: str) -> str:
     """What a program printed, with the lines of the page that stand for it (`... µs`) in their places."""
     old, new = shown.splitlines(), text.splitlines()
@@ -88,6 +103,7 @@ def keeping(shown: str, text: str) -> str:
     return "".join(f"{a if stands_for(a, b) else b}\n" for a, b in zip(old, new, strict=True))
 
 
+@pytest.mark.usefixtures("legacy_names")
 @pytest.mark.parametrize("path", [pytest.param(p, marks=_marks(p), id=name(p)) for p in PAGES])
 def test_programs_print_what_the_page_shows(path: Path, request: pytest.FixtureRequest) -> None:
     page = path.read_text(encoding="utf-8")
@@ -141,6 +157,15 @@ def test_links_lead_somewhere(path: Path) -> None:
         there = (path.parent / file).resolve() if file else path
         assert there.exists(), f"{name(path)}: {link} does not exist"
         assert not anchor or anchor in _anchors(there), f"{name(path)}: {link}: no such heading"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_tables_align(path: Path) -> None:
+    prose = FENCE.sub("", path.read_text(encoding="utf-8"))
+    for table in re.findall(r"(?:^\|.*\n)+", prose, re.M):
+        assert len({len(line) for line in table.splitlines()}) == 1, (
+            f"{name(path)}: this table does not align:\n{table}"
+        )
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)
