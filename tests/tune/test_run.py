@@ -1,0 +1,330 @@
+"""Runs of tuning with a stand-in for the device: trials, refusals, resuming, interruption, what is logged and shown."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import signal
+import time
+from collections import Counter
+
+import pytest
+
+from tests.tune import fakes
+from tilewright import autotvm
+from tilewright.autotvm.record import encode, load_from_file
+from tilewright.error import UserError
+from tilewright.measure.outcome import BuildFailed, Measured, RunFailed, TimedOut, WrongAnswer
+from tilewright.tune.records.history import History
+from tilewright.tune.search.simple import GridSearch, RandomSearch
+from tilewright.tune.session.run import Options, Run
+from tilewright.tune.session.show import peak_flops, readable, scale_of
+from tilewright.tune.session.trials import kind_of
+
+TASK = fakes.add_task(4096)
+SPACE = TASK.config_space
+
+
+def cost(index: int) -> float:
+    """Seconds of a configuration; the best is a unique one in the middle."""
+    return 1e-6 * (1 + abs(index - 60))
+
+
+def tune(judge=cost, strategy=None, known=(), device="Fake 1", **options):
+    """A run, and the trials that its listener heard of."""
+    heard = []
+    measurer = fakes.FakeMeasurer(judge, device)
+    run = Run(TASK, strategy or RandomSearch(SPACE, 0), measurer, Options(**{"trials": 30, **options}), [heard.append])
+    run.resume(known)
+    run.go()
+    return run, heard, measurer
+
+
+def pairs(heard):
+    """Trials as a log would have them."""
+    return [autotvm.record.decode(encode(trial.input, trial.result)) for trial in heard]
+
+
+def test_trials_are_numbered_and_the_best_is_kept():
+    run, heard, measurer = tune(confirm=0)
+    assert [trial.number for trial in heard if trial.number] == list(range(1, 31))
+    assert len(measurer.asked) == len(set(measurer.asked)) == 30
+    fastest = min(measurer.asked, key=cost)
+    assert run.tally.best.input.config.index == fastest
+    assert run.tally.best_flops == pytest.approx(4096 / cost(fastest))
+    assert run.tally.best.input.config == SPACE.get(fastest)
+
+
+def test_what_cannot_run_is_refused_and_is_no_trial():
+    run, heard, measurer = tune(strategy=GridSearch(SPACE), trials=10_000, confirm=0)
+    refused = [trial for trial in heard if trial.input.notes.refused]
+    assert run.tally.refused == len(refused) > 0
+    assert run.tally.done == len(measurer.asked) == len(SPACE) - len(refused)
+    for trial in refused:
+        assert trial.number == 0
+        assert trial.result.error_no == autotvm.MeasureErrorNo.INSTANTIATION_ERROR
+        threads = trial.input.config["x"].size[1]
+        assert threads > 1024
+        assert f"{threads:,} threads a block" in trial.input.notes.reason
+        assert "bind threadIdx.x at" in trial.input.notes.step
+        assert "fakes.py:" in trial.input.notes.step
+    assert all(SPACE.get(i)["x"].size[1] <= 1024 for i in measurer.asked)
+
+
+def test_the_legacy_count_takes_refusals_as_trials():
+    run, heard, _ = tune(strategy=GridSearch(SPACE), trials=90, count_invalid=True, confirm=0)
+    assert run.tally.done == 90
+    assert [trial.number for trial in heard] == list(range(1, 91))
+    assert run.tally.refused == sum(trial.input.notes.refused for trial in heard) > 0
+
+
+def test_early_stopping_counts_from_the_best():
+    run, _, measurer = tune(lambda i: 1e-3, early_stopping=20, trials=1000, confirm=0)
+    assert 21 <= len(measurer.asked) < 64
+    assert run.best_iter == 1
+
+
+def test_the_best_are_measured_again_and_the_winner_confirmed():
+    times: dict[int, int] = {}
+
+    def lucky(index):
+        times[index] = times.get(index, 0) + 1
+        return cost(index) if times[index] > 1 or index != 0 else 1e-9  # the first measurement of 0 is too good
+
+    run, heard, measurer = tune(lucky, strategy=GridSearch(SPACE), trials=70, confirm=3)
+    again = [trial for trial in heard if trial.input.notes.confirmed]
+    assert len(again) == 3
+    assert measurer.asked.count(0) == 2
+    assert run.tally.best.input.config.index == 60
+    assert run.tally.done == 70
+    # The log says so too: the lucky measurement is not what applies.
+    best = History(pairs(heard), lambda _: "Fake 1").best(TASK.target, TASK.workload)
+    assert best is not None
+    assert best[0].config.index == 60
+
+
+def test_failures_are_counted_with_the_step_at_fault(caplog):
+    kinds = [
+        WrongAnswer(reason="B[3] is 7"),
+        TimedOut(reason="still running", phase="run"),
+        RunFailed(reason="it faults"),
+        BuildFailed(reason="no", stage="compile", step="unroll at t.py:7"),
+    ]
+
+    def judge(index):
+        return kinds[index % 5] if index % 5 < 4 else cost(index)
+
+    with caplog.at_level(logging.INFO, "autotvm"):
+        run, heard, _ = tune(judge, strategy=GridSearch(SPACE), trials=50, confirm=0)
+    tried = [trial.input.config.index for trial in heard if trial.number]
+    failures = [kind_of(kinds[i % 5]) for i in tried if i % 5 < 4]
+    assert run.tally.failures == Counter(failures) + Counter(refused=run.tally.refused)
+    for trial in heard:
+        if trial.number and (kind := trial.input.config.index % 5) < 4:
+            assert trial.result.error_no == kinds[kind].error_no
+    assert f"wrong answer: {failures.count('wrong answer')} (B[3] is 7)" in caplog.text
+    assert f"{failures.count('compile error')} at unroll at t.py:7" in caplog.text
+    assert "x       4096 = " in caplog.text
+    reasons = {trial.input.notes.reason for trial in heard if trial.number and trial.result.error_no}
+    assert reasons == {k.reason for k in kinds}
+
+
+def test_every_trial_has_the_documents_line(caplog):
+    with caplog.at_level(logging.DEBUG, "autotvm"):
+        _, heard, _ = tune(trials=3, confirm=0)
+    lines = [r.getMessage() for r in caplog.records if r.getMessage().startswith("No: ")]
+    best = max(trial.flops for trial in heard[:2]) / 1e9
+    assert lines[1] == (
+        f"No: 2\tGFLOPS: {heard[1].flops / 1e9:.2f}/{best:.2f}\tresult: {heard[1].result}\t{heard[1].input.config}"
+    )
+
+
+# Resuming
+
+
+def test_what_a_log_holds_is_not_measured_again():
+    first, heard, before = tune(trials=20, confirm=2)
+    second, _, after = tune(trials=50, known=pairs(heard), strategy=RandomSearch(SPACE, 9), confirm=0)
+    assert not set(before.asked) & set(after.asked)
+    assert second.tally.resumed == 20
+    assert len(after.asked) == 30
+    nothing, _, none = tune(trials=20, known=pairs(heard), strategy=RandomSearch(SPACE, 9))
+    assert none.asked == []
+    assert nothing.tally.best.input.config == first.tally.best.input.config
+
+
+def test_resuming_a_log_of_other_things_changes_nothing():
+    small = fakes.add_task(64)
+    inp, result = pairs(tune(trials=1, confirm=0)[1])[0]
+    foreign = autotvm.MeasureInput(inp.target, small, small.config_space.get(0)).noted(inp.notes)
+    run, _, measurer = tune(trials=10, known=[(foreign, result)], confirm=0)
+    assert run.tally.resumed == 0
+    assert len(measurer.asked) == 10
+
+
+def test_another_devices_log_is_advice():
+    _, heard, _ = tune(trials=60, strategy=GridSearch(SPACE, 30), confirm=0)
+    run, _, measurer = tune(trials=8, known=pairs(heard), device="Fake 2", confirm=0)
+    assert run.tally.resumed == 0
+    assert 60 in measurer.asked  # the best over there is tried here, among the first
+
+
+def test_killing_the_tuner_loses_nothing(tmp_path):
+    """Killed at random moments, resumed each time: every configuration is measured once, all are in the log."""
+    log = tmp_path / "a.log"
+    asked = tmp_path / "asked"
+    rng = random.Random(1)
+    for _ in range(12):
+        child = os.fork()
+        if child == 0:
+            _tune_slowly(log, asked)
+            os._exit(0)
+        time.sleep(rng.uniform(0.05, 0.25))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    _tune_slowly(log, asked)
+    measured = [int(line) for line in asked.read_text(encoding="utf-8").split()]
+    problems = []
+    logged = [inp.config.index for inp, _ in load_from_file(log, problems) if not inp.notes.refused]
+    assert len(problems) <= 12
+    assert len(logged) == len(set(logged)) == 150
+    assert set(logged) <= set(measured)
+    # What was being measured when the tuner was killed is measured anew; nothing that was recorded is.
+    assert len(measured) - len(set(measured)) <= 12
+
+
+def _tune_slowly(log, asked):
+    def judge(index):
+        time.sleep(0.001)
+        with asked.open("a", encoding="utf-8") as file:
+            file.write(f"{index}\n")
+        return cost(index)
+
+    callback = autotvm.callback.log_to_file(str(log))
+    run = Run(TASK, RandomSearch(SPACE, 0), fakes.FakeMeasurer(judge), Options(150, confirm=0))
+    run.listeners = [lambda trial: callback(None, [trial.input], [trial.result])]
+    run.resume(callback.known())
+    run.go()
+
+
+# Interruption
+
+
+def test_an_interrupted_run_keeps_the_best_so_far(caplog):
+    def judge(index):
+        if len(measurer.asked) == 12:
+            raise KeyboardInterrupt
+        return cost(index)
+
+    measurer = fakes.FakeMeasurer(judge)
+    run = Run(TASK, RandomSearch(SPACE, 0), measurer, Options(100))
+    with caplog.at_level(logging.INFO, "autotvm"):
+        tally = run.go()
+    assert run.interrupted
+    assert tally.done == 11
+    assert tally.best.input.config.index == min(measurer.asked[:11], key=cost)
+    assert "Interrupted after 11 trials" in caplog.text
+    assert "best: " in caplog.text
+
+
+# The faces
+
+
+def test_tuners_report_to_callbacks(tmp_path, monkeypatch, capsys):
+    measurer = fakes.FakeMeasurer(cost)
+
+    class Session:
+        def __init__(self, target, builder, runner):
+            assert isinstance(runner, autotvm.LocalRunner)
+
+        def __enter__(self):
+            return measurer
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr("tilewright.autotvm.tuner.MeasureSession", Session)
+    seen = []
+    monitor = autotvm.callback.Monitor()
+    tuner = autotvm.tuner.GridSearchTuner(TASK)
+    tuner.tune(
+        n_trial=40,
+        measure_option=autotvm.measure_option(builder=autotvm.LocalBuilder(n_parallel=1), runner=autotvm.LocalRunner()),
+        callbacks=[
+            autotvm.callback.log_to_file(str(tmp_path / "a.log")),
+            autotvm.callback.progress_bar(40, prefix="[add]"),
+            monitor,
+            lambda t, inputs, results: seen.append((t, inputs[0].config.index, results[0].error_no)),
+        ],
+    )
+    assert [error for _, _, error in seen] == [0] * 40
+    assert all(t is tuner for t, _, _ in seen)
+    assert tuner.best_config.index == min((i for _, i, _ in seen), key=cost)
+    assert tuner.best_flops == pytest.approx(tuner.best_measure_pair[0].task.flop / tuner.best_measure_pair[1].costs[0])
+    assert tuner.ttl == 0
+    assert len(monitor.trial_scores()) == 40
+    assert max(monitor.trial_scores()) == tuner.best_flops
+    assert "[add] Current/Best:" in capsys.readouterr().out
+    logged = list(load_from_file(tmp_path / "a.log"))
+    assert sum(not inp.notes.refused and not inp.notes.confirmed for inp, _ in logged) == 40
+    assert {inp.notes.device for inp, _ in logged} == {"Fake 1"}
+
+    again = autotvm.tuner.GridSearchTuner(TASK)
+    asked = len(measurer.asked)
+    again.tune(40, autotvm.measure_option(), callbacks=[autotvm.callback.log_to_file(str(tmp_path / "a.log"))])
+    assert len(measurer.asked) == asked
+    assert again.best_config == tuner.best_config
+
+
+def test_mistakes_in_calls_are_named(tmp_path):
+    tuner = autotvm.tuner.RandomTuner(TASK)
+    with pytest.raises(UserError, match="si_prefix='Q'"):
+        tuner.tune(1, autotvm.measure_option(), si_prefix="Q")
+    with pytest.raises(UserError, match="measure_option"):
+        tuner.tune(1, {"builder": 3})
+    with pytest.raises(UserError, match="feature_type 'loops' is unknown"):
+        autotvm.tuner.XGBTuner(TASK, feature_type="loops")
+    with pytest.raises(UserError, match="model 'gpt' is unknown"):
+        autotvm.tuner.XGBTuner(TASK, model="gpt")
+    with pytest.raises(UserError, match="there is no template 'nobody'"):
+        autotvm.task.create("nobody", (), "opencl")
+    with pytest.raises(UserError, match="no target is given"):
+        autotvm.task.create("tests/add", (64,))
+
+
+def test_scripts_may_measure_by_themselves():
+    tuner = autotvm.tuner.GATuner(TASK, pop_size=8, seed=0)
+    for _ in range(4):
+        assert tuner.has_next()
+        configs = tuner.next_batch(8)
+        inputs = [autotvm.MeasureInput(TASK.target, TASK, c) for c in configs]
+        tuner.update(inputs, [autotvm.MeasureResult((cost(c.index),), 0, 0.1, 0.0) for c in configs])
+    assert len(tuner.strategy.tried) == 32
+
+
+def test_history_teaches_where_to_look_first():
+    tuner = autotvm.tuner.RandomTuner(TASK, seed=0)
+    _, heard, _ = tune(trials=60, strategy=GridSearch(SPACE, 30), confirm=0)
+    tuner.load_history(pairs(heard))
+    assert 60 in [c.index for c in tuner.next_batch(8)]
+
+
+# Odds and ends
+
+
+def test_kinds_of_failure():
+    assert kind_of(Measured(costs=(1.0,))) == "measured"
+    assert kind_of(BuildFailed(reason="", stage="instantiate")) == "no kernel"
+    assert kind_of(TimedOut(reason="", phase="build")) == "build timeout"
+
+
+def test_the_peak_of_a_device():
+    attributes = fakes.DeviceAttributes("H", "9.0", multi_processor_count=132, max_clock_rate=1_980_000)
+    assert peak_flops(attributes) == pytest.approx(66.9e12, rel=0.01)
+    assert peak_flops(fakes.DeviceAttributes("C", "OpenCL 3.0")) == 0
+    assert scale_of("G") == 1e9
+
+
+def test_configurations_in_words():
+    assert readable(SPACE.get(SPACE.range_length - 1), SPACE) == ["x       4096 = 1 × 1 × 4096", "unroll  1"]
