@@ -16,6 +16,7 @@ from .hoist_allocations import hoist_allocations
 from .hoist_divisions import hoist_divisions
 from .launch_on_host import launch_on_host
 from .lower_divisions import lower_divisions
+from .narrow_indices import narrow_indices
 from .partition_loops import partition_loops
 from .place_barriers import place_barriers
 from .share_storage import share_storage
@@ -23,12 +24,16 @@ from .simplify_program import simplify_program
 from .split_host_device import split_host_device
 from .unroll_local_accesses import unroll_local_accesses
 from .unroll_loops import unroll_loops
+from .vectorize_guarded_loops import vectorize_guarded_loops
 from .vectorize_loops import vectorize_loops
+from .widen_indices import widen_indices
 
 Pass = Callable[[Function], Function]
 
 LOWER: tuple[Pass, ...] = (
-    # First, so that every later pass sees one index per access.
+    # First of all, since flattening already multiplies extents.
+    widen_indices,
+    # Then this, so that every later pass sees one index per access.
     flatten_storage,
     # Before vectorisation, which cannot run on vectors what only some lanes may evaluate.
     guard_selects,
@@ -56,6 +61,8 @@ FINISH: tuple[Pass, ...] = (
     place_barriers,
     # Only the code of kernels has local storage to keep in registers.
     unroll_local_accesses,
+    # Before divisions get names, which then have 32 bits too.
+    narrow_indices,
     # Late, since truncating division has fewer rewrite rules than floor division.
     lower_divisions,
     # After that, so that the divisions that are named are those that are computed.
@@ -65,6 +72,8 @@ FINISH: tuple[Pass, ...] = (
 FINISH_FOR_CPU: tuple[Pass, ...] = (
     # Here too the back end compiles launches, and the runtime does what is around them.
     launch_on_host,
+    # Before partition_loops, which then finds parts of loops in which every guard of whole vectors holds.
+    vectorize_guarded_loops,
     partition_loops,
     lower_divisions,
 )

@@ -61,12 +61,20 @@ def _visit(stmt: Stmt, facts: Facts) -> Stmt:
         lanes = stmt.extent.value
         if lanes == 1:
             return substitute(body, {stmt.var: stmt.min})  # type: ignore[no-any-return]
-        try:
-            return _Vectorizer(stmt.var, Ramp(stmt.min, const(1, stmt.var.dtype), lanes), facts).statement(body)
-        except _StaysScalarError:
-            var = Var(f"{stmt.var.name}.s", stmt.var.dtype)
-            return For(var, stmt.min, stmt.extent, LoopKind.SERIAL, None, (), substitute(body, {stmt.var: var}))
+        made = on_vectors(body, Ramp(stmt.min, const(1, stmt.var.dtype), lanes), stmt.var, facts)
+        if made is not None:
+            return made
+        var = Var(f"{stmt.var.name}.s", stmt.var.dtype)
+        return For(var, stmt.min, stmt.extent, LoopKind.SERIAL, None, (), substitute(body, {stmt.var: var}))
     return map_statements(stmt, lambda child: _visit(child, facts))
+
+
+def on_vectors(body: Stmt, ramp: Ramp, var: Var, facts: Facts) -> Stmt | None:
+    """A loop body for all values of `var` at once, those of the ramp; None where it cannot run so."""
+    try:
+        return _Vectorizer(var, ramp, facts).statement(body)
+    except _StaysScalarError:
+        return None
 
 
 class _Vectorizer:

@@ -123,6 +123,19 @@ class ExprWriter:
             steps = self.out.binary("mul", self.out.splat(stride, lanes), steps)
         return self.out.binary("add", self.out.splat(base, lanes), steps, "ramp")
 
+    def guard(self, e: n.Expr) -> Value:
+        """The condition of a statement. Where it is one on positions in a loop, nothing overflows in it."""
+        if isinstance(e, n.Call) and e.name == "likely":
+            return self._positions(e.args[0])
+        return self(e)
+
+    def _positions(self, e: n.Expr) -> Value:
+        if isinstance(e, n.And) and harmless(e.b):
+            return self.out.select(self._positions(e.a), self._positions(e.b), Value("i1", "false"))
+        if isinstance(e, n.Compare) and e.a.dtype.kind == "int" and e.a.dtype.lanes == 1 and harmless(e):
+            return self.out.compare(f"icmp {_COMPARE[type(e)][0]}", self.index(e.a), self.index(e.b))
+        return self(e)
+
     # Leaves
 
     def _var(self, e: n.Var) -> Value:

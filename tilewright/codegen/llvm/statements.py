@@ -121,7 +121,7 @@ class BodyWriter:
 
     def _if(self, s: If) -> None:
         with self.expr.scope():
-            condition = self.expr(s.condition)
+            condition = self.expr.guard(s.condition)
         out = self.out
         then, joined = out.label("then"), out.label("joined")
         otherwise = out.label("else") if s.orelse is not None else joined
