@@ -3,11 +3,16 @@
 For each program: the median over N lowerings of fresh schedules on one core, warm, in milliseconds, for each
 part of the way, and the number of nodes that each pass visits (which, unlike time, does not depend on the
 machine). Whatever memo tables outlive a lowering are warm, as they are when candidates are tuned.
+
+Then the same, in CPU time, for 50 random valid configurations of the tuning document's space (16 to 1,024
+threads, at most 16 virtual threads), instantiating included: what a search pays for each candidate.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import random
 import statistics
 import sys
 import time
@@ -21,12 +26,15 @@ from tilewright.core.node import Node
 from tilewright.ladder.conv1d import Conv1d
 from tilewright.ladder.depthwise import Depthwise
 from tilewright.loops.build import build_function
-from tilewright.passes.pipeline import LOWER, PassRecord, run
+from tilewright.passes.pipeline import LOWER
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 import conv2d_hwcn
 import depthwise_fused
+import tune_conv2d  # noqa: F401  # defines the template
+
+from tilewright import autotvm
 
 Make = Callable[[], tuple[Any, list[Any]]]
 
@@ -52,20 +60,35 @@ def _example(made: tuple[Any, ...]) -> tuple[Any, list[Any]]:
     return made[0], list(made[1:])
 
 
-def measure(make: Make) -> dict[str, float]:
-    """Milliseconds of each part of one lowering of a fresh schedule."""
+def measure(make: Make, clock: Callable[[], float] = time.perf_counter, schedule_too: bool = False) -> dict[str, float]:
+    """Milliseconds of each part of one lowering of a fresh schedule; making it counts with `schedule_too`."""
+    marks = [clock()]
     schedule, args = make()
-    marks = [time.perf_counter()]
+    marks.append(clock())
     bounds = infer_bounds(schedule.value)
-    marks.append(time.perf_counter())
+    marks.append(clock())
     function = build_function(schedule.value, bounds, args)
-    marks.append(time.perf_counter())
-    records: list[PassRecord] = []
-    run(LOWER, function, records)
-    marks.append(time.perf_counter())
-    parts = {"bounds": marks[1] - marks[0], "loops": marks[2] - marks[1]}
-    parts |= {record.name: record.seconds for record in records}
-    return {name: seconds * 1e3 for name, seconds in {"total": marks[-1] - marks[0], **parts}.items()}
+    marks.append(clock())
+    parts = {"schedule": marks[1] - marks[0]} if schedule_too else {}
+    parts |= {"bounds": marks[2] - marks[1], "loops": marks[3] - marks[2]}
+    for step in LOWER:
+        function = step(function)
+        marks.append(clock())
+        parts[step.__name__] = marks[-1] - marks[-2]
+    return {name: seconds * 1e3 for name, seconds in {"total": sum(parts.values()), **parts}.items()}
+
+
+def space(count: int = 50, seed: int = 0) -> list[Make]:
+    """Random valid configurations of the tuning document's space, the same ones for the same seed."""
+    task = autotvm.task.create("examples/conv2d", (1, 7, 7, 512, 512, 3, 3, (1, 1), (1, 1)), "cuda")
+    rng = random.Random(seed)
+    made: list[Make] = []
+    while len(made) < count:
+        config = task.config_space.get(rng.randrange(len(task.config_space)))
+        tiles = [config[name].size for name in ("tile_f", "tile_y", "tile_x")]
+        if 16 <= math.prod(t[2] for t in tiles) <= 1024 and math.prod(t[1] for t in tiles) <= 16:
+            made.append(lambda config=config: task.instantiate(config))
+    return made
 
 
 @contextmanager
@@ -129,6 +152,18 @@ def main() -> None:
     for title, make in programs().items():
         found = visits(make)
         row(title, [str(sum(found.values())), "", "", *(str(found[step.__name__]) for step in LOWER)])
+    search()
+
+
+def search() -> None:
+    """Print what the candidates of a search cost."""
+    runs = [measure(make, time.process_time, schedule_too=True) for make in space()]
+    print(f"\n{len(runs)} random configurations of the tuning document's space, CPU milliseconds")
+    print(f"{'':24}  {'median':>8}  {'90%':>8}  {'largest':>8}  {'mean':>8}")
+    for name in runs[0]:
+        times = sorted(run[name] for run in runs)
+        cells = (statistics.median(times), times[len(times) * 9 // 10], times[-1], statistics.mean(times))
+        print(f"{name:24}" + "".join(f"  {cell:8.1f}" for cell in cells))
 
 
 if __name__ == "__main__":

@@ -51,9 +51,7 @@ def main() -> None:
             shown = [f"{best[min(m, len(best)) - 1]:9.1f}" for m in marks]
             rows.append(f"{name:16} {seed:4} {seconds:8.1f} {' '.join(shown)}")
             print(rows[-1], flush=True)
-    print(
-        f"\n{'tuner':16} {'seed':>4} {'seconds':>8} {' '.join(f'{m:9}' for m in marks)}   best GFLOPS after so many trials"
-    )
+    print(f"\n{'tuner':16} {'seed':>4} {'seconds':>8} {' '.join(f'{m:9}' for m in marks)}  best GFLOPS by trials")
     print("\n".join(rows))
 
 
