@@ -62,8 +62,9 @@ class References:
             extent = None if axis.dom is None else self.encode(schedule, axis.dom.extent)
             return {"thread": number, "tag": axis.thread_tag, "name": axis.name, "extent": extent}
         for stage in schedule.in_order():
-            if axis in stage.all_axes:
-                return {"axis": [stage.id, stage.all_axes.index(axis)]}
+            place = stage.place_of.get(axis)
+            if place is not None:
+                return {"axis": [stage.id, place]}
         return {"axis": None, "name": axis.name}
 
     def decode(self, schedule: Schedule, value: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from ..core.errors import InternalError, UserError
@@ -87,10 +88,15 @@ class Stage:
         """The operation's own axes, data axes first."""
         return (*self.op.axis, *self.op.reduce_axis)
 
-    @property
+    @cached_property
     def all_axes(self) -> tuple[IterVar, ...]:
         """The operation's own axes and every axis made from them."""
         return (*self.roots, *(axis for relation in self.relations for axis in relation.below))
+
+    @cached_property
+    def place_of(self) -> Mapping[IterVar, int]:
+        """The place of each axis in `all_axes`."""
+        return {axis: i for i, axis in enumerate(self.all_axes)}
 
     def note(self, axis: IterVar) -> AxisNotes:
         """What the schedule says of `axis`."""
