@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import time
+import uuid
 from collections import Counter
 from pathlib import Path
 
@@ -59,13 +60,13 @@ def test_killing_the_tuner_loses_no_record_and_repeats_none(tmp_path: Path) -> N
     known: list[str] = []
     for number in range(KILLS + 1):
         last = number == KILLS
-        env = {**os.environ, MARK: f"tuner-{number}", "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+        env = {**os.environ, MARK: uuid.uuid4().hex, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
         command = [sys.executable, str(script), str(log), str(len(known) + 20) if last else "10000"]
         with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
             assert process.stdout is not None
             process.stdout.readline()
             if not last:
-                time.sleep(rng.uniform(0.2, 2.0))
+                time.sleep(rng.uniform(0.2, 3.0))
                 process.kill()
             assert process.wait(timeout=120) == (0 if last else -9)
         assert_nothing_is_left(env[MARK], tmp_path)

@@ -15,6 +15,7 @@ from ..runtime.device import Device
 GUARD = 1 << 16
 """Bytes on each side of an array that nothing may write."""
 _PATTERN = np.random.default_rng(0x711E).integers(0, 256, GUARD, np.uint8)
+_RARE = 1000
 _POISON = 0xFF
 """In every byte: NaN for floats, -1 or the largest value for integers."""
 
@@ -73,7 +74,8 @@ def compare(name: str, got: np.ndarray, want: np.ndarray, relative: float) -> st
     """Where an output differs from the expected values by more than the tolerance (empty: nowhere).
 
     Floats may be off by `relative` of their own magnitude and of the output's, which is the root mean square of the
-    expected values that are not zero: a small sum of large numbers is no more exact than they are.
+    expected values that are not zero: a small sum of large numbers is no more exact than they are. Integers are exact;
+    where they come from floats (`relative` is not 0), one in a thousand may have been rounded or chosen differently.
     """
     if got.shape != want.shape:
         return f"{name} has shape {got.shape}, but the reference has {want.shape}"
@@ -91,7 +93,8 @@ def compare(name: str, got: np.ndarray, want: np.ndarray, relative: float) -> st
         # What is not finite must be the same.
         wrong = ~((close & np.isfinite(exact)) | (value == exact) | (np.isnan(value) & np.isnan(exact)))
     count = int(np.count_nonzero(wrong))
-    if not count:
+    forgiven = got.size // _RARE if got.dtype.kind in "iu" and relative else 0
+    if count <= forgiven:
         return ""
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
     found = "was never written" if _is_poison(got[at]) else f"is {got[at]!s}"

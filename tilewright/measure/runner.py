@@ -190,7 +190,7 @@ class _Bench:
     def _input(self, array: GuardedArray, given: np.ndarray | None, required: bool) -> np.ndarray:
         shape, dtype = array.array.shape, array.dtype.numpy
         if not required:
-            return reference.random(shape, array.dtype, self.rng)
+            return reference.random(shape, array.dtype, self.rng, careful=True)
         if given is not None and given.dtype.kind == "V" and given.itemsize == dtype.itemsize:
             given = given.view(dtype)  # a type of ml_dtypes, which comes back from a file as mere bytes
         if given is None or given.shape != shape:
