@@ -41,9 +41,7 @@ def numbers(
 
 
 @st.composite
-def conditions(
-    draw: Draw, variables: Sequence[n.Expr], constants: st.SearchStrategy[Any], depth: int = 3
-) -> n.Expr:
+def conditions(draw: Draw, variables: Sequence[n.Expr], constants: st.SearchStrategy[Any], depth: int = 3) -> n.Expr:
     """A boolean expression that compares small numbers."""
     return _condition(draw, lambda left: draw(numbers(variables, constants, False, left)), 1, depth)
 
