@@ -10,6 +10,7 @@ from __future__ import annotations
 from ..arith.facts import EMPTY, Facts
 from ..arith.simplify import simplify
 from ..core.errors import UserError
+from ..core.hardware import LoopKind, ThreadTag
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import const
 from ..schedule.inlining import inlined_bodies
@@ -21,6 +22,8 @@ from .nest import Loop, outer_loops, own_loops
 from .value import Bounds as Bounds
 from .value import StageBounds as StageBounds
 from .visibility import check_memory, default_scope
+
+_WRITTEN_OUT = {LoopKind.UNROLLED: "unroll", LoopKind.VECTORIZED: "vectorize"}
 
 
 def infer_bounds(schedule: Schedule) -> Bounds:
@@ -91,8 +94,21 @@ def _facts(stage: Stage, ranges: dict[IterVar, Range], facts: Facts) -> Facts:
     for loop in own_loops(stage):
         extent = ranges[loop.axis].extent
         _check_thread_extent(stage, loop, extent, facts)
+        _check_constant(stage, loop, extent)
         facts = facts.bind(loop.var, const(0, loop.var.dtype), extent)
     return facts
+
+
+def _check_constant(stage: Stage, loop: Loop, extent: Expr) -> None:
+    how = _WRITTEN_OUT.get(stage.note(loop.axis).kind) or ("bind" if loop.tag is ThreadTag.VTHREAD else "")
+    if how and not isinstance(extent, IntImm):
+        what = {"bind": "bound to a vthread"}.get(how, f"marked with {how}")
+        raise UserError(
+            f"axis {loop.axis.name!r} of stage {stage.name!r}, {what}, has the extent `{extent}`, "
+            "which is not constant",
+            primitive=how,
+            fix="split the axis by a constant factor and take the inner loop (nparts= and the outer one, for vthreads)",
+        )
 
 
 def _check_thread_extent(stage: Stage, loop: Loop, extent: Expr, facts: Facts) -> None:

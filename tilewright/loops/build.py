@@ -57,6 +57,8 @@ class _Builder:
         self.binds = binds
         self.tensors = {buffer: tensor for tensor, buffer in binds.items()}
         self.params = tuple(self._param(arg, i) for i, arg in enumerate(args))
+        shapes = (variables(*p.shape) for p in self.params if isinstance(p, Buffer))
+        self.sizes = {p for p in self.params if isinstance(p, Var)}.union(*shapes)
         self.attached: dict[tuple[int, IterVar], list[StageBounds]] = {}
         for found in reversed(list(bounds.values())):
             placement = found.stage.placement
@@ -167,6 +169,7 @@ class _StageNest:
         self.stage = found.stage
         self.bound = bound
         self.loops = own_loops(found.stage)
+        self._check_variables()
         self.values = axis_values(found.stage, found.ranges)
         first = [i for i, loop in enumerate(self.loops) if loop.axis.kind is AxisKind.REDUCE]
         is_reduction = isinstance(found.body[0], Reduce)
@@ -178,6 +181,17 @@ class _StageNest:
         # What is allocated here is as large as the region; the caller's buffer is as large as the tensor.
         keeps = builder.buffers[self.stage.id, 0] in builder.kept
         self.initial_guards = (*data_guards, *domain_guards) if keeps else data_guards
+
+    def _check_variables(self) -> None:
+        """What a body uses is an axis of its stage, a loop around it, or known from the arguments."""
+        known = {axis.var for axis in self.stage.roots} | {loop.var for loop in (*self.found.outer, *self.loops)}
+        for var in variables(*self.found.body):
+            if var not in known and var not in self.builder.sizes:
+                raise UserError(
+                    f"stage {self.stage.name!r} uses {var.name!r}, which is no axis of its own and no argument",
+                    primitive="lower",
+                    fix=f"reduce over an axis with te.sum(..., axis={var.name}); add a variable to the arguments",
+                )
 
     def statement(self) -> Stmt:
         return self._nest(0, self.bound)

@@ -64,11 +64,24 @@ class ScheduleHandle:
 
     def replay(self, steps: Sequence[Step | Sequence[Any]]) -> None:
         """Apply recorded steps (`Step`s, or the lists that `Step.to_json` gives) to this schedule."""
-        for step in steps:
+        for number, step in enumerate(steps, 1):
             name, *encoded = step.to_json() if isinstance(step, Step) else step
             if name not in PRIMITIVES:
-                raise UserError(f"unknown step {name!r}", primitive="replay", fix=f"known: {', '.join(PRIMITIVES)}")
-            self.apply(name, *self._references.decode(self.value, list(encoded)))
+                raise UserError(
+                    f"step {number} is the unknown {name!r}",
+                    primitive="replay",
+                    fix=f"the known steps are {', '.join(PRIMITIVES)}",
+                )
+            try:
+                args = self._references.decode(self.value, list(encoded))
+            except (LookupError, TypeError, ValueError):
+                raise UserError(
+                    f"step {number}, {name} of {encoded}, does not fit this schedule, whose stages are "
+                    + ", ".join(f"{i} {self.value.stages[i].name}" for i in self.value.order),
+                    primitive="replay",
+                    fix="replay on a schedule of the same tensors as the one that was recorded, before any other step",
+                ) from None
+            self.apply(name, *args)
 
     def stage_id(self, item: Any, primitive: str = "s[...]") -> int:
         """The id of the stage of a tensor, an operation or a stage handle."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..core.errors import UserError
 from ..expr.nodes import Expr, IntImm
+from ..expr.operand import Operand
 from ..expr.operators import as_expr
 from ..tensor.axis import AxisKind, IterVar
 from .value import At, Inlined, Schedule, Stage
@@ -40,6 +43,18 @@ def leaf(stage: Stage, axis: Any, primitive: str, argument: str = "axis") -> Ite
     )
 
 
+def different(axes: list[IterVar], stage: Stage, primitive: str) -> list[IterVar]:
+    """`axes`, checked to name no loop twice."""
+    for i, axis in enumerate(axes):
+        if axis in axes[:i]:
+            raise UserError(
+                f"{of_stage(axis, stage)} is given twice in ({names(axes)})",
+                primitive=primitive,
+                fix="name each loop once",
+            )
+    return axes
+
+
 def has_loops(stage: Stage, primitive: str) -> None:
     """Check that `stage` is a computation, whose loops can be scheduled."""
     if stage.is_placeholder:
@@ -67,31 +82,31 @@ def data_axis(stage: Stage, axis: IterVar, primitive: str, why: str) -> None:
         )
 
 
-def positive(value: Any, primitive: str, argument: str) -> Expr:
-    """`value` as an integer expression, checked to be at least 1 where it is known."""
-    e = as_expr(value) if not isinstance(value, (float, bool, str)) else None
+def of_stage(axis: IterVar, stage: Stage) -> str:
+    """How messages name an axis: `axis 'i' of stage 'C'`."""
+    return f"axis {axis.name!r} of stage {stage.name!r}"
+
+
+def positive(value: Any, primitive: str, argument: str, about: str) -> Expr:
+    """`value` as an integer expression, checked to be at least 1 where it is known; `about` says whose it is."""
+    e = as_expr(value) if isinstance(value, (int, np.integer, Operand)) and not isinstance(value, bool) else None
     if e is None or not e.dtype.is_int:
         raise UserError(
-            f"argument {argument!r} is {value!r}, not a whole number",
-            primitive=primitive,
-            fix="give an int >= 1",
+            f"{argument}={value!r} for {about} is no whole number", primitive=primitive, fix="give an int >= 1"
         )
     if isinstance(e, IntImm) and e.value < 1:
-        raise UserError(
-            f"argument {argument!r} is {e.value}, which is below 1",
-            primitive=primitive,
-            fix="give an int >= 1",
-        )
+        raise UserError(f"{argument}={e.value} for {about} is below 1", primitive=primitive, fix="give an int >= 1")
     return e
 
 
-def no_output(schedule: Schedule, stage: Stage, primitive: str, why: str) -> None:
-    """Check that `stage` is not an output."""
+def no_output(schedule: Schedule, stage: Stage, primitive: str, why: str, fix: str = "") -> None:
+    """Check that `stage` is not an output; `fix` says what to do instead ("": take a stage in between)."""
     if stage.is_output:
+        between = [s.name for s in schedule.in_order() if not s.is_output and not s.is_placeholder]
         raise UserError(
             f"stage {stage.name!r} is an output of the schedule, so it {why}",
             primitive=primitive,
-            fix="only stages between the inputs and the outputs can move",
+            fix=fix or f"take a stage between the inputs and the outputs ({', '.join(between) or 'there is none'})",
         )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+import numpy as np
+
 from ..core.errors import UserError
 from ..core.hardware import ThreadTag
 from ..expr.nodes import Expr, Var
@@ -88,15 +90,29 @@ class IterVar(Operand):
         return f"IterVar({self.name}: {kind}, {self.dom})"
 
 
-def to_range(dom: Any, primitive: str) -> Range:
-    """A range from a `Range`, a pair (begin, end), or an extent."""
+def whole(value: Any) -> Expr | None:
+    """`value` as an integer expression; None where it is none. A float such as 8.0, from a division, is one."""
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        value = int(value)
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer, Operand)):
+        return None
+    e = as_expr(value)
+    return e if e.dtype.is_int else None
+
+
+def to_range(dom: Any, primitive: str, name: str) -> Range:
+    """A range from a `Range`, a pair (begin, end), or an extent; `name` is the axis it is for."""
     if isinstance(dom, Range):
         return dom
-    if isinstance(dom, (tuple, list)):
-        if len(dom) != 2:
-            raise UserError(f"the range {dom!r} has {len(dom)} entries", primitive=primitive, fix="give (begin, end)")
-        return Range(dom[0], dom[1])
-    return Range(dom)
+    parts = tuple(dom) if isinstance(dom, (tuple, list)) else (dom,)
+    ends = [whole(part) for part in parts]
+    if len(parts) not in (1, 2) or (len(parts) == 1 and parts[0] is not dom) or None in ends:
+        raise UserError(
+            f"{dom!r} is no range for {name!r}",
+            primitive=primitive,
+            fix="give (begin, end), whole numbers or integer variables, the end excluded",
+        )
+    return Range(*ends)
 
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> IterVar:
@@ -105,7 +121,7 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = No
     `dom` is `(begin, end)`, end excluded. Use the axis inside `te.sum(..., axis=k)`. Raises UserError for a
     range that is known to be reversed.
     """
-    made = to_range(dom, "reduce_axis")
+    made = to_range(dom, "reduce_axis", name)
     if getattr(made.extent, "value", 0) < 0:
         raise UserError(
             f"the range {dom!r} of {name!r} ends before it begins",
@@ -131,5 +147,5 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None
             primitive="thread_axis",
             fix="use one of " + ", ".join(t.value for t in ThreadTag),
         )
-    made = None if dom is None else to_range(dom, "thread_axis")
+    made = None if dom is None else to_range(dom, "thread_axis", name or tag)
     return IterVar(name or tag, made, AxisKind.THREAD, thread)

@@ -84,6 +84,7 @@ def comm_reducer(
                 f"{name} combines {len(dtypes)} values, but its combiner gives {len(results)} and its identity "
                 f"{len(identity)}",
                 primitive="comm_reducer",
+                fix=f"return {len(dtypes)} values from fcombine and fidentity, or reduce {len(results)} of them",
             )
         kinds = [as_expr(e, d) for e, d in zip(results, dtypes, strict=True)]
         return CommReducer(
@@ -118,7 +119,11 @@ def _check_axes(axes: tuple[Any, ...], name: str) -> None:
                 fix='make one with k = te.reduce_axis((0, n), name="k") and pass axis=k',
             )
     if not axes or len(set(axes)) != len(axes):
-        raise UserError(f"needs different reduction axes, but got {[a.name for a in axes]}", primitive=name)
+        raise UserError(
+            f"needs different reduction axes, but got {[a.name for a in axes]}",
+            primitive=name,
+            fix="name each axis once: axis=k, or axis=[ry, rx]",
+        )
 
 
 def min_value(dtype: str) -> Expr:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
+
+import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import UserError
-from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm, Load
 from ..expr.operand import Operand
 from ..expr.operators import as_expr
 from ..expr.traverse import post_order
-from .axis import AxisKind, IterVar, Range
+from .axis import AxisKind, IterVar, Range, whole
 from .reduction import Reduce
 
 
@@ -143,6 +144,9 @@ class Tensor:
     def __call__(self, *indices: Any) -> Expr:
         return self._element(indices)
 
+    def __iter__(self) -> NoReturn:
+        raise not_iterable(self)
+
     def _element(self, indices: Sequence[Any]) -> Expr:
         if len(indices) != self.ndim:
             raise UserError(
@@ -187,6 +191,17 @@ class TensorSlice(Operand):
     def as_expr(self) -> Expr:
         return self.tensor._element(self.indices)
 
+    def __iter__(self) -> NoReturn:
+        raise not_iterable(self.tensor)
+
+
+def not_iterable(tensor: Tensor) -> UserError:
+    """Without it Python would index 0, 1, 2 ... without end."""
+    return UserError(
+        f"tensor {tensor.name!r} is used as a list of its elements",
+        fix="read one element with A[i, j]; where several tensors are expected, give [A, B]",
+    )
+
 
 def read_tensors(body: Sequence[Expr]) -> tuple[Tensor, ...]:
     """The tensors that expressions read, in order of first use."""
@@ -198,8 +213,8 @@ def _shape(shape: Any, primitive: str, name: str) -> tuple[Expr, ...]:
     extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     result = []
     for extent in extents:
-        e = as_expr(extent)
-        if not e.dtype.is_int or (isinstance(e, IntImm) and e.value < 0):
+        e = whole(extent)
+        if e is None or (isinstance(e, IntImm) and e.value < 0):
             raise UserError(
                 f"{extent!r} is no extent for a dimension of {name!r} (shape {shape!r})",
                 primitive=primitive,
@@ -237,13 +252,26 @@ def compute(
     names = _axis_names(fcompute, len(extents), name, varargs_names)
     axes = tuple(IterVar(a, Range(e), AxisKind.DATA) for a, e in zip(names, extents, strict=True))
     value = fcompute(*axes)
-    body = tuple(as_expr(v) for v in (value if isinstance(value, (tuple, list)) else (value,)))
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if not values or not all(isinstance(v, (Operand, int, float, np.generic)) for v in values):
+        raise UserError(
+            f"the function of {name!r} returns {value!r}, which is no value of an element",
+            primitive="compute",
+            fix="return an expression such as A[i, j] + 1, or a tuple of expressions",
+        )
+    body = tuple(as_expr(v) for v in values)
     _check_body(body, name)
     op = ComputeOp(name, axes, body, tag, attrs)
     return op.outputs if isinstance(value, (tuple, list)) and len(body) > 1 else op.outputs[0]
 
 
 def _axis_names(fcompute: Any, count: int, name: str, varargs_names: Sequence[str] | None) -> list[str]:
+    if not callable(fcompute):
+        raise UserError(
+            f"the value of {name!r} is given as {fcompute!r}, which is no function",
+            primitive="compute",
+            fix=f"give a function of the axes: te.compute(shape, lambda i: ..., name={name!r})",
+        )
     code = getattr(fcompute, "__code__", None)
     if code is None:
         return [f"i{i}" for i in range(count)]
@@ -286,8 +314,6 @@ def _check_body(body: tuple[Expr, ...], name: str) -> None:
                 primitive="compute",
                 fix="a reduction must be the whole value: give it a te.compute of its own and read that",
             )
-        if e.dtype == n.StringImm("").dtype:
-            raise UserError(f"the value of {name!r} is `{e}`, which is no number", primitive="compute")
 
 
 def topological(outputs: Sequence[Operation]) -> tuple[Operation, ...]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ...core.errors import UserError
 from ...core.hardware import LoopKind
 from ...tensor.axis import IterVar
-from ..legality import data_axis, has_loops, leaf
+from ..legality import data_axis, has_loops, leaf, of_stage
 from ..value import Schedule, Stage
 
 
@@ -65,19 +67,31 @@ def parallel(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Schedule,
     return _annotated(schedule, stage, loop, LoopKind.PARALLEL, "parallel")
 
 
-PRAGMAS = ("auto_unroll_max_step", "unroll_explicit", "debug_skip_region", "parallel_launch_point")
+NUMBERS = ("auto_unroll_max_step", "unroll_explicit")  # pragmas whose value is a whole number
+PRAGMAS = (*NUMBERS, "debug_skip_region", "parallel_launch_point")
 
 
 def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any = None) -> tuple[Schedule, None]:
     """Mark the loop `axis` with a hint for a later pass.
 
     `auto_unroll_max_step=N` unrolls loops below `axis` whose body times extent stays within N steps, and
-    `unroll_explicit=0` leaves that to the back end's compiler. Raises UserError for an unknown key.
+    `unroll_explicit=0` leaves that to the back end's compiler. Raises UserError for an unknown key, and for a
+    value that is no whole number where one is needed.
     """
     has_loops(stage, "pragma")
     loop = leaf(stage, axis, "pragma")
     if key not in PRAGMAS:
-        raise UserError(f"unknown pragma {key!r}", primitive="pragma", fix=f"use one of {', '.join(PRAGMAS)}")
+        raise UserError(
+            f"unknown pragma {key!r} for {of_stage(loop, stage)}",
+            primitive="pragma",
+            fix=f"use one of {', '.join(PRAGMAS)}",
+        )
     plain = getattr(value, "value", value)
+    if key in NUMBERS and not isinstance(plain, (int, np.integer)):
+        raise UserError(
+            f"the pragma {key!r} has the value {value!r} for {of_stage(loop, stage)}",
+            primitive="pragma",
+            fix=f"give a whole number: pragma({loop.name}, {key!r}, 16)",
+        )
     pragmas = (*(p for p in stage.note(loop).pragmas if p[0] != key), (key, plain))
     return schedule.with_stage(stage.with_note(loop, pragmas=pragmas)), None

@@ -6,8 +6,8 @@ import warnings
 
 from ...core.errors import UserError, caller_location
 from ...core.hardware import LoopKind, ThreadTag
-from ...tensor.axis import AxisKind, IterVar
-from ..legality import has_loops, leaf
+from ...tensor.axis import IterVar
+from ..legality import data_axis, has_loops, leaf, of_stage
 from ..value import Schedule, Stage
 
 
@@ -24,17 +24,11 @@ def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tu
     if not isinstance(thread, IterVar) or thread.thread is None:
         shown = f"axis {thread.name!r}" if isinstance(thread, IterVar) else repr(thread)
         raise UserError(
-            f"{shown} is no thread axis",
+            f"{of_stage(loop, stage)} cannot be bound to {shown}, which is no thread axis",
             primitive="bind",
             fix='bind to te.thread_axis("blockIdx.x") or the like',
         )
-    if loop.kind is AxisKind.REDUCE:
-        raise UserError(
-            f"axis {loop.name!r} of stage {stage.name!r} is a reduction axis: its iterations add to one result, so "
-            "they cannot run on different threads",
-            primitive="bind",
-            fix="bind a data axis",
-        )
+    data_axis(stage, loop, "bind", "its iterations add to one result, so they cannot run on different threads")
     for other in stage.leaves:
         bound = stage.note(other).thread
         same = bound is not None and bound.thread is thread.thread and thread.thread is not ThreadTag.VTHREAD

@@ -23,13 +23,14 @@ def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence
 
     Returns the copy. Raises UserError where a reader does not read the tensor.
     """
-    kind = memory_scope(scope, "cache_read")
+    kind = memory_scope(scope, "cache_read", tensor.name)
     source = schedule.stage_of[tensor.op]
     if not readers:
         raise UserError(
             f"no reader of {tensor.name!r} is given",
             primitive="cache_read",
-            fix="give the stages that shall read the cache",
+            fix="give the stages that shall read the cache, of those that read it: "
+            + (", ".join(r.name for r in schedule.readers(source)) or "there is none"),
         )
     for reader in readers:
         if not any(_same(schedule, t, source, tensor.value_index) for t in reader.op.input_tensors):

@@ -31,7 +31,7 @@ def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule,
     tensor(s). Raises UserError for an input, and where a reduction axis has been split already.
     """
     has_loops(stage, "cache_write")
-    kind = memory_scope(scope, "cache_write")
+    kind = memory_scope(scope, "cache_write", stage.name)
     split_up = [r for r in stage.relations if any(a.kind is AxisKind.REDUCE for a in r.above)]
     if split_up:
         raise UserError(

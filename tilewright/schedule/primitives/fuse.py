@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...core.errors import UserError
 from ...expr.operators import const
 from ...tensor.axis import AxisKind, IterVar, Range
-from ..legality import attached_to, has_loops, leaf, names
+from ..legality import attached_to, different, has_loops, leaf, names
 from ..relations import Fuse, Singleton
 from ..value import At, Schedule, Stage
 
@@ -24,7 +24,7 @@ def fuse(schedule: Schedule, stage: Stage, *axes: IterVar) -> tuple[Schedule, It
     between them.
     """
     has_loops(stage, "fuse")
-    loops = [leaf(stage, axis, "fuse") for axis in axes]
+    loops = different([leaf(stage, axis, "fuse") for axis in axes], stage, "fuse")
     if not loops:
         axis = IterVar("singleton", Range(const(1, "int32")), AxisKind.DATA)
         changed = replace(stage, leaves=(axis, *stage.leaves), relations=(*stage.relations, Singleton(axis)))
@@ -48,7 +48,8 @@ def _fuse_pair(schedule: Schedule, stage: Stage, outer: IterVar, inner: IterVar)
         )
     if outer.kind is not inner.kind:
         raise UserError(
-            f"{outer.name!r} is a {outer.kind.value} axis and {inner.name!r} a {inner.kind.value} axis",
+            f"{outer.name!r} is a {outer.kind.value} axis and {inner.name!r} a {inner.kind.value} axis of stage "
+            f"{stage.name!r}",
             primitive="fuse",
             fix="fuse data axes with data axes, and reduction axes with reduction axes",
         )

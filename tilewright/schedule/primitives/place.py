@@ -9,6 +9,7 @@ from ...core.errors import UserError
 from ...core.hardware import MemoryScope
 from ...tensor.axis import IterVar
 from ...tensor.reduction import Reduce
+from ...tensor.tensor import PlaceholderOp
 from ..legality import has_loops, leaf, no_output
 from ..value import At, AtRoot, Inlined, Schedule, Stage
 
@@ -24,7 +25,9 @@ def compute_at(schedule: Schedule, stage: Stage, parent: Stage, axis: IterVar) -
     depend on `stage`.
     """
     has_loops(stage, "compute_at")
-    no_output(schedule, stage, "compute_at", "cannot be computed inside another stage")
+    reads = [t.name for t in stage.op.input_tensors if not isinstance(t.op, PlaceholderOp)]
+    instead = f"compute what it reads inside it: s[{reads[0]}].compute_at(s[{stage.name}], axis)" if reads else ""
+    no_output(schedule, stage, "compute_at", "cannot be computed inside another stage", instead)
     has_loops(parent, "compute_at")
     loop = leaf(parent, axis, "compute_at", "scope")
     if not _depends(schedule, parent, stage):
@@ -80,18 +83,19 @@ def set_scope(schedule: Schedule, stage: Stage, scope: Any) -> tuple[Schedule, N
     Raises UserError for another name, and for an output, which the caller owns.
     """
     has_loops(stage, "set_scope") if stage.is_placeholder else None
-    kind = memory_scope(scope, "set_scope")
+    kind = memory_scope(scope, "set_scope", stage.name)
     if kind is not MemoryScope.GLOBAL:
-        no_output(schedule, stage, "set_scope", "is memory of the caller's, which is global")
+        cache = f"compute it in nearer memory first, with s.cache_write({stage.name}, {scope!r})"
+        no_output(schedule, stage, "set_scope", "is memory of the caller's, which is global", cache)
     return schedule.with_stage(replace(stage, scope=kind)), None
 
 
-def memory_scope(scope: Any, primitive: str) -> MemoryScope:
-    """The memory scope of that name."""
+def memory_scope(scope: Any, primitive: str, name: str) -> MemoryScope:
+    """The memory scope of that name, for the tensor `name`."""
     kind = MemoryScope.parse(scope) if isinstance(scope, str) else None
     if kind is None:
         raise UserError(
-            f"unknown memory scope {scope!r}",
+            f"unknown memory scope {scope!r} for {name!r}",
             primitive=primitive,
             fix="use " + ", ".join(repr(s.value) for s in MemoryScope),
         )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...core.errors import UserError
 from ...tensor.axis import IterVar
-from ..legality import has_loops, leaf, names
+from ..legality import different, has_loops, leaf
 from ..value import Schedule, Stage
 
 
@@ -18,14 +17,7 @@ def reorder(schedule: Schedule, stage: Stage, *axes: IterVar) -> tuple[Schedule,
     Raises UserError for an axis of another stage or one that is named twice.
     """
     has_loops(stage, "reorder")
-    order = [leaf(stage, axis, "reorder") for axis in axes]
-    if len(set(order)) != len(order):
-        twice = next(a for a in order if order.count(a) > 1)
-        raise UserError(
-            f"axis {twice.name!r} of stage {stage.name!r} is given twice in ({names(order)})",
-            primitive="reorder",
-            fix="name each loop once",
-        )
+    order = different([leaf(stage, axis, "reorder") for axis in axes], stage, "reorder")
     moved = iter(order)
     chosen = set(order)
     leaves = tuple(next(moved) if axis in chosen else axis for axis in stage.leaves)

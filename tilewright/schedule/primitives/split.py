@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.errors import UserError
 from ...tensor.axis import IterVar
-from ..legality import attached_to, has_loops, leaf, positive
+from ..legality import attached_to, has_loops, leaf, of_stage, positive
 from ..relations import Split
 from ..value import PLAIN, At, Schedule, Stage
 
@@ -26,15 +26,16 @@ def split(
     """
     has_loops(stage, "split")
     axis = leaf(stage, parent, "split", "parent")
+    about = of_stage(axis, stage)
     if (factor is None) == (nparts is None):
-        given = "neither" if factor is None else "both"
+        given = "neither factor nor nparts" if factor is None else f"both factor={factor} and nparts={nparts}"
         raise UserError(
-            f"{given} of 'factor' and 'nparts' is given for axis {axis.name!r}",
+            f"{given} {'is' if factor is None else 'are'} given for {about}",
             primitive="split",
             fix="give factor= (the inner extent) or nparts= (the outer extent)",
         )
-    by_factor = None if factor is None else positive(factor, "split", "factor")
-    by_parts = None if nparts is None else positive(nparts, "split", "nparts")
+    by_factor = None if factor is None else positive(factor, "split", "factor", about)
+    by_parts = None if nparts is None else positive(nparts, "split", "nparts", about)
     outer = IterVar(f"{axis.name}.outer", None, axis.kind)
     inner = IterVar(f"{axis.name}.inner", None, axis.kind)
     at = stage.leaves.index(axis)

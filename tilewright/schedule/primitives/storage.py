@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.errors import UserError
 from ...tensor.axis import AxisKind, IterVar
-from ..legality import has_loops, names, no_output, positive
+from ..legality import has_loops, names, no_output, of_stage, positive
 from ..value import At, Schedule, Stage
 
 
@@ -27,7 +27,7 @@ def storage_align(schedule: Schedule, stage: Stage, axis: IterVar, factor: Any, 
             primitive="storage_align",
             fix=f"use one of s[{stage.name}].op.axis: {names(stage.op.axis)}",
         )
-    every = getattr(positive(factor, "storage_align", "factor"), "value", 0)
+    every = getattr(positive(factor, "storage_align", "factor", of_stage(axis, stage)), "value", 0)
     shift = getattr(offset, "value", offset)
     if not isinstance(shift, int) or not every:
         raise UserError(

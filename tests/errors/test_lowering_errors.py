@@ -1,0 +1,267 @@
+"""Wrong uses that show when a schedule is lowered or built: one test a message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tilewright
+from tests.errors.refused import refused
+from tilewright import te
+
+
+class Example:
+    """B = A + 1 and a stencil C of it, on blocks of 16 threads."""
+
+    def __init__(self, n: int = 64) -> None:
+        self.A = te.placeholder((n,), name="A")
+        self.B = te.compute((n,), lambda b: self.A[b] + 1.0, "B")
+        self.C = te.compute((n - 2,), lambda c: self.B[c] * self.B[c + 2], "C")
+        self.s = te.create_schedule(self.C.op)
+        self.outer, self.inner = self.s[self.C].split(self.C.op.axis[0], factor=16)
+        self.s[self.C].bind(self.outer, te.thread_axis("blockIdx.x"))
+
+    def lower(self) -> Any:
+        return tilewright.lower(self.s, [self.A, self.C])
+
+
+@pytest.fixture
+def e() -> Example:
+    return Example()
+
+
+# Arguments.
+
+
+def test_a_missing_output(e: Example) -> None:
+    with refused("lower", "tensor 'C' is an output, but is not among the arguments (A)", fix="add 'C'"):
+        tilewright.lower(e.s, [e.A])
+
+
+def test_a_missing_input(e: Example) -> None:
+    with refused("lower", "tensor 'A' is read, but is not among the arguments (C)", fix="add 'A'"):
+        tilewright.lower(e.s, [e.C])
+
+
+def test_an_argument_twice(e: Example) -> None:
+    with refused("lower", "tensor 'A' is given twice", fix="name each argument once"):
+        tilewright.lower(e.s, [e.A, e.C, e.A])
+
+
+def test_an_argument_of_another_schedule(e: Example) -> None:
+    other = te.placeholder((4,), name="other")
+    with refused("lower", "argument 1, tensor 'other', is not part of the schedule", fix="created from"):
+        tilewright.lower(e.s, [e.A, other, e.C])
+
+
+def test_an_argument_that_is_no_tensor(e: Example) -> None:
+    with refused("lower", "argument 1 is 'C', which is no tensor", fix="lower(s, [A, W, B])"):
+        tilewright.lower(e.s, [e.A, "C"])
+
+
+def test_arguments_that_are_no_list(e: Example) -> None:
+    with refused("", "tensor 'A' is used as a list", fix="[A, B]"):
+        tilewright.lower(e.s, e.A)
+
+
+def test_lowering_what_is_no_schedule(e: Example) -> None:
+    with refused("lower", "cannot lower Tensor", fix="te.create_schedule"):
+        tilewright.lower(e.C, [e.A, e.C])
+
+
+def test_binds(e: Example) -> None:
+    with refused("lower", "binds= is not supported", fix="in args"):
+        tilewright.lower(e.s, [e.A, e.C], binds={e.A: 1})
+
+
+def test_building_without_arguments(e: Example) -> None:
+    with refused("build", "no arguments are given", fix="build(s, [A, W, B], target)"):
+        tilewright.build(e.s, target="opencl")
+
+
+def test_keeping_what_a_kernel_keeps_to_itself(e: Example) -> None:
+    e.s[e.B].compute_at(e.s[e.C], e.outer)
+    with refused("lower", "tensor 'B' is an argument", "kept in shared memory", "'c.outer'", fix="leave 'B' out"):
+        tilewright.lower(e.s, [e.A, e.B, e.C])
+
+
+# Threads.
+
+
+def test_a_thread_axis_of_another_extent(e: Example) -> None:
+    e.s[e.C].bind(e.inner, te.thread_axis((0, 32), "threadIdx.x"))
+    with refused("bind", "axis 'c.inner' of stage 'C' has extent 16, but threadIdx.x has the extent 32", fix="split"):
+        e.lower()
+
+
+def test_one_thread_tag_of_two_extents_in_a_kernel(e: Example) -> None:
+    e.s[e.C].bind(e.inner, te.thread_axis("threadIdx.x"))
+    e.s[e.B].compute_at(e.s[e.C], e.outer)
+    e.s[e.B].bind(e.B.op.axis[0], te.thread_axis("threadIdx.x"))
+    with refused("bind", "threadIdx.x has extent 18 for stage 'B' and 16 for stage 'C'", fix="split"):
+        tilewright.build(e.s, [e.A, e.C], "opencl")
+
+
+def test_more_threads_than_a_block_can_have() -> None:
+    e = Example(5000)
+    e.outer, e.inner = e.s[e.C].split(e.outer, nparts=1)
+    e.s[e.C].bind(e.s[e.C].fuse(e.inner, e.s[e.C].leaf_iter_vars[2]), te.thread_axis("threadIdx.x"))
+    with refused("", "5,008 threads a block (threadIdx.x 5008)", "allows 1,024", fix="smaller factors"):
+        tilewright.build(e.s, [e.A, e.C], "cuda")
+
+
+@pytest.mark.parametrize("target", ["cuda", "opencl"])
+def test_more_shared_memory_than_a_block_can_have(target: str) -> None:
+    A = te.placeholder((80000,), name="A")
+    B = te.compute((80000,), lambda i: A[79999 - i], "B")
+    s = te.create_schedule(B.op)
+    AS = s.cache_read(A, "shared", [B])
+    outer, _ = s[B].split(B.op.axis[0], nparts=1)
+    s[B].bind(outer, te.thread_axis("blockIdx.x"))
+    s[AS].compute_at(s[B], outer)
+    with refused("", "320,000 bytes of shared memory", "A.shared 80,000 × float32", fix="smaller region"):
+        tilewright.build(s, [A, B], target)
+
+
+def test_more_blocks_than_a_grid_can_have() -> None:
+    A = te.placeholder((100000,), name="A")
+    B = te.compute((100000,), lambda i: A[i], "B")
+    s = te.create_schedule(B.op)
+    s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.y"))
+    with refused("", "blockIdx.y of extent 100,000", "allows 65,535", fix="bind a smaller axis to blockIdx.y"):
+        tilewright.build(s, [A, B], "cuda")
+
+
+def test_a_stage_outside_of_every_kernel(e: Example) -> None:
+    with refused(
+        "build", "stage 'B' is computed outside of any kernel", fix='s[B].bind(axis, te.thread_axis("blockIdx.x"))'
+    ):
+        tilewright.build(e.s, [e.A, e.C], "opencl")
+
+
+# Where stages are computed, and their memory.
+
+
+def test_a_reader_outside_of_the_loop(e: Example) -> None:
+    D = te.compute((60,), lambda d: e.B[d] + e.C[d], "D")
+    s = te.create_schedule(D.op)
+    s[e.B].compute_at(s[e.C], e.C.op.axis[0])
+    with refused(
+        "compute_at", "stage 'B' is computed inside the loop 'c'", "'D', which reads it, is outside", fix="around all"
+    ):
+        tilewright.lower(s, [e.A, D])
+
+
+def test_a_region_that_depends_on_a_loop_inside(e: Example) -> None:
+    e.s[e.C].bind(e.inner, te.thread_axis("threadIdx.x"))
+    e.s[e.B].compute_at(e.s[e.C], e.outer)
+    e.s[e.B].set_scope("local")
+    with refused("compute_at", "which part of 'B' 'C' needs depends on 'c.inner' (threadIdx.x)", fix="at 'c.inner'"):
+        e.lower()
+
+
+def test_global_memory_inside_a_kernel(e: Example) -> None:
+    e.s[e.B].compute_at(e.s[e.C], e.inner)
+    e.s[e.B].set_scope("global")
+    with refused(
+        "compute_at", "stage 'B'", "'c.outer', which is bound to blockIdx.x", "global", fix='set_scope("shared")'
+    ):
+        e.lower()
+
+
+def test_shared_memory_outside_of_the_kernel_that_reads_it(e: Example) -> None:
+    e.s[e.B].set_scope("shared")
+    with refused(
+        "compute_at", "stage 'B' is kept in shared memory", "outside of the kernel of 'C'", fix="compute_at(s[C]"
+    ):
+        e.lower()
+
+
+def test_threads_that_do_not_share_the_memory(e: Example) -> None:
+    e.s[e.C].bind(e.inner, te.thread_axis("threadIdx.x"))
+    e.s[e.B].compute_at(e.s[e.C], e.inner)
+    _, part = e.s[e.B].split(e.B.op.axis[0], factor=16)
+    e.s[e.B].bind(part, te.thread_axis("threadIdx.x"))
+    says = "axis 'b.inner' of stage 'B' is bound to threadIdx.x", "local memory, of which each thread has its own"
+    with refused("bind", *says, fix="leave 'b.inner' unbound"):
+        e.lower()
+
+
+# Extents that are not constant.
+
+
+class Symbolic:
+    """B = A + 1 over n elements."""
+
+    def __init__(self) -> None:
+        n = te.size_var("n")
+        self.A = te.placeholder((n,), name="A")
+        self.B = te.compute((n,), lambda i: self.A[i] + 1.0, "B")
+        self.s = te.create_schedule(self.B.op)
+
+
+@pytest.mark.parametrize("how", ["unroll", "vectorize"])
+def test_an_extent_that_is_not_constant(how: str) -> None:
+    e = Symbolic()
+    getattr(e.s[e.B], how)(e.B.op.axis[0])
+    with refused(how, "axis 'i' of stage 'B'", "has the extent `n`, which is not constant", fix="by a constant factor"):
+        tilewright.lower(e.s, [e.A, e.B])
+
+
+def test_a_vthread_of_an_extent_that_is_not_constant() -> None:
+    e = Symbolic()
+    e.s[e.B].bind(e.B.op.axis[0], te.thread_axis("vthread"))
+    with refused("bind", "axis 'i' of stage 'B', bound to a vthread, has the extent `n`", fix="nparts="):
+        tilewright.lower(e.s, [e.A, e.B])
+
+
+def test_a_size_that_no_argument_has() -> None:
+    e = Symbolic()
+    m = te.var("m")
+    C = te.compute((8,), lambda i: e.A[i] * m, "C")
+    with refused("lower", "stage 'C' uses 'm', which is no axis of its own and no argument", fix="to the arguments"):
+        tilewright.lower(te.create_schedule(C.op), [e.A, C])
+
+
+def test_an_axis_that_nothing_reduces_over() -> None:
+    e, k = Symbolic(), te.reduce_axis((0, 4), "k")
+    C = te.compute((8,), lambda i: e.A[i + k], "C")
+    with refused("lower", "stage 'C' uses 'k', which is no axis of its own and no argument", fix="te.sum(..., axis=k)"):
+        tilewright.lower(te.create_schedule(C.op), [e.A, C])
+
+
+def test_an_axis_of_another_stage_in_a_value() -> None:
+    e = Symbolic()
+    C = te.compute((8,), lambda j: e.B[e.B.op.axis[0]] + e.A[j], "C")
+    with refused("lower", "stage 'C' uses 'i', which is no axis of its own"):
+        tilewright.lower(te.create_schedule(C.op), [e.A, C])
+
+
+# Targets.
+
+
+def test_a_kernel_for_a_target_that_has_none(e: Example) -> None:
+    """llvm is the target where none is given."""
+    with refused("build", "is bound to blockIdx.x, which the llvm target does not have", fix="parallel and vectorize"):
+        tilewright.build(e.s, [e.A, e.C])
+
+
+def test_an_unknown_target(e: Example) -> None:
+    with refused("", "unknown target kind 'vulkan'", fix="cuda, opencl"):
+        tilewright.build(e.s, [e.A, e.C], "vulkan")
+
+
+def test_an_unknown_option_of_a_target() -> None:
+    with refused("", "target 'cuda' has no option -march", fix="-arch"):
+        tilewright.target.Target("cuda -march=sm_86")
+
+
+def test_an_unknown_architecture() -> None:
+    with refused("", "unknown CUDA architecture 'sm_12'", fix="sm_90"):
+        tilewright.target.Target("cuda -arch=sm_12")
+
+
+def test_an_unknown_device() -> None:
+    with refused("", "'tpu'", fix="cuda"):
+        tilewright.device("tpu", 0)
