@@ -242,3 +242,11 @@ def test_how_they_show() -> None:
     assert repr(A) == "Tensor(shape=[4, 2], dtype=float32, name=A)"
     assert repr(A.op) == "PlaceholderOp(A)"
     assert repr(te.reduce_axis((0, 4), "k")) == "IterVar(k: reduction, Range(min=0, extent=4))"
+
+
+def test_a_tensor_is_no_sequence() -> None:
+    """Python's fallback for objects with indices but no iterator would never end."""
+    A = te.placeholder((4, 4), name="A")
+    for thing in (A, A[0]):
+        with pytest.raises(UserError, match="cannot be iterated over"):
+            list(thing)

@@ -13,7 +13,7 @@ from ..expr.nodes import Expr, IntImm, Load
 from ..expr.operand import Operand
 from ..expr.operators import as_expr
 from ..expr.traverse import post_order
-from .axis import AxisKind, IterVar, Range, whole
+from .axis import AxisKind, IterVar, Range, counted, whole
 from .reduction import Reduce
 
 
@@ -220,7 +220,7 @@ def _shape(shape: Any, primitive: str, name: str) -> tuple[Expr, ...]:
                 primitive=primitive,
                 fix="extents are whole numbers of at least 0, or integer variables",
             )
-        result.append(e)
+        result.append(counted(e))
     return tuple(result)
 
 
