@@ -43,6 +43,6 @@ def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tu
         warnings.warn(
             f"{caller_location()}: axis {loop.name!r} of stage {stage.name!r} was bound to {before.thread_tag}; it is "
             f"now bound to {thread.thread_tag}",
-            stacklevel=4,
+            stacklevel=5,
         )
     return schedule.with_stage(stage.with_note(loop, thread=thread, kind=LoopKind.THREAD)), None
