@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.errors import UserError
 from ..core.hardware import ThreadTag
-from ..expr.nodes import Expr, Var
+from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operand import Operand
 from ..expr.operators import as_expr, const, subtract
 
@@ -115,6 +115,12 @@ def to_range(dom: Any, primitive: str, name: str) -> Range:
     return Range(*ends)
 
 
+def counted(extent: Expr) -> Expr:
+    """An extent in as many bits as counting it needs: the last tile of a loop may reach beyond the end."""
+    large = isinstance(extent, IntImm) and extent.value > 2**30
+    return const(extent.value, "int64") if large else extent  # type: ignore[attr-defined]
+
+
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> IterVar:
     """An axis to reduce over.
 
@@ -128,6 +134,7 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = No
             primitive="reduce_axis",
             fix="give (begin, end) with begin <= end",
         )
+    made.extent = counted(made.extent)
     return IterVar(name, made, AxisKind.REDUCE)
 
 

@@ -141,9 +141,6 @@ class Tensor:
     def __getitem__(self, indices: Any) -> Any:
         return TensorSlice(self, ())[indices]
 
-    def __iter__(self) -> NoReturn:
-        _refuse_iteration(self)
-
     def __call__(self, *indices: Any) -> Expr:
         return self._element(indices)
 
@@ -168,14 +165,6 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"Tensor(shape={list(self.shape)}, dtype={self.dtype}, name={self.name})"
-
-
-def _refuse_iteration(tensor: Tensor) -> NoReturn:
-    """Without this Python would index 0, 1, 2, ... without end, since every index makes an expression."""
-    raise UserError(
-        f"tensor {tensor.name!r} cannot be iterated over, nor made an array or a list of: it has no values yet",
-        fix="index it inside te.compute, or build the schedule and call it to get values",
-    )
 
 
 class TensorSlice(Operand):
