@@ -90,7 +90,11 @@ class For(Stmt):
 
 @node()
 class If(Stmt):
-    """`then` where the condition holds, else `orelse` (which may be None)."""
+    """`then` where the condition holds, else `orelse` (which may be None).
+
+    A vector condition, which finished functions for the CPU may have, is a mask: the vector accesses in `then`
+    are done in the lanes where it holds. There is no `orelse` then.
+    """
 
     condition: Expr
     then: Stmt

@@ -15,20 +15,21 @@ from .describe import describe
 from .nodes import Allocate, Barrier, Buffer, Evaluate, For, Function, If, Launch, Let, Seq, Stmt, Store
 
 
-def verify(function: Function, *, flat: bool = False, finished: bool = False) -> None:
+def verify(function: Function, *, flat: bool = False, finished: bool = False, masks: bool = False) -> None:
     """Raise InternalError for the first node of `function` that breaks a rule, naming both.
 
     `flat`: storage is flattened, so that every access has one index. `finished`: kernels are `Launch`es; no loop
-    over threads is left, and no virtual thread.
+    over threads is left, and no virtual thread. `masks`: a guard may be a vector, without an `else`.
     """
-    _Verifier(function, flat, finished).run()
+    _Verifier(function, flat, finished, masks).run()
 
 
 class _Verifier:
     """Walks a function; `defined`, `storage` and `kernel` describe the way from the root to the node at hand."""
 
-    def __init__(self, function: Function, flat: bool, finished: bool) -> None:
+    def __init__(self, function: Function, flat: bool, finished: bool, masks: bool) -> None:
         self.function = function
+        self.masks = masks
         self.flat = flat
         self.finished = finished
         self.defined: set[e.Var] = set()
@@ -115,7 +116,8 @@ class _Verifier:
 
     def _if(self, stmt: If) -> None:
         self.expression(stmt.condition, stmt)
-        if stmt.condition.dtype != "bool":
+        lanes = stmt.condition.dtype.lanes
+        if not stmt.condition.dtype.is_bool or (lanes > 1 and (stmt.orelse is not None or not self.masks)):
             self.fail(f"the condition has type {stmt.condition.dtype}, not bool", stmt)
         self.statement(stmt.then)
         if stmt.orelse is not None:

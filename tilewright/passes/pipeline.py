@@ -16,15 +16,16 @@ from .hoist_allocations import hoist_allocations
 from .hoist_divisions import hoist_divisions
 from .launch_on_host import launch_on_host
 from .lower_divisions import lower_divisions
+from .mask_guarded_loops import mask_guarded_loops
 from .narrow_indices import narrow_indices
 from .partition_loops import partition_loops
 from .place_barriers import place_barriers
+from .separate_full_tiles import separate_full_tiles
 from .share_storage import share_storage
 from .simplify_program import simplify_program
 from .split_host_device import split_host_device
 from .unroll_local_accesses import unroll_local_accesses
 from .unroll_loops import unroll_loops
-from .vectorize_guarded_loops import vectorize_guarded_loops
 from .vectorize_loops import vectorize_loops
 from .widen_indices import widen_indices
 
@@ -72,9 +73,10 @@ FINISH: tuple[Pass, ...] = (
 FINISH_FOR_CPU: tuple[Pass, ...] = (
     # Here too the back end compiles launches, and the runtime does what is around them.
     launch_on_host,
-    # Before partition_loops, which then finds parts of loops in which every guard of whole vectors holds.
-    vectorize_guarded_loops,
-    partition_loops,
+    # Before the guards are tested together, which then covers masks too.
+    mask_guarded_loops,
+    # Instead of partition_loops: this one also knows what to do about sizes that are not constant.
+    separate_full_tiles,
     lower_divisions,
 )
 
@@ -99,6 +101,6 @@ def run(
         if records is not None:
             records.append(PassRecord(step.__name__, seconds, changed if changed is not function else None))
         if check:
-            verify(changed, flat=True, finished=passes is FINISH)
+            verify(changed, flat=True, finished=passes is FINISH, masks=passes is FINISH_FOR_CPU)
         function = changed
     return function

@@ -69,10 +69,13 @@ def _visit(stmt: Stmt, facts: Facts) -> Stmt:
     return map_statements(stmt, lambda child: _visit(child, facts))
 
 
-def on_vectors(body: Stmt, ramp: Ramp, var: Var, facts: Facts) -> Stmt | None:
-    """A loop body for all values of `var` at once, those of the ramp; None where it cannot run so."""
+def on_vectors(body: Stmt, ramp: Ramp, var: Var, facts: Facts, masks: bool = False) -> Stmt | None:
+    """A loop body for all values of `var` at once, those of the ramp; None where it cannot run so.
+
+    With `masks`, guards and branches may differ between the lanes: their conditions become vectors.
+    """
     try:
-        return _Vectorizer(var, ramp, facts).statement(body)
+        return _Vectorizer(var, ramp, facts, masks).statement(body)
     except _StaysScalarError:
         return None
 
@@ -80,8 +83,9 @@ def on_vectors(body: Stmt, ramp: Ramp, var: Var, facts: Facts) -> Stmt | None:
 class _Vectorizer:
     """Rewrites a loop body with `var` standing for all of its values at once."""
 
-    def __init__(self, var: Var, ramp: Ramp, facts: Facts) -> None:
+    def __init__(self, var: Var, ramp: Ramp, facts: Facts, masks: bool) -> None:
         self.facts = facts
+        self.masks = masks
         self.lanes = ramp.lanes
         self.memo: dict[Any, Expr] = {var: ramp}
         self.var = var
@@ -107,12 +111,15 @@ class _Vectorizer:
         raise _StaysScalarError
 
     def uniform(self, condition: Expr) -> Expr:
-        """A condition that is the same for all lanes, freed of the loop variable."""
-        if self.var in variables(condition):
-            condition = simplify(condition, self.facts)
-        if self.var in variables(condition):
+        """A condition that is the same for all lanes, freed of the loop variable; a vector where those may be."""
+        if self.var not in variables(condition):
+            return condition
+        known = simplify(condition, self.facts)
+        if self.var not in variables(known):
+            return known
+        if not self.masks:
             raise _StaysScalarError
-        return condition
+        return self.expr(condition)
 
     def wide(self, e: Expr) -> Expr:
         """`e` on all lanes."""
@@ -122,9 +129,11 @@ class _Vectorizer:
         """`e` with a vector wherever it depends on the loop variable."""
         done = self.memo.get(e)
         if done is None:
+            children = e.children()
             if isinstance(e, IfThenElse):
-                e = IfThenElse(self.uniform(e.condition), e.true_value, e.false_value)
-            done = self.memo[e] = self._build(e, tuple(self.expr(c) for c in e.children()))
+                children = (self.uniform(e.condition), e.true_value, e.false_value)
+            parts = tuple(c if c.dtype.lanes > 1 else self.expr(c) for c in children)
+            done = self.memo[e] = self._build(e, parts)
         return done
 
     def _build(self, e: Expr, parts: tuple[Expr, ...]) -> Expr:
@@ -144,7 +153,7 @@ class _Vectorizer:
             return Select(*wide)
         if isinstance(e, Cast):
             return Cast(e.dtype.with_lanes(self.lanes), wide[0])
-        if isinstance(e, Call) and e.name != "likely":
+        if isinstance(e, Call) and (self.masks or e.name != "likely"):
             return Call(e.name, wide, e.dtype.with_lanes(self.lanes))
         if isinstance(e, Not):
             return Not(wide[0])
@@ -159,6 +168,6 @@ class _Vectorizer:
                 return Ramp(multiply(x.base, y), multiply(x.stride, y), x.lanes)
             if isinstance(e, Sub) and x is a:
                 return Ramp(subtract(x.base, y), x.stride, x.lanes)
-        if not isinstance(e, (Arithmetic, Compare)):
+        if not isinstance(e, Binary if self.masks else (Arithmetic, Compare)):
             raise _StaysScalarError
         return type(e)(self.wide(a), self.wide(b))  # type: ignore[call-arg]  # every binary node takes (a, b)

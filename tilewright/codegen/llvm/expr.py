@@ -131,10 +131,26 @@ class ExprWriter:
 
     def _positions(self, e: n.Expr) -> Value:
         if isinstance(e, n.And) and harmless(e.b):
-            return self.out.select(self._positions(e.a), self._positions(e.b), Value("i1", "false"))
+            return self.out.binary("and", self._positions(e.a), self._positions(e.b))
+        if isinstance(e, n.Compare) and e.dtype.lanes > 1 and e.a.dtype.kind == "int":
+            return self._lane_positions(e)
         if isinstance(e, n.Compare) and e.a.dtype.kind == "int" and e.a.dtype.lanes == 1 and harmless(e):
             return self.out.compare(f"icmp {_COMPARE[type(e)][0]}", self.index(e.a), self.index(e.b))
         return self(e)
+
+    def _lane_positions(self, e: n.Compare) -> Value:
+        """base + ramp < end, as ramp < end - base: in few bits, for only whether a lane is beyond matters."""
+        left, right = _position(e.a), _position(e.b)
+        if left is None or right is None:
+            return self(e)
+        (first, step), (second, other) = left, right
+        gap = self.out.binary("sub", self.index(second), self.index(first), "gap")
+        for side, bound in (("smin", 1 << 30), ("smax", -(1 << 30))):
+            gap = self.out.call(f"llvm.{side}.i64", "i64", [gap, Value("i64", str(bound))])
+        lanes = e.dtype.lanes
+        most = self.out.splat(self.out.convert("trunc", gap, "i32"), lanes)
+        ramp = lanes_constant([lane * (step - other) for lane in range(lanes)], "i32")
+        return self.out.compare(f"icmp {_COMPARE[type(e)][0]}", ramp, most, lanes)
 
     # Leaves
 
@@ -268,7 +284,7 @@ class ExprWriter:
         """`and`, `or`: the second part only where it matters, if evaluating it could do harm."""
         is_and = isinstance(e, n.And)
         if e.dtype.lanes > 1:
-            return self.out.binary("and" if is_and else "or", self(e.a), self(e.b))
+            return self._both_lanes(e)
         first = self(e.a)
         if harmless(e.b):
             second = self(e.b)
@@ -278,6 +294,15 @@ class ExprWriter:
         shortcut = lambda: Value("i1", "false" if is_and else "true")  # noqa: E731  # two branches side by side
         rest = lambda: self(e.b)  # noqa: E731
         return self.branches(first, rest, shortcut) if is_and else self.branches(first, shortcut, rest)
+
+    def _both_lanes(self, e: n.And | n.Or) -> Value:
+        is_and, first, outer = isinstance(e, n.And), self(e.a), self.mask
+        if not harmless(e.b):
+            matters = first if is_and else self.out.binary("xor", first, constant(1, e.dtype), "not")
+            self.mask = matters if outer is None else self.out.binary("and", outer, matters, "mask")
+        second = self(e.b)
+        self.mask = outer
+        return self.out.binary("and" if is_and else "or", first, second)
 
     def _not(self, e: n.Not) -> Value:
         return self.out.binary("xor", self(e.a), constant(1, e.dtype), "not")
@@ -343,6 +368,15 @@ def harmless(e: n.Expr) -> bool:
     if isinstance(e, n.Load) or (isinstance(e, n.Call) and e.name not in _CHEAP_CALLS):
         return False
     return all(harmless(child) for child in e.children())
+
+
+def _position(e: n.Expr) -> tuple[n.Expr, int] | None:
+    """A vector of positions as its first one and the step to the next."""
+    if isinstance(e, n.Broadcast):
+        return e.value, 0
+    if isinstance(e, n.Ramp) and isinstance(e.stride, n.IntImm) and abs(e.stride.value) < 1 << 16:
+        return e.base, e.stride.value
+    return None
 
 
 def _known_divisor(e: n.Expr) -> int | None:

@@ -96,14 +96,21 @@ class Memory:
 
     def _vector_store(self, buffer: Any, index: n.Expr, value: Value) -> None:
         lanes, align = index.dtype.lanes, buffer.dtype.bytes
+        mask = self.expr.mask
         ramp = contiguous(index)
         if ramp is not None:
             address = self._address(buffer, self.expr.index(ramp.base))
-            self.out.do(f"store {value}, {address}, align {align}")
+            if mask is None:
+                self.out.do(f"store {value}, {address}, align {align}")
+            else:
+                self._write(f"llvm.masked.store.{mangled(value.type)}.p0", value, address, align, mask)
             return
         places = self._addresses(buffer, self.expr.lanes_index(index), lanes)
         name = f"llvm.masked.scatter.{mangled(value.type)}.v{lanes}p0"
-        args = [value, places, Value("i32", str(align)), _all(lanes)]
+        self._write(name, value, places, align, mask or _all(lanes))
+
+    def _write(self, name: str, value: Value, places: Value, align: int, mask: Value) -> None:
+        args = [value, places, Value("i32", str(align)), mask]
         self.out.module.declare(name, "void", [arg.type for arg in args])
         self.out.do(f"call void @{name}({', '.join(map(str, args))})")
 

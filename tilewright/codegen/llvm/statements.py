@@ -17,6 +17,7 @@ from ...expr.traverse import post_order
 from ...loops.nodes import Allocate, Barrier, Buffer, Evaluate, For, If, Launch, Let, Seq, Stmt, Store
 from ..kernel import Param, product, root
 from .compile import PARALLEL_FOR
+from .convert import mangled
 from .expr import ExprWriter
 from .mathlib import MathLibrary
 from .memory import Memory
@@ -120,6 +121,9 @@ class BodyWriter:
         self._stmt(s.body)
 
     def _if(self, s: If) -> None:
+        if s.condition.dtype.lanes > 1:
+            self._masked(s)
+            return
         with self.expr.scope():
             condition = self.expr.guard(s.condition)
         out = self.out
@@ -131,6 +135,23 @@ class BodyWriter:
                 out.start(label)
                 self._stmt(body)
                 out.branch(joined)
+        out.start(joined)
+
+    def _masked(self, s: If) -> None:
+        """Vector accesses in some lanes only; nothing at all where there are none, for scalars are read there too."""
+        out, outer = self.out, self.expr.mask
+        with self.expr.scope():
+            mask = self.expr.guard(s.condition)
+        if outer is not None:
+            mask = out.binary("and", outer, mask, "mask")
+        then, joined = out.label("some"), out.label("joined")
+        some = out.call(f"llvm.vector.reduce.or.{mangled(mask.type)}", "i1", [mask])
+        out.branch_if(some, then, joined)
+        out.start(then)
+        self.expr.mask = mask
+        self._stmt(s.then)
+        self.expr.mask = outer
+        out.branch(joined)
         out.start(joined)
 
     def _barrier(self, s: Barrier) -> None:

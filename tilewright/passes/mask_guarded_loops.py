@@ -1,0 +1,103 @@
+"""mask_guarded_loops: short loops that `vectorize_loops` left serial run on vectors under a mask, for the CPU.
+
+    for s in range(16):                              mask = i * 16 + ramp(16) < n
+        if i * 16 + s < n:                =>         where mask:
+            B[i * 16 + s] = A[i * 16 + s]                B[i * 16 : i * 16 + 16] = A[i * 16 : i * 16 + 16]
+
+A guard or a branch that differs between the lanes keeps a loop from running on vectors there, since a GPU's
+threads have no masks of their own, and diverge cheaply. A CPU would run all of it one element at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..arith.affine import Affine
+from ..arith.facts import EMPTY
+from ..core.hardware import LoopKind
+from ..expr.nodes import Broadcast, Expr, IfThenElse, IntImm, Load, Ramp, Var
+from ..expr.operators import const, is_const
+from ..expr.traverse import post_order, variables
+from ..loops.nodes import Allocate, Evaluate, For, Function, If, Let, Stmt, Store, map_statements
+from .vectorize_loops import on_vectors
+
+MAX_LANES = 64
+
+
+def mask_guarded_loops(function: Function) -> Function:
+    """Run short serial loops on vectors where a guard or branch in them depends on their variable.
+
+    Only where no iteration needs another one's result, and memory is accessed in its own order: anything else
+    is left to LLVM.
+    """
+    return function.with_body(_visit(function.body))
+
+
+def _visit(stmt: Stmt) -> Stmt:
+    made = map_statements(stmt, _visit)
+    if isinstance(made, For) and made.kind is LoopKind.SERIAL and isinstance(made.extent, IntImm):
+        return _masked(made, made.extent.value)
+    return made
+
+
+def _masked(loop: For, lanes: int) -> Stmt:
+    if not (4 <= lanes <= MAX_LANES and lanes % 4 == 0):
+        return loop
+    nodes = list(post_order(loop.body))
+    differs = any(isinstance(at, (If, IfThenElse)) and loop.var in variables(at.condition) for at in nodes)
+    if not differs or not _independent(nodes, loop.var, lanes):
+        return loop
+    made = on_vectors(loop.body, Ramp(loop.min, const(1, loop.var.dtype), lanes), loop.var, EMPTY, masks=True)
+    if made is None or not all(_in_order(at) for at in post_order(made)):
+        return loop
+    return made
+
+
+def _independent(nodes: list[Any], var: Var, lanes: int) -> bool:
+    """Whether all iterations may run at once: each stores elements that no other one loads or stores."""
+    inner = {at.var for at in nodes if isinstance(at, (For, Let))}
+    touched: dict[Any, list[Expr]] = {}
+    stored: set[Any] = set()
+    for at in nodes:
+        if isinstance(at, (Allocate, Evaluate)):
+            return False
+        if isinstance(at, (Load, Store)):
+            buffer: Any = at.source if isinstance(at, Load) else at.buffer
+            if len(at.indices) != 1:
+                return False
+            touched.setdefault(_memory(buffer), []).append(at.indices[0])
+            if isinstance(at, Store):
+                stored.add(_memory(buffer))
+    return all(_apart(touched[memory], var, lanes, inner) for memory in stored)
+
+
+def _apart(indices: list[Expr], var: Var, lanes: int, inner: set[Var]) -> bool:
+    """Whether accesses at these positions meet in the same iteration only."""
+    first = Affine.of(indices[0])
+    if first.terms.get(var) != 1 or inner.intersection(variables(*indices)):
+        return False
+    if any(atom is not var and var in variables(atom) for atom in first.terms):
+        return False
+    for index in indices[1:]:
+        away = Affine.of(index) - first
+        if away.terms or (away.const != 0 and abs(away.const) < lanes):
+            return False
+    return True
+
+
+def _memory(buffer: Any) -> Any:
+    while buffer.alias_of is not None:
+        buffer = buffer.alias_of
+    return buffer
+
+
+def _in_order(node: Any) -> bool:
+    """Whether a node accesses memory, if at all, by ascending vectors or one element for all lanes."""
+    if not isinstance(node, (Load, Store)):
+        return True
+    return all(
+        index.dtype.lanes == 1
+        or isinstance(index, Broadcast)
+        or (isinstance(index, Ramp) and is_const(index.stride, 1))
+        for index in node.indices
+    )

@@ -1,0 +1,127 @@
+"""separate_full_tiles: what runs under guards within a loop gets a version without them, for the tiles they all admit.
+
+    for io, jo:                            for io, jo:
+        for k, ii, ji:                         if io * 8 + 7 < n and jo * 32 + 31 < n:
+            if io * 8 + ii < n:       =>           for k, ii, ji: ...
+                if jo * 32 + ji < n: ...       else:
+                                                   as before
+
+Sizes that no tile divides, or that are not known, then cost one test a tile. For the CPU: on a GPU a second copy
+costs registers, and `partition_loops` cuts loops instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..arith.affine import Affine
+from ..arith.facts import EMPTY
+from ..arith.simplify import simplify
+from ..expr.nodes import FALSE, GE, GT, LE, LT, TRUE, Broadcast, Call, Expr, IntImm, Ramp, Var
+from ..expr.operators import add, all_of, likely, subtract
+from ..expr.traverse import conjuncts, post_order, substitute, variables
+from ..loops.nodes import Allocate, Evaluate, For, Function, If, Launch, Let, Seq, Stmt, Store, map_statements, seq
+
+MAX_STORES = 256
+"""Stores beyond which a second version takes LLVM longer than it is worth."""
+
+
+def separate_full_tiles(function: Function) -> Function:
+    """Test all guards within a tile at once, at the outermost place where that can be done for each tile."""
+    return function.with_body(_visit(function.body, frozenset()))
+
+
+def _visit(stmt: Stmt, around: frozenset[Var]) -> Stmt:
+    """`stmt`, or the statements in it that can be, in two versions; `around`: variables of the loops around it."""
+    made = None if isinstance(stmt, (Allocate, Launch)) else _separated(stmt, around)
+    if made is not None:
+        return made
+    if isinstance(stmt, For):
+        around |= {stmt.var}
+    if isinstance(stmt, Seq):
+        return seq(*(_visit(part, around) for part in stmt.stmts))
+    return map_statements(stmt, lambda child: _visit(child, around))
+
+
+def _separated(stmt: Stmt, around: frozenset[Var]) -> Stmt | None:
+    nodes = list(post_order(stmt))
+    guards = [node for node in nodes if _is_guard(node)]
+    if not guards or not any(_within_a_loop(stmt, guard) for guard in guards):
+        return None
+    if sum(isinstance(n, Store) for n in nodes) > MAX_STORES or any(isinstance(n, (Allocate, Evaluate)) for n in nodes):
+        return None
+    conditions = _all_hold(nodes, guards)
+    if not conditions or FALSE in conditions or not around.intersection(variables(*conditions)):
+        return None  # a test that is the same for all tiles would leave them all to the slow version
+    return If(likely(all_of(*conditions)), _without(stmt, set(guards)), stmt)
+
+
+def _all_hold(nodes: list[Any], guards: list[If]) -> list[Expr]:
+    """Conditions under which all guards hold in all iterations of the loops among `nodes`; none where not known."""
+    ranges = {node.var: (node.min, node.extent) for node in nodes if isinstance(node, For)}
+    hidden = {node.var for node in nodes if isinstance(node, Let)} | set(ranges)
+    found: dict[Expr, None] = {}
+    for guard in guards:
+        for part in _parts(guard.condition):
+            worst = _worst(part, ranges)
+            if worst is None or hidden.intersection(variables(worst)):
+                return []
+            found[simplify(worst, EMPTY)] = None
+    return [condition for condition in found if condition is not TRUE]
+
+
+def _parts(condition: Expr) -> tuple[Expr, ...]:
+    """The conditions that a guard asks for, all of them."""
+    inner = condition.args[0] if isinstance(condition, Call) else condition
+    return conjuncts(inner)
+
+
+def _is_guard(node: Any) -> bool:
+    if not isinstance(node, If) or node.orelse is not None:
+        return False
+    return isinstance(node.condition, Call) and node.condition.name == "likely"
+
+
+def _within_a_loop(stmt: Stmt, guard: If) -> bool:
+    """Whether a guard is asked more than once in `stmt`, or for each lane."""
+    if guard.condition.dtype.lanes > 1:
+        return True
+    return any(isinstance(node, For) and guard in set(post_order(node.body)) for node in post_order(stmt))
+
+
+def _worst(condition: Expr, ranges: dict[Var, tuple[Expr, Expr]]) -> Expr | None:
+    """The condition where it is hardest to meet, over the lanes and the loops inside; None where that is not known."""
+    if not isinstance(condition, (LT, LE, GT, GE)) or not condition.a.dtype.is_int:
+        return None
+    flip = isinstance(condition, (GT, GE))
+    small, large = _end(condition.a, ranges, not flip), _end(condition.b, ranges, flip)
+    if small is None or large is None:
+        return None
+    return type(condition)(small, large)
+
+
+def _end(e: Expr, ranges: dict[Var, tuple[Expr, Expr]], highest: bool) -> Expr | None:
+    """The highest (or lowest) value of a linear expression over its lanes and the loops inside."""
+    if isinstance(e, Broadcast):
+        e = e.value
+    elif isinstance(e, Ramp):
+        if not isinstance(e.stride, IntImm):
+            return None
+        last = e.stride.value * (e.lanes - 1)
+        e = add(e.base, last) if (last > 0) is highest else e.base
+    if e.dtype.lanes > 1:
+        return None
+    form = Affine.of(e)
+    for var in [v for v in variables(e) if v in ranges]:
+        low, extent = ranges[var]
+        if any(atom is not var and var in variables(atom) for atom in form.terms) or not isinstance(extent, IntImm):
+            return None
+        high = subtract(add(low, extent), 1)
+        e = substitute(e, {var: high if (form.terms.get(var, 0) > 0) is highest else low})
+    return e
+
+
+def _without(stmt: Stmt, guards: set[Any]) -> Stmt:
+    if stmt in guards and isinstance(stmt, If):
+        return _without(stmt.then, guards)
+    return map_statements(stmt, lambda child: _without(child, guards))
