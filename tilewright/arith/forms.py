@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ..core.dtype import DType
 from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm
 from .affine import Affine, immediate, unit_of
 from .engine import FORMS, atom, linear, merged, visit
-from .facts import Facts
+from .facts import Facts, is_index
 from .interval import bounds, form_bounds
 from .products import factors, product, times, without
 from .prove import nonneg
@@ -154,6 +155,8 @@ def _arguments(e: Any, kind: Any) -> list[Expr]:
 
 
 def _cast(e: n.Cast, facts: Facts) -> Affine:
+    if is_index(e.value.dtype) and e.dtype.bits > e.value.dtype.bits and isinstance(e.value, _SPREADS):
+        return linear(_widened(e.value, e.dtype), facts)
     value = visit(e.value, facts)
     while isinstance(value, n.Cast) and _cast_is_transparent(value, facts):
         value = value.value
@@ -162,6 +165,18 @@ def _cast(e: n.Cast, facts: Facts) -> Affine:
     if isinstance(value, IntImm):
         return atom(immediate(value.value, e.dtype)) if _fits(value, e) else atom(n.Cast(e.dtype, value))
     return atom(n.Cast(e.dtype, value))
+
+
+_SPREADS = (n.Add, n.Sub, n.Mul, n.FloorDiv, n.FloorMod, n.Div, n.Mod, n.Min, n.Max)
+
+
+def _widened(e: Expr, to: DType) -> Expr:
+    """An index computed with the bits of `to` throughout, so that sums of casts and casts of sums are the same."""
+    if isinstance(e, IntImm):
+        return immediate(e.value, to)
+    if isinstance(e, _SPREADS):
+        return type(e)(_widened(e.a, to), _widened(e.b, to))
+    return n.Cast(to, e)
 
 
 def _fits(value: IntImm, e: n.Cast) -> bool:

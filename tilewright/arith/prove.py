@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import gcd
 from operator import itemgetter
 
-from ..expr.nodes import Call, Expr, IntImm, Load, Max, Min, Mul, SizeVar, Var
-from ..expr.traverse import uses_any
+from ..expr.nodes import Call, Cast, Expr, IntImm, Load, Max, Min, Mul, SizeVar, Var
+from ..expr.traverse import uses_any, variables
 from .affine import Affine
 from .engine import linear, merged
 from .facts import Facts
@@ -88,7 +88,8 @@ def _lowest(form: Affine, facts: Facts) -> Affine | None:
     changed = False
     products = any(type(atom) is Mul for atom in form.terms)
     for var in reversed(list(facts.ranges) if products else facts.symbolic):
-        factor, rest = _collected(form, var, facts) if products else _coefficient(form, var)
+        atom = var if var.dtype == form.dtype else Cast(form.dtype, var)  # loops of 32 bits in indices of 64
+        factor, rest = _collected(form, atom, facts) if products else _coefficient(form, atom)
         if factor is None or (not factor.terms and factor.const == 0):
             continue
         sign = 1 if form_bounds(factor, facts)[0] >= 0 else -1
@@ -98,14 +99,14 @@ def _lowest(form: Affine, facts: Facts) -> Affine | None:
         end = linear(low, facts)
         if sign < 0:
             end = end.plus(linear(extent, facts), 1).shift(-1)
-        if var in end.terms:
+        if var in end.terms or atom in end.terms:
             continue
         form = merged(rest + times(factor, end, facts), facts)
         changed = True
     return form if changed else None
 
 
-def _coefficient(form: Affine, var: Var) -> tuple[Affine | None, Affine]:
+def _coefficient(form: Affine, var: Expr) -> tuple[Affine | None, Affine]:
     """(k, r) with form = k * var + r."""
     k = form.terms.get(var)
     if k is None:
@@ -114,7 +115,7 @@ def _coefficient(form: Affine, var: Var) -> tuple[Affine | None, Affine]:
     return Affine({}, k, form.dtype), Affine(rest, form.const, form.dtype)
 
 
-def _collected(form: Affine, var: Var, facts: Facts) -> tuple[Affine | None, Affine]:
+def _collected(form: Affine, var: Expr, facts: Facts) -> tuple[Affine | None, Affine]:
     """(f, r) with form = f * var + r, where f and r are free of var; (None, form) where there are none."""
     factor: dict[Expr, int] = {}
     const = 0
@@ -132,9 +133,9 @@ def _collected(form: Affine, var: Var, facts: Facts) -> tuple[Affine | None, Aff
     return Affine(factor, const, form.dtype), Affine(rest, form.const, form.dtype)
 
 
-def uses_any_of(terms: dict[Expr, int], var: Var) -> bool:
+def uses_any_of(terms: dict[Expr, int], var: Expr) -> bool:
     """Whether the variable occurs in one of the atoms."""
-    return any(uses_any(atom, (var,)) for atom in terms)
+    return any(uses_any(atom, variables(var)) for atom in terms)
 
 
 def is_size(e: Expr) -> bool:

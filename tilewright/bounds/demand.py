@@ -16,7 +16,7 @@ from ..arith.simplify import prove, simplify
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope
 from ..expr.nodes import Expr, IntImm, Max, Min, Var
-from ..expr.operators import greater_equal, less_equal, subtract
+from ..expr.operators import cast, greater_equal, less_equal, subtract
 from ..expr.traverse import loads as loads_in
 from ..expr.traverse import substitute, variables
 from ..schedule.value import At, Stage
@@ -55,7 +55,7 @@ def demand(
         facts = consumer.facts
         relaxed = _relaxed(stage, scope, consumer)
         values = axis_values(consumer.stage, consumer.ranges)
-        mapping = {axis.var: values[axis] for axis in consumer.stage.roots}
+        mapping = {axis.var: cast(axis.var.dtype, values[axis]) for axis in consumer.stage.roots}
         reads = [e for e in loads_in(*consumer.body) if isinstance(e.source, Tensor) and is_read(e.source)]
         for indices in dict.fromkeys(read.indices for read in reads):
             found = [extremes(simplify(substitute(i, mapping), facts), relaxed, facts) for i in indices]

@@ -38,9 +38,14 @@ def infer_bounds(schedule: Schedule) -> Bounds:
         if stage.is_placeholder or stage.id not in bodies:
             continue
         consumers = tuple(bounds[i] for i in readers.get(stage.id, ()) if i in bounds)
-        if stage.is_output or consumers:
+        if consumers or (stage.is_output and not _is_empty(stage)):
             bounds[stage.id] = _bounds_of(schedule, stage, bodies[stage.id], consumers)
     return bounds
+
+
+def _is_empty(stage: Stage) -> bool:
+    """Whether a stage is known to have no elements, so that whatever its schedule says, nothing is computed."""
+    return any(isinstance(extent, IntImm) and extent.value == 0 for extent in stage.op.shape)
 
 
 def _readers(schedule: Schedule, bodies: dict[int, tuple[Expr, ...]]) -> dict[int, list[int]]:

@@ -16,7 +16,7 @@ from ..bounds.nest import Loop, axis_values, is_one, own_loops
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope
 from ..expr.nodes import Expr, Load, Var
-from ..expr.operators import const, greater_equal, less, likely, subtract
+from ..expr.operators import cast, const, greater_equal, less, likely, subtract
 from ..expr.traverse import substitute, variables
 from ..schedule.relations import Split
 from ..schedule.value import At, Schedule
@@ -277,7 +277,7 @@ class _StageNest:
 
     def _concrete(self, e: Expr) -> Expr:
         """A body expression over loop variables and buffers."""
-        roots = {axis.var: self.values[axis] for axis in self.stage.roots}
+        roots = {axis.var: cast(axis.var.dtype, self.values[axis]) for axis in self.stage.roots}
         memo: dict[Any, Any] = dict(roots)
 
         def visit(x: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..expr.nodes import Expr, Load
+from ..expr.operators import cast
 from ..expr.traverse import rewrite, substitute
 from ..tensor.tensor import Tensor
 from .value import Inlined, Schedule
@@ -20,7 +21,7 @@ def inlined_bodies(schedule: Schedule) -> dict[int, tuple[Expr, ...]]:
         producer = schedule.producer(e.source)
         if not isinstance(producer.placement, Inlined):
             return e
-        axes = {axis.var: index for axis, index in zip(producer.op.axis, e.indices, strict=True)}
+        axes = {a.var: cast(a.var.dtype, index) for a, index in zip(producer.op.axis, e.indices, strict=True)}
         return substitute(expanded[producer.id][e.source.value_index], axes)
 
     inlines = any(isinstance(s.placement, Inlined) for s in schedule.in_order())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from ..core.dtype import INT32
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import add, const, floordiv, floormod, is_const, less, minimum, multiply, subtract
 from ..tensor.axis import IterVar, Range
@@ -107,7 +108,16 @@ class Split(Relation):
 
 def _at_most(wanted: Expr, extent: Expr) -> Expr:
     """The smaller of the two where both are known: a loop need not be longer than what it covers."""
-    return minimum(wanted, extent) if isinstance(wanted, IntImm) and isinstance(extent, IntImm) else wanted
+    if not isinstance(wanted, IntImm) or not isinstance(extent, IntImm):
+        return wanted
+    return minimum(wanted, extent) if extent.value else const(1, extent.dtype)  # tiles of nothing still divide
+
+
+def exact_product(a: Expr, b: Expr) -> Expr:
+    """a * b; of two constants in as many bits as it needs, where it would wrap."""
+    if isinstance(a, IntImm) and isinstance(b, IntImm) and a.value * b.value > INT32.max_value // 2:
+        return const(a.value * b.value, "int64")
+    return multiply(a, b)
 
 
 @dataclass(frozen=True)
@@ -129,10 +139,12 @@ class Fuse(Relation):
     def ranges_down(
         self, ranges: Mapping[IterVar, Range], fixed: Callable[[IterVar], bool], simplify: Simplify
     ) -> dict[IterVar, Range]:
-        return {self.fused: Range(simplify(multiply(ranges[self.outer].extent, ranges[self.inner].extent)))}
+        return {self.fused: Range(simplify(exact_product(ranges[self.outer].extent, ranges[self.inner].extent)))}
 
     def values_up(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
         width = ranges[self.inner].extent
+        if is_const(width, 0):  # then nothing runs, whatever stands there
+            width = const(1, width.dtype)
         fused, outer, inner = values[self.fused], ranges[self.outer].min, ranges[self.inner].min
         if is_const(ranges[self.outer].extent, 1):  # no wrap: guards keep the fused axis inside its range
             return {self.outer: outer, self.inner: add(fused, inner)}

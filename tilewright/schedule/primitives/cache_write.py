@@ -8,7 +8,7 @@ from typing import Any
 from ...arith.simplify import simplify
 from ...core.errors import UserError
 from ...expr.nodes import Expr
-from ...expr.operators import add, as_expr, if_then_else, likely, subtract
+from ...expr.operators import add, as_expr, cast, if_then_else, likely, subtract
 from ...expr.traverse import substitute
 from ...tensor.axis import AxisKind, IterVar, Range
 from ...tensor.reduction import Reduce
@@ -76,7 +76,7 @@ def _moved_body(stage: Stage, body: Expr, axes: dict[IterVar, IterVar], ranges: 
         if isinstance(relation, Split) and not _even(relation, ranges):
             guard = relation.guard(values, ranges)
             guards.extend([] if guard is None else [simplify(guard)])
-    mapping: dict[Any, Expr] = {a.var: simplify(values[a]) for a in stage.op.axis}
+    mapping: dict[Any, Expr] = {a.var: simplify(cast(a.var.dtype, values[a])) for a in stage.op.axis}
     made: Expr = substitute(body, mapping)
     for guard in guards:
         if isinstance(made, Reduce):
