@@ -179,7 +179,7 @@ class _StageNest:
         domain_guards = self._domain_guards((*data_guards, *reduce_guards))
         self.guards = (*data_guards, *reduce_guards, *domain_guards)
         # What is allocated here is as large as the region; the caller's buffer is as large as the tensor.
-        keeps = builder.buffers[self.stage.id, 0] in builder.kept
+        keeps = any(builder.buffers[self.stage.id, k] in builder.kept for k in range(found.stage.op.num_outputs))
         self.initial_guards = (*data_guards, *domain_guards) if keeps else data_guards
 
     def _check_variables(self) -> None:
