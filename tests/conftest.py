@@ -25,9 +25,7 @@ else:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--update-golden", action="store_true", help="write what the tests produce to tests/golden/"
-    )
+    parser.addoption("--update-golden", action="store_true", help="write what the tests produce to tests/golden/")
 
 
 @pytest.fixture
