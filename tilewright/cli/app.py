@@ -26,7 +26,9 @@ ladder = typer.Typer(
     help="Climb a ladder of schedules for one convolution, from naive to fast: every variant built, checked, timed.",
     no_args_is_help=True,
 )
+log = typer.Typer(name="log", help="Look at logs of tuning.", no_args_is_help=True)
 app.add_typer(ladder)
+app.add_typer(log)
 
 
 def main() -> None:
@@ -153,3 +155,50 @@ def depthwise_command(
 
     images = Depthwise(batch=batch, channels=channels, height=height, width=width, kernel=kernel, dtype=dtype)
     raise typer.Exit(climb_ladder(images, Wishes(target, tuple(variant or ()), show_ir, show_source, save, repeat)))
+
+
+LogArgument = Annotated[Path, typer.Argument(metavar="LOG", help="The log file.", show_default=False)]
+LogsArgument = Annotated[list[Path], typer.Argument(metavar="LOG...", help="The log files.", show_default=False)]
+
+
+@log.command("show")
+def log_show_command(
+    path: LogArgument,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, metavar="INT", help="Lines of each workload.")] = 30,
+) -> None:
+    """What a log holds: for each workload the fastest configurations, and how often what went wrong."""
+    from .log import show
+
+    raise typer.Exit(show(path, rows))
+
+
+@log.command("best")
+def log_best_command(path: LogArgument) -> None:
+    """The best configuration of each workload of a log."""
+    from .log import best
+
+    raise typer.Exit(best(path))
+
+
+@log.command("merge")
+def log_merge_command(
+    paths: LogsArgument,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="LOG", help="The file to write.", show_default=False)],
+) -> None:
+    """Put the lines of several logs into one, each once, in the order of time."""
+    from .log import merge_logs
+
+    raise typer.Exit(merge_logs(out, paths))
+
+
+@log.command("plot")
+def log_plot_command(
+    paths: LogsArgument,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="An .svg, .png or .pdf file.")] = Path(
+        "tuning.svg"
+    ),
+) -> None:
+    """Draw the best against the number of trials, a line for each log."""
+    from .log import plot
+
+    raise typer.Exit(plot(out, paths))

@@ -120,19 +120,26 @@ def of_knobs(space: Space) -> list[np.ndarray]:
 
 
 class Columns:
-    """Turns named features into rows of one matrix, by the names that were there when it last learned."""
+    """Turns named features into rows of one matrix: the columns that told rows apart when it last learned."""
 
     def __init__(self) -> None:
         self._place: dict[str, int] = {}
+        self._kept = np.zeros(0, dtype=np.int64)
 
     def learn(self, rows: Sequence[Features]) -> None:
-        """Give each new name a column; the older ones keep theirs."""
-        for row in rows:
-            for name in row:
-                self._place.setdefault(name, len(self._place))
+        """Choose the columns by these rows: without those that never change, or always change as another does."""
+        self._place = {name: i for i, name in enumerate(sorted({name for row in rows for name in row}))}
+        whole = self._whole(rows)
+        _, first = np.unique(whole, axis=1, return_index=True)
+        changing = np.flatnonzero(np.ptp(whole, axis=0) > 0)
+        self._kept = np.intersect1d(first, changing)
 
     def matrix(self, rows: Sequence[Features]) -> np.ndarray:
-        """One row for each candidate: 0 where it lacks a feature, nothing of features that have no column."""
+        """One row for each candidate: 0 where it lacks a feature, nothing of features that were unknown."""
+        chosen: np.ndarray = self._whole(rows)[:, self._kept]
+        return chosen
+
+    def _whole(self, rows: Sequence[Features]) -> np.ndarray:
         made = np.zeros((len(rows), len(self._place)))
         for i, row in enumerate(rows):
             for name, value in row.items():

@@ -33,6 +33,7 @@ class Notes:
     `device` is the name of the device that measured, `compiler` what compiled for it. A failure has its
     `reason` and the schedule `step` at fault; a `refused` one was never compiled, and was no trial. A
     `confirmed` measurement was made again at the end, and replaces earlier ones of the same configuration.
+    `flop` is the number of operations of one run.
     """
 
     device: str = ""
@@ -41,6 +42,7 @@ class Notes:
     step: str = ""
     refused: bool = False
     confirmed: bool = False
+    flop: float = 0.0
 
     def written(self) -> dict[str, Any]:
         """The notes that say something."""
@@ -48,6 +50,9 @@ class Notes:
 
 
 SILENT = Notes()
+
+
+_KINDS = {key: (int, float) if key == "flop" else type(value) for key, value in vars(SILENT).items()}
 
 
 class _Fields(NamedTuple):
@@ -130,7 +135,7 @@ def _decoded(line: Mapping[str, Any]) -> Pair:
     costs, error_no, all_cost, timestamp = line["result"]
     where = Target.parse(target)
     inp = MeasureInput(where, Task(str(name), args, where), Config.from_json_dict(line["config"]))
-    known = {key: line[key] for key, default in vars(SILENT).items() if isinstance(line.get(key), type(default))}
+    known = {key: line[key] for key, kind in _KINDS.items() if isinstance(line.get(key), kind)}
     seconds = tuple(float(c) for c in costs)
     if not seconds:
         raise ValueError("no costs")

@@ -78,7 +78,7 @@ class AnnealingSearch(Strategy):
         if self._nest is None or not looks:
             return list(looks)
         indices = list(looks)
-        scores = self._nest.predict(self._columns.matrix([looks[i] for i in indices]))
+        scores = self._nest.predict(self._nest_rows(indices, looks))
         return [indices[i] for i in np.argsort(-scores, kind="stable")]
 
     def advise(self, results: Sequence[Seen]) -> None:
@@ -107,7 +107,7 @@ class AnnealingSearch(Strategy):
         if self.feature_kind != "knob" and looked:
             self._columns.learn([looked[i] for i in sorted(looked)])
             known = {i: scores[i] for i in looked}
-            self._nest = self._fitted(known, lambda order: self._columns.matrix([looked[i] for i in order]))
+            self._nest = self._fitted(known, lambda order: self._nest_rows(order, looked))
 
     def _fitted(self, scores: Mapping[int, float], rows: Callable[[list[int]], np.ndarray]) -> Model | None:
         """A model of `scores`; None where they are too few."""
@@ -121,6 +121,10 @@ class AnnealingSearch(Strategy):
 
     def _rows(self, points: np.ndarray) -> np.ndarray:
         return np.concatenate([table[points[:, k]] for k, table in enumerate(self._tables)], axis=1)
+
+    def _nest_rows(self, indices: Sequence[int], looks: Mapping[int, Features]) -> np.ndarray:
+        nest = self._columns.matrix([looks[i] for i in indices])
+        return np.concatenate([nest, self._rows(np.array([self.space.point(i) for i in indices]))], axis=1)
 
     def _anneal(self, model: Model, wanted: int) -> list[int]:
         """Walk; gives the best points passed that were not tried, best first."""

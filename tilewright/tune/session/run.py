@@ -193,7 +193,8 @@ class Run:
     def _take(self, number: int, index: int, outcome: Outcome, confirmed: bool = False) -> Trial:
         """Count, show and pass on what became of a configuration."""
         reason, step = (outcome.reason, outcome.step) if isinstance(outcome, Failure) else ("", "")
-        notes = Notes(self._attributes.name, COMPILER, reason, step, isinstance(outcome, Refused), confirmed)
+        refused = isinstance(outcome, Refused)
+        notes = Notes(self._attributes.name, COMPILER, reason, step, refused, confirmed, self.task.flop)
         result = to_result(outcome)
         trial = Trial(number, self._input(index, notes), result, outcome, flops_of(self.task.flop, result))
         before = self.tally.best_flops

@@ -1,0 +1,38 @@
+"""Line charts of what searches found, drawn with matplotlib where it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .files import write
+
+
+@dataclass(frozen=True)
+class Line:
+    """One search: its label, and the best value after each trial (None until there is one)."""
+
+    label: str
+    values: Sequence[float | None]
+
+
+def line_chart(title: str, axis: str, lines: Sequence[Line], *paths: Path) -> None:
+    """Draw the best value against the number of trials into files; the endings name the formats."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    plot = figure.subplots()
+    for line in lines:
+        known = [(i, v) for i, v in enumerate(line.values, 1) if v is not None]
+        plot.step([i for i, _ in known], [v for _, v in known], where="post", label=line.label, linewidth=1.6)
+    plot.set_xlabel("trials")
+    plot.set_ylabel(axis)
+    plot.set_ylim(bottom=0)
+    plot.set_xlim(left=0)
+    plot.set_title(title, fontsize=11, loc="left")
+    plot.grid(alpha=0.25)
+    plot.legend(frameon=False, fontsize=9)
+    plot.spines[["top", "right"]].set_visible(False)
+    for path in paths:
+        write(path, lambda file, path=path: figure.savefig(file, format=path.suffix[1:], dpi=150))  # type: ignore[misc]
