@@ -15,7 +15,7 @@ from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope
 from ..expr.nodes import IntImm
 from ..expr.traverse import post_order
-from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Stmt
+from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Stmt, Store
 
 KEPT_BYTES = 16 * 1024
 """Storage of at least this size is kept from call to call."""
@@ -45,10 +45,16 @@ def _is_large(buffer: Buffer) -> bool:
 
 
 def _refuse_threads(function: Function) -> None:
+    bound: dict[str, str] = {}
     for loop in post_order(function.body):
         if isinstance(loop, For) and loop.kind is LoopKind.THREAD and loop.thread is not None:
-            raise UserError(
-                f"loop {loop.var.name!r} is bound to {loop.thread.value}, which the llvm target does not have",
-                primitive="build",
-                fix='use parallel and vectorize instead of bind for the CPU, or build for "opencl" or "cuda"',
-            )
+            stores = [node.buffer for node in post_order(loop.body) if isinstance(node, Store)]
+            bound.setdefault(loop.thread.value, stores[-1].note or stores[-1].name if stores else "?")
+    if bound:
+        threads = ", ".join(f"{tag} (stage {stage!r})" for tag, stage in sorted(bound.items()))
+        raise UserError(
+            f"the schedule binds loops to {threads}, but the llvm target has no hardware threads",
+            primitive="build",
+            fix='for the CPU use s[stage].parallel(axis) and s[stage].vectorize(axis) instead of bind, '
+            'or build for "opencl" or "cuda"',
+        )

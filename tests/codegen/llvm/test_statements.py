@@ -171,7 +171,7 @@ def test_numbers_as_arguments(dtype: str) -> None:
 def test_a_loop_bound_to_a_hardware_thread_is_refused_by_name() -> None:
     a, i = flat("a", 4), Var("i.inner")
     body = For(i, c(0), c(4), LoopKind.THREAD, ThreadTag.THREAD_X, (), Store(a, (i,), c(1.0)))
-    with pytest.raises(UserError, match=r"loop 'i.inner' is bound to threadIdx.x.*\n.*parallel and vectorize"):
+    with pytest.raises(UserError, match=r"threadIdx.x \(stage 'a'\).*\n.*parallel\(axis\)"):
         launch_on_host(Function("main", (a,), body))
 
 

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from ...core.errors import InternalError, UserError
+from ...core.target import Target
 
 PACKED = ".packed"
 """What the name of a function that the runtime calls ends with."""
@@ -62,6 +63,12 @@ def host_machine(cpu: str | None = None, features: str | None = None) -> Machine
         has_scale = bool(wide) and llvm.llvm_version_info >= (22,)
         return Machine(llvm.get_host_cpu_name(), flags + extra, wide, has_fma, has_scale)
     return Machine(cpu, features or "", 0, "+fma" in (features or ""))
+
+
+def machine_of(target: Target) -> Machine:
+    """The processor that a target names: `-mcpu=...`, or this machine's; `-mattr=...` adds features."""
+    labels = dict(target.labels)
+    return host_machine(labels.get("mcpu"), labels.get("mattr"))
 
 
 def compile_ir(source: str, machine: Machine) -> MachineCode:

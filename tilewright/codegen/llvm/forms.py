@@ -5,8 +5,7 @@ from __future__ import annotations
 from ...core.errors import UserError
 from ...core.target import Target
 from ..abi import CompiledProgram
-from .compile import assembly, optimised_ir
-from .module import machine_of
+from .compile import assembly, machine_of, optimised_ir
 
 FORMS = ("ll", "opt", "asm", "host")
 

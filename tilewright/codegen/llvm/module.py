@@ -8,14 +8,14 @@ parameters in memory, eight bytes each.
 from __future__ import annotations
 
 from ...core.dtype import DType
-from ...core.errors import UserError
+from ...core.errors import InternalError, UserError
 from ...core.target import Target
 from ...loops.nodes import Buffer, Function
 from ..abi import CompiledProgram, KernelAbi
 from ..host import HOST_WORDS, write_entry
 from ..kernel import Kernel, Param, kernels_of
 from ..names import Names
-from .compile import PACKED, Machine, compile_ir, host_machine
+from .compile import PACKED, Machine, compile_ir, machine_of
 from .mathlib import MathLibrary
 from .statements import BodyWriter, Options
 from .types import Value, memory_type
@@ -35,12 +35,6 @@ def compile_llvm(functions: tuple[Function, ...], target: Target) -> CompiledPro
     return CompiledProgram(str(target), entries, abi, source, binary=code.binary, compile_seconds=code.seconds)
 
 
-def machine_of(target: Target) -> Machine:
-    """The processor that a target names: `-mcpu=...`, or this machine's; `-mattr=...` adds features."""
-    labels = dict(target.labels)
-    return host_machine(labels.get("mcpu"), labels.get("mattr"))
-
-
 def _options(target: Target) -> Options:
     chosen = dict(target.labels).get("fp-contract", "on")
     if chosen not in ("on", "off"):
@@ -57,23 +51,14 @@ def write_module(kernels: tuple[Kernel, ...], machine: Machine, options: Options
     module = ModuleWriter(machine)
     library = MathLibrary(module)
     for kernel in kernels:
-        _refuse_threads(kernel)
+        if kernel.launch.threads:
+            raise InternalError(f"kernel {kernel.name} for llvm has thread indices")
         module.symbol(kernel.name)
         body = BodyWriter(module, library, options, kernel.name)
         body.take(kernel.params)
         body.write(kernel.launch.body)
         module.functions.append(_packed(module, kernel))
     return module.text([f"for {machine.cpu}"])
-
-
-def _refuse_threads(kernel: Kernel) -> None:
-    if kernel.launch.threads:
-        names = ", ".join(tag.value for tag, _, _ in kernel.launch.threads)
-        raise UserError(
-            f"the schedule binds loops to {names}, which the llvm target does not have",
-            primitive="build",
-            fix='use s[op].parallel(axis) and s[op].vectorize(axis) for the CPU, or target="opencl" or "cuda"',
-        )
 
 
 def _packed(module: ModuleWriter, kernel: Kernel) -> str:
