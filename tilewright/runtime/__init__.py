@@ -1,4 +1,10 @@
 """Floor 9: devices, arrays, callable modules, and timing them."""
 
+from .array import NDArray as NDArray
+from .device import Device as Device
+from .device import device as device
+from .driver import DeviceError as DeviceError
+from .module import Module as Module
+from .module import load_module as load_module
 from .thread_pool import num_threads as num_threads
 from .thread_pool import set_num_threads as set_num_threads

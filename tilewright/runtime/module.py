@@ -16,6 +16,7 @@ from . import arguments
 from .array import NDArray, kind_of, layout_of
 from .device import Device, device
 from .driver import DeviceError, Launcher
+from .saved import load_program, save_program
 from .timing import Evaluator, TimingOptions, evaluator
 
 LEGACY_ENTRY = "__tvm_main__"
@@ -230,5 +231,21 @@ class Module:
         )
         return evaluator(self.get_function(func_name), dev, options, f_preproc)
 
+    def save(self, file_name: str | os.PathLike[str], fmt: str = "") -> None:
+        """Write the module into one file that `load_module` reads, in this process or another."""
+        save_program(self.program, file_name)
+
+    def export_library(self, file_name: str | os.PathLike[str], **legacy: Any) -> None:
+        """The legacy name of `save`; what else it takes (`fcompile`, `workspace_dir`) is not needed."""
+        unknown = sorted(set(legacy) - {"fcompile", "addons", "workspace_dir"})
+        if unknown:
+            raise UserError(f"export_library has no argument {unknown[0]!r}", primitive="export_library")
+        save_program(self.program, file_name)
+
     def __repr__(self) -> str:
         return f"<Module {', '.join(self._entries)} for {self.target}>"
+
+
+def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
+    """The module in a file that `Module.save` wrote; its devices are looked for when it is first called."""
+    return Module(load_program(path))
