@@ -158,7 +158,10 @@ def test_indices_beyond_31_bits_are_computed_in_64() -> None:
     assert "mul nsw i64" in module.get_source("ll")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint64", "bool"])
+@pytest.mark.parametrize(
+    "dtype",
+    "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split(),
+)
 def test_numbers_as_arguments(dtype: str) -> None:
     value, out = Var("value", dtype), flat("out", 1, dtype)
     module = build(Store(out, (c(0),), value), value, out)

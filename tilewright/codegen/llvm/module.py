@@ -7,7 +7,6 @@ parameters in memory, eight bytes each.
 
 from __future__ import annotations
 
-from ...core.dtype import DType
 from ...core.errors import InternalError, UserError
 from ...core.target import Target
 from ...loops.nodes import Buffer, Function
@@ -16,6 +15,7 @@ from ..host import HOST_WORDS, write_entry
 from ..kernel import Kernel, Param, kernels_of
 from ..names import Names
 from .compile import PACKED, Machine, compile_ir, machine_of
+from .convert import from_single
 from .mathlib import MathLibrary
 from .statements import BodyWriter, Options
 from .types import Value, memory_type
@@ -72,7 +72,9 @@ def _packed(module: ModuleWriter, kernel: Kernel) -> str:
 
 def _unpack(out: FunctionWriter, slot: int, p: Param) -> Value:
     at = out.op("ptr", f"getelementptr i64, ptr %arguments, i64 {slot}", "slot") if slot else Value("ptr", "%arguments")
-    dtype = p.dtype if not isinstance(p, Buffer) else DType("handle")
-    kind = "ptr" if isinstance(p, Buffer) else memory_type(dtype)
-    value = out.op(kind, f"load {kind}, {at}", p.name)
-    return out.convert("trunc", value, "i1") if dtype.is_bool else value
+    if isinstance(p, Buffer):
+        return out.op("ptr", f"load ptr, {at}", p.name)
+    if p.dtype.is_float and p.dtype.bits == 16:  # comes as a float32, exactly
+        return from_single(out, out.op("float", f"load float, {at}", p.name), p.dtype)
+    value = out.op(memory_type(p.dtype), f"load {memory_type(p.dtype)}, {at}", p.name)
+    return out.convert("trunc", value, "i1") if p.dtype.is_bool else value
