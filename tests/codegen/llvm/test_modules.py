@@ -55,7 +55,15 @@ def test_the_cpu_is_the_default_target() -> None:
 
 
 @pytest.mark.parametrize(
-    "spelling", ["llvm", "llvm -mcpu=x86-64-v3", "llvm -mcpu=skylake -mattr=+fma", "llvm -fp-contract=off"]
+    "spelling",
+    [
+        "llvm",
+        "llvm -mcpu=x86-64-v3",
+        "llvm -mcpu=skylake -mattr=+fma",
+        "llvm -fp-contract=off",
+        "llvm -opt-level=0",
+        "llvm -opt-level=1",
+    ],
 )
 def test_spellings_of_the_target(spelling: str) -> None:
     for lanes in (0, 16):
@@ -63,8 +71,9 @@ def test_spellings_of_the_target(spelling: str) -> None:
 
 
 def test_an_option_that_means_nothing() -> None:
-    with pytest.raises(UserError, match="-fp-contract=perhaps"):
-        sums(target="llvm -fp-contract=perhaps")
+    for option in ("-fp-contract=perhaps", "-opt-level=4"):
+        with pytest.raises(UserError, match=option):
+            sums(target=f"llvm {option}")
 
 
 def test_sources_are_readable() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -29,6 +29,8 @@ class Machine:
     """Whether it multiplies and adds in one instruction."""
     has_scale: bool = False
     """Whether it multiplies by powers of two in one instruction, and LLVM knows so."""
+    level: int = 3
+    """How hard LLVM tries, 0 to 3."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,15 @@ def host_machine(cpu: str | None = None, features: str | None = None) -> Machine
 
 
 def machine_of(target: Target) -> Machine:
-    """The processor that a target names: `-mcpu=...`, or this machine's; `-mattr=...` adds features."""
+    """The processor that a target names: `-mcpu=...`, or this machine's; `-mattr=...` adds features.
+
+    `-opt-level=0` to 3 (as without it) is how hard LLVM tries.
+    """
     labels = dict(target.labels)
-    return host_machine(labels.get("mcpu"), labels.get("mattr"))
+    level = labels.get("opt-level", "3")
+    if level not in ("0", "1", "2", "3"):
+        raise UserError(f"target {str(target)!r}: -opt-level={level}", fix="give a number from 0 to 3")
+    return replace(host_machine(labels.get("mcpu"), labels.get("mattr")), level=int(level))
 
 
 def compile_ir(source: str, machine: Machine) -> MachineCode:
@@ -100,9 +108,9 @@ def _optimised(source: str, machine: Machine) -> tuple[Any, Any]:
     target = _target_machine(machine)
     module.triple = target.triple
     module.data_layout = str(target.target_data)
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = True
-    options.slp_vectorization = True
+    options = llvm.create_pipeline_tuning_options(speed_level=machine.level)
+    options.loop_vectorization = machine.level > 1
+    options.slp_vectorization = machine.level > 1
     passes = llvm.create_pass_builder(target, options)
     passes.getModulePassManager().run(module, passes)
     return module, target
@@ -112,7 +120,7 @@ def _target_machine(machine: Machine) -> Any:
     llvm = binding()
     triple = llvm.Target.from_default_triple()
     made = triple.create_target_machine(
-        cpu=machine.cpu, features=machine.features, opt=3, reloc="pic", codemodel="small"
+        cpu=machine.cpu, features=machine.features, opt=machine.level, reloc="pic", codemodel="small"
     )
     if not made:
         raise UserError(f"LLVM does not know the processor {machine.cpu!r}")
