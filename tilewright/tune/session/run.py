@@ -24,7 +24,7 @@ from .trials import Tally, Trial, flops_of
 logger = logging.getLogger("autotvm")
 
 _FIRST_BATCH = 8
-_LARGEST_BATCH = 64
+_LARGEST_BATCH = 32
 _HOPELESS = 2000
 """So many refusals without one candidate that can run end a search."""
 
