@@ -18,7 +18,7 @@ from ..records.history import applies
 from ..search.strategy import Seen, Strategy
 from ..task import Task
 from .looking import Looker
-from .show import Display, summary, trial_line
+from .show import Display, say, summary, trial_line
 from .trials import Tally, Trial, flops_of
 
 logger = logging.getLogger("autotvm")
@@ -122,10 +122,8 @@ class Run:
             except KeyboardInterrupt:
                 self.interrupted = True
                 logger.warning("Interrupted after %d trials; the best so far is kept", self.tally.done)
-        for line in summary(
-            self.tally, self.task.config_space, self._device, self.options.si_prefix, time.monotonic() - began
-        ):
-            logger.info("%s", line)
+        seconds = time.monotonic() - began
+        say(summary(self.tally, self.task.config_space, self._device, self.options.si_prefix, seconds))
         return self.tally
 
     # The search

@@ -86,6 +86,14 @@ class Display:
         return f"{text}  {', '.join(failed)}" if failed else text
 
 
+def say(lines: list[str]) -> None:
+    """Log lines; where that shows nothing to a person at a terminal, print them on stderr."""
+    for line in lines:
+        logger.info("%s", line)
+    if sys.stderr.isatty() and not logger.isEnabledFor(logging.INFO):
+        print("\n".join(lines), file=sys.stderr)
+
+
 def summary(tally: Tally, space: Space, device: DeviceAttributes | None, si_prefix: str, seconds: float) -> list[str]:
     """What came out of a run: the best configuration in words, and what failed, with the step at fault."""
     scale, unit = scale_of(si_prefix), f"{si_prefix}FLOPS"
