@@ -22,6 +22,7 @@ from ..tune.session.trials import Trial, flops_of
 from ..tune.space.config import Config
 from ..tune.task import Task
 from . import callback as callback
+from .env import GLOBAL_SCOPE
 
 logger = logging.getLogger("autotvm")
 
@@ -75,7 +76,11 @@ class Tuner:
             if resume:
                 run.resume(pair for c in called if isinstance(c, callback.LogToFile) for pair in c.known())
                 self._follow(run)
-            run.go()
+            GLOBAL_SCOPE.in_tuning = True
+            try:
+                run.go()
+            finally:
+                GLOBAL_SCOPE.in_tuning = False
             self._follow(run)
 
     def _report(self, run: Run, trial: Trial, callbacks: Sequence[Callback]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...core.target import Target
 from ...tune.space.config import Config
+from ..env import GLOBAL_SCOPE
 from .space import FallbackConfigEntity
 
 logger = logging.getLogger("autotvm")
@@ -85,7 +86,7 @@ class FallbackContext(DispatchContext):
         key = (str(target), workload)
         found = self.memory.get(key)
         if found is None:
-            if key not in self._warned:
+            if key not in self._warned and not GLOBAL_SCOPE.silent:
                 self._warned.add(key)
                 logger.warning(
                     "Cannot find config for target=%s, workload=%s. A fallback configuration is used, which may "
