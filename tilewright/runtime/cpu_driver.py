@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,7 +43,13 @@ class CpuDriver(Driver):
         return 1
 
     def attributes(self, index: int) -> DeviceAttributes:
-        return DeviceAttributes(platform.processor() or platform.machine(), on_host=True)
+        return DeviceAttributes(
+            name=_line("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
+            multi_processor_count=len(os.sched_getaffinity(0)),
+            total_global_memory=_kilobytes(_line("/proc/meminfo", "MemTotal")),
+            l2_cache_bytes=_kilobytes(_line("/sys/devices/system/cpu/cpu0/cache/index2/size", "")),
+            on_host=True,
+        )
 
     def allocate(self, index: int, size: int) -> Handle:
         whole = np.empty(size + ALIGNMENT, np.uint8)
@@ -91,3 +99,19 @@ class CpuDriver(Driver):
             return total
 
         return seconds if before is None else apart
+
+
+def _line(path: str, key: str) -> str:
+    """What a file of the system says after `key` (in its first such line); nothing where there is none."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    found = next((line for line in lines if line.startswith(key)), "")
+    return found.partition(":")[2].strip() if key else found.strip()
+
+
+def _kilobytes(text: str) -> int:
+    """The bytes that "2048K" and "16384 kB" mean; 0 where the system does not tell."""
+    digits = text.rstrip("KkB ")
+    return int(digits) * 1024 if digits.isdigit() else 0

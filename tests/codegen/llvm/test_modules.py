@@ -182,6 +182,14 @@ def test_memory_of_our_own_is_aligned_to_cache_lines() -> None:
         assert int(tvm.nd.empty((size,)).handle) % 64 == 0
 
 
+def test_what_the_device_says_of_itself() -> None:
+    attributes = tvm.cpu(0).attributes
+    assert attributes.name
+    assert attributes.multi_processor_count >= 1
+    assert attributes.total_global_memory > 1 << 28
+    assert attributes.l2_cache_bytes % 1024 == 0
+
+
 def test_many_modules_come_and_go() -> None:
     for size in range(1, 40):
         check(sums(size), size)
