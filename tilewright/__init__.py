@@ -11,7 +11,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_MODULES = ("te", "tir", "nd", "target", "testing", "error", "topi", "autotvm", "runtime")
+_MODULES = ("te", "tir", "nd", "target", "testing", "error", "topi", "autotvm", "runtime", "transform")
 _HOMES = {
     "driver": ("lower", "build"),
     "nd": ("array", "device", "cpu", "cuda", "gpu", "opencl", "cl"),

@@ -58,11 +58,16 @@ def _options(
     """Options of `tilewright` itself."""
 
 
+ExplainOption = Annotated[
+    bool, typer.Option("--explain", metavar="", help="Print what each compiler pass changes, and its time, to stderr.")
+]
+
+
 class _Run(TyperCommand):
     """Shows its usage as `python` does."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return ["SCRIPT", "[ARGS]..."]
+        return ["[--explain]", "SCRIPT", "[ARGS]..."]
 
 
 @app.command(
@@ -76,11 +81,22 @@ def run_command(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[ARGS]...", help="Its arguments.", show_default=False)
     ] = None,
+    explain: ExplainOption = False,
 ) -> None:
     """Run a script for which `import tvm` means Tilewright."""
+    from ..passes.context import PassContext
     from .run import run_script
 
-    raise typer.Exit(run_script(script, arguments or []))
+    with PassContext(config={"tilewright.explain": explain}):
+        raise typer.Exit(run_script(script, arguments or []))
+
+
+@app.command("doctor")
+def doctor_command() -> None:
+    """Say what works on this machine: targets, devices, compilers, libraries; and why the rest does not."""
+    from .doctor import doctor
+
+    doctor()
 
 
 TargetOption = Annotated[
@@ -125,13 +141,16 @@ def conv1d_command(
     show_source: ShowSourceOption = False,
     save: SaveOption = None,
     repeat: RepeatOption = 21,
+    explain: ExplainOption = False,
 ) -> None:
     """The full 1-D convolution of M numbers with a kernel of N: naive and v1 to v5."""
     from ..ladder.conv1d import Conv1d
+    from ..passes.context import PassContext
     from .ladder import Wishes, climb_ladder
 
     wishes = Wishes(target, tuple(variant or ()), show_ir, show_source, save, repeat)
-    raise typer.Exit(climb_ladder(Conv1d(M=m, N=n, dtype=dtype), wishes))
+    with PassContext(config={"tilewright.explain": explain}):
+        raise typer.Exit(climb_ladder(Conv1d(M=m, N=n, dtype=dtype), wishes))
 
 
 @ladder.command("depthwise")
@@ -148,13 +167,17 @@ def depthwise_command(
     show_source: ShowSourceOption = False,
     save: SaveOption = None,
     repeat: RepeatOption = 21,
+    explain: ExplainOption = False,
 ) -> None:
     """The depthwise 2-D convolution of a batch of images: naive and v1 to v4."""
     from ..ladder.depthwise import Depthwise
+    from ..passes.context import PassContext
     from .ladder import Wishes, climb_ladder
 
     images = Depthwise(batch=batch, channels=channels, height=height, width=width, kernel=kernel, dtype=dtype)
-    raise typer.Exit(climb_ladder(images, Wishes(target, tuple(variant or ()), show_ir, show_source, save, repeat)))
+    wishes = Wishes(target, tuple(variant or ()), show_ir, show_source, save, repeat)
+    with PassContext(config={"tilewright.explain": explain}):
+        raise typer.Exit(climb_ladder(images, wishes))
 
 
 LogArgument = Annotated[Path, typer.Argument(metavar="LOG", help="The log file.", show_default=False)]

@@ -37,13 +37,14 @@ class _Weight:
     loops: int = 0
 
 
-def unroll_loops(function: Function) -> Function:
+def unroll_loops(function: Function, max_step: int = 0, explicit: bool = True) -> Function:
     """Write out loops marked UNROLLED, and serial ones that `auto_unroll_max_step` admits.
 
-    Under `unroll_explicit=0` loops are marked UNROLLED instead of written out. Works on simplified programs.
+    Under `unroll_explicit=0` loops are marked UNROLLED instead of written out. Where no pragma says otherwise,
+    `max_step` and `explicit` hold. Works on simplified programs.
     Raises UserError for a loop whose extent is not constant.
     """
-    body = _decide(function.body, _Policy(), _Weight())
+    body = _decide(function.body, _Policy(max_step, explicit), _Weight())
     chosen: set[Var] = set()
     _collect(body, chosen)
     return function.with_body(_expand(body, {}, EMPTY, Copies(chosen)) if chosen else body)

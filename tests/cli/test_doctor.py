@@ -1,0 +1,51 @@
+"""`tilewright doctor`: what works here and what does not, without ever failing itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.conftest import why_no_cuda
+from tilewright.cli import doctor
+
+
+def run() -> subprocess.CompletedProcess[str]:
+    """The command."""
+    return subprocess.run([sys.executable, "-m", "tilewright", "doctor"], capture_output=True, text=True)
+
+
+@pytest.mark.opencl
+def test_targets_devices_and_libraries_stand_in_tables() -> None:
+    done = run()
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    rows = {line.split()[0]: line for line in lines if line.strip()}
+    assert lines[0].startswith("Tilewright 0.")
+    assert rows["llvm"].split()[3:5] == ["yes", "llvm(0)"]
+    assert rows["opencl"].split()[3] == "yes"
+    assert rows["cuda"].split()[2] == "ms"  # it compiles anywhere
+    assert "missing" not in rows["numpy"]
+    if why_no_cuda():
+        assert "cuda: libcuda.so.1 not found: no NVIDIA driver here; use --target opencl" in lines
+
+
+def test_a_target_that_crashes_or_hangs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ending(code: str) -> dict[str, Any]:
+        monkeypatch.setattr(doctor, "sys", type("", (), {"executable": "/bin/sh"}))
+        monkeypatch.setattr(doctor.subprocess, "run", lambda command, **options: real([*command[:2], code], **options))
+        return doctor.examine("cuda")
+
+    real = subprocess.run
+    assert ending("echo boom >&2; kill -9 $$") == {"reason": "trying it ended with signal 9: boom"}
+    assert ending("exit 3") == {"reason": "trying it ended with status 3: without a word"}
+    monkeypatch.setattr(doctor, "SECONDS", 0.2)
+    assert "within 0.2 s: its driver or compiler hangs" in ending("exec sleep 9")["reason"]
+
+
+def test_an_error_of_ours_is_the_reason(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_program", lambda kind: doctor.device("metal"))
+    doctor.probe("cuda")
+    assert "unknown kind of device 'metal'" in capsys.readouterr().out

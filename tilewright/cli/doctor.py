@@ -1,0 +1,161 @@
+"""`tilewright doctor`: what works on this machine, and why the rest does not.
+
+Each target is tried, not guessed: a process of its own builds a small program, runs it on every device, and checks
+the result. A driver that hangs or crashes takes only that process with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from typing import Any
+
+from .. import __version__
+from ..core.errors import TVMError
+from ..report.environment import cpu_name, versions
+from ..report.table import Column, table
+from ..runtime.device import device
+from .console import heading, print_lines
+
+TARGETS = ("llvm", "opencl", "cuda")
+SECONDS = 120
+"""How long one target may take: a driver that compiles for the first time can be slow."""
+_PACKAGES = (
+    ("numpy", "arrays on the host", ""),
+    ("ml_dtypes", "bfloat16", ""),
+    ("llvmlite", "target llvm: the compiler", ""),
+    ("pyopencl", "target opencl: the driver interface", "opencl"),
+    ("pocl-binary-distribution", "target opencl: the CPU as a device", "opencl"),
+    ("cuda-bindings", "target cuda: the driver and compiler interface", "cuda"),
+    ("nvidia-cuda-nvrtc", "target cuda: the compiler", "cuda"),
+    ("torch", "rows to compare with, shared arrays", "torch"),
+    ("xgboost-cpu", "a cost model for tuning", "tune"),
+    ("matplotlib", "figures", "plot"),
+    ("distributed", "tuning on several machines", "fleet"),
+)
+
+
+def doctor() -> None:
+    """Print what can be built and run here."""
+    from .console import progress
+
+    found: dict[str, dict[str, Any]] = {}
+    with progress(len(TARGETS)) as (say, step):
+        for kind in TARGETS:
+            say(f"trying {kind}")
+            found[kind] = examine(kind)
+            step()
+    print_lines([heading(f"Tilewright {__version__}"), *_host(), ""])
+    columns = [Column(title, right=False) for title in ("target", "builds", "runs", "device")]
+    print_lines([*table(columns, [row for kind in TARGETS for row in _rows(kind, found[kind])]), ""])
+    reasons = [line for kind in TARGETS for line in _reasons(kind, found[kind])]
+    print_lines([*reasons, ""] if reasons else [])
+    print_lines([*_packages(), "", *_settings()])
+
+
+def _host() -> list[str]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return [
+        f"Python {platform.python_version()} on {platform.platform()}",
+        f"{cpu_name()}, {cores} cores for this process",
+    ]
+
+
+def _rows(kind: str, found: dict[str, Any]) -> list[list[str]]:
+    """A row for each device; one that says so where there is none."""
+    builds = f"{found['build_seconds'] * 1e3:.0f} ms" if "build_seconds" in found else "no"
+    devices = found.get("devices", [])
+    rows = [
+        [kind, builds, "yes" if one["right"] else "no", f"{kind}({i}) {one['name']}"] for i, one in enumerate(devices)
+    ]
+    return rows or [[kind, builds, "no", "none"]]
+
+
+def _reasons(kind: str, found: dict[str, Any]) -> list[str]:
+    return [f"{kind}: {line}" if i == 0 else f"  {line}" for i, line in enumerate(found.get("reason", "").splitlines())]
+
+
+def _packages() -> list[str]:
+    """Libraries: their versions, or how to get them."""
+    known = versions(name for name, _, _ in _PACKAGES)
+    rows = [
+        [name, known.get(name) or f"missing: pip install 'tilewright[{extra}]'", purpose]
+        for name, purpose, extra in _PACKAGES
+    ]
+    return table([Column(title, right=False) for title in ("library", "version", "what for")], rows)
+
+
+def _settings() -> list[str]:
+    """What the environment sets."""
+    names = ("TILEWRIGHT_DEBUG", "TILEWRIGHT_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "POCL_CACHE_DIR")
+    given = [f"{name}={os.environ[name]}" for name in names if name in os.environ]
+    return [f"environment: {', '.join(given)}"] if given else []
+
+
+# Trying a target
+
+
+def examine(kind: str) -> dict[str, Any]:
+    """What `probe` says of a target, from a process of its own; or why that one ended without saying anything."""
+    command = [sys.executable, "-c", f"from tilewright.cli.doctor import probe; probe({kind!r})"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return {"reason": f"no answer within {SECONDS} s: its driver or compiler hangs"}
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return answer
+    except (IndexError, ValueError):
+        last = done.stderr.strip().splitlines()[-1:] or ["without a word"]
+        how = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
+        return {"reason": f"trying it ended with {how}: {last[0]}"}
+
+
+def probe(kind: str) -> None:
+    """Build for a target and run on all its devices; print what came of it as one line of JSON."""
+    found: dict[str, Any] = {"devices": []}
+    try:
+        began = time.perf_counter()
+        module = _program(kind)
+        found["build_seconds"] = time.perf_counter() - began
+        on = device(kind)
+        for index in range(on.driver.count()):
+            found["devices"].append(_run(module, device(kind, index)))
+        wrong = [str(device(kind, i)) for i, one in enumerate(found["devices"]) if not one["right"]]
+        found["reason"] = on.driver.why_not() or (f"wrong results on {', '.join(wrong)}" if wrong else "")
+    except TVMError as error:
+        found["reason"] = str(error)
+    print(json.dumps(found))
+
+
+def _program(kind: str) -> Any:
+    """B = A + 1 for 1000 numbers."""
+    from ..driver import build
+    from ..schedule.handle import create_schedule
+    from ..tensor.axis import thread_axis
+    from ..tensor.tensor import compute, placeholder
+
+    a = placeholder((1000,), name="A")
+    b = compute((1000,), lambda i: a[i] + 1.0, name="B")
+    s = create_schedule(b.op)
+    if kind != "llvm":
+        block, thread = s[b].split(b.op.axis[0], factor=64)
+        s[b].bind(block, thread_axis("blockIdx.x"))
+        s[b].bind(thread, thread_axis("threadIdx.x"))
+    return build(s, [a, b], kind)
+
+
+def _run(module: Any, on: Any) -> dict[str, Any]:
+    import numpy as np
+
+    from ..runtime.array import array, empty
+
+    values = np.arange(1000, dtype="float32")
+    result = empty((1000,), device=on)
+    module(array(values, on), result)
+    name = cpu_name() if on.kind == "cpu" else on.name
+    return {"name": name, "right": bool(np.array_equal(result.numpy(), values + 1))}
