@@ -1,7 +1,8 @@
 """Expressions as instructions.
 
 Indices are computed in 64 bits, whatever their own type: nothing overflows in an array of more than 2³¹
-elements, and LLVM sees addresses that advance by a constant. Everything else has the type it says.
+elements, and LLVM sees addresses that advance by a constant. Everything else has the type it says. (Divisions by
+what is not a constant stay in the type they have, for they take longer in 64 bits.)
 
 `a * b + c` may become one fused multiply-add (the `contract` flag), as in the other back ends; no other
 liberty is taken with floats. `Min` and `Max` of floats give NaN where an operand is one, as in NumPy and PyTorch.
@@ -14,14 +15,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...core.dtype import DType
+from ...core.dtype import INT64, DType
 from ...core.errors import InternalError
 from ...expr import nodes as n
 from ...loops.nodes import Buffer
 from ..kernel import root
 from .convert import convert, from_single, mangled, to_single
+from .divisions import Division, divide
 from .mathlib import MathLibrary
-from .types import Value, constant, immediate, lanes_constant, splat_constant, value_type, vector
+from .types import Value, constant, lanes_constant, splat_constant, value_type, vector
 from .writer import FunctionWriter
 
 _ARITHMETIC = {n.Add: ("add", "fadd"), n.Sub: ("sub", "fsub"), n.Mul: ("mul", "fmul")}
@@ -104,6 +106,8 @@ class ExprWriter:
             if isinstance(e, (n.Add, n.Sub, n.Mul)):
                 op = _ARITHMETIC[type(e)][0]
                 return self.out.binary(f"{op} nsw", self.index(e.a), self.index(e.b), op)
+            if isinstance(e, (n.Div, n.Mod, n.FloorDiv, n.FloorMod)) and isinstance(e.b, n.IntImm):
+                return divide(self.out, e, INT64, self.index(e.a), self.index(e.b))
             if isinstance(e, n.Cast) and e.value.dtype.is_int and e.value.dtype.bits <= e.dtype.bits:
                 return self.index(e.value)
         return self.out.convert("sext" if e.dtype.kind == "int" else "zext", self(e), "i64")
@@ -197,49 +201,12 @@ class ExprWriter:
         made = self.out.binary(full, to_single(self.out, a, dtype), to_single(self.out, b, dtype), op)
         return from_single(self.out, made, dtype)
 
-    def _division(self, e: n.Div | n.Mod | n.FloorDiv | n.FloorMod) -> Value:
-        a, b = self(e.a), self(e.b)
+    def _division(self, e: Division) -> Value:
         if e.dtype.is_float:
-            return self._float_division(e, a, b)
-        quotient = isinstance(e, (n.Div, n.FloorDiv))
-        by = _known_divisor(e.b)
-        if e.dtype.kind == "uint":
-            return self._guarded("udiv" if quotient else "urem", e.dtype, a, b, by)
-        if isinstance(e, (n.Div, n.Mod)):
-            return self._guarded("sdiv" if quotient else "srem", e.dtype, a, b, by)
-        if by is not None and by > 0 and by & (by - 1) == 0:
-            if quotient:
-                return self.out.binary("ashr", a, constant(by.bit_length() - 1, e.dtype), "floordiv")
-            return self.out.binary("and", a, constant(by - 1, e.dtype), "floormod")
-        return self._floored(quotient, e.dtype, a, b, by)
+            return self._float_division(e, self(e.a), self(e.b))
+        return divide(self.out, e, e.dtype, self(e.a), self(e.b))
 
-    def _floored(self, quotient: bool, dtype: DType, a: Value, b: Value, by: int | None) -> Value:
-        """Division that rounds down: where the remainder is not 0 and has not b's sign, one less."""
-        out, zero = self.out, constant(0, dtype)
-        rest = self._guarded("srem", dtype, a, b, by)
-        inexact = out.compare("icmp ne", rest, zero, dtype.lanes)
-        crosses = out.compare("icmp slt", out.binary("xor", rest, b), zero, dtype.lanes)
-        down = out.binary("and", inexact, crosses, "down")
-        if not quotient:
-            return out.select(down, out.binary("add", rest, b), rest)
-        whole = self._guarded("sdiv", dtype, a, b, by)
-        return out.binary("add", whole, out.convert("sext", down, value_type(dtype)), "floordiv")
-
-    def _guarded(self, op: str, dtype: DType, a: Value, b: Value, by: int | None) -> Value:
-        """A division that never traps: by 0 it gives 0, and the one that overflows wraps."""
-        out = self.out
-        if by not in (None, 0, -1):
-            return out.binary(op, a, b)
-        zero, one = constant(0, dtype), constant(1, dtype)
-        is_zero = out.compare("icmp eq", b, zero, dtype.lanes)
-        if dtype.kind == "uint":
-            return out.select(is_zero, zero, out.binary(op, a, out.select(is_zero, one, b)))
-        is_minus = out.compare("icmp eq", b, constant(-1, dtype), dtype.lanes)
-        made = out.binary(op, a, out.select(out.binary("or", is_zero, is_minus), one, b))
-        negated = out.binary("sub", zero, a, "negated") if op == "sdiv" else zero
-        return out.select(is_zero, zero, out.select(is_minus, negated, made))
-
-    def _float_division(self, e: Any, a: Value, b: Value) -> Value:
+    def _float_division(self, e: Division, a: Value, b: Value) -> Value:
         if isinstance(e, n.Div):
             return self.floating("fdiv", e.dtype, a, b)
         if isinstance(e, n.Mod):
@@ -377,10 +344,6 @@ def _position(e: n.Expr) -> tuple[n.Expr, int] | None:
     if isinstance(e, n.Ramp) and isinstance(e.stride, n.IntImm) and abs(e.stride.value) < 1 << 16:
         return e.base, e.stride.value
     return None
-
-
-def _known_divisor(e: n.Expr) -> int | None:
-    return immediate(e.value if isinstance(e, n.Broadcast) else e)
 
 
 _WRITE: dict[type, Callable[[ExprWriter, Any], Value]] = {
