@@ -327,6 +327,7 @@ def draw_schedule(program: RandomProgram, steps: int = 8, gpu: bool | None = Non
             if stage.is_output:
                 bind_nest(program, i, threads)
     actions += [fetch] * 2 if on_gpu else []
+    actions += [padded, doubled]
     for _ in range(program.draw(st.integers(0, steps))):
         action = program.pick(actions)
         if action is fetch:
@@ -463,6 +464,20 @@ def settle(program: RandomProgram, name: str) -> None:
         if leaves(program, j):
             k = program.pick(range(len(leaves(program, j))))
             program.do(f"s[{name}].compute_at(s.stages[{j}], {loop(j, k)})")
+
+
+def padded(program: RandomProgram) -> None:
+    """Storage whose rows do not start at the same place of a bank."""
+    i = some_stage(program)
+    count = len(program.schedule.stages[i].op.axis)
+    if count:
+        k, factor = program.pick(range(count)), program.pick([4, 8, 3])
+        axis = f"s.stages[{i}].op.axis[{k}]"
+        program.do(f"s.stages[{i}].storage_align({axis}, {factor}, {program.pick([1, 0, 2])})")
+
+
+def doubled(program: RandomProgram) -> None:
+    program.do(f"s.stages[{some_stage(program)}].double_buffer()")
 
 
 def virtual(program: RandomProgram) -> None:

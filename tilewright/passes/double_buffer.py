@@ -18,7 +18,8 @@ from ..loops.nodes import Allocate, Buffer, For, Function, Seq, Stmt, Store, map
 def double_buffer(function: Function) -> Function:
     """Pipeline the loops directly around the writers of doubled buffers. Works on flat storage.
 
-    A loop must be serial and of a constant extent of at least 2; elsewhere the buffer stays single.
+    A loop must be serial and of a constant extent of at least 2, and the writers must read nothing else that the
+    loop computes; elsewhere the buffer stays single.
     """
     wanted = any(isinstance(node, Allocate) and node.buffer.doubled for node in post_order(function.body))
     return function.with_body(_visit(function.body)) if wanted else function
@@ -42,10 +43,11 @@ def _pipelined(loop: For, extent: int) -> Stmt:
     doubled = {buffer for buffer in held if buffer.doubled}
     parts = body.stmts if isinstance(body, Seq) else (body,)
     writers = [part for part in parts if _written(part) and _written(part) <= doubled]
-    if not writers:
-        return loop
     taken = set(writers)
-    uses = seq(*(part for part in parts if part not in taken))
+    others = [part for part in parts if part not in taken]
+    if not writers or _read(*writers) & _written(*others):  # what a writer reads would have to run ahead with it
+        return loop
+    uses = seq(*others)
     for buffer in reversed(held):
         uses = uses if buffer in doubled else Allocate(buffer, uses)
     halves = {buffer: _two_halves(buffer) for buffer in doubled}
@@ -67,8 +69,12 @@ def _pipelined(loop: For, extent: int) -> Stmt:
     return made
 
 
-def _written(stmt: Stmt) -> set[Buffer]:
-    return {node.buffer for node in post_order(stmt) if isinstance(node, Store)}
+def _written(*stmts: Stmt) -> set[Buffer]:
+    return {node.buffer for node in post_order(*stmts) if isinstance(node, Store)}
+
+
+def _read(*stmts: Stmt) -> set[object]:
+    return {node.source for node in post_order(*stmts) if isinstance(node, Load)}
 
 
 def _two_halves(buffer: Buffer) -> Buffer:

@@ -55,6 +55,6 @@ def _refuse_threads(function: Function) -> None:
         raise UserError(
             f"the schedule binds loops to {threads}, but the llvm target has no hardware threads",
             primitive="build",
-            fix='for the CPU use s[stage].parallel(axis) and s[stage].vectorize(axis) instead of bind, '
+            fix="for the CPU use s[stage].parallel(axis) and s[stage].vectorize(axis) instead of bind, "
             'or build for "opencl" or "cuda"',
         )

@@ -13,6 +13,7 @@ from ..arith.facts import EMPTY, Facts
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
 from ..expr.nodes import FALSE, TRUE, Call, IntImm, Var
+from ..expr.traverse import substitute
 from ..loops.nodes import NOTHING, Evaluate, For, Function, If, Let, Seq, Stmt, Store, map_statements, seq
 from .copies import Copies
 
@@ -114,6 +115,8 @@ def _expand(stmt: Stmt, values: dict[Var, int], facts: Facts, copies: Copies) ->
     if isinstance(stmt, For) and stmt.pragmas == _WRITE_OUT:
         return _write_out(stmt, values, facts, copies)
     if isinstance(stmt, For):
+        if stmt.var in copies.chosen:  # a copy of a loop that is written out where it stands elsewhere
+            stmt = _renamed(stmt)
         low, extent = copies.expr(stmt.min, values, facts), copies.expr(stmt.extent, values, facts)
         body = _expand(stmt.body, values, facts.bind(stmt.var, low, extent), copies)
         return For(stmt.var, low, extent, stmt.kind, stmt.thread, stmt.pragmas, body)
@@ -124,6 +127,12 @@ def _expand(stmt: Stmt, values: dict[Var, int], facts: Facts, copies: Copies) ->
     if isinstance(stmt, Evaluate):
         return Evaluate(copies.expr(stmt.value, values, facts))
     return map_statements(stmt, lambda child: _expand(child, values, facts, copies))
+
+
+def _renamed(loop: For) -> For:
+    var = Var(loop.var.name, loop.var.dtype)
+    body: Stmt = substitute(loop.body, {loop.var: var})
+    return For(var, loop.min, loop.extent, loop.kind, loop.thread, loop.pragmas, body)
 
 
 def _write_out(stmt: For, values: dict[Var, int], facts: Facts, copies: Copies) -> Stmt:

@@ -1,0 +1,93 @@
+"""Loops whose loads run an iteration ahead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright import te
+from tilewright.expr.traverse import post_order
+from tilewright.loops.interpret import interpret
+from tilewright.loops.nodes import Allocate, Barrier, Function
+from tilewright.passes.pipeline import FINISH, run
+
+
+def column_sums(n: int = 32, factor: int = 8) -> tuple[Any, Any, Any, Any]:
+    """Sums over n rows of 16, a block of threads, `factor` rows at a time in shared memory."""
+    A, k = te.placeholder((n, 16), name="A"), te.reduce_axis((0, n), "k")
+    C = te.compute((16,), lambda i: te.sum(A[k, i], axis=k), "C")
+    s = te.create_schedule(C.op)
+    AS = s.cache_read(A, "shared", [C])
+    tx = te.thread_axis((0, 16), "threadIdx.x")
+    s[C].bind(C.op.axis[0], tx)
+    outer, _ = s[C].split(C.op.reduce_axis[0], factor=factor)
+    s[AS].compute_at(s[C], outer)
+    s[AS].bind(AS.op.axis[1], tx)
+    return s, A, AS, C
+
+
+def shared_elements(function: Function) -> list[str]:
+    found = (node.buffer for node in post_order(function.body) if isinstance(node, Allocate))
+    return [f"{b.name}[{b.shape[0]}]" for b in found]
+
+
+def check(s: Any, A: Any, C: Any) -> Function:
+    """The lowered program, which still computes sums, without races once finished."""
+    (function,) = tilewright.lower(s, [A, C]).functions
+    a = np.random.default_rng(0).integers(-3, 4, [int(e) for e in A.shape]).astype("float32")
+    for form, races in ((function, False), (run(FINISH, function, check=True), True)):
+        c = np.full(16, np.nan, "float32")
+        interpret(form, [a, c], races=races, outputs=form.buffers[1:])
+        np.testing.assert_array_equal(c, a.sum(axis=0))
+    return function
+
+
+def test_the_next_part_is_loaded_while_this_one_is_used() -> None:
+    s, A, AS, C = column_sums()
+    assert shared_elements(check(s, A, C)) == ["A.shared[128]"]
+    s[AS].double_buffer()
+    function = check(s, A, C)
+    assert shared_elements(function) == ["A.shared[256]"]
+    text = str(tilewright.lower(s, [A, C]))
+    assert "for k_outer in range(3)" in text
+    assert text.count("A_shared_1[") >= 3
+
+
+def test_one_barrier_an_iteration_is_enough() -> None:
+    s, A, AS, C = column_sums()
+    plain = run(FINISH, check(s, A, C))
+    s[AS].double_buffer()
+    doubled = run(FINISH, check(s, A, C))
+
+    def barriers(form: Function) -> int:
+        return str(form.body).count("Barrier(")
+
+    assert barriers(plain) == 2
+    assert barriers(doubled) == 2  # one in the loop, one before the part after it
+    assert any(isinstance(node, Barrier) for node in post_order(doubled.body))
+
+
+@pytest.mark.parametrize("factor", [32, 5])
+def test_loops_that_run_once_and_uneven_ones(factor: int) -> None:
+    s, A, AS, C = column_sums(factor=factor)
+    s[AS].double_buffer()
+    check(s, A, C)
+
+
+def test_a_writer_that_reads_what_the_loop_computes_stays_where_it_is() -> None:
+    """Running ahead, it would read what is not there yet."""
+    A = te.placeholder((16,), name="A")
+    B = te.compute((16,), lambda i: A[i] * 2.0, "B")
+    s = te.create_schedule(B.op)
+    first = s.cache_read(A, "local", [B])
+    second = s.cache_read(first, "local", [B])
+    s[first].compute_at(s[B], B.op.axis[0])
+    s[second].compute_at(s[B], B.op.axis[0])
+    s[second].double_buffer()
+    (function,) = tilewright.lower(s, [A, B]).functions
+    a, b = np.arange(16, dtype="float32"), np.full(16, np.nan, "float32")
+    interpret(function, [a, b], outputs=function.buffers[1:])
+    np.testing.assert_array_equal(b, a * 2)
