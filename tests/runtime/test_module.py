@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -287,14 +288,72 @@ def test_launches_go_to_the_stream_of_another_library() -> None:
     args = [from_dlpack(t) for t in (x, y, out)]
     module(*args)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        dev.set_raw_stream(torch.cuda.current_stream().cuda_stream)
+    with torch.cuda.graph(graph), dev.use_stream(torch.cuda.current_stream()):
         module(*args)
-    dev.set_raw_stream(0)
     x += 1
     graph.replay()
     torch.cuda.synchronize()
     np.testing.assert_array_equal(out.cpu().numpy(), np.ones(100))
+
+
+@pytest.mark.cuda
+def test_each_thread_has_a_stream_of_its_own() -> None:
+    torch = pytest.importorskip("torch")
+    dev, seen = device("cuda"), []
+    with dev.use_stream(torch.cuda.Stream()):
+        driver: Any = dev.driver
+        thread = threading.Thread(target=lambda: seen.append(driver.gpu(0).stream))
+        thread.start()
+        thread.join()
+        assert driver.gpu(0).stream != 0
+    assert seen == [0]
+    assert driver.gpu(0).stream == 0
+
+
+@pytest.mark.cuda
+def test_work_of_other_streams_is_waited_for_when_memory_is_shared() -> None:
+    """Results are handed over on the consumer's stream, and taken after what the producer still computes."""
+    torch = pytest.importorskip("torch")
+    dev, module = device("cuda"), compile_function(p.symbolic(), "cuda")
+    size = 1 << 22
+    x, out = torch.zeros(size, device="cuda"), empty((size,), device=dev)
+    ours, theirs = torch.cuda.Stream(), torch.cuda.Stream()
+    for step in range(1, 20):
+        with torch.cuda.stream(theirs):
+            x.fill_(step)
+            with dev.use_stream(ours):
+                module(from_dlpack(x), out)
+                back = torch.from_dlpack(out)
+            total = back.sum()
+        assert total.item() == 2.0 * step * size
+
+
+@pytest.mark.cuda
+def test_a_fault_in_one_call_does_not_hang_the_process() -> None:
+    script = (
+        "from tests.codegen import programs as p\n"
+        "from tilewright.core.errors import TVMError\n"
+        "from tilewright.loops.nodes import Function\n"
+        "from tilewright.expr.nodes import Var\n"
+        "from tilewright.runtime.program import compile_function\n"
+        "from tilewright.runtime.array import empty\n"
+        "from tilewright.runtime.device import cuda\n"
+        "b, n = p.buf('B', 1), Var('n')\n"
+        "f = Function('main', (b, n), p.launch(p.put(b, n, p.c(1.0)), threadIdx_x=(Var('t'), 1)))\n"
+        "module, out = compile_function(f, 'cuda'), empty((1,), device=cuda())\n"
+        "module(out, 2**30)\n"
+        "for step in (out.numpy, cuda().sync, lambda: module(out, 0), lambda: empty((1,), device=cuda())):\n"
+        "    try: step()\n"
+        "    except TVMError as error: print(str(error).partition(':')[0])\n"
+        "print('goes on')\n"
+    )
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "goes on"
+    assert len(done.stdout.splitlines()) >= 3
 
 
 @pytest.mark.cuda

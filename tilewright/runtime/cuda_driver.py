@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
@@ -61,14 +62,25 @@ def _error(what: str, status: Any) -> DeviceError:
     return DeviceError(f"{what}: {status.name} ({description})", status.name)
 
 
+class _Streams(threading.local):
+    """The stream that this thread's work goes to: as a number, and as the driver's launch wants it."""
+
+    stream = 0
+    argument = ctypes.c_void_p(0)
+
+
 class _Gpu:
-    """One GPU: its primary context, which other libraries of the process share, and the current stream."""
+    """One GPU: its primary context, which other libraries of the process share, and each thread's stream."""
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.recording = False
-        self.stream = 0
-        self.stream_argument = ctypes.c_void_p(0)
+        self.streams = _Streams()
+
+    @property
+    def stream(self) -> int:
+        """This thread's stream."""
+        return self.streams.stream
 
     @cached_property
     def device(self) -> Any:
@@ -83,9 +95,9 @@ class _Gpu:
         call("cuCtxSetCurrent", self.context)
 
     def set_stream(self, stream: int) -> None:
-        """Launch and time on that stream from now on; 0 is the default one."""
-        self.stream = stream
-        self.stream_argument = ctypes.c_void_p(stream)
+        """Let this thread launch and time on that stream from now on; 0 is the default one."""
+        self.streams.stream = stream
+        self.streams.argument = ctypes.c_void_p(stream)
 
 
 class CudaDriver(Driver):
@@ -200,8 +212,11 @@ class CudaDriver(Driver):
         self.gpu(index)
         call("cuCtxSynchronize")
 
-    def set_stream(self, index: int, stream: int) -> None:
-        self.gpu(index).set_stream(stream)
+    def set_stream(self, index: int, stream: int) -> int:
+        gpu = self.gpu(index)
+        before = gpu.stream
+        gpu.set_stream(stream)
+        return before
 
     def recording(self, index: int) -> bool:
         return self.gpu(index).recording
@@ -248,14 +263,14 @@ def _launcher(gpu: _Gpu, module: Any, abi: KernelAbi) -> Launcher:
     pack = struct.Struct("@" + layout).pack_into
     start_kernel = _launch_function()
     handle = ctypes.c_void_p(int(function))
-    shared = abi.dynamic_shared_bytes
+    shared, streams = abi.dynamic_shared_bytes, gpu.streams
 
     def launch(gx: int, gy: int, gz: int, bx: int, by: int, bz: int, *args: Any) -> None:
         pack(packed, 0, *args)
-        status = start_kernel(handle, gx, gy, gz, bx, by, bz, shared, gpu.stream_argument, params, None)
+        status = start_kernel(handle, gx, gy, gz, bx, by, bz, shared, streams.argument, params, None)
         if status in _NO_CONTEXT:
             gpu.make_current()
-            status = start_kernel(handle, gx, gy, gz, bx, by, bz, shared, gpu.stream_argument, params, None)
+            status = start_kernel(handle, gx, gy, gz, bx, by, bz, shared, streams.argument, params, None)
         if status:
             raise _error(f"launch of {abi.name} with grid ({gx}, {gy}, {gz}) and block ({bx}, {by}, {bz})", status)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ..core.errors import UserError
@@ -54,8 +56,21 @@ class Device:
         self.driver.sync(self.index)
 
     def set_raw_stream(self, stream: int) -> None:
-        """Launch on that CUDA stream (its address) from now on; 0 is the default one."""
+        """Let this thread launch on that CUDA stream (its address) from now on; 0 is the default one."""
         self.require().driver.set_stream(self.index, stream)
+
+    @contextmanager
+    def use_stream(self, stream: Any) -> Iterator[Device]:
+        """Within the `with` statement, this thread's work goes to `stream`: PyTorch's, CuPy's, or an address.
+
+        Inside a capture of a CUDA graph, that is the stream which is being captured.
+        """
+        address = next((getattr(stream, name) for name in ("cuda_stream", "ptr") if hasattr(stream, name)), stream)
+        before = self.require().driver.set_stream(self.index, int(address))
+        try:
+            yield self
+        finally:
+            self.driver.set_stream(self.index, before)
 
     @property
     def attributes(self) -> DeviceAttributes:

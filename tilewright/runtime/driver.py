@@ -109,8 +109,8 @@ class Driver(ABC):
     def sync(self, index: int) -> None:
         """Wait until the device has done all that it was given."""
 
-    def set_stream(self, index: int, stream: int) -> None:
-        """Give all work from now on to that stream of another library; 0 is the default one."""
+    def set_stream(self, index: int, stream: int) -> int:
+        """Give this thread's work from now on to that stream, and tell the one before; 0 is the default one."""
         raise UserError(f"{self.kind}({index}) has no streams to choose from")
 
     def recording(self, index: int) -> bool:
