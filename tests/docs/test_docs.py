@@ -92,15 +92,14 @@ def legacy_names() -> Iterator[None]:
 
 
 def keeping(shown: str, text: str) -> str:
-    """What a program printed, with the lines of the page that stand for it (`... µs`) in their places."""
-    old, new = shown.splitlines(), text.splitlines()
-    if len(old) != len(new):
-        return text
+    """What a program printed, with the lines of the page that stand for some of it (`... µs`) in their places."""
+    standing = [line for line in shown.splitlines() if "..." in line and line.strip(" .")]
+    patterns = {line: re.compile(".*".join(map(re.escape, line.split("...")))) for line in standing}
 
-    def stands_for(line: str, printed: str) -> bool:
-        return "..." in line and bool(re.fullmatch(".*".join(map(re.escape, line.split("..."))), printed))
+    def as_shown(line: str) -> str:
+        return next((old for old, pattern in patterns.items() if pattern.fullmatch(line)), line)
 
-    return "".join(f"{a if stands_for(a, b) else b}\n" for a, b in zip(old, new, strict=True))
+    return "".join(f"{as_shown(line)}\n" for line in text.splitlines())
 
 
 @pytest.mark.usefixtures("legacy_names")
