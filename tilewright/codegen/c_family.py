@@ -219,7 +219,7 @@ class KernelWriter:
 
     def _pointer_name(self, buffer: Any) -> str:
         base = root(buffer)
-        if base.dtype == buffer.dtype:
+        if base.dtype.scalar == buffer.dtype.scalar:
             return self.names(base)
         const = "" if base in self.kernel.written or base not in self.kernel.params else "const "
         kind = f"{self.dialect.space(base.scope)}{const}{self.dialect.storage_type(buffer.dtype)}"

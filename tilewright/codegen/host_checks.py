@@ -183,7 +183,7 @@ class ArgumentChecks:
         if any(extent.dtype.bits > 32 for extent in p.shape):
             return
         wide = [op.cast("int64", extent) for extent in p.shape]
-        size = p.layout.size(wide)
+        size = op.multiply(p.layout.size(wide), p.dtype.lanes)
         if interval(size).hi <= INT32_ELEMENTS:
             return
         text = self.expr(_narrow(size))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..expr.nodes import Expr, IntImm, Load
+from ..expr.nodes import Expr, IntImm, Load, Ramp
+from ..expr.operators import const, multiply
 from ..loops.nodes import Allocate, Buffer, Function, Store
 
 
@@ -13,7 +14,8 @@ def flatten_storage(function: Function) -> Function:
     """Every access gets one index, into a flat buffer.
 
     A parameter of one dimension stays as it is; one of another rank is accessed through a flat view.
-    Allocated buffers become flat themselves, aligned for accesses of up to their own size.
+    Allocated buffers become flat themselves, aligned for accesses of up to their own size. Elements that are vectors
+    become as many scalars, and an access one of a vector.
     """
     flat: dict[Buffer, Buffer] = {}
     params = set(function.buffers)
@@ -43,7 +45,7 @@ def flatten_storage(function: Function) -> Function:
 
 
 def _is_flat(buffer: Buffer) -> bool:
-    return len(buffer.shape) == 1 and buffer.layout.given is None
+    return len(buffer.shape) == 1 and buffer.layout.given is None and buffer.dtype.lanes == 1
 
 
 def _flat(buffer: Buffer, is_param: bool) -> Buffer:
@@ -53,8 +55,12 @@ def _flat(buffer: Buffer, is_param: bool) -> Buffer:
         bytes_held = max(1, size.value * buffer.dtype.bytes)
         align = min(64, 1 << int(math.log2(bytes_held)))
     alias = buffer if is_param else None
-    return Buffer(buffer.name, buffer.dtype, (size,), buffer.scope, align, alias, buffer.note, doubled=buffer.doubled)
+    kind, size = buffer.dtype.scalar, multiply(size, buffer.dtype.lanes)
+    return Buffer(buffer.name, kind, (size,), buffer.scope, align, alias, buffer.note, doubled=buffer.doubled)
 
 
 def _index(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    return indices if _is_flat(buffer) else (buffer.layout.offset(buffer.shape, indices),)
+    if _is_flat(buffer):
+        return indices
+    offset, lanes = buffer.layout.offset(buffer.shape, indices), buffer.dtype.lanes
+    return (offset if lanes == 1 else Ramp(multiply(offset, lanes), const(1, offset.dtype), lanes),)

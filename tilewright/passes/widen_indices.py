@@ -61,7 +61,7 @@ def _large_extent(extent: Expr) -> bool:
 
 
 def _is_large(buffer: Buffer) -> bool:
-    known = 1
+    known = buffer.dtype.lanes
     for extent in buffer.shape:
         if _large_extent(extent):
             return True

@@ -20,7 +20,8 @@ def explain(entry: EntryPoint, kind: str, args: tuple[Any, ...]) -> None:
     """Raise the UserError that says what is wrong with a call; return where nothing is."""
     if len(args) != len(entry.arguments):
         raise UserError(
-            f"{entry.name} takes {len(entry.arguments)} arguments ({_signature(entry)}), but {len(args)} were given"
+            f"{entry.name} takes {len(entry.arguments)} arguments ({_signature(entry)}), but {len(args)} were given",
+            fix=f"call it as f({', '.join(want.name for want in entry.arguments)})",
         )
     first: Device | None = None
     for position, (want, arg) in enumerate(zip(entry.arguments, args, strict=True)):
@@ -150,7 +151,7 @@ class Complaints:
         raise UserError(
             f"{_who(self.entry, position)} has shape {array.shape}: extent {axis} is {array.shape[axis]}, but "
             f"the other arguments make it {want}",
-            fix="" if want >= 0 else "the other arguments are too small for this program",
+            fix="pass arrays whose extents agree" if want >= 0 else "the other arguments are too small for this program",
         )
 
     def wrong_size(self, which: int, value: int) -> NoReturn:

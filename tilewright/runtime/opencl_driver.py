@@ -19,6 +19,7 @@ from ..core.errors import InternalError, UserError
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher
 
 _building = threading.Lock()
+_DOUBLES = "cl_khr_fp64"
 
 
 @cache
@@ -140,6 +141,11 @@ class OpenClDriver(Driver):
 
     def load(self, program: CompiledProgram, index: int) -> dict[str, Launcher]:
         at = self._at(index)
+        if _DOUBLES in program.source and _DOUBLES not in at.device.extensions:
+            raise UserError(
+                f"opencl({index}), {at.device.name.strip()}, has no float64, which this program computes with",
+                fix="declare the tensors as float32, or build for another device",
+            )
         with _building, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a compiler's remarks about generated code are no news to the caller
             try:
