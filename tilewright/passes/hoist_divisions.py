@@ -15,6 +15,8 @@ from ..expr.traverse import substitute, variables
 from ..loops.nodes import For, Function, Launch, Let, Stmt, map_statements
 
 _DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
+MAX_NAMES = 64
+"""Names in one scope: each nests the rest of it one level deeper, and holds a register."""
 
 
 def hoist_divisions(function: Function) -> Function:
@@ -33,10 +35,13 @@ def _scope(body: Stmt, own: set[Var], known: set[Var]) -> Stmt:
     """The body of a scope that defines `own` variables, `known` ones being visible in it."""
     counts: Counter[Expr] = Counter()
     _count(body, counts)
-    chosen = [e for e, times in counts.items() if times > 1 and _belongs(e, own, known)]
+    often = [e for e, times in counts.items() if times > 1 and _belongs(e, own, known)]
+    if len(often) > MAX_NAMES:
+        kept = set(sorted(often, key=lambda e: -counts[e])[:MAX_NAMES])
+        often = [e for e in often if e in kept]
     names: dict[Expr, Var] = {}
     bound: list[tuple[Var, Expr]] = []
-    for e in chosen:  # inner ones come first: what holds them is then made of their names
+    for e in often:  # inner ones come first: what holds them is then made of their names
         value = e.map_children(lambda child: substitute(child, names))
         names[e] = Var(_name(e), e.dtype)
         bound.append((names[e], value))

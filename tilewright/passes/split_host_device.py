@@ -83,6 +83,9 @@ def _strip(stmt: Stmt, threads: dict[ThreadTag, tuple[Var, Expr]]) -> Stmt:
         var = threads[stmt.thread][0]
         body = stmt.body if stmt.var is var else substitute(stmt.body, {stmt.var: var})
         return _strip(body, threads)
+    if isinstance(stmt, For) and stmt.kind is LoopKind.PARALLEL:  # within one GPU thread there is nobody to share with
+        body = _strip(stmt.body, threads)
+        return For(stmt.var, stmt.min, stmt.extent, LoopKind.SERIAL, None, stmt.pragmas, body)
     return map_statements(stmt, lambda child: _strip(child, threads))
 
 
