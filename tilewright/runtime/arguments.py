@@ -151,7 +151,7 @@ class Complaints:
         raise UserError(
             f"{_who(self.entry, position)} has shape {array.shape}: extent {axis} is {array.shape[axis]}, but "
             f"the other arguments make it {want}",
-            fix="pass arrays whose extents agree" if want >= 0 else "the other arguments are too small for this program",
+            fix="pass arrays whose extents agree" if want >= 0 else "the others are too small for this program",
         )
 
     def wrong_size(self, which: int, value: int) -> NoReturn:
