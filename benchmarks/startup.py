@@ -1,0 +1,125 @@
+"""What it takes until the first result: imports, and compiling: `python -m benchmarks.startup`.
+
+Imports run in fresh processes, in turns. Programs are built from fresh schedules under new names, so that no cache
+knows them; the compiler's own modules are loaded before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import tilewright as tw
+from tilewright import te
+from tilewright.ladder.conv1d import Conv1d
+from tilewright.ladder.depthwise import Depthwise
+from tilewright.report.table import Column, table
+from tilewright.runtime.array import empty
+from tilewright.runtime.device import device
+
+STATEMENTS = (
+    "import numpy",
+    "import tilewright",
+    "from tilewright import te",
+    "from tilewright.runtime import load_module",
+    "from tilewright.driver import build",
+)
+ROUNDS = 9
+Make = Callable[[str], tuple[Any, list[Any]]]
+_names = itertools.count()
+
+
+def import_seconds(statement: str) -> float:
+    """How long a statement takes in a fresh process."""
+    script = f"import time\nbegan = time.perf_counter()\n{statement}\nprint(time.perf_counter() - began)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def imports() -> list[str]:
+    """The table of imports."""
+    found: dict[str, list[float]] = {statement: [] for statement in STATEMENTS}
+    for _ in range(ROUNDS):
+        for statement, times in found.items():
+            times.append(import_seconds(statement))
+    rows = [[name, *(f"{t * 1e3:.0f}" for t in (statistics.median(ts), min(ts)))] for name, ts in found.items()]
+    return table([Column("statement", right=False), Column("median, ms"), Column("best, ms")], rows)
+
+
+def addition(target: str) -> tuple[Any, list[Any]]:
+    """C = A + B of vectors."""
+    A, B = te.placeholder((4096,), name="A"), te.placeholder((4096,), name="B")
+    C = te.compute((4096,), lambda i: A[i] + B[i], name="C")
+    s = te.create_schedule(C.op)
+    if target != "llvm":
+        outer, inner = s[C].split(C.op.axis[0], factor=128)
+        s[C].bind(outer, te.thread_axis("blockIdx.x"))
+        s[C].bind(inner, te.thread_axis("threadIdx.x"))
+    return s, [A, B, C]
+
+
+def rung(ladder: Any, name: str) -> Make:
+    """The last program of a ladder, for a GPU; for the CPU the first one, which binds nothing."""
+
+    def make(target: str) -> tuple[Any, list[Any]]:
+        (chosen,) = ladder.choose([name])
+        program = chosen.make(ladder)
+        return program.schedule, list(program.args)
+
+    return make
+
+
+PROGRAMS: dict[str, Make] = {
+    "C = A + B": addition,
+    "conv1d, v5": rung(Conv1d(), "v5"),
+    "depthwise, v4": rung(Depthwise(), "v4"),
+}
+
+
+def stages(make: Make, target: str) -> tuple[float, float, float]:
+    """Seconds to lower, to generate and compile, and to the end of a first call (0 where no device is here)."""
+    schedule, args = make(target)
+    name = f"program_{os.getpid()}_{next(_names)}"
+    began = time.perf_counter()
+    lowered = tw.lower(schedule, args, name=name)
+    middle = time.perf_counter()
+    module = tw.build(lowered, target=target)
+    built = time.perf_counter()
+    on = device(target)
+    if not on.exist:
+        return middle - began, built - middle, 0.0
+    arrays = [empty([int(extent) for extent in tensor.shape], tensor.dtype, on) for tensor in args]
+    before = time.perf_counter()
+    module(*arrays)
+    on.sync()
+    return middle - began, built - middle, time.perf_counter() - before
+
+
+def compiling() -> list[str]:
+    """The table of builds."""
+    rows = []
+    for target in ("cuda", "opencl", "llvm"):
+        for name, make in PROGRAMS.items():
+            if target == "llvm" and make is not addition:
+                continue  # bound to GPU threads
+            stages(make, target)
+            found = [stages(make, target) for _ in range(ROUNDS)]
+            middles = [statistics.median(times) * 1e3 for times in zip(*found, strict=True)]
+            rows.append([target, name, *(f"{m:.1f}" if m else "–" for m in middles)])
+    heads = [Column("target", right=False), Column("program", right=False)]
+    return table([*heads, Column("lower, ms"), Column("compile, ms"), Column("first call, ms")], rows)
+
+
+def main() -> None:
+    """Print both tables."""
+    print("\n".join([*imports(), "", *compiling()]))
+
+
+if __name__ == "__main__":
+    main()
