@@ -324,8 +324,8 @@ def test_work_of_other_streams_is_waited_for_when_memory_is_shared() -> None:
             with dev.use_stream(ours):
                 module(from_dlpack(x), out)
                 back = torch.from_dlpack(out)
-            total = back.sum()
-        assert total.item() == 2.0 * step * size
+            total = back.sum().item()  # on the stream that it is computed on
+        assert total == 2.0 * step * size
 
 
 @pytest.mark.cuda
