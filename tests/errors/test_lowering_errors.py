@@ -140,6 +140,15 @@ def test_a_stage_outside_of_every_kernel(e: Example) -> None:
         tilewright.build(e.s, [e.A, e.C], "opencl")
 
 
+def test_cpu_threads_in_a_kernel(e: Example) -> None:
+    e.s[e.B].compute_inline()
+    e.s[e.C].parallel(e.inner)
+    with refused(
+        "parallel", "loop 'c.inner' of stage 'C' is shared out to CPU threads", fix="bind it to a thread axis"
+    ):
+        tilewright.build(e.s, [e.A, e.C], "opencl")
+
+
 # Where stages are computed, and their memory.
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.loops.programs import alloc, buf, function, load, loop, store, thread
 from tilewright import te
 from tilewright.core.errors import UserError
+from tilewright.core.hardware import LoopKind
 from tilewright.driver import lower
 from tilewright.expr.nodes import Var
 from tilewright.expr.traverse import post_order
@@ -89,6 +90,14 @@ def test_one_tag_of_two_extents_is_refused_by_the_names_of_the_stages() -> None:
             thread("bx", 1, lambda b: Seq((thread("tx", 4, lambda t: store(T, t, 1.0)),
                                            thread("tx", 8, lambda t: store(B, t, 1.0)))))
         )  # fmt: skip
+
+
+def test_a_loop_for_cpu_threads_in_a_kernel_is_refused() -> None:
+    i = Var("i")
+    with pytest.raises(
+        UserError, match="the loop 'i' of stage 'B' is shared out to CPU threads, but stands in a kernel"
+    ):
+        split(thread("tx", 2, lambda t: loop(i, 4, store(B, t * 4 + i, 1.0), LoopKind.PARALLEL)))
 
 
 def guards(made: Function) -> list[str]:

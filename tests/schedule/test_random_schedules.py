@@ -43,11 +43,12 @@ def programs(draw: Any, steps: int = 8, gpu: bool | None = None, stages: int = 4
     return program
 
 
-def lowered(program: RandomProgram) -> Function | None:
-    """The lowered program; None where the schedule is refused."""
+def forms(program: RandomProgram) -> tuple[Function, Function] | None:
+    """The lowered and the finished program; None where the schedule is refused."""
     note(program.text)
     try:
         function = tilewright.lower(program.schedule, program.arguments).functions[0]
+        finished = run(FINISH, function, check=True)
     except UserError as error:
         COUNTS["refused"] += 1
         note(f"refused: {error}")
@@ -56,7 +57,7 @@ def lowered(program: RandomProgram) -> Function | None:
     COUNTS["accepted"] += 1
     hypothesis.event("accepted")
     verify(function, flat=True)
-    return function
+    return function, finished
 
 
 def arrays(program: RandomProgram) -> list[np.ndarray]:
@@ -82,10 +83,10 @@ def interpreted(program: RandomProgram, function: Function, *, races: bool, how:
 @examples(15)
 @given(programs())
 def test_a_schedule_changes_no_value(program: RandomProgram) -> None:
-    function = lowered(program)
-    if function is not None:
+    if (found := forms(program)) is not None:
+        function, finished = found
         interpreted(program, function, races=False, how="lowered")
-        interpreted(program, run(FINISH, function, check=True), races=True, how="finished")
+        interpreted(program, finished, races=True, how="finished")
 
 
 def test_most_schedules_are_accepted() -> None:

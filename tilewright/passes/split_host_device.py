@@ -21,7 +21,7 @@ def split_host_device(function: Function) -> Function:
 
     Where part of a kernel does not run over a thread index that another part uses, every thread does that
     part, except for updates of memory that the threads share, which the first thread does alone. Raises
-    UserError where loops of one tag have different extents.
+    UserError where loops of one tag have different extents, and for a loop for CPU threads in a kernel.
     """
     names = _Names(f"{function.name}_kernel")
     return function.with_body(_host(function.body, names))
@@ -52,6 +52,7 @@ def _launch(stmt: For, names: _Names) -> Launch:
         known = threads.setdefault(loop.thread, (loop.var, loop.extent))
         if known[1] is not loop.extent:
             raise _mismatch(loop.thread, known[1], loop.extent, stmt)
+    _refuse_parallel(stmt)
     body = _alone(_strip(stmt, threads), tuple(var for tag, (var, _) in threads.items() if tag.is_thread))
     ordered = sorted(threads.items(), key=lambda item: _ORDER[item[0]])
     return Launch(names.fresh(), tuple((tag, var, extent) for tag, (var, extent) in ordered), body)
@@ -63,12 +64,28 @@ def _thread_loops(stmt: Stmt) -> list[For]:
     return own + [loop for child in stmt.children() if isinstance(child, Stmt) for loop in _thread_loops(child)]
 
 
+def _refuse_parallel(kernel: Stmt) -> None:
+    for node in post_order(kernel):
+        if isinstance(node, For) and node.kind is LoopKind.PARALLEL:
+            raise UserError(
+                f"the loop {node.var.name!r} of stage {_stage(node)!r} is shared out to CPU threads, but stands in a "
+                "kernel",
+                primitive="parallel",
+                fix="bind it to a thread axis, or leave it as it is",
+            )
+
+
+def _stage(stmt: Stmt) -> str:
+    """The stage whose result a statement stores last."""
+    wrote = [node.buffer.note or node.buffer.name for node in post_order(stmt) if isinstance(node, Store)]
+    return wrote[-1] if wrote else "?"
+
+
 def _mismatch(tag: ThreadTag, first: Expr, second: Expr, kernel: Stmt) -> UserError:
     stages: dict[str, str] = {}
     for loop in _thread_loops(kernel):
         if loop.thread is tag:
-            wrote = [node.buffer.note or node.buffer.name for node in post_order(loop.body) if isinstance(node, Store)]
-            stages.setdefault(str(loop.extent), wrote[-1] if wrote else "?")
+            stages.setdefault(str(loop.extent), _stage(loop.body))
     return UserError(
         f"{tag.value} has extent {first} for stage {stages.get(str(first))!r} and {second} for stage "
         f"{stages.get(str(second))!r}, but a kernel has one extent per thread index",
