@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
@@ -43,16 +44,54 @@ def ladders() -> dict[str, list[Row]]:
     return found
 
 
-def draw(tables: dict[str, list[Row]], path: Path) -> None:
-    """One panel a ladder: horizontal bars on a logarithmic axis, each with its time."""
+@dataclass(frozen=True)
+class Search:
+    """One tuning run: the tuner, its seed, and the best GFLOPS after so many trials, as numbers and as text."""
+
+    tuner: str
+    seed: str
+    trials: tuple[int, ...]
+    best: tuple[float, ...]
+    label: str
+
+
+def searches() -> list[Search]:
+    """The runs of the table that compares tuners."""
+    found: list[Search] = []
+    trials: tuple[int, ...] = ()
+    for line in RESULTS.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if not line.startswith("|"):
+            trials = ()
+        elif cells[:2] == ["tuner", "seed"]:
+            trials = tuple(int(cell) for cell in cells[2:])
+        elif trials and cells[0].endswith("Tuner"):
+            best = tuple(float(cell.replace(",", "")) for cell in cells[2:])
+            found.append(Search(cells[0], cells[1], trials, best, cells[-1]))
+    return found
+
+
+def figure_of(width: float, height: float) -> Any:
+    """An empty figure that is written as a small file, the same from run to run."""
     import matplotlib
 
     matplotlib.use("svg")
-    # Text stays text, so that the file is small and can be searched; ids do not change from run to run.
+    # Text stays text, so that the file can be searched.
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "docs", "font.family": "sans-serif"})
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def save(figure: Any, name: str) -> None:
+    """Write a figure to docs/images/."""
+    IMAGES.mkdir(exist_ok=True)
+    figure.savefig(IMAGES / f"{name}.svg", format="svg", metadata={"Date": None})
+
+
+def draw_ladders(tables: dict[str, list[Row]]) -> None:
+    """One panel a ladder: horizontal bars on a logarithmic axis, each with its time."""
+    figure = figure_of(10, 3.6)
     for plot, (head, rows) in zip(figure.subplots(1, len(tables)), tables.items(), strict=True):
         bars = plot.barh([row.name for row in rows], [row.time for row in rows], log=True)
         for bar, row in zip(bars, rows, strict=True):
@@ -65,9 +104,32 @@ def draw(tables: dict[str, list[Row]], path: Path) -> None:
         plot.set_xlabel("µs, logarithmic; shorter is faster")
         plot.set_title(f"{head}, on one H200", fontsize=10, loc="left")
         plot.spines[["top", "right"]].set_visible(False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="svg", metadata={"Date": None})
+    save(figure, "ladders")
+
+
+def draw_searches(runs: list[Search]) -> None:
+    """The best against the number of trials, a line for each run, labelled with where it ends."""
+    figure = figure_of(8, 3.6)
+    plot = figure.subplots()
+    colours = {"XGBTuner": COLOURS["rung"], "RandomTuner": "#707070"}
+    height = float("inf")
+    for run in sorted(runs, key=lambda run: -run.best[-1]):
+        plot.plot(run.trials, run.best, marker="o", markersize=3, color=colours[run.tuner])
+        # Labels keep a distance, though lines end at the same place.
+        height = min(run.best[-1], height - 190)
+        text = f"{run.label}  {run.tuner}, seed {run.seed}"
+        plot.text(run.trials[-1] + 5, height, text, va="center", fontsize=8, color=colours[run.tuner])
+    last = max(run.trials[-1] for run in runs)
+    plot.set_xlim(0, last * 1.35)
+    plot.set_xticks(range(0, last + 1, 50))
+    plot.set_ylim(0)
+    plot.set_xlabel("trials")
+    plot.set_ylabel("best GFLOPS so far")
+    plot.set_title("Convolution 1×512×7×7 → 512, 3×3, on one H200", fontsize=10, loc="left")
+    plot.spines[["top", "right"]].set_visible(False)
+    save(figure, "tuning")
 
 
 if __name__ == "__main__":
-    draw(ladders(), IMAGES / "ladders.svg")
+    draw_ladders(ladders())
+    draw_searches(searches())

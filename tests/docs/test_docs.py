@@ -209,7 +209,7 @@ def test_times_in_the_readme_were_measured() -> None:
     assert not (wrong := [time for time in times if time not in results]), f"not in benchmarks/RESULTS.md: {wrong}"
 
 
-def test_the_chart_shows_the_measured_numbers() -> None:
+def test_the_charts_show_the_measured_numbers() -> None:
     figures = runpy.run_path(str(ROOT / "docs" / "figures.py"))
     chart = (ROOT / "docs" / "images" / "ladders.svg").read_text(encoding="utf-8")
     ladders = figures["ladders"]()
@@ -217,3 +217,8 @@ def test_the_chart_shows_the_measured_numbers() -> None:
     for rows in ladders.values():
         for row in rows:
             assert row.label in chart, f"{row.label} is not in docs/images/ladders.svg: python docs/figures.py"
+    chart = (ROOT / "docs" / "images" / "tuning.svg").read_text(encoding="utf-8")
+    runs = figures["searches"]()
+    assert runs
+    for run in runs:
+        assert run.label in chart, f"{run.label} is not in docs/images/tuning.svg: python docs/figures.py"
