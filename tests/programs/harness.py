@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 import tilewright
 from tilewright import te
 from tilewright.core.dtype import DType
-from tilewright.runtime.array import array, empty
+from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.runtime.module import Module
 
@@ -47,31 +46,37 @@ def build(s: te.Schedule, args: Sequence[Any], target: str) -> Module:
     return tilewright.build(s, list(args), target)
 
 
-def pointwise(value: Callable[..., Any], dtypes: Sequence[str], target: str, size: Any = None) -> Module:
-    """B[i] = value(A0[i], A1[i], ...), for any length unless `size` is given."""
-    return _pointwise(value, tuple(dtypes), target, size)
+def pointwise(values: Callable[..., Any], dtypes: Sequence[str], target: str, size: Any = None) -> Module:
+    """Elementwise: `values(A0[i], A1[i], ...)` gives the values of the results, computed by one kernel.
 
-
-@functools.cache
-def _pointwise(value: Callable[..., Any], dtypes: tuple[str, ...], target: str, size: Any) -> Module:
+    For any length unless `size` is given.
+    """
     extent = te.size_var("n") if size is None else size
     inputs = [te.placeholder((extent,), dtype, f"A{i}") for i, dtype in enumerate(dtypes)]
-    out = te.compute((extent,), lambda i: value(*(a[i] for a in inputs)), name="B")
-    s = te.create_schedule(out.op)
-    spread(s, out, target)
-    return build(s, [*inputs, out], target)
+    made = te.compute((extent,), lambda i: tuple(values(*(a[i] for a in inputs))), name="B")
+    outputs = made if isinstance(made, tuple) else (made,)
+    s = te.create_schedule(outputs[0].op)
+    spread(s, outputs[0], target)
+    return build(s, [*inputs, *outputs], target)
+
+
+def results(module: Module, inputs: Sequence[np.ndarray], dtypes: Sequence[str]) -> list[np.ndarray]:
+    """What the module's last arguments hold after a call, one of each type, as long as the first input."""
+    on = device(module.target)
+    outputs = [array(poison(inputs[0].shape, dtype), on) for dtype in dtypes]
+    module(*(array(x, on, dtype=str(DType(x.dtype))) for x in inputs), *outputs)
+    return [out.numpy() for out in outputs]
+
+
+def poison(shape: Sequence[int], dtype: str) -> np.ndarray:
+    """What no program here computes."""
+    kind = DType(dtype)
+    return np.full(tuple(shape), np.nan if kind.is_float else 113, kind.numpy)
 
 
 def result(module: Module, inputs: Sequence[np.ndarray], shape: Sequence[int], dtype: str) -> np.ndarray:
-    """What the module's last argument holds after a call; it starts as something that no program computes."""
+    """What the module's last argument holds after a call."""
     on = device(module.target)
-    kind = DType(dtype)
-    poison = np.full(tuple(shape), 113 if kind.is_int or kind.is_bool else np.nan, kind.numpy)
-    out = array(poison, on)
+    out = array(poison(shape, dtype), on)
     module(*(array(x, on, dtype=str(DType(x.dtype))) for x in inputs), out)
     return out.numpy()
-
-
-def zeros(shape: Sequence[int], dtype: str, target: str) -> Any:
-    """An array on the target's device."""
-    return empty(tuple(shape), dtype, device(target))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 import tilewright
-from tests.programs.harness import FLOATS, INTEGERS, every_target, pointwise, result, spread
+from tests.programs.harness import FLOATS, INTEGERS, every_target, pointwise, result, results, spread
 from tilewright import te
 from tilewright.core.dtype import DType
 from tilewright.expr.numerics import convert
@@ -26,20 +23,13 @@ BEYOND = (
 def test_min_and_max_give_nan_where_an_operand_is_one(target: str, dtype: str) -> None:
     kind = DType(dtype).numpy
     a, b = (np.asarray(values * 2, "float64").astype(kind) for values in ODD)
-    for ours, numpys in ((te.max, np.maximum), (te.min, np.minimum)):
-        got = result(pointwise(ours, (dtype, dtype), target), (a, b), a.shape, dtype)
-        with np.errstate(invalid="ignore"):
-            wanted = numpys(a, b)
-        np.testing.assert_array_equal(got.astype("float64"), wanted.astype("float64"))
-
-
-@every_target
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_relu_shows_a_nan(target: str, dtype: str) -> None:
-    x = np.asarray(ODD[0], "float64").astype(DType(dtype).numpy)
-    for relu in (lambda v: te.max(v, te.const(0, dtype)), lambda v: te.max(te.const(0, dtype), v)):
-        got = result(pointwise(relu, (dtype,), target, len(x)), (x,), x.shape, dtype)
-        np.testing.assert_array_equal(got.astype("float64"), np.maximum(x, x.dtype.type(0)).astype("float64"))
+    zero = te.const(0, dtype)
+    module = pointwise(lambda x, y: (te.max(x, y), te.min(x, y), te.max(x, zero), te.max(zero, x)), [dtype] * 2, target)
+    with np.errstate(invalid="ignore"):
+        relu = np.maximum(a, a.dtype.type(0))
+        wanted = np.maximum(a, b), np.minimum(a, b), relu, relu
+    for got, want in zip(results(module, (a, b), [dtype] * 4), wanted, strict=True):
+        np.testing.assert_array_equal(got.astype("float64"), want.astype("float64"))
 
 
 @every_target
@@ -53,32 +43,35 @@ def test_reductions_to_the_extreme_give_nan_where_there_is_one(target: str) -> N
     np.testing.assert_array_equal(result(tilewright.build(s, [A, B], target), (x,), (4,), "float32"), x.max(axis=1))
 
 
-@functools.cache
-def cast_to(dtype: str) -> Callable[..., object]:
-    """The cast to a type, one function each, so that it is built once."""
-    return lambda value: value.astype(dtype)
-
-
 @every_target
 @pytest.mark.parametrize("source", FLOATS)
 def test_floats_beyond_an_integer_type_become_its_end_and_nan_becomes_0(target: str, source: str) -> None:
     with np.errstate(all="ignore"):
         x = np.asarray(BEYOND, "float64").astype(DType(source).numpy)
-    for to in INTEGERS:
-        got = result(pointwise(cast_to(to), (source,), target), (x,), x.shape, to)
+    module = pointwise(lambda value: [value.astype(to) for to in INTEGERS], [source], target)
+    for to, got in zip(INTEGERS, results(module, (x,), INTEGERS), strict=True):
         for value, found, wanted in zip(x, got, convert(x, DType(to)), strict=True):
-            exact = float(value)
-            limits = np.iinfo(to)
+            exact, limits = float(value), np.iinfo(to)
             by_hand = 0 if np.isnan(exact) else limits.max if exact > limits.max else max(exact, limits.min)
             assert found == wanted == int(by_hand), f"{exact} as {to}"
 
 
-DIVISIONS = {
-    te.floordiv: lambda a, b: a // b,
-    te.floormod: lambda a, b: a % b,
-    te.truncdiv: lambda a, b: np.where(b == 0, 0, (a - np.fmod(a, b)) // np.where(b == 0, 1, b)).astype(a.dtype),
-    te.truncmod: np.fmod,
-}
+@every_target
+@pytest.mark.parametrize("source", [*FLOATS, *INTEGERS, "bool"])
+def test_casts_between_all_types(target: str, source: str) -> None:
+    """As NumPy casts what fits; integers wrap, and floats round to the nearest."""
+    kind = DType(source)
+    plain = [0, 1, 2, 3, 100, 127] + ([-1, -2, -100, -128] if kind.kind in ("int", "float", "bfloat") else [])
+    if kind.is_int:
+        plain += [kind.min_value, kind.max_value, kind.max_value // 3]
+    x = np.array([0, 1] if kind.is_bool else plain, object).astype("float64" if kind.is_float else kind.numpy)
+    x = x.astype(kind.numpy)
+    types = [to for to in (*FLOATS, *INTEGERS, "bool") if not (kind.is_float and DType(to).kind == "uint")]
+    module = pointwise(lambda value: [value.astype(to) for to in types], [source], target)
+    for to, got in zip(types, results(module, (x,), types), strict=True):
+        with np.errstate(all="ignore"):
+            wanted = x.astype(DType(to).numpy)
+        np.testing.assert_array_equal(got.astype("float64"), wanted.astype("float64"), err_msg=f"{source} as {to}")
 
 
 @every_target
@@ -88,7 +81,68 @@ def test_divisions_of_every_sign_by_zero_and_of_the_least_integer(target: str, d
     signs = (-7, -3, -1) if low < 0 else ()
     values = np.array([low, high, 0, 1, 2, 3, 7, 8, *signs], dtype)
     a, b = (grid.ravel() for grid in np.meshgrid(values, values))
+    operators = te.floordiv, te.floormod, te.truncdiv, te.truncmod
+    module = pointwise(lambda x, y: [operator(x, y) for operator in operators], [dtype] * 2, target)
     with np.errstate(all="ignore"):
-        for ours, numpys in DIVISIONS.items():
-            got = result(pointwise(ours, (dtype, dtype), target), (a, b), a.shape, dtype)
-            np.testing.assert_array_equal(got, numpys(a, b), err_msg=ours.__name__)
+        truncated = np.where(b == 0, 0, (a - np.fmod(a, b)) // np.where(b == 0, 1, b)).astype(dtype)
+        wanted = a // b, a % b, truncated, np.fmod(a, b)
+    for operator, got, want in zip(operators, results(module, (a, b), [dtype] * 4), wanted, strict=True):
+        np.testing.assert_array_equal(got, want, err_msg=operator.__name__)
+
+
+@every_target
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_wrap_and_know_their_bits(target: str, dtype: str) -> None:
+    """Except for sums and products of int32 and int64, which are taken not to overflow."""
+    rng, kind = np.random.default_rng(5), DType(dtype)
+    wraps = kind.bits < 32 or kind.kind == "uint"
+    limit = (kind.min_value, kind.max_value) if wraps else (-(2**14), 2**14)
+    a, b = (rng.integers(*limit, 50, dtype=dtype, endpoint=True) for _ in range(2))
+    count = (b % kind.bits).astype(dtype)
+    module = pointwise(
+        lambda x, y, n: (x + y, x - y, x * y, x & y, x | y, x ^ y, ~x, x << n, x >> n, te.min(x, y), te.max(x, y)),
+        [dtype] * 3,
+        target,
+    )
+    with np.errstate(all="ignore"):
+        wanted = (
+            a + b,
+            a - b,
+            a * b,
+            a & b,
+            a | b,
+            a ^ b,
+            ~a,
+            a << count,
+            a >> count,
+            np.minimum(a, b),
+            np.maximum(a, b),
+        )
+    for number, (got, want) in enumerate(zip(results(module, (a, b, count), [dtype] * 11), wanted, strict=True)):
+        np.testing.assert_array_equal(got, want, err_msg=f"result {number}")
+
+
+@every_target
+@pytest.mark.parametrize("dtype", ["bool", "float16", "bfloat16", "float64", "int8", "uint64"])
+def test_comparisons_and_conditions(target: str, dtype: str) -> None:
+    kind = DType(dtype)
+    values = [0, 1] if kind.is_bool else [0, 1, 2, 100] + ([-1, -100] if kind.kind != "uint" else [])
+    x = np.array(values).astype(kind.numpy)
+    a, b = (grid.ravel() for grid in np.meshgrid(x, x))
+    if kind.is_float:
+        a, b = (np.append(v, [np.nan, 1]).astype(kind.numpy) for v in (a, b))
+
+    def compared(p: te.Var, q: te.Var) -> list[object]:
+        both = te.all(p == q, te.if_then_else(p != q, p == p, q == q))
+        if kind.is_bool:
+            return [p == q, p != q, te.all(p, q), te.any(p, q), te.if_then_else(p, q, p), both]
+        return [p == q, p != q, p < q, p <= q, p > q, both]
+
+    if kind.is_bool:
+        wanted = a == b, a != b, a & b, a | b, np.where(a, b, a), a == b
+    else:
+        with np.errstate(invalid="ignore"):
+            wanted = a == b, a != b, a < b, a <= b, a > b, a == b
+    got = results(pointwise(compared, [dtype] * 2, target), (a, b), ["bool"] * 6)
+    for number, (found, want) in enumerate(zip(got, wanted, strict=True)):
+        np.testing.assert_array_equal(found, want, err_msg=f"result {number}")
