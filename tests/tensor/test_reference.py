@@ -166,6 +166,12 @@ def test_conversions() -> None:
     np.testing.assert_array_equal(c, [0, 0, 1, 1])
 
 
+def test_a_float_beyond_an_integer_type_becomes_the_nearest_of_it() -> None:
+    A = te.placeholder((4,), name="A")
+    B = te.compute((4,), lambda i: A[i].astype("int8"), "B")
+    np.testing.assert_array_equal(reference(B, {A: [300.0, -1e30, np.inf, np.nan]})[0], [127, -128, 127, 0])
+
+
 def test_functions() -> None:
     a = np.array([0.3, 0.5, 2.5, 3.5])
     pairs = {
