@@ -81,7 +81,7 @@ class RandomProgram:
     @property
     def arguments(self) -> list[Tensor]:
         """Inputs, results on the way that are to be kept, outputs."""
-        found = [self.names[name] for name in self.tensors if name.startswith("A")]
+        found = [self.names[name] for name in self.tensors if isinstance(self.names[name].op, PlaceholderOp)]
         return found + [self.names[name] for name in self.names["kept"]] + self.outputs
 
     def inputs(self) -> dict[Tensor, np.ndarray]:
@@ -542,3 +542,68 @@ def fetch(program: RandomProgram, threads: dict[str, int]) -> None:
         else:
             program.do(f"s.stages[{i}].split({loop(i, k)}, nparts={threads[tag]})")
         program.do(f"s.stages[{i}].bind({loop(i, k)}, te.thread_axis({tag!r}))")
+
+
+# Graphs of sizes that are known at the call.
+
+Template = tuple[dict[str, str], str, tuple[str, ...]]  # shapes of inputs, that of the output T, lines but for those
+TEMPLATES: tuple[Template, ...] = (
+    (
+        {"A": "(n, m)"},
+        "(n, m)",
+        (
+            "U = te.compute((n, m), lambda i, j: A[i, j] + 1.0, name='U')",
+            "T = te.compute((n, m), lambda i, j: U[i, j] * 2.0, name='T')",
+        ),
+    ),
+    (
+        {"A": "(n,)"},
+        "(n - 2,)",
+        (
+            "U = te.compute((n,), lambda i: A[i] + 1.0, name='U')",
+            "T = te.compute((n - 2,), lambda i: U[i] - U[i + 2], name='T')",
+        ),
+    ),
+    (
+        {"A": "(n, m)"},
+        "(n,)",
+        (
+            "k = te.reduce_axis((0, m), name='k')",
+            "U = te.compute((n,), lambda i: te.sum(A[i, k], axis=k), name='U')",
+            "T = te.compute((n,), lambda i: U[i] * 2.0, name='T')",
+        ),
+    ),
+    (
+        {"A": "(n, m)", "W": "(m, 5)"},
+        "(n, 5)",
+        (
+            "k = te.reduce_axis((0, m), name='k')",
+            "U = te.compute((n, 5), lambda i, j: te.sum(A[i, k] * W[k, j], axis=k), name='U')",
+            "T = te.compute((n, 5), lambda i, j: te.max(U[i, j], 0.0), name='T')",
+        ),
+    ),
+    (
+        {"A": "(n,)", "W": "(m,)"},
+        "(n + 3 - m,)",
+        (
+            "k = te.reduce_axis((0, m), name='k')",
+            "U = te.compute((n + 2,), lambda i: tir.if_then_else(tir.all(i >= 1, i < n + 1), A[i - 1], 0.0), name='U')",
+            "T = te.compute((n + 3 - m,), lambda i: te.sum(U[i + k] * W[k], axis=k), name='T')",
+        ),
+    ),
+)
+
+
+def draw_symbolic_graph(program: RandomProgram) -> list[str]:
+    """One of a few graphs over sizes n and m; gives the shapes of the arguments as text."""
+    inputs, output, lines = program.pick(TEMPLATES)
+    program.do("n, m = te.size_var('n'), te.size_var('m')")
+    for name, shape in inputs.items():
+        program.do(f"{name} = te.placeholder({shape}, name={name!r})")
+    for line in lines:
+        program.do(line)
+    program.tensors = [*inputs, "T"]
+    program.do("kept = []")
+    program.do("outputs = ['T']")
+    program.do("s = te.create_schedule(T.op)")
+    return [*inputs.values(), output]

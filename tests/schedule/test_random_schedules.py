@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 import tilewright
-from tests.schedule.random_programs import RandomProgram, draw_graph, draw_schedule
+from tests.schedule.random_programs import RandomProgram, draw_graph, draw_schedule, draw_symbolic_graph
 from tilewright import te
 from tilewright.core.errors import UserError
 from tilewright.loops.interpret import interpret
@@ -87,6 +87,36 @@ def test_a_schedule_changes_no_value(program: RandomProgram) -> None:
         function, finished = found
         interpreted(program, function, races=False, how="lowered")
         interpreted(program, finished, races=True, how="finished")
+
+
+@st.composite
+def symbolic_programs(draw: Any) -> tuple[RandomProgram, list[str]]:
+    program = RandomProgram(draw)
+    shapes = draw_symbolic_graph(program)
+    draw_schedule(program)
+    return program, shapes
+
+
+@examples(3)
+@given(symbolic_programs())
+def test_sizes_that_are_known_at_the_call(drawn: tuple[RandomProgram, list[str]]) -> None:
+    """One program for all sizes: multiples of its tiles, others, and single elements."""
+    program, shapes = drawn
+    if (found := forms(program)) is None:
+        return
+    sizes = program.names["n"], program.names["m"]
+    rng = np.random.default_rng(len(program.text))
+    for n, m in ((1, 1), (5, 3), (8, 4), (13, 7), (17, 2)):
+        extents = [eval(shape, {"n": n, "m": m}) for shape in shapes]
+        if min(extents[-1]) < 0:
+            continue
+        given_values = [rng.integers(-2, 3, shape).astype("float32") for shape in extents[:-1]]
+        inputs = dict(zip([*program.arguments[:-1], *sizes], [*given_values, n, m], strict=True))
+        (expected,) = reference(program.outputs, inputs)
+        for function, races in zip(found, (False, True), strict=True):
+            result = np.full(extents[-1], np.nan, "float32")
+            interpret(function, [*given_values, result], races=races, outputs=function.buffers[-1:])
+            np.testing.assert_array_equal(result, expected, err_msg=f"n = {n}, m = {m}")
 
 
 def test_most_schedules_are_accepted() -> None:
