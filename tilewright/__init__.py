@@ -16,6 +16,7 @@ _HOMES = {
     "driver": ("lower", "build"),
     "nd": ("array", "device", "cpu", "cuda", "gpu", "opencl", "cl"),
     "error": ("TVMError", "UserError", "InternalError"),
+    "tir": ("decl_buffer",),
     # The oldest spelling kept all of these at the top level.
     "te": (
         "placeholder compute reduce_axis thread_axis create_schedule var size_var const sum min max all any exp log "

@@ -14,7 +14,8 @@ from tests.programs.harness import every_target, spread
 from tilewright import te
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
-from tilewright.runtime import load_module
+from tilewright.runtime import load_module, set_debug
+from tilewright.runtime import module as module_floor
 from tilewright.runtime.array import array, empty
 from tilewright.runtime.device import device
 
@@ -110,3 +111,33 @@ def test_two_threads_make_ten_thousand_calls_each(target: str) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@every_target
+def test_functions_of_a_module_load_their_kernels_once(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tilewright.build({"twice": scaled(2, target), "thrice": scaled(3, target)}, target=target)
+    loads: list[str] = []
+    kept = module_floor._load
+    monkeypatch.setattr(module_floor, "_load", lambda program, on: loads.append(str(on)) or kept(program, on))
+    for _ in range(2):
+        check(module, target, "twice", 2)
+        check(module, target, "thrice", 3)
+    assert loads == [f"{device(target)}"]
+
+
+def test_debugging_can_be_turned_on_between_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each launch is then waited for, of functions that have run before, too."""
+    module = tilewright.build(*scaled(2, "llvm"), "llvm")
+    watched: list[str] = []
+    kept = module_floor._watched
+    monkeypatch.setattr(module_floor, "_watched", lambda name, *rest: watched.append(name) or kept(name, *rest))
+    check(module, "llvm", "main", 2)
+    assert watched == []
+    set_debug(True)
+    try:
+        check(module, "llvm", "main", 2)
+        assert watched == ["main_kernel"]
+    finally:
+        set_debug(False)
+    check(module, "llvm", "main", 2)
+    assert watched == ["main_kernel"]

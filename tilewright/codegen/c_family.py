@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import reduce
+from math import inf
 from typing import Any
 
+from ..arith.interval import interval
 from ..core.dtype import DType
 from ..core.errors import InternalError, UserError
 from ..core.hardware import MemoryScope
@@ -344,14 +347,18 @@ def _sizes(kernel: Kernel) -> frozenset[n.Var]:
 
 
 def array_size(buffer: Buffer) -> int:
-    """Elements of a shared or local array, which must be known when the kernel is compiled."""
+    """Elements of a shared or local array: a number, or the most that it can be by what is declared of sizes."""
     size = product(buffer.shape)
     if size is None:
-        extents = ", ".join(str(extent) for extent in buffer.shape)
-        raise UserError(
-            f"{buffer.name} in {buffer.scope.value} memory has extents ({extents}), not all constants",
-            fix="compute it at an inner axis whose extent is a number, so that its region is one too",
-        )
+        most = interval(reduce(op.multiply, buffer.shape)).hi
+        if most == inf:
+            extents = ", ".join(str(extent) for extent in buffer.shape)
+            raise UserError(
+                f"{buffer.name} in {buffer.scope.value} memory has extents ({extents}), not all constants",
+                fix="compute it at an inner axis whose extent is a number, so that its region is one too, or declare "
+                'how large a size can be: te.size_var("n", maximum=...)',
+            )
+        size = int(most)
     return max(1, size)
 
 

@@ -6,5 +6,6 @@ from .device import device as device
 from .driver import DeviceError as DeviceError
 from .module import Module as Module
 from .module import load_module as load_module
+from .module import set_debug as set_debug
 from .thread_pool import num_threads as num_threads
 from .thread_pool import set_num_threads as set_num_threads

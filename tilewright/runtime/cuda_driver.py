@@ -28,6 +28,7 @@ _NO_CONTEXT = (201, 400)
 _NO_ORDER, _LEGACY_DEFAULT, _PER_THREAD_DEFAULT = -1, 1, 2
 """Streams as DLPack numbers them: none to order with, and the two default ones."""
 _STREAMS = {None: 0, _LEGACY_DEFAULT: 0, _PER_THREAD_DEFAULT: 2}
+_MOST_BLOCKS_ASIDE = 65_535
 _GRAPH_NODES = 256
 _SHORT = 0.02
 """Seconds below which the host's own delays would show in a measurement."""
@@ -272,9 +273,17 @@ def _launcher(gpu: _Gpu, module: Any, abi: KernelAbi) -> Launcher:
             gpu.make_current()
             status = start_kernel(handle, gx, gy, gz, bx, by, bz, shared, streams.argument, params, None)
         if status:
-            raise _error(f"launch of {abi.name} with grid ({gx}, {gy}, {gz}) and block ({bx}, {by}, {bz})", status)
+            raise _launch_error(abi.name, (gx, gy, gz), (bx, by, bz), status)
 
     return launch
+
+
+def _launch_error(name: str, grid: tuple[int, int, int], block: tuple[int, int, int], status: int) -> DeviceError:
+    error = _error(f"launch of {name} with grid {grid} and block {block}", status)
+    if max(grid[1:]) > _MOST_BLOCKS_ASIDE:
+        hint = f"a grid has at most {_MOST_BLOCKS_ASIDE:,} blocks along y and z: bind the longest axis to blockIdx.x"
+        return DeviceError(f"{error}\n  fix: {hint}", error.code)
+    return error
 
 
 class _GraphTimer:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakSet
 
 from ..codegen.abi import ArrayArgument, CompiledProgram, EntryPoint, Resources
 from ..codegen.llvm.forms import show
@@ -20,20 +21,64 @@ from .saved import load_program, save_program
 from .timing import Evaluator, TimingOptions, evaluator
 
 LEGACY_ENTRY = "__tvm_main__"
+Launchers = dict[str, Launcher]
+
+
+class _Debug:
+    """Whether calls wait for each kernel: as `set_debug` says; until it does, as the environment says."""
+
+    wanted: ClassVar[bool | None] = None
+    entries: ClassVar[WeakSet[Entry]] = WeakSet()
+
+    @classmethod
+    def on(cls) -> bool:
+        """Whether a function that is prepared now waits."""
+        return os.environ.get("TILEWRIGHT_DEBUG", "0") not in ("", "0") if cls.wanted is None else cls.wanted
+
+
+def set_debug(on: bool) -> None:
+    """Let calls wait for each kernel, so that an error of the device surfaces at the call and names the kernel."""
+    _Debug.wanted = bool(on)
+    for entry in list(_Debug.entries):
+        entry.forget()
+
+
+class _Loaded:
+    """The kernels of a program on each device, loaded once for all of its functions."""
+
+    def __init__(self, program: CompiledProgram) -> None:
+        self.program = program
+        self._lock = threading.Lock()
+        self._on: dict[Device, Launchers] = {}
+
+    def on(self, device: Device) -> Launchers:
+        """The kernels, ready to launch on a device."""
+        with self._lock:
+            found = self._on.get(device)
+            if found is None:
+                found = self._on[device] = _load(self.program, device)
+        return found
 
 
 class Entry:
     """One function of a module: `entry(*arrays)` starts it; results are there once the device is asked."""
 
-    def __init__(self, program: CompiledProgram, entry: EntryPoint) -> None:
+    def __init__(self, program: CompiledProgram, entry: EntryPoint, loaded: _Loaded | None = None) -> None:
         self.name = entry.name
         self._program = program
         self._entry = entry
+        self._loaded = loaded or _Loaded(program)
         self._kind = device(Target(program.target)).kind
         self._runs: dict[Device, Callable[..., None]] = {}
         self._lock = threading.Lock()
         takes_array = [isinstance(argument, ArrayArgument) for argument in entry.arguments]
         self._first_array = takes_array.index(True) if any(takes_array) else None
+        _Debug.entries.add(self)
+
+    def forget(self) -> None:
+        """Make the host functions anew at the next call."""
+        with self._lock:
+            self._runs.clear()
 
     def __call__(self, *args: Any) -> None:
         try:
@@ -59,8 +104,8 @@ class Entry:
 
     def _bind(self, on: Device) -> Callable[..., None]:
         """The host code, with all that it names, for one device."""
-        launchers = _load(self._program, on)
-        if os.environ.get("TILEWRIGHT_DEBUG", "0") not in ("", "0"):
+        launchers = self._loaded.on(on)
+        if _Debug.on():
             launchers = {name: _watched(name, launch, on) for name, launch in launchers.items()}
         entry = self._entry
         names: dict[str, Any] = {
@@ -135,8 +180,7 @@ class _Scratch:
         return found.handle
 
 
-def _load(program: CompiledProgram, on: Device) -> dict[str, Launcher]:
-    """The kernels of a program on a device; the functions of one program share them."""
+def _load(program: CompiledProgram, on: Device) -> Launchers:
     return on.driver.load(program, on.index) if program.kernels else {}
 
 
@@ -166,7 +210,8 @@ class Module:
     def __init__(self, program: CompiledProgram) -> None:
         self.program = program
         self.target = Target(program.target)
-        self._entries = {entry.name: Entry(program, entry) for entry in program.entries}
+        loaded = _Loaded(program)
+        self._entries = {entry.name: Entry(program, entry, loaded) for entry in program.entries}
         self.entry_name = program.entries[0].name
         self.entry_func = self._entries[self.entry_name]
         for_cpu = self.target.kind == "llvm"
