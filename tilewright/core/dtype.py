@@ -7,7 +7,7 @@ with what users write and goes straight into NumPy.
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class DType(str):
 
     @classmethod
     def _parse(cls, given: str | type | np.dtype | None) -> DType:
-        name = given if isinstance(given, str) else _PYTHON_TYPES.get(given) or str(np.dtype(given))
+        name = given if isinstance(given, str) else _type_name(given)
         match = _PATTERN.match({"uint1": "bool", "float": "float32", "int": "int32"}.get(name, name))
         if name != "handle" and (match is None or (match[1] and int(match[2]) not in _WIDTHS[match[1]])):
             raise UserError(
@@ -102,6 +102,14 @@ class DType(str):
     def max_value(self) -> int:
         """Largest value of an integer or boolean type."""
         return (1 << (self.bits - 1)) - 1 if self.kind == "int" else (1 << self.bits) - 1
+
+
+def _type_name(given: Any) -> str:
+    """The name of a Python or NumPy type; "" for what is none (NumPy takes None for float64)."""
+    try:
+        return "" if given is None else _PYTHON_TYPES.get(given) or str(np.dtype(given))
+    except TypeError:
+        return ""
 
 
 BOOL = DType("bool")

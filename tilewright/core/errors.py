@@ -55,6 +55,14 @@ class UserError(TVMError):
         return _remake, (type(self), self.message, self.fix, self.primitive, self.where)
 
 
+class UserTypeError(UserError, TypeError):
+    """A mistake where Python's own protocols (`int(x)`, `x ** 2`, `for y in x`) have a `TypeError`."""
+
+
+class UserAttributeError(UserError, AttributeError):
+    """A name that is not there; `hasattr` still says so."""
+
+
 def _remake(cls: type[UserError], message: str, fix: str, primitive: str, where: str) -> UserError:
     return cls(message, fix=fix, primitive=primitive, where=where)
 

@@ -55,13 +55,27 @@ def const(value: Value, dtype: str | None = None) -> n.Expr:
         kind = DType(dtype)
     if kind.lanes > 1:
         return n.Broadcast(const(value, kind.scalar), kind.lanes)
+    if not isinstance(value, (int, float)):
+        raise UserError(
+            f"{value!r}, of type {type(value).__name__}, cannot be a constant of type {kind}",
+            primitive="const",
+            fix='give a Python or NumPy number, such as tir.const(1, "float32")',
+        )
     if kind.is_float:
         return n.FloatImm(_rounded(float(value), kind), kind)
-    if not (isinstance(value, int) or float(value).is_integer()):
-        raise UserError(f"{value!r} is not a whole number, so it cannot be a constant of type {kind}")
+    if not (isinstance(value, int) or value.is_integer()):
+        raise UserError(
+            f"{value!r} is not a whole number, so it cannot be a constant of type {kind}",
+            primitive="const",
+            fix=f'give a whole number, or take a float type: tir.const({value!r}, "float32")',
+        )
     whole = int(value)
     if not kind.min_value <= whole <= kind.max_value and kind != "handle":
-        raise UserError(f"{whole} does not fit {kind} ({kind.min_value} to {kind.max_value})", fix="give a wider dtype")
+        raise UserError(
+            f"{whole} does not fit {kind} ({kind.min_value} to {kind.max_value})",
+            primitive="const",
+            fix="give a wider dtype",
+        )
     return n.IntImm(whole, kind)
 
 
@@ -76,6 +90,12 @@ def cast(dtype: str | None, value: Value) -> n.Expr:
     """`value` converted to `dtype` (C rules: floats to integers truncate towards zero)."""
     kind = DType(dtype)
     e = as_expr(value)
+    if (e.dtype == "handle") != (kind == "handle"):
+        raise UserError(
+            f"`{e}` of type {e.dtype} cannot be converted to {kind}",
+            primitive="cast",
+            fix="strings and pointers take no part in arithmetic: give a number",
+        )
     if e.dtype.lanes != kind.lanes and kind.lanes == 1:
         kind = kind.with_lanes(e.dtype.lanes)
     if e.dtype == kind:
@@ -132,7 +152,10 @@ def _number_type(value: Value, other: DType) -> str | None:
 def _common(x: DType, y: DType) -> DType:
     lanes = max(x.lanes, y.lanes)
     if x.lanes != y.lanes and min(x.lanes, y.lanes) != 1:
-        raise UserError(f"cannot combine vectors of {x.lanes} and {y.lanes} lanes ({x} and {y})")
+        raise UserError(
+            f"cannot combine vectors of {x.lanes} and {y.lanes} lanes ({x} and {y})",
+            fix="give both as many lanes, or one of them a single one",
+        )
     if "handle" in (x.kind, y.kind):
         raise UserError(f"cannot combine {x} and {y}", fix="strings and pointers take no part in arithmetic")
     rank = {"bool": 0, "uint": 1, "int": 2, "float": 3, "bfloat": 3}

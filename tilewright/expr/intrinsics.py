@@ -37,7 +37,7 @@ def _float_unary(name: str) -> Unary:
 def _rounding(name: str) -> Unary:
     def build(x: Any) -> n.Expr:
         e = as_expr(x)
-        return n.Call(name, (e,), e.dtype) if e.dtype.is_float else e
+        return n.Call(name, (e,), e.dtype) if e.dtype.is_float else _number(e, name)
 
     return _named(build, name, f"{name}(x); integers come back unchanged.")
 
@@ -56,7 +56,7 @@ def _predicate(name: str) -> Unary:
     def build(x: Any) -> n.Expr:
         e = as_expr(x)
         if not e.dtype.is_float:
-            return const(name == "isfinite", BOOL)
+            return const(name == "isfinite", BOOL.with_lanes(_number(e, name).dtype.lanes))
         return n.Call(name, (e,), BOOL.with_lanes(e.dtype.lanes))
 
     return _named(build, name, f"{name}(x), of type bool.")
@@ -66,14 +66,24 @@ def _integer_unary(name: str) -> Unary:
     def build(x: Any) -> n.Expr:
         e = as_expr(x)
         if not e.dtype.is_int:
-            raise UserError(f"{name} needs an integer, but `{e}` has type {e.dtype}", primitive=name)
+            raise UserError(
+                f"needs an integer, but `{e}` has type {e.dtype}",
+                primitive=name,
+                fix='convert it: x.astype("int32"), or x.astype("uint32")',
+            )
         return n.Call(name, (e,), e.dtype)
 
     return _named(build, name, f"{name}(x) of an integer.")
 
 
+def _number(e: n.Expr, name: str) -> n.Expr:
+    if e.dtype == "handle":
+        raise UserError(f"{name} of {e}, which is no number", primitive=name, fix="give a number or an expression")
+    return e
+
+
 def _named(f: F, name: str, doc: str) -> F:
-    f.__name__, f.__doc__ = name, doc
+    f.__name__, f.__qualname__, f.__doc__ = name, name, doc
     return f
 
 
@@ -82,7 +92,7 @@ def absolute(x: Any) -> n.Expr:
     e = as_expr(x)
     if e.dtype.is_float:
         return n.Call("fabs", (e,), e.dtype)
-    return e if e.dtype.kind == "uint" else select(e >= 0, e, negate(e))
+    return _number(e, "abs") if e.dtype.kind in ("uint", "handle") else select(e >= 0, e, negate(e))
 
 
 def clip(x: Any, low: Any, high: Any) -> n.Expr:

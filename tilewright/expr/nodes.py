@@ -17,9 +17,9 @@ import struct
 from typing import Any, NamedTuple, Protocol
 
 from ..core.dtype import BOOL, DType
-from ..core.errors import UserError
 from ..core.node import Node, node
 from .operand import BUILD, TEXT, Operand
+from .unknown import same
 
 
 class Expr(Node, Operand):
@@ -38,13 +38,6 @@ class Expr(Node, Operand):
         return BUILD["not_equal"](self, other)
 
     __hash__ = object.__hash__
-
-    def __bool__(self) -> bool:
-        raise UserError(
-            f"the value of `{self}` is not known while the program is being built, so `and`, `or`, `not`, `if` "
-            "and chained comparisons cannot use it",
-            fix="use te.all(...), te.any(...), tir.Not(...), or te.if_then_else(condition, a, b)",
-        )
 
     def __repr__(self) -> str:
         return TEXT[Expr](self)
@@ -240,7 +233,7 @@ class EQ(Compare):
     b: Expr
 
     def __bool__(self) -> bool:
-        return self.a is self.b
+        return same(self)
 
 
 @node(derived={"dtype": "bool_of(a)"}, bool_of=_bool_of)
@@ -251,7 +244,7 @@ class NE(Compare):
     b: Expr
 
     def __bool__(self) -> bool:
-        return self.a is not self.b
+        return not same(self)
 
 
 @node(derived={"dtype": "bool_of(a)"}, bool_of=_bool_of)

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .unknown import BUILD as BUILD
+from .unknown import Unknown
+
 if TYPE_CHECKING:
     from .nodes import Expr
 
-BUILD: dict[str, Callable[..., Expr]] = {}
 TEXT: dict[type, Callable[[Any], str]] = {}
 
 
-class Operand:
+class Operand(Unknown):
     """A value with the legacy API's operators; `as_expr` gives the expression that it stands for."""
 
     __slots__ = ()

@@ -32,7 +32,7 @@ def _numbers(a: Value, b: Value, name: str) -> tuple[n.Expr, n.Expr]:
     x, y = match_types(a, b)
     if x.dtype.kind in ("bool", "handle"):
         which = "is a condition: it" if x.dtype.is_bool else f"of type {x.dtype}"
-        fix = "use te.if_then_else or .astype" if x.dtype.is_bool else ""
+        fix = "use te.if_then_else or .astype" if x.dtype.is_bool else "give a number"
         raise UserError(f"`{x}` {which} has no arithmetic (`{name}`)", fix=fix)
     return x, y
 
@@ -94,7 +94,11 @@ def _integer_division(
     def build(a: Value, b: Value) -> n.Expr:
         x, y = _numbers(a, b, name)
         if is_const(y, 0) and not x.dtype.is_float:
-            raise UserError(f"division by zero in `{x} {name} {y}`")
+            raise UserError(
+                f"division by zero in `{x} {name} {y}`",
+                primitive=name,
+                fix="divide by something else; where a divisor may be 0, guard it: te.if_then_else(d != 0, n // d, 0)",
+            )
         if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
             return _wrap(fold(x.value, y.value), x.dtype)
         if is_const(y, 1) and x.dtype.is_int:
@@ -248,7 +252,7 @@ def any_of(*conditions: Value) -> n.Expr:
 
 def _fold_conditions(values: tuple[Value, ...], join: Callable[[Value, Value], n.Expr], name: str) -> n.Expr:
     if not values:
-        raise UserError(f"te.{name}() needs at least one condition", primitive=name)
+        raise UserError("needs at least one condition", primitive=name, fix=f"give conditions: te.{name}(i < n, j < m)")
     result = condition(values[0], name)
     for value in values[1:]:
         result = join(result, value)
@@ -268,6 +272,8 @@ def if_then_else(cond: Value, true_value: Value, false_value: Value) -> n.Expr:
 def _choice(node: Any, cond: Value, true_value: Value, false_value: Value, name: str) -> n.Expr:
     c = condition(cond, name)
     x, y = match_types(true_value, false_value)
+    if x.dtype == "handle":
+        raise UserError(f"chooses between {x} and {y}, which are no numbers", primitive=name, fix="give two numbers")
     if isinstance(c, n.IntImm):
         return x if c.value else y
     made: n.Expr = node(c, x, y)
@@ -291,7 +297,11 @@ def _bitwise(name: str, fold: Callable[[int, int], int], doc: str) -> Callable[[
         if x.dtype.is_bool and name in _LOGICAL:
             return _LOGICAL[name](x, y)
         if not x.dtype.is_int:
-            raise UserError(f"{name} needs integers, but `{x}` has type {x.dtype}")
+            raise UserError(
+                f"needs integers, but `{x}` has type {x.dtype}",
+                primitive=name,
+                fix='convert it: x.astype("int32"); conditions such as x > 0 may be combined as well',
+            )
         if name.startswith("shift") and isinstance(y, n.IntImm) and not 0 <= y.value < x.dtype.bits:
             raise UserError(f"cannot shift {x.dtype} by {y.value}", primitive=name, fix=f"0 to {x.dtype.bits - 1} bits")
         if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
@@ -320,7 +330,11 @@ def bitwise_not(a: Value) -> n.Expr:
     if x.dtype.is_bool:
         return logical_not(x)
     if not x.dtype.is_int:
-        raise UserError(f"bitwise_not needs an integer, but `{x}` has type {x.dtype}")
+        raise UserError(
+            f"needs an integer, but `{x}` has type {x.dtype}",
+            primitive="bitwise_not",
+            fix='convert it: x.astype("int32"), or negate a condition such as x > 0',
+        )
     return _wrap(~x.value, x.dtype) if isinstance(x, n.IntImm) else n.Call("bitwise_not", (x,), x.dtype)
 
 

@@ -34,19 +34,32 @@ def size_var(
     multiple_of: int = 1,
 ) -> SizeVar:
     """A variable that holds a size, and so is at least 0; more may be declared of it, as of a `var`."""
-    return SizeVar(name, dtype, _known("size_var", name, dtype, max(0, minimum), maximum, multiple_of))
+    least = max(0, minimum) if isinstance(minimum, int) else minimum
+    return SizeVar(name, dtype, _known("size_var", name, dtype, least, maximum, multiple_of))
 
 
 def _known(primitive: str, name: str, dtype: str, minimum: int | None, maximum: int | None, multiple_of: int) -> Known:
     """The declared facts, checked; ends of the range are moved to multiples."""
+    if not isinstance(name, str):
+        raise UserError(f"the name of a variable is {name!r}", primitive=primitive, fix=f'give te.{primitive}("n")')
     facts = {"minimum": minimum, "maximum": maximum, "multiple_of": multiple_of}
     for what, value in facts.items():
         if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-            raise UserError(f"{what}={value!r} of {name!r} is no whole number", primitive=primitive)
+            raise UserError(
+                f"{what}={value!r} of {name!r} is no whole number",
+                primitive=primitive,
+                fix="give an int, or leave it out",
+            )
     if multiple_of < 1:
-        raise UserError(f"multiple_of={multiple_of} of {name!r} is less than 1", primitive=primitive)
+        raise UserError(
+            f"multiple_of={multiple_of} of {name!r} is less than 1", primitive=primitive, fix="give an int >= 1"
+        )
     if not DType(dtype).is_int and (minimum, maximum, multiple_of) != (None, None, 1):
-        raise UserError(f"{name!r} has type {dtype}; facts are declared of integers", primitive=primitive)
+        raise UserError(
+            f"{name!r} has type {dtype}; facts are declared of integers",
+            primitive=primitive,
+            fix='declare an integer, such as dtype="int32", or leave minimum, maximum and multiple_of out',
+        )
     low = None if minimum is None else -(-minimum // multiple_of) * multiple_of
     high = None if maximum is None else maximum // multiple_of * multiple_of
     if low is not None and high is not None and low > high:

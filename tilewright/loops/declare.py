@@ -11,6 +11,7 @@ from ..core.errors import UserError
 from ..core.hardware import MemoryScope
 from ..expr.nodes import Expr, IntImm, Known, Var
 from ..expr.operators import as_expr, const
+from ..tensor.axis import whole
 from ..tensor.tensor import Tensor
 from .layout import Layout
 from .nodes import Buffer
@@ -35,7 +36,12 @@ def decl_buffer(
     takes from the array; without them memory is row-major. `elem_offset`: the first element's place, 0 unless
     given. `offset_factor`: what the offset is a multiple of. `data_alignment`: bytes that the memory is aligned to.
     """
-    extents = tuple(as_expr(e) for e in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+    extents = tuple(_extent(e, name) for e in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+    for what, number in (("data_alignment", data_alignment), ("offset_factor", offset_factor)):
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise UserError(
+                f"{what}={number!r} of buffer {name!r} is no whole number", primitive="decl_buffer", fix="give an int"
+            )
     for what, value, usual in (
         ("data", data, None),
         ("buffer_type", buffer_type, ""),
@@ -52,6 +58,17 @@ def decl_buffer(
         elem_offset = Var(f"{name}_elem_offset", "int32", Known(multiple_of=offset_factor))
     layout = _layout(name, extents, strides, elem_offset)
     return Buffer(name, dtype or "float32", extents, found, data_alignment if data_alignment > 0 else 64, layout=layout)
+
+
+def _extent(given: Any, name: str) -> Expr:
+    e = whole(given)
+    if e is None or (isinstance(e, IntImm) and e.value < 0):
+        raise UserError(
+            f"{given!r} is no extent of buffer {name!r}",
+            primitive="decl_buffer",
+            fix="extents are whole numbers of at least 0, or integer variables",
+        )
+    return e
 
 
 def _layout(name: str, shape: tuple[Expr, ...], strides: Sequence[Any] | None, offset: Any) -> Layout:
@@ -77,6 +94,12 @@ def _layout(name: str, shape: tuple[Expr, ...], strides: Sequence[Any] | None, o
 
 def bound_tensors(binds: Mapping[Tensor, Buffer] | None) -> dict[Tensor, Buffer]:
     """`binds`, checked: each buffer has its tensor's type and shape."""
+    if binds is not None and not isinstance(binds, Mapping):
+        raise UserError(
+            f"binds is {binds!r}",
+            primitive="lower",
+            fix="map tensors to buffers: binds={A: tir.decl_buffer(A.shape, ...)}",
+        )
     for tensor, buffer in (binds or {}).items():
         if not isinstance(tensor, Tensor) or not isinstance(buffer, Buffer):
             raise UserError(

@@ -122,7 +122,7 @@ def compute(args: Sequence[Tensor], rng: np.random.Generator) -> tuple[list[np.n
     inputs = [arg for arg in args if isinstance(arg.op, PlaceholderOp)]
     outputs = [arg for arg in args if not isinstance(arg.op, PlaceholderOp)]
     for careful in (False, True):
-        shapes = [tuple(int(extent) for extent in t.shape) for t in inputs]  # type: ignore[call-overload]
+        shapes = [tuple(int(extent) for extent in t.shape) for t in inputs]
         values = [random(shape, t.dtype, rng, careful) for shape, t in zip(shapes, inputs, strict=True)]
         try:
             expected = reference(outputs, dict(zip(inputs, values, strict=True)))

@@ -136,7 +136,7 @@ def _renamed(loop: For) -> For:
 
 
 def _write_out(stmt: For, values: dict[Var, int], facts: Facts, copies: Copies) -> Stmt:
-    first, count = int(stmt.min), int(stmt.extent)  # type: ignore[call-overload]  # both are constants here
+    first, count = int(stmt.min), int(stmt.extent)  # both are constants here
     steps = range(first, first + count)
     return seq(*[_expand(stmt.body, {**values, stmt.var: step}, facts, copies) for step in steps])
 

@@ -62,6 +62,9 @@ class IterVar(Operand):
     def as_expr(self) -> Expr:
         return self.var
 
+    def spelled(self) -> str:
+        return self.name
+
     @property
     def name(self) -> str:
         """The axis's name, as the printed program shows it."""
@@ -77,11 +80,20 @@ class IterVar(Operand):
         """The legacy number of the kind: 0 data-parallel, 1 thread, 2 reduction."""
         return {AxisKind.DATA: 0, AxisKind.THREAD: 1, AxisKind.REDUCE: 2}[self.kind]
 
+    def __bool__(self) -> bool:
+        return True  # an axis is there or not: code asks `if axis`
+
     def __eq__(self, other: object) -> Any:
-        return self is other if isinstance(other, IterVar) or other is None else self.var == other
+        return self is other if self._compares_whole(other) else self.var == other
 
     def __ne__(self, other: object) -> Any:
-        return self is not other if isinstance(other, IterVar) or other is None else self.var != other
+        return self is not other if self._compares_whole(other) else self.var != other
+
+    def _compares_whole(self, other: object) -> bool:
+        """Whether `==` asks for the same axis; between reduction axes and in expressions it compares values."""
+        if isinstance(other, IterVar):
+            return self.kind is not AxisKind.REDUCE or other.kind is not AxisKind.REDUCE
+        return other is None
 
     __hash__ = object.__hash__
 
@@ -102,6 +114,8 @@ def whole(value: Any) -> Expr | None:
 
 def to_range(dom: Any, primitive: str, name: str) -> Range:
     """A range from a `Range`, a pair (begin, end), or an extent; `name` is the axis it is for."""
+    if not isinstance(name, str):
+        raise UserError(f"the name of the axis is {name!r}", primitive=primitive, fix='give some text: name="k"')
     if isinstance(dom, Range):
         return dom
     parts = tuple(dom) if isinstance(dom, (tuple, list)) else (dom,)
@@ -112,7 +126,14 @@ def to_range(dom: Any, primitive: str, name: str) -> Range:
             primitive=primitive,
             fix="give (begin, end), whole numbers or integer variables, the end excluded",
         )
-    return Range(*ends)
+    made = Range(*ends)
+    if getattr(made.extent, "value", 0) < 0:
+        raise UserError(
+            f"the range {dom!r} of {name!r} ends before it begins",
+            primitive=primitive,
+            fix="give (begin, end) with begin <= end",
+        )
+    return made
 
 
 def counted(extent: Expr) -> Expr:
@@ -128,12 +149,6 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = No
     range that is known to be reversed.
     """
     made = to_range(dom, "reduce_axis", name)
-    if getattr(made.extent, "value", 0) < 0:
-        raise UserError(
-            f"the range {dom!r} of {name!r} ends before it begins",
-            primitive="reduce_axis",
-            fix="give (begin, end) with begin <= end",
-        )
     made.extent = counted(made.extent)
     return IterVar(name, made, AxisKind.REDUCE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -75,10 +76,11 @@ def comm_reducer(
         single = len(dtypes) == 1
         lhs = tuple(Var(f"x{i}" if i else "x", d) for i, d in enumerate(dtypes))
         rhs = tuple(Var(f"y{i}" if i else "y", d) for i, d in enumerate(dtypes))
-        result = fcombine(lhs[0], rhs[0]) if single else fcombine(lhs, rhs)
-        neutral = fidentity(*dtypes)
-        results = (result,) if single else tuple(result)
-        identity = (neutral,) if single else tuple(neutral)
+        result = _called(name, "fcombine", fcombine, (lhs[0], rhs[0]) if single else (lhs, rhs))
+        neutral = _called(name, "fidentity", fidentity, dtypes)
+        results, identity = (
+            (x,) if single or not isinstance(x, (tuple, list)) else tuple(x) for x in (result, neutral)
+        )
         if len(results) != len(dtypes) or len(identity) != len(dtypes):
             raise UserError(
                 f"{name} combines {len(dtypes)} values, but its combiner gives {len(results)} and its identity "
@@ -87,6 +89,13 @@ def comm_reducer(
                 fix=f"return {len(dtypes)} values from fcombine and fidentity, or reduce {len(results)} of them",
             )
         kinds = [as_expr(e, d) for e, d in zip(results, dtypes, strict=True)]
+        for e, d in zip(kinds, dtypes, strict=True):
+            if e.dtype != d:
+                raise UserError(
+                    f"fcombine of the reducer {name!r} gives `{e}` of type {e.dtype} for values of type {d}",
+                    primitive="comm_reducer",
+                    fix=f'give a value of their type, such as te.if_then_else(x > y, x, y), or convert: .astype("{d}")',
+                )
         return CommReducer(
             name, lhs, rhs, tuple(kinds), tuple(const(e, d) for e, d in zip(identity, dtypes, strict=True))
         )
@@ -99,6 +108,12 @@ def comm_reducer(
         start: tuple[Expr, ...] = ()
         if init is not None:
             given = init if isinstance(init, (list, tuple)) else [init]
+            if len(given) != len(sources):
+                raise UserError(
+                    f"init={init!r} holds {len(given)} value(s), but {len(sources)} are reduced",
+                    primitive=name,
+                    fix=f"give {len(sources)} value(s)",
+                )
             start = tuple(match_types(e, s)[0] for e, s in zip(given, sources, strict=True))
         chosen = combiner(tuple(s.dtype for s in sources))
         made = tuple(Reduce(chosen, sources, axes, keep, i, start) for i in range(len(sources)))
@@ -109,10 +124,24 @@ def comm_reducer(
     return reduce
 
 
+def _called(name: str, role: str, function: Any, args: tuple[Any, ...]) -> Any:
+    """What the caller's function gives for those arguments, once it is known to take them."""
+    try:
+        inspect.signature(function).bind(*args)
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"{role} of the reducer {name!r} is {function!r}, which cannot be called with {len(args)} argument(s) "
+            f"({error})",
+            primitive="comm_reducer",
+            fix="give te.comm_reducer(lambda x, y: ..., lambda dtype: ...): fcombine of two values, fidentity of types",
+        ) from None
+    return function(*args)
+
+
 def _check_axes(axes: tuple[Any, ...], name: str) -> None:
     for axis in axes:
         if not isinstance(axis, IterVar) or axis.kind is not AxisKind.REDUCE:
-            shown = f"axis {axis.name!r}" if isinstance(axis, IterVar) else repr(axis)
+            shown = f"axis {axis.name!r}" if isinstance(axis, (IterVar, Var)) else repr(axis)
             raise UserError(
                 f"{shown} is not a reduction axis",
                 primitive=name,
@@ -156,25 +185,27 @@ _min = comm_reducer(minimum, lambda t: _extreme(t, 1), name="min")
 _max = comm_reducer(maximum, lambda t: _extreme(t, -1), name="max")
 
 
-def sum(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+def sum(expr: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
     """The sum of `expr` over the reduction axes `axis`, where `where` holds; starts at `init` (0)."""
     return _sum(expr, axis, where, init)
 
 
-def prod(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+def prod(expr: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
     """The product of `expr` over the reduction axes `axis`."""
     return _prod(expr, axis, where, init)
 
 
-def min(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+def min(expr: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
     """The minimum of `expr` over the reduction axes; with two values instead, the smaller: min(a, b)."""
     return _min(expr, axis, where, init) if _names_axes(axis) else minimum(expr, axis)
 
 
-def max(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+def max(expr: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
     """The maximum of `expr` over the reduction axes; with two values instead, the larger: max(a, b)."""
     return _max(expr, axis, where, init) if _names_axes(axis) else maximum(expr, axis)
 
 
 def _names_axes(axis: Any) -> bool:
-    return isinstance(axis, (list, tuple)) or (isinstance(axis, IterVar) and axis.kind is AxisKind.REDUCE)
+    return (
+        axis is None or isinstance(axis, (list, tuple)) or (isinstance(axis, IterVar) and axis.kind is AxisKind.REDUCE)
+    )

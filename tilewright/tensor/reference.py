@@ -107,7 +107,9 @@ def _axes(graph: _Graph, axes: Sequence[IterVar], rank: int) -> dict[Var, np.nda
 
 def _span(graph: _Graph, axis: IterVar) -> tuple[int, int]:
     if axis.dom is None:
-        raise UserError(f"the axis {axis.name!r} has no range", primitive="reference")
+        raise UserError(
+            f"the axis {axis.name!r} has no range", primitive="reference", fix="give it one: te.Range(0, n)"
+        )
     return graph.size(axis.dom.min), graph.size(axis.dom.extent)
 
 

@@ -13,8 +13,10 @@ from ..expr.nodes import Expr, IntImm, Load
 from ..expr.operand import Operand
 from ..expr.operators import as_expr
 from ..expr.traverse import post_order
+from ..expr.unknown import Unknown, declaring
 from .axis import AxisKind, IterVar, Range, counted, whole
 from .reduction import Reduce
+from .whole import Whole, element_of, not_iterable
 
 
 class Operation:
@@ -100,11 +102,11 @@ class ComputeOp(Operation):
 
 def _extent(axis: IterVar) -> Expr:
     if axis.dom is None:
-        raise UserError(f"axis {axis.name!r} has no extent")
+        raise UserError(f"axis {axis.name!r} has no extent", primitive="compute", fix="give its range: te.Range(0, n)")
     return axis.dom.extent
 
 
-class Tensor:
+class Tensor(Whole):
     """A multi-dimensional value; `A[i, j]` (or `A(i, j)`) is one element of it, in an expression."""
 
     __slots__ = ("__weakref__", "op", "value_index")
@@ -144,15 +146,12 @@ class Tensor:
     def __call__(self, *indices: Any) -> Expr:
         return self._element(indices)
 
-    def __iter__(self) -> NoReturn:
-        raise not_iterable(self)
-
     def _element(self, indices: Sequence[Any]) -> Expr:
         if len(indices) != self.ndim:
             raise UserError(
                 f"tensor {self.name!r} has {self.ndim} dimension(s) {list(self.shape)}, but is indexed with "
-                f"{len(indices)}: {list(indices)}",
-                fix=f"give {self.ndim} index(es)",
+                f"{len(indices)}: {TensorSlice(self, tuple(indices))!r}",
+                fix=f"give {self.ndim} index(es): {element_of(self)}",
             )
         converted = tuple(as_expr(i) for i in indices)
         for i in converted:
@@ -194,13 +193,12 @@ class TensorSlice(Operand):
     def __iter__(self) -> NoReturn:
         raise not_iterable(self.tensor)
 
+    def __setitem__(self, more: Any, value: Any) -> None:
+        self.tensor[more] = value
 
-def not_iterable(tensor: Tensor) -> UserError:
-    """Without it Python would index 0, 1, 2 ... without end."""
-    return UserError(
-        f"tensor {tensor.name!r} is used as a list of its elements",
-        fix="read one element with A[i, j]; where several tensors are expected, give [A, B]",
-    )
+    def __repr__(self) -> str:
+        given = (i.spelled() if isinstance(i, Unknown) else repr(i) for i in self.indices)
+        return f"{self.tensor.name}[{', '.join(given)}]"
 
 
 def read_tensors(body: Sequence[Expr]) -> tuple[Tensor, ...]:
@@ -224,12 +222,24 @@ def _shape(shape: Any, primitive: str, name: str) -> tuple[Expr, ...]:
     return tuple(result)
 
 
+def _check_name(name: Any, primitive: str) -> None:
+    if not isinstance(name, str) or not name:
+        raise UserError(f"the name of the tensor is {name!r}", primitive=primitive, fix='give some text: name="A"')
+
+
 def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
     """An input tensor.
 
     `shape`: extents (ints or integer expressions; () for a 0-d tensor); `dtype` defaults to float32.
     """
     kind = DType("float32" if dtype is None else dtype)
+    _check_name(name, "placeholder")
+    if kind == "handle":
+        raise UserError(
+            f"the elements of {name!r} would be of type handle, which are no numbers",
+            primitive="placeholder",
+            fix='give a numeric dtype such as "float32"',
+        )
     return PlaceholderOp(name, _shape(shape, "placeholder", name), (kind,)).outputs[0]
 
 
@@ -248,10 +258,15 @@ def compute(
     be the whole value.
     Returns the tensor (a tuple of tensors for several values).
     """
+    _check_name(name, "compute")
+    if attrs is not None and not isinstance(attrs, Mapping):
+        raise UserError(f"attrs={attrs!r} of {name!r} is no mapping", primitive="compute", fix='give {"key": value}')
     extents = _shape(shape, "compute", name)
     names = _axis_names(fcompute, len(extents), name, varargs_names)
     axes = tuple(IterVar(a, Range(e), AxisKind.DATA) for a, e in zip(names, extents, strict=True))
-    value = fcompute(*axes)
+    variables = tuple(axis.var for axis in axes)
+    with declaring(variables):
+        value = fcompute(*variables)
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not values or not all(isinstance(v, (Operand, int, float, np.generic)) for v in values):
         raise UserError(
@@ -288,6 +303,12 @@ def _axis_names(fcompute: Any, count: int, name: str, varargs_names: Sequence[st
             fix="give the function one parameter a dimension",
         )
     more = count - len(named)
+    if varargs_names is not None and not isinstance(varargs_names, (list, tuple)):
+        raise UserError(
+            f"varargs_names={varargs_names!r} of {name!r} is no list of names",
+            primitive="compute",
+            fix='give ["i", "j"]',
+        )
     rest = [f"i{i}" for i in range(more)] if varargs_names is None else list(varargs_names)
     if len(rest) != more:
         raise UserError(
