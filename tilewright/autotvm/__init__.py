@@ -9,7 +9,7 @@ with autotvm.apply_history_best("matmul.log"), tvm.target.Target("cuda"):
     s, args = matmul(512)
 """
 
-from . import callback, env, measure, record, task, tuner
+from . import callback, env, measure, record, task, templates, tuner
 from .env import GLOBAL_SCOPE
 from .measure import LocalBuilder, LocalRunner, MeasureErrorNo, MeasureInput, MeasureResult, measure_option
 from .task import (

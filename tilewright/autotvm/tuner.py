@@ -44,6 +44,8 @@ class Tuner:
         self.early_stopping: float | None = None
         self.ttl: float | None = None
         """Trials left before early stopping or the end."""
+        self.interrupted = False
+        """Whether Ctrl-C ended the last run."""
 
     def tune(
         self,
@@ -81,6 +83,7 @@ class Tuner:
                 run.go()
             finally:
                 GLOBAL_SCOPE.in_tuning = False
+            self.interrupted = run.interrupted
             self._follow(run)
 
     def _report(self, run: Run, trial: Trial, callbacks: Sequence[Callback]) -> None:

@@ -11,6 +11,7 @@ from typer.core import TyperCommand
 
 from .. import __version__
 from ..core.errors import UserError
+from . import app_tune
 from .console import complain
 
 app = typer.Typer(
@@ -28,6 +29,7 @@ ladder = typer.Typer(
 )
 log = typer.Typer(name="log", help="Look at logs of tuning.", no_args_is_help=True)
 app.add_typer(ladder)
+app.add_typer(app_tune.app)
 app.add_typer(log)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 import typer
 
 from ..core.errors import UserError
+from ..report.table import width
 
 
 def complain(error: UserError) -> None:
@@ -29,6 +31,14 @@ def print_lines(lines: list[str]) -> None:
 def heading(text: str) -> str:
     """A line that stands out on a terminal."""
     return typer.style(text, bold=True)
+
+
+def fitted(line: str) -> str:
+    """A line that fits the terminal, its end left out where it does not; whole where stdout is none."""
+    if not sys.stdout.isatty():
+        return line
+    columns = shutil.get_terminal_size().columns
+    return line if width(line) <= columns else line[: max(columns - 1, 1)] + "…"
 
 
 @contextmanager

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.errors import UserError
 from ..ladder.climb import Outcome, Trial, climb
 from ..ladder.results import lines, save_rung, save_table
 from ..ladder.rivals import has_torch, numpy_row, torch_row
 from ..ladder.rung import Ladder, Rung
 from ..report.files import folder
-from ..runtime.device import Device, cuda, device, opencl
+from ..runtime.device import Device
 from .console import heading, print_lines, progress
+from .devices import choose_device
 
 FINE, FAILED, INTERRUPTED = 0, 1, 130
 """Exit statuses: all is well; a variant failed or is wrong; Ctrl-C."""
@@ -29,22 +29,6 @@ class Wishes:
     show_source: bool
     save: Path | None
     repeat: int
-
-
-def choose_device(target: str | None) -> tuple[Device, str]:
-    """The device to run on, and a line that names it; UserError where the wanted kind is unknown or not here."""
-    if target is not None:
-        if target not in ("cuda", "opencl"):
-            raise UserError(f"there is no target {target!r} here", fix="use cuda or opencl", where="")
-        on = device(target).require()
-        return on, f"target {target}: {on.name}"
-    if cuda().exist:
-        return cuda(), f"target cuda: {cuda().name}"
-    reason = cuda().driver.why_not().partition(";")[0]
-    on = opencl().require()
-    # PoCL, which makes the CPU an OpenCL device, names it after its way to run threads.
-    place = " on the CPU" if on.name.startswith(("pthread", "cpu")) else ""
-    return on, f"no CUDA device here ({reason}), so target opencl{place}: {on.name}"
 
 
 def climb_ladder(ladder: Ladder, wishes: Wishes) -> int:

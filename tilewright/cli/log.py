@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ..core.errors import UserError
 from ..report.chart import MISSING, can_draw
@@ -11,79 +13,129 @@ from ..report.curves import Line, line_chart
 from ..report.table import Column, table
 from ..report.units import NONE, duration
 from ..tune.records.curve import Curve, curves
-from ..tune.records.files import merge
+from ..tune.records.files import merge_pairs
 from ..tune.records.format import Pair, mean_cost
 from ..tune.records.history import History
 from ..tune.records.log import Problem, load_from_file
+from ..tune.space.choices import SplitChoice
 from ..tune.task import Workload
-from .console import heading, print_lines
+from .console import fitted, heading, print_lines
 
 _FORMATS = (".svg", ".png", ".pdf")
 _MOST_ROWS = 30
+_MOST_REASONS = 8
 
 
 def show(path: Path, rows: int = _MOST_ROWS) -> int:
     """Print a log: its workloads, and the fastest `rows` lines of each; 1 where it holds lines that are no records."""
     pairs, problems = _read(path)
-    for workload in dict.fromkeys(inp.task.workload for inp, _ in pairs):
-        own = [pair for pair in pairs if pair[0].task.workload == workload]
+    for workload, own in _by_workload(pairs).items():
         failed = sum(result.error_no != 0 for inp, result in own if not inp.notes.refused)
         refused = sum(inp.notes.refused for inp, _ in own)
         print_lines(
             [heading(_name(workload)), f"{len(own) - refused} measured, {failed} of them failed; {refused} refused"]
         )
         print_lines(["", *_fastest(own, rows), ""])
-    return _tell(path, problems)
+    return _tell(path, pairs, problems)
 
 
 def best(path: Path) -> int:
     """Print the best configuration of each workload, whatever device measured it."""
     pairs, problems = _read(path)
-    for inp, result in History(pairs, lambda _: "").pairs():
+    known = {inp.task.workload: (inp, result) for inp, result in History(pairs, lambda _: "").pairs()}
+    for workload, own in _by_workload(pairs).items():
+        print_lines([heading(_name(workload))])
+        if workload not in known:
+            print_lines([f"none of {len(own)} configurations could be measured: tilewright log show {path}", ""])
+            continue
+        inp, result = known[workload]
         where = f" on {inp.notes.device}" if inp.notes.device else ""
         cost = mean_cost(result)
-        print_lines(
-            [heading(_name(inp.task.workload)), f"{duration(cost)}{_rate(inp.notes.flop, cost)}{where}, {inp.target}"]
-        )
+        print_lines([f"{duration(cost)}{_rate(inp.notes.flop, cost)}{where}, {inp.target}"])
         width = max((len(name) for name in inp.config), default=0)
         print_lines([*(f"  {name:{width}}  {choice}" for name, choice in inp.config.items()), ""])
-    return _tell(path, problems)
+    return _tell(path, pairs, problems)
 
 
 def merge_logs(out: Path, paths: Sequence[Path]) -> int:
-    """Write the lines of several logs into one."""
+    """Write the lines of several logs into one; 1 where they hold lines that are no records."""
     if out.exists() and out not in paths:
         raise UserError(f"{out} exists", primitive="log merge", fix="name a new file", where="")
-    print_lines([f"{merge(paths, out)} lines in {out}"])
-    return 0
+    found = [(path, *_read(path)) for path in paths]
+    print_lines([f"{merge_pairs((pair for _, pairs, _ in found for pair in pairs), out)} lines in {out}"])
+    return max(_tell(path, pairs, problems) for path, pairs, problems in found)
 
 
 def plot(out: Path, paths: Sequence[Path]) -> int:
-    """Draw the best against the number of trials, a line for each log and workload, into an SVG, PNG or PDF."""
+    """Draw the best against the number of trials, a line for each log and workload; 1 where a log has no trials."""
+    check_figure(out)
+    found = [(path, *_read(path)) for path in paths]
+    print_lines(draw(out, [(path, pairs) for path, pairs, _ in found]))
+    return max(_tell(path, pairs, problems) for path, pairs, problems in found)
+
+
+def check_figure(out: Path) -> None:
+    """UserError where a figure of that name cannot be drawn."""
     if not can_draw():
         raise UserError(MISSING, where="")
     if out.suffix not in _FORMATS:
         raise UserError(f"{out.name}: unknown kind of file", fix=f"end the name in {', '.join(_FORMATS)}", where="")
-    found = [(path, curve) for path in paths for curve in curves(_read(path)[0])]
-    if not found:
-        raise UserError("the logs hold no trials", primitive="log plot", where="")
-    in_flops = all(curve.flop for _, curve in found)
-    single = len({curve.workload for _, curve in found}) == 1
-    lines = [Line(_label(path, curve, single), _values(curve, in_flops)) for path, curve in found]
-    title = _name(found[0][1].workload) if single else "tuning"
+    if out.is_dir() or not out.parent.is_dir():
+        reason = "it is a folder" if out.is_dir() else f"there is no folder {out.parent}"
+        raise UserError(f"cannot write {out}: {reason}", fix="name a file in a folder that exists", where="")
+
+
+def draw(out: Path, logs: Sequence[tuple[Path, Sequence[Pair]]]) -> list[str]:
+    """Draw the curves of logs into a file that `check_figure` has passed; gives what to say about it."""
+    found = [(path, curve) for path, pairs in logs for curve in curves(pairs)]
+    drawn = [(path, curve) for path, curve in found if curve.best[-1] is not None]
+    if not drawn:
+        raise UserError(
+            "the logs hold no trial that succeeded", fix=f"tilewright log show {logs[0][0]} says why", where=""
+        )
+    in_flops = all(curve.flop for _, curve in drawn)
+    single = len({curve.workload for _, curve in drawn}) == 1
+    name_of = _short_names([path for path, _ in drawn])
+    lines = [
+        Line(name_of[path] if single else f"{name_of[path]}: {_name(curve.workload)}", _values(curve, in_flops))
+        for path, curve in drawn
+    ]
+    title = _name(drawn[0][1].workload) if single else "tuning"
     line_chart(title, "best, GFLOPS" if in_flops else "best, µs", lines, out)
-    print_lines([f"{len(lines)} curves in {out}"])
-    return 0
+    left_out = [f"{path}: no trial of {_name(curve.workload)} succeeded" for path, curve in found
+                if curve.best[-1] is None]  # fmt: skip
+    return [f"{len(lines)} curve{'s' * (len(lines) > 1)} in {out}", *left_out]
+
+
+def _short_names(paths: Sequence[Path]) -> dict[Path, str]:
+    """A name for each log: that of its file, or the whole path where two files are called the same."""
+    stems = [path.stem for path in dict.fromkeys(paths)]
+    return {path: path.stem if stems.count(path.stem) == 1 else str(path) for path in paths}
 
 
 def _read(path: Path) -> tuple[list[Pair], list[Problem]]:
     problems: list[Problem] = []
-    return list(load_from_file(path, problems)), problems
+    try:
+        return list(load_from_file(path, problems)), problems
+    except UserError as error:
+        raise UserError(error.message, fix="name a log that a tuner has written", where="") from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}", fix="name a file", where="") from None
 
 
-def _tell(path: Path, problems: Sequence[Problem]) -> int:
+def _by_workload(pairs: Sequence[Pair]) -> dict[Workload, list[Pair]]:
+    found: dict[Workload, list[Pair]] = {}
+    for inp, result in pairs:
+        found.setdefault(inp.task.workload, []).append((inp, result))
+    return found
+
+
+def _tell(path: Path, pairs: Sequence[Pair], problems: Sequence[Problem]) -> int:
+    """Say which lines of a log are none, or that there is none; gives the exit status."""
     print_lines([f"{path}:{problem.line}: skipped: {problem.reason}" for problem in problems])
-    return 1 if problems else 0
+    if not pairs:
+        print_lines([f"{path} holds no measurements"])
+    return 1 if problems or not pairs else 0
 
 
 def _fastest(pairs: Sequence[Pair], rows: int) -> list[str]:
@@ -95,15 +147,37 @@ def _fastest(pairs: Sequence[Pair], rows: int) -> list[str]:
     for inp, result in good[:rows]:
         cost = mean_cost(result)
         rate = f"{inp.notes.flop / cost / 1e9:,.1f}" if inp.notes.flop else NONE
-        knobs = "  ".join(f"{name}={choice}" for name, choice in inp.config.items())
+        knobs = "  ".join(f"{name}={_brief(choice)}" for name, choice in inp.config.items())
         cells.append((duration(cost), rate, str(inp.config.index), knobs))
-    reasons: dict[str, int] = {}
+    lines = table(columns, cells) if cells else []
+    if len(good) > rows:
+        lines.append(f"... and {len(good) - rows} slower: --rows {len(good)} shows them")
+    return [fitted(line) for line in (*lines, *_failures(pairs))]
+
+
+def _brief(choice: Any) -> str:
+    """A choice without blanks: a split's sizes as a product, ? for what is left."""
+    if isinstance(choice, SplitChoice):
+        return "×".join("?" if size < 0 else str(size) for size in choice.sizes)
+    return str(choice).replace(" ", "")
+
+
+def _failures(pairs: Sequence[Pair]) -> list[str]:
+    """How often what went wrong, the most frequent first, each with the schedule steps at fault."""
+    reasons: Counter[str] = Counter()
+    steps: dict[str, Counter[str]] = {}
     for inp, result in pairs:
         if result.error_no:
             reason = inp.notes.reason.partition("\n")[0] or f"error {result.error_no}"
-            reasons[reason] = reasons.get(reason, 0) + 1
-    most = sorted(reasons.items(), key=lambda item: -item[1])[:8]
-    return [*table(columns, cells), *(f"{count} × {reason}" for reason, count in most)]
+            reasons[reason] += 1
+            if inp.notes.step:
+                steps.setdefault(reason, Counter())[inp.notes.step] += 1
+    lines = []
+    for reason, count in reasons.most_common(_MOST_REASONS):
+        lines.append(f"{count} × {reason}")
+        lines += [f"    {n} at {step}" for step, n in steps.get(reason, Counter()).most_common(2)]
+    rest = reasons.total() - sum(count for _, count in reasons.most_common(_MOST_REASONS))
+    return [*lines, *([f"{rest} × something else"] if rest else [])]
 
 
 def _values(curve: Curve, in_flops: bool) -> list[float | None]:
@@ -113,10 +187,6 @@ def _values(curve: Curve, in_flops: bool) -> list[float | None]:
 def _name(workload: Workload) -> str:
     name, *args = workload
     return f"{name}({', '.join(map(str, args))})"
-
-
-def _label(path: Path, curve: Curve, single: bool) -> str:
-    return path.stem if single else f"{path.stem}: {_name(curve.workload)}"
 
 
 def _rate(flop: float, cost: float) -> str:

@@ -9,4 +9,5 @@ from .elementwise import relu as relu
 from .elementwise import scale_shift as scale_shift
 from .elementwise import scale_shift_nchw as scale_shift_nchw
 from .elementwise import scale_shift_nhwc as scale_shift_nhwc
+from .group_conv2d import group_conv2d_nchw as group_conv2d_nchw
 from .pad import pad as pad

@@ -1,5 +1,6 @@
 """NumPy references of the operators, written from their definitions and sharing nothing with the declarations."""
 
+from .conv1d import convolve_python as convolve_python
 from .conv2d import conv2d_nchw_python as conv2d_nchw_python
 from .conv2d import depthwise_conv2d_python_nchw as depthwise_conv2d_python_nchw
 from .elementwise import dilate_python as dilate_python

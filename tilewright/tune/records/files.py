@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
+from ...core.errors import UserError
 from .format import Pair, encode, measure_str_key
 from .history import History
 from .log import RecordLog, load_from_file
@@ -37,8 +38,12 @@ def split_workload(in_file: PathLike, clean: bool = True) -> list[Path]:
 
 def merge(in_files: Iterable[PathLike], out_file: PathLike) -> int:
     """Write the lines of several logs into one, each once, in the order of time; gives how many there are."""
-    pairs = sorted((pair for path in in_files for pair in load_from_file(path)), key=lambda pair: pair[1].timestamp)
-    kept = without_repeats(pairs)
+    return merge_pairs((pair for path in in_files for pair in load_from_file(path)), out_file)
+
+
+def merge_pairs(pairs: Iterable[Pair], out_file: PathLike) -> int:
+    """Write measurements into one log, as `merge` does."""
+    kept = without_repeats(sorted(pairs, key=lambda pair: pair[1].timestamp))
     _write(out_file, kept)
     return len(kept)
 
@@ -53,8 +58,16 @@ def _write(out_file: Any, pairs: Iterable[Pair]) -> None:
     if hasattr(out_file, "write"):
         out_file.writelines(f"{line}\n" for line in lines)
         return
+    # Beside its place first: it may be one of the logs that the lines are from, and writing may fail.
     path = Path(out_file)
-    path.unlink(missing_ok=True)
-    log = RecordLog(path)
-    log.append(*lines)
-    log.close()
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    try:
+        log = RecordLog(fresh)
+        log.append(*lines)
+        log.close()
+        os.replace(fresh, path)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}", primitive="record", fix="name a file") from error
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -51,6 +51,10 @@ class Strategy(ABC):
         best = sorted((seen for seen in results if seen.score > 0), key=lambda seen: (-seen.score, seen.index))
         self._advised += [seen.index for seen in best[:_ADVISED]]
 
+    def suggest(self, indices: Sequence[int]) -> None:
+        """Try these first."""
+        self._advised += indices
+
     def rank(self, looks: Mapping[int, Features]) -> list[int]:
         """Candidates that turned out to be possible, the most promising first; `looks` has their features."""
         return list(looks)

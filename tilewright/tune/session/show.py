@@ -69,7 +69,7 @@ class Display:
         )
         with progress.Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
             self._bar = bar
-            self._task = bar.add_task(self._text(tally), total=tally.wanted)
+            self._task = bar.add_task(self._text(tally), total=max(tally.wanted, tally.done), completed=tally.done)
             yield self
 
     def update(self, tally: Tally) -> None:
@@ -79,6 +79,8 @@ class Display:
 
     def _text(self, tally: Tally) -> str:
         scale, unit = scale_of(self._prefix), f"{self._prefix}FLOPS"
+        if tally.best is None and not tally.failures:
+            return "waiting for the first result"
         text = f"best {tally.best_flops / scale:,.1f} now {tally.current / scale:,.1f} {unit}"
         rate = (tally.done - tally.resumed) / max(time.monotonic() - self._began, 1e-9)
         text += f"  {rate:.1f}/s" if rate else ""
@@ -138,7 +140,7 @@ def _choice(space: Space, name: str, config: Config) -> str:
 
 def _share(flops: float, device: DeviceAttributes | None) -> str:
     peak = peak_flops(device)
-    return f", {flops / peak:.1%} of the device's peak" if peak else ""
+    return f", {flops / peak:.1%} of the device's float32 peak" if peak else ""
 
 
 def peak_flops(device: DeviceAttributes | None) -> float:

@@ -1,0 +1,214 @@
+"""`tilewright tune` and its options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    name="tune",
+    help="Search for the fastest schedule of a convolution, by measuring: every candidate built, run, checked.",
+    no_args_is_help=True,
+)
+
+_WHAT, _SEARCH, _MEASURE, _FILES = "What to compute", "Search", "Measuring", "Files"
+
+
+def _option(panel: str, *names: str, metavar: str, what: str, **more: Any) -> Any:
+    return typer.Option(*names, metavar=metavar, help=what, rich_help_panel=panel, **more)
+
+
+def _shape(metavar: str, what: str) -> Any:
+    return _option(_WHAT, "--shape", metavar=metavar, what=what, show_default="required")
+
+
+_TWO = "one number for both sides, or two joined by x: 3 or 3x5"
+Kernel = Annotated[str, _option(_WHAT, "--kernel", metavar="N|HxW", what=f"Size of the window: {_TWO}.")]
+Stride = Annotated[str, _option(_WHAT, "--stride", metavar="N|HxW", what="Step of the window.")]
+Dilation = Annotated[str, _option(_WHAT, "--dilation", metavar="N|HxW", what="Step within the window.")]
+Padding = Annotated[
+    str,
+    _option(
+        _WHAT, "--padding", metavar="WORD|N|HxW",
+        what="Zeros around the input: same (an output as large as the input, at stride 1), valid (none), or in "
+        "numbers: 1, 1x2, or 1x2x1x2 for top, left, bottom, right.",
+    ),
+]  # fmt: skip
+Dtype = Annotated[str, _option(_WHAT, "--dtype", metavar="float32|float64", what="Element type.")]
+Target = Annotated[
+    str | None,
+    _option(
+        _WHAT, "--target", "-t", metavar="cuda|opencl|llvm", what="Where to run; llvm is the CPU.",
+        show_default="cuda where there is a GPU, else opencl",
+    ),
+]  # fmt: skip
+Trials = Annotated[
+    int,
+    _option(
+        _SEARCH, "--trials", "-n", metavar="N",
+        what="Configurations to measure. Those that the log holds of this workload count.",
+    ),
+]  # fmt: skip
+Tuner = Annotated[
+    str,
+    _option(
+        _SEARCH, "--tuner", metavar="xgb|ga|random|gridsearch",
+        what="How to search: by a model that learns (of xgboost, or a small one where that is not installed), by a "
+        "genetic algorithm, at random, or all in order.",
+    ),
+]  # fmt: skip
+Seed = Annotated[
+    int | None, _option(_SEARCH, "--seed", metavar="N", what="Of the search.", show_default="another each time")
+]
+Early = Annotated[
+    int | None,
+    _option(
+        _SEARCH, "--early-stopping", metavar="N", what="End after N trials without a better one.", show_default="never"
+    ),
+]
+Timeout = Annotated[
+    float,
+    _option(_MEASURE, "--timeout", metavar="SECONDS", what="For building, and for running, one configuration."),
+]
+Number = Annotated[int, _option(_MEASURE, "--number", metavar="N", what="Runs in one measurement, at least.")]
+Repeat = Annotated[int, _option(_MEASURE, "--repeat", metavar="N", what="Measurements of each configuration.")]
+MinRepeat = Annotated[
+    float, _option(_MEASURE, "--min-repeat-ms", metavar="MS", what="How long one measurement takes, at least.")
+]
+NoCheck = Annotated[
+    bool, _option(_MEASURE, "--no-check", metavar="", what="Do not compare results with the right ones.")
+]
+
+
+def _log(operator: str) -> Any:
+    return _option(
+        _FILES, "--log", "-l", metavar="FILE", show_default=f"{operator}.log",
+        what="Where every result is kept; one log may hold many workloads. A log that exists is gone on with.",
+    )  # fmt: skip
+
+
+Resume = Annotated[
+    bool,
+    _option(
+        _FILES, "--resume/--no-resume", metavar="",
+        what="What the log holds of this workload counts and is not measured again; or measure anew, and append.",
+    ),
+]  # fmt: skip
+Plot = Annotated[
+    Path | None,
+    _option(
+        _FILES, "--plot", metavar="FILE", show_default="none",
+        what="Draw the best against the number of trials: an .svg, .png or .pdf file.",
+    ),
+]  # fmt: skip
+
+
+@app.command("conv1d", epilog="Example: tilewright tune conv1d --shape 16384 --kernel 32 --trials 60")
+def conv1d(
+    shape: Annotated[str, _shape("M", "Length of the input: 16384.")] = "",
+    kernel: Annotated[str, _option(_WHAT, "--kernel", metavar="N", what="Length of the kernel.")] = "3",
+    stride: Annotated[str, _option(_WHAT, "--stride", metavar="N", what="Step of the window.")] = "1",
+    padding: Annotated[
+        str,
+        _option(
+            _WHAT, "--padding", metavar="WORD|N|NxN",
+            what="Zeros around the input: full (a result wherever kernel and input meet), same (as many results as "
+            "there is input), valid (none), or in numbers: 3, or 3x4 for before and after.",
+        ),
+    ] = "full",
+    dtype: Dtype = "float32",
+    target: Target = None,
+    trials: Trials = 100,
+    tuner: Tuner = "xgb",
+    seed: Seed = None,
+    early_stopping: Early = None,
+    timeout: Timeout = 10,
+    number: Number = 4,
+    repeat: Repeat = 3,
+    min_repeat_ms: MinRepeat = 10,
+    no_check: NoCheck = False,
+    log: Annotated[Path | None, _log("conv1d")] = None,
+    resume: Resume = True,
+    plot: Plot = None,
+) -> None:  # fmt: skip
+    """Tune the 1-D convolution of M numbers with a kernel of N (NumPy's convolve)."""
+    _tune("conv1d", locals())
+
+
+@app.command(
+    "conv2d", epilog="Example: tilewright tune conv2d --shape 1x512x7x7 --filters 512 --kernel 3 --padding 1 -n 500"
+)
+def conv2d(
+    shape: Annotated[str, _shape("NxCxHxW", "Of the input, batch x channels x height x width: 1x512x7x7.")] = "",
+    filters: Annotated[
+        str | None,
+        _option(_WHAT, "--filters", metavar="N", what="Channels of the output.", show_default="as the input"),
+    ] = None,
+    kernel: Kernel = "3",
+    stride: Stride = "1",
+    padding: Padding = "same",
+    dilation: Dilation = "1",
+    groups: Annotated[
+        str, _option(_WHAT, "--groups", metavar="N", what="Parts of the channels, each seen by its own filters only.")
+    ] = "1",
+    dtype: Dtype = "float32",
+    target: Target = None,
+    trials: Trials = 100,
+    tuner: Tuner = "xgb",
+    seed: Seed = None,
+    early_stopping: Early = None,
+    timeout: Timeout = 10,
+    number: Number = 4,
+    repeat: Repeat = 3,
+    min_repeat_ms: MinRepeat = 10,
+    no_check: NoCheck = False,
+    log: Annotated[Path | None, _log("conv2d")] = None,
+    resume: Resume = True,
+    plot: Plot = None,
+) -> None:
+    """Tune a 2-D convolution, in groups if wanted; NCHW."""
+    _tune("conv2d", locals())
+
+
+@app.command("depthwise", epilog="Example: tilewright tune depthwise --shape 3x4x16x32 --kernel 7 --trials 60")
+def depthwise(
+    shape: Annotated[str, _shape("NxCxHxW", "Of the input, batch x channels x height x width: 3x4x16x32.")] = "",
+    kernel: Kernel = "3",
+    stride: Stride = "1",
+    padding: Padding = "same",
+    dilation: Dilation = "1",
+    multiplier: Annotated[
+        str, _option(_WHAT, "--multiplier", metavar="N", what="Kernels, and channels of the output, for each channel.")
+    ] = "1",
+    dtype: Dtype = "float32",
+    target: Target = None,
+    trials: Trials = 100,
+    tuner: Tuner = "xgb",
+    seed: Seed = None,
+    early_stopping: Early = None,
+    timeout: Timeout = 10,
+    number: Number = 4,
+    repeat: Repeat = 3,
+    min_repeat_ms: MinRepeat = 10,
+    no_check: NoCheck = False,
+    log: Annotated[Path | None, _log("depthwise")] = None,
+    resume: Resume = True,
+    plot: Plot = None,
+) -> None:
+    """Tune a depthwise 2-D convolution: each channel has kernels of its own; NCHW."""
+    _tune("depthwise", locals())
+
+
+_SIZES = ("shape", "filters", "kernel", "stride", "padding", "dilation", "groups", "multiplier", "dtype")
+
+
+def _tune(operator: str, given: dict[str, Any]) -> None:
+    """Tune an operator, as the options `given` say."""
+    from .tune import Wishes, tune
+
+    sizes = {name: given.pop(name) for name in _SIZES if name in given}
+    given["log"] = given["log"] or Path(f"{operator}.log")
+    given["check"] = not given.pop("no_check")
+    raise typer.Exit(tune(operator, sizes, Wishes(**given)))

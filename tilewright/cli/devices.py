@@ -1,0 +1,26 @@
+"""Which device a command runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..core.errors import UserError
+from ..report.environment import cpu_name
+from ..runtime.device import Device, cuda, device, opencl
+
+
+def choose_device(target: str | None, known: Sequence[str] = ("cuda", "opencl")) -> tuple[Device, str]:
+    """The device to run on, and a line that names it; UserError where the wanted kind is unknown or not here."""
+    if target is not None:
+        if target not in known:
+            names = f"{', '.join(known[:-1])} or {known[-1]}"
+            raise UserError(f"there is no target {target!r} here", fix=f"use {names}", where="")
+        on = device(target).require()
+        return on, f"target {target}: {cpu_name() if on.kind == 'cpu' else on.name}"
+    if cuda().exist:
+        return cuda(), f"target cuda: {cuda().name}"
+    reason = cuda().driver.why_not().partition(";")[0]
+    on = opencl().require()
+    # PoCL, which makes the CPU an OpenCL device, names it after its way to run threads.
+    place = " on the CPU" if on.name.startswith(("pthread", "cpu")) else ""
+    return on, f"no CUDA device here ({reason}), so target opencl{place}: {on.name}"

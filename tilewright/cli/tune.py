@@ -1,0 +1,261 @@
+"""`tilewright tune`: a workload from the options, a search that people can follow, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from .. import autotvm
+from ..autotvm.templates import Packaged
+from ..autotvm.tuner import Tuner
+from ..core.errors import UserError
+from ..core.target import Target
+from ..runtime.device import Device
+from ..topi.templates.workload import WORDS, Convolution
+from ..tune.records.curve import curves
+from ..tune.records.history import applies
+from ..tune.records.log import RecordLog, load_from_file
+from ..tune.space.config import Config
+from ..tune.task import Task
+from .console import heading, print_lines
+from .devices import choose_device
+from .log import check_figure, draw
+from .verdict import verdict
+
+FINE, FAILED, INTERRUPTED = 0, 1, 130
+"""Exit statuses: all is well; nothing could be measured, or the best is wrong; Ctrl-C."""
+OPERATORS: Mapping[str, Packaged[Any]] = {
+    "conv1d": autotvm.templates.conv1d,
+    "conv2d": autotvm.templates.conv2d,
+    "depthwise": autotvm.templates.depthwise,
+}
+_GREETING = "Get devices for measurement successfully!"
+"""The tuner's, for scripts that wait for it; the command has named the device already."""
+_TUNERS = ("xgb", "ga", "random", "gridsearch")
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """The command's options, other than sizes."""
+
+    target: str | None
+    trials: int
+    tuner: str
+    seed: int | None
+    early_stopping: int | None
+    timeout: float
+    number: int
+    repeat: int
+    min_repeat_ms: float
+    check: bool
+    log: Path
+    resume: bool
+    plot: Path | None
+
+    def examined(self) -> None:
+        """UserError where an option makes no sense: now rather than in the middle of the work."""
+        least = {"trials": 1, "early_stopping": 1, "number": 1, "repeat": 1, "min_repeat_ms": 0, "seed": 0}
+        for name, smallest in least.items():
+            value = getattr(self, name)
+            if value is not None and value < smallest:
+                fix = f"give {smallest} or more"
+                raise UserError(f"{_flag(name)} {value} is less than {smallest}", fix=fix, where="")
+        if not self.timeout > 0:
+            raise UserError(f"--timeout {self.timeout:g} is no time at all", fix="give seconds, such as 10", where="")
+        if self.tuner not in _TUNERS:
+            raise UserError(f"--tuner {self.tuner} is unknown", fix=f"use {', '.join(_TUNERS)}", where="")
+        if self.plot is not None:
+            check_figure(self.plot)
+        try:
+            RecordLog(self.log).close()
+        except (UserError, OSError) as error:
+            reason = error.message if isinstance(error, UserError) else str(error)
+            raise UserError(f"--log {self.log}: {reason}", fix="name a file that can be written", where="") from error
+
+
+def tune(operator: str, sizes: Mapping[str, str | None], wishes: Wishes) -> int:
+    """Run the command; gives its exit status."""
+    packaged = OPERATORS[operator]
+    workload = workload_of(packaged, sizes)
+    on, line = choose_device(wishes.target, ("cuda", "opencl", "llvm"))
+    wishes.examined()
+    target = Target({"cpu": "llvm"}.get(on.kind, on.kind))
+    task = packaged.task(target, **workload.shortest)
+    known = _known(task, wishes.log, on)
+    print_lines([heading(workload.title), line, _search(task, wishes), *_about_log(known, wishes), ""])
+    try:
+        tuner = search(task, packaged.template.first(task.args, target), wishes)
+        return _conclude(packaged, workload, target, on, tuner, wishes)
+    except KeyboardInterrupt:
+        print_lines(["", f"interrupted; what was measured is in {wishes.log}"])
+        return INTERRUPTED
+
+
+def workload_of(packaged: Packaged[Any], sizes: Mapping[str, str | None]) -> Convolution:
+    """The workload that options in words mean; UserError, which names the option, where they mean none."""
+    if not sizes["shape"]:
+        example = "16384" if packaged is OPERATORS["conv1d"] else "1x64x56x56"
+        raise UserError("--shape is missing", fix=f"give the input's: --shape {example}", where="")
+    given = {name: _parsed(name, text) for name, text in sizes.items() if text is not None}
+    try:
+        made: Convolution = packaged.template.kind.of(**given)
+    except UserError as error:  # its message begins with the option
+        raise UserError(f"--{error.message}", fix=error.fix, where="") from None
+    return made
+
+
+def _parsed(name: str, text: str) -> Any:
+    """An option's value: a word where words stand, else a number or several, joined by x."""
+    if name == "dtype" or (name == "padding" and text in WORDS):
+        return text
+    if re.fullmatch(r"\d{1,18}(x\d{1,18})*", text) is None:
+        joined = "x".join(re.findall(r"\d+", text))
+        words = f", or one of {', '.join(WORDS)}" if name == "padding" else ""
+        raise UserError(
+            f"--{name} {text!r} is not numbers joined by x",
+            fix=f"write --{name} {joined or '3x3'}{words}",
+            where="",
+        )
+    parts = tuple(map(int, text.split("x")))
+    return parts if len(parts) > 1 else parts[0]
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+# The search
+
+
+def search(task: Task, first: Config, wishes: Wishes) -> Tuner:
+    """Tune until the trials are used up or Ctrl-C; gives the tuner, which knows the best. `first` is tried first."""
+    runner = autotvm.LocalRunner(
+        timeout=wishes.timeout,
+        number=wishes.number,
+        repeat=wishes.repeat,
+        min_repeat_ms=wishes.min_repeat_ms,
+        cooldown_interval=0,
+        check_correctness=wishes.check,
+    )
+    measure = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=wishes.timeout), runner=runner)
+    tuner = _tuner(task, wishes)
+    # First what needs no tuning, so that no search ends below where it began.
+    tuner.strategy.suggest([first.index] if first.index is not None else [])
+    with _shown(live=sys.stderr.isatty()):
+        tuner.tune(
+            wishes.trials,
+            measure,
+            early_stopping=wishes.early_stopping,
+            callbacks=[autotvm.callback.log_to_file(wishes.log)],
+            resume=wishes.resume,
+        )
+    return tuner
+
+
+def _tuner(task: Task, wishes: Wishes) -> Tuner:
+    if wishes.tuner == "gridsearch":
+        return autotvm.tuner.GridSearchTuner(task)
+    kinds = {"xgb": autotvm.tuner.XGBTuner, "ga": autotvm.tuner.GATuner, "random": autotvm.tuner.RandomTuner}
+    made: Tuner = kinds[wishes.tuner](task, seed=wishes.seed)
+    return made
+
+
+class _Lines(logging.Handler):
+    """Progress on stdout, warnings on stderr: looked up each time, as a live line takes their place meanwhile."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.msg == _GREETING:
+            return
+        typer.echo(self.format(record), err=record.levelno >= logging.WARNING)
+
+
+@contextmanager
+def _shown(live: bool) -> Iterator[None]:
+    """Let the tuner speak: a line a trial, or where a line moves on the terminal (`live`) the summary only."""
+    logger, handler = logging.getLogger("autotvm"), _Lines()
+    before, passing = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    logger.setLevel(logging.INFO if live else logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+        logger.propagate = passing
+
+
+def _search(task: Task, wishes: Wishes) -> str:
+    early = f", fewer after {wishes.early_stopping} without a better one" if wishes.early_stopping else ""
+    return f"{len(task.config_space):,} configurations; {wishes.trials} trials by {wishes.tuner}{early}"
+
+
+def _known(task: Task, log: Path, on: Device) -> int:
+    """How many trials of the task a log holds that this device and compiler made."""
+    if not log.exists():
+        return 0
+    own = (
+        inp.config
+        for inp, _ in load_from_file(log, [])
+        if inp.task.workload == task.workload and not inp.notes.refused and inp.target.kind == task.target.kind  # type: ignore[union-attr]
+        if applies(inp.notes, on.kind, lambda _: on.name)
+    )
+    return len(set(own))
+
+
+def _about_log(known: int, wishes: Wishes) -> list[str]:
+    """What the log means for this run."""
+    if not known:
+        return [f"log: {wishes.log}"]
+    if not wishes.resume:
+        return [f"log: {wishes.log}, which holds {known} trials of this workload; they may be measured again"]
+    line = f"log: {wishes.log}, which holds {known} trials of this workload: they count, and are not measured again"
+    if known < wishes.trials:
+        return [line]
+    return [line, f"nothing is left to measure: for more, give --trials above {known}, or --no-resume"]
+
+
+# What came of it
+
+
+def _conclude(
+    packaged: Packaged[Any], workload: Convolution, target: Target, on: Device, tuner: Tuner, wishes: Wishes
+) -> int:
+    """Check and time the best, and say how to use it; gives the exit status."""
+    if wishes.plot is not None:
+        pairs = [pair for pair in load_from_file(wishes.log, []) if pair[0].task.workload == tuner.task.workload]
+        if any(curve.best[-1:] != [None] for curve in curves(pairs)):
+            print_lines(["", *draw(wishes.plot, [(wishes.log, pairs)])])
+    if tuner.best_config is None:
+        print_lines(["", f"log: {wishes.log}; what went wrong: tilewright log show {wishes.log}"])
+        return INTERRUPTED if tuner.interrupted else FAILED
+    right = True
+    if not tuner.interrupted:
+        lines, right = verdict(packaged, workload, target, on, tuner.best_config)
+        print_lines(["", *lines])
+    print_lines(["", f"log: {wishes.log}. To use the best:", *_usage(workload, target, wishes.log)])
+    if tuner.interrupted:
+        print_lines(["", "interrupted; the same command goes on from here"])
+        return INTERRUPTED
+    return FINE if right else FAILED
+
+
+def _usage(workload: Convolution, target: Target, log: Path) -> list[str]:
+    """A program that builds the best."""
+    options = ", ".join(f"{name}={value!r}" for name, value in workload.shortest.items())
+    return [
+        "  import tilewright as tw",
+        "  from tilewright import autotvm",
+        f'  with autotvm.apply_history_best({json.dumps(str(log))}), tw.target.Target("{target.kind}"):',
+        f"      s, args = autotvm.templates.{workload.name}({options})",
+        "      func = tw.build(s, args)",
+    ]

@@ -1,0 +1,16 @@
+"""Templates that come with the package: convolutions of any size, on GPUs and CPUs, ready to tune."""
+
+from ...tune.task import register
+from . import conv1d, conv2d, cpu, depthwise
+from .convolutions import Conv1d as Conv1d
+from .convolutions import Conv2d as Conv2d
+from .convolutions import Depthwise as Depthwise
+from .template import PackagedTemplate as PackagedTemplate
+from .workload import Convolution as Convolution
+
+CONV1D: PackagedTemplate[Conv1d] = PackagedTemplate("topi/conv1d", Conv1d, conv1d.ON_GPU, cpu.LINE)
+CONV2D: PackagedTemplate[Conv2d] = PackagedTemplate("topi/conv2d", Conv2d, conv2d.ON_GPU, cpu.IMAGES)
+DEPTHWISE: PackagedTemplate[Depthwise] = PackagedTemplate("topi/depthwise", Depthwise, depthwise.ON_GPU, cpu.IMAGES)
+
+for _template in (CONV1D, CONV2D, DEPTHWISE):
+    register(_template)

@@ -1,0 +1,65 @@
+"""The 1-D convolution on a GPU: threads and results of each, how the sum runs, what shared memory holds."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from ...schedule.handle import create_schedule
+from ...tune.space.config import Config
+from ...tune.space.knobs import annotate_knob, split_knob, value_knob
+from ...tune.space.space import Space
+from ...tune.task import Program
+from .convolutions import Conv1d
+from .parts import bind_all, fetch_together, tile_knob, written_out
+from .template import Way
+
+_SIZES = [(v, t, n) for t in (16, 32, 64, 128, 256, 512) for v in (1, 2, 4) for n in (1, 2, 4, 8)]
+
+
+def space(of: Conv1d) -> Space:
+    """The knobs; tiles need not divide the length, as the last one may stick out."""
+    (length,) = of.out_shape
+    tiles = [[-1, *size] for size in _SIZES if prod(size) <= length] or [[-1, 1, length, 1]]
+    return Space(
+        [
+            split_knob("tile", length, "candidate", candidate=tiles),
+            tile_knob("tile_r", of.kernel, 3),
+            annotate_knob("unroll", [0, 1], "try_unroll"),
+            value_knob("shared", ["none", "weights", "both"]),
+            value_knob("auto_unroll_max_step", [0, 64, 512]),
+            value_knob("unroll_explicit", [0, 1]),
+        ]
+    )
+
+
+def schedule(of: Conv1d, config: Config) -> Program:
+    """Sums in registers; weights and input in shared memory as the configuration says."""
+    data, weights, out = of.declare()
+    s = create_schedule(out.op)
+    padded = next(t for t in out.op.input_tensors if t.op is not weights.op)
+    s[padded].compute_inline()
+    sums = s.cache_write(out, "local")
+    wanted = {"none": [], "weights": [weights], "both": [weights, padded]}[config["shared"].val]
+    caches = [s.cache_read(t, "shared", [sums]) for t in wanted]
+
+    block, vthread, thread, _ = config["tile"].apply(s, out, out.op.axis[0])
+    bind_all(s, out, (block, vthread, thread), ("blockIdx.x", "vthread", "threadIdx.x"))
+    written_out(s, out, block, config["auto_unroll_max_step"].val, config["unroll_explicit"].val)
+
+    s[sums].compute_at(s[out], thread)
+    ro, rm, ri = config["tile_r"].apply(s, sums, sums.op.reduce_axis[0])
+    s[sums].reorder(ro, rm, ri, *sums.op.axis)
+    config["unroll"].apply(s, sums, [rm, ri])
+    for cache in caches:
+        s[cache].compute_at(s[sums], ro)
+        fetch_together(s, cache, [("threadIdx.x", config["tile"].size[2])])
+    return s, [data, weights, out]
+
+
+def usual(of: Conv1d) -> dict[str, Any]:
+    """128 threads a block, one result each, straight from memory."""
+    return {"tile": [1, 128, 1], "tile_r": [1, 8], "auto_unroll_max_step": 64}
+
+
+ON_GPU: Way[Conv1d] = Way(space, schedule, usual)

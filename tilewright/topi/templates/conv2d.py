@@ -1,0 +1,92 @@
+"""The 2-D convolution on a GPU: the tutorial's template, for batches, groups and any size.
+
+Filters, rows and columns are split four ways over blocks, virtual threads, threads and a thread's own loops. Tiles of
+the input and the weights go through shared memory into registers, as much at a time as the splits of the sum say.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...schedule.handle import ScheduleHandle, create_schedule
+from ...tune.space.config import Config
+from ...tune.space.knobs import value_knob
+from ...tune.space.space import Space
+from ...tune.task import Program
+from .convolutions import Conv2d
+from .parts import GRID_LIMIT, bind_all, fetch_together, tile_knob, written_out
+from .template import Way
+
+_TILES, _SUMS = ("tile_f", "tile_y", "tile_x"), ("tile_rc", "tile_ry", "tile_rx")
+
+
+def space(of: Conv2d) -> Space:
+    """The knobs: for the tutorial's layer 10,454,400 configurations."""
+    outer = (of.filters // of.groups, *of.out_shape[2:])
+    summed = (of.shape[1] // of.groups, *of.kernel)
+    return Space(
+        [
+            *(tile_knob(name, extent, 4) for name, extent in zip(_TILES, outer, strict=True)),
+            *(tile_knob(name, extent, 3) for name, extent in zip(_SUMS, summed, strict=True)),
+            value_knob("auto_unroll_max_step", [0, 512, 1500]),
+            value_knob("unroll_explicit", [0, 1]),
+        ]
+    )
+
+
+def schedule(of: Conv2d, config: Config) -> Program:
+    """The schedule of a configuration."""
+    data, weights, out = of.declare()
+    s = create_schedule(out.op)
+    padded = next(t for t in out.op.input_tensors if t.op is not weights.op)
+    s[padded].compute_inline()
+    sums = s.cache_write(out, "local")
+    tiles = [s.cache_read(t, "shared", [sums]) for t in (padded, weights)]
+    registers = [s.cache_read(t, "local", [sums]) for t in tiles]
+
+    thread = _spread(of, config, s, out)
+    s[sums].compute_at(s[out], thread)
+    splits = [config[name].apply(s, sums, axis) for name, axis in zip(_SUMS, sums.op.reduce_axis, strict=True)]
+    outer, middle, innermost = zip(*splits, strict=True)
+    s[sums].reorder(*outer, *middle, *innermost, *sums.op.axis)
+    for tile, register in zip(tiles, registers, strict=True):
+        s[tile].compute_at(s[sums], outer[-1])
+        s[register].compute_at(s[sums], middle[-1])
+        counts = [config[name].size[2] for name in _TILES]
+        fetch_together(s, tile, list(zip(("threadIdx.z", "threadIdx.y", "threadIdx.x"), counts, strict=True)))
+    return s, [data, weights, out]
+
+
+def _spread(of: Conv2d, config: Config, s: ScheduleHandle, out: Any) -> Any:
+    """Put the output's loops on the hardware; gives the innermost one of the threads."""
+    n, f, y, x = out.op.axis
+    parts = []
+    if of.groups > 1:  # a tile of filters lies within a group, which has channels of its own
+        group, f = s[out].split(f, factor=of.filters // of.groups)
+        parts = [group]
+    axes = [config[name].apply(s, out, axis) for name, axis in zip(_TILES, (f, y, x), strict=True)]
+    blocks, vthreads, threads, inner = zip(*axes, strict=True)
+    s[out].reorder(n, *parts, *blocks, *vthreads, *threads, *inner)
+    planes = s[out].fuse(n, *parts, blocks[0])
+    letters = "zyx" if of.shape[0] * of.filters <= GRID_LIMIT else "xyz"
+    bind_all(s, out, (planes, *blocks[1:]), [f"blockIdx.{letter}" for letter in letters])
+    bind_all(s, out, vthreads, ("vthread",) * 3)
+    bind_all(s, out, threads, ("threadIdx.z", "threadIdx.y", "threadIdx.x"))
+    written_out(s, out, planes, config["auto_unroll_max_step"].val, config["unroll_explicit"].val)
+    return threads[-1]
+
+
+def usual(of: Conv2d) -> dict[str, Any]:
+    """Blocks of 16 × 4 × 8 threads, or what comes near, each with a few filters; a few channels at a time."""
+    return {
+        "tile_f": [1, 16, 2],
+        "tile_y": [1, 4, 1],
+        "tile_x": [1, 8, 1],
+        "tile_rc": [1, 4],
+        "tile_ry": [1, of.kernel[0]],
+        "tile_rx": [1, of.kernel[1]],
+        "auto_unroll_max_step": 512,
+    }
+
+
+ON_GPU: Way[Conv2d] = Way(space, schedule, usual)

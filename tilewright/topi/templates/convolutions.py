@@ -1,0 +1,218 @@
+"""The convolutions that packaged templates compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...core.errors import UserError
+from ...tensor.axis import reduce_axis
+from ...tensor.reduction import sum as reduce_sum
+from ...tensor.tensor import Tensor, compute, placeholder
+from .. import nn, testing
+from .workload import Convolution, border, dtype_of, positions, shape_of, shortened, sizes
+
+
+@dataclass(frozen=True)
+class Conv1d(Convolution):
+    """The 1-D convolution of numbers with a kernel: NumPy's `convolve`, with any padding and stride."""
+
+    name: ClassVar[str] = "conv1d"
+
+    shape: tuple[int, ...]
+    kernel: int
+    stride: int
+    padding: tuple[int, ...]
+    dtype: str
+
+    @classmethod
+    def of(cls, shape: Any, kernel: Any = 3, stride: Any = 1, padding: Any = "full", dtype: str = "float32") -> Conv1d:
+        """The workload; `padding`: a number, (before, after), or a word. UserError where the window does not fit."""
+        taps, step = sizes(cls.name, "kernel", kernel, 1), sizes(cls.name, "stride", stride, 1)
+        length, zeros = shape_of(cls.name, shape, "M"), border(cls.name, padding, taps)
+        positions(cls.name, length, taps, step, zeros)
+        return cls(length, taps[0], step[0], zeros, dtype_of(cls.name, dtype))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape,
+            "kernel": self.kernel,
+            "stride": self.stride,
+            "padding": shortened(self.padding),
+            "dtype": self.dtype,
+        }
+
+    def declare(self) -> tuple[Tensor, Tensor, Tensor]:
+        data = placeholder(self.shape, self.dtype, "A")
+        weights = placeholder((self.kernel,), self.dtype, "W")
+        padded = nn.pad(data, self.padding[:1], self.padding[1:], name="padded")
+        r = reduce_axis((0, self.kernel), name="r")
+        last = self.kernel - 1  # a convolution's kernel runs backwards
+        out = compute(
+            self.out_shape, lambda i: reduce_sum(padded[i * self.stride + last - r] * weights[r], axis=r), name="B"
+        )
+        return data, weights, out
+
+    @property
+    def terms(self) -> int:
+        return self.kernel
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return positions(self.name, self.shape, (self.kernel,), (self.stride,), self.padding)
+
+    def reference(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        return testing.convolve_python(data, weights, self.stride, self.padding)
+
+
+@dataclass(frozen=True)
+class Conv2d(Convolution):
+    """The 2-D convolution of images with filters, in groups if wanted; data NCHW, weights OIHW."""
+
+    name: ClassVar[str] = "conv2d"
+
+    shape: tuple[int, ...]
+    filters: int
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    dtype: str
+
+    @classmethod
+    def of(
+        cls,
+        shape: Any,
+        filters: int | None = None,
+        kernel: Any = 3,
+        stride: Any = 1,
+        padding: Any = "same",
+        dilation: Any = 1,
+        groups: int = 1,
+        dtype: str = "float32",
+    ) -> Conv2d:
+        """The workload; `filters` is by default as many as there are channels, `padding` as `window` says."""
+        images = shape_of(cls.name, shape, "NCHW")
+        (count,) = sizes(cls.name, "filters", images[1] if filters is None else filters, 1)
+        (parts,) = sizes(cls.name, "groups", groups, 1)
+        if images[1] % parts or count % parts:
+            raise UserError(
+                f"groups {parts} does not divide {images[1]} channels and {count} filters",
+                primitive=cls.name,
+                fix="give a common divisor of both",
+            )
+        return cls(images, count, *window(cls.name, images, kernel, stride, padding, dilation), parts,
+                   dtype_of(cls.name, dtype))  # fmt: skip
+
+    @property
+    def options(self) -> dict[str, Any]:
+        found = {"shape": self.shape, "filters": self.filters, **_window_options(self)}
+        return {**found, **({"groups": self.groups} if self.groups > 1 else {}), "dtype": self.dtype}
+
+    def declare(self) -> tuple[Tensor, Tensor, Tensor]:
+        data = placeholder(self.shape, self.dtype, "data")
+        weights = placeholder((self.filters, self.shape[1] // self.groups, *self.kernel), self.dtype, "weights")
+        if self.groups == 1:
+            out = nn.conv2d_nchw(data, weights, self.stride, self.padding, self.dilation)
+        else:
+            out = nn.group_conv2d_nchw(data, weights, self.stride, self.padding, self.dilation, self.groups)
+        return data, weights, out
+
+    @property
+    def terms(self) -> int:
+        return self.shape[1] // self.groups * prod(self.kernel)
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return (self.shape[0], self.filters, *_places(self))
+
+    def reference(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        return testing.conv2d_nchw_python(data, weights, self.stride, self.padding, self.groups, self.dilation)
+
+
+@dataclass(frozen=True)
+class Depthwise(Convolution):
+    """The 2-D convolution of each channel with `multiplier` kernels of its own; data NCHW, weights CMHW."""
+
+    name: ClassVar[str] = "depthwise"
+
+    shape: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    multiplier: int
+    dtype: str
+
+    @classmethod
+    def of(
+        cls,
+        shape: Any,
+        kernel: Any = 3,
+        stride: Any = 1,
+        padding: Any = "same",
+        dilation: Any = 1,
+        multiplier: int = 1,
+        dtype: str = "float32",
+    ) -> Depthwise:
+        """The workload; `padding` as `window` says."""
+        images = shape_of(cls.name, shape, "NCHW")
+        (times,) = sizes(cls.name, "multiplier", multiplier, 1)
+        return cls(images, *window(cls.name, images, kernel, stride, padding, dilation), times,
+                   dtype_of(cls.name, dtype))  # fmt: skip
+
+    @property
+    def options(self) -> dict[str, Any]:
+        found = {"shape": self.shape, **_window_options(self)}
+        return {**found, **({"multiplier": self.multiplier} if self.multiplier > 1 else {}), "dtype": self.dtype}
+
+    def declare(self) -> tuple[Tensor, Tensor, Tensor]:
+        data = placeholder(self.shape, self.dtype, "data")
+        weights = placeholder((self.shape[1], self.multiplier, *self.kernel), self.dtype, "weights")
+        return data, weights, nn.depthwise_conv2d_nchw(data, weights, self.stride, self.padding, self.dilation)
+
+    @property
+    def terms(self) -> int:
+        return prod(self.kernel)
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return (self.shape[0], self.shape[1] * self.multiplier, *_places(self))
+
+    def reference(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        return testing.depthwise_conv2d_python_nchw(data, weights, self.stride, self.padding, self.dilation)
+
+
+Window = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+def window(who: str, images: tuple[int, ...], kernel: Any, stride: Any, padding: Any, dilation: Any) -> Window:
+    """Kernel, stride, padding and dilation, checked.
+
+    `padding`: a number for all sides, (vertical, horizontal), (top, left, bottom, right), or a word. UserError
+    where the window does not fit once.
+    """
+    covers, steps = sizes(who, "kernel", kernel, 2), sizes(who, "stride", stride, 2)
+    spread = sizes(who, "dilation", dilation, 2)
+    covered = _covered(covers, spread)
+    zeros = border(who, padding, covered)
+    positions(who, images[2:], covered, steps, zeros)
+    return covers, steps, zeros, spread
+
+
+def _covered(kernel: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
+
+
+def _places(of: Conv2d | Depthwise) -> tuple[int, ...]:
+    return positions(of.name, of.shape[2:], _covered(of.kernel, of.dilation), of.stride, of.padding)
+
+
+def _window_options(of: Conv2d | Depthwise) -> dict[str, Any]:
+    found: dict[str, Any] = {"kernel": of.kernel, "stride": of.stride, "padding": shortened(of.padding)}
+    return {**found, **({"dilation": of.dilation} if of.dilation != (1, 1) else {})}

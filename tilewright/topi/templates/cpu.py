@@ -1,0 +1,130 @@
+"""The convolutions on a CPU: blocks of results on all processors, rows of them in vectors, sums in registers.
+
+The padded input is written out first, by all processors too, unless a configuration leaves it to every read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...schedule.handle import ScheduleHandle, create_schedule
+from ...tensor.tensor import Tensor
+from ...tune.space.config import Config
+from ...tune.space.knobs import SplitKnob, split_knob, value_knob
+from ...tune.space.space import Space
+from ...tune.task import Program
+from .convolutions import Conv1d, Conv2d, Depthwise
+from .parts import tile_knob
+from .template import Way
+
+_LANES = (4, 8, 16, 32, 64)
+_BLOCKS = (64, 256, 1024, 4096)
+
+
+def _vectors(name: str, extent: int) -> SplitKnob:
+    """Ways to cut a row into vectors, the last of which may stick out."""
+    fit = {lanes for lanes in _LANES if lanes <= extent} | {extent for _ in range(extent <= _LANES[-1])}
+    return split_knob(name, extent, "candidate", candidate=[[-1, lanes] for lanes in sorted(fit)])
+
+
+def _store_padding(s: ScheduleHandle, padded: Tensor, stored: bool) -> None:
+    """Write the padded input out before, or compute it wherever it is read."""
+    if not stored:
+        s[padded].compute_inline()
+        return
+    *outer, row = padded.op.axis
+    if not outer:
+        row_outer, row = s[padded].split(row, factor=1024)
+        outer = [row_outer]
+    s[padded].parallel(s[padded].fuse(*outer))
+
+
+def line_space(of: Conv1d) -> Space:
+    """The knobs of the 1-D convolution."""
+    (count,) = of.out_shape
+    blocks = [[-1, b // lanes, lanes] for b in _BLOCKS for lanes in _LANES if b <= count] or [[-1, 1, count]]
+    return Space(
+        [
+            split_knob("tile", count, "candidate", candidate=blocks),
+            value_knob("unroll", [1, 2, 4, 8]),
+            value_knob("store_padding", [True, False]),
+        ]
+    )
+
+
+def line_schedule(of: Conv1d, config: Config) -> Program:
+    """A block of vectors at a time; for each vector, all terms."""
+    data, weights, out = of.declare()
+    s = create_schedule(out.op)
+    _store_padding(s, _padded(out, weights), config["store_padding"].val)
+    sums = s.cache_write(out, "local")
+    block, row, lanes = config["tile"].apply(s, out, out.op.axis[0])
+    s[out].vectorize(lanes)
+    s[out].parallel(block)
+    s[sums].compute_at(s[out], row)
+    _, terms = s[sums].split(sums.op.reduce_axis[0], factor=config["unroll"].val)
+    s[sums].reorder(*s[sums].leaf_iter_vars[1:], sums.op.axis[0])
+    s[sums].unroll(terms)
+    s[sums].vectorize(sums.op.axis[0])
+    return s, [data, weights, out]
+
+
+def line_usual(of: Conv1d) -> dict[str, Any]:
+    """Blocks of 1,024 results in vectors of 16."""
+    return {"tile": [64, 16], "unroll": 4}
+
+
+def images_space(of: Conv2d | Depthwise) -> Space:
+    """The knobs of the 2-D convolutions: channels, rows and columns of results that are computed together."""
+    depthwise = isinstance(of, Depthwise)
+    together = [[-1, 1]] if depthwise else [[-1, f] for f in (1, 2, 4, 8, 16) if f <= of.out_shape[1]]
+    rows = [[-1, r] for r in (1, 2, 4) if r <= of.out_shape[2]]
+    return Space(
+        [
+            split_knob("tile_c", of.out_shape[1], "candidate", candidate=together),
+            split_knob("tile_y", of.out_shape[2], "candidate", candidate=rows),
+            _vectors("tile_x", of.out_shape[3]),
+            tile_knob("tile_rc", 1 if depthwise else of.terms // (of.kernel[0] * of.kernel[1]), 2),
+            value_knob("unroll_kernel", [0, 1, 2]),
+            value_knob("store_padding", [True, False]),
+        ]
+    )
+
+
+def images_schedule(of: Conv2d | Depthwise, config: Config) -> Program:
+    """A tile of results in registers: channels and rows written out, columns in a vector."""
+    data, weights, out = of.declare()
+    s = create_schedule(out.op)
+    _store_padding(s, _padded(out, weights), config["store_padding"].val)
+    sums = s.cache_write(out, "local")
+    n, c, y, x = out.op.axis
+    (co, ci), (yo, yi), (xo, xi) = (
+        config[name].apply(s, out, axis) for name, axis in (("tile_c", c), ("tile_y", y), ("tile_x", x))
+    )
+    s[out].reorder(n, co, yo, xo, ci, yi, xi)
+    s[out].vectorize(xi)
+    s[out].parallel(s[out].fuse(n, co, yo))
+    s[sums].compute_at(s[out], xo)
+    *channels, ry, rx = sums.op.reduce_axis
+    if channels:
+        channels = config["tile_rc"].apply(s, sums, channels[0])
+    _, c, y, x = sums.op.axis
+    s[sums].reorder(*channels, ry, rx, c, y, x)
+    for axis in [c, y, *[rx, ry][: config["unroll_kernel"].val]]:
+        s[sums].unroll(axis)
+    s[sums].vectorize(x)
+    return s, [data, weights, out]
+
+
+def images_usual(of: Conv2d | Depthwise) -> dict[str, Any]:
+    """Four rows or channels together, vectors of 16."""
+    tile = {"tile_y": [4]} if isinstance(of, Depthwise) else {"tile_c": [4], "tile_rc": [4]}
+    return {**tile, "tile_x": [16], "unroll_kernel": 1}
+
+
+def _padded(out: Tensor, weights: Tensor) -> Tensor:
+    return next(t for t in out.op.input_tensors if t.op is not weights.op)
+
+
+LINE: Way[Conv1d] = Way(line_space, line_schedule, line_usual)
+IMAGES: Way[Any] = Way(images_space, images_schedule, images_usual)

@@ -1,0 +1,46 @@
+"""What the schedules of packaged templates have in common: splits of any extent, and names of hardware indices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import IterVar, thread_axis
+from ...tune.space.knobs import SplitKnob, split_knob
+
+_LARGEST_PRIME = 16
+_LARGEST_SIZE = 256
+GRID_LIMIT = 65535
+"""How many blocks blockIdx.y and blockIdx.z count at most; blockIdx.x counts 2³¹ - 1."""
+
+
+def tile_knob(name: str, extent: int, parts: int) -> SplitKnob:
+    """Ways to split an extent: into its divisors, and by powers of two as well where it has too few of them."""
+    rest = extent
+    for small in range(2, _LARGEST_PRIME + 1):
+        while rest % small == 0:
+            rest //= small
+    if rest == 1:
+        return split_knob(name, extent, num_outputs=parts)
+    return split_knob(name, extent, "verbose", num_outputs=parts, max_factor=_LARGEST_SIZE)
+
+
+def bind_all(s: ScheduleHandle, tensor: Any, axes: Sequence[IterVar], tags: Sequence[str]) -> None:
+    """Bind loops to hardware indices."""
+    for axis, tag in zip(axes, tags, strict=True):
+        s[tensor].bind(axis, thread_axis(tag))
+
+
+def fetch_together(s: ScheduleHandle, tile: Any, threads: Sequence[tuple[str, int]]) -> None:
+    """Let all threads of a block fetch a tile: `threads` are the hardware indices and how many each has."""
+    rest = s[tile].fuse(*tile.op.axis)
+    for tag, count in threads:
+        thread, rest = s[tile].split(rest, nparts=count)
+        s[tile].bind(thread, thread_axis(tag))
+
+
+def written_out(s: ScheduleHandle, tensor: Any, axis: IterVar, steps: int, explicit: int) -> None:
+    """How far the loops below an axis are unrolled: up to so many steps, by us (`explicit`) or the compiler."""
+    s[tensor].pragma(axis, "auto_unroll_max_step", steps)
+    s[tensor].pragma(axis, "unroll_explicit", explicit)

@@ -1,0 +1,172 @@
+"""What a packaged template computes, at one size: the convolutions, checked, declared, and computed by NumPy.
+
+Sizes are given as one writes them: an int stands for every side, `padding` may be a word. What is kept is canonical,
+so that two spellings of one thing are one workload in a log.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from dataclasses import astuple, dataclass
+from math import prod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from ...core.errors import UserError
+from ...tensor.tensor import Tensor
+
+DTYPES = ("float32", "float64")
+WORDS = ("same", "valid", "full")
+"""Paddings by name: an output as large as the input (at stride 1), none, or all where window and input meet."""
+
+
+@dataclass(frozen=True)
+class Convolution(ABC):
+    """One convolution; `shape` is the input's, `kernel` the window's, `padding` the zeros before and then after."""
+
+    name: ClassVar[str]
+    """What people call it."""
+
+    shape: tuple[int, ...]
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The fields in order: the arguments of the template, as logs have them."""
+        return astuple(self)
+
+    @classmethod
+    @abstractmethod
+    def of(cls, *args: Any, **options: Any) -> Self:
+        """The workload that the options mean; UserError where they mean none."""
+
+    @abstractmethod
+    def declare(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Fresh tensors: data, weights, result."""
+
+    @property
+    @abstractmethod
+    def options(self) -> dict[str, Any]:
+        """The options that make it, as short as they can be."""
+
+    @property
+    @abstractmethod
+    def terms(self) -> int:
+        """How many products one result sums."""
+
+    @property
+    @abstractmethod
+    def out_shape(self) -> tuple[int, ...]:
+        """The shape of the result."""
+
+    @abstractmethod
+    def reference(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """The result by NumPy, in the type of the data."""
+
+    @property
+    def flop(self) -> float:
+        """Floating-point operations of one run: a product and a sum a term."""
+        return 2.0 * self.terms * prod(self.out_shape)
+
+    @property
+    def shortest(self) -> dict[str, Any]:
+        """The options that are needed to say which workload it is, an int for sides that are equal."""
+        found = {
+            name: value[0]
+            if isinstance(value, tuple) and (name != "shape" or len(value) == 1) and len(set(value)) == 1
+            else value
+            for name, value in self.options.items()
+        }
+        for name in [name for name in found if name != "shape"]:
+            fewer = {key: value for key, value in found.items() if key != name}
+            with suppress(UserError):  # without it, the window may not fit
+                found = fewer if type(self).of(**fewer) == self else found
+        return found
+
+    @property
+    def title(self) -> str:
+        """The workload in a line: "conv2d  shape 1x512x7x7  filters 512  kernel 3x3 ..."."""
+        return "  ".join([self.name, *(f"{key} {written(value)}" for key, value in self.options.items())])
+
+
+def written(value: Any) -> str:
+    """An option's value as the command line has it: 3x3 for a pair."""
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+# Checking, on the way to canonical values. Every message begins with the option at fault; `who` is the operator.
+
+
+def sizes(who: str, option: str, value: Any, count: int, least: int = 1) -> tuple[int, ...]:
+    """`value` as `count` ints, an int standing for all of them; UserError for anything else."""
+    given = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
+    if len(given) != count or not _all_ints(given, least):
+        what = "a whole number" if count == 1 else f"a whole number, or {count} of them,"
+        raise UserError(
+            f"{option} {written(value)} is not {what} of at least {least}",
+            primitive=who,
+            fix="say 3" if count == 1 else f"say 3, for all {count} sides, or {written((3, 5, 3, 5)[:count])}",
+        )
+    return given
+
+
+def shape_of(who: str, value: Any, letters: str) -> tuple[int, ...]:
+    """The input's shape, one size a letter."""
+    given = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if len(given) != len(letters) or not _all_ints(given, 1):
+        meaning = {"NCHW": "batch x channels x height x width: say 1x64x56x56", "M": "one length: say 16384"}
+        what = "x".join(letters) if len(letters) > 1 else "a length"
+        raise UserError(
+            f"shape {written(value)} is not {what}", primitive=who, fix=f"give {meaning[letters]} (each at least 1)"
+        )
+    return given
+
+
+def _all_ints(given: tuple[Any, ...], least: int) -> bool:
+    return all(isinstance(v, int) and not isinstance(v, bool) and v >= least for v in given)
+
+
+def border(who: str, padding: Any, covered: tuple[int, ...]) -> tuple[int, ...]:
+    """Zeros before each side and then after each, for a window that covers `covered` of the input."""
+    if padding == "same":
+        return tuple(c // 2 for c in covered) + tuple((c - 1) // 2 for c in covered)
+    if padding == "valid":
+        return (0,) * (2 * len(covered))
+    if padding == "full":
+        return tuple(c - 1 for c in covered) * 2
+    if isinstance(padding, str):
+        raise UserError(
+            f"padding {padding} is unknown", primitive=who, fix=f"give {', '.join(WORDS)}, or numbers such as 1"
+        )
+    if isinstance(padding, (tuple, list)) and len(padding) == 2 * len(covered):
+        return sizes(who, "padding", padding, len(padding), least=0)
+    return sizes(who, "padding", padding, len(covered), least=0) * 2
+
+
+def positions(
+    who: str, shape: tuple[int, ...], covered: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...]
+) -> tuple[int, ...]:
+    """How many places the window has along each side; UserError where it does not fit once."""
+    count = len(covered)
+    padded = tuple(size + padding[i] + padding[i + count] for i, size in enumerate(shape))
+    if any(c > p for c, p in zip(covered, padded, strict=True)):
+        raise UserError(
+            f"kernel {written(covered)} is larger than the padded input, {written(padded)}",
+            primitive=who,
+            fix="give a smaller kernel (or dilation), or more padding",
+        )
+    return tuple((p - c) // s + 1 for p, c, s in zip(padded, covered, stride, strict=True))
+
+
+def dtype_of(who: str, dtype: str) -> str:
+    """The element type; UserError where templates do not cover it."""
+    if dtype not in DTYPES:
+        raise UserError(f"dtype {dtype} is not covered", primitive=who, fix=f"give {' or '.join(DTYPES)}")
+    return dtype
+
+
+def shortened(padding: tuple[int, ...]) -> tuple[int, ...]:
+    """A padding that is the same before and after, said once."""
+    half = len(padding) // 2
+    return padding[:half] if padding[:half] == padding[half:] else padding
