@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from .core.absent import absent_from_module
+
 __version__ = "0.1.0"
 
 _MODULES = ("te", "tir", "nd", "target", "testing", "error", "topi", "autotvm", "runtime", "transform")
@@ -37,7 +39,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise absent_from_module(__name__, name, __dir__())
 
 
 def __dir__() -> list[str]:

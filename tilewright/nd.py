@@ -1,5 +1,8 @@
 """Devices and arrays: `nd.array(x, device=dev)`, `nd.empty(shape, dtype, device=dev)`, `cuda(0)`, `opencl(0)`."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from .core.absent import absent_from_module as _absent
 from .runtime.array import NDArray, array, empty, from_dlpack
 from .runtime.device import Device, cpu, cuda, device, opencl
 
@@ -21,3 +24,8 @@ __all__ = [
     "gpu",
     "opencl",
 ]
+
+if not _TYPE_CHECKING:  # type checkers see what is there
+
+    def __getattr__(name: str) -> object:
+        raise _absent(__name__, name, __all__)

@@ -1,5 +1,8 @@
 """Compilation targets: `Target("cuda")`, `Target("cuda -arch=sm_90")`, `Target("opencl")`, `with Target(...)`."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from .core.absent import absent_from_module as _absent
 from .core.target import Target
 
 
@@ -19,3 +22,8 @@ def opencl(model: str = "unknown", options: str | None = None) -> Target:
 
 
 __all__ = ["Target", "create", "cuda", "opencl"]
+
+if not _TYPE_CHECKING:  # type checkers see what is there
+
+    def __getattr__(name: str) -> object:
+        raise _absent(__name__, name, __all__)

@@ -5,6 +5,9 @@ B = te.compute((n,), lambda i: A[i] + 1, name="B")
 s = te.create_schedule(B.op)
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from .core.absent import absent_from_module as _absent
 from .expr.intrinsics import TABLE as _TABLE
 from .expr.nodes import SizeVar, Var
 from .expr.operators import all_of as all
@@ -45,3 +48,8 @@ floor, ceil, trunc, round, nearbyint = (_TABLE[f] for f in ("floor", "ceil", "tr
 abs, isnan, isinf, isfinite, popcount = (_TABLE[f] for f in ("abs", "isnan", "isinf", "isfinite", "popcount"))
 
 __all__ = [name for name in dir() if not name.startswith("_")]
+
+if not _TYPE_CHECKING:  # type checkers see what is there
+
+    def __getattr__(name: str) -> object:
+        raise _absent(__name__, name, __all__)

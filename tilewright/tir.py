@@ -1,5 +1,8 @@
 """Scalar expressions under the legacy API's names: `tir.if_then_else`, `tir.all`, `tir.Select`, `tir.const` ..."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from .core.absent import absent_from_module as _absent
 from .expr.intrinsics import TABLE as _TABLE
 from .expr.nodes import (
     EQ,
@@ -63,3 +66,8 @@ floor, ceil, trunc, round, nearbyint = (_TABLE[f] for f in ("floor", "ceil", "tr
 abs, isnan, isinf, isfinite = (_TABLE[f] for f in ("abs", "isnan", "isinf", "isfinite"))
 
 __all__ = [name for name in dir() if not name.startswith("_")]
+
+if not _TYPE_CHECKING:  # type checkers see what is there
+
+    def __getattr__(name: str) -> object:
+        raise _absent(__name__, name, __all__)

@@ -272,5 +272,5 @@ def test_an_unknown_architecture() -> None:
 
 
 def test_an_unknown_device() -> None:
-    with refused("", "'tpu'", fix="cuda"):
+    with refused("device", "'tpu'", fix="cuda"):
         tilewright.device("tpu", 0)

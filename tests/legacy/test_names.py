@@ -87,7 +87,7 @@ def test_an_error_is_explained_under_the_scripts_names(code: str, part: str) -> 
         exec(code, {})
     explained = legacy.explain(raised.value)
     assert explained is not None
-    assert f"{part} is not part of Tilewright" in explained
+    assert f"{part.removeprefix('tvm.')} is not part of Tilewright" in explained
 
 
 @pytest.mark.parametrize(

@@ -116,12 +116,15 @@ def test_every_wrong_argument_is_named_with_what_it_is(dev: Device) -> None:
     cases = [
         (
             np.zeros(100, "float32"),
-            rf"is a NumPy array of float32\[100\]\n  fix: put it on the device first: nd.array\(x, tvm.{dev.kind}",
+            rf"is a NumPy array of float32\[100\]\n  fix: put it on the device first: nd.array\(x, nd.{dev.kind}",
         ),
         (3, "is 3"),
         (None, "is None"),
         (empty((100,)), rf"is on cpu\(0\), but this module runs on {dev.kind}"),
-        (empty((100,), "float64", dev), r"has type float64\n  fix: convert it: x.astype\('float32'\)"),
+        (
+            empty((100,), "float64", dev),
+            r"has type float64\n  fix: convert it: nd.array\(x.numpy\(\).astype\('float32'\)",
+        ),
         (empty((99,), device=dev), r"has shape \(99,\)"),
         (empty((100, 1), device=dev), r"has shape \(100, 1\)"),
     ]
@@ -218,7 +221,7 @@ def test_the_number_of_runs_grows_to_the_minimum_time(dev: Device) -> None:
 
 def test_timing_checks_its_arguments(dev: Device) -> None:
     module = compile_function(ADD, dev.kind)
-    with pytest.raises(UserError, match="number=0: at least 1"):
+    with pytest.raises(UserError, match="number=0: a whole number of at least 1"):
         module.time_evaluator("main", dev, number=0)
     with pytest.raises(UserError, match="f_preproc='nothing' is unknown"):
         module.time_evaluator("main", dev, f_preproc="nothing")

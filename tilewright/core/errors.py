@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
 
 _HOUSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# What is on the stack between the caller and us, and is neither's: generated code, and `with` on a generator.
+_BETWEEN = ("<", contextlib.__file__)
 
 
 def caller_location() -> str:
@@ -14,7 +17,7 @@ def caller_location() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_HOUSE) and not name.startswith("<"):
+        if not name.startswith((_HOUSE, *_BETWEEN)):
             return f"{name}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]  # typeshed: f_back is Optional, the loop ends on None
     return ""
@@ -23,7 +26,7 @@ def caller_location() -> str:
 def warn_caller(message: str, category: type[Warning]) -> None:
     """Warn, as from the innermost line outside this package."""
     depth, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((_HOUSE, "<")):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_HOUSE, *_BETWEEN)):
         depth, frame = depth + 1, frame.f_back
     warnings.warn(message, category, stacklevel=depth)
 

@@ -6,6 +6,7 @@ import re
 import sys
 from importlib.machinery import PathFinder
 
+from ..core.absent import INSTEAD
 from ..core.errors import UserError
 
 PACKAGE = "tilewright"
@@ -39,9 +40,17 @@ def sentence(name: str) -> str:
     folder = sys.modules[PACKAGE].__path__
     faces = [face for face in _FACES if PathFinder.find_spec(f"{PACKAGE}.{face}", folder)]
     return (
-        f"{name} is not part of Tilewright: it covers tensor expressions and their schedules, for CUDA and OpenCL "
-        f"({', '.join(faces)}, lower, build); see README.md"
+        f"{name} is not part of Tilewright: it covers tensor expressions and their schedules, for CUDA, OpenCL and "
+        f"the CPU ({', '.join(faces)}, lower, build); " + (instead(name) or "see README.md")
     )
+
+
+def instead(name: str) -> str:
+    """What to use in place of the part of that name; "" where nothing is known."""
+    holder, _, part = name.rpartition(".")
+    holder = PACKAGE if holder == LEGACY else holder.rpartition(".")[2]
+    found = INSTEAD.get(holder, {}).get(part)
+    return f"instead, {found}" if found else ""
 
 
 def legacy_name(name: str) -> str:

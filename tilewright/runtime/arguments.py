@@ -57,15 +57,17 @@ def check_array(entry: EntryPoint, position: int, arg: Any, kind: str, first: De
         raise UserError(f"{who} is {_foreign(arg)}", fix=_how_to_pass(arg, kind))
     if arg.device.kind != kind:
         raise UserError(
-            f"{who} is on {arg.device}, but this module runs on {kind}", fix=f"use nd.array(x, tvm.{kind}(0))"
+            f"{who} is on {arg.device}, but this module runs on {kind}", fix=f"use nd.array(x, nd.{kind}(0))"
         )
     if first is not None and arg.device is not first:
         raise UserError(
             f"{who} is on {arg.device}, but an earlier argument is on {first}",
-            fix=f"copy it there: x.copyto(tvm.{kind}({first.index}))",
+            fix=f"copy it there: x.copyto(nd.{kind}({first.index}))",
         )
     if arg.dtype != want.dtype:
-        raise UserError(f"{who} has type {arg.dtype}", fix=f"convert it: x.astype({want.dtype!r})")
+        raise UserError(
+            f"{who} has type {arg.dtype}", fix=f"convert it: nd.array(x.numpy().astype({want.dtype!r}), x.device)"
+        )
     static = all(isinstance(extent, int) for extent in want.shape)
     if len(arg.shape) != len(want.shape) or (static and arg.shape != want.shape):
         raise UserError(f"{who} has shape {arg.shape}", fix=f"pass an array of shape {_shape(want)}")
@@ -90,7 +92,7 @@ def _foreign(arg: Any) -> str:
 def _how_to_pass(arg: Any, kind: str) -> str:
     if hasattr(arg, "__dlpack__") and not isinstance(arg, np.ndarray):
         return "share its memory with nd.from_dlpack(x)"
-    return f"put it on the device first: nd.array(x, tvm.{kind}(0))"
+    return f"put it on the device first: nd.array(x, nd.{kind}(0))"
 
 
 def _shape(want: ArrayArgument) -> str:

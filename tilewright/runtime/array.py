@@ -15,8 +15,8 @@ from ..core.dtype import DType
 from ..core.errors import UserError
 from .device import Device, cpu, cuda, device
 from .dlpack import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, Shared, give, take
-
-Shape = tuple[int, ...]
+from .given import Shape, host_values, whole_numbers
+from .on_device import OnDevice
 
 
 class _Mark:
@@ -49,7 +49,7 @@ def _mark(key: tuple[Any, ...]) -> _Mark:
         return found
 
 
-class NDArray:
+class NDArray(OnDevice):
     """An array on a device: row-major, or a view with strides of its own.
 
     `handle` is what the device's driver calls its memory; `layout` and `kind` stand for (device, dtype,
@@ -155,11 +155,14 @@ class NDArray:
         """Copy in the values of `source` (of this shape; converted to this type)."""
         if isinstance(source, NDArray):
             return source.copyto(self)
-        data = np.ascontiguousarray(source, dtype=self.dtype.numpy)
-        if np.shape(source) != self._host_shape():
+        values = host_values(source, "copyfrom")
+        if values.shape != self._host_shape():
             raise UserError(
-                f"cannot copy values of shape {np.shape(source)} into an array of shape {self._host_shape()}"
+                f"cannot copy values of shape {values.shape} into an array of shape {self._host_shape()}",
+                primitive="copyfrom",
+                fix="give values of the array's shape; a[:] = 0 fills it with one number",
             )
+        data = np.ascontiguousarray(values, dtype=self.dtype.numpy)
         if self.layout is _APART and self.size:  # what lies between the elements stays
             whole = self._whole()
             self._elements(whole)[...] = data
@@ -171,8 +174,18 @@ class NDArray:
         """Copy the values to another array, or to a new one on that device; gives the target."""
         if isinstance(target, Device):
             target = empty(self.shape, self.dtype, target)
+        if not isinstance(target, NDArray):
+            raise UserError(
+                f"cannot copy {_describe(self)} into {target!r}",
+                primitive="copyto",
+                fix="give an array or a device, such as tw.cpu(); a.numpy() gives the values to the host",
+            )
         if target.shape != self.shape or target.dtype != self.dtype:
-            raise UserError(f"cannot copy {_describe(self)} into {_describe(target)}")
+            raise UserError(
+                f"cannot copy {_describe(self)} into {_describe(target)}",
+                primitive="copyto",
+                fix="give an array of the same shape and type, or a device",
+            )
         if self.layout is _APART or target.layout is _APART:
             target.copyfrom(self.numpy())
         elif target.device is self.device:
@@ -187,9 +200,13 @@ class NDArray:
         Programs take it whose buffer is declared with strides (`tir.decl_buffer`, `binds`). UserError where it
         would reach beyond this array.
         """
-        extents, steps = tuple(map(int, shape)), tuple(map(int, strides))
+        extents, steps = whole_numbers(shape, "shape", "as_strided"), whole_numbers(strides, "strides", "as_strided")
         if len(extents) != len(steps):
-            raise UserError(f"a view of shape {extents} needs {len(extents)} strides, not {steps}")
+            raise UserError(
+                f"a view of shape {extents} needs {len(extents)} strides, not {steps}",
+                primitive="as_strided",
+                fix="give one stride, in elements, for each dimension",
+            )
         first, last = self.offset + offset, self.offset + offset + reach(extents, steps)
         if min((*extents, *steps, offset), default=0) < 0 or last > self._reach():
             raise UserError(
@@ -259,7 +276,10 @@ class NDArray:
                 f"the memory of {self.device} has no address that other libraries could use", fix="use a.numpy()"
             )
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
-            raise _NotSharedError(f"an array on {self.device} cannot be shared with device {dl_device}")
+            raise _NotSharedError(
+                f"an array on {self.device} cannot be shared with device {dl_device}",
+                fix="copy it to that device first: a.copyto(tw.cpu())",
+            )
         array = self.copyto(self.device) if copy else self
         array.device.driver.hand_over(array.device.index, stream)
         code, index = array.__dlpack_device__()
@@ -315,10 +335,9 @@ def empty(
 ) -> NDArray:
     """A new array with undefined content; `ctx` is the legacy name of `device`."""
     on = _on(device, ctx)
-    extents = (shape,) if isinstance(shape, (int, np.integer)) else shape
-    whole = tuple(int(extent) for extent in extents)
+    whole = whole_numbers((shape,) if hasattr(shape, "__index__") else shape, "shape", "empty")
     if any(extent < 0 for extent in whole):
-        raise UserError(f"an array cannot have the shape {whole}")
+        raise UserError(f"an array cannot have the shape {whole}", primitive="empty", fix="give extents of at least 0")
     kind = DType(dtype)
     return NDArray(on, kind, whole, on.driver.allocate(on.index, math.prod(whole) * kind.numpy.itemsize * kind.lanes))
 
@@ -328,7 +347,7 @@ def array(data: Any, device: Device | None = None, ctx: Device | None = None, dt
     if isinstance(data, NDArray) and dtype in (None, data.dtype):
         on = _on(device, ctx) if device is not None or ctx is not None else data.device
         return data.copyto(on)
-    values = np.asarray(data.numpy() if isinstance(data, NDArray) else data)
+    values = host_values(data.numpy() if isinstance(data, NDArray) else data, "array")
     kind = DType(dtype or values.dtype)
     shape = values.shape if kind.lanes == 1 else values.shape[:-1]
     return empty(shape, kind, device, ctx).copyfrom(values)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..codegen.abi import CompiledProgram
-from .driver import DeviceAttributes, Driver, Handle, Launcher
+from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher
 from .llvm_program import load_program
 
 ALIGNMENT = 64
@@ -52,7 +52,10 @@ class CpuDriver(Driver):
         )
 
     def allocate(self, index: int, size: int) -> Handle:
-        whole = np.empty(size + ALIGNMENT, np.uint8)
+        try:
+            whole = np.empty(size + ALIGNMENT, np.uint8)
+        except (MemoryError, ValueError) as error:
+            raise DeviceError(f"cpu({index}) cannot allocate {size:,} bytes: {error}", "OUT_OF_MEMORY") from error
         start = -whole.ctypes.data % ALIGNMENT
         return HostMemory(whole[start : start + size])
 

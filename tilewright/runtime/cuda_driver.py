@@ -21,7 +21,7 @@ from ..codegen.abi import CompiledProgram, KernelAbi, scalar_type
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.target import Target
-from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher
+from .driver import ELSEWHERE, DeviceAttributes, DeviceError, Driver, Handle, Launcher
 
 _NO_CONTEXT = (201, 400)
 """CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE: this thread has no current context, or another's."""
@@ -114,15 +114,15 @@ class CudaDriver(Driver):
         try:
             ctypes.CDLL("libcuda.so.1")
         except OSError:
-            return 0, "libcuda.so.1 not found: no NVIDIA driver here; use --target opencl"
+            return 0, "libcuda.so.1 not found: no NVIDIA driver here"
         try:
             call("cuInit", 0)
             number = int(call("cuDeviceGetCount"))
         except ImportError:
             return 0, "cuda.bindings not found: pip install 'tilewright[cuda]'"
         except DeviceError as error:
-            return 0, f"the NVIDIA driver does not start: {error}; use --target opencl"
-        return number, "" if number else "the NVIDIA driver sees no GPU; use --target opencl"
+            return 0, f"the NVIDIA driver does not start: {error}"
+        return number, "" if number else "the NVIDIA driver sees no GPU"
 
     def why_not(self) -> str:
         return self._found[1]
@@ -136,9 +136,12 @@ class CudaDriver(Driver):
         if found is None:
             number, reason = self._found
             if reason:
-                raise UserError(reason)
+                raise UserError(reason, fix=ELSEWHERE)
             if not 0 <= index < number:
-                raise UserError(f"there is no cuda({index}): this machine has {number} NVIDIA GPU(s)")
+                raise UserError(
+                    f"there is no cuda({index}): this machine has {number} NVIDIA GPU(s)",
+                    fix=f"give a number from 0 to {number - 1}",
+                )
             found = self._gpus.setdefault(index, _Gpu(index))
         found.make_current()
         return found

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
+from ..core.absent import absent
 from ..core.errors import UserError
 from ..core.target import Target
 from .cpu_driver import CpuDriver
 from .cuda_driver import CudaDriver
-from .driver import DeviceAttributes, Driver
+from .driver import ELSEWHERE, DeviceAttributes, Driver
 from .opencl_driver import OpenClDriver
 
 _DRIVERS: dict[str, Driver] = {driver.kind: driver for driver in (CpuDriver(), CudaDriver(), OpenClDriver())}
@@ -46,8 +49,10 @@ class Device:
         """This device; UserError that says what is missing where it is not there."""
         if not self.exist:
             reason = self.driver.why_not()
+            count = self.driver.count()
             raise UserError(
-                reason or f"there is no {self}: this machine has {self.driver.count()} of that kind",
+                reason or f"there is no {self}: this machine has {count} of that kind",
+                fix=ELSEWHERE if reason else f"give a number from 0 to {count - 1}",
             )
         return self
 
@@ -66,7 +71,13 @@ class Device:
         Inside a capture of a CUDA graph, that is the stream which is being captured.
         """
         address = next((getattr(stream, name) for name in ("cuda_stream", "ptr") if hasattr(stream, name)), stream)
-        before = self.require().driver.set_stream(self.index, int(address))
+        if isinstance(address, bool) or not isinstance(address, int):
+            raise UserError(
+                f"{stream!r} is no stream",
+                primitive="use_stream",
+                fix="give torch.cuda.current_stream(), or an address",
+            )
+        before = self.require().driver.set_stream(self.index, address)
         try:
             yield self
         finally:
@@ -97,7 +108,7 @@ class Device:
         name = {"device_name": "name"}.get(name, name)
         if name in DeviceAttributes.__dataclass_fields__:
             return getattr(self.attributes, name)
-        raise AttributeError(f"a device has no attribute {name!r}")
+        raise absent("the device", name, (*dir(type(self)), *DeviceAttributes.__dataclass_fields__), self)
 
 
 _devices: dict[tuple[str, int], Device] = {}
@@ -109,9 +120,23 @@ def device(name: str | int | Device | Target, index: int = 0) -> Device:
         return name
     kind = _kind(name)
     if isinstance(name, str) and ":" in name:
-        index = int(name.partition(":")[2])
+        index = _number(name, name.partition(":")[2])
+    if isinstance(index, bool) or not isinstance(index, (int, np.integer)) or index < 0:
+        raise UserError(
+            f"{index!r} is no number of a device", primitive="device", fix=f"count devices from 0: tw.{kind}(0)"
+        )
     found = _devices.get((kind, index))
     return found if found is not None else _devices.setdefault((kind, index), Device(kind, index))
+
+
+def _number(name: str, digits: str) -> int:
+    if not digits.isdecimal():
+        raise UserError(
+            f"{name!r} names no device: {digits!r} is no number",
+            primitive="device",
+            fix=f'count devices from 0: "{name.partition(":")[0]}:0"',
+        )
+    return int(digits)
 
 
 def _kind(name: Any) -> str:
@@ -121,8 +146,12 @@ def _kind(name: Any) -> str:
         name = {code: kind for kind, code in _TYPE_CODES.items()}.get(name, str(name))
     words = str(name).replace(":", " ").split()
     kind = _KIND_OF_NAME.get(words[0]) if words else None
-    if kind is None:
-        raise UserError(f"unknown kind of device {name!r}", fix=f"use one of {', '.join(_KIND_OF_NAME)}")
+    if kind is None or (":" not in str(name) and not all(word.startswith("-") for word in words[1:])):
+        raise UserError(
+            f"unknown kind of device {name!r}",
+            primitive="device",
+            fix=f'use one of {", ".join(_KIND_OF_NAME)}, with a number where there are several: "cuda:1"',
+        )
     return kind
 
 

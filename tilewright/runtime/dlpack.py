@@ -121,9 +121,18 @@ def take(source: Any, stream: int | None = None) -> Shared:
         capsule = source.__dlpack__(max_version=_VERSION, **options)
     except TypeError:  # a producer from before version 1
         capsule = source.__dlpack__(**options)
+    except BufferError as error:
+        raise UserError(
+            f"the {type(source).__name__} does not share its memory: {error}",
+            primitive="from_dlpack",
+            fix="copy it: nd.array(x)",
+        ) from error
     name = next((name for name in _STRUCTS if _is_valid(capsule, name)), None)
     if name is None:
-        raise UserError(f"the __dlpack__ of {type(source).__name__} gives no tensor that is still unused")
+        raise UserError(
+            f"the __dlpack__ of {type(source).__name__} gives no tensor that is still unused",
+            fix="copy it: nd.array(x)",
+        )
     address = _pointer(capsule, name)
     managed: Any = ctypes.cast(address, ctypes.POINTER(_STRUCTS[name])).contents
     _rename(capsule, _USED[name])  # from here on, freeing it is up to us
@@ -140,7 +149,12 @@ def take(source: Any, stream: int | None = None) -> Shared:
 def _dtype(given: Any) -> DType:
     kind = _KINDS.get(given.code)
     if kind is None:
-        raise UserError(f"DLPack type code {given.code} of {given.bits} bits is no type of ours")
+        what = {3: "opaque handles", 5: "complex numbers"}.get(given.code, f"DLPack's type code {given.code}")
+        raise UserError(
+            f"arrays of {what}, {given.bits} bits each, cannot be used here",
+            primitive="from_dlpack",
+            fix="share real numbers: x.real and x.imag apart, or x.astype('float32')",
+        )
     name = "bool" if kind == "bool" else f"{kind}{given.bits}"
     return DType(name if given.lanes == 1 else f"{name}x{given.lanes}")
 

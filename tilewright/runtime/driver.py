@@ -18,6 +18,10 @@ Launcher = Callable[..., None]
 """`launcher(gx, gy, gz, bx, by, bz, *arguments)` starts a kernel."""
 
 
+ELSEWHERE = 'run elsewhere: tw.cpu() with target="llvm", tw.opencl() with target="opencl", tw.cuda() with target="cuda"'
+"""What to do where a device is missing."""
+
+
 class DeviceError(TVMError):
     """The driver or the device failed; `code` is its own name for the error."""
 
@@ -111,7 +115,9 @@ class Driver(ABC):
 
     def set_stream(self, index: int, stream: int) -> int:
         """Give this thread's work from now on to that stream, and tell the one before; 0 is the default one."""
-        raise UserError(f"{self.kind}({index}) has no streams to choose from")
+        raise UserError(
+            f"{self.kind}({index}) has no streams to choose from", fix="choose streams of cuda devices only"
+        )
 
     def recording(self, index: int) -> bool:
         """Whether launches are being recorded for later, so that nothing may wait for them."""

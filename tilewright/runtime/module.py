@@ -84,13 +84,17 @@ class Entry:
         try:
             run = self._runs[args[self._first_array].device]  # type: ignore[index]  # None takes the slow path
         except (KeyError, TypeError, IndexError, AttributeError):
+            run = None
+        if run is None:  # outside of the handler, so that what is wrong comes without that KeyError
             run = self._prepare(args)
         try:
             with self._lock:
                 run(*args)
-        except (AttributeError, TypeError):
-            arguments.explain(self._entry, self._kind, args)
-            raise
+            return
+        except (AttributeError, TypeError) as error:
+            failed = error
+        arguments.explain(self._entry, self._kind, args)
+        raise failed
 
     def _prepare(self, args: tuple[Any, ...]) -> Callable[..., None]:
         """The host function for the device that the arguments are on; raises where they are wrong."""
@@ -284,7 +288,9 @@ class Module:
         """The legacy name of `save`; what else it takes (`fcompile`, `workspace_dir`) is not needed."""
         unknown = sorted(set(legacy) - {"fcompile", "addons", "workspace_dir"})
         if unknown:
-            raise UserError(f"export_library has no argument {unknown[0]!r}", primitive="export_library")
+            raise UserError(
+                f"there is no argument {unknown[0]!r}", primitive="export_library", fix="give the file's name alone"
+            )
         save_program(self.program, file_name)
 
     def __repr__(self) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+import zlib
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # files of the same content are the same
 
 def save_program(program: CompiledProgram, path: str | os.PathLike[str]) -> None:
     """Write a program into one file, whole or not at all."""
+    _check_path(path, "save")
     kind = str(Target(program.target).kind)
     members: dict[str, bytes] = {
         _DESCRIPTION: json.dumps(_described(program, kind), indent=1).encode(),
@@ -54,7 +56,16 @@ def save_program(program: CompiledProgram, path: str | os.PathLike[str]) -> None
         draft.replace(target)
     except OSError as error:
         draft.unlink(missing_ok=True)
-        raise UserError(f"cannot write {target}: {error.strerror}", primitive="save") from error
+        raise UserError(
+            f"cannot write {target}: {error.strerror}",
+            primitive="save",
+            fix="give a file in a folder that can be written",
+        ) from error
+
+
+def _check_path(path: Any, primitive: str) -> None:
+    if not isinstance(path, (str, os.PathLike)):
+        raise UserError(f"{path!r} is no path of a file", primitive=primitive, fix='give one, such as "kernel.tw"')
 
 
 def _described(program: CompiledProgram, kind: str) -> dict[str, Any]:
@@ -81,14 +92,19 @@ def _entry(entry: EntryPoint) -> dict[str, Any]:
 
 def load_program(path: str | os.PathLike[str]) -> CompiledProgram:
     """The program in a file. UserError where there is none that this version can run."""
+    _check_path(path, "load_module")
     try:
         with zipfile.ZipFile(path) as archive:
             described = json.loads(archive.read(_DESCRIPTION))
             _check_version(path, described)
             return _program(archive, described)
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}", primitive="load_module") from error
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, KeyError, ValueError, TypeError) as error:
+        raise UserError(
+            f"cannot read {path}: {error.strerror}",
+            primitive="load_module",
+            fix="give a file that module.save(path) wrote",
+        ) from error
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, KeyError, ValueError, TypeError) as error:
         raise UserError(
             f"{path} is no saved module, or a damaged one ({error})",
             primitive="load_module",

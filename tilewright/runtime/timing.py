@@ -65,9 +65,16 @@ class TimingOptions:
     cache_flush_bytes: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("number", "repeat", "repeats_to_cooldown"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}={getattr(self, name)}: at least 1 is needed", primitive="time_evaluator")
+        counts = ("number", "repeat", "repeats_to_cooldown")
+        for name, value in vars(self).items():
+            least, kinds = (1, (int, np.integer)) if name in counts else (0, (int, float, np.number))
+            if isinstance(value, bool) or not isinstance(value, kinds) or not value >= least:
+                what = "whole number" if name in counts else "number"
+                raise UserError(
+                    f"{name}={value!r}: a {what} of at least {least} is needed",
+                    primitive="time_evaluator",
+                    fix="leave it out, or give e.g. number=10, repeat=3, min_repeat_ms=100",
+                )
 
 
 def measure(run: Callable[[], None], on: Device, options: TimingOptions) -> BenchmarkResult:
@@ -113,7 +120,14 @@ def evaluator(function: Any, on: Device, options: TimingOptions, before: str = "
     asked for by `cache_flush_bytes`.
     """
     if before not in ("", "cache_flush_cpu_non_first_arg"):
-        raise UserError(f"f_preproc={before!r} is unknown", fix="leave it out, or give cache_flush_bytes")
+        raise UserError(
+            f"f_preproc={before!r} is unknown",
+            primitive="time_evaluator",
+            fix="leave it out, or give cache_flush_bytes",
+        )
+
+    if not isinstance(on, Device):
+        raise UserError(f"dev={on!r} is no device", primitive="time_evaluator", fix="give tw.cpu(), tw.cuda() ...")
 
     def timed(*args: Any) -> BenchmarkResult:
         return measure(lambda: function(*args), on.require(), options)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
-from ..core.errors import UserError, caller_location
+from ..core.absent import absent
+from ..core.errors import UserAttributeError, UserError, UserTypeError, caller_location
 from ..core.hardware import MemoryScope
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Operation, Tensor
@@ -43,6 +45,8 @@ PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
     )
 }
 
+_SIGNATURES = {name: inspect.signature(primitive) for name, primitive in PRIMITIVES.items()}
+
 
 class ScheduleHandle:
     """A schedule in the making: `s[B]` gives the handle of a stage, `s.steps` what was done so far.
@@ -57,6 +61,10 @@ class ScheduleHandle:
 
     def apply(self, primitive: str, *args: Any) -> Any:
         """Apply a primitive by name and record it; gives the primitive's own result (new axes, a tensor)."""
+        if primitive not in PRIMITIVES:
+            raise UserError(
+                f"there is no primitive {primitive!r}", primitive="apply", fix=f"use one of {', '.join(PRIMITIVES)}"
+            )
         encoded = self._references.encode(self.value, args)
         self.value, result = PRIMITIVES[primitive](self.value, *args)
         self.steps.append(Step(primitive, tuple(encoded), caller_location()))
@@ -64,9 +72,12 @@ class ScheduleHandle:
 
     def replay(self, steps: Sequence[Step | Sequence[Any]]) -> None:
         """Apply recorded steps (`Step`s, or the lists that `Step.to_json` gives) to this schedule."""
+        if not isinstance(steps, (list, tuple)):
+            raise UserError(f"the steps are {steps!r}", primitive="replay", fix="give s.steps, or a list of such steps")
         for number, step in enumerate(steps, 1):
-            name, *encoded = step.to_json() if isinstance(step, Step) else step
-            if name not in PRIMITIVES:
+            parts = step.to_json() if isinstance(step, Step) else step
+            name, *encoded = parts if isinstance(parts, (list, tuple)) and parts else [parts]
+            if not isinstance(name, str) or name not in PRIMITIVES:
                 raise UserError(
                     f"step {number} is the unknown {name!r}",
                     primitive="replay",
@@ -74,6 +85,7 @@ class ScheduleHandle:
                 )
             try:
                 args = self._references.decode(self.value, list(encoded))
+                _SIGNATURES[name].bind(self.value, *args)
             except (LookupError, TypeError, ValueError):
                 raise UserError(
                     f"step {number}, {name} of {encoded}, does not fit this schedule, whose stages are "
@@ -106,6 +118,34 @@ class ScheduleHandle:
 
     def __getitem__(self, item: Any) -> StageHandle:
         return StageHandle(self, self.stage_id(item))
+
+    def __setitem__(self, item: Any, value: Any) -> NoReturn:
+        raise UserTypeError(
+            "stages are not assigned to: a primitive changes the stage it is called on",
+            fix="s[B].split(axis, factor=32)",
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise UserTypeError("a schedule is no list", fix="its stages are s.stages; the one of a tensor is s[B]")
+
+    def __len__(self) -> int:
+        raise UserTypeError("a schedule has no len()", fix="its stages are s.stages: len(s.stages)")
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, item: Any) -> bool:
+        op = item.op if isinstance(item, Tensor) else item
+        return isinstance(op, Operation) and op in self.value.stage_of
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in PRIMITIVES:
+            raise UserAttributeError(f"the schedule has no {name!r}: it belongs to a stage", fix=f"s[B].{name}(...)")
+        raise absent("the schedule", name, dir(type(self)), self)
+
+    def __repr__(self) -> str:
+        stages = self.value.in_order()
+        return f"Schedule({', '.join(stage.name for stage in stages)})"
 
     @property
     def stages(self) -> list[StageHandle]:
@@ -274,6 +314,9 @@ class StageHandle:
         """Keep two copies of the storage: one is filled while the other is read."""
         self._apply("double_buffer")
         return self
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise absent("the stage", name, dir(type(self)), self)
 
     def __repr__(self) -> str:
         return f"Stage({self.value.name}: {', '.join(a.name for a in self.value.leaves)})"

@@ -44,6 +44,8 @@ class References:
         if isinstance(value, Stage):
             return {"stage": value.id}
         if isinstance(value, Tensor):
+            if value.op not in schedule.stage_of:
+                return {"tensor": None, "name": value.name}
             return {"tensor": [schedule.stage_of[value.op], value.value_index]}
         if isinstance(value, IterVar):
             return self._encode_axis(schedule, value)
@@ -75,7 +77,7 @@ class References:
             return value
         if "stage" in value:
             return schedule.stages[value["stage"]]
-        if "tensor" in value:
+        if value.get("tensor"):
             stage, index = value["tensor"]
             return schedule.stages[stage].op.outputs[index]
         if value.get("axis"):
@@ -83,7 +85,11 @@ class References:
             return schedule.stages[stage].all_axes[index]
         if "thread" in value:
             return self._decode_thread(value)
-        raise UserError(f"the step argument {value!r} cannot be replayed", primitive="replay")
+        raise UserError(
+            f"the step argument {value!r} cannot be replayed",
+            primitive="replay",
+            fix="give steps as s.steps records them, of axes, stages, tensors and constant numbers",
+        )
 
     def _decode_thread(self, value: dict[str, Any]) -> IterVar:
         while len(self.threads) <= value["thread"]:

@@ -1,0 +1,91 @@
+"""Names that are asked for and not there: parts of the legacy API that are missing, and slips of the pen."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright
+from tests.errors.refused import refused
+from tilewright import te
+from tilewright.core.absent import INSTEAD
+
+A = te.placeholder((16, 24), name="A")
+B = te.compute((16, 24), lambda i, j: A[i, j] + 1.0, name="B")
+s = te.create_schedule(B.op)
+array = tilewright.nd.array(np.zeros(3, "float32"))
+
+
+def holder(name: str) -> Any:
+    """The object that a list of missing names is about."""
+    things: dict[str, Any] = {"the schedule": s, "the stage": s[B], "the array": array, "tilewright": tilewright}
+    return things.get(name) or import_module(f"tilewright.{name}")
+
+
+ABSENT = [(about, name) for about, names in INSTEAD.items() for name in names]
+
+
+@pytest.mark.parametrize(("about", "name"), ABSENT)
+def test_a_missing_part_says_what_to_use(about: str, name: str) -> None:
+    assert not hasattr(holder(about), name), f"{name} is there now: take it off the list"
+    assert INSTEAD[about][name]
+
+
+NAMED: list[tuple[str, str, str, str]] = [
+    ("te", "scan", "te.scan is not part of Tilewright", "one after the other"),
+    ("te", "extern", "te.extern is not part of Tilewright", "te.compute"),
+    ("te", "hybrid", "te.hybrid is not part of Tilewright", "te.if_then_else"),
+    ("tir", "ir_builder", "tir.ir_builder is not part of Tilewright", "te.create_schedule"),
+    ("tir", "ceildiv", "tir.ceildiv is not part of Tilewright", "(a + b - 1) // b"),
+    ("nd", "vulkan", "nd.vulkan is not part of Tilewright", "nd.cuda()"),
+    ("target", "arm_cpu", "target.arm_cpu is not part of Tilewright", 'Target("cuda")'),
+    ("transform", "Sequential", "transform.Sequential is not part of Tilewright", "tir.add_lower_pass"),
+    ("tilewright", "relay", "tilewright.relay is not part of Tilewright", "te.compute or topi"),
+    ("tilewright", "build_config", "tilewright.build_config is not part of Tilewright", "transform.PassContext"),
+    ("the schedule", "rfactor", "the schedule has no 'rfactor'", "in two steps"),
+    ("the schedule", "create_group", "the schedule has no 'create_group'", "compute_at"),
+    ("the schedule", "split", "the schedule has no 'split': it belongs to a stage", "s[B].split(...)"),
+    ("the stage", "tensorize", "the stage has no 'tensorize'", "vectorize(axis)"),
+    ("the stage", "cache_read", "the stage has no 'cache_read'", "s.cache_read(...)"),
+    ("the stage", "axis", "the stage has no 'axis'", "s[B].op.axis"),
+    ("the array", "astype", "the array has no 'astype'", "a.numpy().astype(dtype)"),
+]  # fmt: skip
+SLIPS: list[tuple[str, str, str, str]] = [
+    ("te", "placehoder", "te has no 'placehoder'", "did you mean placeholder"),
+    ("tilewright", "lowr", "tilewright has no 'lowr'", "did you mean lower"),
+    ("the schedule", "cach_read", "the schedule has no 'cach_read'", "did you mean cache_read"),
+    ("the stage", "vectorise", "the stage has no 'vectorise'", "did you mean vectorize?"),
+    ("the array", "nunpy", "the array has no 'nunpy'", "did you mean numpy"),
+]
+
+
+@pytest.mark.parametrize(("about", "name", "says", "fix"), [*NAMED, *SLIPS])
+def test_a_name_that_is_not_there(about: str, name: str, says: str, fix: str) -> None:
+    with refused("", says, fix=fix):
+        getattr(holder(about), name)
+
+
+def test_a_slip_on_a_device() -> None:
+    with refused("", "the device has no 'compute_versoin'", fix="did you mean compute_version"):
+        tilewright.cpu().compute_versoin
+
+
+@pytest.mark.parametrize("about", ["te", "tilewright", "the schedule", "the stage", "the array"])
+def test_other_names_are_pythons(about: str) -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'xyzzy'"):
+        holder(about).xyzzy
+    assert getattr(holder(about), "xyzzy", 3) == 3
+
+
+def test_a_schedule_is_no_list() -> None:
+    with refused("", "a schedule is no list", fix="s.stages"):
+        list(s)
+    with refused("", "a schedule has no len()", fix="len(s.stages)"):
+        len(s)
+    with refused("", "stages are not assigned to", fix="s[B].split"):
+        s[B] = 3
+    assert B in s
+    assert te.placeholder((3,)) not in s
