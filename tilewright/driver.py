@@ -7,16 +7,19 @@ te.compute ──► Schedule ──► Bounds ──► loop nest ──► pas
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from .bounds.infer import infer_bounds
+from .bounds.infer import Bounds, infer_bounds
+from .bounds.spread import spread_fills
 from .core.errors import UserError
 from .core.target import KINDS, Target
 from .loops.build import build_function
 from .loops.nodes import Function, Program
 from .loops.printer import show_program
-from .passes.context import PassContext
+from .passes.context import PassContext, PassOptions
 from .passes.explain import LINES, explain
 from .passes.pipeline import PassRecord, run
 from .runtime.module import Module
@@ -25,26 +28,67 @@ from .schedule.handle import ScheduleHandle
 from .schedule.value import Schedule
 
 
+@dataclass(frozen=True)
+class LoweredFunction:
+    """One lowered function: its loop nest, the passes that ran on it, and what it is made from."""
+
+    function: Function
+    nest: Function
+    records: tuple[PassRecord, ...]
+    recipe: _Recipe
+    spread: bool = False
+
+    def compiled_for(self, target: Target) -> LoweredFunction:
+        """This function as it is compiled for `target`: for a GPU, fills of shared memory are spread over threads."""
+        spread = _spreads(target)
+        return self if self.spread == spread else self.recipe.lowered(spread, instead_of=self)
+
+    def explain(self, target: Target | None, lines: int) -> str:
+        """What each pass changed, and its time."""
+        made = self if target is None else self.compiled_for(target)
+        records = list(made.records)
+        if target is not None:
+            run(PassContext.current().options.finishing(target.kind == "llvm"), made.function, records)
+        return explain(self.nest, records, lines)
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """What a function is made from."""
+
+    schedule: Schedule
+    bounds: Bounds
+    args: tuple[Any, ...]
+    name: str
+    binds: Any
+    options: PassOptions
+
+    def lowered(self, spread: bool, instead_of: LoweredFunction | None = None) -> LoweredFunction:
+        """The function with its loops as scheduled, or with fills spread; `instead_of` where that is the same."""
+        records: list[PassRecord] = []
+        start = time.perf_counter()
+        bounds = spread_fills(self.schedule, self.bounds) if spread else self.bounds
+        if bounds is self.bounds and instead_of is not None:
+            return replace(instead_of, spread=spread)
+        nest = build_function(self.schedule, bounds, self.args, self.name, self.binds)
+        if bounds is not self.bounds:
+            records.append(PassRecord(spread_fills.__name__, time.perf_counter() - start, nest))
+        return LoweredFunction(run(self.options.lowering(), nest, records), nest, tuple(records), self, spread)
+
+
 class LoweredModule(Program):
     """Lowered functions; as text, the program that the legacy API's `lower(..., simple_mode=True)` shows."""
 
-    __slots__ = ("_origins", "_passes")
+    __slots__ = ("parts",)
 
-    def __init__(
-        self,
-        functions: tuple[Function, ...],
-        passes: tuple[tuple[PassRecord, ...], ...] = (),
-        origins: tuple[Function, ...] = (),
-    ) -> None:
-        """`passes` and `origins`: for each function the passes that made it, and the loop nest that they met."""
-        super().__init__(functions)
-        self._passes = passes
-        self._origins = origins
+    def __init__(self, parts: tuple[LoweredFunction, ...]) -> None:
+        super().__init__(tuple(part.function for part in parts))
+        self.parts = parts
 
     @property
     def records(self) -> tuple[PassRecord, ...]:
         """The passes that ran, those of the first function first."""
-        return tuple(record for own in self._passes for record in own)
+        return tuple(record for part in self.parts for record in part.records)
 
     def script(self) -> str:
         """The program as text."""
@@ -55,14 +99,8 @@ class LoweredModule(Program):
 
         At most `lines` changed lines a pass are shown.
         """
-        options = PassContext.current().options
-        parts = []
-        for origin, records, function in zip(self._origins, self._passes, self.functions, strict=True):
-            found = list(records)
-            if target is not None:
-                run(options.finishing(Target.parse(target).kind == "llvm"), function, found)
-            parts.append(explain(origin, found, lines))
-        return "\n\n".join(parts)
+        chosen = None if target is None else Target.parse(target)
+        return "\n\n".join(part.explain(chosen, lines) for part in self.parts)
 
     def __str__(self) -> str:
         return show_program(self)
@@ -85,6 +123,28 @@ def lower(
     scripts: the program prints the same either way. `explain` prints what each pass changed. Raises UserError for
     a schedule that cannot be built, naming the primitive and the fix.
     """
+    lowered = LoweredModule((_recipe(inputs, args, name, binds).lowered(spread=False),))
+    if explain or PassContext.current().options.explain:
+        _tell(f"lowering {name}", lowered.explain())
+    return lowered
+
+
+def lower_for(
+    target: Target, inputs: ScheduleHandle | Schedule, args: Sequence[Any], name: str = "main", binds: Any = None
+) -> LoweredModule:
+    """The loop program of a schedule as it is compiled for `target`, which may run it differently than scheduled."""
+    lowered = LoweredModule((_recipe(inputs, args, name, binds).lowered(_spreads(target)),))
+    if PassContext.current().options.explain:
+        _tell(f"lowering {name}", lowered.explain())
+    return lowered
+
+
+def _spreads(target: Target) -> bool:
+    """Whether fills of shared memory are to be spread over the threads of a block: only a GPU has them."""
+    return target.kind != "llvm" and PassContext.current().options.spreads_fills
+
+
+def _recipe(inputs: ScheduleHandle | Schedule, args: Sequence[Any], name: str, binds: Any) -> _Recipe:
     schedule = inputs.value if isinstance(inputs, ScheduleHandle) else inputs
     if not isinstance(schedule, Schedule):
         raise UserError(
@@ -92,14 +152,8 @@ def lower(
             primitive="lower",
             fix="give the schedule that te.create_schedule made",
         )
-    bounds = infer_bounds(schedule)
-    function = build_function(schedule, bounds, list(args), name, binds)
-    records: list[PassRecord] = []
     options = PassContext.current().options
-    lowered = LoweredModule((run(options.lowering(), function, records),), (tuple(records),), (function,))
-    if explain or options.explain:
-        _tell(f"lowering {name}", lowered.explain())
-    return lowered
+    return _Recipe(schedule, infer_bounds(schedule), tuple(args), name, binds, options)
 
 
 Source = ScheduleHandle | Schedule | LoweredModule
@@ -122,7 +176,7 @@ def build(
     if isinstance(inputs, Mapping) and inputs and all(map(_names_target, inputs)):
         inputs, target = _only_target(inputs, target)
     chosen = Target.parse(target) if target is not None else Target.current(allow_none=True) or Target("llvm")
-    functions = _functions(inputs, args, name, binds)
+    functions = _functions(inputs, chosen, args, name, binds)
     return compile_functions(tuple(_finished(function, chosen) for function in functions), chosen)
 
 
@@ -140,27 +194,29 @@ def _tell(what: str, text: str) -> None:
     print(f"══ {what}\n\n{text}\n", file=sys.stderr)
 
 
-def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -> tuple[Function, ...]:
-    """The lowered functions of whatever `build` was given."""
+def _functions(inputs: Any, target: Target, args: Sequence[Any] | None, name: str, binds: Any) -> tuple[Function, ...]:
+    """The functions of whatever `build` was given, lowered for the target."""
+    if isinstance(inputs, LoweredModule):
+        return tuple(part.compiled_for(target).function for part in inputs.parts)
     if isinstance(inputs, Program):
         return inputs.functions
     if isinstance(inputs, Mapping):
-        return _together([_named(key, value) for key, value in inputs.items()])
+        return _together([_named(key, value, target) for key, value in inputs.items()])
     if isinstance(inputs, (list, tuple)):
-        return _together([_functions(each, None, name, None) for each in inputs])
+        return _together([_functions(each, target, None, name, None) for each in inputs])
     if args is None:
         raise UserError(
             "no arguments are given", primitive="build", fix="pass the tensors: build(s, [A, W, B], target)"
         )
-    return lower(inputs, args, name, binds).functions
+    return lower_for(target, inputs, args, name, binds).functions
 
 
-def _named(name: Any, value: Any) -> tuple[Function, ...]:
+def _named(name: Any, value: Any, target: Target) -> tuple[Function, ...]:
     """The function called `name`, from a lowered one or from (schedule, arguments)."""
     if isinstance(value, (tuple, list)) and len(value) == 2:
-        return lower(value[0], value[1], name).functions
+        return lower_for(target, value[0], value[1], name).functions
     if isinstance(value, Program) and len(value.functions) == 1:
-        (function,) = value.functions
+        (function,) = _functions(value, target, None, name, None)
         return (Function(name, function.params, function.body),)
     raise UserError(
         f"{name!r} maps to {type(value).__name__}",

@@ -79,13 +79,13 @@ def _bounds_of(
     outside = consumers[0].facts if consumers else EMPTY
     for relation in stage.relations:
         ranges.update(relation.ranges_down(ranges, lambda a: stage.note(a).thread is not None, simplify))
-    facts = _facts(stage, ranges, _outer_facts(outer, outside))
+    facts = own_facts(stage, ranges, outer_facts(outer, outside))
     widened = {axis: part.widened for axis, part in zip(stage.op.axis, needed, strict=True) if part.widened}
     region = tuple(part.range for part in needed)
     return StageBounds(stage, body, ranges, region, scope, outer, facts, widened)
 
 
-def _outer_facts(outer: tuple[Loop, ...], reader: Facts) -> Facts:
+def outer_facts(outer: tuple[Loop, ...], reader: Facts) -> Facts:
     """The facts about the loops around a stage, which its readers share."""
     facts = EMPTY
     for loop in outer:
@@ -95,7 +95,8 @@ def _outer_facts(outer: tuple[Loop, ...], reader: Facts) -> Facts:
     return facts
 
 
-def _facts(stage: Stage, ranges: dict[IterVar, Range], facts: Facts) -> Facts:
+def own_facts(stage: Stage, ranges: dict[IterVar, Range], facts: Facts) -> Facts:
+    """`facts` and the ranges of a stage's own loops; UserError for an extent that its loop cannot have."""
     for loop in own_loops(stage):
         extent = ranges[loop.axis].extent
         _check_thread_extent(stage, loop, extent, facts)

@@ -15,7 +15,7 @@ from ..codegen.abi import CompiledProgram
 from ..core.errors import InternalError, UserError
 from ..core.target import Target
 from ..driver import build as compile_lowered
-from ..driver import lower
+from ..driver import lower_for
 from ..schedule.handle import ScheduleHandle
 from .job import Built, Job
 from .option import BuildFunc
@@ -44,7 +44,7 @@ def build(job: Job, build_func: str | BuildFunc) -> Built | Outcome:
             if callable(build_func):
                 program = build_func(handle, tensors, job.target)
             else:
-                lowered = lower(handle, tensors)
+                lowered = lower_for(job.target, handle, tensors)
                 stage = "compile"
                 program = _compile(lowered, job.target)
     except (Exception, SystemExit) as error:

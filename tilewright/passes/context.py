@@ -20,8 +20,10 @@ _OPTIONAL = {
     "hoist_divisions": "hoist_divisions",
     "narrow_indices": "narrow_indices",
     "partition_loops": "partition_loops",
+    "prefetch_fills": "prefetch_fills",
     "separate_full_tiles": "separate_full_tiles",
     "share_storage": "share_storage",
+    "spread_fills": "spread_fills",
     "unroll_local_accesses": "unroll_local_accesses",
     "tir.LoopPartition": "partition_loops",
     "tir.StorageRewrite": "share_storage",
@@ -60,6 +62,11 @@ class PassOptions:
         """The passes from there to what is compiled."""
         passes = FINISH_FOR_CPU if for_cpu else FINISH
         return tuple(step for step in passes if step.__name__ not in self.disabled) if self.disabled else passes
+
+    @property
+    def spreads_fills(self) -> bool:
+        """Whether fills of shared memory are spread over their block, which is done before the passes."""
+        return "spread_fills" not in self.disabled
 
     def _checked(self, step: Pass, flat: bool = True) -> Pass:
         """A pass of the caller's, and that it leaves a well-formed program."""

@@ -20,6 +20,7 @@ from .mask_guarded_loops import mask_guarded_loops
 from .narrow_indices import narrow_indices
 from .partition_loops import partition_loops
 from .place_barriers import place_barriers
+from .prefetch_fills import prefetch_fills
 from .separate_full_tiles import separate_full_tiles
 from .share_storage import share_storage
 from .simplify_program import simplify_program
@@ -58,6 +59,9 @@ FINISH: tuple[Pass, ...] = (
     partition_loops,
     # Before barriers, which must part the users of one piece of memory.
     share_storage,
+    # Before barriers, which part the stores of what was prefetched from the readers; after memory is shared, since what
+    # is prefetched for one buffer must not wait for another's last reader.
+    prefetch_fills,
     # Needs launches: only there is it known which thread indices a block has.
     place_barriers,
     # Only the code of kernels has local storage to keep in registers.

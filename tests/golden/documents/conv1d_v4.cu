@@ -8,10 +8,19 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(
   __shared__ float W_shared[4];  // W.shared
   float B_local[1];  // B.local
   B_local[0] = 0.0f;
+  float W_shared_next[1];
+  if (threadIdx_x < 4) {
+    W_shared_next[0] = W[threadIdx_x];
+  }
   for (int r_outer = 0; r_outer < 8; ++r_outer) {
     __syncthreads();
-    for (int ax0 = 0; ax0 < 4; ++ax0) {
-      W_shared[ax0] = W[r_outer * 4 + ax0];
+    if (threadIdx_x < 4) {
+      W_shared[threadIdx_x] = W_shared_next[0];
+    }
+    if (r_outer < 7) {
+      if (threadIdx_x < 4) {
+        W_shared_next[0] = W[r_outer * 4 + threadIdx_x + 4];
+      }
     }
     __syncthreads();
     for (int r_inner = 0; r_inner < 4; ++r_inner) {

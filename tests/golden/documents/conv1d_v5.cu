@@ -9,10 +9,19 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(
   __shared__ float W_shared[8];  // W.shared
   float B_local[1];  // B.local
   B_local[0] = 0.0f;
+  float W_shared_next[1];
+  if (threadIdx_y < 2) {
+    W_shared_next[0] = W[threadIdx_y * 4 + threadIdx_x];
+  }
   for (int r_outer = 0; r_outer < 4; ++r_outer) {
     __syncthreads();
-    for (int ax0 = 0; ax0 < 8; ++ax0) {
-      W_shared[ax0] = W[r_outer * 8 + ax0];
+    if (threadIdx_y < 2) {
+      W_shared[threadIdx_y * 4 + threadIdx_x] = W_shared_next[0];
+    }
+    if (r_outer < 3) {
+      if (threadIdx_y < 2) {
+        W_shared_next[0] = W[r_outer * 8 + threadIdx_y * 4 + threadIdx_x + 8];
+      }
     }
     __syncthreads();
     if (blockIdx_x * 32 + threadIdx_y * 4 + threadIdx_x < 16415) {

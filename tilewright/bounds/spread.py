@@ -1,0 +1,145 @@
+"""Fills of shared memory, dealt out evenly to the threads of a block.
+
+A stage in shared memory is computed by all threads of a block together, and nobody sees which of them stores which
+element. Schedules often give each thread a run of neighbours (`split(fused, nparts=threads)`), so that the threads of
+a warp read memory far apart, a transaction each; or they leave out a thread index, and all its threads do the same
+work. Here such a stage gets the loops that the hardware likes: its elements in row-major order, dealt out one by
+one to the threads in the order of their numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from ..arith.affine import Affine
+from ..arith.simplify import simplify
+from ..core.hardware import LoopKind, MemoryScope, ThreadTag
+from ..expr.nodes import Expr, IntImm
+from ..expr.operators import add, const, multiply, subtract
+from ..schedule.relations import Fuse, Relation, Split
+from ..schedule.value import At, AxisNotes, Schedule, Stage
+from ..tensor.axis import AxisKind, IterVar
+from ..tensor.reduction import Reduce
+from .infer import outer_facts, own_facts
+from .nest import axis_values, own_loops
+from .value import Bounds, StageBounds
+
+_FASTEST_FIRST = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
+_PLAIN_KINDS = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.THREAD)
+
+
+def spread_fills(schedule: Schedule, bounds: Bounds) -> Bounds:
+    """The bounds with every fill of shared memory dealt out to its block, where the schedule does not do so already.
+
+    What is loaded as vectors stays so. Left alone are fills with other stages inside them, reductions, and fills of
+    which the extents or the threads are not constant.
+    """
+    holders = {stage.placement.stage for stage in schedule.in_order() if isinstance(stage.placement, At)}
+    made = {i: found if i in holders else _spread(found) for i, found in bounds.items()}
+    return bounds if all(made[i] is found for i, found in bounds.items()) else made
+
+
+def _spread(found: StageBounds) -> StageBounds:
+    shape = _constants([part.extent for part in found.region])
+    block, lanes = _block(found), _lanes(found)
+    if shape is None or not block or not prod(shape) or not _is_plain_fill(found) or (shape or [1])[-1] % lanes:
+        return found
+    if _is_even(found, shape, block, lanes):
+        return found
+    stage = _dealt_out(found.stage, block, lanes)
+    ranges = {axis: found.ranges[axis] for axis in stage.op.axis}
+    for relation in stage.relations:
+        # Every thread of the block takes part, also where there are fewer elements.
+        ranges.update(relation.ranges_down(ranges, lambda _: True, simplify))
+    facts = own_facts(stage, ranges, outer_facts(found.outer, found.facts))
+    return replace(found, stage=stage, ranges=ranges, facts=facts)
+
+
+def _is_plain_fill(found: StageBounds) -> bool:
+    """Whether the stage fills shared memory within a kernel, by loops whose order nobody depends on."""
+    notes = [found.stage.note(axis) for axis in found.stage.leaves]
+    return (
+        found.scope is MemoryScope.SHARED
+        and bool(found.outer)
+        and not isinstance(found.body[0], Reduce)
+        and all(note.kind in _PLAIN_KINDS and not note.pragmas for note in notes[:-1])
+        and all(note.kind is not LoopKind.PARALLEL and not note.pragmas for note in notes[-1:])
+    )
+
+
+def _block(found: StageBounds) -> dict[ThreadTag, int]:
+    """The extents of the thread indices around the stage and in it, the fastest first; empty where one is not known."""
+    extents: dict[ThreadTag, Expr] = {}
+    for loop in (*found.outer, *own_loops(found.stage)):
+        known = found.facts.range_of(loop.var)
+        if loop.tag is not None and known is not None:
+            extents[loop.tag] = known[1]
+    block = {tag: extents[tag] for tag in _FASTEST_FIRST if tag in extents}
+    sizes = _constants(list(block.values()))
+    return {} if sizes is None else dict(zip(block, sizes, strict=True))
+
+
+def _lanes(found: StageBounds) -> int:
+    """The elements that the schedule stores at a time: those of an innermost vector loop."""
+    innermost = found.stage.leaves[-1] if found.stage.leaves else None
+    if innermost is None or found.stage.note(innermost).kind is not LoopKind.VECTORIZED:
+        return 1
+    return (_constants([found.ranges[innermost].extent]) or [1])[0]
+
+
+def _is_even(found: StageBounds, shape: list[int], block: dict[ThreadTag, int], lanes: int) -> bool:
+    """Whether neighbouring threads store neighbouring elements already, and no thread repeats another's work."""
+    values = axis_values(found.stage, found.ranges)
+    place: Expr = const(0, "int32")
+    for axis, extent in zip(found.stage.op.axis, shape, strict=True):
+        place = add(multiply(place, extent), subtract(values[axis], found.ranges[axis].min))
+    terms = Affine.of(simplify(place, found.facts)).terms
+    bound = {loop.tag: loop for loop in own_loops(found.stage) if loop.tag is not None}
+    step = lanes
+    for tag, extent in block.items():
+        if extent > 1 and (tag not in bound or terms.get(bound[tag].var) != step):
+            return False
+        step *= extent
+    return True
+
+
+def _dealt_out(stage: Stage, block: dict[ThreadTag, int], lanes: int) -> Stage:
+    """The stage with its axes fused and split over rounds, the threads of the block, and the lanes of a vector."""
+    relations: list[Relation] = []
+
+    def axis(name: str) -> IterVar:
+        return IterVar(f"{stage.name}.{name}", None, AxisKind.DATA)
+
+    def split(parent: IterVar, factor: int, outer: str, inner: str) -> tuple[IterVar, IterVar]:
+        parts = axis(outer), axis(inner)
+        relations.append(Split(parent, *parts, const(factor, "int32"), None))
+        return parts
+
+    first, *others = stage.op.axis
+    whole = first
+    for other in others:
+        fused = axis("element")
+        relations.append(Fuse(whole, other, fused))
+        whole = fused
+    inner: list[IterVar] = []
+    notes: dict[IterVar, AxisNotes] = {}
+    if lanes > 1:
+        whole, lane = split(whole, lanes, "vector", "lane")
+        inner, notes = [lane], {lane: AxisNotes(kind=LoopKind.VECTORIZED)}
+    rounds, rest = split(whole, prod(block.values()), "round", "thread")
+    leaves: list[IterVar] = []
+    slowest_first = list(reversed(block.items()))
+    for k, (tag, _) in enumerate(slowest_first):
+        inside = prod(extent for _, extent in slowest_first[k + 1 :])
+        own = rest
+        if k + 1 < len(slowest_first):
+            own, rest = split(rest, inside, tag.value, "thread")
+        leaves.append(own)
+        notes[own] = AxisNotes(thread=IterVar(tag.value, None, AxisKind.THREAD, tag))
+    return replace(stage, leaves=(*leaves, rounds, *inner), relations=tuple(relations), notes=notes)
+
+
+def _constants(extents: list[Expr]) -> list[int] | None:
+    values = [extent.value for extent in extents if isinstance(extent, IntImm)]
+    return values if len(values) == len(extents) else None

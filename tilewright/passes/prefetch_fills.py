@@ -1,0 +1,217 @@
+"""prefetch_fills: a loop that fills shared memory loads what its next iteration needs while this one computes.
+
+A load from global memory takes hundreds of cycles, and behind a barrier nothing else of its block is left to do in
+the meantime. So the loads of iteration i + 1 are issued before the work of iteration i, into registers that are
+stored to shared memory when their turn comes:
+
+    for i: shared = global[i]        held = global[0]
+           barrier; use shared   ->  for i: shared = held
+                                            if i + 1 < n: held = global[i + 1]
+                                            barrier; use shared
+
+Loops with nothing between them become one first, so that the last load of an inner loop is not waited for either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from ..arith.facts import EMPTY, Facts
+from ..core.hardware import LoopKind, MemoryScope
+from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
+from ..expr.operators import add, const, floordiv, floormod, less, multiply, subtract
+from ..expr.traverse import post_order, substitute
+from ..loops.nodes import NOTHING, Allocate, Buffer, For, Function, If, Launch, Seq, Stmt, Store, map_statements, seq
+from .simplify_program import simplify_statement
+
+MAX_HELD = 32
+"""Registers of 32 bits that the prefetched elements of one loop may take of a thread."""
+REGISTERS = 65_536
+MAX_REGISTERS = 192
+"""Registers of an SM, and those that a thread may come to by what is prefetched; some stay for addresses."""
+OVERHEAD = 40
+
+
+def prefetch_fills(function: Function) -> Function:
+    """Prefetch the fills of shared memory of every serial loop in a kernel, as far as registers allow."""
+    return function.with_body(_host(function.body))
+
+
+def _host(stmt: Stmt) -> Stmt:
+    if not isinstance(stmt, Launch):
+        return map_statements(stmt, _host)
+    facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
+    return Launch(stmt.name, stmt.threads, _visit(stmt.body, facts, _spare_registers(stmt)))
+
+
+def _spare_registers(kernel: Launch) -> int:
+    """Registers that a thread can spend on prefetching."""
+    threads = prod(e.value if isinstance(e, IntImm) else 1024 for tag, _, e in kernel.threads if tag.is_thread)
+    local = [node.buffer for node in post_order(kernel.body) if isinstance(node, Allocate)]
+    used = sum(_words(buffer) for buffer in local if buffer.scope is MemoryScope.LOCAL)
+    most = min(MAX_REGISTERS, REGISTERS // threads)
+    return min(MAX_HELD, most - used - OVERHEAD)
+
+
+def _words(buffer: Buffer) -> int:
+    size = buffer.shape[0]
+    return size.value * max(1, buffer.dtype.bits // 32) if isinstance(size, IntImm) else MAX_REGISTERS
+
+
+def _visit(stmt: Stmt, facts: Facts, spare: int) -> Stmt:
+    made = _prefetched(_nest(stmt), facts, spare)
+    if made is not None:
+        return made
+    inside = facts.bind(stmt.var, stmt.min, stmt.extent) if isinstance(stmt, For) else facts
+    return map_statements(stmt, lambda child: _visit(child, inside, spare))
+
+
+def _nest(stmt: Stmt) -> list[For]:
+    """The serial loops of constant bounds from `stmt` inwards, each but the last holding nothing but the next."""
+    loops: list[For] = []
+    while isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL and _is_constant(stmt.min, stmt.extent):
+        loops.append(stmt)
+        stmt = stmt.body
+    return loops
+
+
+def _prefetched(loops: list[For], facts: Facts, spare: int) -> Stmt | None:
+    """One loop for the nest, with its fills an iteration ahead; None where it has none, or too large ones."""
+    body = loops[-1].body if loops else NOTHING
+    parts = body.stmts if isinstance(body, Seq) else (body,)
+    written = {node.buffer for node in post_order(body) if isinstance(node, Store)}
+    fills = [i for i, part in enumerate(parts) if _is_fill(part, written)]
+    held = _Held([parts[i] for i in fills])
+    extent = prod(_constant(loop.extent) for loop in loops)
+    if extent < 2 or not fills or fills[-1] + 1 == len(parts) or held.registers > spare:
+        return None
+    var = loops[0].var if len(loops) == 1 else Var(".".join(loop.var.name for loop in loops), "int32")
+    start = loops[0].min if len(loops) == 1 else const(0, "int32")
+    inside = facts.bind(var, start, const(extent, var.dtype))
+
+    def at(step: Expr) -> dict[Var, Expr]:
+        """The values of the loop variables in one iteration of them all."""
+        return _digits(loops, step) if len(loops) > 1 else {var: step}
+
+    loads = [held.loads(parts[i], at(start)) for i in fills]
+    made = [simplify_statement(substitute(part, at(var)), inside) if len(loops) > 1 else part for part in parts]
+    for i in fills:
+        made[i] = held.stores(parts[i], at(var))
+    following = [held.loads(parts[i], at(add(var, 1))) for i in fills]
+    ahead = If(less(var, add(start, extent - 1)), seq(*following), None)
+    made.insert(fills[-1] + 1, simplify_statement(ahead, inside))
+    pragmas = tuple(pragma for loop in loops for pragma in loop.pragmas)
+    loop = For(var, start, const(extent, var.dtype), LoopKind.SERIAL, None, pragmas, seq(*made))
+    return held.allocated(seq(simplify_statement(seq(*loads), facts), loop))
+
+
+def _digits(loops: list[For], step: Expr) -> dict[Var, Expr]:
+    """The values of nested loop variables in iteration `step` of all their iterations in order."""
+    values: dict[Var, Expr] = {}
+    for loop in reversed(loops[1:]):
+        values[loop.var] = add(floormod(step, loop.extent), loop.min)
+        step = floordiv(step, loop.extent)
+    return {**values, loops[0].var: add(step, loops[0].min)}
+
+
+def _is_fill(stmt: Stmt, written: set[Buffer]) -> bool:
+    """Whether a statement only stores elements of shared memory, and only reads global memory that stays the same."""
+    nodes = list(post_order(stmt))
+    loads = [node.source for node in nodes if isinstance(node, Load)]
+    loops = [node for node in nodes if isinstance(node, For)]
+    return (
+        bool(loads)
+        and all(isinstance(s, Buffer) and s.scope is MemoryScope.GLOBAL and s not in written for s in loads)
+        and not any(isinstance(node, Stmt) and not isinstance(node, (For, If, Seq, Store)) for node in nodes)
+        and all(_is_single(node.buffer) for node in nodes if isinstance(node, Store))
+        and all(_is_constant(loop.min, loop.extent) for loop in loops)
+    )
+
+
+def _is_single(buffer: Buffer) -> bool:
+    """Whether this is shared memory that is not filled ahead already."""
+    return buffer.scope is MemoryScope.SHARED and not buffer.doubled
+
+
+class _Held:
+    """The registers that hold what `fills` will store: an array for each buffer, a place for each store."""
+
+    def __init__(self, fills: Sequence[Stmt]) -> None:
+        self._places: dict[Store, Expr] = {}
+        sizes: dict[Buffer, int] = {}
+        for fill in fills:
+            self._place(fill, [], sizes)
+        self._arrays = {
+            target: Buffer(f"{target.name}.next", str(target.dtype), (const(size, "int32"),), MemoryScope.LOCAL)
+            for target, size in sizes.items()
+        }
+        self.registers = sum(_words(array) for array in self._arrays.values())
+
+    def _place(self, stmt: Stmt, loops: list[For], sizes: dict[Buffer, int]) -> None:
+        if isinstance(stmt, For):
+            loops = [*loops, stmt]
+        if isinstance(stmt, Store):
+            lanes, count = stmt.value.dtype.lanes, 1
+            place: Expr = const(0, "int32")
+            for loop in loops:
+                place = add(multiply(place, loop.extent), subtract(loop.var, loop.min))
+                count *= _constant(loop.extent)
+            start = sizes.get(stmt.buffer, 0)
+            place = add(multiply(place, lanes), start)
+            self._places[stmt] = place if lanes == 1 else Ramp(place, const(1, "int32"), lanes)
+            sizes[stmt.buffer] = start + count * lanes
+        for child in stmt.children():
+            if isinstance(child, Stmt):
+                self._place(child, loops, sizes)
+
+    def loads(self, fill: Stmt, values: Mapping[Var, Expr]) -> Stmt:
+        """The fill into registers, for `values` of the variables of the loops around it."""
+
+        def visit(stmt: Stmt) -> Stmt:
+            if isinstance(stmt, Store):
+                return Store(self._arrays[stmt.buffer], (self._places[stmt],), stmt.value)
+            return map_statements(stmt, visit)
+
+        made: Stmt = substitute(_renamed(visit(fill)), values)
+        return made
+
+    def stores(self, fill: Stmt, values: Mapping[Var, Expr]) -> Stmt:
+        """The fill from registers, for `values` of the variables of the loops around it."""
+
+        def visit(stmt: Stmt) -> Stmt:
+            if isinstance(stmt, Store):
+                return Store(stmt.buffer, stmt.indices, Load(self._arrays[stmt.buffer], (self._places[stmt],)))
+            return map_statements(stmt, visit)
+
+        made: Stmt = substitute(visit(fill), values)
+        return made
+
+    def allocated(self, body: Stmt) -> Stmt:
+        """`body` within the allocations of the registers."""
+        for array in self._arrays.values():
+            body = Allocate(array, body)
+        return body
+
+
+def _constant(extent: Expr) -> int:
+    return extent.value if isinstance(extent, IntImm) else 0
+
+
+def _is_constant(*expressions: Expr) -> bool:
+    return all(isinstance(e, IntImm) for e in expressions)
+
+
+def _renamed(stmt: Stmt) -> Stmt:
+    """A copy with loop variables of its own."""
+    loops = [node.var for node in post_order(stmt) if isinstance(node, For)]
+    fresh = {var: Var(var.name, var.dtype) for var in loops}
+
+    def visit(node: Stmt) -> Stmt:
+        made = map_statements(node, visit)
+        if isinstance(made, For):
+            return For(fresh[made.var], made.min, made.extent, made.kind, made.thread, made.pragmas, made.body)
+        return made
+
+    made: Stmt = substitute(visit(stmt), fresh)
+    return made
