@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.bounds.infer import infer_bounds
+from tilewright.bounds.spread import spread_fills
 from tilewright.core.node import Node
 from tilewright.ladder.conv1d import Conv1d
 from tilewright.ladder.depthwise import Depthwise
 from tilewright.loops.build import build_function
-from tilewright.passes.pipeline import LOWER
+from tilewright.passes.pipeline import FINISH, LOWER, run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
@@ -60,22 +61,32 @@ def _example(made: tuple[Any, ...]) -> tuple[Any, list[Any]]:
     return made[0], list(made[1:])
 
 
-def measure(make: Make, clock: Callable[[], float] = time.perf_counter, schedule_too: bool = False) -> dict[str, float]:
-    """Milliseconds of each part of one lowering of a fresh schedule; making it counts with `schedule_too`."""
+def measure(make: Make, clock: Callable[[], float] = time.perf_counter, compiled: bool = False) -> dict[str, float]:
+    """Milliseconds of each part of one lowering of a fresh schedule.
+
+    `compiled`: as a candidate is compiled for a GPU: making the schedule counts too, fills are spread; and the passes
+    after lowering stand apart, as "finish".
+    """
     marks = [clock()]
     schedule, args = make()
     marks.append(clock())
     bounds = infer_bounds(schedule.value)
+    if compiled:
+        bounds = spread_fills(schedule.value, bounds)
     marks.append(clock())
     function = build_function(schedule.value, bounds, args)
     marks.append(clock())
-    parts = {"schedule": marks[1] - marks[0]} if schedule_too else {}
+    parts = {"schedule": marks[1] - marks[0]} if compiled else {}
     parts |= {"bounds": marks[2] - marks[1], "loops": marks[3] - marks[2]}
     for step in LOWER:
         function = step(function)
         marks.append(clock())
         parts[step.__name__] = marks[-1] - marks[-2]
-    return {name: seconds * 1e3 for name, seconds in {"total": sum(parts.values()), **parts}.items()}
+    parts = {"total": sum(parts.values()), **parts}
+    if compiled:
+        run(FINISH, function)
+        parts["finish"] = clock() - marks[-1]
+    return {name: seconds * 1e3 for name, seconds in parts.items()}
 
 
 def space(count: int = 50, seed: int = 0) -> list[Make]:
@@ -157,7 +168,7 @@ def main() -> None:
 
 def search() -> None:
     """Print what the candidates of a search cost."""
-    runs = [measure(make, time.process_time, schedule_too=True) for make in space()]
+    runs = [measure(make, time.process_time, compiled=True) for make in space()]
     print(f"\n{len(runs)} random configurations of the tuning document's space, CPU milliseconds")
     print(f"{'':24}  {'median':>8}  {'90%':>8}  {'largest':>8}  {'mean':>8}")
     for name in runs[0]:

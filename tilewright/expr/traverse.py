@@ -12,15 +12,19 @@ from .nodes import And, Expr, Load, Var
 def post_order(*roots: Node) -> Iterator[Any]:
     """Every distinct node below `roots` and the roots themselves, children before parents."""
     seen: set[Node] = set()
-    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
+    stack: list[Node | None] = list(reversed(roots))  # None: the children of what lies below it have been seen
     while stack:
-        at, ready = stack.pop()
-        if ready:
-            yield at
+        at = stack.pop()
+        if at is None:
+            yield stack.pop()
         elif at not in seen:
             seen.add(at)
-            stack.append((at, True))
-            stack.extend((child, False) for child in reversed(at.children()) if child not in seen)
+            children = at.children()
+            if children:
+                stack += (at, None)
+                stack += reversed(children)
+            else:
+                yield at
 
 
 def variables(*roots: Node) -> tuple[Var, ...]:

@@ -34,7 +34,7 @@ def _host(stmt: Stmt) -> Stmt:
 def _scope(body: Stmt, own: set[Var], known: set[Var]) -> Stmt:
     """The body of a scope that defines `own` variables, `known` ones being visible in it."""
     counts: Counter[Expr] = Counter()
-    _count(body, counts)
+    _count(body, counts, set())
     often = [e for e, times in counts.items() if times > 1 and _belongs(e, own, known)]
     if len(often) > MAX_NAMES:
         kept = set(sorted(often, key=lambda e: -counts[e])[:MAX_NAMES])
@@ -59,14 +59,25 @@ def _inside(stmt: Stmt, known: set[Var]) -> Stmt:
     return map_statements(stmt, lambda child: _inside(child, known))
 
 
-def _count(node: Any, counts: Counter[Expr]) -> None:
-    """Count the occurrences of divisions, inner ones before those that hold them; a repeated one's parts once."""
-    seen = counts[node] if isinstance(node, _DIVISIONS) else 0
-    if not seen:
-        for child in node.children():
-            _count(child, counts)
-    if isinstance(node, _DIVISIONS) and node.dtype.is_int and node.dtype.lanes == 1 and isinstance(node.b, IntImm):
+def _count(node: Any, counts: Counter[Expr], without: set[Any]) -> bool:
+    """Count the occurrences of divisions, inner ones before those that hold them; a repeated one's parts once.
+
+    `without` gathers the nodes that hold none; whether this one holds any is what comes back.
+    """
+    if node in without:
+        return False
+    divides = isinstance(node, _DIVISIONS)
+    if divides and counts[node]:
         counts[node] += 1
+        return True
+    found = divides
+    for child in node.children():
+        found = _count(child, counts, without) or found
+    if divides and node.dtype.is_int and node.dtype.lanes == 1 and isinstance(node.b, IntImm):
+        counts[node] += 1
+    if not found:
+        without.add(node)
+    return found
 
 
 def _belongs(e: Expr, own: set[Var], known: set[Var]) -> bool:

@@ -13,10 +13,13 @@ from ..loops.nodes import For, Function, Launch, Stmt
 
 def lower_divisions(function: Function) -> Function:
     """`a // b` and `a % b` with a >= 0 and b > 0 become C's `/` and `%`; a power-of-two b stays a shift's worth."""
-    return function.with_body(_visit(function.body, EMPTY))
+    return function.with_body(_visit(function.body, EMPTY, {}))
 
 
-def _visit(stmt: Stmt, facts: Facts) -> Stmt:
+Memos = dict[Facts, dict[Any, Any]]
+
+
+def _visit(stmt: Stmt, facts: Facts, memos: Memos) -> Stmt:
     if isinstance(stmt, For):
         inside = facts.bind(stmt.var, stmt.min, stmt.extent)
     elif isinstance(stmt, Launch):
@@ -24,16 +27,16 @@ def _visit(stmt: Stmt, facts: Facts) -> Stmt:
     else:
         inside = facts
 
+    memo = memos.setdefault(inside, {})
+
     def child(node: Any) -> Any:
-        return _visit(node, inside) if isinstance(node, Stmt) else _expr(node, inside)
+        return _visit(node, inside, memos) if isinstance(node, Stmt) else _expr(node, inside, memo)
 
     made: Stmt = stmt.map_children(child)
     return made
 
 
-def _expr(root: Expr, facts: Facts) -> Expr:
-    memo: dict[Any, Any] = {}
-
+def _expr(root: Expr, facts: Facts, memo: dict[Any, Any]) -> Expr:
     def visit(e: Any) -> Any:
         done = memo.get(e)
         if done is None:

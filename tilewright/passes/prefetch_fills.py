@@ -22,7 +22,8 @@ from ..core.hardware import LoopKind, MemoryScope
 from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import add, const, floordiv, floormod, less, multiply, subtract
 from ..expr.traverse import post_order, substitute
-from ..loops.nodes import NOTHING, Allocate, Buffer, For, Function, If, Launch, Seq, Stmt, Store, map_statements, seq
+from ..loops.nodes import Allocate, Buffer, For, Function, If, Launch, Seq, Stmt, Store, map_statements, seq
+from ..loops.uses import Sources, Uses
 from .simplify_program import simplify_statement
 
 MAX_HELD = 32
@@ -42,7 +43,7 @@ def _host(stmt: Stmt) -> Stmt:
     if not isinstance(stmt, Launch):
         return map_statements(stmt, _host)
     facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
-    return Launch(stmt.name, stmt.threads, _visit(stmt.body, facts, _spare_registers(stmt)))
+    return Launch(stmt.name, stmt.threads, _visit(stmt.body, facts, _spare_registers(stmt), Uses()))
 
 
 def _spare_registers(kernel: Launch) -> int:
@@ -59,12 +60,12 @@ def _words(buffer: Buffer) -> int:
     return size.value * max(1, buffer.dtype.bits // 32) if isinstance(size, IntImm) else MAX_REGISTERS
 
 
-def _visit(stmt: Stmt, facts: Facts, spare: int) -> Stmt:
-    made = _prefetched(_nest(stmt), facts, spare)
+def _visit(stmt: Stmt, facts: Facts, spare: int, uses: Uses) -> Stmt:
+    made = _prefetched(_nest(stmt), facts, spare, uses)
     if made is not None:
         return made
     inside = facts.bind(stmt.var, stmt.min, stmt.extent) if isinstance(stmt, For) else facts
-    return map_statements(stmt, lambda child: _visit(child, inside, spare))
+    return map_statements(stmt, lambda child: _visit(child, inside, spare, uses))
 
 
 def _nest(stmt: Stmt) -> list[For]:
@@ -76,12 +77,13 @@ def _nest(stmt: Stmt) -> list[For]:
     return loops
 
 
-def _prefetched(loops: list[For], facts: Facts, spare: int) -> Stmt | None:
+def _prefetched(loops: list[For], facts: Facts, spare: int, uses: Uses) -> Stmt | None:
     """One loop for the nest, with its fills an iteration ahead; None where it has none, or too large ones."""
-    body = loops[-1].body if loops else NOTHING
+    if not loops:
+        return None
+    body = loops[-1].body
     parts = body.stmts if isinstance(body, Seq) else (body,)
-    written = {node.buffer for node in post_order(body) if isinstance(node, Store)}
-    fills = [i for i, part in enumerate(parts) if _is_fill(part, written)]
+    fills = [i for i, part in enumerate(parts) if _is_fill(part, uses.written(body), uses)]
     held = _Held([parts[i] for i in fills])
     extent = prod(_constant(loop.extent) for loop in loops)
     if extent < 2 or not fills or fills[-1] + 1 == len(parts) or held.registers > spare:
@@ -115,23 +117,19 @@ def _digits(loops: list[For], step: Expr) -> dict[Var, Expr]:
     return {**values, loops[0].var: add(step, loops[0].min)}
 
 
-def _is_fill(stmt: Stmt, written: set[Buffer]) -> bool:
+def _is_fill(stmt: Stmt, changing: Sources, uses: Uses) -> bool:
     """Whether a statement only stores elements of shared memory, and only reads global memory that stays the same."""
-    nodes = list(post_order(stmt))
-    loads = [node.source for node in nodes if isinstance(node, Load)]
-    loops = [node for node in nodes if isinstance(node, For)]
+    filled, sources = uses.written(stmt), uses.read(stmt)
     return (
-        bool(loads)
-        and all(isinstance(s, Buffer) and s.scope is MemoryScope.GLOBAL and s not in written for s in loads)
-        and not any(isinstance(node, Stmt) and not isinstance(node, (For, If, Seq, Store)) for node in nodes)
-        and all(_is_single(node.buffer) for node in nodes if isinstance(node, Store))
-        and all(_is_constant(loop.min, loop.extent) for loop in loops)
+        bool(filled and sources)
+        and all(buffer.scope is MemoryScope.SHARED and not buffer.doubled for buffer in filled)
+        and all(source.scope is MemoryScope.GLOBAL and source not in changing for source in sources)
+        and all(
+            isinstance(node, (If, Seq, Store)) or (isinstance(node, For) and _is_constant(node.min, node.extent))
+            for node in post_order(stmt)
+            if isinstance(node, Stmt)
+        )
     )
-
-
-def _is_single(buffer: Buffer) -> bool:
-    """Whether this is shared memory that is not filled ahead already."""
-    return buffer.scope is MemoryScope.SHARED and not buffer.doubled
 
 
 class _Held:

@@ -14,6 +14,7 @@ from ..core.hardware import MemoryScope
 from ..expr.nodes import IntImm, Load
 from ..expr.traverse import post_order
 from ..loops.nodes import Allocate, Buffer, Function, Launch, Seq, Stmt, Store, map_statements
+from ..loops.uses import Uses
 
 Span = tuple[int, int]
 
@@ -34,7 +35,8 @@ def _kernel(body: Stmt) -> Stmt:
     shared = [b for b in allocated if b.scope is MemoryScope.SHARED and isinstance(b.shape[0], IntImm)]
     if len(shared) < 2:
         return body
-    spans = {buffer: span for buffer in shared if (span := _span(body, buffer, _numbered(body))) is not None}
+    numbers, uses = _numbered(body), Uses()
+    spans = {buffer: span for buffer in shared if (span := _span(body, buffer, numbers, uses)) is not None}
     owners: dict[Buffer, list[Span]] = {}
     views: dict[Buffer, Buffer] = {}
     for buffer in sorted(spans, key=_elements, reverse=True):
@@ -76,22 +78,16 @@ def _numbered(body: Stmt) -> dict[Stmt, Span]:
     return numbers
 
 
-def _touches(stmt: Any, buffer: Buffer) -> bool:
-    return any(
-        (isinstance(node, Load) and node.source is buffer) or (isinstance(node, Store) and node.buffer is buffer)
-        for node in post_order(stmt)
-    )
-
-
-def _span(stmt: Stmt, buffer: Buffer, numbers: dict[Stmt, Span]) -> Span | None:
+def _span(stmt: Stmt, buffer: Buffer, numbers: dict[Stmt, Span], uses: Uses) -> Span | None:
     """Where the buffer is in use; None where it is read before it is written, and so lives on around a loop."""
     users = [stmt]
     while len(users) == 1:
         stmt = users[0]
-        users = [c for c in stmt.children() if isinstance(c, Stmt) and _touches(c, buffer)]
+        inside = [child for child in stmt.children() if isinstance(child, Stmt)]
+        users = [child for child in inside if buffer in uses.written(child) or buffer in uses.read(child)]
     parts = users if isinstance(stmt, Seq) else [stmt]
     first = parts[0]
-    if not any(isinstance(node, Store) and node.buffer is buffer for node in post_order(first)):
+    if buffer not in uses.written(first):
         return None
     return numbers[first][0], numbers[parts[-1]][1]
 

@@ -11,6 +11,7 @@ from ..expr.nodes import Expr, FloorMod, IntImm, Load, Mul, Ramp, Var
 from ..expr.operators import add, subtract
 from ..expr.traverse import post_order, substitute, variables
 from ..loops.nodes import Buffer, Store
+from ..loops.uses import Uses
 
 # A buffer, and the expression whose parity is the half that is accessed (None: either, or not two halves).
 Place = tuple[Buffer, Expr | None]
@@ -71,11 +72,13 @@ def _different_halves(p: Expr | None, q: Expr | None) -> bool:
     return isinstance(apart, IntImm) and apart.value % 2 == 1
 
 
-def accesses(root: Node) -> Accesses:
+def accesses(root: Node, uses: Uses) -> Accesses:
     """The accesses of a statement of one stage, or of an expression.
 
     What a stage reads of its own result does not count: each thread owns the elements that it writes.
     """
+    if not any(map(_shared, uses.written(root) | uses.read(root))):
+        return NONE
     nodes = list(post_order(root))
     written = [(n.buffer, n.indices) for n in nodes if isinstance(n, Store) and _shared(n.buffer)]
     own = {buffer for buffer, _ in written}

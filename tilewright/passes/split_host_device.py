@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import groupby
 
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
-from ..expr.nodes import Expr, Load, Var
+from ..expr.nodes import Expr, Var
 from ..expr.operators import const, equal
 from ..expr.traverse import post_order, substitute, variables
 from ..loops.nodes import Allocate, Buffer, For, Function, If, Launch, Let, Seq, Stmt, Store, map_statements, seq
+from ..loops.uses import Uses
 
 _Doers = tuple[frozenset[Buffer], tuple[Var, ...]]  # what is stored, and the indices of which only 0 stores it
 _NONE: frozenset[Buffer] = frozenset()
@@ -60,13 +62,21 @@ def _launch(stmt: For, names: _Names) -> Launch:
 
 def _thread_loops(stmt: Stmt) -> list[For]:
     """The thread loops within a statement, outermost and first ones first."""
-    own = [stmt] if isinstance(stmt, For) and stmt.kind is LoopKind.THREAD else []
-    return own + [loop for child in stmt.children() if isinstance(child, Stmt) for loop in _thread_loops(child)]
+    return [loop for loop in _loops(stmt) if loop.kind is LoopKind.THREAD]
+
+
+def _loops(stmt: Stmt) -> Iterator[For]:
+    if isinstance(stmt, For):
+        yield stmt
+    if not isinstance(stmt, Store):
+        for child in stmt.children():
+            if isinstance(child, Stmt):
+                yield from _loops(child)
 
 
 def _refuse_parallel(kernel: Stmt) -> None:
-    for node in post_order(kernel):
-        if isinstance(node, For) and node.kind is LoopKind.PARALLEL:
+    for node in _loops(kernel):
+        if node.kind is LoopKind.PARALLEL:
             raise UserError(
                 f"the loop {node.var.name!r} of stage {_stage(node)!r} is shared out to CPU threads, but stands in a "
                 "kernel",
@@ -112,24 +122,27 @@ def _alone(stmt: Stmt, threads: tuple[Var, ...]) -> Stmt:
     An update reads the buffer that it writes (a reduction does), so that it must happen once; its buffer's initial
     value is stored by the same thread. Any other store may be done by all threads, since all store the same.
     """
-    updated = {buffer: group for unit in _units(stmt) for group in [_updated(unit)] for buffer in group}
+    uses = Uses()
+    updated = {buffer: group for unit in _units(stmt) for group in [_updated(unit, uses)] for buffer in group}
     if not updated or not threads:
         return stmt
-    made, (_, shared) = _guarded(stmt, threads, updated)
+    made, (_, shared) = _guarded(stmt, threads, updated, uses)
     return _first_thread(made, shared)
 
 
-def _guarded(stmt: Stmt, threads: tuple[Var, ...], updated: dict[Buffer, frozenset[Buffer]]) -> tuple[Stmt, _Doers]:
+def _guarded(
+    stmt: Stmt, threads: tuple[Var, ...], updated: dict[Buffer, frozenset[Buffer]], uses: Uses
+) -> tuple[Stmt, _Doers]:
     """`stmt` and who does it: a guard stands around the largest statement that stores to one stage only."""
     if isinstance(stmt, (Store, Let)):
-        buffers = _stored(stmt)
+        buffers = uses.written(stmt)
         group = next((updated[buffer] for buffer in buffers if buffer in updated), None)
         if group is None:
             return stmt, (buffers, ())
         indices = [i for node in post_order(stmt) if isinstance(node, Store) for i in node.indices]
         return stmt, (group, tuple(v for v in threads if v not in variables(*indices)))
     parts = [child for child in stmt.children() if isinstance(child, Stmt)]
-    made = [_guarded(part, threads, updated) for part in parts]
+    made = [_guarded(part, threads, updated, uses) for part in parts]
     doers = {found for _, found in made if found[0]}
     if len(doers) <= 1 and not isinstance(stmt, Allocate):
         return _with_parts(stmt, [inner for inner, _ in made]), doers.pop() if doers else (_NONE, ())
@@ -159,13 +172,8 @@ def _units(stmt: Stmt) -> list[Stmt]:
     return [unit for child in stmt.children() if isinstance(child, Stmt) for unit in _units(child)]
 
 
-def _stored(stmt: Stmt) -> frozenset[Buffer]:
-    return frozenset(node.buffer for node in post_order(stmt) if isinstance(node, Store))
-
-
-def _updated(unit: Stmt) -> frozenset[Buffer]:
+def _updated(unit: Stmt, uses: Uses) -> frozenset[Buffer]:
     """What a unit stores, where it reads one of these buffers and threads share them."""
-    stored = _stored(unit)
-    read = {node.source for node in post_order(unit) if isinstance(node, Load)}
+    stored = uses.written(unit)
     shared = all(buffer.scope is not MemoryScope.LOCAL for buffer in stored)
-    return stored if shared and stored & read else _NONE
+    return stored if shared and stored & uses.read(unit) else _NONE

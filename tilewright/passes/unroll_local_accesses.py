@@ -33,7 +33,7 @@ def _local_indices(body: Stmt) -> frozenset[Var]:
     for node in post_order(body):
         buffer = node.source if isinstance(node, Load) else node.buffer if isinstance(node, Store) else None
         if isinstance(buffer, Buffer) and buffer.scope is MemoryScope.LOCAL:
-            found.update(variables(*node.indices))
+            found.update(variables(*(index for index in node.indices if not isinstance(index, IntImm))))
     return frozenset(found)
 
 
