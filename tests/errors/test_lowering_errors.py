@@ -8,7 +8,7 @@ import pytest
 
 import tilewright
 from tests.errors.refused import refused
-from tilewright import te
+from tilewright import te, tir
 
 
 class Example:
@@ -274,3 +274,69 @@ def test_an_unknown_architecture() -> None:
 def test_an_unknown_device() -> None:
     with refused("device", "'tpu'", fix="cuda"):
         tilewright.device("tpu", 0)
+
+
+# Reads beyond the ends of a tensor.
+
+V = te.placeholder((16,), name="V")
+R = te.reduce_axis((0, 3), "r")
+N = te.var("n")
+S = te.placeholder((N,), name="S")
+WIDE = te.compute((20,), lambda x: V[x], name="WIDE")
+
+
+def lowered(tensor: Any) -> Any:
+    """The default schedule of a tensor, lowered with all its inputs."""
+    s = te.create_schedule(tensor.op)
+    inputs = [stage.op.output(0) for stage in s.stages if isinstance(stage.op, te.PlaceholderOp)]
+    return tilewright.lower(s, [*inputs, tensor])
+
+
+BEYOND: list[tuple[Any, str, str]] = [
+    (te.compute((16,), lambda x: V[x + 100]), "in V[x + 100], index 0 runs from 100 to 115, but", "x + 100 < 16, V["),
+    (te.compute((16,), lambda x: V[x - 1]), "in V[x - 1], index 0 runs from -1 to 14", "te.if_then_else(x - 1 >= 0"),
+    (te.compute((16,), lambda x: V[2 * x - 8]), "index 0 runs from -8 to 22", "te.all(2 * x - 8 >= 0, 2 * x - 8 < 16)"),
+    (
+        te.compute((16,), lambda x: V[-1]),
+        "in V[-1], index 0 is -1, but is to stay within 0 to 15",
+        "index from 0 to 15",
+    ),
+    (te.compute((17,), lambda x: V[x]), "stage 'compute' reads beyond the ends of 'V', of shape [16]", "shapes"),
+    (te.compute((16,), lambda x: te.sum(V[x + R], axis=R)), "index 0 runs from 0 to 17", "x + r < 16"),
+    (te.compute((32,), lambda x: V[x % 17]), "index 0 runs from 0 to 16", "x % 17 < 16"),
+    (te.compute((16,), lambda x: te.if_then_else(V[x + 1] > 0.0, 1, 0)), "in V[x + 1], index 0", "x + 1 < 16"),
+    (te.compute((N,), lambda x: S[x + 1]), "of shape [n]: in S[x + 1], index 0 runs from 1 to n", "x + 1 < n"),
+    (te.compute((4,), lambda x: WIDE[x + 14]), "stage 'WIDE'", "x < 16"),
+]
+
+
+@pytest.mark.parametrize("row", BEYOND, ids=lambda row: row[1][:40])
+def test_a_read_that_certainly_leaves_its_tensor(row: tuple[Any, str, str]) -> None:
+    tensor, says, fix = row
+    with refused("lower", says, fix=fix):
+        lowered(tensor)
+
+
+M = te.var("m")
+I = te.placeholder((16,), "int32", "I")  # noqa: E741
+INSIDE = [
+    te.compute((16,), lambda x: te.if_then_else(x < 3, V[x + 5], V[x - 3])),
+    te.compute((16,), lambda x: tir.Select(x < 15, V[x + 1], V[x])),
+    te.compute((16,), lambda x: te.all(x < 15, V[x + 1] > 0.0)),
+    te.compute((16,), lambda x: te.sum(V[x + R], axis=R, where=x + R < 16)),
+    te.compute((32,), lambda x: V[te.min(x, 15)]),
+    te.compute((16,), lambda x: V[x // 2 + 8]),
+    te.compute((16,), lambda x: V[I[x] + 100]),
+    te.compute((0,), lambda x: V[x + 100]),
+    te.compute((M,), lambda x: S[x + 100]),
+    te.compute((4,), lambda x: WIDE[x]),
+]
+
+
+@pytest.mark.parametrize("tensor", INSIDE, ids=lambda tensor: str(tensor.op.body[0])[:40])
+def test_a_read_that_may_stay_inside_is_left_alone(tensor: Any) -> None:
+    s = te.create_schedule(tensor.op)
+    if WIDE.op in [stage.op for stage in s.stages]:
+        s[WIDE].compute_inline()
+    inputs = [stage.op.output(0) for stage in s.stages if isinstance(stage.op, te.PlaceholderOp)]
+    tilewright.lower(s, [*inputs, tensor])

@@ -12,6 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from ..core.errors import UserError
 from ..measure.outcome import MeasureResult
 from ..tune.records.format import MeasureInput, Pair, encode
 from ..tune.records.log import RecordLog, load_from_file
@@ -32,8 +33,10 @@ class LogToFile:
         if isinstance(file_out, (str, os.PathLike)):
             # Opened now: a path that cannot be written is a mistake to hear of before the first trial.
             self._log = RecordLog(Path(file_out))
-        else:
+        elif hasattr(file_out, "writelines"):
             self._file = file_out
+        else:
+            raise UserError(f"{file_out!r} is no file", primitive="log_to_file", fix='give its name: "conv.log"')
 
     def __call__(self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         lines = [encode(inp, result) for inp, result in zip(inputs, results, strict=True)]
@@ -104,4 +107,6 @@ class _Progress:
 
 def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> _Progress:
     """A line on stdout with the current and the best rate, and how many of `total` trials are done."""
+    if isinstance(total, bool) or not isinstance(total, int):
+        raise UserError(f"total={total!r} is no number of trials", primitive="progress_bar", fix="give n_trial's value")
     return _Progress(total, prefix, si_prefix)

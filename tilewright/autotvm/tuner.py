@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..core.errors import UserError
 from ..measure.option import LocalBuilder, LocalRunner
 from ..measure.outcome import MeasureResult
@@ -20,6 +22,7 @@ from ..tune.session.run import Options, Run
 from ..tune.session.show import scale_of
 from ..tune.session.trials import Trial, flops_of
 from ..tune.space.config import Config
+from ..tune.space.space import Space
 from ..tune.task import Task
 from . import callback as callback
 from .env import GLOBAL_SCOPE
@@ -67,7 +70,10 @@ class Tuner:
         `count_invalid`. The best `confirm` are measured again at the end. Ctrl-C ends it with the best so far.
         """
         scale_of(si_prefix)
-        called = list(callbacks)
+        _check_counts("tune", n_trial=n_trial)
+        if early_stopping is not None:
+            _check_counts("tune", early_stopping=early_stopping)
+        called = _callbacks(callbacks)
         builder, runner = _options(measure_option)
         self.n_trial, self.early_stopping = n_trial, early_stopping or 1e9
         with MeasureSession(self.task.target, builder, runner) as session:
@@ -106,6 +112,12 @@ class Tuner:
 
         Nothing happens where fewer than `min_seed_records` fit.
         """
+        if isinstance(data_set, str) or not isinstance(data_set, Iterable):
+            raise UserError(
+                f"data_set is {data_set!r}",
+                primitive="load_history",
+                fix='give measurements: autotvm.record.load_from_file("conv.log")',
+            )
         seen: dict[int, Seen] = {}
         for inp, result in data_set:
             index = self.space.find(inp.config) if inp.task.workload == self.task.workload else None
@@ -134,6 +146,24 @@ class Tuner:
         """Learn from results of configurations that `next_batch` gave."""
         known = ((inp.config.index, flops_of(self.task.flop, r)) for inp, r in zip(inputs, results, strict=True))
         self.strategy.learn([Seen(index, flops) for index, flops in known if index is not None])
+
+
+def _check_counts(primitive: str, **given: Any) -> None:
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise UserError(f"{name}={value!r} is no whole number of 1 or more", primitive=primitive, fix=f"{name}=100")
+
+
+def _callbacks(given: Any) -> list[Callback]:
+    called = list(given) if isinstance(given, Iterable) else [given]
+    wrong = next((each for each in called if not callable(each)), None)
+    if wrong is not None or not isinstance(given, Iterable):
+        raise UserError(
+            f"callbacks={given!r} is no list of functions",
+            primitive="tune",
+            fix='give callbacks=[autotvm.callback.log_to_file("conv.log")]',
+        )
+    return called
 
 
 def _options(measure_option: Any) -> tuple[LocalBuilder, LocalRunner]:
@@ -174,8 +204,9 @@ class XGBTuner(Tuner):
     ) -> None:
         if optimizer != "sa":
             raise UserError(f"optimizer={optimizer!r} is unknown", primitive="XGBTuner", fix='use "sa"')
+        _check_counts("XGBTuner", plan_size=plan_size)
         strategy = AnnealingSearch(
-            task.config_space,
+            _space_of(task),
             check_kind(feature_type),
             seed,
             model,
@@ -198,7 +229,7 @@ class GATuner(Tuner):
         *,
         seed: int | None = None,
     ) -> None:
-        super().__init__(task, GeneticSearch(task.config_space, pop_size, elite_num, mutation_prob, seed))
+        super().__init__(task, GeneticSearch(_space_of(task), pop_size, elite_num, mutation_prob, seed))
 
 
 class RandomTuner(Tuner):
@@ -206,7 +237,7 @@ class RandomTuner(Tuner):
 
     def __init__(self, task: Task, range_idx: tuple[int, int] | None = None, *, seed: int | None = None) -> None:
         start, stop = _range(range_idx)
-        super().__init__(task, RandomSearch(task.config_space, seed, start, stop))
+        super().__init__(task, RandomSearch(_space_of(task), seed, start, stop))
 
 
 class GridSearchTuner(Tuner):
@@ -214,7 +245,15 @@ class GridSearchTuner(Tuner):
 
     def __init__(self, task: Task, range_idx: tuple[int, int] | None = None) -> None:
         start, stop = _range(range_idx)
-        super().__init__(task, GridSearch(task.config_space, start, stop))
+        super().__init__(task, GridSearch(_space_of(task), start, stop))
+
+
+def _space_of(task: Any) -> Space:
+    if not isinstance(task, Task):
+        raise UserError(
+            f"the task is {task!r}", primitive="tuner", fix='make one: autotvm.task.create("conv2d", args, target)'
+        )
+    return task.config_space
 
 
 def _range(given: tuple[int, int] | None) -> tuple[int, int | None]:

@@ -19,6 +19,7 @@ from ..tensor.axis import IterVar, Range
 from ..tensor.tensor import Tensor, read_tensors
 from .demand import Region, demand
 from .nest import Loop, outer_loops, own_loops
+from .reads import check_reads
 from .value import Bounds as Bounds
 from .value import StageBounds as StageBounds
 from .visibility import check_memory, default_scope
@@ -29,8 +30,10 @@ _WRITTEN_OUT = {LoopKind.UNROLLED: "unroll", LoopKind.VECTORIZED: "vectorize"}
 def infer_bounds(schedule: Schedule) -> Bounds:
     """The ranges of all axes of all stages that are stored and needed, by stage id, readers first.
 
-    Raises UserError where a stage is computed where a reader cannot see it.
+    Raises UserError where a stage is computed where a reader cannot see it, and where a read certainly leaves its
+    tensor.
     """
+    check_reads([schedule.stages[i].origin for i in schedule.outputs])
     bodies = inlined_bodies(schedule)
     readers = _readers(schedule, bodies)
     bounds: Bounds = {}

@@ -68,7 +68,9 @@ class Client:
                 if len(self.broken) < self.devices:
                     _log.warning("device %d is out of use: %s", message.index, message.reason)
         if len(self.broken) == self.devices:
-            raise UserError(next(iter(self.broken.values())), primitive="measure")
+            raise UserError(
+                next(iter(self.broken.values())), primitive="measure", fix="look at what `tilewright doctor` says"
+            )
         return finished
 
     def attributes(self) -> DeviceAttributes | None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+import numpy as np
+
 from ..codegen.abi import CompiledProgram
 from ..core.errors import UserError
 from ..core.target import Target
@@ -68,17 +70,32 @@ class LocalRunner:
     def __post_init__(self) -> None:
         _check_positive("LocalRunner", self.timeout, self.n_parallel)
         for name in ("number", "repeat"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}={getattr(self, name)}: at least 1 is needed", primitive="LocalRunner")
+            check_count("LocalRunner", name, getattr(self, name))
+        for name in ("min_repeat_ms", "cooldown_interval"):
+            _check_seconds("LocalRunner", name, getattr(self, name))
         if self.module_loader is not None:
             raise UserError("module_loader= is not supported", primitive="LocalRunner", fix="leave it out")
 
 
 def _check_positive(who: str, timeout: float, n_parallel: int | None) -> None:
-    if timeout <= 0:
-        raise UserError(f"timeout={timeout}: a positive number of seconds is needed", primitive=who)
-    if n_parallel is not None and n_parallel < 1:
-        raise UserError(f"n_parallel={n_parallel}: at least 1 is needed", primitive=who)
+    _check_seconds(who, "timeout", timeout)
+    if not timeout:
+        raise UserError(f"timeout={timeout}: a positive number of seconds is needed", primitive=who, fix="timeout=10")
+    if n_parallel is not None:
+        check_count(who, "n_parallel", n_parallel)
+
+
+def check_count(who: str, name: str, value: Any) -> None:
+    """UserError for what is no whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise UserError(f"{name}={value!r}: a whole number of at least 1 is needed", primitive=who, fix=f"{name}=4")
+
+
+def _check_seconds(who: str, name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not value >= 0:
+        raise UserError(
+            f"{name}={value!r}: a positive number is needed", primitive=who, fix=f"{name}=10, or leave it out"
+        )
 
 
 class MeasureOption(TypedDict):

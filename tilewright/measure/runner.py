@@ -195,7 +195,10 @@ class _Bench:
             given = given.view(dtype)  # a type of ml_dtypes, which comes back from a file as mere bytes
         if given is None or given.shape != shape:
             found = "none" if given is None else f"one of shape {given.shape}"
-            raise UserError(f"the reference gives {found} for the input {array.name} of shape {shape}")
+            raise UserError(
+                f"the reference gives {found} for the input {array.name} of shape {shape}",
+                fix="return an array of that shape",
+            )
         return given.astype(dtype, copy=False)
 
     def _load(self, path: str) -> Any:
@@ -209,7 +212,10 @@ class _Bench:
         outputs = task.workload.outputs
         expected = self._load(task.reference)[1] if task.reference else []
         if task.reference and len(expected) != len(outputs):
-            raise UserError(f"the reference gives {len(expected)} output(s), but the kernel has {len(outputs)}")
+            raise UserError(
+                f"the reference gives {len(expected)} output(s), but the kernel has {len(outputs)}",
+                fix="return one array for each output",
+            )
         damage, wrong = [], []
         for rank, position in enumerate(outputs):
             values, outside = arrays[position].read()
@@ -228,7 +234,10 @@ class _Bench:
 def _shape(argument: ArrayArgument) -> tuple[int, ...]:
     extents = tuple(extent for extent in argument.shape if isinstance(extent, int))
     if len(extents) != len(argument.shape):
-        raise UserError(f"{argument.name} has the shape {argument.shape}: only known sizes can be measured")
+        raise UserError(
+            f"{argument.name} has the shape {argument.shape}: only known sizes can be measured",
+            fix="tune for constant sizes: give the template numbers",
+        )
     return extents
 
 

@@ -83,7 +83,7 @@ def lookup(name: str) -> Template:
         raise UserError(
             f"there is no template {name!r}",
             primitive="task.create",
-            fix=f"import what defines it first; known: {', '.join(_templates) or 'none'}",
+            fix=f"import what defines it first; known: {', '.join(map(str, _templates)) or 'none'}",
         )
     return found
 
@@ -145,6 +145,12 @@ class Task:
 
     def instantiate(self, config: Config) -> Program:
         """The schedule of a configuration, and its arguments; raises UserError where it makes none."""
+        if not isinstance(config, Config):
+            raise UserError(
+                f"the configuration is {config!r}",
+                primitive="task.instantiate",
+                fix="give one of the task's space: task.config_space.get(0)",
+            )
         return self.template.instantiate(config, self.args, self.target)
 
     def with_target(self, target: Target) -> Task:
@@ -163,7 +169,17 @@ def create(name: str, args: Sequence[Any], target: Any = None) -> Task:
     """The task of a template at `args` on `target`, its space declared; UserError where that fails."""
     chosen = Target.parse(target) if target is not None else Target.current()
     if chosen is None:
-        raise UserError("no target is given", primitive="task.create", fix='pass target="cuda" or target="opencl"')
+        raise UserError("no target is given", primitive="task.create", fix='pass target="cuda", "opencl" or "llvm"')
+    if callable(name):
+        raise UserError(
+            f"the template is given as {name!r}",
+            primitive="task.create",
+            fix='give the name that it was registered under: autotvm.task.create("conv2d", args, target)',
+        )
+    if isinstance(args, str) or not isinstance(args, Sequence):
+        raise UserError(
+            f"args={args!r} of the template {name!r} is no tuple", primitive="task.create", fix=f"give args=({args!r},)"
+        )
     task = Task(name, args, chosen)
     _ = task.flop  # now rather than at the first trial: an error in the template is the caller's to see here
     return task

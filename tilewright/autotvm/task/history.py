@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...core.errors import UserError
@@ -79,6 +79,12 @@ def _unpacked(records: Any) -> Iterator[Pair]:
         yield from load_from_buffer(records)
     elif isinstance(records, tuple) and len(records) == 2 and isinstance(records[0], MeasureInput):
         yield records
+    elif not isinstance(records, Iterable):
+        raise UserError(
+            f"{records!r} is no log",
+            primitive="apply_history_best",
+            fix="give the name of a log file, an open one, or a list of (MeasureInput, MeasureResult)",
+        )
     else:
         for part in records:
             yield from _unpacked(part)

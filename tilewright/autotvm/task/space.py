@@ -5,8 +5,11 @@ The spaces and configurations behind it are values of `tune.space`; only here is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from typing import Any
+
+import numpy as np
 
 from ...core.errors import UserError
 from ...tune.space import factors
@@ -32,7 +35,9 @@ from ...tune.space.knobs import (
     KnobAxis,
     SplitKnob,
     annotate_knob,
+    check_name,
     extent_of,
+    listed,
     reorder_knob,
     split_knob,
     value_knob,
@@ -62,16 +67,24 @@ class Ambient:
 
     def define_split(self, name: str, axis: Any, policy: str = "factors", **options: Any) -> list[KnobAxis]:
         """A knob that splits `axis` into `num_outputs` loops; see `tune.space.knobs.split_knob` for the options."""
-        count = options.get("num_outputs") or len(next(iter(options.get("candidate") or [()])))
+        _check_options("define_split", split_knob, options)
+        outputs, first = options.get("num_outputs"), next(iter(_list_or_none(options.get("candidate")) or [()]), ())
+        count = outputs if isinstance(outputs, int) and outputs else len(first) if isinstance(first, Sized) else 0
         return self._define(lambda: split_knob(name, axis, policy, **options), count)
 
     def define_reorder(self, name: str, axes: Sequence[Any], policy: str, **options: Any) -> list[KnobAxis]:
         """A knob that orders loops; see `tune.space.knobs.reorder_knob`."""
-        return self._define(lambda: reorder_knob(name, list(axes), policy, **options), len(axes))
+        _check_options("define_reorder", reorder_knob, options)
+        check_name(name, "define_reorder")
+        given = listed(axes, name, "axes", "define_reorder")
+        return self._define(lambda: reorder_knob(name, given, policy, **options), len(given))
 
     def define_annotate(self, name: str, axes: Sequence[Any], policy: str, **options: Any) -> list[KnobAxis]:
         """A knob that annotates loops; see `tune.space.knobs.annotate_knob`."""
-        return self._define(lambda: annotate_knob(name, list(axes), policy, **options), len(axes))
+        _check_options("define_annotate", annotate_knob, options)
+        check_name(name, "define_annotate")
+        given = listed(axes, name, "axes", "define_annotate")
+        return self._define(lambda: annotate_knob(name, given, policy, **options), len(given))
 
     def define_knob(self, name: str, candidate: Sequence[Any]) -> list[KnobAxis]:
         """A knob that chooses among values; `cfg[name].val` is the value."""
@@ -91,7 +104,12 @@ class Ambient:
 
     def add_flop(self, flop: Any) -> None:
         """Count floating-point operations by hand, in place of the automatic count."""
-        self.flop += float(getattr(flop, "value", flop))
+        number = getattr(flop, "value", flop)
+        if not isinstance(number, (int, float, np.number)) or not number >= 0:
+            raise UserError(
+                f"add_flop({flop!r}) counts nothing", primitive="add_flop", fix="give a number of at least 0"
+            )
+        self.flop += float(number)
 
     def raise_error(self, message: str) -> None:
         """Refuse this configuration, at the end of the template."""
@@ -104,7 +122,22 @@ class Ambient:
     def check(self) -> None:
         """Raise InstantiationError where something was refused."""
         if self.errors:
-            raise InstantiationError("; ".join(self.errors), primitive="template")
+            raise InstantiationError(
+                "; ".join(map(str, self.errors)), primitive="template", fix="take another configuration of the space"
+            )
+
+
+def _check_options(primitive: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    known = [name for name, p in inspect.signature(function).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    unknown = next((name for name in options if name not in known), None)
+    if unknown is not None:
+        raise UserError(
+            f"there is no option {unknown!r}", primitive=primitive, fix=f"its options are {', '.join(known)}"
+        )
+
+
+def _list_or_none(given: Any) -> list[Any] | None:
+    return list(given) if isinstance(given, (list, tuple)) else None
 
 
 class ConfigSpace(Ambient):

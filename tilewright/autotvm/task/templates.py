@@ -10,6 +10,7 @@ from typing import Any
 
 from ...core.errors import UserError
 from ...core.target import Target
+from ...schedule.handle import ScheduleHandle
 from ...tune.flops import count_flop
 from ...tune.space.config import Config
 from ...tune.task import Declared, Program, freeze, register, thaw
@@ -42,14 +43,27 @@ class AmbientTemplate:
             around.enter_context(ApplyConfig(config))
             if target is not None:
                 around.enter_context(target)
-            made = self.function(*thaw(args))
-        if not isinstance(made, (tuple, list)) or len(made) != 2:
+            made = self.function(*self._given(thaw(args)))
+        if not isinstance(made, (tuple, list)) or len(made) != 2 or not isinstance(made[0], ScheduleHandle):
+            kinds = ", ".join(type(part).__name__ for part in made) if isinstance(made, (tuple, list)) else ""
             raise UserError(
-                f"the template {self.name!r} returns {type(made).__name__}",
+                f"the template {self.name!r} returns {type(made).__name__}" + (f" of ({kinds})" if kinds else ""),
                 primitive="template",
                 fix="return the schedule and its arguments: return s, [A, W, B]",
             )
         return made
+
+    def _given(self, args: list[Any]) -> list[Any]:
+        """The arguments, once the function is known to take them."""
+        try:
+            inspect.signature(self.function).bind(*args)
+        except TypeError as error:
+            raise UserError(
+                f"the template {self.name!r} cannot be called with the {len(args)} argument(s) {tuple(args)}: {error}",
+                primitive="task.create",
+                fix=f"its parameters are {inspect.signature(self.function)}",
+            ) from None
+        return args
 
 
 def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
@@ -59,6 +73,13 @@ def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
     knobs on it, applies them, and returns (schedule, [tensors]). Called directly, it gets the configuration
     that the contexts around it know, such as `with autotvm.apply_history_best(log), target:`.
     """
+
+    if not isinstance(task_name, str):
+        raise UserError(
+            f"the name of the template is {task_name!r}",
+            primitive="template",
+            fix='name it in parentheses: @autotvm.template("conv2d")',
+        )
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         made = AmbientTemplate(task_name, function)

@@ -79,6 +79,12 @@ Pair = tuple[MeasureInput, MeasureResult]
 def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> str:
     """The line for a measurement, without the line end; UserError where an argument has no form in JSON."""
     _only_json(protocol)
+    if not isinstance(inp, MeasureInput) or not isinstance(result, MeasureResult):
+        raise UserError(
+            f"{inp!r} and {result!r} are no measurement",
+            primitive="record.encode",
+            fix="give a MeasureInput, MeasureResult",
+        )
     costs = result.costs if result.error_no == MeasureErrorNo.NO_ERROR else FAILED
     line = {
         "input": [str(inp.target), inp.task.name, inp.task.args, inp.task.kwargs],
@@ -102,6 +108,8 @@ def decode(row: str, protocol: str = "json") -> Pair:
     _only_json(protocol)
     try:
         line = json.loads(row)
+    except TypeError as error:
+        raise _foreign(f"it is {row!r}, no text") from error
     except ValueError as error:
         raise _foreign(f"no JSON: {error}") from error
     if not isinstance(line, dict):
@@ -118,7 +126,9 @@ def _only_json(protocol: str) -> None:
 
 
 def _foreign(why: str) -> UserError:
-    return UserError(f"this is no record ({why})", primitive="record.decode", where="")
+    return UserError(
+        f"this is no record ({why})", primitive="record.decode", fix="give a line that record.encode made", where=""
+    )
 
 
 def _current(line: Mapping[str, Any]) -> Mapping[str, Any]:

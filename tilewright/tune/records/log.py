@@ -27,12 +27,18 @@ class RecordLog:
     """A log file open for appending; it is made where it is missing."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, (str, os.PathLike)):
+            raise UserError(f"{path!r} is no path of a file", primitive="log_to_file", fix='give one: "conv.log"')
         self.path = Path(path)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            raise UserError(f"cannot write to {self.path}: {error.strerror}", primitive="log_to_file") from error
+            raise UserError(
+                f"cannot write to {self.path}: {error.strerror}",
+                primitive="log_to_file",
+                fix="give a file in a folder that can be written",
+            ) from error
         self._synced = time.monotonic()
 
     def append(self, *lines: str) -> None:
@@ -101,11 +107,17 @@ def read(source: Iterable[bytes | str], name: str, problems: list[Problem] | Non
 
 def load_from_file(filename: str | bytes | os.PathLike[str], problems: list[Problem] | None = None) -> Iterator[Pair]:
     """The measurements of a log file, in order; see `read` for what happens to lines that are none."""
+    if not isinstance(filename, (str, bytes, os.PathLike)):
+        raise UserError(f"{filename!r} is no path of a file", primitive="load_from_file", fix='give one: "conv.log"')
     path = Path(os.fsdecode(filename))
     try:
         file = path.open("rb")
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}", primitive="load_from_file") from error
+        raise UserError(
+            f"cannot read {path}: {error.strerror}",
+            primitive="load_from_file",
+            fix="give a log that autotvm.callback.log_to_file wrote",
+        ) from error
     return _closing(file, str(path), problems)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...core.errors import UserError
 from ..space.space import Space
 from .strategy import Seen, Strategy
 
@@ -28,6 +29,13 @@ class GeneticSearch(Strategy):
         seed: int | None = None,
     ) -> None:
         super().__init__(space, seed)
+        for name, value in (("pop_size", pop_size), ("elite_num", elite_num)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise UserError(
+                    f"{name}={value!r} is no whole number of 1 or more", primitive="GATuner", fix="give an int"
+                )
+        if not isinstance(mutation_prob, (int, float)) or not 0 <= mutation_prob <= 1:
+            raise UserError(f"mutation_prob={mutation_prob!r}", primitive="GATuner", fix="give a number from 0 to 1")
         self.pop_size = min(pop_size, max(space.range_length, 1))
         self.elite_num = min(elite_num, self.pop_size)
         self.mutation_prob = mutation_prob

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
-from ...core.errors import UserError
+from ...core.errors import UserAttributeError, UserError
 from ...measure import outcome
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
@@ -19,6 +19,14 @@ from ...tensor.axis import IterVar, thread_axis
 
 class InstantiationError(UserError, outcome.InstantiationError):
     """A configuration that its template refuses (`cfg.raise_error`)."""
+
+
+def check_schedule(given: Any) -> None:
+    """UserError for a first argument of `apply` that is no schedule."""
+    if not isinstance(given, ScheduleHandle):
+        raise UserError(
+            f"the schedule is given as {given!r}", primitive="apply", fix='cfg["tile"].apply(s, C, axis): s comes first'
+        )
 
 
 @dataclass(frozen=True)
@@ -37,8 +45,22 @@ class Choice:
         """The choice as numbers, as many for every choice of one knob."""
         raise NotImplementedError
 
+    def __getattr__(self, name: str) -> NoReturn:
+        instead = _HAS.get(type(self).__name__, "")
+        if name not in ("size", "val", "perm", "anns", "apply") or not instead:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        raise UserAttributeError(f"the choice {self!r} has no {name!r}", fix=instead)
+
     def __repr__(self) -> str:
         return str(self.data)
+
+
+_HAS = {
+    "SplitChoice": "a split has .size, its extents, and .apply(s, C, axis)",
+    "OrderChoice": "an order has .perm, and .apply(s, C, axes)",
+    "AnnotateChoice": "annotations have .anns, and .apply(s, C, axes)",
+    "ValueChoice": "a plain knob has .val, its value",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,6 +88,7 @@ class SplitChoice(Choice):
 
     def apply(self, sch: ScheduleHandle, op: Any, axis: IterVar) -> list[IterVar]:
         """Split `axis` of the stage of `op`; gives the loops, outermost first."""
+        check_schedule(sch)
         made = []
         for i in range(1, len(self.sizes)):
             outer, axis = sch[op].split(axis, prod(self.sizes[i:]))
@@ -98,6 +121,7 @@ class OrderChoice(Choice):
 
     def apply(self, sch: ScheduleHandle, op: Any, axes: Sequence[IterVar]) -> list[IterVar]:
         """Put the loops into this order; places beyond the given loops are left out. Gives the new order."""
+        check_schedule(sch)
         order = [axes[p] for p in self.places if p < len(axes)]
         sch[op].reorder(*order)
         return order

@@ -78,4 +78,8 @@ class Config(Mapping[str, Choice]):
             index = written["index"]
             return Config(choices, None if index is None else int(index), written.get("code_hash"))
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"this is no configuration: {written!r} ({error})", primitive="from_json_dict") from error
+            raise UserError(
+                f"this is no configuration: {written!r} ({error})",
+                primitive="from_json_dict",
+                fix="give what config.to_json_dict() gave",
+            ) from error

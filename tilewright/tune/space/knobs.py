@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, permutations
 from typing import Any
 
+import numpy as np
+
 from ...core.errors import UserError
-from ...expr.nodes import IntImm
+from ...expr.nodes import Expr, IntImm
+from ...expr.operand import Operand
 from ...tensor.axis import IterVar
 from . import factors
 from .choices import AnnotateChoice, Choice, OrderChoice, SplitChoice, ValueChoice
@@ -90,22 +93,38 @@ class _Reorder(Knob):
 
 def extent_of(axis: Any, name: str) -> int:
     """The extent of an axis to split, from an int, an axis of a stage, or an integer expression."""
-    if isinstance(axis, bool):
-        raise UserError(f"the axis of knob {name!r} is {axis!r}", primitive="define_split")
-    if isinstance(axis, IterVar):
-        axis = axis.dom.extent if axis.dom is not None else None
-    if isinstance(axis, IntImm):
-        axis = axis.value
-    if not hasattr(axis, "__index__"):
+    extent = axis
+    if isinstance(extent, IterVar):
+        extent = extent.dom.extent if extent.dom is not None else None
+    if isinstance(extent, IntImm):
+        extent = extent.value
+    if isinstance(extent, bool) or not hasattr(extent, "__index__") or isinstance(extent, Operand):
         raise UserError(
-            f"the extent of the axis of knob {name!r} is not known",
+            f"the extent of the axis of knob {name!r} is not known: it is {axis!r}",
             primitive="define_split",
             fix="give an axis of an operation (s[B].op.axis) of constant extent, or the extent as an int",
         )
-    found = int(axis.__index__())
+    found = int(extent.__index__())
     if found < 1:
-        raise UserError(f"the axis of knob {name!r} has extent {found}", primitive="define_split")
+        raise UserError(
+            f"the axis of knob {name!r} has extent {found}", primitive="define_split", fix="give an extent of 1 or more"
+        )
     return found
+
+
+def check_name(name: Any, primitive: str) -> None:
+    """UserError for a knob's name that is no text: logs could not hold it."""
+    if not isinstance(name, str) or not name:
+        raise UserError(f"the name of a knob is {name!r}", primitive=primitive, fix='give some text: "tile_x"')
+
+
+def listed(values: Any, name: str, what: str, primitive: str) -> list[Any]:
+    """What a knob is to choose among, or applies to, as a list."""
+    if isinstance(values, (str, Expr)) or not isinstance(values, Iterable):
+        raise UserError(
+            f"{what} of knob {name!r} is {values!r}, which is no list", primitive=primitive, fix="give a list"
+        )
+    return list(values)
 
 
 def split_knob(
@@ -125,6 +144,19 @@ def split_knob(
     lists of extents, -1 for what is left). `max_factor` bounds each size, `filter` keeps the choices for which
     it holds (it gets the choice: `lambda e: e.size[-1] <= 4`), and `no_tail` keeps sizes that divide.
     """
+    check_name(name, "define_split")
+    sizes_given = None if candidate is None else listed(candidate, name, "candidate", "define_split")
+    candidate = None if sizes_given is None else [listed(c, name, "a candidate", "define_split") for c in sizes_given]
+    if isinstance(num_outputs, bool) or not isinstance(num_outputs, int) or num_outputs < 0:
+        raise UserError(
+            f"knob {name!r} has num_outputs={num_outputs!r}", primitive="define_split", fix="give 1 or more"
+        )
+    if filter is not None and not callable(filter):
+        raise UserError(
+            f"the filter of knob {name!r} is {filter!r}, which is no function",
+            primitive="define_split",
+            fix="give a function of the choice: filter=lambda e: e.size[-1] <= 4",
+        )
     given = extent_of(axis, name) if policy != "candidate" or not isinstance(axis, KnobAxis) else 0
     parts = num_outputs or (len(candidate[0]) if candidate else 0)
     if parts < 1:
@@ -137,6 +169,7 @@ def split_knob(
             raise UserError(
                 f"candidate {list(wrong)} of knob {name!r} has {len(wrong)} sizes, but num_outputs is {parts}",
                 primitive="define_split",
+                fix=f"give {parts} extents in each candidate, -1 for what is left",
             )
     elif policy in factors.POLICIES:
         tried = [f for f in factors.candidates(given, policy) if f <= max_factor]
@@ -198,7 +231,9 @@ def _place(axes: Sequence[Any], wanted: Any, name: str) -> int:
         if axis is wanted or (not isinstance(axis, IterVar) and axis == wanted):
             return i
     raise UserError(
-        f"a candidate of knob {name!r} names {wanted!r}, which is none of its axes", primitive="define_reorder"
+        f"a candidate of knob {name!r} names {wanted!r}, which is none of its axes",
+        primitive="define_reorder",
+        fix="name the axes that the knob was given",
     )
 
 
@@ -253,7 +288,11 @@ def annotate_knob(name: str, axes: Sequence[Any], policy: str, *, num_anchor: in
     if policy in _GPU:
         words = next((w.split() for least, w in _GPU[policy].items() if count >= least), None)
         if words is None:
-            raise UserError(f"knob {name!r} has too few loops ({count}) for {policy!r}", primitive="define_annotate")
+            raise UserError(
+                f"knob {name!r} has too few loops ({count}) for {policy!r}",
+                primitive="define_annotate",
+                fix=f"give {min(_GPU[policy])} or more",
+            )
         marks = [["fuse"] * (count - len(words)) + words]
     elif policy == "locate_cache":
         marks = list(combinations(range(count), num_anchor))
@@ -278,7 +317,15 @@ def _words(tried: list[str], count: int) -> Iterator[tuple[str, ...]]:
 
 def value_knob(name: str, candidate: Sequence[Any]) -> Knob:
     """A choice among the values listed."""
-    values = list(candidate)
+    check_name(name, "define_knob")
+    values = listed(candidate, name, "candidate", "define_knob")
+    for value in values:
+        if value is not None and not isinstance(value, (bool, int, float, str, list, tuple, np.generic)):
+            raise UserError(
+                f"knob {name!r} chooses among {values!r}, of which {value!r} cannot be written to a log",
+                primitive="define_knob",
+                fix="give numbers, strings, None, or lists of these, and look other things up by them",
+            )
     return Knob(name, f"OtherOption({values})", tuple(ValueChoice(v) for v in values))
 
 

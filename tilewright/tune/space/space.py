@@ -97,7 +97,9 @@ class Space:
         """The place of each knob's choice, for an index."""
         if not 0 <= index < self.range_length:
             raise UserError(
-                f"index {index} is outside the space of {self.range_length} indices", primitive="config_space.get"
+                f"index {index} is outside the space of {self.range_length} indices",
+                primitive="config_space.get",
+                fix=f"give an index from 0 to {self.range_length - 1}",
             )
         places = []
         for size in self.dims:
@@ -114,11 +116,21 @@ class Space:
 
     def get(self, index: int) -> Config:
         """The configuration of an index; UserError where it is outside or a predicate rules it out."""
+        if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
+            raise UserError(
+                f"the index is {index!r}, which is no whole number",
+                primitive="config_space.get",
+                fix=f"give an index from 0 to {self.range_length - 1}; a knob by name is space[name]",
+            )
         index = int(index)
         choices = self._choices(self.point(index))
         broken = next((p for p in self.predicates if not p.test(choices)), None)
         if broken is not None:
-            raise UserError(f"index {index} is ruled out by {broken.reason}", primitive="config_space.get")
+            raise UserError(
+                f"index {index} is ruled out by {broken.reason}",
+                primitive="config_space.get",
+                fix="take one of those that the space iterates over: next(iter(space))",
+            )
         return Config(choices, index)
 
     def _choices(self, point: Sequence[int]) -> dict[str, Choice]:
@@ -165,7 +177,11 @@ class Space:
         for one in self._groups:
             if one.fraction == 0 and one.tabulated:
                 reasons = "; ".join(p.reason for p in one.predicates)
-                raise UserError(f"predicates rule out every configuration: {reasons}", primitive="config_space")
+                raise UserError(
+                    f"predicates rule out every configuration: {reasons}",
+                    primitive="config_space",
+                    fix="loosen one of them (cfg.multi_filter)",
+                )
             if one.tabulated:
                 points[:, one.at] = one.allowed[rng.integers(len(one.allowed), size=count)]
                 continue

@@ -1,0 +1,191 @@
+"""Wrong uses of templates, knobs, tasks, tuners and logs: one row a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.errors.refused import refused
+from tilewright import autotvm, te
+
+Attempt = Callable[[Any, Any, Any, Any], Any]
+
+
+def program(n: int) -> tuple[Any, Any]:
+    """A matrix product, and its schedule."""
+    A, k = te.placeholder((n, n), name="A"), te.reduce_axis((0, n), "k")
+    C = te.compute((n, n), lambda i, j: te.sum(A[i, k] * A[k, j], axis=k), name="C")
+    return te.create_schedule(C.op), [A, C]
+
+
+@autotvm.template("errors/good")
+def good(n: int) -> Any:
+    s, args = program(n)
+    cfg = autotvm.get_config()
+    cfg.define_split("tile", args[1].op.axis[0], num_outputs=2)
+    cfg["tile"].apply(s, args[1], args[1].op.axis[0])
+    return s, args
+
+
+# What a template may do wrong with its configuration.
+
+KNOBS: list[tuple[Attempt, str, str, str]] = [
+    (lambda c, s, C, y: c.define_split("a", None, num_outputs=2), "define_split", "it is None", "s[B].op.axis"),
+    (lambda c, s, C, y: c.define_split("a", te.var("n"), num_outputs=2), "define_split", "it is n", "constant extent"),
+    (lambda c, s, C, y: c.define_split("a", True, num_outputs=2), "define_split", "it is True", "an int"),
+    (lambda c, s, C, y: c.define_split("a", 0, num_outputs=2), "define_split", "has extent 0", "1 or more"),
+    (lambda c, s, C, y: c.define_split(3, y, num_outputs=2), "define_split", "the name of a knob is 3", '"tile_x"'),
+    (lambda c, s, C, y: c.define_split("a", y), "define_split", "num_outputs=0", "1 or more"),
+    (lambda c, s, C, y: c.define_split("a", y, num_outputs="x"), "define_split", "num_outputs='x'", "1 or more"),
+    (
+        lambda c, s, C, y: c.define_split("a", y, outputs=2),
+        "define_split",
+        "there is no option 'outputs'",
+        "num_outputs",
+    ),
+    (
+        lambda c, s, C, y: c.define_split("a", y, num_outputs=2, filter=3),
+        "define_split",
+        "is 3, which is no",
+        "lambda e",
+    ),
+    (
+        lambda c, s, C, y: c.define_split("a", y, "some", num_outputs=2),
+        "define_split",
+        "unknown policy 'some'",
+        "power2",
+    ),
+    (
+        lambda c, s, C, y: c.define_split("a", y, "candidate", num_outputs=2, candidate=[[3]]),
+        *("define_split", "candidate [3] of knob 'a' has 1 sizes", "2 extents"),
+    ),
+    (
+        lambda c, s, C, y: c.define_split("a", y, "candidate", num_outputs=2, candidate=3),
+        *("define_split", "candidate of knob 'a' is 3, which is no list", "a list"),
+    ),
+    (lambda c, s, C, y: c.define_knob("a", 3), "define_knob", "candidate of knob 'a' is 3", "a list"),
+    (lambda c, s, C, y: c.define_knob("a", [object]), "define_knob", "cannot be written to a log", "numbers, strings"),
+    (lambda c, s, C, y: c.define_reorder("a", 3, "all"), "define_reorder", "axes of knob 'a' is 3", "a list"),
+    (lambda c, s, C, y: c.define_reorder("a", [y], "x"), "define_reorder", "unknown policy 'x'", "interleave"),
+    (lambda c, s, C, y: c.define_annotate("a", None, "vec"), "define_annotate", "axes of knob 'a' is None", "a list"),
+    (lambda c, s, C, y: c.define_annotate("a", [y], "bind_gpu"), "define_annotate", "too few loops (1)", "2 or more"),
+    (lambda c, s, C, y: c["nope"], "config_space", "no knob 'nope'", "its knobs"),
+    (lambda c, s, C, y: c["tile"].apply(3, C, y), "apply", "the schedule is given as 3", "s comes first"),
+    (lambda c, s, C, y: c["tile"].val, "", "the choice [-1, 1] has no 'val'", ".size"),
+    (lambda c, s, C, y: c["plain"].apply(s, C, y), "", "the choice 1 has no 'apply'", ".val"),
+    (lambda c, s, C, y: c.add_flop("x"), "add_flop", "add_flop('x') counts nothing", "at least 0"),
+    (lambda c, s, C, y: c.add_flop(-1), "add_flop", "add_flop(-1) counts nothing", "at least 0"),
+]
+
+
+@pytest.mark.parametrize("row", KNOBS, ids=lambda row: row[2][:40])
+def test_a_wrong_use_of_the_configuration(row: tuple[Attempt, str, str, str]) -> None:
+    attempt, primitive, says, fix = row
+    s, (_, C) = program(8)
+    config = autotvm.ConfigSpace()
+    y = C.op.axis[0]
+    config.define_split("tile", y, num_outputs=2)
+    config.define_knob("plain", [1, 2])
+    with refused(primitive, says, fix=fix):
+        attempt(config, s, C, y)
+
+
+def test_a_refused_configuration_says_why() -> None:
+    @autotvm.template("errors/refuses")
+    def refuses(n: int) -> Any:
+        autotvm.get_config().raise_error("too wide")
+        return program(n)
+
+    with refused("template", "too wide", fix="another configuration"):
+        autotvm.task.create("errors/refuses", (8,), "llvm").instantiate(autotvm.ConfigEntity({}, 0))
+
+
+# Templates and tasks.
+
+
+@autotvm.template("errors/nothing")
+def nothing(n: int) -> Any:
+    return None
+
+
+@autotvm.template("errors/numbers")
+def numbers(n: int) -> Any:
+    return 1, 2
+
+
+def task() -> Any:
+    return autotvm.task.create("errors/good", (8,), "llvm")
+
+
+def tuner(**options: Any) -> Any:
+    """A run of a random tuner with those options, none of which gets as far as a trial."""
+    return autotvm.tuner.RandomTuner(task()).tune(
+        **{"n_trial": 1, "measure_option": autotvm.measure_option("local", "local"), **options}
+    )
+
+
+TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
+    (lambda: autotvm.template(good), "template", "the name of the template is <function good", "@autotvm.template("),
+    (lambda: autotvm.template(3), "template", "the name of the template is 3", "parentheses"),  # type: ignore[arg-type]
+    (lambda: autotvm.task.create("errors/no", (8,), "llvm"), "task.create", "no template 'errors/no'", "errors/good"),
+    (lambda: autotvm.task.create(good, (8,), "llvm"), "task.create", "given as <function good", "registered under"),
+    (lambda: autotvm.task.create("errors/good", 8, "llvm"), "task.create", "args=8", "args=(8,)"),  # type: ignore[arg-type]
+    (lambda: autotvm.task.create("errors/good", (8, 9), "llvm"), "task.create", "too many positional", "(n:"),
+    (lambda: autotvm.task.create("errors/good", (8,)), "task.create", "no target is given", '"llvm"'),
+    (lambda: autotvm.task.create("errors/good", (object(),), "llvm"), "task.create", "is a object", "numbers"),
+    (lambda: autotvm.task.create("errors/nothing", (8,), "llvm"), "template", "returns NoneType", "return s, [A"),
+    (lambda: autotvm.task.create("errors/numbers", (8,), "llvm"), "template", "tuple of (int, int)", "return s, [A"),
+    (lambda: task().instantiate(3), "task.instantiate", "the configuration is 3", "config_space.get(0)"),
+    (lambda: task().config_space.get("x"), "config_space.get", "the index is 'x'", "space[name]"),
+    (lambda: task().config_space.get(99), "config_space.get", "99 is outside the space of 4", "0 to 3"),
+    (lambda: autotvm.tuner.RandomTuner(3), "tuner", "the task is 3", "task.create"),  # type: ignore[arg-type]
+    (lambda: autotvm.tuner.GATuner(task(), pop_size=0), "GATuner", "pop_size=0", "an int"),
+    (lambda: autotvm.tuner.GATuner(task(), mutation_prob=2), "GATuner", "mutation_prob=2", "0 to 1"),
+    (lambda: autotvm.tuner.XGBTuner(task(), plan_size="x"), "XGBTuner", "plan_size='x'", "100"),  # type: ignore[arg-type]
+    (lambda: tuner(n_trial="x"), "tune", "n_trial='x' is no whole number", "n_trial=100"),
+    (lambda: tuner(n_trial=-1), "tune", "n_trial=-1 is no whole number of 1 or more", "n_trial=100"),
+    (lambda: tuner(early_stopping="x"), "tune", "early_stopping='x'", "early_stopping=100"),
+    (lambda: tuner(callbacks=3), "tune", "callbacks=3 is no list", "log_to_file"),
+    (lambda: tuner(callbacks=[3]), "tune", "callbacks=[3] is no list of functions", "log_to_file"),
+    (lambda: tuner(measure_option=None), "tune", "measure_option is None", "autotvm.measure_option"),
+    (lambda: autotvm.tuner.RandomTuner(task()).load_history(3), "load_history", "data_set is 3", "load_from_file"),  # type: ignore[arg-type]
+    (lambda: autotvm.LocalBuilder(timeout="x"), "LocalBuilder", "timeout='x'", "timeout=10"),  # type: ignore[arg-type]
+    (lambda: autotvm.LocalBuilder(timeout=0), "LocalBuilder", "timeout=0: a positive number", "timeout=10"),
+    (lambda: autotvm.LocalBuilder(n_parallel="x"), "LocalBuilder", "n_parallel='x'", "n_parallel=4"),  # type: ignore[arg-type]
+    (lambda: autotvm.LocalRunner(number=0), "LocalRunner", "number=0: a whole number of at least 1", "number=4"),
+    (lambda: autotvm.LocalRunner(repeat="x"), "LocalRunner", "repeat='x'", "repeat=4"),  # type: ignore[arg-type]
+    (lambda: autotvm.LocalRunner(min_repeat_ms=-1), "LocalRunner", "min_repeat_ms=-1", "leave it out"),
+    (lambda: autotvm.measure_option("rpc", "local"), "measure_option", "builder='rpc'", "LocalBuilder"),
+    (lambda: autotvm.callback.log_to_file(3), "log_to_file", "3 is no file", "conv.log"),  # type: ignore[arg-type]
+    (lambda: autotvm.callback.log_to_file("/proc/no/x"), "log_to_file", "cannot write to /proc/no/x", "a folder"),
+    (lambda: autotvm.callback.progress_bar("x"), "progress_bar", "total='x'", "n_trial"),  # type: ignore[arg-type]
+    (lambda: autotvm.apply_history_best(3), "apply_history_best", "3 is no log", "a log file"),
+    (lambda: autotvm.apply_history_best("/no/log"), "load_from_file", "cannot read /no/log", "log_to_file"),
+    (lambda: autotvm.record.load_from_file(3), "load_from_file", "3 is no path", "conv.log"),  # type: ignore[arg-type]
+    (lambda: autotvm.record.encode(1, 2), "record.encode", "1 and 2 are no measurement", "MeasureInput"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize("row", TASKS, ids=lambda row: row[2][:40])
+def test_a_wrong_use_of_the_tuner(row: tuple[Callable[[], Any], str, str, str]) -> None:
+    attempt, primitive, says, fix = row
+    with refused(primitive, says, fix=fix):
+        attempt()
+
+
+def test_an_error_of_the_template_itself_is_left_as_it_is() -> None:
+    @autotvm.template("errors/raises")
+    def raises(n: int) -> Any:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        autotvm.task.create("errors/raises", (8,), "llvm")
+
+
+def test_lines_of_a_log_that_are_no_records(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "log").write_text("not json\n{}\n[1]\n")
+    assert list(autotvm.record.load_from_file(tmp_path / "log")) == []
+    assert [text.split("skipped: ")[1][:17] for text in caplog.messages] == ["this is no record"] * 3
