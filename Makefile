@@ -10,7 +10,7 @@ PYTHON ?= python3
 # Where a GPU is present its own Python may already have what the CUDA tests need (torch, drivers); give it here.
 PYTHON_GPU ?= $(PYTHON)
 VENV := .venv
-EXTRAS ?= opencl,cuda,plot,dev
+EXTRAS ?= opencl,cuda,tune,plot,dev
 # Test processes: one a core, at most 8 (each of them loads the compiler once).
 JOBS ?= auto
 PYTEST_ARGS ?=
@@ -25,9 +25,11 @@ help: ## show the targets
 
 setup: $(READY) ## create .venv with OpenCL on the CPU, the CUDA compiler and the development tools
 
-demo: $(READY) ## climb both ladders of schedules: 1-D and depthwise convolution
+demo: $(READY) ## climb both ladders of schedules, then tune a small convolution: under a minute
 	@$(BIN)/tilewright ladder conv1d
 	@$(BIN)/tilewright ladder depthwise
+	@echo; rm -f build/demo.log
+	@$(BIN)/tilewright tune conv2d --shape 1x32x14x14 --kernel 1 --trials 20 --timeout 2 --seed 0 --log build/demo.log
 
 test: $(READY) ## run every test; those that need a GPU skip, saying so, where there is none
 	@$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 $(PYTEST_ARGS)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from tests.tune.test_records import pair
+from tilewright import autotvm
 from tilewright.autotvm.record import encode, load_from_file
 from tilewright.cli.app import app
+from tilewright.cli.console import fitted
 from tilewright.error import UserError
 from tilewright.tune.records.curve import curves
 
@@ -95,3 +98,82 @@ def test_plot(log, tmp_path, suffix):
 def test_a_missing_log_is_a_mistake(tmp_path):
     with pytest.raises(UserError, match="cannot read"):
         run("show", tmp_path / "none.log")
+
+
+@pytest.mark.parametrize("command", ["show", "best"])
+def test_logs_without_measurements_say_so(command, tmp_path):
+    empty, folder = tmp_path / "empty.log", tmp_path / "folder.log"
+    empty.touch()
+    folder.mkdir()
+    assert run(command, empty) == (1, f"{empty} holds no measurements\n")
+    with pytest.raises(UserError, match=r"cannot read .*folder\.log: Is a directory"):
+        run(command, folder)
+
+
+def test_reasons_that_differ_in_numbers_are_one(tmp_path):
+    path = tmp_path / "a.log"
+    step = "bind threadIdx.x at here.py:7"
+    rows = [
+        pair(i, error_no=1, refused=True, step=step, reason=f"{threads} threads a block (x {threads}), 1,024 allowed")
+        for i, threads in enumerate(("2,048", "4,096", "1,536"))
+    ]
+    rows += [pair(3, error_no=7, reason="still running after 10 s"), pair(4, error_no=5)]
+    path.write_text("".join(encode(*row) + "\n" for row in rows), encoding="utf-8")
+    _, text = run("show", path)
+    assert text.rstrip().splitlines()[-4:] == [
+        "3 × 2,048 threads a block (x 2,048), 1,024 allowed, and the like",
+        "    3 at bind threadIdx.x at here.py:7",
+        "1 × still running after 10 s",
+        "1 × error number 5",
+    ]
+    status, text = run("best", path)
+    assert status == 0
+    assert f"none of 5 configurations could be measured: tilewright log show {path}" in text
+    with pytest.raises(UserError, match="no trial that succeeded"):
+        run("plot", path, "-o", tmp_path / "a.svg")
+
+
+def test_long_tables_are_cut_and_configurations_are_brief(log):
+    _, text = run("show", log, "--rows", 1)
+    assert "... and 2 slower: --rows 3 shows them" in text
+    assert re.search(r"x=\?×\d+×\d+  unroll=\d", text)
+
+
+def test_lines_fit_the_terminal(monkeypatch):
+    assert fitted("x" * 300) == "x" * 300  # to a file, all of it
+    monkeypatch.setattr("sys.stdout", type("Terminal", (), {"isatty": lambda self: True})())
+    monkeypatch.setenv("COLUMNS", "20")
+    assert fitted("x" * 300) == "x" * 19 + "…"
+    assert fitted("short") == "short"
+
+
+def test_a_packaged_templates_workload_reads_as_its_options(tmp_path):
+    task = autotvm.templates.conv2d.task("cuda", shape=(8, 64, 56, 56), filters=128, stride=2)
+    inp = autotvm.MeasureInput(task.target, task, task.config_space.get(7))
+    path = tmp_path / "a.log"
+    path.write_text(encode(inp, autotvm.MeasureResult((1e-3,), 0, 1.0, 0.0)) + "\n", encoding="utf-8")
+    _, text = run("best", path)
+    assert text.startswith("topi/conv2d(shape=8x64x56x56, filters=128, stride=2)\n1.000 ms, cuda\n")
+
+
+def test_merging_a_log_into_itself_and_a_torn_one(log, tmp_path):
+    other = tmp_path / "b.log"
+    other.write_text(encode(*pair(9, 1e-3)) + '\n{"torn', encoding="utf-8")
+    status, text = run("merge", log, other, "-o", log)
+    assert status == 1
+    assert text.splitlines()[0] == f"7 lines in {log}"
+    assert "b.log:2: skipped: this is no record" in text
+    assert len(list(load_from_file(log))) == 7
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.log", "b.log"]
+
+
+def test_logs_of_one_name_are_told_apart(log, tmp_path):
+    pytest.importorskip("matplotlib")
+    other = tmp_path / "elsewhere" / "a.log"
+    other.parent.mkdir()
+    other.write_bytes(log.read_bytes())
+    status, text = run("plot", log, other, "-o", tmp_path / "two.svg")
+    assert (status, text) == (0, f"2 curves in {tmp_path / 'two.svg'}\n")
+    drawn = (tmp_path / "two.svg").read_text(encoding="utf-8")
+    assert f"<!-- {log} -->" in drawn
+    assert f"<!-- {other} -->" in drawn

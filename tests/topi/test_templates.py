@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -161,6 +162,15 @@ def test_the_space_of_the_tutorials_layer_is_the_tutorials():
     task = autotvm.templates.conv2d.task("cuda", shape=(1, 512, 7, 7))
     assert len(task.config_space) == 10_454_400
     assert task.flop == 2 * 512 * 49 * 512 * 9
+
+
+def test_what_is_refused_names_the_templates_line():
+    task = autotvm.templates.conv2d.task("opencl", shape=(1, 512, 7, 7))
+    looks = (look(task, task.config_space.get(index), task.target) for index in range(40, 2**21, 9973))
+    steps = {found.refusal.step for found in itertools.islice(looks, 40) if found.refusal is not None}
+    assert steps
+    for step in steps:
+        assert re.fullmatch(r"(bind|cache_read|cache_write) .*at .*/topi/templates/conv2d\.py:\d+", step), step
 
 
 def test_a_prime_extent_is_split_unevenly():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,11 @@ from ..report.chart import MISSING, can_draw
 from ..report.curves import Line, line_chart
 from ..report.table import Column, table
 from ..report.units import NONE, duration
+from ..topi.templates import CONV1D, CONV2D, DEPTHWISE
+from ..topi.templates.workload import written
 from ..tune.records.curve import Curve, curves
 from ..tune.records.files import merge_pairs
-from ..tune.records.format import Pair, mean_cost
+from ..tune.records.format import MeasureInput, Pair, mean_cost
 from ..tune.records.history import History
 from ..tune.records.log import Problem, load_from_file
 from ..tune.space.choices import SplitChoice
@@ -24,6 +28,7 @@ from .console import fitted, heading, print_lines
 _FORMATS = (".svg", ".png", ".pdf")
 _MOST_ROWS = 30
 _MOST_REASONS = 8
+_NUMBERS = re.compile(r"\d[\d,.]*")
 
 
 def show(path: Path, rows: int = _MOST_ROWS) -> int:
@@ -163,20 +168,25 @@ def _brief(choice: Any) -> str:
 
 
 def _failures(pairs: Sequence[Pair]) -> list[str]:
-    """How often what went wrong, the most frequent first, each with the schedule steps at fault."""
-    reasons: Counter[str] = Counter()
-    steps: dict[str, Counter[str]] = {}
+    """How often what went wrong, the most frequent first, each with the schedule steps at fault.
+
+    Reasons that differ in their numbers only are one; the first of them stands for all.
+    """
+    groups: dict[str, list[MeasureInput]] = {}
     for inp, result in pairs:
         if result.error_no:
-            reason = inp.notes.reason.partition("\n")[0] or f"error {result.error_no}"
-            reasons[reason] += 1
-            if inp.notes.step:
-                steps.setdefault(reason, Counter())[inp.notes.step] += 1
+            said = inp.notes.reason.partition("\n")[0]
+            kind = _NUMBERS.sub("#", said.partition(" (")[0]) or f"error number {result.error_no}"
+            groups.setdefault(kind, []).append(inp)
     lines = []
-    for reason, count in reasons.most_common(_MOST_REASONS):
-        lines.append(f"{count} × {reason}")
-        lines += [f"    {n} at {step}" for step, n in steps.get(reason, Counter()).most_common(2)]
-    rest = reasons.total() - sum(count for _, count in reasons.most_common(_MOST_REASONS))
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    for reason, inputs in ordered[:_MOST_REASONS]:
+        first = inputs[0].notes.reason.partition("\n")[0] or reason
+        alike = any(inp.notes.reason != inputs[0].notes.reason for inp in inputs)
+        lines.append(f"{len(inputs)} × {first}{', and the like' if alike else ''}")
+        steps = Counter(inp.notes.step for inp in inputs if inp.notes.step)
+        lines += [f"    {count} at {step}" for step, count in steps.most_common(2)]
+    rest = sum(len(inputs) for _, inputs in ordered[_MOST_REASONS:])
     return [*lines, *([f"{rest} × something else"] if rest else [])]
 
 
@@ -185,7 +195,12 @@ def _values(curve: Curve, in_flops: bool) -> list[float | None]:
 
 
 def _name(workload: Workload) -> str:
+    """A workload for people: the template's name, and its arguments or, of one of ours, the options that they mean."""
     name, *args = workload
+    ours = next((t for t in (CONV1D, CONV2D, DEPTHWISE) if t.name == name), None)
+    with suppress(UserError, TypeError):  # of another version, perhaps
+        if ours is not None:
+            return f"{name}({', '.join(f'{k}={written(v)}' for k, v in ours.workload(tuple(args)).shortest.items())})"
     return f"{name}({', '.join(map(str, args))})"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,21 +34,44 @@ def verdict(
     """A table of times, and whether the best computes what NumPy does, in float64 and on poisoned output."""
     rng = np.random.default_rng(0)
     inputs = [_random(rng, t) for t in workload.declare()[:2]]
-    template, args = packaged.template, workload.args
+    first = packaged.template.first(workload.args, target)
     with progress(4) as (say, step):
         say("computing the reference")
         judge = _Judge(workload, inputs)
         step()
         rows = []
-        first = template.first(args, target)
         for name, config in (("tuned", best), *([("untuned", first)] if first != best else [])):
-            say(f"{name}: checking and timing")
-            rows.append((name, *_try(packaged, args, config, target, on, inputs, judge)))
+            say(f"{name}: building and checking")
+            rows.append(_try(name, packaged, workload.args, config, target, on, inputs, judge))
             step()
-        say("NumPy: timing")
-        rows.append(("NumPy", _median(lambda: workload.reference(*inputs)), None, ""))
+        say("timing")
+        _time_in_turns(rows)
+        rows.append(_Row("NumPy, in float64", seconds=_median(lambda: workload.reference(*inputs))))
     notes = ["the configuration that needs no tuning is the best that was found"] if first == best else []
-    return [*_table(workload, rows), *notes], not rows[0][3]
+    return [*_table(workload, rows), *notes], not rows[0].wrong
+
+
+@dataclass
+class _Row:
+    """A line of the table; `once` runs the program so many times and gives the seconds of one run."""
+
+    name: str
+    seconds: float | None = None
+    off: float | None = None
+    wrong: str = ""
+    once: Callable[[int], float] | None = None
+
+
+def _time_in_turns(rows: Sequence[_Row]) -> None:
+    """Time the programs in turns, so that whatever else the machine does is in all of them."""
+    able = [(row, row.once, plan(row.once(1), _REPEAT)) for row in rows if row.once is not None]
+    seconds: dict[str, list[float]] = {row.name: [] for row in rows}
+    for turn in range(_REPEAT):
+        for row, once, (runs, repeats) in able:
+            if turn < repeats:
+                seconds[row.name].append(once(runs))
+    for row, _, _ in able:
+        row.seconds = statistics.median(seconds[row.name])
 
 
 def _random(rng: np.random.Generator, tensor: Tensor) -> np.ndarray:
@@ -72,30 +96,25 @@ class _Judge:
         return float(off.max()), f"{wrong:,} of {out.size:,} results are wrong" if wrong else ""
 
 
-Tried = tuple[float | None, float | None, str]
-"""Seconds of one run, the largest error, and what went wrong."""
-
-
 def _try(
-    packaged: Packaged[Any], args: tuple[Any, ...], config: Config, target: Target, on: Device,
+    name: str, packaged: Packaged[Any], args: tuple[Any, ...], config: Config, target: Target, on: Device,
     inputs: Sequence[np.ndarray], judge: _Judge,
-) -> Tried:  # fmt: skip
-    """Build, check and time one configuration."""
+) -> _Row:  # fmt: skip
+    """Build and check one configuration."""
     try:
-        schedule, tensors = packaged.template.instantiate(config, args, target)
-        module = build(schedule, tensors, target)
+        module = build(*packaged.template.instantiate(config, args, target), target)
         out = np.full(judge.answer.shape, np.nan, inputs[0].dtype)
         arrays = [array(values, device=on) for values in (*inputs, out)]
         module(*arrays)
         off, wrong = judge.judge(arrays[-1].numpy())
-        if wrong:
-            return None, off, wrong
-        once = module.time_evaluator(module.entry_name, on, number=1)(*arrays).mean
-        runs, repeats = plan(once, _REPEAT)
-        timer = module.time_evaluator(module.entry_name, on, number=runs, repeat=repeats, min_repeat_ms=_MILLISECONDS)
-        return timer(*arrays).median, off, ""
     except TVMError as failure:
-        return None, None, failure.message if isinstance(failure, UserError) else str(failure)
+        return _Row(name, wrong=failure.message if isinstance(failure, UserError) else str(failure))
+
+    def once(runs: int) -> float:
+        timer = module.time_evaluator(module.entry_name, on, number=runs, min_repeat_ms=_MILLISECONDS)
+        return float(timer(*arrays).mean)
+
+    return _Row(name, off=off, wrong=wrong, once=None if wrong else once)
 
 
 def _median(run: Callable[[], Any]) -> float:
@@ -108,10 +127,11 @@ def _median(run: Callable[[], Any]) -> float:
     return statistics.median(seconds)
 
 
-def _table(workload: Convolution, rows: Sequence[tuple[str, float | None, float | None, str]]) -> list[str]:
-    base = next((seconds for name, seconds, *_ in rows if name == "untuned"), rows[0][1])
+def _table(workload: Convolution, rows: Sequence[_Row]) -> list[str]:
+    base = next((row.seconds for row in rows if row.name == "untuned"), rows[0].seconds)
     cells = []
-    for name, seconds, off, _ in rows:
-        rate = f"{workload.flop / seconds / 1e9:,.1f}" if seconds else NONE
-        cells.append([name, duration(seconds), rate, factor(base / seconds if base and seconds else None), error(off)])
-    return [*table(_COLUMNS, cells), *(f"{name}: {wrong}" for name, _, _, wrong in rows if wrong)]
+    for row in rows:
+        rate = f"{workload.flop / row.seconds / 1e9:,.1f}" if row.seconds else NONE
+        times = base / row.seconds if base and row.seconds and row.name in ("tuned", "untuned") else None
+        cells.append([row.name, duration(row.seconds), rate, factor(times), error(row.off)])
+    return [*table(_COLUMNS, cells), *(f"{row.name}: {row.wrong}" for row in rows if row.wrong)]

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from .files import write
 
+_LONG_LABEL = 30
+"""Characters."""
+
 
 @dataclass(frozen=True)
 class Line:
@@ -25,14 +28,19 @@ def line_chart(title: str, axis: str, lines: Sequence[Line], *paths: Path) -> No
     plot = figure.subplots()
     for line in lines:
         known = [(i, v) for i, v in enumerate(line.values, 1) if v is not None]
-        plot.step([i for i, _ in known], [v for _, v in known], where="post", label=line.label, linewidth=1.6)
+        # A line of one point could not be seen.
+        style = {"marker": "o"} if len(known) == 1 else {"linewidth": 1.6}
+        plot.step([i for i, _ in known], [v for _, v in known], where="post", label=line.label, **style)
     plot.set_xlabel("trials")
     plot.set_ylabel(axis)
     plot.set_ylim(bottom=0)
     plot.set_xlim(left=0)
     plot.set_title(title, fontsize=11, loc="left")
     plot.grid(alpha=0.25)
-    plot.legend(frameon=False, fontsize=9)
+    if max(len(line.label) for line in lines) > _LONG_LABEL:
+        figure.legend(loc="outside lower left", frameon=False, fontsize=9)  # below, where it hides no line
+    else:
+        plot.legend(frameon=False, fontsize=9)
     plot.spines[["top", "right"]].set_visible(False)
     for path in paths:
         write(path, lambda file, path=path: figure.savefig(file, format=path.suffix[1:], dpi=150))  # type: ignore[misc]

@@ -1,5 +1,6 @@
 """Templates that come with the package: convolutions of any size, on GPUs and CPUs, ready to tune."""
 
+from ...core.errors import name_lines_of
 from ...tune.task import register
 from . import conv1d, conv2d, cpu, depthwise
 from .convolutions import Conv1d as Conv1d
@@ -14,3 +15,4 @@ DEPTHWISE: PackagedTemplate[Depthwise] = PackagedTemplate("topi/depthwise", Dept
 
 for _template in (CONV1D, CONV2D, DEPTHWISE):
     register(_template)
+name_lines_of(*(str(module.__file__) for module in (conv1d, conv2d, cpu, depthwise)))
