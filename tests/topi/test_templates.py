@@ -117,7 +117,7 @@ MISCOMPILED = AWKWARD[1]
 @pytest.mark.opencl
 @pytest.mark.parametrize("workload", cases([w for w in AWKWARD if w is not MISCOMPILED]))
 def test_on_opencl(workload):
-    on_device(workload, "opencl", 3)
+    on_device(workload, "opencl", 2)
 
 
 @pytest.mark.parametrize("workload", cases())

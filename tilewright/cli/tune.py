@@ -236,8 +236,11 @@ def _conclude(
         if any(curve.best[-1:] != [None] for curve in curves(pairs)):
             print_lines(["", *draw(wishes.plot, [(wishes.log, pairs)])])
     if tuner.best_config is None:
+        if tuner.interrupted:
+            print_lines(["", "interrupted before a configuration was measured"])
+            return INTERRUPTED
         print_lines(["", f"log: {wishes.log}; what went wrong: tilewright log show {wishes.log}"])
-        return INTERRUPTED if tuner.interrupted else FAILED
+        return FAILED
     right = True
     if not tuner.interrupted:
         lines, right = verdict(packaged, workload, target, on, tuner.best_config)

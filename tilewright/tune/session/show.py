@@ -41,6 +41,10 @@ def trial_line(trial: Trial, best: float, si_prefix: str) -> str:
     return f"No: {trial.number}\t{si_prefix}FLOPS: {rates}\tresult: {trial.result}\t{trial.input.config}"
 
 
+_WIDE = 100
+"""Columns of a terminal that has room for a bar."""
+
+
 class Display:
     """A line on stderr that moves while a run goes on; nothing where stderr is no terminal, or lines are logged."""
 
@@ -59,15 +63,19 @@ class Display:
             return
         from rich import progress
         from rich.console import Console
+        from rich.table import Column
 
+        console = Console(stderr=True)
         columns = (
             progress.TextColumn(f"{self._name}"),
-            progress.BarColumn(bar_width=20),
+            *([progress.BarColumn(bar_width=20)] if console.width >= _WIDE else []),
             progress.MofNCompleteColumn(),
-            progress.TextColumn("{task.description}"),
+            # What does not fit is left out here, rather than of the counts or the time.
+            progress.TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
             progress.TimeRemainingColumn(compact=True),
         )
-        with progress.Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
+        shown = progress.Progress(*columns, console=console, transient=True, redirect_stdout=False, expand=True)
+        with shown as bar:
             self._bar = bar
             self._task = bar.add_task(self._text(tally), total=max(tally.wanted, tally.done), completed=tally.done)
             yield self
