@@ -26,6 +26,7 @@ from .runtime.module import Module
 from .runtime.program import compile_functions
 from .schedule.handle import ScheduleHandle
 from .schedule.value import Schedule
+from .tensor.tensor import Tensor
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ class LoweredModule(Program):
         At most `lines` changed lines a pass are shown.
         """
         chosen = None if target is None else Target.parse(target)
+        if isinstance(lines, bool) or not isinstance(lines, int) or lines < 0:
+            raise UserError(f"lines={lines!r} is no number of lines", primitive="explain", fix="give an int: lines=40")
         return "\n\n".join(part.explain(chosen, lines) for part in self.parts)
 
     def __str__(self) -> str:
@@ -152,8 +155,21 @@ def _recipe(inputs: ScheduleHandle | Schedule, args: Sequence[Any], name: str, b
             primitive="lower",
             fix="give the schedule that te.create_schedule made",
         )
+    _check_arguments(args, name)
     options = PassContext.current().options
     return _Recipe(schedule, infer_bounds(schedule), tuple(args), name, binds, options)
+
+
+def _check_arguments(args: Any, name: Any) -> None:
+    if isinstance(args, Tensor) or not isinstance(args, (list, tuple)):
+        shown = f"tensor {args.name!r}" if isinstance(args, Tensor) else repr(args)
+        raise UserError(
+            f"the arguments are {shown}, which is no list",
+            primitive="lower",
+            fix="give the tensors in the order of the function's parameters: lower(s, [A, W, B])",
+        )
+    if not isinstance(name, str) or not name:
+        raise UserError(f"the name of the function is {name!r}", primitive="lower", fix='give some text: name="conv"')
 
 
 Source = ScheduleHandle | Schedule | LoweredModule
@@ -213,7 +229,7 @@ def _functions(inputs: Any, target: Target, args: Sequence[Any] | None, name: st
 
 def _named(name: Any, value: Any, target: Target) -> tuple[Function, ...]:
     """The function called `name`, from a lowered one or from (schedule, arguments)."""
-    if isinstance(value, (tuple, list)) and len(value) == 2:
+    if isinstance(value, (tuple, list)) and len(value) == 2 and isinstance(name, str):
         return lower_for(target, value[0], value[1], name).functions
     if isinstance(value, Program) and len(value.functions) == 1:
         (function,) = _functions(value, target, None, name, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 import tilewright
 from tests.errors.refused import refused
 from tilewright import te, tir
+from tilewright.target import Target
+from tilewright.transform import PassContext
 
 
 class Example:
@@ -61,7 +64,7 @@ def test_an_argument_that_is_no_tensor(e: Example) -> None:
 
 
 def test_arguments_that_are_no_list(e: Example) -> None:
-    with refused("", "tensor 'A' is used as a list", fix="[A, B]"):
+    with refused("lower", "the arguments are tensor 'A', which is no list", fix="lower(s, [A, W, B])"):
         tilewright.lower(e.s, e.A)
 
 
@@ -107,7 +110,7 @@ def test_more_threads_than_a_block_can_have() -> None:
     e = Example(5000)
     e.outer, e.inner = e.s[e.C].split(e.outer, nparts=1)
     e.s[e.C].bind(e.s[e.C].fuse(e.inner, e.s[e.C].leaf_iter_vars[2]), te.thread_axis("threadIdx.x"))
-    with refused("", "5,008 threads a block (threadIdx.x 5008)", "allows 1,024", fix="smaller factors"):
+    with refused("build", "5,008 threads a block (threadIdx.x 5008)", "allows 1,024", fix="smaller factors"):
         tilewright.build(e.s, [e.A, e.C], "cuda")
 
 
@@ -120,7 +123,7 @@ def test_more_shared_memory_than_a_block_can_have(target: str) -> None:
     outer, _ = s[B].split(B.op.axis[0], nparts=1)
     s[B].bind(outer, te.thread_axis("blockIdx.x"))
     s[AS].compute_at(s[B], outer)
-    with refused("", "320,000 bytes of shared memory", "A.shared 80,000 × float32", fix="smaller region"):
+    with refused("build", "320,000 bytes of shared memory", "A.shared 80,000 × float32", fix="smaller region"):
         tilewright.build(s, [A, B], target)
 
 
@@ -129,7 +132,7 @@ def test_more_blocks_than_a_grid_can_have() -> None:
     B = te.compute((100000,), lambda i: A[i], "B")
     s = te.create_schedule(B.op)
     s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.y"))
-    with refused("", "blockIdx.y of extent 100,000", "allows 65,535", fix="bind a smaller axis to blockIdx.y"):
+    with refused("build", "blockIdx.y of extent 100,000", "allows 65,535", fix="bind a smaller axis to blockIdx.y"):
         tilewright.build(s, [A, B], "cuda")
 
 
@@ -257,17 +260,17 @@ def test_a_kernel_for_a_target_that_has_none(e: Example) -> None:
 
 
 def test_an_unknown_target(e: Example) -> None:
-    with refused("", "unknown target kind 'vulkan'", fix="cuda, opencl"):
+    with refused("Target", "unknown target kind 'vulkan'", fix="cuda, opencl"):
         tilewright.build(e.s, [e.A, e.C], "vulkan")
 
 
 def test_an_unknown_option_of_a_target() -> None:
-    with refused("", "target 'cuda' has no option -march", fix="-arch"):
+    with refused("Target", "target 'cuda' has no option -march", fix="-arch"):
         tilewright.target.Target("cuda -march=sm_86")
 
 
 def test_an_unknown_architecture() -> None:
-    with refused("", "unknown CUDA architecture 'sm_12'", fix="sm_90"):
+    with refused("Target", "unknown CUDA architecture 'sm_12'", fix="sm_90"):
         tilewright.target.Target("cuda -arch=sm_12")
 
 
@@ -340,3 +343,75 @@ def test_a_read_that_may_stay_inside_is_left_alone(tensor: Any) -> None:
         s[WIDE].compute_inline()
     inputs = [stage.op.output(0) for stage in s.stages if isinstance(stage.op, te.PlaceholderOp)]
     tilewright.lower(s, [*inputs, tensor])
+
+
+# Arguments of lower, build, Target and PassContext of the wrong kind.
+
+Row = tuple[Callable[[Example], Any], str, str, str]
+KINDS: list[Row] = [
+    (lambda e: tilewright.lower(e.s, None), "lower", "the arguments are None, which is no list", "[A, W, B]"),  # type: ignore[arg-type]
+    (lambda e: tilewright.lower(e.s, {e.A, e.C}), "lower", "which is no list", "in the order"),  # type: ignore[arg-type]
+    (lambda e: tilewright.lower(e.s, "AC"), "lower", "the arguments are 'AC', which is no list", "[A, W, B]"),
+    (lambda e: tilewright.lower(e.s, [e.A, e.C], name=3), "lower", "the name of the function is 3", "conv"),  # type: ignore[arg-type]
+    (lambda e: tilewright.build(e.s, [e.A, e.C], name=""), "lower", "the name of the function is ''", "conv"),
+    (lambda e: tilewright.lower(e.s, [e.A, e.C], binds=3), "lower", "binds is 3", "tir.decl_buffer"),
+    (lambda e: e.lower()["other"], "", "the program has no function 'other'", "it has main"),
+    (lambda e: e.lower().explain(lines="x"), "explain", "lines='x' is no number", "lines=40"),
+    (lambda e: tilewright.build({3: (e.s, [e.A, e.C])}), "build", "3 maps to tuple", "{name: (schedule"),
+    (lambda e: Target(3), "Target", "cannot make a target from 3", 'Target("cuda")'),  # type: ignore[arg-type]
+    (lambda e: Target("llvm -foo"), "Target", "'-foo' is not an option", "-name=value"),
+    (lambda e: Target("cuda -max_threads_per_block=x"), "Target", "-max_threads_per_block=x is not", "=1024"),
+    (lambda e: built("llvm -mcpu=foo"), "Target", "'foo' is not a recognized processor", "-mcpu=skylake"),
+    (lambda e: built("llvm -mattr=+foo"), "Target", "'+foo' is not a recognized feature", "+avx2"),
+    (lambda e: built("llvm -mattr=fma"), "Target", "'fma' has no sign", "+avx2"),
+    (lambda e: built("llvm -opt-level=9"), "Target", "-opt-level=9", "0 to 3"),
+    (lambda e: PassContext(config=3), "PassContext", "config=3 is no mapping", "disable_vectorize"),  # type: ignore[arg-type]
+    (lambda e: PassContext(opt_level="x"), "PassContext", "opt_level='x'", "0 to 3"),  # type: ignore[arg-type]
+    (lambda e: PassContext(disabled_pass="x"), "PassContext", "disabled_pass='x' is no list", "partition_loops"),
+    (lambda e: PassContext(disabled_pass=3), "PassContext", "disabled_pass=3 is no list", "partition_loops"),  # type: ignore[arg-type]
+    (lambda e: PassContext(disabled_pass=["x"]), "PassContext", "the pass 'x' cannot be left out", "partition_loops"),
+    (lambda e: PassContext(instruments=[1]), "PassContext", "instruments are not supported", "tilewright.explain"),
+    (lambda e: PassContext(config={"x": 1}), "PassContext", "unknown configuration key 'x'", "tir.UnrollLoop"),
+    (lambda e: PassContext(config={"tir.UnrollLoop": 3}), "PassContext", "tir.UnrollLoop is 3", "auto_max_step"),
+    (lambda e: unrolled(foo=3), "PassContext", "tir.UnrollLoop has no field 'foo'", "auto_max_step, explicit_unroll"),
+    (lambda e: unrolled(auto_max_step="x"), "PassContext", "auto_max_step='x' of tir.UnrollLoop", "auto_max_step"),
+    (lambda e: PassContext(config={"tir.add_lower_pass": 3}), "PassContext", "tir.add_lower_pass holds 3", "phase"),
+    (lambda e: PassContext(config={"tir.disable_vectorize": "no"}), "PassContext", "is 'no'", "True or False"),
+    (lambda e: PassContext(config={"tir.noalias": False}), "PassContext", "tir.noalias=False", "leave it True"),
+]
+
+
+def built(target: str) -> Any:
+    """A program that any CPU runs, built for one."""
+    A = te.placeholder((4,), name="A")
+    B = te.compute((4,), lambda i: A[i] + 1.0)
+    return tilewright.build(te.create_schedule(B.op), [A, B], target)
+
+
+def unrolled(**fields: Any) -> PassContext:
+    """A context that unrolls so."""
+    return PassContext(config={"tir.UnrollLoop": fields})
+
+
+@pytest.mark.parametrize("row", KINDS, ids=lambda row: row[2][:40])
+def test_an_argument_of_the_wrong_kind(e: Example, row: Row) -> None:
+    attempt, primitive, says, fix = row
+    with refused(primitive, says, fix=fix):
+        attempt(e)
+
+
+def test_a_pass_that_gives_no_function(e: Example) -> None:
+    with (
+        PassContext(config={"tir.add_lower_pass": [(0, lambda function: None)]}),
+        refused("PassContext", "the pass <lambda> gives None", fix="a pass takes"),
+    ):
+        e.lower()
+
+
+def test_names_that_no_compiler_takes() -> None:
+    A = te.placeholder((4,), name="a b")
+    B = te.compute((4,), lambda i: A[i] + 1.0, name="é")
+    s = te.create_schedule(B.op)
+    tilewright.build(s, [A, B], "llvm", name="für")
+    s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+    tilewright.build(s, [A, B], "cuda", name="für")

@@ -46,6 +46,9 @@ class LogToFile:
             self._file.writelines(f"{line}\n" for line in lines)
             self._file.flush()
 
+    def __repr__(self) -> str:
+        return f"log_to_file({str(self._log.path) if self._log else getattr(self._file, 'name', self._file)!r})"
+
     def known(self) -> Iterator[Pair]:
         """What the log holds already (of a file that somebody else opened, that is not known)."""
         return iter(()) if self._log is None else load_from_file(self._log.path)
@@ -67,6 +70,9 @@ class Monitor:
         for inp, result in zip(inputs, results, strict=True):
             self.scores.append(flops_of(inp.task.flop, result))
             self.timestamps.append(result.timestamp)
+
+    def __repr__(self) -> str:
+        return f"Monitor({len(self.scores)} trials)"
 
     def reset(self) -> None:
         """Forget what was collected."""
@@ -91,6 +97,9 @@ class _Progress:
         self.scale = scale_of(si_prefix)
         self.count = 0
         self.began = time.time()
+
+    def __repr__(self) -> str:
+        return f"progress_bar({self.count}/{self.total})"
 
     def __call__(self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         self.count += len(inputs)

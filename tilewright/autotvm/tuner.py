@@ -128,6 +128,9 @@ class Tuner:
             return
         self.strategy.advise([seen[i] for i in sorted(seen)])
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.task!r}, best_flops={self.best_flops:.4g})"
+
     def reset(self) -> None:
         """Forget the best."""
         self.best_config, self.best_flops, self.best_measure_pair, self.best_iter = None, 0.0, None, 0

@@ -77,7 +77,11 @@ def _bounds_of(
     ranges = {axis: part.range for axis, part in zip(stage.op.axis, needed, strict=True)}
     for axis in stage.op.reduce_axis:
         if axis.dom is None:
-            raise UserError(f"the reduction axis {axis.name!r} of stage {stage.name!r} has no range", primitive="lower")
+            raise UserError(
+                f"the reduction axis {axis.name!r} of stage {stage.name!r} has no range",
+                primitive="lower",
+                fix='give it one: te.reduce_axis((0, n), name="k")',
+            )
         ranges[axis] = axis.dom
     outside = consumers[0].facts if consumers else EMPTY
     for relation in stage.relations:

@@ -8,6 +8,8 @@ condition. Reads inside `if_then_else`, `select` or the second part of `all` and
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from ..arith.region import extremes
@@ -20,12 +22,15 @@ from ..expr.traverse import variables
 from ..tensor.reduction import Reduce
 from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
 
+End = int | Expr
+"""An end of the values of an axis or an index; an expression only where it is not constant."""
+
 
 class Span(NamedTuple):
     """The least and the largest value of an axis or an index, both of them reached."""
 
-    lo: Expr
-    hi: Expr
+    lo: End
+    hi: End
 
 
 Spans = dict[Var, Span]
@@ -35,22 +40,19 @@ def check_reads(outputs: Sequence[Operation]) -> None:
     """Raise UserError where a computation that `outputs` need certainly reads beyond the ends of a tensor."""
     needed: dict[Operation, list[Span | None]] = {op: [_whole(extent) for extent in op.shape] for op in outputs}
     graph = topological(outputs)
-    sizes = frozenset(variables(*(extent for op in graph for extent in op.shape)))
     for op in reversed(graph):
         if isinstance(op, PlaceholderOp) or _computes_nothing(op):
             continue
-        spans = _spans(op, needed.get(op, []))
-        # Of what is no output only single values of an axis are known to be needed, not which of them together.
-        together = op in outputs
+        reader = _Reader(op, _spans(op, needed.get(op, [])), together=op in outputs, graph=graph)
         for load in dict.fromkeys(_certain_loads(op)):
             if isinstance(load.source, Tensor):
-                found = [_index_span(e, spans, sizes, op, together) for e in load.indices]
+                found = [reader.span(e) for e in load.indices]
                 _check(op, load, found)
                 _need(needed, load.source.op, found)
 
 
 def _whole(extent: Expr) -> Span:
-    return Span(const(0, extent.dtype), subtract(extent, 1))
+    return Span(0, extent.value - 1) if isinstance(extent, IntImm) else Span(0, subtract(extent, 1))
 
 
 def _computes_nothing(op: Operation) -> bool:
@@ -63,7 +65,11 @@ def _spans(op: Operation, needed: Sequence[Span | None]) -> Spans:
     spans = {axis.var: span for axis, span in zip(op.axis, needed, strict=False) if span is not None}
     for axis in op.reduce_axis:
         if axis.dom is not None:
-            spans[axis.var] = Span(axis.dom.min, subtract(axis.dom.min + axis.dom.extent, 1))
+            low, extent = axis.dom.min, axis.dom.extent
+            if isinstance(low, IntImm) and isinstance(extent, IntImm):
+                spans[axis.var] = Span(low.value, low.value + extent.value - 1)
+            else:
+                spans[axis.var] = Span(low, subtract(low + extent, 1))
     return spans
 
 
@@ -78,15 +84,11 @@ def _need(needed: dict[Operation, list[Span | None]], producer: Operation, found
 
 def _join(a: Span | None, b: Span | None) -> Span | None:
     """The values from the least to the largest of both; either alone where they cannot be compared."""
-    if a is None or b is None or a == b:
+    if a is None or b is None:
         return a or b
-    if all(isinstance(e, IntImm) for e in (*a, *b)):
-        return Span(min(a.lo, b.lo, key=_value), max(a.hi, b.hi, key=_value))
+    if all(isinstance(e, int) for e in (*a, *b)):
+        return Span(min(a.lo, b.lo), max(a.hi, b.hi))  # type: ignore[type-var]  # these are numbers
     return a
-
-
-def _value(e: Expr) -> int:
-    return int(e.value)  # type: ignore[attr-defined]  # only constants are compared
 
 
 def _certain_loads(op: Operation) -> Iterator[Load]:
@@ -110,25 +112,52 @@ def _certain_loads(op: Operation) -> Iterator[Load]:
             stack.extend(e.children())
 
 
-def _index_span(
-    index: Expr, spans: Mapping[Var, Span], sizes: frozenset[Var], op: Operation, together: bool
-) -> Span | None:
-    """The least and the largest value of an index, where both are certainly reached; None where that is not known."""
-    used = variables(index)
-    own = {axis.var for axis in op.axis}
-    if any(var not in spans and var not in sizes for var in used) or (not together and len(own.intersection(used)) > 1):
-        return None
-    numbers = _constant_span(index, spans)
-    if numbers is not None:
-        low, high, _ = numbers
-        return Span(const(low, index.dtype), const(high, index.dtype)) if _fits(low, high, index) else None
-    relaxed = {v: (spans[v].lo, simplify(subtract(spans[v].hi, spans[v].lo) + 1)) for v in used if v in spans}
-    found = extremes(simplify(index), relaxed)
-    return Span(simplify(found.lo), simplify(found.hi)) if found is not None and found.exact else None
+@dataclass
+class _Reader:
+    """An operation that reads, with what is known of its axes' values.
+
+    `together`: whether all combinations of the values of its data axes occur. Of an operation that is no output, only
+    single values of an axis are known to be needed, not which of them together.
+    """
+
+    op: Operation
+    spans: Spans
+    together: bool
+    graph: Sequence[Operation]
+
+    def span(self, index: Expr) -> Span | None:
+        """The least and the largest value of an index, where both are certainly reached; None where that is not known.
+
+        An index over several axes reaches its ends only where these occur together.
+        """
+        numbers = _constant_span(index, self.spans)
+        if numbers is not None:
+            low, high, used = numbers
+            wraps = low < index.dtype.min_value or high > index.dtype.max_value
+            return None if wraps or not self._occur_together(used) else Span(low, high)
+        used = frozenset(variables(index))
+        if not self._occur_together(used) or not used <= {*self.spans, *self._sizes}:
+            return None
+        relaxed = {v: _range(self.spans[v], v) for v in used if v in self.spans}
+        found = extremes(simplify(index), relaxed)
+        return Span(_end(found.lo), _end(found.hi)) if found is not None and found.exact else None
+
+    def _occur_together(self, used: frozenset[Var]) -> bool:
+        return self.together or sum(axis.var in used for axis in self.op.axis) < 2
+
+    @cached_property
+    def _sizes(self) -> tuple[Var, ...]:
+        return variables(*(extent for op in self.graph for extent in op.shape))
 
 
-def _fits(low: int, high: int, index: Expr) -> bool:
-    return index.dtype.min_value <= low and high <= index.dtype.max_value
+def _range(span: Span, var: Var) -> tuple[Expr, Expr]:
+    low, high = (const(e, var.dtype) if isinstance(e, int) else e for e in span)
+    return low, simplify(subtract(high, low) + 1)
+
+
+def _end(e: Expr) -> End:
+    made = simplify(e)
+    return made.value if isinstance(made, IntImm) else made
 
 
 def _constant_span(e: Expr, spans: Mapping[Var, Span]) -> tuple[int, int, frozenset[Var]] | None:
@@ -137,9 +166,9 @@ def _constant_span(e: Expr, spans: Mapping[Var, Span]) -> tuple[int, int, frozen
         return e.value, e.value, frozenset()
     if isinstance(e, Var):
         span = spans.get(e)
-        if span is None or not (isinstance(span.lo, IntImm) and isinstance(span.hi, IntImm)):
+        if span is None or not isinstance(span.lo, int) or not isinstance(span.hi, int):
             return None
-        return span.lo.value, span.hi.value, frozenset((e,))
+        return span.lo, span.hi, frozenset((e,))
     if not isinstance(e, (n.Add, n.Sub, n.Mul)):
         return None
     a, b = _constant_span(e.a, spans), _constant_span(e.b, spans)
@@ -168,11 +197,11 @@ def _check(op: Operation, load: Load, found: Sequence[Span | None]) -> None:
 def _beyond(op: Operation, load: Load, dimension: int, span: Span, kept: Sequence[str]) -> UserError:
     """The error for an index that leaves its tensor; `kept` says what would keep it inside."""
     name, shape, index = load.source.name, getattr(load.source, "shape", ()), load.indices[dimension]
-    runs = f"is {span.lo}" if span.lo is span.hi else f"runs from {span.lo} to {span.hi}"
+    constant = isinstance(index, IntImm)
+    runs = f"is {span.lo}" if constant else f"runs from {span.lo} to {span.hi}"
     conditions = ", ".join(f"{index} {each}" for each in kept)
     guard = conditions if len(kept) == 1 else f"te.all({conditions})"
     last = subtract(shape[dimension], 1)
-    constant = isinstance(index, IntImm)
     return UserError(
         f"stage {op.name!r} reads beyond the ends of {name!r}, of shape {list(shape)}: in {load}, index {dimension} "
         f"{runs}, but is to stay within 0 to {last}",
@@ -183,7 +212,9 @@ def _beyond(op: Operation, load: Load, dimension: int, span: Span, kept: Sequenc
     )
 
 
-def _certain(end: Expr, extent: Expr, below: bool) -> bool:
-    if isinstance(end, IntImm) and isinstance(extent, IntImm):
-        return end.value < 0 if below else end.value >= extent.value
+def _certain(end: End, extent: Expr, below: bool) -> bool:
+    if isinstance(end, int):
+        if below:
+            return end < 0
+        return isinstance(extent, IntImm) and end >= extent.value
     return prove(less(end, 0) if below else greater_equal(end, extent))

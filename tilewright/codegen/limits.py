@@ -25,6 +25,7 @@ def check(kernel: Kernel, target: Target) -> Kernel:
         raise UserError(
             f"kernel {kernel.name} needs {total:,} bytes of shared memory, but {target} has "
             f"{target.max_shared_bytes:,} a block: {_sizes(kernel)}",
+            primitive="build",
             fix="cache a smaller region: compute the cached stages further inside, or use smaller tiles",
         )
     return replace(kernel, dynamic_shared_bytes=total)
@@ -42,6 +43,7 @@ def _check_extents(kernel: Kernel, target: Target) -> None:
         raise UserError(
             f"kernel {kernel.name} has {threads:,} threads a block ({_extents('threadIdx', kernel.block)}), "
             f"but {target} allows {target.max_threads_per_block:,}",
+            primitive="build",
             fix="split the axes bound to threads by smaller factors",
         )
     for axis, extents, limits in (
@@ -53,6 +55,7 @@ def _check_extents(kernel: Kernel, target: Target) -> None:
             if value is not None and value > limit:
                 raise UserError(
                     f"kernel {kernel.name} has {axis}.{letter} of extent {value:,}, but {target} allows {limit:,}",
+                    primitive="build",
                     fix=f"bind a smaller axis to {axis}.{letter}, or move part of it to another dimension",
                 )
 

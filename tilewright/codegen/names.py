@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-_NOT_IN_A_NAME = re.compile(r"\W+")
+_NOT_IN_A_NAME = re.compile(r"\W+", re.ASCII)  # C compilers differ in what else they take
 
 
 class Names:

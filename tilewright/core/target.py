@@ -105,7 +105,9 @@ class Target:
         """The innermost target of the `with` statements around the caller, or None."""
         stack = _stack()
         if not stack and not allow_none:
-            raise UserError("no current target", fix='pass one, or work inside `with Target("cuda"):`')
+            raise UserError(
+                "no current target", primitive="Target.current", fix='pass one, or work inside `with Target("cuda"):`'
+            )
         return stack[-1] if stack else None
 
     def __enter__(self) -> Target:
@@ -179,13 +181,19 @@ def _split(spelling: Any) -> tuple[str, dict[str, str]]:
         options = {str(k): _option_text(v) for k, v in spelling.items() if k not in ("kind", "host")}
         return str(spelling.get("kind", "")), options
     if not isinstance(spelling, str):
-        raise UserError(f"cannot make a target from {spelling!r}", fix='give its name, such as Target("cuda")')
+        raise UserError(
+            f"cannot make a target from {spelling!r}", primitive="Target", fix='give its name, such as Target("cuda")'
+        )
     kind, *rest = spelling.split() or [""]
     options = {}
     for word in rest:
         match = re.fullmatch(r"--?([\w-]+)=(.+)", word)
         if match is None:
-            raise UserError(f"target {spelling!r}: {word!r} is not an option", fix="write options as -name=value")
+            raise UserError(
+                f"target {spelling!r}: {word!r} is not an option",
+                primitive="Target",
+                fix="write options as -name=value",
+            )
         options[match[1]] = match[2]
     return kind, options
 
@@ -197,7 +205,7 @@ def _option_text(value: Any) -> str:
 def _limits(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
     """The fields of a target of that kind with those options."""
     if kind not in _FIELDS:
-        raise UserError(f"unknown target kind {kind!r}", fix=f"use one of {', '.join(KINDS)}")
+        raise UserError(f"unknown target kind {kind!r}", primitive="Target", fix=f"use one of {', '.join(KINDS)}")
     accepted = _FIELDS[kind]
     values = _cuda(options.get("arch")) if kind == "cuda" else _plain(kind)
     labels: dict[str, str] = {}
@@ -206,7 +214,9 @@ def _limits(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
             labels[option] = text
         elif option not in accepted:
             names = ", ".join(f"-{name}" for name in (*accepted, *_LABELS[kind]))
-            raise UserError(f"target {kind!r} has no option -{option}", fix=f"its options are {names}")
+            raise UserError(
+                f"target {kind!r} has no option -{option}", primitive="Target", fix=f"its options are {names}"
+            )
         elif option != "arch":
             values[accepted[option]] = _whole(kind, option, text)
     values["max_shared_bytes"] = max(values["max_shared_bytes"], values["shared_bytes"])
@@ -216,7 +226,11 @@ def _limits(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
 
 def _whole(kind: str, option: str, text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise UserError(f"target {kind!r}: -{option}={text} is not a positive whole number")
+        raise UserError(
+            f"target {kind!r}: -{option}={text} is not a positive whole number",
+            primitive="Target",
+            fix=f"give a number: -{option}=1024",
+        )
     return int(text)
 
 
@@ -225,7 +239,7 @@ def _cuda(arch: str | None) -> dict[str, Any]:
     match = re.fullmatch(r"sm_(\d+)[af]?", name)
     if match is None or int(match[1]) not in _ARCHITECTURES:
         known = ", ".join(f"sm_{number}" for number in _ARCHITECTURES)
-        raise UserError(f"unknown CUDA architecture {name!r}", fix=f"use one of {known}")
+        raise UserError(f"unknown CUDA architecture {name!r}", primitive="Target", fix=f"use one of {known}")
     shared, threads = _ARCHITECTURES[int(match[1])]
     return {
         "arch": name,

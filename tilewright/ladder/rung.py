@@ -86,7 +86,7 @@ def check_sizes(dtype: str, **sizes: int) -> None:
     """UserError where a size is not positive or the type is not one of DTYPES."""
     for name, size in sizes.items():
         if size < 1:
-            raise UserError(f"{name}={size}: sizes are at least 1", where="")
+            raise UserError(f"{name}={size}: sizes are at least 1", fix=f"{name}=64", where="")
     if dtype not in DTYPES:
         raise UserError(f"dtype {dtype!r} is not covered", fix=f"use {' or '.join(DTYPES)}", where="")
 

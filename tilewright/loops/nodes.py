@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.dtype import DType
+from ..core.errors import UserError
 from ..core.hardware import LoopKind as LoopKind
 from ..core.hardware import MemoryScope, ThreadTag
 from ..core.node import Node, node
@@ -187,6 +188,10 @@ class Function:
         self.params = params
         self.body = body
 
+    def __repr__(self) -> str:
+        kinds = (f"{p.name}: {p.dtype}{list(p.shape) if isinstance(p, Buffer) else ''}" for p in self.params)
+        return f"Function({self.name}({', '.join(kinds)}))"
+
     def with_body(self, body: Stmt) -> Function:
         """This function with another body; the same object where the body is the same."""
         return self if body is self.body else Function(self.name, self.params, body)
@@ -206,4 +211,12 @@ class Program:
         self.functions = functions
 
     def __getitem__(self, name: str) -> Function:
-        return {f.name: f for f in self.functions}[name]
+        found = next((f for f in self.functions if f.name == name), None)
+        if found is None:
+            raise UserError(
+                f"the program has no function {name!r}", fix=f"it has {', '.join(f.name for f in self.functions)}"
+            )
+        return found
+
+    def __repr__(self) -> str:
+        return f"Program({', '.join(map(repr, self.functions))})"

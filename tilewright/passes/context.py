@@ -84,7 +84,9 @@ class PassOptions:
                 verify(made, flat=flat)
             except InternalError as error:
                 raise UserError(
-                    f"after the pass {name} the program is broken: {error}", primitive="PassContext"
+                    f"after the pass {name} the program is broken: {error}",
+                    primitive="PassContext",
+                    fix="let the pass give a well-formed loop function",
                 ) from error
             return made
 
@@ -118,16 +120,25 @@ def run_vectors_serially(function: Function) -> Function:
 
 
 def _unrolling(options: PassOptions, value: Any, key: str) -> PassOptions:
+    fields = ("auto_max_step", "explicit_unroll", "auto_max_depth", "auto_max_extent")
+    if not isinstance(value, Mapping):
+        raise UserError(f"{key} is {value!r}", primitive="PassContext", fix=f'give fields: {{"{fields[0]}": 16}}')
+    for name, setting in value.items():
+        if name not in fields:
+            raise UserError(
+                f"{key} has no field {name!r}", primitive="PassContext", fix=f"its fields are {', '.join(fields)}"
+            )
+        if not isinstance(setting, (bool, int)) or (setting < 0 and name != "auto_max_extent"):
+            raise UserError(
+                f"{name}={setting!r} of {key} is no number", primitive="PassContext", fix=f'give e.g. {{"{name}": 1}}'
+            )
     given = {"auto_max_step": options.unroll_step, "explicit_unroll": options.explicit_unroll, **dict(value)}
-    unknown = sorted(set(given) - {"auto_max_step", "explicit_unroll", "auto_max_depth", "auto_max_extent"})
-    if unknown:
-        raise UserError(f"{key} has no field {unknown[0]!r}", primitive="PassContext")
     return replace(options, unroll_step=int(given["auto_max_step"]), explicit_unroll=bool(given["explicit_unroll"]))
 
 
 def _adding(options: PassOptions, value: Any, key: str) -> PassOptions:
     added = []
-    for pair in value:
+    for pair in value if isinstance(value, (list, tuple)) else [value]:
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and callable(pair[1]) and pair[0] in (0, 1, 2, 3)):
             raise UserError(
                 f"{key} holds {pair!r}",
@@ -139,11 +150,17 @@ def _adding(options: PassOptions, value: Any, key: str) -> PassOptions:
 
 
 def _vectors(options: PassOptions, value: Any, key: str) -> PassOptions:
-    return replace(options, vectorize=not value)
+    return replace(options, vectorize=not _flag(value, key))
 
 
 def _explain(options: PassOptions, value: Any, key: str) -> PassOptions:
-    return replace(options, explain=bool(value))
+    return replace(options, explain=_flag(value, key))
+
+
+def _flag(value: Any, key: str) -> bool:
+    if not isinstance(value, (bool, int)):
+        raise UserError(f"{key} is {value!r}", primitive="PassContext", fix="give True or False")
+    return bool(value)
 
 
 def _only(accepted: Any) -> Callable[[PassOptions, Any, str], PassOptions]:
@@ -188,6 +205,18 @@ class PassContext:
     ) -> None:
         if instruments:
             raise UserError("instruments are not supported", primitive="PassContext", fix='use "tilewright.explain"')
+        if isinstance(opt_level, bool) or not isinstance(opt_level, int):
+            raise UserError(f"opt_level={opt_level!r} is no number", primitive="PassContext", fix="give 0 to 3")
+        if config is not None and not isinstance(config, Mapping):
+            raise UserError(
+                f"config={config!r} is no mapping", primitive="PassContext", fix='give {"tir.disable_vectorize": True}'
+            )
+        if isinstance(disabled_pass, str) or not isinstance(disabled_pass or (), Iterable):
+            raise UserError(
+                f"disabled_pass={disabled_pass!r} is no list of names",
+                primitive="PassContext",
+                fix=f"give names of these: {', '.join(_OPTIONAL)}",
+            )
         self.opt_level = opt_level
         self.config = dict(config or {})
         self.options = PassOptions(disabled=frozenset(_known_pass(name) for name in disabled_pass or ()))

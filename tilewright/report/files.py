@@ -10,15 +10,17 @@ from typing import Any, BinaryIO
 
 from ..core.errors import UserError
 
+_ELSEWHERE = "give a place that can be written, such as a folder below your own"
+
 
 def folder(path: Path) -> Path:
     """The folder, made where it is missing; UserError where that cannot be."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
-        raise UserError(f"cannot write to {path}: it is a file, not a folder", where="") from None
+        raise UserError(f"cannot write to {path}: it is a file, not a folder", fix="give a folder", where="") from None
     except OSError as error:
-        raise UserError(f"cannot write to {path}: {error.strerror}", where="") from error
+        raise UserError(f"cannot write to {path}: {error.strerror}", fix=_ELSEWHERE, where="") from error
     return path
 
 
@@ -27,7 +29,7 @@ def write(path: Path, fill: Callable[[BinaryIO], Any]) -> Path:
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}", where="") from error
+        raise UserError(f"cannot write {path}: {error.strerror}", fix=_ELSEWHERE, where="") from error
     try:
         with os.fdopen(handle, "wb") as file:
             fill(file)

@@ -202,6 +202,9 @@ class DeviceModule:
             raise UserError(f"there is no {fmt!r} form of a {self.type_key} module", fix=f"ask for one of {known}")
         return self._program.source
 
+    def __repr__(self) -> str:
+        return f"<DeviceModule {', '.join(kernel.name for kernel in self._program.kernels)} for {self._program.target}>"
+
     @property
     def binary(self) -> bytes | None:
         """The cubin, for CUDA."""

@@ -129,7 +129,16 @@ def evaluator(function: Any, on: Device, options: TimingOptions, before: str = "
     if not isinstance(on, Device):
         raise UserError(f"dev={on!r} is no device", primitive="time_evaluator", fix="give tw.cpu(), tw.cuda() ...")
 
-    def timed(*args: Any) -> BenchmarkResult:
-        return measure(lambda: function(*args), on.require(), options)
+    return _Evaluator(function, on, options)
 
-    return timed
+
+@dataclass(frozen=True)
+class _Evaluator:
+    """Times a function each time it is called with arguments for it."""
+
+    function: Any
+    on: Device
+    options: TimingOptions
+
+    def __call__(self, *args: Any) -> BenchmarkResult:
+        return measure(lambda: self.function(*args), self.on.require(), self.options)

@@ -319,7 +319,8 @@ class StageHandle:
         raise absent("the stage", name, dir(type(self)), self)
 
     def __repr__(self) -> str:
-        return f"Stage({self.value.name}: {', '.join(a.name for a in self.value.leaves)})"
+        loops = ", ".join(a.name for a in self.value.leaves)
+        return f"Stage({self.value.name}: {'an input' if self.value.is_placeholder else loops or 'no loops'})"
 
 
 def create_schedule(ops: Any) -> ScheduleHandle:

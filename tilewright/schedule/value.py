@@ -73,6 +73,9 @@ class Stage:
     aligns: Mapping[IterVar, tuple[int, int]] = field(default_factory=dict)
     double_buffered: bool = False
 
+    def __repr__(self) -> str:
+        return f"Stage({self.id}, {self.name}: {', '.join(a.name for a in self.leaves)})"
+
     @property
     def name(self) -> str:
         """The operation's name."""
@@ -116,6 +119,9 @@ class Schedule:
     stage_of: Mapping[Operation, int]
     outputs: tuple[int, ...]
     next_id: int
+
+    def __repr__(self) -> str:
+        return f"Schedule({', '.join(stage.name for stage in self.in_order())})"
 
     def stage(self, op: Operation) -> Stage:
         """The stage that computes `op`."""

@@ -41,6 +41,10 @@ class CommReducer:
         self.result = result
         self.identity = identity
 
+    def __repr__(self) -> str:
+        combined = f"({', '.join(map(str, self.lhs))}) and ({', '.join(map(str, self.rhs))}) give {list(self.result)}"
+        return f"CommReducer({self.name}: {combined}, starting at {list(self.identity)})"
+
     def combine(self, lhs: Sequence[Expr], rhs: Sequence[Expr]) -> tuple[Expr, ...]:
         """The combination of two tuples of values."""
         mapping = {**dict(zip(self.lhs, lhs, strict=True)), **dict(zip(self.rhs, rhs, strict=True))}

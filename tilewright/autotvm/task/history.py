@@ -40,6 +40,9 @@ class ApplyHistoryBest(DispatchContext):
         """The best measurement by (model, workload)."""
         return self.history.best_by_model
 
+    def __repr__(self) -> str:
+        return f"ApplyHistoryBest({len(self.best_by_targetkey) + len(self._given)} best configurations)"
+
     def load(self, records: Any) -> None:
         """Take in more measurements."""
         pairs = list(_unpacked(records))

@@ -25,6 +25,9 @@ class AmbientTemplate:
         self.name = name
         self.function = function
 
+    def __repr__(self) -> str:
+        return f"AmbientTemplate({self.name}{inspect.signature(self.function)})"
+
     def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:
         """The knobs that the function defines when it runs, and the operations that it computes."""
         collected = ConfigSpace()

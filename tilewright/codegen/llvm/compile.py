@@ -10,6 +10,7 @@ from typing import Any
 
 from ...core.errors import InternalError, UserError
 from ...core.target import Target
+from .probe import complaint
 
 PACKED = ".packed"
 """What the name of a function that the runtime calls ends with."""
@@ -75,7 +76,20 @@ def machine_of(target: Target) -> Machine:
     labels = dict(target.labels)
     level = labels.get("opt-level", "3")
     if level not in ("0", "1", "2", "3"):
-        raise UserError(f"target {str(target)!r}: -opt-level={level}", fix="give a number from 0 to 3")
+        raise UserError(
+            f"target {str(target)!r}: -opt-level={level}", primitive="Target", fix="give a number from 0 to 3"
+        )
+    if "mcpu" in labels or "mattr" in labels:
+        features = labels.get("mattr", "")
+        unsigned = next((name for name in features.split(",") if name and name[0] not in "+-"), None)
+        refused = f"{unsigned!r} has no sign" if unsigned else complaint(labels.get("mcpu", "generic"), features)
+        if refused:
+            raise UserError(
+                f"target {str(target)!r}: {refused}",
+                primitive="Target",
+                fix="name them as LLVM does (-mcpu=skylake -mattr=+avx2,-fma), or leave them out: then it is this "
+                f"processor, {host_machine().cpu}",
+            )
     return replace(host_machine(labels.get("mcpu"), labels.get("mattr")), level=int(level))
 
 
@@ -123,5 +137,5 @@ def _target_machine(machine: Machine) -> Any:
         cpu=machine.cpu, features=machine.features, opt=machine.level, reloc="pic", codemodel="small"
     )
     if not made:
-        raise UserError(f"LLVM does not know the processor {machine.cpu!r}")
+        raise UserError(f"LLVM does not know the processor {machine.cpu!r}", primitive="Target", fix="leave -mcpu= out")
     return made

@@ -38,7 +38,7 @@ def compile_llvm(functions: tuple[Function, ...], target: Target) -> CompiledPro
 def _options(target: Target) -> Options:
     chosen = dict(target.labels).get("fp-contract", "on")
     if chosen not in ("on", "off"):
-        raise UserError(f"target {str(target)!r}: -fp-contract={chosen}", fix='give "on" or "off"')
+        raise UserError(f"target {str(target)!r}: -fp-contract={chosen}", primitive="Target", fix='give "on" or "off"')
     return Options(contract=chosen == "on")
 
 

@@ -10,7 +10,7 @@ from ...core.errors import InternalError
 from .compile import Machine
 from .types import Value, vector
 
-_NOT_IN_A_NAME = re.compile(r"[^\w.]+")
+_NOT_IN_A_NAME = re.compile(r"[^\w.]+", re.ASCII)
 
 
 class ModuleWriter:

@@ -87,7 +87,7 @@ def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any
             fix=f"use one of {', '.join(PRAGMAS)}",
         )
     plain = getattr(value, "value", value)
-    if key in NUMBERS and not isinstance(plain, (int, np.integer)):
+    if key in NUMBERS and (not isinstance(plain, (int, np.integer)) or plain < 0):
         raise UserError(
             f"the pragma {key!r} has the value {value!r} for {of_stage(loop, stage)}",
             primitive="pragma",
