@@ -3,35 +3,10 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .core.absent import absent_from_module as _absent
+from .expr.constructors import CONSTRUCTORS as _NODES
 from .expr.intrinsics import TABLE as _TABLE
-from .expr.nodes import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    Broadcast,
-    Call,
-    Div,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Or,
-    Ramp,
-    SizeVar,
-    StringImm,
-    Sub,
-    Var,
-)
 from .expr.nodes import Expr as PrimExpr
+from .expr.nodes import SizeVar, StringImm, Var
 from .expr.operators import all_of as all
 from .expr.operators import any_of as any
 from .expr.operators import cast as Cast
@@ -55,6 +30,10 @@ from .tensor.axis import IterVar
 from .tensor.reduction import Reduce as Reduce
 from .tensor.reduction import comm_reducer, max, max_value, min, min_value, sum
 
+IntImm, FloatImm, Ramp, Broadcast, Call = (_NODES[f] for f in ("IntImm", "FloatImm", "Ramp", "Broadcast", "Call"))
+Add, Sub, Mul, Div, Mod = (_NODES[f] for f in ("Add", "Sub", "Mul", "Div", "Mod"))
+FloorDiv, FloorMod, Min, Max = (_NODES[f] for f in ("FloorDiv", "FloorMod", "Min", "Max"))
+EQ, NE, LT, LE, GT, GE, And, Or = (_NODES[f] for f in ("EQ", "NE", "LT", "LE", "GT", "GE", "And", "Or"))
 exp, exp2, exp10 = _TABLE["exp"], _TABLE["exp2"], _TABLE["exp10"]
 log, log2, log10, log1p = _TABLE["log"], _TABLE["log2"], _TABLE["log10"], _TABLE["log1p"]
 sqrt, rsqrt, power, pow = _TABLE["sqrt"], _TABLE["rsqrt"], _TABLE["power"], _TABLE["pow"]

@@ -52,6 +52,12 @@ def test_an_argument_twice(e: Example) -> None:
         tilewright.lower(e.s, [e.A, e.C, e.A])
 
 
+def test_a_size_twice(e: Example) -> None:
+    n = te.var("n")
+    with refused("lower", "argument 'n' is given twice", fix="once"):
+        tilewright.lower(e.s, [e.A, e.C, n, n])
+
+
 def test_an_argument_of_another_schedule(e: Example) -> None:
     other = te.placeholder((4,), name="other")
     with refused("lower", "argument 1, tensor 'other', is not part of the schedule", fix="created from"):

@@ -209,3 +209,41 @@ def test_a_buffer_of_another_type_than_its_tensor(e: Example) -> None:
     buffer = tir.decl_buffer((8,), "float64", "F")
     with refused("lower", "binds maps 'F', float32[8], to a buffer of float64[8]", fix="tir.decl_buffer(A.shape"):
         tilewright.lower(te.create_schedule(B.op), [e.F, B], binds={e.F: buffer})
+
+
+# Nodes by their own names.
+
+
+def test_nodes_by_their_names_are_checked_and_converted(e: Example) -> None:
+    assert tir.Add(e.I[0], 1) is e.I[0] + 1
+    assert tir.IntImm("int8", 3) is tir.const(3, "int8")
+    assert tir.LT(e.I[0], 4) is (e.I[0] < 4)
+    assert isinstance(e.I[0] + 1, tir.Add)
+    assert not isinstance(e.I[0] * 2, tir.Add)
+    assert str(tir.Ramp(0, 1, 4)) == "T.Ramp(0, 1, 4)"
+    assert str(tir.Broadcast(1, 4)) == "T.Broadcast(1, 4)"
+
+
+def test_a_constant_whose_type_comes_last() -> None:
+    with refused("IntImm", "dtype is 3 and the value 'int32'", fix='IntImm("int32", 3)'):
+        tir.IntImm(3, "int32")
+
+
+def test_a_vector_of_no_lanes() -> None:
+    with refused("Ramp", "lanes=0", fix="at least 2"):
+        tir.Ramp(0, 1, 0)
+
+
+def test_a_call_by_hand(e: Example) -> None:
+    with refused("Call", "calls are not made by hand: 'float32', 'tir.exp', [F[0]]", fix="te.exp(x)"):
+        tir.Call("float32", "tir.exp", [e.F[0]])
+
+
+def test_an_output_that_is_not_there(e: Example) -> None:
+    with refused("output", "'F' has no output 1", fix="from 0 to 0"):
+        e.F.op.output(1)
+
+
+def test_a_tag_that_is_no_text(e: Example) -> None:
+    with refused("compute", "tag=3 of 'compute' is no text", fix="injective"):
+        te.compute((8,), lambda i: e.F[i], tag=3)  # type: ignore[arg-type]

@@ -87,7 +87,7 @@ def _join(a: Span | None, b: Span | None) -> Span | None:
     if a is None or b is None:
         return a or b
     if all(isinstance(e, int) for e in (*a, *b)):
-        return Span(min(a.lo, b.lo), max(a.hi, b.hi))  # type: ignore[type-var]  # these are numbers
+        return Span(min(a.lo, b.lo), max(a.hi, b.hi))
     return a
 
 

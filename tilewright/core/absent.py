@@ -59,6 +59,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("save_json", "load_json"), "module.save(path), and tw.runtime.load_module(path)"),
         "contrib": "nothing of it is here; a kernel's source is module.imported_modules[0].get_source()",
         "make": _LOOPS,
+        "convert": "nothing: numbers and lists are taken as they are",
     },
     "nd": {
         **dict.fromkeys(("rocm", "metal", "vulkan", "vpi", "hexagon"), "nd.cuda(), nd.opencl() or nd.cpu()"),

@@ -57,6 +57,9 @@ class _Builder:
         self.binds = binds
         self.tensors = {buffer: tensor for tensor, buffer in binds.items()}
         self.params = tuple(self._param(arg, i) for i, arg in enumerate(args))
+        twice = next((p for i, p in enumerate(self.params) if any(p is other for other in self.params[:i])), None)
+        if twice is not None:
+            raise UserError(f"argument {twice.name!r} is given twice", primitive="lower", fix="name each argument once")
         shapes = (variables(*p.shape) for p in self.params if isinstance(p, Buffer))
         self.sizes = {p for p in self.params if isinstance(p, Var)}.union(*shapes)
         self.attached: dict[tuple[int, IterVar], list[StageBounds]] = {}

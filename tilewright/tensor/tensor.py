@@ -41,6 +41,12 @@ class Operation:
 
     def output(self, index: int) -> Tensor:
         """The `index`-th tensor that the operation produces."""
+        if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(self.outputs):
+            raise UserError(
+                f"{self.name!r} has no output {index!r}",
+                primitive="output",
+                fix=f"it has {len(self.outputs)}: give a number from 0 to {len(self.outputs) - 1}",
+            )
         return self.outputs[index]
 
     @property
@@ -261,6 +267,8 @@ def compute(
     _check_name(name, "compute")
     if attrs is not None and not isinstance(attrs, Mapping):
         raise UserError(f"attrs={attrs!r} of {name!r} is no mapping", primitive="compute", fix='give {"key": value}')
+    if not isinstance(tag, str):
+        raise UserError(f"tag={tag!r} of {name!r} is no text", primitive="compute", fix='give tag="injective"')
     extents = _shape(shape, "compute", name)
     names = _axis_names(fcompute, len(extents), name, varargs_names)
     axes = tuple(IterVar(a, Range(e), AxisKind.DATA) for a, e in zip(names, extents, strict=True))
