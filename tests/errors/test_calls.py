@@ -317,7 +317,7 @@ def test_an_unknown_kind_of_device() -> None:
 
 @ON_CUDA
 def test_a_device_that_is_not_there() -> None:
-    with refused("", "no NVIDIA driver here", fix='tw.cpu() with target="llvm"'):
+    with refused("", "no NVIDIA driver here", fix='target "llvm" with tw.cpu()'):
         empty((3,), device=cuda())
 
 

@@ -21,7 +21,7 @@ from ..codegen.abi import CompiledProgram, KernelAbi, scalar_type
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.target import Target
-from .driver import ELSEWHERE, DeviceAttributes, DeviceError, Driver, Handle, Launcher
+from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere
 
 _NO_CONTEXT = (201, 400)
 """CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE: this thread has no current context, or another's."""
@@ -136,7 +136,7 @@ class CudaDriver(Driver):
         if found is None:
             number, reason = self._found
             if reason:
-                raise UserError(reason, fix=ELSEWHERE)
+                raise UserError(reason, fix=elsewhere(self.kind))
             if not 0 <= index < number:
                 raise UserError(
                     f"there is no cuda({index}): this machine has {number} NVIDIA GPU(s)",

@@ -13,7 +13,7 @@ from ..core.errors import UserError
 from ..core.target import Target
 from .cpu_driver import CpuDriver
 from .cuda_driver import CudaDriver
-from .driver import ELSEWHERE, DeviceAttributes, Driver
+from .driver import DeviceAttributes, Driver, elsewhere
 from .opencl_driver import OpenClDriver
 
 _DRIVERS: dict[str, Driver] = {driver.kind: driver for driver in (CpuDriver(), CudaDriver(), OpenClDriver())}
@@ -52,7 +52,7 @@ class Device:
             count = self.driver.count()
             raise UserError(
                 reason or f"there is no {self}: this machine has {count} of that kind",
-                fix=ELSEWHERE if reason else f"give a number from 0 to {count - 1}",
+                fix=elsewhere(self.kind) if reason else f"give a number from 0 to {count - 1}",
             )
         return self
 

@@ -18,8 +18,12 @@ Launcher = Callable[..., None]
 """`launcher(gx, gy, gz, bx, by, bz, *arguments)` starts a kernel."""
 
 
-ELSEWHERE = 'run elsewhere: tw.cpu() with target="llvm", tw.opencl() with target="opencl", tw.cuda() with target="cuda"'
-"""What to do where a device is missing."""
+_PLACES = {"cpu": 'target "llvm" with tw.cpu()', "opencl": '"opencl" with tw.opencl()', "cuda": '"cuda" with tw.cuda()'}
+
+
+def elsewhere(kind: str) -> str:
+    """What to do where no device of that kind is there."""
+    return "run elsewhere: " + ", or ".join(place for other, place in _PLACES.items() if other != kind)
 
 
 class DeviceError(TVMError):

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..codegen.abi import CompiledProgram, KernelAbi
 from ..core.errors import InternalError, UserError
-from .driver import ELSEWHERE, DeviceAttributes, DeviceError, Driver, Handle, Launcher
+from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere
 
 _building = threading.Lock()
 _DOUBLES = "cl_khr_fp64"
@@ -80,7 +80,7 @@ class OpenClDriver(Driver):
     def _at(self, index: int) -> _Device:
         devices, reason = self._found
         if reason:
-            raise UserError(reason, fix=ELSEWHERE)
+            raise UserError(reason, fix=elsewhere(self.kind))
         if not 0 <= index < len(devices):
             raise UserError(
                 f"there is no opencl({index}): this machine has {len(devices)} OpenCL device(s)",

@@ -62,7 +62,7 @@ class ApplyHistoryBest(DispatchContext):
             raise UserError(
                 "no current target to find the best configuration for",
                 primitive="apply_history_best",
-                fix='call the template inside `with tvm.target.Target("cuda"):`',
+                fix='call the template inside `with target.Target("cuda"):`',
             )
         for key in (model_of(target), *target.keys):
             if (key, workload) in self._given:
