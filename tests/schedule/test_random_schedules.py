@@ -1,7 +1,8 @@
 """Random graphs under random schedules: whatever is accepted computes what the declarations say.
 
 Each program runs on the interpreter twice, as lowered (without barriers yet, so races are not looked for) and as
-finished, and a few also on an OpenCL device. The oracle is the NumPy reference. A failing program prints as a script.
+finished; once more where GPUs run it in another form than it is scheduled in; and a few also on an OpenCL device. The
+oracle is the NumPy reference. A failing program prints as a script.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ import tilewright
 from tests.schedule.random_programs import RandomProgram, draw_graph, draw_schedule, draw_symbolic_graph
 from tilewright import te
 from tilewright.core.errors import UserError
+from tilewright.core.target import Target
 from tilewright.loops.interpret import interpret
 from tilewright.loops.nodes import Function
 from tilewright.loops.verify import verify
 from tilewright.passes.pipeline import FINISH, run
 from tilewright.tensor.reference import reference
 
+CUDA = Target("cuda -arch=sm_90")
 COUNTS: collections.Counter[str] = collections.Counter()
 quiet = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much])
 
@@ -43,12 +46,16 @@ def programs(draw: Any, steps: int = 8, gpu: bool | None = None, stages: int = 4
     return program
 
 
-def forms(program: RandomProgram) -> tuple[Function, Function] | None:
-    """The lowered and the finished program; None where the schedule is refused."""
+def forms(program: RandomProgram) -> tuple[Function, ...] | None:
+    """The lowered and the finished program, and the one for GPUs if it differs; None where the schedule is refused."""
     note(program.text)
     try:
-        function = tilewright.lower(program.schedule, program.arguments).functions[0]
-        finished = run(FINISH, function, check=True)
+        (part,) = tilewright.lower(program.schedule, program.arguments).parts
+        function, finished = part.function, [run(FINISH, part.function, check=True)]
+        compiled = part.compiled_for(CUDA).function
+        if compiled is not function:
+            hypothesis.event("in another form on GPUs")
+            finished.append(run(FINISH, compiled, check=True))
     except UserError as error:
         COUNTS["refused"] += 1
         note(f"refused: {error}")
@@ -57,7 +64,7 @@ def forms(program: RandomProgram) -> tuple[Function, Function] | None:
     COUNTS["accepted"] += 1
     hypothesis.event("accepted")
     verify(function, flat=True)
-    return function, finished
+    return function, *finished
 
 
 def arrays(program: RandomProgram) -> list[np.ndarray]:
@@ -84,9 +91,10 @@ def interpreted(program: RandomProgram, function: Function, *, races: bool, how:
 @given(programs())
 def test_a_schedule_changes_no_value(program: RandomProgram) -> None:
     if (found := forms(program)) is not None:
-        function, finished = found
+        function, *finished = found
         interpreted(program, function, races=False, how="lowered")
-        interpreted(program, finished, races=True, how="finished")
+        for made in finished:
+            interpreted(program, made, races=True, how="finished")
 
 
 @st.composite
@@ -113,9 +121,9 @@ def test_sizes_that_are_known_at_the_call(drawn: tuple[RandomProgram, list[str]]
         given_values = [rng.integers(-2, 3, shape).astype("float32") for shape in extents[:-1]]
         inputs = dict(zip([*program.arguments[:-1], *sizes], [*given_values, n, m], strict=True))
         (expected,) = reference(program.outputs, inputs)
-        for function, races in zip(found, (False, True), strict=True):
+        for function in found:
             result = np.full(extents[-1], np.nan, "float32")
-            interpret(function, [*given_values, result], races=races, outputs=function.buffers[-1:])
+            interpret(function, [*given_values, result], races=function is not found[0], outputs=function.buffers[-1:])
             np.testing.assert_array_equal(result, expected, err_msg=f"n = {n}, m = {m}")
 
 

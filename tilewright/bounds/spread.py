@@ -43,7 +43,7 @@ def spread_fills(schedule: Schedule, bounds: Bounds) -> Bounds:
 def _spread(found: StageBounds) -> StageBounds:
     shape = _constants([part.extent for part in found.region])
     block, lanes = _block(found), _lanes(found)
-    if shape is None or not block or not prod(shape) or not _is_plain_fill(found) or (shape or [1])[-1] % lanes:
+    if not shape or not block or not prod(shape) or not _is_plain_fill(found) or shape[-1] % lanes:
         return found
     if _is_even(found, shape, block, lanes):
         return found

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from ..arith.facts import EMPTY, Facts
+from ..core.dtype import INT32
 from ..core.hardware import LoopKind, MemoryScope
 from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import add, const, floordiv, floormod, less, multiply, subtract
@@ -87,6 +88,8 @@ def _prefetched(loops: list[For], facts: Facts, spare: int, uses: Uses) -> Stmt 
     held = _Held([parts[i] for i in fills])
     extent = prod(_constant(loop.extent) for loop in loops)
     if extent < 2 or not fills or fills[-1] + 1 == len(parts) or held.registers > spare:
+        return None
+    if len(loops) > 1 and extent > INT32.max_value:
         return None
     var = loops[0].var if len(loops) == 1 else Var(".".join(loop.var.name for loop in loops), "int32")
     start = loops[0].min if len(loops) == 1 else const(0, "int32")
