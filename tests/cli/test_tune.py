@@ -69,11 +69,12 @@ def test_the_summary_has_the_best_in_words_and_beside_numpy(tuned):
     assert numpy_row[0].split()[-2:] == ["–", "–"]
 
 
-def test_the_program_that_it_prints_applies_the_best(tuned):
+def test_the_program_that_it_prints_applies_the_best(tuned, caplog):
     log, text = tuned
     program = text.partition("To use the best:\n")[2].partition("\n\n")[0]
     names = {}
     exec("\n".join(line.removeprefix("  ") for line in program.splitlines()), names)
+    assert "fallback" not in caplog.text  # the log knew the workload
     a, w = np.arange(300, dtype="float32"), np.ones(5, "float32")
     out = names["tw"].nd.empty((304,), "float32")
     names["func"](names["tw"].nd.array(a), names["tw"].nd.array(w), out)

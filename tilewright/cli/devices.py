@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..core.errors import UserError
 from ..report.environment import cpu_name
-from ..runtime.device import Device, cuda, device, opencl
+from ..runtime.device import Device, cpu, cuda, device, opencl
 
 
 def choose_device(target: str | None, known: Sequence[str] = ("cuda", "opencl")) -> tuple[Device, str]:
@@ -20,6 +20,9 @@ def choose_device(target: str | None, known: Sequence[str] = ("cuda", "opencl"))
     if cuda().exist:
         return cuda(), f"target cuda: {cuda().name}"
     reason = cuda().driver.why_not().partition(";")[0]
+    if "llvm" in known and not opencl().exist:
+        others = opencl().driver.why_not().partition(" (")[0].removeprefix("no OpenCL: ")
+        return cpu(), f"no CUDA device here ({reason}), no OpenCL device ({others}), so target llvm: {cpu_name()}"
     on = opencl().require()
     # PoCL, which makes the CPU an OpenCL device, names it after its way to run threads.
     place = " on the CPU" if on.name.startswith(("pthread", "cpu")) else ""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,9 @@ def _shown(live: bool) -> Iterator[None]:
 
 def _search(task: Task, wishes: Wishes) -> str:
     early = f", fewer after {wishes.early_stopping} without a better one" if wishes.early_stopping else ""
-    return f"{len(task.config_space):,} configurations; {wishes.trials} trials by {wishes.tuner}{early}"
+    poorer = wishes.tuner == "xgb" and find_spec("xgboost") is None
+    model = " with the small model, as xgboost is not installed (pip install 'tilewright[tune]')" if poorer else ""
+    return f"{len(task.config_space):,} configurations; {wishes.trials} trials by {wishes.tuner}{model}{early}"
 
 
 def _known(task: Task, log: Path, on: Device) -> int:
