@@ -130,7 +130,11 @@ def test_charts_are_optional(climb: Climb, hidden: Callable[..., str], tmp_path:
         ),
         (["--target", "metal"], "error: there is no target 'metal' here\n  fix: use cuda or opencl\n"),
         (["--dtype", "int8"], "error: dtype 'int8' is not covered\n  fix: use float32 or float64\n"),
-        (["--save", "/dev/null/x"], "error: cannot write to /dev/null/x: Not a directory\n"),
+        (
+            ["--save", "/dev/null/x"],
+            "error: cannot write to /dev/null/x: Not a directory\n"
+            "  fix: give a place that can be written, such as a folder below your own\n",
+        ),
     ],
 )
 def test_a_wrong_option_is_two_lines_and_status_2(climb: Climb, options: list[str], message: str) -> None:
