@@ -13,7 +13,7 @@ def create(target: str | Target) -> Target:
 
 def cuda(model: str = "unknown", arch: str | None = None, options: str | None = None) -> Target:
     """The CUDA target, of architecture `arch` ("sm_90") where given."""
-    return Target.parse(" ".join(["cuda", *([f"-arch={arch}"] if arch else []), *([options] if options else [])]))
+    return Target.parse(" ".join(["cuda", *([f"-arch={arch}"] if arch else []), *([str(options)] if options else [])]))
 
 
 def opencl(model: str = "unknown", options: str | None = None) -> Target:

@@ -356,6 +356,27 @@ def test_timing_with_wrong_arguments() -> None:
 # Values of the wrong kind.
 
 A_SMALL_ARRAY = floats(3)
+
+
+class Foreign:
+    """An array of another library that gives its memory to nobody."""
+
+    def __init__(self, where: Any) -> None:
+        self.where = where
+
+    def __dlpack_device__(self) -> Any:
+        return self.where
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise RuntimeError("no")
+
+
+class OnCuda:
+    """Memory on a GPU that nothing is said of."""
+
+    __cuda_array_interface__: dict[str, Any] = {}  # noqa: RUF012
+
+
 VALUES: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: array(None), "array", "of type object, which are no numbers: None", "give numbers"),
     (lambda: array([[1, 2], [3]]), "array", "the values are no array", "rows of one length"),
@@ -379,6 +400,9 @@ VALUES: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: len(A_SMALL_ARRAY), "", "has no len()", "a.numpy()"),
     (lambda: from_dlpack(np.zeros(3, "complex64")), "from_dlpack", "complex numbers, 64 bits", "x.real"),
     (lambda: from_dlpack(np.zeros(3, ">f4")), "from_dlpack", "native byte order", "nd.array(x)"),
+    (lambda: from_dlpack(Foreign(3)), "from_dlpack", "the Foreign does not share its memory", "nd.array(x)"),
+    (lambda: from_dlpack(Foreign((1, 0))), "from_dlpack", "does not share its memory: no", "nd.array(x)"),
+    (lambda: from_dlpack(OnCuda()), "from_dlpack", "its __cuda_array_interface__ is {}", "nd.array(x)"),
     (lambda: device("cuda:x"), "device", "'cuda:x' names no device: 'x' is no number", '"cuda:0"'),
     (lambda: device("cuda:-1"), "device", "'-1' is no number", '"cuda:0"'),
     (lambda: device("cpu", "x"), "device", "'x' is no number of a device", "tw.cpu(0)"),

@@ -242,6 +242,20 @@ def test_a_size_that_no_argument_has() -> None:
         tilewright.lower(te.create_schedule(C.op), [e.A, C])
 
 
+def test_a_factor_that_no_argument_has() -> None:
+    e = Symbolic()
+    e.s[e.B].split(e.B.op.axis[0], factor=te.var("q"))
+    with refused("lower", "stage 'B' uses 'q', which is no axis of its own and no argument", fix="to the arguments"):
+        tilewright.lower(e.s, [e.A, e.B])
+
+
+def test_a_range_that_no_argument_has() -> None:
+    e, k = Symbolic(), te.reduce_axis((0, te.var("m")), "k")
+    C = te.compute((8,), lambda i: te.sum(e.A[i + k], axis=k), "C")
+    with refused("lower", "stage 'C' uses 'm', which is no axis of its own and no argument", fix="to the arguments"):
+        tilewright.lower(te.create_schedule(C.op), [e.A, C])
+
+
 def test_an_axis_that_nothing_reduces_over() -> None:
     e, k = Symbolic(), te.reduce_axis((0, 4), "k")
     C = te.compute((8,), lambda i: e.A[i + k], "C")

@@ -158,6 +158,7 @@ VALUES: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: te.var("n", multiple_of=0), "multiple_of=0 of 'n' is less than 1", ">= 1", "var"),
     (lambda: te.reduce_axis((0, 5), 3), "the name of the axis is 3", 'name="k"', "reduce_axis"),
     (lambda: te.thread_axis((4, 0), "threadIdx.x"), "(4, 0)", "begin <= end", "thread_axis"),
+    (lambda: te.thread_axis((2, 18), "threadIdx.x"), "does not begin at 0", "(0, n)", "thread_axis"),
     (lambda: te.max(x), "None is not a reduction axis", "axis=k", "max"),
     (lambda: te.sum(A[i, k], axis=k, init=[1, 2]), "init=[1, 2] holds 2 value(s), but 1", "give 1 value", "sum"),
     (lambda: tir.decl_buffer((2.5,), name="b"), "2.5 is no extent of buffer 'b'", "whole numbers", "decl_buffer"),

@@ -15,7 +15,7 @@ from ..bounds.infer import Bounds, StageBounds
 from ..bounds.nest import Loop, axis_values, is_one, own_loops
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope
-from ..expr.nodes import Expr, Load, Var
+from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import cast, const, greater_equal, less, likely, subtract
 from ..expr.traverse import substitute, variables
 from ..schedule.relations import Split
@@ -188,7 +188,8 @@ class _StageNest:
     def _check_variables(self) -> None:
         """What a body uses is an axis of its stage, a loop around it, or known from the arguments."""
         known = {axis.var for axis in self.stage.roots} | {loop.var for loop in (*self.found.outer, *self.loops)}
-        for var in variables(*self.found.body):
+        extents = (self.found.ranges[loop.axis].extent for loop in self.loops)
+        for var in variables(*self.found.body, *(extent for extent in extents if not isinstance(extent, IntImm))):
             if var not in known and var not in self.builder.sizes:
                 raise UserError(
                     f"stage {self.stage.name!r} uses {var.name!r}, which is no axis of its own and no argument",

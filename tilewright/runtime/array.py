@@ -14,7 +14,7 @@ import numpy as np
 from ..core.dtype import DType
 from ..core.errors import UserError
 from .device import Device, cpu, cuda, device
-from .dlpack import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, Shared, give, take
+from .dlpack import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, Shared, give, not_shared, take
 from .given import Shape, host_values, whole_numbers
 from .on_device import OnDevice
 
@@ -361,13 +361,19 @@ def from_dlpack(source: Any) -> NDArray:
             raise UserError(
                 f"a {type(source).__name__} cannot share its memory: it has no __dlpack__", fix="copy it: nd.array(x)"
             )
-        return _from_cuda(source, interface)
-    kind = int(source.__dlpack_device__()[0])
+        try:
+            return _from_cuda(source, interface)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise not_shared(source, f"its __cuda_array_interface__ is {interface!r}") from error
+    try:
+        kind, index = map(int, source.__dlpack_device__())
+    except (TypeError, ValueError, BufferError) as error:
+        raise not_shared(source, error) from error
     on = {CPU: cpu(), CUDA_HOST: cpu(), CUDA: cuda(), CUDA_MANAGED: cuda()}.get(kind)
     if on is None:
         raise UserError(f"memory of DLPack device kind {kind} cannot be used here", fix="copy it: nd.array(x)")
     if on.kind == "cuda":
-        on = cuda(int(source.__dlpack_device__()[1])).require()
+        on = cuda(index).require()
     shared = take(source, on.driver.takes_over(on.index))
     if shared.read_only:
         raise UserError("this array is read-only, so its memory cannot be shared", fix="copy it: nd.array(x)")

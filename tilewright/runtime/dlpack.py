@@ -121,12 +121,8 @@ def take(source: Any, stream: int | None = None) -> Shared:
         capsule = source.__dlpack__(max_version=_VERSION, **options)
     except TypeError:  # a producer from before version 1
         capsule = source.__dlpack__(**options)
-    except BufferError as error:
-        raise UserError(
-            f"the {type(source).__name__} does not share its memory: {error}",
-            primitive="from_dlpack",
-            fix="copy it: nd.array(x)",
-        ) from error
+    except (BufferError, RuntimeError, ValueError) as error:
+        raise not_shared(source, error) from error
     name = next((name for name in _STRUCTS if _is_valid(capsule, name)), None)
     if name is None:
         raise UserError(
@@ -144,6 +140,15 @@ def take(source: Any, stream: int | None = None) -> Shared:
     where = (tensor.data or 0) + tensor.byte_offset
     dtype = _dtype(tensor.dtype)
     return Shared(tensor.device.kind, tensor.device.index, dtype, shape, strides, where, read_only, owner)
+
+
+def not_shared(source: Any, why: object) -> UserError:
+    """The error for an array of another library that gives its memory to nobody, or says wrongly where it is."""
+    return UserError(
+        f"the {type(source).__name__} does not share its memory: {why}",
+        primitive="from_dlpack",
+        fix="copy it: nd.array(x)",
+    )
 
 
 def _dtype(given: Any) -> DType:

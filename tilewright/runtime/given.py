@@ -37,7 +37,9 @@ def host_values(data: Any, primitive: str) -> np.ndarray:
     """Numbers as a NumPy array; UserError for what holds none."""
     try:
         values = np.asarray(data)
-    except ValueError as error:
+    except UserError:
+        raise
+    except (ValueError, RuntimeError, TypeError) as error:
         raise UserError(
             f"the values are no array: {error}", primitive=primitive, fix="give rows of one length, or a NumPy array"
         ) from error

@@ -170,4 +170,10 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None
             fix="use one of " + ", ".join(t.value for t in ThreadTag),
         )
     made = None if dom is None else to_range(dom, "thread_axis", name or tag)
+    if made is not None and not (isinstance(made.min, IntImm) and made.min.value == 0):
+        raise UserError(
+            f"the range {dom!r} of {tag} does not begin at 0",
+            primitive="thread_axis",
+            fix="threads count from 0: (0, n)",
+        )
     return IterVar(name or tag, made, AxisKind.THREAD, thread)
