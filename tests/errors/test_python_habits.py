@@ -145,6 +145,8 @@ VALUES: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: te.abs("x"), "which is no number", "give a number", "abs"),
     (lambda: te.if_then_else(i < 3, "a", "b"), "which are no numbers", "two numbers", "if_then_else"),
     (lambda: te.any(), "needs at least one condition", "te.any(i < n, j < m)", "any"),
+    (lambda: te.all([i < 3, j < 3]), "the list [i < 3, j < 3]", "te.all(*conditions)", "all"),
+    (lambda: te.sum((A[i, k], A[k, j]), axis=k), "2 values are given", "te.comm_reducer", "sum"),
     (lambda: x.astype(3), "unknown data type 3", "float16", ""),
     (lambda: x.astype(None), "unknown data type None", "float16", ""),
     (lambda: te.placeholder((4,), [1]), "unknown data type [1]", "float16", ""),

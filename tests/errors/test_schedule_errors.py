@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -58,8 +59,34 @@ def test_an_axis_that_is_no_longer_a_loop(e: Example) -> None:
 
 
 def test_something_that_is_no_axis(e: Example) -> None:
-    with refused("split", "argument 'parent' is 3, not an axis", fix="i, j, k"):
+    with refused("split", "argument 'parent' for stage 'C' is 3, not an axis", fix="the loops of 'C': i, j, k"):
         e.s[e.C].split(3, factor=4)  # type: ignore[arg-type]
+
+
+KINDS: list[tuple[Callable[[Example], Any], str, str, str]] = [
+    (lambda e: e.s[e.C].reorder(e.k, e.A), "reorder", "is Tensor(shape=[16, 24]", "loops of 'C': i, j, k"),
+    (lambda e: e.s[e.C].reorder([e.k]), "reorder", "is [IterVar(k", "one by one (*axes)"),
+    (lambda e: e.s[e.C].split(e.C.op.axis, 4), "split", "not an axis", "one by one (*axes)"),
+    (lambda e: e.s[e.C].bind(None, te.thread_axis("threadIdx.x")), "bind", "is None, not an axis", "i, j, k"),
+    (lambda e: e.s[e.C].compute_at(e.s[e.D], None), "compute_at", "for stage 'D' is None", "x, y"),
+    (lambda e: e.s[e.C].compute_at(3, e.D.op.axis[0]), "compute_at", "3 is no tensor", "of this schedule"),
+    (lambda e: e.s[(f := Example()).s[f.C]], "s[...]", "Stage(C: i, j, k) is a stage of another schedule", "s[T]"),
+    (lambda e: e.s.cache_write([], "local"), "cache_write", "no tensor is given", "one stage"),
+    (lambda e: e.s.cache_read(e.A, "shared", None), "cache_read", "None is no tensor", "of this schedule"),
+    (lambda e: e.s[e.C].pragma(e.k, "auto_unroll_max_step", -1), "pragma", "has the value -1", "whole number"),
+    (lambda e: e.s.apply("splt"), "apply", "there is no primitive 'splt'", "split, fuse"),
+    (lambda e: e.s.replay(3), "replay", "the steps are 3", "s.steps"),
+    (lambda e: e.s.replay([3]), "replay", "step 1 is the unknown 3", "split, fuse"),
+    (lambda e: e.s.replay([["split", {"stage": 2}]]), "replay", "step 1, split of [{'stage': 2}]", "the same tensors"),
+    (lambda e: e.s.replay([["split", {"x": 1}]]), "replay", "{'x': 1} cannot be replayed", "as s.steps records them"),
+]
+
+
+@pytest.mark.parametrize("row", KINDS, ids=lambda row: row[2][:40])
+def test_an_argument_of_the_wrong_kind(e: Example, row: tuple[Callable[[Example], Any], str, str, str]) -> None:
+    attempt, primitive, says, fix = row
+    with refused(primitive, says, fix=fix):
+        attempt(e)
 
 
 def test_an_input_has_no_loops(e: Example) -> None:

@@ -253,6 +253,12 @@ def any_of(*conditions: Value) -> n.Expr:
 def _fold_conditions(values: tuple[Value, ...], join: Callable[[Value, Value], n.Expr], name: str) -> n.Expr:
     if not values:
         raise UserError("needs at least one condition", primitive=name, fix=f"give conditions: te.{name}(i < n, j < m)")
+    if isinstance(values[0], (list, tuple)):
+        raise UserError(
+            f"the conditions are given as the list {values[0]!r}",
+            primitive=name,
+            fix=f"unpack it: te.{name}(*conditions)",
+        )
     result = condition(values[0], name)
     for value in values[1:]:
         result = join(result, value)

@@ -126,18 +126,20 @@ class Unknown:
         raise _unknown(self, "math.trunc()", "te.trunc(x)")
 
     def __int__(self) -> int:
-        raise _unknown(self, "int()", 'x.astype("int32") converts within the program')
+        raise _unknown(self, "int()", 'x.astype("int32"), which converts within the program')
 
     def __float__(self) -> float:
         raise _unknown(
-            self, "float(), and so math.sqrt() and its kin,", 'te.sqrt(x) and its kin; x.astype("float32") converts'
+            self,
+            "float(), and so math.sqrt() and its kin,",
+            'te.sqrt(x) and its kin, and x.astype("float32") to convert',
         )
 
     def __index__(self) -> int:
         raise _unknown(
             self,
             "range(), and the index of a Python list or NumPy array,",
-            "loop with the axes of te.compute or te.reduce_axis((0, n)); make the list a te.placeholder",
+            "the axes of te.compute, or te.reduce_axis((0, n)), for a loop, and a te.placeholder for the list",
         )
 
     def __iter__(self) -> NoReturn:

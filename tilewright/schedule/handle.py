@@ -100,6 +100,12 @@ class ScheduleHandle:
         if isinstance(item, StageHandle) and item.schedule is self:
             return item.id
         op = item.op if isinstance(item, Tensor) else item
+        if isinstance(item, StageHandle):
+            raise UserError(
+                f"{item!r} is a stage of another schedule",
+                primitive=primitive,
+                fix="give the stage of this one: s[T] for the same tensor T",
+            )
         if not isinstance(op, Operation):
             raise UserError(
                 f"{item!r} is no tensor",
@@ -171,7 +177,7 @@ class ScheduleHandle:
         ids = {self.stage_id(t, "cache_write") for t in given}
         if len(ids) != 1:
             raise UserError(
-                f"{[t.name for t in given]} come from different stages",
+                f"{[t.name for t in given]} come from different stages" if ids else "no tensor is given",
                 primitive="cache_write",
                 fix="cache one stage at a time",
             )

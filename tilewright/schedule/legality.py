@@ -22,10 +22,11 @@ def names(axes: Any) -> str:
 def leaf(stage: Stage, axis: Any, primitive: str, argument: str = "axis") -> IterVar:
     """`axis`, checked to be one of the loops of `stage`."""
     if not isinstance(axis, IterVar):
+        listed = "give axes one by one (*axes); " if isinstance(axis, (list, tuple)) else ""
         raise UserError(
-            f"argument {argument!r} is {axis!r}, not an axis",
+            f"argument {argument!r} for stage {stage.name!r} is {axis!r}, not an axis",
             primitive=primitive,
-            fix=f"use one of: {names(stage.leaves)}",
+            fix=f"{listed}use one of the loops of {stage.name!r}: {names(stage.leaves)}",
         )
     if axis in stage.leaves:
         return axis

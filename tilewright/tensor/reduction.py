@@ -189,24 +189,34 @@ _min = comm_reducer(minimum, lambda t: _extreme(t, 1), name="min")
 _max = comm_reducer(maximum, lambda t: _extreme(t, -1), name="max")
 
 
+def _single(expr: Any, name: str) -> Any:
+    if isinstance(expr, (list, tuple)) and len(expr) != 1:
+        raise UserError(
+            f"{len(expr)} values are given, {expr!r}, but it reduces one",
+            primitive=name,
+            fix="make each a te.compute of its own, or combine them by a reducer of yours: te.comm_reducer(...)",
+        )
+    return expr
+
+
 def sum(expr: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
     """The sum of `expr` over the reduction axes `axis`, where `where` holds; starts at `init` (0)."""
-    return _sum(expr, axis, where, init)
+    return _sum(_single(expr, "sum"), axis, where, init)
 
 
 def prod(expr: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
     """The product of `expr` over the reduction axes `axis`."""
-    return _prod(expr, axis, where, init)
+    return _prod(_single(expr, "prod"), axis, where, init)
 
 
 def min(expr: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
     """The minimum of `expr` over the reduction axes; with two values instead, the smaller: min(a, b)."""
-    return _min(expr, axis, where, init) if _names_axes(axis) else minimum(expr, axis)
+    return _min(_single(expr, "min"), axis, where, init) if _names_axes(axis) else minimum(expr, axis)
 
 
 def max(expr: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
     """The maximum of `expr` over the reduction axes; with two values instead, the larger: max(a, b)."""
-    return _max(expr, axis, where, init) if _names_axes(axis) else maximum(expr, axis)
+    return _max(_single(expr, "max"), axis, where, init) if _names_axes(axis) else maximum(expr, axis)
 
 
 def _names_axes(axis: Any) -> bool:
