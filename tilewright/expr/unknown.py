@@ -45,7 +45,7 @@ _FACES = {
 
 
 class _Declaring(threading.local):
-    variables: tuple[Expr, ...] = ()
+    variables: tuple[Expr, ...] | None = None
 
 
 _declaring = _Declaring()
@@ -59,6 +59,11 @@ def declaring(variables: tuple[Expr, ...]) -> Iterator[None]:
         yield
     finally:
         _declaring.variables = before
+
+
+def is_declaring() -> bool:
+    """Whether the function of a `te.compute` is being called."""
+    return _declaring.variables is not None
 
 
 def same(comparison: Any) -> bool:

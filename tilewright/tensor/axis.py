@@ -12,6 +12,7 @@ from ..core.hardware import ThreadTag
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operand import Operand
 from ..expr.operators import as_expr, const, subtract
+from ..expr.unknown import is_declaring
 
 
 class AxisKind(enum.Enum):
@@ -90,10 +91,8 @@ class IterVar(Operand):
         return self is not other if self._compares_whole(other) else self.var != other
 
     def _compares_whole(self, other: object) -> bool:
-        """Whether `==` asks for the same axis; between reduction axes and in expressions it compares values."""
-        if isinstance(other, IterVar):
-            return self.kind is not AxisKind.REDUCE or other.kind is not AxisKind.REDUCE
-        return other is None
+        """Whether `==` asks for the same axis; in the function of a `te.compute` it compares their values."""
+        return other is None or (isinstance(other, IterVar) and not is_declaring())
 
     __hash__ = object.__hash__
 
