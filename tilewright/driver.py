@@ -49,7 +49,7 @@ class LoweredFunction:
         made = self if target is None else self.compiled_for(target)
         records = list(made.records)
         if target is not None:
-            run(PassContext.current().options.finishing(target.kind == "llvm"), made.function, records)
+            run(PassContext.current().options.finishing(target), made.function, records)
         return explain(self.nest, records, lines)
 
 
@@ -143,8 +143,8 @@ def lower_for(
 
 
 def _spreads(target: Target) -> bool:
-    """Whether fills of shared memory are to be spread over the threads of a block: only a GPU has them."""
-    return target.kind != "llvm" and PassContext.current().options.spreads_fills
+    """Whether fills of shared memory are to be spread over the threads of a block."""
+    return target.has_warps and PassContext.current().options.spreads_fills
 
 
 def _recipe(inputs: ScheduleHandle | Schedule, args: Sequence[Any], name: str, binds: Any) -> _Recipe:
@@ -200,7 +200,7 @@ def _finished(function: Function, target: Target) -> Function:
     """A lowered function, as it is compiled."""
     options = PassContext.current().options
     records: list[PassRecord] = []
-    made = run(options.finishing(for_cpu=target.kind == "llvm"), function, records)
+    made = run(options.finishing(target), function, records)
     if options.explain:
         _tell(f"finishing {function.name} for {target}", explain(function, records))
     return made

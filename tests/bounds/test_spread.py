@@ -84,7 +84,7 @@ def compiled(s: Any, args: list[Any]) -> Function:
     (function,) = lower_for(CUDA, s, args).functions
     for prefetches in (True, False):
         with PassContext(disabled_pass=[] if prefetches else ["prefetch_fills"]):
-            made = run(PassContext.current().options.finishing(for_cpu=False), function)
+            made = run(PassContext.current().options.finishing(Target("cuda")), function)
         *inputs, output = args
         rng = np.random.default_rng(0)
         values = [rng.integers(-3, 4, [int(e) for e in t.shape]).astype(t.dtype.numpy) for t in inputs]
@@ -372,7 +372,7 @@ def sources(lowered: Any, args: Any = None, target: str = "cuda -arch=sm_90") ->
     return source
 
 
-@pytest.mark.parametrize("target", ["cuda -arch=sm_90", "opencl"])
+@pytest.mark.parametrize("target", ["cuda -arch=sm_90", "opencl -device=gpu"])
 def test_a_lowered_program_builds_to_what_its_schedule_does(target: str) -> None:
     s, args = copied(parts("x"))
     lowered = tilewright.lower(s, args)
@@ -400,7 +400,8 @@ def test_explanations_name_it() -> None:
     lowered = tilewright.lower(s, args)
     assert "── spread_fills" in lowered.explain("cuda")
     assert "spread_fills" not in lowered.explain()
-    assert "── spread_fills" in lowered.explain("opencl")
+    assert "── spread_fills" in lowered.explain("opencl -device=gpu")
+    assert "spread_fills" not in lowered.explain("opencl")  # which may be a CPU
     s, args = copied(rows)
     assert "spread_fills" not in tilewright.lower(s, args).explain("cuda")
 

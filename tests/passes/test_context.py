@@ -12,6 +12,7 @@ import pytest
 import tilewright
 from tilewright import te
 from tilewright.core.errors import UserError
+from tilewright.core.target import Target
 from tilewright.expr.nodes import Load
 from tilewright.loops.nodes import Function, Store
 from tilewright.runtime.array import array, empty
@@ -137,3 +138,16 @@ def test_explaining_as_things_are_lowered(capsys: pytest.CaptureFixture[str]) ->
     told = capsys.readouterr().err
     assert "══ lowering twice\n" in told
     assert "══ finishing twice for llvm\n\n── launch_on_host" in told
+
+
+def test_loads_run_ahead_only_where_there_are_warps() -> None:
+    """On a CPU, what is held over a barrier goes to memory and back: eight times the time of a large convolution."""
+
+    def names(target: str) -> list[str]:
+        return [step.__name__ for step in PassContext.current().options.finishing(Target(target))]
+
+    assert "prefetch_fills" in names("cuda")
+    assert "prefetch_fills" in names("opencl -device=gpu")
+    assert "prefetch_fills" not in names("opencl")
+    assert "prefetch_fills" not in names("opencl -device=cpu")
+    assert "prefetch_fills" not in names("llvm")

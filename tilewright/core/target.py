@@ -123,6 +123,15 @@ class Target:
         return self.kind in ("cuda", "opencl")
 
     @property
+    def has_warps(self) -> bool:
+        """Whether threads run in warps, whose loads of neighbouring elements go to memory together.
+
+        OpenCL also runs on CPUs, where the threads of a block are loops and the opposite is fast: it counts where the
+        spelling says what it is for, as in "opencl -device=gpu".
+        """
+        return self.kind == "cuda" or (self.kind == "opencl" and dict(self.labels).get("device", "cpu") != "cpu")
+
+    @property
     def max_num_threads(self) -> int:
         """The legacy name of `max_threads_per_block`."""
         return self.max_threads_per_block

@@ -9,10 +9,11 @@ from typing import Any
 
 from ..core.errors import InternalError, UserError
 from ..core.hardware import LoopKind
+from ..core.target import Target
 from ..loops.nodes import For, Function, Stmt, map_statements
 from ..loops.verify import verify
 from .flatten_storage import flatten_storage
-from .pipeline import FINISH, FINISH_FOR_CPU, LOWER, Pass
+from .pipeline import FINISH, FINISH_FOR_CPU, FINISH_WITHOUT_WARPS, LOWER, Pass
 from .unroll_loops import unroll_loops
 from .vectorize_loops import vectorize_loops
 
@@ -58,9 +59,9 @@ class PassOptions:
                 made += [self._checked(extra) for phase, extra in self.added if phase == 1]
         return (*made, *(self._checked(extra) for phase, extra in self.added if phase >= 2))
 
-    def finishing(self, for_cpu: bool) -> tuple[Pass, ...]:
-        """The passes from there to what is compiled."""
-        passes = FINISH_FOR_CPU if for_cpu else FINISH
+    def finishing(self, target: Target) -> tuple[Pass, ...]:
+        """The passes from there to what is compiled for a target."""
+        passes = FINISH_FOR_CPU if target.kind == "llvm" else FINISH if target.has_warps else FINISH_WITHOUT_WARPS
         return tuple(step for step in passes if step.__name__ not in self.disabled) if self.disabled else passes
 
     @property

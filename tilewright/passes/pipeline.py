@@ -74,6 +74,9 @@ FINISH: tuple[Pass, ...] = (
     hoist_divisions,
 )
 
+# Where the threads of a block are loops on a CPU, what is held over a barrier goes to memory and back.
+FINISH_WITHOUT_WARPS = tuple(step for step in FINISH if step is not prefetch_fills)
+
 FINISH_FOR_CPU: tuple[Pass, ...] = (
     # Here too the back end compiles launches, and the runtime does what is around them.
     launch_on_host,
