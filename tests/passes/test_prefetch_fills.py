@@ -14,7 +14,7 @@ from tilewright import te
 from tilewright.core.hardware import LoopKind, MemoryScope
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
-from tilewright.expr.nodes import IfThenElse, Load, Var
+from tilewright.expr.nodes import IfThenElse, Load, Ramp, Var
 from tilewright.expr.operators import all_of, const, less, likely
 from tilewright.expr.traverse import post_order
 from tilewright.loops.interpret import interpret
@@ -189,6 +189,15 @@ def test_vectors_are_held_as_vectors() -> None:
     rounds = loop(j, 2, store(S, ramp(j * 32 + tx * 4, 4), load(A, ramp(i * 64 + j * 32 + tx * 4, 4))))
     found = prefetched(kernel(loop(i, 3, seq(rounds, use()))))
     assert found[1] == "  S.next[T.Ramp(j * 4, 1, 4)] = A[j * 32 + tx * 4:j * 32 + tx * 4 + 4]"
+
+
+def test_vectors_in_loops_that_count_in_64_bits() -> None:
+    wide, one = Var("j", "int64"), const(1, "int64")
+    place = wide * 32 + tx.astype("int64") * 4
+    body = store(S, Ramp(place, one, 4), load(A, Ramp(place + i.astype("int64"), one, 4)))
+    rounds = For(wide, const(0, "int64"), const(2, "int64"), LoopKind.SERIAL, None, (), body)
+    found = prefetched(kernel(loop(i, 3, seq(rounds, use()))))
+    assert found[1].startswith("  S.next[T.Ramp(j * T.int64(4), T.int64(1), 4)] = A[")
 
 
 def test_several_fills_are_loaded_after_the_last() -> None:
@@ -408,7 +417,7 @@ def column_sums(n: int, factor: int, tile: Callable[[Any, Any, Any], None] | Non
 def finished(s: Any, args: list[Any]) -> Function:
     """The finished program, which computes what it should."""
     (low,) = lower_for(CUDA, s, args).functions
-    made = run(PassContext.current().options.finishing(for_cpu=False), low, check=True)
+    made = run(PassContext.current().options.finishing(Target("cuda")), low, check=True)
     a = np.random.default_rng(0).integers(-3, 4, [int(e) for e in args[0].shape]).astype("float32")
     c = np.full(16, np.nan, "float32")
     interpret(made, [a, c], outputs=made.buffers[1:])

@@ -6,24 +6,32 @@ The oracle is the NumPy reference. The interpreter looks for races; a few progra
 from __future__ import annotations
 
 import collections
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
 import tilewright
 from tests.schedule.random_programs import RandomProgram
 from tests.schedule.random_tiles import draw_tiles
-from tests.schedule.test_random_schedules import arrays, check, examples, interpreted
+from tests.schedule.test_random_schedules import examples, interpreted
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
 from tilewright.loops.interpret import InterpretError
 from tilewright.loops.nodes import Function
+from tilewright.passes import widen_indices as widening
 from tilewright.passes.pipeline import FINISH, PassRecord, run
 
+ROOT = Path(__file__).parents[2]
 CUDA = Target("cuda -arch=sm_90")
 IDLE = "writes another value than several threads"
 COUNTS: collections.Counter[str] = collections.Counter()
@@ -62,11 +70,14 @@ def without_races(program: RandomProgram, function: Function) -> None:
 
 
 @examples(2)
-@given(tiles())
-def test_a_tiled_kernel_computes_the_same_as_it_is_compiled(program: RandomProgram) -> None:
+@given(tiles(), st.integers(0, 7))
+def test_a_tiled_kernel_computes_the_same_as_it_is_compiled(program: RandomProgram, wide: int) -> None:
+    """Some with indices of 64 bits, as if they had too many elements for others."""
     note(program.text)
     try:
-        (part,) = lower_for(CUDA, program.schedule, program.arguments).parts
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(widening, "NARROW", 0 if wide == 7 else widening.NARROW)
+            (part,) = lower_for(CUDA, program.schedule, program.arguments).parts
         records: list[PassRecord] = []
         function = run(FINISH, part.function, records, check=True)
     except UserError as error:
@@ -89,21 +100,45 @@ def test_most_kernels_are_accepted_and_changed() -> None:
     assert min(COUNTS["spread_fills"], COUNTS["prefetch_fills"]) * 10 >= total, dict(COUNTS)
 
 
+def drawn(count: int) -> list[RandomProgram]:
+    """The same programs each time."""
+    found: list[RandomProgram] = []
+
+    @settings(max_examples=count, derandomize=True, database=None, phases=[Phase.generate])
+    @given(tiles())
+    def collect(program: RandomProgram) -> None:
+        found.append(program)
+
+    collect()
+    return found
+
+
+def on_opencl(programs: list[RandomProgram], **environment: str) -> list[str]:
+    """What becomes of each: "right", "wrong", "refused", or "crashed"."""
+    outcomes: list[str] = []
+    while len(outcomes) < len(programs):
+        texts = json.dumps([(p.lines, p.tensors) for p in programs[len(outcomes) :]])
+        command = [sys.executable, "-m", "tests.schedule.opencl_child"]
+        with tempfile.TemporaryDirectory() as folder:
+            variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+            done = subprocess.run(command, input=texts, capture_output=True, text=True, cwd=folder, env=variables)
+        outcomes += map(json.loads, done.stdout.splitlines())
+        if done.returncode > 0:
+            pytest.fail(done.stderr)
+        outcomes += ["crashed"] * (done.returncode < 0)
+    return outcomes
+
+
 @pytest.mark.opencl
-@settings(
-    examples(0.25), derandomize=True
-)  # PoCL makes NaN of about one in a thousand, where barriers stand in two loops
-@given(tiles())
-def test_tiled_kernels_run(program: RandomProgram) -> None:
-    note(program.text)
-    device = tilewright.opencl(0)
-    try:
-        module = tilewright.build(program.schedule, program.arguments, "opencl")
-    except UserError as error:
-        note(f"refused: {error}")
-        hypothesis.event("refused")
-        return
-    hypothesis.event("accepted")
-    handles = [tilewright.nd.array(value, device) for value in arrays(program)]
-    module(*handles)
-    check(program, [handle.numpy() for handle in handles], "opencl")
+def test_tiled_kernels_run() -> None:
+    """PoCL 3.0 makes something wrong of one in a thousand, and of some nothing, in one way of making loops of threads.
+
+    Those do not count that it makes right in its other way; tests/topi/test_templates.py has one of them.
+    """
+    programs = drawn(24)
+    outcomes = on_opencl(programs)
+    assert outcomes.count("right") * 2 >= len(programs), collections.Counter(outcomes)
+    doubtful = [program for program, outcome in zip(programs, outcomes, strict=True) if outcome == "wrong"]
+    again = on_opencl(doubtful, POCL_WORK_GROUP_METHOD="workitemrepl")
+    wrong = [program.text for program, outcome in zip(doubtful, again, strict=True) if outcome == "wrong"]
+    assert not wrong, "\n\n".join(wrong)

@@ -160,7 +160,7 @@ class _Held:
                 count *= _constant(loop.extent)
             start = sizes.get(stmt.buffer, 0)
             place = add(multiply(place, lanes), start)
-            self._places[stmt] = place if lanes == 1 else Ramp(place, const(1, "int32"), lanes)
+            self._places[stmt] = place if lanes == 1 else Ramp(place, const(1, place.dtype), lanes)
             sizes[stmt.buffer] = start + count * lanes
         for child in stmt.children():
             if isinstance(child, Stmt):

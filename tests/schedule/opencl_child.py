@@ -1,0 +1,53 @@
+"""Runs programs on an OpenCL device, in a process that the device's compiler may take down with it.
+
+Reads a list of programs from standard input, each as lines and names of tensors; writes a line of JSON for each.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+
+import tilewright
+from tests.schedule.random_programs import RandomProgram
+from tilewright.core.errors import UserError
+from tilewright.tensor.reference import reference
+
+TARGET = "opencl -device=gpu"
+"""Kernels in the form for GPUs, whatever the device is."""
+
+
+def remade(lines: list[str], tensors: list[str]) -> RandomProgram:
+    """A program from its lines."""
+
+    def draw(strategy: object) -> object:
+        raise AssertionError(f"{strategy} is drawn, but the program is finished")
+
+    program = RandomProgram(draw)
+    for line in lines:
+        program.do(line)
+    program.tensors = tensors
+    return program
+
+
+def outcome(program: RandomProgram) -> str:
+    """ "right", "wrong", or "refused"."""
+    try:
+        module = tilewright.build(program.schedule, program.arguments, TARGET)
+    except UserError:
+        return "refused"
+    device = tilewright.opencl(0)
+    inputs = program.inputs()
+    results = [np.full([int(e) for e in t.shape], np.nan, t.dtype.numpy) for t in program.outputs]
+    arrays = [tilewright.nd.array(value, device) for value in (*inputs.values(), *results)]
+    module(*arrays)
+    expected = reference(program.outputs, inputs)
+    found = [each.numpy() for each in arrays[-len(expected) :]]
+    return "right" if all(map(np.array_equal, found, expected)) else "wrong"
+
+
+if __name__ == "__main__":
+    for lines, tensors in json.load(sys.stdin):
+        print(json.dumps(outcome(remade(lines, tensors))), flush=True)
