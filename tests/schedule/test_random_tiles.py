@@ -131,9 +131,10 @@ def on_opencl(programs: list[RandomProgram], **environment: str) -> list[str]:
 
 @pytest.mark.opencl
 def test_tiled_kernels_run() -> None:
-    """PoCL 3.0 makes something wrong of one in a thousand, and of some nothing, in one way of making loops of threads.
+    """PoCL 3.0 miscompiles a few in a hundred, with or without the steps for GPUs, and crashes over others.
 
-    Those do not count that it makes right in its other way; tests/topi/test_templates.py has one of them.
+    What it makes wrong in one of its ways to run a block's threads and right in the other does not count:
+    tests/topi/test_templates.py tells of such a kernel.
     """
     programs = drawn(24)
     outcomes = on_opencl(programs)
