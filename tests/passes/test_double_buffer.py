@@ -56,6 +56,14 @@ def test_the_next_part_is_loaded_while_this_one_is_used() -> None:
     assert text.count("A_shared_1[") >= 3
 
 
+def test_what_is_loaded_ahead_by_the_schedule_is_not_loaded_ahead_again() -> None:
+    s, A, AS, C = column_sums()
+    s[AS].double_buffer()
+    (function,) = tilewright.lower(s, [A, C]).functions
+    names = [n.buffer.name for n in post_order(run(FINISH, function).body) if isinstance(n, Allocate)]
+    assert "A.shared.next" not in names
+
+
 def test_one_barrier_an_iteration_is_enough() -> None:
     s, A, AS, C = column_sums()
     plain = run(FINISH, check(s, A, C))

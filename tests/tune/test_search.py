@@ -133,7 +133,7 @@ def test_models_learn_an_order(model):
 def test_features_of_the_nest_choose_among_what_can_run():
     space, rate = surface()
     strategy = AnnealingSearch(space, "itervar", 0)
-    assert strategy.overshoot(10) == 20
+    assert strategy.overshoot(10) == 40
     for _ in range(4):
         proposed = strategy.propose(16)
         strategy.learn([Seen(i, rate(i), {"rate": rate(i), "noise": float(i % 7)}) for i in proposed])

@@ -20,6 +20,8 @@ _LEAST = 8
 """Results below which nothing can be learned."""
 _ENOUGH = 64
 """Results from which on advice is not needed any more."""
+_LOOKED_AT = 4
+"""Candidates whose loop nests are looked at, for each that is measured."""
 
 
 class AnnealingSearch(Strategy):
@@ -59,7 +61,7 @@ class AnnealingSearch(Strategy):
         self._stale = False
 
     def overshoot(self, count: int) -> int:
-        return count if self.feature_kind == "knob" else 2 * count
+        return count if self.feature_kind == "knob" else _LOOKED_AT * count
 
     def learn(self, results: Sequence[Seen]) -> None:
         self._seen.update({seen.index: seen for seen in results})
@@ -145,8 +147,8 @@ class AnnealingSearch(Strategy):
         return self._thinned(best[: 8 * wanted], wanted)
 
     def _starts(self) -> np.ndarray:
-        """Half from the best that is known, half at random."""
-        best = sorted(self._seen.values(), key=lambda seen: (-seen.score, seen.index))[: self._chains // 2]
+        """A quarter from the best that is known, the rest at random: what is best so far is but one of many valleys."""
+        best = sorted(self._seen.values(), key=lambda seen: (-seen.score, seen.index))[: self._chains // 4]
         known = np.array([self.space.point(seen.index) for seen in best if seen.score > 0])
         drawn = self.space.draw(self.rng, self._chains - len(known))
         return np.concatenate([known.reshape(-1, len(self.space.dims)), drawn]).astype(np.int64)
