@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tilewright
-from tests.programs.harness import FLOATS, INTEGERS, every_target, pointwise, result, results, spread
+from tests.programs.harness import FLOATS, INTEGERS, build, every_target, pointwise, result, results, spread
 from tilewright import te
 from tilewright.core.dtype import DType
 from tilewright.expr.numerics import convert
@@ -146,3 +146,24 @@ def test_comparisons_and_conditions(target: str, dtype: str) -> None:
     got = results(pointwise(compared, [dtype] * 2, target), (a, b), ["bool"] * 6)
     for number, (found, want) in enumerate(zip(got, wanted, strict=True)):
         np.testing.assert_array_equal(found, want, err_msg=f"result {number}")
+
+
+@every_target
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sixteen_bit_floats_gathered_in_every_memory(target: str, dtype: str) -> None:
+    """Compilers of OpenCL drop stores of their bits where the conversions break the rules of aliasing."""
+    A, k = te.placeholder((64, 40), dtype, "A"), te.reduce_axis((0, 40), "k")
+    B = te.compute((64,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    s = te.create_schedule(B.op)
+    total = s.cache_write(B, "local")
+    inner = spread(s, B, target, threads=8)
+    if target != "llvm":
+        s[total].compute_at(s[B], inner)
+        tile = s.cache_read(A, "shared", [total])
+        outer, _ = s[total].split(s[total].op.reduce_axis[0], factor=8)
+        s[tile].compute_at(s[total], outer)
+        _, lane = s[tile].split(s[tile].fuse(*s[tile].op.axis), factor=8)
+        s[tile].bind(lane, te.thread_axis("threadIdx.x"))
+    x = np.random.default_rng(0).integers(0, 4, (64, 40)).astype(DType(dtype).numpy)
+    got = result(build(s, [A, B], target), (x,), (64,), dtype)
+    np.testing.assert_array_equal(got.astype("float64"), x.astype("float64").sum(axis=1))

@@ -33,10 +33,12 @@ class OpenCl(Dialect):
     }
     literal_suffixes: ClassVar[dict[str, str]] = {"int64": "L", "uint32": "u", "uint64": "UL"}
     helper_prefix: ClassVar[str] = "static inline"
+    # Bytes, which may alias everything: compilers take it that a ushort and a half never share memory.
     helpers: ClassVar[dict[str, str]] = {
-        "float16_value": "float float16_value(ushort bits) {\n  return vload_half(0, (const half*)&bits);\n}",
+        "float16_value": "float float16_value(ushort bits) {\n"
+        "  const uchar2 bytes = as_uchar2(bits);\n  return vload_half(0, (const half*)&bytes);\n}",
         "float16_bits": "ushort float16_bits(float x) {\n"
-        "  ushort bits;\n  vstore_half_rte(x, 0, (half*)&bits);\n  return bits;\n}",
+        "  uchar2 bytes;\n  vstore_half_rte(x, 0, (half*)&bytes);\n  return as_ushort(bytes);\n}",
         "bfloat16_value": "float bfloat16_value(ushort bits) {\n  return as_float((uint)bits << 16);\n}",
         "bfloat16_bits": "ushort bfloat16_bits(float x) {\n"
         "  uint bits = as_uint(x);\n"
