@@ -21,7 +21,7 @@ import tune_conv2d  # noqa: F401  # defines the template
 
 import tilewright as tw
 from tilewright import autotvm, te
-from tilewright.ladder.conv1d import Conv1d
+from tilewright.ladder.conv1d import Conv1d, v1
 from tilewright.transform import PassContext
 
 LAYER = (1, 7, 7, 512, 512, 3, 3, (1, 1), (1, 1))
@@ -58,6 +58,24 @@ def transpose(kind: str, n: int) -> Program:
     if kind == "padded":
         s[tile].storage_align(s[tile].op.axis[0], 32, 1)
     return s, [A, B]
+
+
+def in_a_register(terms: int, m: int) -> Program:
+    """The guide's 1-D convolution of m values: 32 threads, the sum in a register, `terms` written out at a time.
+
+    1 of them is its step 4, 8 and 32 are its step 7.
+    """
+    program = v1(Conv1d(M=m, N=32))
+    s, B = program.schedule, program.args[-1]
+    total = s.cache_write(B, "local")
+    block, thread = s[B].split(B.op.axis[0], factor=32)
+    s[B].bind(block, te.thread_axis("blockIdx.x"))
+    s[B].bind(thread, te.thread_axis("threadIdx.x"))
+    s[total].compute_at(s[B], thread)
+    if terms > 1:
+        _, inner = s[total].split(total.op.reduce_axis[0], factor=terms)
+        s[total].unroll(inner)
+    return s, list(program.args)
 
 
 def doubled(p: conv2d_hwcn.Problem) -> Program:
@@ -110,7 +128,7 @@ def times(modules: Mapping[str, Any], args: list[Any], dev: Any) -> dict[str, fl
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the three tables."""
     dev = tw.cuda() if tw.cuda().exist else tw.opencl()
     small = dev.kind != "cuda"
     print(f"fills of shared memory, on {dev.name}; µs, registers in brackets\n")
@@ -123,6 +141,11 @@ def main() -> None:
         found = times(modules, args, dev)
         cells = (f"{found[name] * 1e6:.2f} [{_registers(modules[name])}]" for name in STEPS)
         print(f"{title:30}" + "".join(f"{cell:>18}" for cell in cells) + f"{found['neither'] / found['both']:16.2f}")
+    m = 1024 if small else 16384
+    print(f"\nconv1d of {m} values with 32 weights, 32 threads, the sum in a register\n")
+    modules = {f"{terms} terms": tw.build(*in_a_register(terms, m), dev.kind) for terms in (1, 8, 32)}
+    for kind, seconds in times(modules, in_a_register(1, m)[1], dev).items():
+        print(f"{kind:10} {seconds * 1e6:8.2f} µs")
     n = 256 if small else 4096
     print(f"\ntranspose of {n} × {n} float32\n")
     modules = {kind: tw.build(*transpose(kind, n), dev.kind) for kind in ("direct", "tile", "padded")}

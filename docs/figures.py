@@ -66,8 +66,9 @@ def searches() -> list[Search]:
         elif cells[:2] == ["tuner", "seed"]:
             trials = tuple(int(cell) for cell in cells[2:])
         elif trials and cells[0].endswith("Tuner"):
-            best = tuple(float(cell.replace(",", "")) for cell in cells[2:])
-            found.append(Search(cells[0], cells[1], trials, best, cells[-1]))
+            known = [cell for cell in cells[2:] if cell != "–"]  # a run may end before the last column
+            best = tuple(float(cell.replace(",", "")) for cell in known)
+            found.append(Search(cells[0], cells[1], trials[: len(best)], best, known[-1]))
     return found
 
 
@@ -116,12 +117,12 @@ def draw_searches(runs: list[Search]) -> None:
     for run in sorted(runs, key=lambda run: -run.best[-1]):
         plot.plot(run.trials, run.best, marker="o", markersize=3, color=colours[run.tuner])
         # Labels keep a distance, though lines end at the same place.
-        height = min(run.best[-1], height - 190)
+        height = min(run.best[-1], height - 330)
         text = f"{run.label}  {run.tuner}, seed {run.seed}"
-        plot.text(run.trials[-1] + 5, height, text, va="center", fontsize=8, color=colours[run.tuner])
+        plot.text(run.trials[-1] + 8, height, text, va="center", fontsize=8, color=colours[run.tuner])
     last = max(run.trials[-1] for run in runs)
     plot.set_xlim(0, last * 1.35)
-    plot.set_xticks(range(0, last + 1, 50))
+    plot.set_xticks(range(0, last + 1, 100))
     plot.set_ylim(0)
     plot.set_xlabel("trials")
     plot.set_ylabel("best GFLOPS so far")

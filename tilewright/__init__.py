@@ -11,7 +11,7 @@ from typing import Any
 
 from .core.absent import absent_from_module
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = ("te", "tir", "nd", "target", "testing", "error", "topi", "autotvm", "runtime", "transform")
 _HOMES = {

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import tilewright
+
 SMALL = {
     "conv1d": ["--M", "61", "--N", "7"],
     "depthwise": ["--batch", "1", "--channels", "2", "--height", "5", "--width", "9", "--kernel", "3"],
@@ -173,4 +175,4 @@ def test_help_reads_well(command: list[str]) -> None:
 
 def test_the_version() -> None:
     done = subprocess.run([sys.executable, "-m", "tilewright", "--version"], capture_output=True, text=True)
-    assert done.stdout == "tilewright 0.1.0\n"
+    assert done.stdout == f"tilewright {tilewright.__version__}\n"
