@@ -16,13 +16,14 @@ __version__ = "0.2.0"
 _MODULES = ("te", "tir", "nd", "target", "testing", "error", "topi", "autotvm", "runtime", "transform")
 _HOMES = {
     "driver": ("lower", "build"),
-    "nd": ("array", "device", "cpu", "cuda", "gpu", "opencl", "cl"),
+    "nd": ("array", "device", "context", "cpu", "cuda", "gpu", "opencl", "cl"),
     "error": ("TVMError", "UserError", "InternalError"),
     "tir": ("decl_buffer",),
     # The oldest spelling kept all of these at the top level.
     "te": (
         "placeholder compute reduce_axis thread_axis create_schedule var size_var const sum min max all any exp log "
-        "sqrt tanh sigmoid power floor ceil abs floordiv floormod truncdiv truncmod if_then_else comm_reducer"
+        "sqrt tanh sigmoid power floor ceil abs floordiv floormod truncdiv truncmod if_then_else comm_reducer "
+        "min_value max_value round trunc rsqrt erf sin cos tan isnan popcount indexdiv indexmod"
     ).split(),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}

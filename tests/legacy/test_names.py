@@ -64,6 +64,17 @@ def test_a_missing_part_is_named_however_it_is_asked_for(part: str) -> None:
 
 
 @pytest.mark.usefixtures("installed")
+def test_the_oldest_scripts_have_names_of_other_modules_at_the_top_level() -> None:
+    import tvm
+
+    assert tvm.context is tvm.nd.context
+    assert tvm.min_value is tvm.te.min_value
+    assert tvm.indexdiv is tvm.te.indexdiv
+    with pytest.raises(AttributeError, match=r"tvm\.hybrid is not part of .*; instead, declare"):
+        tvm.hybrid
+
+
+@pytest.mark.usefixtures("installed")
 def test_asking_whether_a_part_is_there() -> None:
     import tvm
 

@@ -41,15 +41,16 @@ def sentence(name: str) -> str:
     faces = [face for face in _FACES if PathFinder.find_spec(f"{PACKAGE}.{face}", folder)]
     return (
         f"{name} is not part of Tilewright: it covers tensor expressions and their schedules, for CUDA, OpenCL and "
-        f"the CPU ({', '.join(faces)}, lower, build); " + (instead(name) or "see README.md")
+        f"the CPU ({', '.join(faces)}, lower, build); " + (instead(name) or "see docs/legacy.md")
     )
 
 
 def instead(name: str) -> str:
     """What to use in place of the part of that name; "" where nothing is known."""
     holder, _, part = name.rpartition(".")
-    holder = PACKAGE if holder == LEGACY else holder.rpartition(".")[2]
-    found = INSTEAD.get(holder, {}).get(part)
+    # The oldest scripts had the names of te and tir at the top level.
+    holders = (PACKAGE, "te", "tir") if holder == LEGACY else (holder.rpartition(".")[2],)
+    found = next((INSTEAD[holder][part] for holder in holders if part in INSTEAD.get(holder, {})), "")
     return f"instead, {found}" if found else ""
 
 
