@@ -46,17 +46,18 @@ def main() -> None:
     rows = []
     for name in given.tuner:
         for seed in range(given.first_seed, given.first_seed + given.seeds):
-            rates, seconds = tune(name, seed, given)
+            rates, seconds, busy = tune(name, seed, given)
             best = np.maximum.accumulate(rates) / 1e9
             shown = [f"{best[min(m, len(best)) - 1]:9.1f}" for m in marks]
-            rows.append(f"{name:16} {seed:4} {seconds:8.1f} {' '.join(shown)}")
+            rows.append(f"{name:16} {seed:4} {seconds:8.1f} {seconds / busy:6.2f} {' '.join(shown)}")
             print(rows[-1], flush=True)
-    print(f"\n{'tuner':16} {'seed':>4} {'seconds':>8} {' '.join(f'{m:9}' for m in marks)}  best GFLOPS by trials")
+    marked = " ".join(f"{m:9}" for m in marks)
+    print(f"\n{'tuner':16} {'seed':>4} {'seconds':>8} {'÷ busy':>6} {marked}  best GFLOPS by trials")
     print("\n".join(rows))
 
 
-def tune(name: str, seed: int, given: argparse.Namespace) -> tuple[list[float], float]:
-    """One run: the rate of every trial, and the seconds that all of it took."""
+def tune(name: str, seed: int, given: argparse.Namespace) -> tuple[list[float], float, float]:
+    """One run: the rate of every trial, the seconds that all of it took, and those of measuring and cooling."""
     target, layer = ("cuda", LAYER) if tw.cuda().exist else ("opencl", SMALL)
     task = autotvm.task.create("examples/conv2d", layer, target)
     log = given.logs / f"{name}-{seed}.log"
@@ -78,7 +79,8 @@ def tune(name: str, seed: int, given: argparse.Namespace) -> tuple[list[float], 
         for inp, result in autotvm.record.load_from_file(log)
         if not inp.notes.refused and not inp.notes.confirmed
     ]
-    return rates or [0.0], seconds
+    busy = tuner.measuring_seconds + given.cooldown * len(rates)
+    return rates or [0.0], seconds, max(busy, 1e-9)
 
 
 if __name__ == "__main__":

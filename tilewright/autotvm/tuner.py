@@ -49,6 +49,8 @@ class Tuner:
         """Trials left before early stopping or the end."""
         self.interrupted = False
         """Whether Ctrl-C ended the last run."""
+        self.measuring_seconds = 0.0
+        """How long candidates had the device in the last run, pauses between them not included."""
 
     def tune(
         self,
@@ -89,7 +91,7 @@ class Tuner:
                 run.go()
             finally:
                 GLOBAL_SCOPE.in_tuning = False
-            self.interrupted = run.interrupted
+            self.interrupted, self.measuring_seconds = run.interrupted, run.tally.measuring_seconds
             self._follow(run)
 
     def _report(self, run: Run, trial: Trial, callbacks: Sequence[Callback]) -> None:

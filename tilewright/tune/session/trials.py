@@ -47,6 +47,7 @@ class Tally:
     reasons: dict[str, str] = field(default_factory=dict)
     """The first reason of each kind of failure."""
     measuring_seconds: float = 0.0
+    """How long candidates had the device: the first run, both checks, the timed runs."""
 
     @property
     def best_flops(self) -> float:
