@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ..core.node import Node
-from ..expr.nodes import Load
+from ..expr.nodes import FloatImm, IntImm, Load, SizeVar, Var
 from .nodes import Stmt, Store
 
 Sources = frozenset[Any]
 NO_SOURCES: Sources = frozenset()
+_LEAVES = frozenset((Var, SizeVar, IntImm, FloatImm))
+"""Expressions in which there is nothing to find: half of all nodes."""
 
 
 class Uses:
@@ -26,9 +27,12 @@ class Uses:
         """The buffers (before lowering: tensors) that are loaded below `node`."""
         found = self._read.get(node)
         if found is None:
-            found = _union(node.children(), self.read)
-            if isinstance(node, Load):
-                found = found | {node.source}
+            found = frozenset((node.source,)) if isinstance(node, Load) else NO_SOURCES
+            for child in node.children():
+                if type(child) not in _LEAVES:
+                    part = self.read(child)
+                    if part is not found and not part <= found:
+                        found = found | part
             self._read[node] = found
         return found
 
@@ -38,15 +42,10 @@ class Uses:
             return NO_SOURCES
         found = self._written.get(stmt)
         if found is None:
-            found = frozenset((stmt.buffer,)) if isinstance(stmt, Store) else _union(stmt.children(), self.written)
+            found = frozenset((stmt.buffer,)) if isinstance(stmt, Store) else NO_SOURCES
+            for child in () if found else stmt.children():
+                part = self.written(child)
+                if part is not found and not part <= found:
+                    found = found | part
             self._written[stmt] = found
         return found
-
-
-def _union(nodes: tuple[Node, ...], of: Callable[[Node], Sources]) -> Sources:
-    whole = NO_SOURCES
-    for node in nodes:
-        part = of(node)
-        if part is not whole and not part <= whole:
-            whole = whole | part
-    return whole

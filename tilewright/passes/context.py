@@ -18,6 +18,7 @@ from .unroll_loops import unroll_loops
 from .vectorize_loops import vectorize_loops
 
 _OPTIONAL = {
+    "drop_unread_stores": "drop_unread_stores",
     "hoist_divisions": "hoist_divisions",
     "narrow_indices": "narrow_indices",
     "partition_loops": "partition_loops",

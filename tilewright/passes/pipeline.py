@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..loops.nodes import Function
 from ..loops.verify import verify
 from .double_buffer import double_buffer
+from .drop_unread_stores import drop_unread_stores
 from .expand_virtual_threads import expand_virtual_threads
 from .flatten_storage import flatten_storage
 from .guard_selects import guard_selects
@@ -57,6 +58,8 @@ FINISH: tuple[Pass, ...] = (
     split_host_device,
     # Before barriers, which the two parts of a loop then each get where they need them.
     partition_loops,
+    # After loops are cut, which leaves fills without readers; before what is made for fills: registers and barriers.
+    drop_unread_stores,
     # Before barriers, which must part the users of one piece of memory.
     share_storage,
     # Before barriers, which part the stores of what was prefetched from the readers; after memory is shared, since what
