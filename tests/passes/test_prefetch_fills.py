@@ -150,7 +150,7 @@ def test_loops_of_a_fill_are_counted_from_their_start() -> None:
     rounds = loop(j, 3, loop(k, 2, store(S, (j * 2 + k - 7) * 8 + tx, load(A, i * 48 + j * 2 + k)), low=3), low=2)
     found = prefetched(kernel(loop(i, 3, seq(rounds, use()))))
     assert found[2] == "    S.next[j * 2 + k - 7] = A[j * 2 + k]"
-    assert found[7] == "      S[(j * 2 + k - 7) * 8 + tx] = S.next[(j - 2) * 2 + (k - 3)]"
+    assert found[7] == "      S[j * 16 + k * 8 + tx - 56] = S.next[j * 2 + k - 7]"
 
 
 def test_guards_stay_with_loads_and_stores() -> None:

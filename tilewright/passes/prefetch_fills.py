@@ -102,7 +102,7 @@ def _prefetched(loops: list[For], facts: Facts, spare: int, uses: Uses) -> Stmt 
     loads = [held.loads(parts[i], at(start)) for i in fills]
     made = [simplify_statement(substitute(part, at(var)), inside) if len(loops) > 1 else part for part in parts]
     for i in fills:
-        made[i] = held.stores(parts[i], at(var))
+        made[i] = simplify_statement(held.stores(parts[i], at(var)), inside)
     following = [held.loads(parts[i], at(add(var, 1))) for i in fills]
     ahead = If(less(var, add(start, extent - 1)), seq(*following), None)
     made.insert(fills[-1] + 1, simplify_statement(ahead, inside))
