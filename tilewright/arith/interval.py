@@ -22,11 +22,6 @@ class Interval(NamedTuple):
     lo: Bound
     hi: Bound
 
-    @property
-    def is_point(self) -> bool:
-        """Whether there is one value only."""
-        return self.lo == self.hi
-
 
 def interval(e: Expr, facts: Facts = EMPTY) -> Interval:
     """Bounds of an integer or boolean (0, 1) expression under the facts."""

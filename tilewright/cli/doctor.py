@@ -35,7 +35,6 @@ _PACKAGES = (
     ("torch", "rows to compare with, shared arrays", "torch"),
     ("xgboost-cpu", "a cost model for tuning", "tune"),
     ("matplotlib", "figures", "plot"),
-    ("distributed", "tuning on several machines", "fleet"),
 )
 
 

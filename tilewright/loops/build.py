@@ -335,8 +335,3 @@ class _StageNest:
         for guard in reversed(guards):
             body = If(likely(guard), body, None)
         return body
-
-
-def free_sizes(function: Function) -> tuple[Var, ...]:
-    """The variables that a function's parameters mention in their shapes: sizes known only at the call."""
-    return tuple(dict.fromkeys(v for b in function.buffers for v in variables(*b.shape)))

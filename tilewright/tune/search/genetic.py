@@ -40,7 +40,6 @@ class GeneticSearch(Strategy):
         self.elite_num = min(elite_num, self.pop_size)
         self.mutation_prob = mutation_prob
         self._scores: dict[int, float] = {}
-        self._born = 0
 
     def propose(self, count: int) -> list[int]:
         found: list[int] = []
