@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import UserError
-from ..report.chart import MISSING, can_draw
+from ..report.chart import WITH_CHARTS, can_draw
 from ..report.curves import Line, line_chart
 from ..report.table import Column, table
 from ..report.units import NONE, duration
@@ -65,7 +65,7 @@ def best(path: Path) -> int:
 def merge_logs(out: Path, paths: Sequence[Path]) -> int:
     """Write the lines of several logs into one; 1 where they hold lines that are no records."""
     if out.exists() and out not in paths:
-        raise UserError(f"{out} exists", primitive="log merge", fix="name a new file", where="")
+        raise UserError(f"{out} exists", fix="name a new file, or give it among the logs to merge as well", where="")
     found = [(path, *_read(path)) for path in paths]
     print_lines([f"{merge_pairs((pair for _, pairs, _ in found for pair in pairs), out)} lines in {out}"])
     return max(_tell(path, pairs, problems) for path, pairs, problems in found)
@@ -82,7 +82,7 @@ def plot(out: Path, paths: Sequence[Path]) -> int:
 def check_figure(out: Path) -> None:
     """UserError where a figure of that name cannot be drawn."""
     if not can_draw():
-        raise UserError(MISSING, where="")
+        raise UserError("charts need matplotlib, which is not installed", fix=WITH_CHARTS, where="")
     if out.suffix not in _FORMATS:
         raise UserError(f"{out.name}: unknown kind of file", fix=f"end the name in {', '.join(_FORMATS)}", where="")
     if out.is_dir() or not out.parent.is_dir():
@@ -125,7 +125,9 @@ def _read(path: Path) -> tuple[list[Pair], list[Problem]]:
     except UserError as error:
         raise UserError(error.message, fix="name a log that a tuner has written", where="") from None
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}", fix="name a file", where="") from None
+        raise UserError(
+            f"cannot read {path}: {error.strerror}", fix="name a log that a tuner has written", where=""
+        ) from None
 
 
 def _by_workload(pairs: Sequence[Pair]) -> dict[Workload, list[Pair]]:

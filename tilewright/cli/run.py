@@ -28,7 +28,9 @@ def run_script(script: Path, arguments: Sequence[str]) -> int:
     try:
         source = script.read_bytes()
     except OSError as error:
-        raise UserError(f"cannot read {script}: {error.strerror}", where="") from error
+        raise UserError(
+            f"cannot read {script}: {error.strerror}", fix="name a Python script: tilewright run script.py", where=""
+        ) from error
     sys.argv = [str(script), *arguments]
     _put_first(script.resolve().parent)
     legacy.install(override=True)

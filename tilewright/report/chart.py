@@ -10,7 +10,8 @@ from pathlib import Path
 from .files import write
 from .units import factor
 
-MISSING = "matplotlib is not installed; for charts: pip install 'tilewright[plot]'"
+WITH_CHARTS = "pip install 'tilewright[plot]'"
+MISSING = f"matplotlib is not installed; for charts: {WITH_CHARTS}"
 _OURS, _OTHERS = "#2f6f9f", "#b0b0b0"
 
 

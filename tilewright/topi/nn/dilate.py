@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.errors import UserError
 from ...expr.nodes import Expr
 from ...expr.operators import all_of, const, equal, floordiv, floormod, if_then_else
 from ...tensor.tensor import Tensor, compute
+from .given import entries, tensor
 
 
 def dilate(data: Tensor, strides: Sequence[int], dilation_value: Any = 0.0, name: str = "DilatedInput") -> Tensor:
@@ -16,12 +16,8 @@ def dilate(data: Tensor, strides: Sequence[int], dilation_value: Any = 0.0, name
 
     Raises UserError where the number of strides is not the rank.
     """
-    if len(strides) != data.ndim:
-        raise UserError(
-            f"{data.name!r} has {data.ndim} dimensions, but there are {len(strides)} strides",
-            primitive="dilate",
-            fix="give one stride a dimension",
-        )
+    tensor(data, "data", "dilate")
+    entries(strides, "strides", data, "dilate")
     shape = tuple((n - 1) * s + 1 for n, s in zip(data.shape, strides, strict=True))
     value = const(getattr(dilation_value, "value", dilation_value), data.dtype)
 

@@ -7,16 +7,19 @@ from typing import Any
 from ...core.errors import UserError
 from ...expr.operators import const, greater, maximum, multiply, select
 from ...tensor.tensor import Tensor, compute
+from .given import tensor
 
 
 def relu(x: Tensor) -> Tensor:
     """max(x, 0), element by element."""
+    tensor(x, "x", "relu")
     made: Tensor = compute(x.shape, lambda *i: maximum(x(*i), const(0, x.dtype)), tag="elemwise")
     return made
 
 
 def leaky_relu(x: Tensor, alpha: float) -> Tensor:
     """x where x > 0, else alpha * x."""
+    tensor(x, "x", "leaky_relu")
 
     def element(*indices: Any) -> Any:
         value = x(*indices)
@@ -54,7 +57,9 @@ scale_shift = scale_shift_nchw  # the oldest scripts' name
 
 
 def _channels(data: Tensor, axis: int, scale: Tensor, shift: Tensor) -> None:
+    tensor(data, "Input", "scale_shift")
     for name, factor in (("Scale", scale), ("Shift", shift)):
+        tensor(factor, name, "scale_shift")
         if data.ndim != 4 or factor.ndim != 1:
             raise UserError(
                 f"Input has the shape {list(data.shape)} and {name} {list(factor.shape)}",

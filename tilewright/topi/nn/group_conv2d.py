@@ -32,6 +32,8 @@ def group_conv2d_nchw(
     name = "group_conv2d_nchw"
     batch, in_channel, height, width = four(Input, "Input", "NCHW", name)
     filters, channel, kernel_h, kernel_w = four(Filter, "Filter", "OIHW", name)
+    if not isinstance(groups, int):
+        raise UserError(f"argument 'groups' is {groups!r}", primitive=name, fix="give a whole number: groups=2")
     for extent, what in ((in_channel, "Input's channels"), (filters, "Filter's filters")):
         if groups < 1 or (isinstance(extent, IntImm) and extent.value % groups):
             raise UserError(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.errors import UserError
 from ...expr.nodes import Expr
 from ...expr.operators import all_of, as_expr, const, if_then_else, is_const
 from ...tensor.tensor import Tensor, compute
+from .given import entries, tensor
 
 
 def pad(
@@ -23,15 +23,9 @@ def pad(
 
     `pad_after` defaults to `pad_before`. Raises UserError where the number of entries is not the rank.
     """
-    before = [as_expr(p) for p in pad_before]
-    after = before if pad_after is None else [as_expr(p) for p in pad_after]
-    if len(before) != data.ndim or len(after) != data.ndim:
-        raise UserError(
-            f"{data.name!r} has {data.ndim} dimensions, but pad_before has {len(before)} entries and "
-            f"pad_after {len(after)}",
-            primitive="pad",
-            fix="give one entry a dimension",
-        )
+    tensor(data, "data", "pad")
+    before = [as_expr(p) for p in entries(pad_before, "pad_before", data, "pad")]
+    after = before if pad_after is None else [as_expr(p) for p in entries(pad_after, "pad_after", data, "pad")]
     shape = tuple(n + b + a for n, b, a in zip(data.shape, before, after, strict=True))
     value = const(getattr(pad_value, "value", pad_value), data.dtype)
 

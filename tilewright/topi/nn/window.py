@@ -8,6 +8,7 @@ from typing import Any
 from ...core.errors import UserError
 from ...expr.nodes import Expr, IntImm
 from ...expr.operators import as_expr, floordiv
+from .given import tensor
 
 
 def pair(value: Any, argument: str, primitive: str, least: int = 1) -> tuple[int, int]:
@@ -85,15 +86,16 @@ def output_extent(size: Any, kernel: Any, before: int, after: int, stride: int, 
     return extent
 
 
-def four(tensor: Any, argument: str, layout: str, primitive: str) -> tuple[Expr, Expr, Expr, Expr]:
-    """The four extents of a tensor; UserError for another rank."""
-    if tensor.ndim != 4:
+def four(given: Any, argument: str, layout: str, primitive: str) -> tuple[Expr, Expr, Expr, Expr]:
+    """The four extents of a tensor; UserError for another rank, and for no tensor."""
+    data = tensor(given, argument, primitive)
+    if data.ndim != 4:
         raise UserError(
-            f"{argument} {tensor.name!r} has the shape {list(tensor.shape)}",
+            f"{argument} {data.name!r} has the shape {list(data.shape)}",
             primitive=primitive,
             fix=f"give a 4-dimensional tensor of layout {layout}",
         )
-    a, b, c, d = tensor.shape
+    a, b, c, d = data.shape
     return a, b, c, d
 
 

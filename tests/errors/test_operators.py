@@ -1,0 +1,63 @@
+"""Wrong uses of the operator library: one test a message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.errors.refused import refused
+from tilewright import te, topi
+
+A = te.placeholder((1, 4, 8, 8), name="A")
+W, D = te.placeholder((4, 4, 3, 3), name="W"), te.placeholder((4, 1, 3, 3), name="D")
+S = te.placeholder((4,), name="S")
+
+
+@pytest.mark.parametrize(
+    ("operator", "given", "argument"),
+    [
+        (topi.nn.relu, (3,), "'x' is 3"),
+        (topi.nn.leaky_relu, ("[A]", 0.1), "'x' is '[A]'"),
+        (topi.nn.pad, (3, [1]), "'data' is 3"),
+        (topi.nn.dilate, (None, [1]), "'data' is None"),
+        (topi.nn.conv2d_nchw, (3, W, 1, 1), "'Input' is 3"),
+        (topi.nn.conv2d_nchw, (A, 3, 1, 1), "'Filter' is 3"),
+        (topi.nn.depthwise_conv2d_nchw, (A, (4, 1, 3, 3), 1, 1), "'Filter' is (4, 1, 3, 3)"),
+        (topi.nn.group_conv2d_nchw, ("A", W, 1, 1), "'Input' is 'A'"),
+        (topi.nn.scale_shift_nchw, (3, S, S), "'Input' is 3"),
+        (topi.nn.scale_shift_nhwc, (A, 2.0, S), "'Scale' is 2.0"),
+    ],
+)
+def test_what_is_no_tensor(operator: Any, given: tuple[Any, ...], argument: str) -> None:
+    name = operator.__name__
+    with refused("scale_shift" if "shift" in name else name, f"argument {argument}, which is no tensor", fix="te.p"):
+        operator(*given)
+
+
+def test_a_border_that_is_no_list() -> None:
+    with refused("pad", "argument 'pad_before' is 1, which is no list", fix="each dimension of 'A': [1, 1, 1, 1]"):
+        topi.nn.pad(A, 1)
+    with refused("pad", "argument 'pad_after' is 2, which is no list", fix="[2, 2, 2, 2]"):
+        topi.nn.pad(A, [0, 0, 1, 1], 2)
+
+
+def test_a_border_of_another_rank() -> None:
+    with refused("pad", "'A' has 4 dimensions, but pad_after has 2 entries", fix="one entry a dimension"):
+        topi.nn.pad(A, [0, 0, 1, 1], [1, 1])
+
+
+def test_strides_that_are_no_list() -> None:
+    with refused("dilate", "argument 'strides' is 3, which is no list", fix="each dimension of 'A': [3, 3, 3, 3]"):
+        topi.nn.dilate(A, 3)
+
+
+def test_strides_of_another_rank() -> None:
+    with refused("dilate", "'A' has 4 dimensions, but strides has 2 entries", fix="one entry a dimension"):
+        topi.nn.dilate(A, [2, 2])
+
+
+@pytest.mark.parametrize("groups", ["a", 2.0, None])
+def test_groups_that_are_no_number(groups: Any) -> None:
+    with refused("group_conv2d_nchw", f"argument 'groups' is {groups!r}", fix="groups=2"):
+        topi.nn.group_conv2d_nchw(A, W, 1, 1, groups=groups)
