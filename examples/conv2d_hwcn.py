@@ -182,7 +182,7 @@ def main():
     answer = reference(a[..., :checked], w, p)
     print(f"{p.size}×{p.size}×{p.in_channel}×{p.batch} → {p.out_channel}, on {dev.name}\n")
     data, weight = tw.nd.array(a, dev), tw.nd.array(w, dev)
-    heads = f"{'step':10} {'time':>10} {'TFLOP/s':>8} {'× before':>8} {'error':>8} {'registers':>9} {'shared':>7}"
+    heads = f"{'step':10} {'time':>10} {'GFLOP/s':>8} {'× before':>8} {'error':>8} {'registers':>9} {'shared':>7}"
     print(f"{heads}  what is new")
     before = None
     for step in STEPS:
@@ -200,8 +200,8 @@ def main():
         found = next(iter(f.resources.values()), None)
         used = f"{found.registers:9} {found.shared_bytes:7}" if found else f"{'–':>9} {'–':>7}"
         gain = f"{before / time:8.2f}" if before else f"{'–':>8}"
-        speed = p.flop / time / 1e12
-        print(f"{step.__name__:10} {time * 1e3:7.3f} ms {speed:8.2f} {gain} {error:8.1e} {used}  {step.__doc__}")
+        speed = p.flop / time / 1e9
+        print(f"{step.__name__:10} {time * 1e3:7.3f} ms {speed:8,.1f} {gain} {error:8.1e} {used}  {step.__doc__}")
         before = time
 
 

@@ -41,7 +41,7 @@ def test_options_that_name_a_limit_set_it() -> None:
 
 def test_the_legacy_forms() -> None:
     assert Target({"kind": "cuda", "arch": "sm_80", "keys": ["cuda", "gpu"]}).arch == "sm_80"
-    assert Target("cuda", host="llvm") == Target("cuda")
+    assert Target("cuda", host="llvm") == Target(target="cuda", host="llvm") == Target("cuda")
     assert Target("cuda").kind.name == "cuda"
     assert Target("cuda") != Target("cuda -arch=sm_90")  # the second one does not follow the device
 

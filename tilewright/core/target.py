@@ -84,9 +84,9 @@ class Target:
     arch_given: bool
     """Whether the spelling names the architecture; where not, a device that is there may set it."""
 
-    def __init__(self, spelling: str | Mapping[str, Any] | Target, host: Any = None) -> None:
-        """`spelling`: "cuda -arch=sm_80", a mapping with a "kind", or a target; `host` is not used."""
-        values = vars(spelling) if isinstance(spelling, Target) else _limits(*_split(spelling))
+    def __init__(self, target: str | Mapping[str, Any] | Target, host: Any = None) -> None:
+        """`target`: "cuda -arch=sm_80", a mapping with a "kind", or a target; `host` is not used."""
+        values = vars(target) if isinstance(target, Target) else _limits(*_split(target))
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
