@@ -359,6 +359,8 @@ def test_printed_floats_mean_the_same_in_python(e: n.Expr, x: float, y: float, z
         (n.Load(n.Var("A"), (i, j)), "A[i, j]"),
         (n.Load(n.Var("A"), (n.Ramp(i, op.const(1), 4),)), "A[i:i + 4]"),
         (n.Load(n.Var("A"), (n.Ramp(i * 4, op.const(2), 4),)), "A[i * 4:i * 4 + 8:2]"),
+        (n.Load(n.Var("A"), (n.Ramp(op.const(0), op.const(1), 4),)), "A[0:4]"),
+        (n.Load(n.Var("A"), (n.Ramp(op.const(6), op.const(2, "int32"), 4),)), "A[6:14:2]"),
         (n.Broadcast(f, 4), "T.Broadcast(f, 4)"),
         (n.Ramp(i, op.const(1), 4), "T.Ramp(i, 1, 4)"),
         (op.cast("int64", i), "T.Cast('int64', i)"),

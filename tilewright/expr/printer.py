@@ -96,6 +96,8 @@ class ExprPrinter:
         if isinstance(e, n.Ramp) and isinstance(e.stride, n.IntImm):
             base, step = self(e.base), e.stride.value
             tail = f":{step}" if step != 1 else ""
+            if isinstance(e.base, n.IntImm):
+                return f"{base}:{self(n.IntImm(e.base.value + e.lanes * step, e.base.dtype))}{tail}"
             return f"{base}:{base} + {e.lanes * step}{tail}"
         return self(e)
 
