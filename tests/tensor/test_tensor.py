@@ -155,6 +155,8 @@ def test_min_and_max_of_two_values_are_no_reductions() -> None:
     i = te.var("i")
     assert str(te.min(i, 3)) == "T.min(i, 3)"
     assert str(te.max(i, i + 1)) == "T.max(i, i + 1)"
+    assert str(te.max(i, 3, i + i, 5 - i, 7)) == str(te.max(te.max(te.max(te.max(i, 3), i + i), 5 - i), 7))
+    assert str(te.min(i, 3, i + i)) == str(te.min(te.min(i, 3), i + i))
 
 
 def test_a_reducer_of_ones_own() -> None:

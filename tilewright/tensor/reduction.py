@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import ml_dtypes
@@ -104,7 +104,7 @@ def comm_reducer(
             name, lhs, rhs, tuple(kinds), tuple(const(e, d) for e, d in zip(identity, dtypes, strict=True))
         )
 
-    def reduce(expr: Any, axis: Any, where: Any = None, init: Any = None, *extra: Any) -> Any:
+    def reduction(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
         axes = tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
         _check_axes(axes, name)
         sources = tuple(as_expr(e) for e in (expr if isinstance(expr, (list, tuple)) else [expr]))
@@ -123,9 +123,9 @@ def comm_reducer(
         made = tuple(Reduce(chosen, sources, axes, keep, i, start) for i in range(len(sources)))
         return made if isinstance(expr, (list, tuple)) else made[0]
 
-    reduce.__name__ = name
-    reduce.__doc__ = f"{name} of `expr` over the reduction axis (or list of axes) `axis`, where `where` holds."
-    return reduce
+    reduction.__name__ = name
+    reduction.__doc__ = f"{name} of `expr` over the reduction axis (or list of axes) `axis`, where `where` holds."
+    return reduction
 
 
 def _called(name: str, role: str, function: Any, args: tuple[Any, ...]) -> Any:
@@ -209,14 +209,18 @@ def prod(expr: Any, axis: Any = None, where: Any = None, init: Any = None) -> An
     return _prod(_single(expr, "prod"), axis, where, init)
 
 
-def min(expr: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
-    """The minimum of `expr` over the reduction axes; with two values instead, the smaller: min(a, b)."""
-    return _min(_single(expr, "min"), axis, where, init) if _names_axes(axis) else minimum(expr, axis)
+def min(expr: Any, axis: Any = None, where: Any = None, init: Any = None, *more: Any) -> Any:
+    """The minimum of `expr` over the reduction axes; with values instead, the smallest: min(a, b), min(a, b, c)."""
+    if _names_axes(axis) and not more:
+        return _min(_single(expr, "min"), axis, where, init)
+    return reduce(minimum, [expr, axis, *(value for value in (where, init, *more) if value is not None)])
 
 
-def max(expr: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
-    """The maximum of `expr` over the reduction axes; with two values instead, the larger: max(a, b)."""
-    return _max(_single(expr, "max"), axis, where, init) if _names_axes(axis) else maximum(expr, axis)
+def max(expr: Any, axis: Any = None, where: Any = None, init: Any = None, *more: Any) -> Any:
+    """The maximum of `expr` over the reduction axes; with values instead, the largest: max(a, b), max(a, b, c)."""
+    if _names_axes(axis) and not more:
+        return _max(_single(expr, "max"), axis, where, init)
+    return reduce(maximum, [expr, axis, *(value for value in (where, init, *more) if value is not None)])
 
 
 def _names_axes(axis: Any) -> bool:
