@@ -130,6 +130,11 @@ def test_charts_are_optional(climb: Climb, hidden: Callable[..., str], tmp_path:
             ["--variant", "v9"],
             "error: there is no variant 'v9' of conv1d\n  fix: choose from naive, v1, v2, v3, v4, v5\n",
         ),
+        (
+            ["--target", "llvm"],
+            "error: target 'llvm' has no blocks and threads, which these schedules bind loops to\n  fix: use opencl, "
+            "which runs them on the CPU too; for schedules made for llvm: tilewright tune\n",
+        ),
         (["--target", "metal"], "error: there is no target 'metal' here\n  fix: use cuda or opencl\n"),
         (["--dtype", "int8"], "error: dtype 'int8' is not covered\n  fix: use float32 or float64\n"),
         (
@@ -166,11 +171,12 @@ def test_ctrl_c_ends_with_a_short_line_and_whole_files(tmp_path: Path) -> None:
     assert all(not path.name.startswith(".") for path in tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("command", [[], ["ladder"], ["ladder", "conv1d"], ["ladder", "depthwise"], ["run"]])
+@pytest.mark.parametrize("command", [[], ["ladder"], ["ladder", "conv1d"], ["ladder", "depthwise"], ["run"], ["tune"]])
 def test_help_reads_well(command: list[str]) -> None:
     done = subprocess.run([sys.executable, "-m", "tilewright", *command, "--help"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert " ".join(["Usage: tilewright", *command]) in done.stdout
+    assert "<bool>" not in done.stdout
 
 
 def test_the_version() -> None:

@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from .. import __version__
 from ..core.errors import UserError
 from . import app_tune
+from .commands import Command, Group
 from .console import complain
 
 app = typer.Typer(
     name="tilewright",
+    cls=Group,
     help="A tensor-expression compiler: declare a computation, schedule it, run it as a GPU kernel.",
     no_args_is_help=True,
     add_completion=False,
@@ -24,10 +25,11 @@ app = typer.Typer(
 )
 ladder = typer.Typer(
     name="ladder",
+    cls=Group,
     help="Climb a ladder of schedules for one convolution, from naive to fast: every variant built, checked, timed.",
     no_args_is_help=True,
 )
-log = typer.Typer(name="log", help="Look at logs of tuning.", no_args_is_help=True)
+log = typer.Typer(name="log", cls=Group, help="Look at logs of tuning.", no_args_is_help=True)
 app.add_typer(ladder)
 app.add_typer(app_tune.app)
 app.add_typer(log)
@@ -65,7 +67,7 @@ ExplainOption = Annotated[
 ]
 
 
-class _Run(TyperCommand):
+class _Run(Command):
     """Shows its usage as `python` does."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -93,7 +95,7 @@ def run_command(
         raise typer.Exit(run_script(script, arguments or []))
 
 
-@app.command("doctor")
+@app.command("doctor", cls=Command)
 def doctor_command() -> None:
     """Say what works on this machine: targets, devices, compilers, libraries; and why the rest does not."""
     from .doctor import doctor
@@ -132,7 +134,7 @@ def _size(name: str, what: str) -> typer.models.OptionInfo:
     return option
 
 
-@ladder.command("conv1d")
+@ladder.command("conv1d", cls=Command)
 def conv1d_command(
     m: Annotated[int, _size("--M", "Length of the input.")] = 16384,
     n: Annotated[int, _size("--N", "Length of the kernel.")] = 32,
@@ -155,7 +157,7 @@ def conv1d_command(
         raise typer.Exit(climb_ladder(Conv1d(M=m, N=n, dtype=dtype), wishes))
 
 
-@ladder.command("depthwise")
+@ladder.command("depthwise", cls=Command)
 def depthwise_command(
     batch: Annotated[int, _size("--batch", "Images.")] = 3,
     channels: Annotated[int, _size("--channels", "Channels of an image, each with a kernel of its own.")] = 4,
@@ -186,7 +188,7 @@ LogArgument = Annotated[Path, typer.Argument(metavar="LOG", help="The log file."
 LogsArgument = Annotated[list[Path], typer.Argument(metavar="LOG...", help="The log files.", show_default=False)]
 
 
-@log.command("show")
+@log.command("show", cls=Command)
 def log_show_command(
     path: LogArgument,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, metavar="INT", help="Lines of each workload.")] = 30,
@@ -197,7 +199,7 @@ def log_show_command(
     raise typer.Exit(show(path, rows))
 
 
-@log.command("best")
+@log.command("best", cls=Command)
 def log_best_command(path: LogArgument) -> None:
     """The best configuration of each workload of a log."""
     from .log import best
@@ -205,7 +207,7 @@ def log_best_command(path: LogArgument) -> None:
     raise typer.Exit(best(path))
 
 
-@log.command("merge")
+@log.command("merge", cls=Command)
 def log_merge_command(
     paths: LogsArgument,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="LOG", help="The file to write.", show_default=False)],
@@ -216,7 +218,7 @@ def log_merge_command(
     raise typer.Exit(merge_logs(out, paths))
 
 
-@log.command("plot")
+@log.command("plot", cls=Command)
 def log_plot_command(
     paths: LogsArgument,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="An .svg, .png or .pdf file.")] = Path(

@@ -7,8 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from .commands import Command, Group
+
 app = typer.Typer(
     name="tune",
+    cls=Group,
     help="Search for the fastest schedule of a convolution, by measuring: every candidate built, run, checked.",
     no_args_is_help=True,
 )
@@ -105,7 +108,7 @@ Plot = Annotated[
 ]  # fmt: skip
 
 
-@app.command("conv1d", epilog="Example: tilewright tune conv1d --shape 16384 --kernel 32 --trials 60")
+@app.command("conv1d", cls=Command, epilog="Example: tilewright tune conv1d --shape 16384 --kernel 32 --trials 60")
 def conv1d(
     shape: Annotated[str, _shape("M", "Length of the input: 16384.")] = "",
     kernel: Annotated[str, _option(_WHAT, "--kernel", metavar="N", what="Length of the kernel.")] = "3",
@@ -138,8 +141,9 @@ def conv1d(
 
 
 @app.command(
-    "conv2d", epilog="Example: tilewright tune conv2d --shape 1x512x7x7 --filters 512 --kernel 3 --padding 1 -n 500"
-)
+    "conv2d", cls=Command,
+    epilog="Example: tilewright tune conv2d --shape 1x512x7x7 --filters 512 --kernel 3 --padding 1 -n 500",
+)  # fmt: skip
 def conv2d(
     shape: Annotated[str, _shape("NxCxHxW", "Of the input, batch x channels x height x width: 1x512x7x7.")] = "",
     filters: Annotated[
@@ -172,7 +176,9 @@ def conv2d(
     _tune("conv2d", locals())
 
 
-@app.command("depthwise", epilog="Example: tilewright tune depthwise --shape 3x4x16x32 --kernel 7 --trials 60")
+@app.command(
+    "depthwise", cls=Command, epilog="Example: tilewright tune depthwise --shape 3x4x16x32 --kernel 7 --trials 60"
+)
 def depthwise(
     shape: Annotated[str, _shape("NxCxHxW", "Of the input, batch x channels x height x width: 3x4x16x32.")] = "",
     kernel: Kernel = "3",

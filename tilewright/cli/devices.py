@@ -12,6 +12,12 @@ from ..runtime.device import Device, cpu, cuda, device, opencl
 def choose_device(target: str | None, known: Sequence[str] = ("cuda", "opencl")) -> tuple[Device, str]:
     """The device to run on, and a line that names it; UserError where the wanted kind is unknown or not here."""
     if target is not None:
+        if target == "llvm" and target not in known:
+            raise UserError(
+                "target 'llvm' has no blocks and threads, which these schedules bind loops to",
+                fix="use opencl, which runs them on the CPU too; for schedules made for llvm: tilewright tune",
+                where="",
+            )
         if target not in known:
             names = f"{', '.join(known[:-1])} or {known[-1]}"
             raise UserError(f"there is no target {target!r} here", fix=f"use {names}", where="")

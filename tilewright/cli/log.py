@@ -37,9 +37,10 @@ def show(path: Path, rows: int = _MOST_ROWS) -> int:
     for workload, own in _by_workload(pairs).items():
         failed = sum(result.error_no != 0 for inp, result in own if not inp.notes.refused)
         refused = sum(inp.notes.refused for inp, _ in own)
-        print_lines(
-            [heading(_name(workload)), f"{len(own) - refused} measured, {failed} of them failed; {refused} refused"]
-        )
+        again = sum(inp.notes.confirmed for inp, _ in own)
+        counts = f"{len(own) - refused} measurements, {failed} of them failed"
+        counts += f", {again} of them to confirm the best" if again else ""
+        print_lines([heading(_name(workload)), f"{counts}; {refused} refused without one"])
         print_lines(["", *_fastest(own, rows), ""])
     return _tell(path, pairs, problems)
 

@@ -1,0 +1,26 @@
+"""The kinds of commands that the command line is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+
+class _HelpWithoutType:
+    """Without this, the line of --help says that it takes a <bool>."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """The option --help, which takes nothing."""
+        option = super().get_help_option(ctx)  # type: ignore[misc]  # of the class beside this one
+        if option is not None:
+            option.metavar = ""
+        return option
+
+
+class Command(_HelpWithoutType, TyperCommand):
+    """A command."""
+
+
+class Group(_HelpWithoutType, TyperGroup):
+    """A command that has others below it."""
