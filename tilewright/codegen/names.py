@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+_LONG = 32
+"""Characters of a name beyond which the words for how an axis was split and fused become letters."""
+_SPLIT = re.compile(r"(?:\.(?:outer|inner))+")
 _NOT_IN_A_NAME = re.compile(r"\W+", re.ASCII)  # C compilers differ in what else they take
 
 
@@ -20,7 +23,7 @@ class Names:
         """The name of a variable or buffer: its own, made unique."""
         found = self._of.get(thing)
         if found is None:
-            found = self._of[thing] = self.fresh(thing.name)
+            found = self._of[thing] = self.fresh(_shortened(thing.name))
         return found
 
     def fresh(self, wish: str) -> str:
@@ -38,3 +41,16 @@ class Names:
     def bind(self, thing: Any, text: str) -> None:
         """Let `thing` print as `text` from now on."""
         self._of[thing] = text
+
+
+def _shortened(name: str) -> str:
+    """A long name made of axes' names, with the axes and the order of splits kept.
+
+    `ax0.ax1.fused.ax2.fused.outer.outer.inner` gives `ax0.ax1.ax2.ooi`; `rc.outer.inner.ry.outer.rx.outer` gives
+    `rc.oi.ry.o.rx.o`. The lowered program has the whole names.
+    """
+    if len(name) <= _LONG:
+        return name
+    return _SPLIT.sub(
+        lambda found: "." + found[0].replace(".outer", "o").replace(".inner", "i"), name.replace(".fused", "")
+    )
