@@ -10,12 +10,11 @@ import pytest
 import tilewright
 from tests.loops.programs import alloc, buf, function, launch, load, loop, store
 from tilewright import te
-from tilewright.core.hardware import MemoryScope
 from tilewright.expr.nodes import Expr, Var
-from tilewright.expr.operators import floormod, less, likely
+from tilewright.expr.operators import less, likely
 from tilewright.expr.traverse import post_order
 from tilewright.loops.interpret import InterpretError, interpret
-from tilewright.loops.nodes import Allocate, Buffer, For, Function, If, Launch, Let, Stmt, Store, seq
+from tilewright.loops.nodes import Allocate, For, Function, If, Launch, Let, Stmt, Store, seq
 from tilewright.loops.verify import verify
 from tilewright.passes.drop_unread_stores import drop_unread_stores
 from tilewright.passes.pipeline import FINISH, run
@@ -149,16 +148,6 @@ def test_results_that_are_updated_together_stay_together() -> None:
     assert len(kept(alloc(M, part(i, 0), part(j, 4), drain))) == 7  # two of them stand in both loops
 
 
-def test_halves_of_a_double_buffer_live_on() -> None:
-    D = Buffer("D", "float32", (load(S, 0).indices[0] + 16,), MemoryScope.SHARED, doubled=True)
-
-    def half(step: Any) -> Expr:
-        return floormod(step, 2) * 8 + tx
-
-    body = seq(store(D, half(i + 1), load(A, i * 8 + tx)), store(B, i * 8 + tx, load(D, half(i))))
-    assert len(kept(alloc(D, store(D, half(0), 1), loop(i, 3, body)))) == 3
-
-
 # Through the whole pipeline.
 
 
@@ -192,6 +181,25 @@ def test_an_uneven_split_leaves_no_idle_fill(unrolled: bool) -> None:
     with pytest.raises(InterpretError, match="writes another value"):  # there is no barrier between idle fills
         result(tuple(step for step in FINISH if step is not drop_unread_stores))
     np.testing.assert_allclose(result(FINISH), np.arange(1, 9)[:, None] * sums)
+
+
+def test_halves_of_a_double_buffer_are_filled_for_the_next_iteration() -> None:
+    X = te.placeholder((8, 4), name="X")
+    k = te.reduce_axis((0, 4), "k")
+    Y = te.compute((8,), lambda i: te.sum(X[i, k], axis=k), name="Y")
+    s = te.create_schedule(Y.op)
+    total = s.cache_write(Y, "local")
+    copied = s.cache_read(X, "shared", [total])
+    s[Y].bind(Y.op.axis[0], te.thread_axis("threadIdx.x"))
+    s[total].compute_at(s[Y], Y.op.axis[0])
+    s[copied].compute_at(s[total], total.op.reduce_axis[0])
+    s[copied].double_buffer()
+    (function,) = tilewright.lower(s, [X, Y]).functions
+    stored = [node.buffer.name for node in post_order(run(FINISH, function).body) if isinstance(node, Store)]
+    assert stored.count("X.shared") == 2, stored
+    x, y = np.arange(32, dtype="float32").reshape(8, 4), np.full(8, np.nan, "float32")
+    interpret(run(FINISH, function), [x, y], races=True)
+    np.testing.assert_array_equal(y, x.sum(axis=1))
 
 
 def test_nothing_to_drop_gives_the_same_function() -> None:
