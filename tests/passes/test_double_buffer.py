@@ -99,3 +99,19 @@ def test_a_writer_that_reads_what_the_loop_computes_stays_where_it_is() -> None:
     a, b = np.arange(16, dtype="float32"), np.full(16, np.nan, "float32")
     interpret(function, [a, b], outputs=function.buffers[1:])
     np.testing.assert_array_equal(b, a * 2)
+
+
+def test_only_the_loop_around_its_writer_is_pipelined() -> None:
+    """The loops further out do not halve the halves again."""
+    A = te.placeholder((32, 16), name="A")
+    k, j = te.reduce_axis((0, 8), "k"), te.reduce_axis((0, 4), "j")
+    C = te.compute((16,), lambda i: te.sum(A[k * 4 + j, i], axis=[k, j]), "C")
+    s = te.create_schedule(C.op)
+    AS = s.cache_read(A, "shared", [C])
+    tx = te.thread_axis((0, 16), "threadIdx.x")
+    s[C].bind(C.op.axis[0], tx)
+    s[AS].compute_at(s[C], C.op.reduce_axis[1])
+    s[AS].bind(AS.op.axis[1], tx)
+    assert shared_elements(check(s, A, C)) == ["A.shared[16]"]
+    s[AS].double_buffer()
+    assert shared_elements(check(s, A, C)) == ["A.shared[32]"]

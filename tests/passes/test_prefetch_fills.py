@@ -319,7 +319,7 @@ def test_loops_whose_extent_is_known_at_the_call() -> None:
 
 L = buf("L", 64, scope="local")
 wide = buf("wide", 1024, scope="shared")
-D = Buffer("D", "float32", (const(64, "int32"),), MemoryScope.SHARED, doubled=True)
+D = Buffer("D", "float32", (const(64, "int32"),), MemoryScope.SHARED, has_halves=True)
 LEFT_ALONE: dict[str, Callable[[], Function]] = {
     "one iteration": lambda: kernel(loop(i, 1, seq(fill(), use()))),
     "nothing is computed after the fill": lambda: kernel(store(S, tx, 0.0), loop(i, 4, seq(use(), fill()))),
@@ -344,7 +344,7 @@ LEFT_ALONE: dict[str, Callable[[], Function]] = {
         store(L, 0, load(A, tx)), loop(i, 4, seq(fill(source=L, read=0), use())), within=(L,)
     ),
     "the fill reads nothing": lambda: kernel(loop(i, 4, seq(store(S, tx, i.astype("float32")), use()))),
-    "the buffer is doubled": lambda: kernel(
+    "the buffer has halves": lambda: kernel(
         loop(i, 4, seq(fill(into=D), store(B, tx, load(B, tx) + load(D, 7 - tx)))), within=(D,)
     ),
     "it stores to local memory": lambda: kernel(

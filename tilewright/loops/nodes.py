@@ -31,10 +31,22 @@ class Buffer:
     `shape` has one expression a dimension (elements); `align` is the alignment in bytes that accesses may
     rely on; `alias_of` is the buffer whose memory this one views, if any; `note` says which stage of the
     schedule it holds; `layout` how its elements lie in memory; `doubled` asks for two copies, one being filled
-    while the other is read.
+    while the other is read, and `has_halves` says that it has them.
     """
 
-    __slots__ = ("__weakref__", "alias_of", "align", "doubled", "dtype", "layout", "name", "note", "scope", "shape")
+    __slots__ = (
+        "__weakref__",
+        "alias_of",
+        "align",
+        "doubled",
+        "dtype",
+        "has_halves",
+        "layout",
+        "name",
+        "note",
+        "scope",
+        "shape",
+    )
 
     def __init__(
         self,
@@ -47,6 +59,7 @@ class Buffer:
         note: str = "",
         layout: Layout = ROW_MAJOR,
         doubled: bool = False,
+        has_halves: bool = False,
     ) -> None:
         self.name = name
         self.dtype = DType(dtype)
@@ -57,6 +70,7 @@ class Buffer:
         self.note = note
         self.layout = layout
         self.doubled = doubled
+        self.has_halves = has_halves
 
     def __repr__(self) -> str:
         return f"Buffer({self.name}: {self.dtype}{list(self.shape)} in {self.scope.value})"

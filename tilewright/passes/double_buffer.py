@@ -79,7 +79,7 @@ def _read(*stmts: Stmt) -> set[object]:
 
 def _two_halves(buffer: Buffer) -> Buffer:
     shape = (multiply(buffer.shape[0], 2),)
-    return Buffer(buffer.name, buffer.dtype, shape, buffer.scope, buffer.align, note=buffer.note, doubled=True)
+    return Buffer(buffer.name, buffer.dtype, shape, buffer.scope, buffer.align, note=buffer.note, has_halves=True)
 
 
 def _in_half(root: Any, halves: dict[Buffer, Buffer], which: Expr) -> Any:

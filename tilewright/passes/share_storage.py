@@ -46,7 +46,16 @@ def _kernel(body: Stmt) -> Stmt:
             continue
         owners[owner].append(spans[buffer])
         align = min(buffer.align, owner.align)
-        views[buffer] = Buffer(buffer.name, buffer.dtype, buffer.shape, buffer.scope, align, owner, buffer.note)
+        views[buffer] = Buffer(
+            buffer.name,
+            buffer.dtype,
+            buffer.shape,
+            buffer.scope,
+            align,
+            owner,
+            buffer.note,
+            has_halves=buffer.has_halves,
+        )
     return _with_views(body, views) if views else body
 
 
