@@ -40,6 +40,8 @@ NAMED: list[tuple[str, str, str, str]] = [
     ("te", "hybrid", "te.hybrid is not part of Tilewright", "te.if_then_else"),
     ("tir", "ir_builder", "tir.ir_builder is not part of Tilewright", "te.create_schedule"),
     ("tir", "ceildiv", "tir.ceildiv is not part of Tilewright", "(a + b - 1) // b"),
+    ("topi", "relu", "topi.relu is not part of Tilewright", "use topi.nn.relu"),
+    ("topi.nn", "dense", "topi.nn.dense is not part of Tilewright", "te.compute"),
     ("nd", "vulkan", "nd.vulkan is not part of Tilewright", "nd.cuda()"),
     ("target", "arm_cpu", "target.arm_cpu is not part of Tilewright", 'Target("cuda")'),
     ("transform", "Sequential", "transform.Sequential is not part of Tilewright", "tir.add_lower_pass"),
@@ -55,6 +57,7 @@ NAMED: list[tuple[str, str, str, str]] = [
 ]  # fmt: skip
 SLIPS: list[tuple[str, str, str, str]] = [
     ("te", "placehoder", "te has no 'placehoder'", "did you mean placeholder"),
+    ("topi.nn", "conv2d_ncwh", "topi.nn has no 'conv2d_ncwh'", "did you mean conv2d_nchw"),
     ("tilewright", "lowr", "tilewright has no 'lowr'", "did you mean lower"),
     ("the schedule", "cach_read", "the schedule has no 'cach_read'", "did you mean cache_read"),
     ("the stage", "vectorise", "the stage has no 'vectorise'", "did you mean vectorize?"),

@@ -61,6 +61,17 @@ INSTEAD: dict[str, dict[str, str]] = {
         "make": _LOOPS,
         "convert": "nothing: numbers and lists are taken as they are",
     },
+    "topi": {
+        **dict.fromkeys(("cuda", "generic", "x86"), "tune a template of autotvm, or write the schedule yourself"),
+        **dict.fromkeys(("add", "subtract", "multiply", "divide", "maximum", "minimum", "sum", "matmul"), _COMPUTE),
+        **dict.fromkeys(("exp", "tanh", "sigmoid", "sqrt", "transpose", "reshape", "concatenate", "full"), _COMPUTE),
+        **{name: f"topi.nn.{name}" for name in ("relu", "pad", "dilate", "conv2d_nchw")},
+    },
+    "topi.nn": {
+        **dict.fromkeys(("conv2d_nhwc", "conv2d_hwcn", "conv1d_ncw", "conv1d", "conv3d_ncdhw"), _COMPUTE),
+        **dict.fromkeys(("dense", "batch_matmul", "softmax", "batch_norm", "bias_add", "pool2d", "lrn"), _COMPUTE),
+        "depthwise_conv2d_nhwc": "topi.nn.depthwise_conv2d_nchw, with the channels before the rows",
+    },
     "nd": {
         **dict.fromkeys(("rocm", "metal", "vulkan", "vpi", "hexagon"), "nd.cuda(), nd.opencl() or nd.cpu()"),
         "sparse": "give the parts of a sparse matrix as arrays of their own",

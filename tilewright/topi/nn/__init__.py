@@ -1,5 +1,8 @@
 """Neural-network operators as tensor declarations (schedules are the user's, or a template's)."""
 
+from typing import TYPE_CHECKING
+
+from ...core.absent import absent as _absent
 from .conv2d import conv2d_nchw as conv2d_nchw
 from .depthwise_conv2d import depthwise_conv2d as depthwise_conv2d
 from .depthwise_conv2d import depthwise_conv2d_nchw as depthwise_conv2d_nchw
@@ -11,3 +14,8 @@ from .elementwise import scale_shift_nchw as scale_shift_nchw
 from .elementwise import scale_shift_nhwc as scale_shift_nhwc
 from .group_conv2d import group_conv2d_nchw as group_conv2d_nchw
 from .pad import pad as pad
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        raise _absent("topi.nn", name, globals())
