@@ -420,6 +420,17 @@ def test_an_argument_of_the_wrong_kind(e: Example, row: Row) -> None:
         attempt(e)
 
 
+def test_a_tensor_to_start_at_inside_of_the_reduction() -> None:
+    A, k = te.placeholder((4, 8), name="A"), te.reduce_axis((0, 8), "k")
+    D = te.compute((4,), lambda i: A[i, 0] + 1, name="D")
+    B = te.compute((4,), lambda i: te.sum(A[i, k], axis=k, init=D[i]), name="B")
+    s = te.create_schedule(B.op)
+    s[B].reorder(k, B.op.axis[0])
+    s[D].compute_at(s[B], B.op.axis[0])
+    with refused("compute_at", "'B' starts at values of 'D'", "inside of it, at 'i'", fix="outside of the reduction"):
+        tilewright.lower(s, [A, B])
+
+
 def test_a_pass_that_gives_no_function(e: Example) -> None:
     with (
         PassContext(config={"tir.add_lower_pass": [(0, lambda function: None)]}),

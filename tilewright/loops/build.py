@@ -17,7 +17,7 @@ from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope
 from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import cast, const, greater_equal, less, likely, subtract
-from ..expr.traverse import substitute, variables
+from ..expr.traverse import post_order, substitute, variables
 from ..schedule.relations import Split
 from ..schedule.value import At, Schedule
 from ..tensor.axis import AxisKind, IterVar
@@ -181,9 +181,11 @@ class _StageNest:
         reduce_guards = self._split_guards(AxisKind.REDUCE)
         domain_guards = self._domain_guards((*data_guards, *reduce_guards))
         self.guards = (*data_guards, *reduce_guards, *domain_guards)
-        # What is allocated here is as large as the region; the caller's buffer is as large as the tensor.
+        # What is allocated here is as large as the region; the caller's buffer is as large as the tensor, and so is
+        # what the first values are read from.
         keeps = any(builder.buffers[self.stage.id, k] in builder.kept for k in range(found.stage.op.num_outputs))
-        self.initial_guards = (*data_guards, *domain_guards) if keeps else data_guards
+        self.started_from = self._initial_reads() if is_reduction else set()
+        self.initial_guards = (*data_guards, *domain_guards) if keeps or self.started_from else data_guards
 
     def _check_variables(self) -> None:
         """What a body uses is an axis of its stage, a loop around it, or known from the arguments."""
@@ -215,11 +217,12 @@ class _StageNest:
         return self._loop(loop, loop.var, body, bound)
 
     def _initial(self, depth: int, bound: frozenset[Var]) -> Stmt:
-        """The identity stored over the data loops inside of the outermost reduction loop, in variables of their own."""
+        """First values, stored over the data loops inside of the outermost reduction loop; their variables are new."""
         reduce = self._reduction()
         data = [loop for loop in self.loops[depth:] if loop.axis.kind is not AxisKind.REDUCE]
         fresh = {loop.var: Var(f"{loop.var.name}.init", loop.var.dtype) for loop in data if loop.thread is None}
-        start = reduce.init or reduce.combiner.identity
+        start = [self._concrete(e) for e in reduce.init] or reduce.combiner.identity
+        self._check_producers_of_first_values(self.loops[depth:])
         body = self._guarded(seq(*(self._store_to(k, value) for k, value in enumerate(start))), self.initial_guards)
         inner = bound
         nests: list[tuple[Loop, frozenset[Var]]] = []
@@ -230,6 +233,23 @@ class _StageNest:
             body = self._loop(loop, fresh.get(loop.var, loop.var), body, outer)
         made: Stmt = substitute(body, fresh)
         return made
+
+    def _initial_reads(self) -> set[Tensor]:
+        """The tensors that the first values of a reduction are read from."""
+        loads = (e for e in post_order(*self._reduction().init) if isinstance(e, Load))
+        return {load.source for load in loads if isinstance(load.source, Tensor)}
+
+    def _check_producers_of_first_values(self, inside: Sequence[Loop]) -> None:
+        """What first values are read from is computed before them, so outside of the reduction."""
+        for loop in inside:
+            for found in self.builder.attached.get((self.stage.id, loop.axis), []):
+                if self.started_from & set(found.stage.op.outputs):
+                    raise UserError(
+                        f"the reduction of {self.stage.name!r} starts at values of {found.stage.name!r}, which is "
+                        f"computed inside of it, at {loop.axis.name!r}",
+                        primitive="compute_at",
+                        fix=f"compute {found.stage.name!r} at a loop outside of the reduction, or at the root",
+                    )
 
     def _loop(self, loop: Loop, var: Var, body: Stmt, bound: frozenset[Var]) -> Stmt:
         extent = self.found.ranges[loop.axis].extent
