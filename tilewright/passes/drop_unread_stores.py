@@ -149,7 +149,7 @@ class _Sweep:
     def _make_begun(self, stmt: Stmt) -> Sources:
         if self._is_unit(stmt):
             fresh = self._uses.written(stmt) - self._uses.read(stmt)
-            return frozenset(buffer for buffer in fresh if _is_own(buffer) and not _has_halves(buffer))
+            return frozenset(buffer for buffer in fresh if _is_own(buffer) and not buffer.has_halves)
         if isinstance(stmt, If) and stmt.orelse is not None:
             return (self.begun(stmt.then) & self.begun(stmt.orelse)) - self._heads(stmt)
         found, met = NO_SOURCES, self._heads(stmt)
@@ -182,11 +182,6 @@ class _Sweep:
 def _is_own(buffer: Buffer) -> bool:
     """Whether only the accesses that go by its name reach a buffer, and only as long as the kernel runs."""
     return buffer.scope in (MemoryScope.SHARED, MemoryScope.LOCAL) and buffer.alias_of is None
-
-
-def _has_halves(buffer: Buffer) -> bool:
-    halves: bool = getattr(buffer, "has_halves", buffer.doubled)
-    return halves
 
 
 def _parts(stmt: Stmt) -> list[Stmt]:
