@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -90,8 +89,10 @@ class NDArray(OnDevice):
 
     def __del__(self) -> None:
         if getattr(self, "_owner", self) is None:
-            with suppress(Exception):  # the process is ending, or the device has died: nothing is left to free
+            try:  # noqa: SIM105  # at the end of the process, names of modules are gone, `suppress` as well
                 self.device.driver.free(self.device.index, self.handle)
+            except Exception:  # the process is ending, or the device has died: nothing is left to free
+                pass
 
     @property
     def ctx(self) -> Device:
