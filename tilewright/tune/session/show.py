@@ -108,7 +108,7 @@ def summary(tally: Tally, space: Space, device: DeviceAttributes | None, si_pref
     """What came out of a run: the best configuration in words, and what failed, with the step at fault."""
     scale, unit = scale_of(si_prefix), f"{si_prefix}FLOPS"
     resumed = f", {tally.resumed} trials read from the log" if tally.resumed else ""
-    measuring = f"{tally.measuring_seconds:.1f} of them measuring{resumed}"
+    measuring = f"{tally.measuring_seconds:.1f} s of it measuring{resumed}"
     lines = [f"{tally.done} trials in {seconds:.1f} s, {measuring}; {tally.refused} configurations refused before that"]
     if tally.best is None:
         lines.append("no configuration could be measured")
