@@ -151,3 +151,20 @@ def test_loads_run_ahead_only_where_there_are_warps() -> None:
     assert "prefetch_fills" not in names("opencl")
     assert "prefetch_fills" not in names("opencl -device=cpu")
     assert "prefetch_fills" not in names("llvm")
+
+
+def test_less_is_unrolled_where_there_may_be_no_registers() -> None:
+    """PoCL took 90 s for a kernel of 1,296 stores, which ran no faster than the one with loops."""
+    A = te.placeholder((32, 300), name="A")
+    B = te.compute((32, 300), lambda i, j: A[i, j] * 2, name="B")
+    C = te.compute((32, 300), lambda i, j: B[i, 299 - j] + 1, name="C")
+    s = te.create_schedule(C.op)
+    s[C].bind(C.op.axis[0], te.thread_axis("threadIdx.x"))
+    s[B].compute_at(s[C], C.op.axis[0])
+    unrolled = {
+        target: tilewright.build(s, [A, C], target).imported_modules[0].get_source().count("unroll")
+        for target in ("cuda", "opencl", "opencl -device=gpu")
+    }
+    assert unrolled == {"cuda": 2, "opencl": 0, "opencl -device=gpu": 2}
+    with PassContext(disabled_pass=["unroll_local_accesses"]):
+        assert "unroll" not in tilewright.build(s, [A, C], "cuda").imported_modules[0].get_source()

@@ -77,8 +77,20 @@ FINISH: tuple[Pass, ...] = (
     hoist_divisions,
 )
 
-# Where the threads of a block are loops on a CPU, what is held over a barrier goes to memory and back.
-FINISH_WITHOUT_WARPS = tuple(step for step in FINISH if step is not prefetch_fills)
+MAX_STEPS_WITHOUT_WARPS = 256
+
+
+def _unroll_few(function: Function) -> Function:
+    return unroll_local_accesses(function, MAX_STEPS_WITHOUT_WARPS)
+
+
+_unroll_few.__name__ = unroll_local_accesses.__name__
+
+# Where the threads of a block may be loops on a CPU. There, what is held over a barrier goes to memory and back, and a
+# thread's arrays are in memory anyway: unrolling by thousands takes the compiler a minute, and gains nothing.
+FINISH_WITHOUT_WARPS = tuple(
+    _unroll_few if step is unroll_local_accesses else step for step in FINISH if step is not prefetch_fills
+)
 
 FINISH_FOR_CPU: tuple[Pass, ...] = (
     # Here too the back end compiles launches, and the runtime does what is around them.

@@ -16,15 +16,18 @@ MAX_STEPS = 4096
 """Stores that one loop may become; beyond it, compiling takes seconds and the instruction cache overflows."""
 
 
-def unroll_local_accesses(function: Function) -> Function:
-    """Mark serial loops of constant extent whose variable indexes LOCAL storage as UNROLLED, inside kernels."""
-    return function.with_body(_host(function.body))
+def unroll_local_accesses(function: Function, max_steps: int = MAX_STEPS) -> Function:
+    """Mark serial loops of constant extent whose variable indexes LOCAL storage as UNROLLED, inside kernels.
 
+    Loops that would become more than `max_steps` stores stay.
+    """
 
-def _host(stmt: Stmt) -> Stmt:
-    if isinstance(stmt, Launch):
-        return Launch(stmt.name, stmt.threads, _visit(stmt.body, _local_indices(stmt.body))[0])
-    return map_statements(stmt, _host)
+    def host(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Launch):
+            return Launch(stmt.name, stmt.threads, _visit(stmt.body, _local_indices(stmt.body), max_steps)[0])
+        return map_statements(stmt, host)
+
+    return function.with_body(host(function.body))
 
 
 def _local_indices(body: Stmt) -> frozenset[Var]:
@@ -37,20 +40,20 @@ def _local_indices(body: Stmt) -> frozenset[Var]:
     return frozenset(found)
 
 
-def _visit(stmt: Stmt, wanted: frozenset[Var]) -> tuple[Stmt, int]:
+def _visit(stmt: Stmt, wanted: frozenset[Var], max_steps: int) -> tuple[Stmt, int]:
     """The statement with its loops marked, and the number of stores that it becomes."""
     if isinstance(stmt, (Store, Evaluate)):
         return stmt, 1
     if isinstance(stmt, For):
-        body, steps = _visit(stmt.body, wanted)
+        body, steps = _visit(stmt.body, wanted, max_steps)
         kind = stmt.kind
         if kind in (LoopKind.SERIAL, LoopKind.UNROLLED) and isinstance(stmt.extent, IntImm):
             unrolled = steps * stmt.extent.value
-            if kind is LoopKind.UNROLLED or (stmt.var in wanted and unrolled <= MAX_STEPS):
+            if kind is LoopKind.UNROLLED or (stmt.var in wanted and unrolled <= max_steps):
                 kind, steps = LoopKind.UNROLLED, unrolled
         return For(stmt.var, stmt.min, stmt.extent, kind, stmt.thread, stmt.pragmas, body), steps
     if isinstance(stmt, Seq):
-        parts = [_visit(part, wanted) for part in stmt.stmts]
+        parts = [_visit(part, wanted, max_steps) for part in stmt.stmts]
         return Seq(tuple(part for part, _ in parts)), sum(steps for _, steps in parts)
     total = 0
 
@@ -58,7 +61,7 @@ def _visit(stmt: Stmt, wanted: frozenset[Var]) -> tuple[Stmt, int]:
         nonlocal total
         if not isinstance(node, Stmt):
             return node
-        made, steps = _visit(node, wanted)
+        made, steps = _visit(node, wanted, max_steps)
         total += steps
         return made
 
