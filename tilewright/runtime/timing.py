@@ -14,6 +14,9 @@ from .array import empty
 from .device import Device
 
 
+_MARGIN = 1.03
+
+
 @dataclass(frozen=True)
 class BenchmarkResult:
     """Seconds of one run: `results` has each repetition's mean over its runs."""
@@ -92,12 +95,21 @@ def measure(run: Callable[[], None], on: Device, options: TimingOptions) -> Benc
             if seconds * 1e3 >= options.min_repeat_ms or zeros >= options.limit_zero_time_iterations:
                 break
             zeros += seconds == 0
-            enough = options.min_repeat_ms * 1e-3 / (seconds / number) + 1 if seconds else 0
-            number = int(max(enough, number * 1.618 + 1))
+            number = _more(number, seconds, options.min_repeat_ms * 1e-3)
         results.append(seconds / number)
         if options.cooldown_interval > 0 and (repetition + 1) % options.repeats_to_cooldown == 0:
             time.sleep(options.cooldown_interval * 1e-3)
     return BenchmarkResult(tuple(results))
+
+
+def _more(number: int, seconds: float, wanted: float) -> int:
+    """How many runs to try next, where `number` took `seconds` instead of `wanted`.
+
+    A little more than would do: as a processor warms up, runs get faster. What is far off is no good estimate; then, and
+    where nothing could be measured, the number grows at least as the legacy system lets it.
+    """
+    enough = int(number * wanted / seconds * _MARGIN) + 1 if seconds else 0
+    return enough if 2 * seconds > wanted else max(enough, int(number * 1.618 + 1))
 
 
 def _flush(on: Device, size: int) -> Callable[[], None]:

@@ -1,0 +1,55 @@
+"""How many runs a measurement takes until it lasts as long as asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tilewright.runtime.timing import TimingOptions, measure
+
+
+def tried(each: Callable[[int], float], **options: Any) -> tuple[list[int], tuple[float, ...]]:
+    """The numbers of runs that are tried where the n-th attempt takes `each(n)` seconds a run, and the results."""
+    numbers: list[int] = []
+
+    def seconds_of(number: int) -> float:
+        numbers.append(number)
+        return number * each(len(numbers))
+
+    driver = SimpleNamespace(timer=lambda index, run, before: seconds_of)
+    device: Any = SimpleNamespace(driver=driver, index=0, sync=lambda: None)
+    result = measure(lambda: None, device, TimingOptions(**options))
+    return numbers, result.results
+
+
+def test_the_second_attempt_is_long_enough() -> None:
+    numbers, results = tried(lambda _: 1e-4, number=4, min_repeat_ms=100)
+    assert numbers == [4, 1031]
+    assert results == (pytest.approx(1e-4),)
+
+
+def test_runs_that_get_faster_do_not_cost_another_attempt() -> None:
+    numbers, results = tried(lambda attempt: 1e-4 if attempt == 1 else 0.98e-4, number=4, repeat=3, min_repeat_ms=100)
+    assert numbers == [4, 1031, 1031, 1031]
+    assert results == (pytest.approx(0.98e-4),) * 3
+
+
+def test_a_near_miss_is_made_up_for_and_no_more() -> None:
+    numbers, _ = tried(lambda attempt: 1e-4 if attempt == 1 else 0.9e-4, number=4, repeat=2, min_repeat_ms=100)
+    assert numbers[:2] == [4, 1031]
+    assert numbers[2] * 0.9e-4 == pytest.approx(0.103, rel=0.01)
+    assert numbers[3:] == [numbers[2]]
+
+
+def test_what_is_far_off_grows_at_least_by_the_legacy_factor() -> None:
+    numbers, _ = tried(lambda attempt: 1.0 if attempt == 1 else 1e-3, number=10, min_repeat_ms=100_000)
+    assert numbers[1] == 104
+    numbers, _ = tried(lambda attempt: 0.0, number=10, min_repeat_ms=1, limit_zero_time_iterations=3)
+    assert numbers == [10, 17, 28, 46]
+
+
+def test_without_a_least_time_one_attempt_is_enough() -> None:
+    assert tried(lambda _: 1e-6, number=7, repeat=2)[0] == [7, 7]
