@@ -13,7 +13,6 @@ from ..core.errors import UserError
 from .array import empty
 from .device import Device
 
-
 _MARGIN = 1.03
 
 
