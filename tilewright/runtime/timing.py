@@ -104,8 +104,8 @@ def measure(run: Callable[[], None], on: Device, options: TimingOptions) -> Benc
 def _more(number: int, seconds: float, wanted: float) -> int:
     """How many runs to try next, where `number` took `seconds` instead of `wanted`.
 
-    A little more than would do: as a processor warms up, runs get faster. What is far off is no good estimate; then, and
-    where nothing could be measured, the number grows at least as the legacy system lets it.
+    A little more than would do: as a processor warms up, runs get faster. What is far off is no good estimate; then,
+    and where nothing could be measured, the number grows at least as the legacy system lets it.
     """
     enough = int(number * wanted / seconds * _MARGIN) + 1 if seconds else 0
     return enough if 2 * seconds > wanted else max(enough, int(number * 1.618 + 1))
