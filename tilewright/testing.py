@@ -4,6 +4,16 @@ from typing import Any
 
 import numpy as np
 
+from .core.target import KINDS
+from .runtime.device import Device, device, enabled
+
+device_enabled = enabled
+
+
+def enabled_targets() -> list[tuple[str, Device]]:
+    """The targets whose programs can run on this machine, each with its first device."""
+    return [(kind, device(kind)) for kind in KINDS if enabled(kind)]
+
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:
     """Raise AssertionError unless |actual - desired| <= atol + rtol * |desired| everywhere and the shapes agree."""

@@ -3,6 +3,7 @@
 from .array import NDArray as NDArray
 from .device import Device as Device
 from .device import device as device
+from .device import enabled as enabled
 from .driver import DeviceError as DeviceError
 from .module import Module as Module
 from .module import load_module as load_module

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.absent import absent
 from ..core.errors import UserError
-from ..core.target import Target
+from ..core.target import KINDS, Target
 from .cpu_driver import CpuDriver
 from .cuda_driver import CudaDriver
 from .driver import DeviceAttributes, Driver, elsewhere
@@ -127,6 +127,12 @@ def device(name: str | int | Device | Target, index: int = 0) -> Device:
         )
     found = _devices.get((kind, index))
     return found if found is not None else _devices.setdefault((kind, index), Device(kind, index))
+
+
+def enabled(target: str) -> bool:
+    """Whether programs for a target can run on this machine; False for a kind that Tilewright does not know."""
+    kind = target.split(" ")[0]
+    return kind == "llvm" or (kind in KINDS and device(kind).exist)
 
 
 def _number(name: str, digits: str) -> int:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ..core.absent import absent as _absent
 from . import nn as nn
 from . import testing as testing
+from . import utils as utils
 
 if not TYPE_CHECKING:
 
