@@ -31,10 +31,9 @@ from .tensor.tensor import Tensor
 
 @dataclass(frozen=True)
 class LoweredFunction:
-    """One lowered function: its loop nest, the passes that ran on it, and what it is made from."""
+    """One lowered function: the passes that made it, and what it is made from."""
 
     function: Function
-    nest: Function
     records: tuple[PassRecord, ...]
     recipe: _Recipe
     spread: bool = False
@@ -50,7 +49,7 @@ class LoweredFunction:
         records = list(made.records)
         if target is not None:
             run(PassContext.current().options.finishing(target), made.function, records)
-        return explain(self.nest, records, lines)
+        return explain(self.recipe.nest(self.recipe.bounds), records, lines)
 
 
 @dataclass(frozen=True)
@@ -71,10 +70,14 @@ class _Recipe:
         bounds = spread_fills(self.schedule, self.bounds) if spread else self.bounds
         if bounds is self.bounds and instead_of is not None:
             return replace(instead_of, spread=spread)
-        nest = build_function(self.schedule, bounds, self.args, self.name, self.binds)
+        nest = self.nest(bounds)
         if bounds is not self.bounds:
             records.append(PassRecord(spread_fills.__name__, time.perf_counter() - start, nest))
-        return LoweredFunction(run(self.options.lowering(), nest, records), nest, tuple(records), self, spread)
+        return LoweredFunction(run(self.options.lowering(), nest, records), tuple(records), self, spread)
+
+    def nest(self, bounds: Bounds) -> Function:
+        """The loop nest before any pass."""
+        return build_function(self.schedule, bounds, self.args, self.name, self.binds)
 
 
 class LoweredModule(Program):

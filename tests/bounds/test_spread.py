@@ -414,3 +414,13 @@ def test_the_cpu_runs_what_the_schedule_says() -> None:
     kinds = {loop.kind for loop in post_order(function.body) if isinstance(loop, For)}
     assert LoopKind.THREAD in kinds
     assert all("round" not in loop.var.name for loop in post_order(function.body) if isinstance(loop, For))
+
+
+def test_explaining_a_build_shows_what_became_of_the_fill(capsys: pytest.CaptureFixture[str]) -> None:
+    s, args = copied(parts("x"))
+    with PassContext(config={"tilewright.explain": True}):
+        tilewright.build(s, args, "cuda")
+    told = capsys.readouterr().err
+    change = told.partition("── spread_fills")[2].partition("──")[0]
+    assert "\n+" in change
+    assert "A.shared.round" in change or "A_shared_round" in change

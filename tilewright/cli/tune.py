@@ -206,10 +206,11 @@ def _known(task: Task, log: Path, on: Device) -> int:
     """How many trials of the task a log holds that this device and compiler made."""
     if not log.exists():
         return 0
+    kind = task.target.kind if task.target is not None else None
     own = (
         inp.config
         for inp, _ in load_from_file(log, [])
-        if inp.task.workload == task.workload and not inp.notes.refused and inp.target.kind == task.target.kind  # type: ignore[union-attr]
+        if inp.task.workload == task.workload and not inp.notes.refused and inp.target.kind == kind
         if applies(inp.notes, on.kind, lambda _: on.name)
     )
     return len(set(own))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from .files import write
@@ -43,4 +44,4 @@ def line_chart(title: str, axis: str, lines: Sequence[Line], *paths: Path) -> No
         plot.legend(frameon=False, fontsize=9)
     plot.spines[["top", "right"]].set_visible(False)
     for path in paths:
-        write(path, lambda file, path=path: figure.savefig(file, format=path.suffix[1:], dpi=150))  # type: ignore[misc]
+        write(path, partial(figure.savefig, format=path.suffix[1:], dpi=150))

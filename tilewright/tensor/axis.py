@@ -137,8 +137,7 @@ def to_range(dom: Any, primitive: str, name: str) -> Range:
 
 def counted(extent: Expr) -> Expr:
     """An extent in as many bits as counting it needs: the last tile of a loop may reach beyond the end."""
-    large = isinstance(extent, IntImm) and extent.value > 2**30
-    return const(extent.value, "int64") if large else extent  # type: ignore[attr-defined]
+    return const(extent.value, "int64") if isinstance(extent, IntImm) and extent.value > 2**30 else extent
 
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> IterVar:
