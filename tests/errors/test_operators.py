@@ -47,6 +47,20 @@ def test_a_border_of_another_rank() -> None:
         topi.nn.pad(A, [0, 0, 1, 1], [1, 1])
 
 
+@pytest.mark.parametrize("width", [-1, 1.5, "a", None, True])
+def test_a_border_that_is_no_width(width: Any) -> None:
+    with refused("pad", f"pad_before is [0, 0, {width!r}, 1], and {width!r} is no whole", fix="A[i + 1]"):
+        topi.nn.pad(A, [0, 0, width, 1])
+    with refused("pad", f"pad_after is [0, 0, 1, {width!r}]", fix="whole numbers from 0 on"):
+        topi.nn.pad(A, [0, 0, 1, 1], (0, 0, 1, width))
+
+
+@pytest.mark.parametrize("stride", [0, -1, 2.5, None])
+def test_a_stride_that_is_none(stride: Any) -> None:
+    with refused("dilate", f"strides is [1, 1, 1, {stride!r}]", fix="whole numbers from 1 on"):
+        topi.nn.dilate(A, [1, 1, 1, stride])
+
+
 def test_strides_that_are_no_list() -> None:
     with refused("dilate", "argument 'strides' is 3, which is no list", fix="each dimension of 'A': [3, 3, 3, 3]"):
         topi.nn.dilate(A, 3)

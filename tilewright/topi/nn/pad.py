@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...expr.nodes import Expr
-from ...expr.operators import all_of, as_expr, const, if_then_else, is_const
+from ...expr.operators import all_of, const, if_then_else, is_const
 from ...tensor.tensor import Tensor, compute
 from .given import entries, tensor
 
@@ -21,11 +21,12 @@ def pad(
 ) -> Tensor:
     """`data` with pad_before[i] elements of `pad_value` before dimension i and pad_after[i] after it.
 
-    `pad_after` defaults to `pad_before`. Raises UserError where the number of entries is not the rank.
+    `pad_after` defaults to `pad_before`. Raises UserError where the number of entries is not the rank, and where
+    one is negative: that would crop.
     """
     tensor(data, "data", "pad")
-    before = [as_expr(p) for p in entries(pad_before, "pad_before", data, "pad")]
-    after = before if pad_after is None else [as_expr(p) for p in entries(pad_after, "pad_after", data, "pad")]
+    before = entries(pad_before, "pad_before", data, "pad", least=0)
+    after = before if pad_after is None else entries(pad_after, "pad_after", data, "pad", least=0)
     shape = tuple(n + b + a for n, b, a in zip(data.shape, before, after, strict=True))
     value = const(getattr(pad_value, "value", pad_value), data.dtype)
 
