@@ -41,7 +41,7 @@ NAMED: list[tuple[str, str, str, str]] = [
     ("tir", "ir_builder", "tir.ir_builder is not part of Tilewright", "te.create_schedule"),
     ("tir", "ceildiv", "tir.ceildiv is not part of Tilewright", "(a + b - 1) // b"),
     ("topi", "relu", "topi.relu is not part of Tilewright", "use topi.nn.relu"),
-    ("topi.nn", "dense", "topi.nn.dense is not part of Tilewright", "te.compute"),
+    ("topi.nn", "softmax", "topi.nn.softmax is not part of Tilewright", "te.compute"),
     ("nd", "vulkan", "nd.vulkan is not part of Tilewright", "nd.cuda()"),
     ("target", "arm_cpu", "target.arm_cpu is not part of Tilewright", 'Target("cuda")'),
     ("transform", "Sequential", "transform.Sequential is not part of Tilewright", "tir.add_lower_pass"),

@@ -12,6 +12,7 @@ from tilewright import te, topi
 A = te.placeholder((1, 4, 8, 8), name="A")
 W, D = te.placeholder((4, 4, 3, 3), name="W"), te.placeholder((4, 1, 3, 3), name="D")
 S = te.placeholder((4,), name="S")
+M, R = te.placeholder((4, 8), name="M"), te.placeholder((1, 4, 8), name="R")
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,10 @@ S = te.placeholder((4,), name="S")
         (topi.nn.conv2d_nchw, (3, W, 1, 1), "'Input' is 3"),
         (topi.nn.conv2d_nchw, (A, 3, 1, 1), "'Filter' is 3"),
         (topi.nn.depthwise_conv2d_nchw, (A, (4, 1, 3, 3), 1, 1), "'Filter' is (4, 1, 3, 3)"),
+        (topi.nn.depthwise_conv2d_nhwc, (3, W, 1, 1), "'Input' is 3"),
+        (topi.nn.conv2d, (3, W, 1, 1, 1), "'input' is 3"),
+        (topi.nn.conv1d, (R, 3), "'kernel' is 3"),
+        (topi.nn.dense, (M, 3), "'weight' is 3"),
         (topi.nn.group_conv2d_nchw, ("A", W, 1, 1), "'Input' is 'A'"),
         (topi.nn.scale_shift_nchw, (3, S, S), "'Input' is 3"),
         (topi.nn.scale_shift_nhwc, (A, 2.0, S), "'Scale' is 2.0"),
@@ -75,3 +80,29 @@ def test_strides_of_another_rank() -> None:
 def test_groups_that_are_no_number(groups: Any) -> None:
     with refused("group_conv2d_nchw", f"argument 'groups' is {groups!r}", fix="groups=2"):
         topi.nn.group_conv2d_nchw(A, W, 1, 1, groups=groups)
+
+
+def test_a_layout_that_is_none() -> None:
+    with refused("conv2d", "argument 'data_layout' is 'NCHW4c'", fix="the letters of NCHW"):
+        topi.nn.conv2d(A, W, 1, 1, 1, "NCHW4c")
+    with refused("conv2d", "argument 'kernel_layout' is 'float32'", fix="out_dtype=..."):
+        topi.nn.conv2d(A, W, 1, 1, 1, "NCHW", "float32")
+    with refused("conv1d", "argument 'data_layout' is None", fix="the letters of NCW"):
+        topi.nn.conv1d(A, W, data_layout=None)
+
+
+@pytest.mark.parametrize(
+    ("operator", "given", "says", "fix"),
+    [
+        (topi.nn.conv1d_ncw, (A, W), "data 'A' has the shape [1, 4, 8, 8]", "3-dimensional tensor of layout NCW"),
+        (topi.nn.conv2d_hwcn, (A, W, 1, 1), "Input and Filter, channels: 8 and 3 differ", "shapes agree"),
+        (topi.nn.conv2d, (A, W, (1, 2, 3), 1, 1), "argument 'stride' is (1, 2, 3)", "int >= 1, or a pair"),
+        (topi.nn.conv2d, (A, W, 1, (1, 2, 3), 1), "argument 'padding' is (1, 2, 3)", "(top, left, bottom, right)"),
+        (topi.nn.conv2d, (A, W, 1, -1, 1), "argument 'padding' is -1", "none below 0"),
+        (topi.nn.conv2d_nchw, (A, W, 1, 0, 4), "the kernel's height 9 is larger than the padded input's", "pad more"),
+        (topi.nn.dense, (A, W), "data 'A' has the shape [1, 4, 8, 8]", "2-dimensional"),
+    ],
+)
+def test_a_window_that_does_not_fit(operator: Any, given: tuple[Any, ...], says: str, fix: str) -> None:
+    with refused(operator.__name__, says, fix=fix):
+        operator(*given)

@@ -14,6 +14,7 @@ _COMPUTE = "declare the values with te.compute, te.if_then_else and te.sum(..., 
 _LOOPS = "loops come from a schedule: s = te.create_schedule(B.op), then s[B].split(...) and its kin"
 _STEPS = "run its steps one after the other: build a function for one step, and call it in a Python loop"
 _SEARCH = "tune a template with autotvm: @autotvm.template, autotvm.task.create, autotvm.tuner.XGBTuner"
+_TRANSPOSED = "topi.nn.dilate(data, strides), then a convolution with the kernel reversed"
 _MODELS = "declare the operators one by one with te.compute or topi, and build each"
 _HERE = "programs run on this machine: tw.build(s, args, target), then call it with tw.nd arrays"
 _PASS = 'give a pass of your own: transform.PassContext(config={"tir.add_lower_pass": [(1, function)]})'
@@ -65,12 +66,19 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("cuda", "generic", "x86"), "tune a template of autotvm, or write the schedule yourself"),
         **dict.fromkeys(("add", "subtract", "multiply", "divide", "maximum", "minimum", "sum", "matmul"), _COMPUTE),
         **dict.fromkeys(("exp", "tanh", "sigmoid", "sqrt", "transpose", "reshape", "concatenate", "full"), _COMPUTE),
-        **{name: f"topi.nn.{name}" for name in ("relu", "pad", "dilate", "conv2d_nchw")},
+        **{name: f"topi.nn.{name}" for name in ("relu", "pad", "dilate", "conv2d_nchw", "dense")},
     },
     "topi.nn": {
-        **dict.fromkeys(("conv2d_nhwc", "conv2d_hwcn", "conv1d_ncw", "conv1d", "conv3d_ncdhw"), _COMPUTE),
-        **dict.fromkeys(("dense", "batch_matmul", "softmax", "batch_norm", "bias_add", "pool2d", "lrn"), _COMPUTE),
-        "depthwise_conv2d_nhwc": "topi.nn.depthwise_conv2d_nchw, with the channels before the rows",
+        **dict.fromkeys(("conv3d", "conv3d_ncdhw", "conv3d_ndhwc", "deformable_conv2d_nchw"), _COMPUTE),
+        **dict.fromkeys(("conv1d_transpose_ncw", "conv2d_transpose_nchw", "conv3d_transpose_ncdhw"), _TRANSPOSED),
+        **dict.fromkeys(("conv2d_NCHWc", "depthwise_conv2d_NCHWc", "conv2d_NCHWc_int8"), "topi.nn.conv2d_nhwc"),
+        "conv2d_winograd_weight_transform": "topi.nn.conv2d_nchw",
+        **dict.fromkeys(("matmul", "batch_matmul", "softmax", "log_softmax", "fast_softmax", "lstm"), _COMPUTE),
+        **dict.fromkeys(("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "lrn"), _COMPUTE),
+        **dict.fromkeys(("pool2d", "pool1d", "pool3d", "pool_grad", "global_pool", "adaptive_pool"), _COMPUTE),
+        **dict.fromkeys(("bias_add", "prelu", "flatten", "upsampling", "depth_to_space", "space_to_depth"), _COMPUTE),
+        **dict.fromkeys(("mirror_pad", "fifo_buffer", "strided_slice", "nll_loss", "binarize_pack"), _COMPUTE),
+        **dict.fromkeys(("sparse_dense", "csrmm", "csrmv"), "give the parts of a sparse matrix as arrays of their own"),
     },
     "nd": {
         **dict.fromkeys(("rocm", "metal", "vulkan", "vpi", "hexagon"), "nd.cuda(), nd.opencl() or nd.cpu()"),

@@ -3,16 +3,25 @@
 from typing import TYPE_CHECKING
 
 from ...core.absent import absent as _absent
+from .conv1d import conv1d as conv1d
+from .conv1d import conv1d_ncw as conv1d_ncw
+from .conv1d import conv1d_nwc as conv1d_nwc
+from .conv2d import conv2d as conv2d
+from .conv2d import conv2d_hwcn as conv2d_hwcn
 from .conv2d import conv2d_nchw as conv2d_nchw
+from .conv2d import conv2d_nhwc as conv2d_nhwc
+from .conv2d import group_conv2d_nchw as group_conv2d_nchw
+from .conv2d import group_conv2d_nhwc as group_conv2d_nhwc
+from .dense import dense as dense
 from .depthwise_conv2d import depthwise_conv2d as depthwise_conv2d
 from .depthwise_conv2d import depthwise_conv2d_nchw as depthwise_conv2d_nchw
+from .depthwise_conv2d import depthwise_conv2d_nhwc as depthwise_conv2d_nhwc
 from .dilate import dilate as dilate
 from .elementwise import leaky_relu as leaky_relu
 from .elementwise import relu as relu
 from .elementwise import scale_shift as scale_shift
 from .elementwise import scale_shift_nchw as scale_shift_nchw
 from .elementwise import scale_shift_nhwc as scale_shift_nhwc
-from .group_conv2d import group_conv2d_nchw as group_conv2d_nchw
 from .pad import pad as pad
 
 if not TYPE_CHECKING:

@@ -1,15 +1,20 @@
-"""depthwise_conv2d_nchw: each channel convolved with its own filters."""
+"""Depthwise convolutions: each channel convolved with its own filters.
+
+For all of them: `stride`, `dilation`: an int or a pair; `padding`: see `padding_of`; `out_dtype`: the type to
+accumulate in, by default Input's. They raise UserError for shapes that do not fit each other.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ...expr.operators import floordiv, floormod
-from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from .pad import pad
-from .window import dilated, four, output_extent, padding_of, pair, same_extent
+from .window import Window, extents, same_extent
+
+_POSITION = {"N": "b", "C": "c", "H": "i", "W": "j"}
+_WINDOW = {"H": "di", "W": "dj"}
 
 
 def depthwise_conv2d_nchw(
@@ -17,37 +22,43 @@ def depthwise_conv2d_nchw(
 ) -> Tensor:
     """Input (N, C, H, W) convolved channel by channel with Filter (C, M, KH, KW), as (N, C * M, OH, OW).
 
-    M is the channel multiplier. `stride`, `dilation`: an int or a pair; `padding`: see `padding_of`;
-    `out_dtype`: the type to accumulate in, by default Input's. Raises UserError for shapes that do not fit
-    each other.
+    M is the channel multiplier.
     """
-    batch, in_channel, height, width = four(Input, "Input", "NCHW", "depthwise_conv2d_nchw")
-    channel, multiplier, kernel_h, kernel_w = four(Filter, "Filter", "CMHW", "depthwise_conv2d_nchw")
-    same_extent(in_channel, channel, "Input's and Filter's channels", "depthwise_conv2d_nchw")
-    stride_h, stride_w = pair(stride, "stride", "depthwise_conv2d_nchw")
-    dilation_h, dilation_w = pair(dilation, "dilation", "depthwise_conv2d_nchw")
-    covered = dilated(kernel_h, dilation_h), dilated(kernel_w, dilation_w)
-    border = padding_of(padding, covered, "depthwise_conv2d_nchw")
-    out_h = output_extent(height, covered[0], border.top, border.bottom, stride_h, "depthwise_conv2d_nchw", "height")
-    out_w = output_extent(width, covered[1], border.left, border.right, stride_w, "depthwise_conv2d_nchw", "width")
-    before, after = [0, 0, border.top, border.left], [0, 0, border.bottom, border.right]
-    padded = pad(Input, before, after, name="PaddedInput")
-    di = reduce_axis((0, kernel_h), name="di")
-    dj = reduce_axis((0, kernel_w), name="dj")
-    kind = out_dtype or Input.dtype
-    made: Tensor = compute(
-        (batch, in_channel * multiplier, out_h, out_w),
-        lambda b, c, i, j: reduce_sum(
-            padded[b, floordiv(c, multiplier), i * stride_h + di * dilation_h, j * stride_w + dj * dilation_w].astype(
-                kind
-            )
-            * Filter[floordiv(c, multiplier), floormod(c, multiplier), di, dj].astype(kind),
-            axis=[di, dj],
-        ),
-        name="DepthwiseConv2d",
-        tag="depthwise_conv2d_nchw",
-    )
-    return made
+    window = stride, padding, dilation
+    return _depthwise(Input, Filter, window, ("NCHW", "CMHW"), out_dtype, "depthwise_conv2d_nchw")
+
+
+def depthwise_conv2d_nhwc(
+    Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any = 1, out_dtype: str | None = None
+) -> Tensor:
+    """Input (N, H, W, C) convolved channel by channel with Filter (KH, KW, C, M), as (N, OH, OW, C * M).
+
+    M is the channel multiplier.
+    """
+    window = stride, padding, dilation
+    return _depthwise(Input, Filter, window, ("NHWC", "HWCM"), out_dtype, "depthwise_conv2d_nhwc")
 
 
 depthwise_conv2d = depthwise_conv2d_nchw  # the oldest scripts' name
+
+
+def _depthwise(
+    Input: Tensor, Filter: Tensor, window: tuple[Any, Any, Any], layouts: tuple[str, str], out_dtype: Any, name: str
+) -> Tensor:
+    layout, filter_layout = layouts
+    sizes, weights = extents(Input, "Input", layout, name), extents(Filter, "Filter", filter_layout, name)
+    same_extent(sizes["C"], weights["C"], "Input's and Filter's channels", name)
+    view = Window(Input, layout, weights, window, name, _WINDOW, "PaddedInput")
+    kind = out_dtype or Input.dtype
+
+    def element(*position: Any) -> Any:
+        at = dict(zip(layout, position, strict=True))
+        channel, which = floordiv(at["C"], weights["M"]), floormod(at["C"], weights["M"])
+        of_filter = {"C": channel, "M": which, **view.axes}
+        value, weight = view.element({**at, "C": channel}), Filter[tuple(of_filter[d] for d in filter_layout)]
+        return reduce_sum(value.astype(kind) * weight.astype(kind), axis=list(view.axes.values()))
+
+    shape = [{**sizes, **view.extents, "C": sizes["C"] * weights["M"]}[d] for d in layout]
+    names = [_POSITION[d] for d in layout]
+    made: Tensor = compute(shape, element, "DepthwiseConv2d", name, varargs_names=names)
+    return made

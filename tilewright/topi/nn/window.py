@@ -1,60 +1,104 @@
-"""The window of a convolution: strides, dilations and every accepted form of padding, checked."""
+"""The window of a convolution: layouts, strides, dilations and every accepted form of padding, checked.
+
+A layout is a word with a letter for each dimension: N images, C channels, D, H and W their depth, height and width; of
+a kernel, O filters and I channels.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.errors import UserError
 from ...expr.nodes import Expr, IntImm
 from ...expr.operators import as_expr, floordiv
+from ...tensor.axis import reduce_axis
+from ...tensor.tensor import Tensor
 from .given import tensor
+from .pad import pad
+
+SPATIAL = {"D": "depth", "H": "height", "W": "width"}
 
 
-def pair(value: Any, argument: str, primitive: str, least: int = 1) -> tuple[int, int]:
-    """`value` as (vertical, horizontal): an int stands for both."""
-    both = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(both) != 2 or any(not isinstance(v, int) or v < least for v in both):
-        raise UserError(
-            f"argument {argument!r} is {value!r}", primitive=primitive, fix=f"give an int >= {least}, or a pair of them"
-        )
-    return both[0], both[1]
+class Window:
+    """A window that slides over the spatial dimensions of a tensor, which zeros may surround.
 
-
-@dataclass(frozen=True)
-class Padding:
-    """Rows and columns of zeros around an image."""
-
-    top: int
-    left: int
-    bottom: int
-    right: int
-
-
-def padding_of(padding: Any, kernel: tuple[Any, Any], primitive: str) -> Padding:
-    """The padding that the legacy API's forms mean, for a kernel of `kernel` = (height, width) after dilation.
-
-    An int for all sides; (vertical, horizontal); (top, left, bottom, right); "VALID" for none; "SAME" for an
-    output as large as the input at stride 1 (an odd row or column goes to the bottom right). Raises UserError
-    for anything else.
+    `axes` are the reduction axes over the window, `extents` how many positions it has, by the letters of dimensions.
     """
-    if isinstance(padding, str):
-        if padding == "VALID":
-            return Padding(0, 0, 0, 0)
-        if padding == "SAME":
-            height, width = (_constant(k, primitive) - 1 for k in kernel)
-            return Padding((height + 1) // 2, (width + 1) // 2, height // 2, width // 2)
-    elif isinstance(padding, int) and padding >= 0:
-        return Padding(padding, padding, padding, padding)
-    elif isinstance(padding, (tuple, list)) and all(isinstance(p, int) and p >= 0 for p in padding):
-        if len(padding) == 2:
-            return Padding(padding[0], padding[1], padding[0], padding[1])
-        if len(padding) == 4:
-            return Padding(*padding)
+
+    def __init__(
+        self,
+        data: Tensor,
+        layout: str,
+        kernel: Mapping[str, Expr],
+        options: tuple[Any, Any, Any],
+        primitive: str,
+        axes: Mapping[str, str],
+        name: str,
+    ) -> None:
+        """`options`: strides, padding and dilation as callers give them; `axes`: names of the reduction axes;
+        `name`: that of the padded tensor."""
+        letters = [letter for letter in SPATIAL if letter in layout]
+        sizes = dict(zip(layout, data.shape, strict=True))
+        strides, padding, dilation = options
+        self._strides = dict(zip(letters, numbers(strides, len(letters), "stride", primitive), strict=True))
+        self._dilation = dict(zip(letters, numbers(dilation, len(letters), "dilation", primitive), strict=True))
+        covered = {d: (kernel[d] - 1) * self._dilation[d] + 1 for d in letters}
+        before, after = (
+            dict(zip(letters, side, strict=True)) for side in padding_of(padding, list(covered.values()), primitive)
+        )
+        self.extents = {
+            d: _positions(sizes[d], covered[d], before[d], after[d], self._strides[d], primitive, d) for d in letters
+        }
+        self.axes = {d: reduce_axis((0, kernel[d]), name=axes[d]) for d in letters}
+        zeros = [[side.get(letter, 0) for letter in layout] for side in (before, after)]
+        self._padded = pad(data, zeros[0], zeros[1], name=name)
+        self._layout = layout
+
+    def element(self, at: Mapping[str, Any]) -> Any:
+        """What the window shows at position `at`, an index by letter for each dimension; of images or channels, that
+        one of the tensor."""
+        steps = self._strides
+        return self._padded[
+            tuple(
+                at[d] * steps[d] + self.axes[d] * self._dilation[d] if d in self.axes else at[d] for d in self._layout
+            )
+        ]
+
+
+def numbers(value: Any, count: int, argument: str, primitive: str, least: int = 1) -> tuple[int, ...]:
+    """`value` as one whole number for each of `count` dimensions: a single one stands for all."""
+    each = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
+    if len(each) != count or any(not isinstance(v, int) or isinstance(v, bool) or v < least for v in each):
+        raise UserError(
+            f"argument {argument!r} is {value!r}",
+            primitive=primitive,
+            fix=f"give an int >= {least}" + (f", or a {'pair' if count == 2 else 'tuple'} of them" * (count > 1)),
+        )
+    return each
+
+
+def padding_of(padding: Any, kernel: Sequence[Any], primitive: str) -> tuple[Sequence[int], Sequence[int]]:
+    """The zeros before and after each dimension that the legacy API's forms mean, for a kernel after dilation.
+
+    An int for all sides; one for each dimension, as (vertical, horizontal); those before and those after, as (top,
+    left, bottom, right); "VALID" for none; "SAME" for an output as large as the input at stride 1 (an odd row or
+    column goes to the top left). Raises UserError for anything else.
+    """
+    count = len(kernel)
+    if padding == "VALID":
+        return (0,) * count, (0,) * count
+    if padding == "SAME":
+        around = [_constant(k, primitive) - 1 for k in kernel]
+        return [(n + 1) // 2 for n in around], [n // 2 for n in around]
+    each = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,) * count
+    if all(isinstance(p, int) and p >= 0 for p in each) and len(each) in (count, 2 * count):
+        return each[:count], each[-count:]
+    forms = {1: "an int, (left, right)", 2: "an int, (vertical, horizontal), (top, left, bottom, right)"}
     raise UserError(
         f"argument 'padding' is {padding!r}",
         primitive=primitive,
-        fix='give an int, (vertical, horizontal), (top, left, bottom, right), "SAME" or "VALID"; none below 0',
+        fix=f'give {forms.get(count, "an int")}, "SAME" or "VALID"; none below 0',
     )
 
 
@@ -69,34 +113,28 @@ def _constant(e: Any, primitive: str) -> int:
     return extent.value
 
 
-def dilated(kernel: Any, dilation: int) -> Any:
-    """The extent that a dilated kernel covers."""
-    return (kernel - 1) * dilation + 1
-
-
-def output_extent(size: Any, kernel: Any, before: int, after: int, stride: int, primitive: str, side: str) -> Expr:
+def _positions(size: Any, kernel: Any, before: int, after: int, stride: int, primitive: str, letter: str) -> Expr:
     """How many positions a window of `kernel` has; UserError where it does not fit once."""
     extent = floordiv(as_expr(size) - kernel + before + after, stride) + 1
     if isinstance(extent, IntImm) and extent.value < 1:
         raise UserError(
-            f"the kernel's {side} {kernel} is larger than the padded input's, {size} + {before} + {after}",
+            f"the kernel's {SPATIAL[letter]} {kernel} is larger than the padded input's, {size} + {before} + {after}",
             primitive=primitive,
             fix="pad more, or use a smaller kernel or dilation",
         )
     return extent
 
 
-def four(given: Any, argument: str, layout: str, primitive: str) -> tuple[Expr, Expr, Expr, Expr]:
-    """The four extents of a tensor; UserError for another rank, and for no tensor."""
+def extents(given: Any, argument: str, layout: str, primitive: str) -> dict[str, Expr]:
+    """The extents of a tensor by the letters of its layout; UserError for another rank, and for no tensor."""
     data = tensor(given, argument, primitive)
-    if data.ndim != 4:
+    if data.ndim != len(layout):
         raise UserError(
             f"{argument} {data.name!r} has the shape {list(data.shape)}",
             primitive=primitive,
-            fix=f"give a 4-dimensional tensor of layout {layout}",
+            fix=f"give a {len(layout)}-dimensional tensor of layout {layout}",
         )
-    a, b, c, d = data.shape
-    return a, b, c, d
+    return dict(zip(layout, data.shape, strict=True))
 
 
 def same_extent(a: Expr, b: Expr, what: str, primitive: str) -> None:

@@ -1,8 +1,11 @@
 """NumPy references of the operators, written from their definitions and sharing nothing with the declarations."""
 
 from .conv1d import convolve_python as convolve_python
+from .conv2d import conv2d_hwcn_python as conv2d_hwcn_python
 from .conv2d import conv2d_nchw_python as conv2d_nchw_python
+from .conv2d import conv2d_nhwc_python as conv2d_nhwc_python
 from .conv2d import depthwise_conv2d_python_nchw as depthwise_conv2d_python_nchw
+from .conv2d import depthwise_conv2d_python_nhwc as depthwise_conv2d_python_nhwc
 from .elementwise import dilate_python as dilate_python
 from .elementwise import relu_python as relu_python
 from .elementwise import scale_shift_nchw_python as scale_shift_nchw_python

@@ -55,6 +55,18 @@ def conv2d_nchw_python(
     return np.ascontiguousarray(np.concatenate(parts, axis=3).transpose(0, 3, 1, 2).astype(a_np.dtype))
 
 
+def conv2d_nhwc_python(a_np: np.ndarray, w_np: np.ndarray, stride: Any, padding: Any, groups: int = 1) -> np.ndarray:
+    """Input (N, H, W, CI) with filters (KH, KW, CI / groups, CO), as (N, OH, OW, CO); summed in float64."""
+    out = conv2d_nchw_python(a_np.transpose(0, 3, 1, 2), w_np.transpose(3, 2, 0, 1), stride, padding, groups)
+    return np.ascontiguousarray(out.transpose(0, 2, 3, 1))
+
+
+def conv2d_hwcn_python(a_np: np.ndarray, w_np: np.ndarray, stride: Any, padding: Any) -> np.ndarray:
+    """Input (H, W, CI, N) with filters (KH, KW, CI, CO), as (OH, OW, CO, N); summed in float64."""
+    out = conv2d_nchw_python(a_np.transpose(3, 2, 0, 1), w_np.transpose(3, 2, 0, 1), stride, padding)
+    return np.ascontiguousarray(out.transpose(2, 3, 1, 0))
+
+
 def depthwise_conv2d_python_nchw(
     input_np: np.ndarray, filter_np: np.ndarray, stride: Any, padding: Any, dilation: Any = 1
 ) -> np.ndarray:
@@ -64,3 +76,12 @@ def depthwise_conv2d_python_nchw(
     out = np.einsum("nchwij,cmij->ncmhw", windows, filter_np.astype(np.float64), optimize=True)
     n, c, m, h, w = out.shape
     return np.ascontiguousarray(out.reshape(n, c * m, h, w).astype(input_np.dtype))
+
+
+def depthwise_conv2d_python_nhwc(
+    input_np: np.ndarray, filter_np: np.ndarray, stride: Any, padding: Any, dilation: Any = 1
+) -> np.ndarray:
+    """Input (N, H, W, C) with filters (KH, KW, C, M), as (N, OH, OW, C * M); summed in float64."""
+    images, filters = input_np.transpose(0, 3, 1, 2), filter_np.transpose(2, 3, 0, 1)
+    out = depthwise_conv2d_python_nchw(images, filters, stride, padding, dilation)
+    return np.ascontiguousarray(out.transpose(0, 2, 3, 1))
