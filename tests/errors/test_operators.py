@@ -95,7 +95,7 @@ def test_a_layout_that_is_none() -> None:
     ("operator", "given", "says", "fix"),
     [
         (topi.nn.conv1d_ncw, (A, W), "data 'A' has the shape [1, 4, 8, 8]", "3-dimensional tensor of layout NCW"),
-        (topi.nn.conv2d_hwcn, (A, W, 1, 1), "Input and Filter, channels: 8 and 3 differ", "shapes agree"),
+        (topi.nn.conv2d_hwcn, (A, W, 1, 1), "channels of Input and Filter: 8 and 3 differ", "shapes agree"),
         (topi.nn.conv2d, (A, W, (1, 2, 3), 1, 1), "argument 'stride' is (1, 2, 3)", "int >= 1, or a pair"),
         (topi.nn.conv2d, (A, W, 1, (1, 2, 3), 1), "argument 'padding' is (1, 2, 3)", "(top, left, bottom, right)"),
         (topi.nn.conv2d, (A, W, 1, -1, 1), "argument 'padding' is -1", "none below 0"),

@@ -39,8 +39,8 @@ def convolution(
         extents(kernel, arguments[1], kernel_layout, primitive),
     )
     _check_groups(sizes["C"], weights["O"], groups, arguments, primitive)
-    of = "channels" if groups == 1 else f"channels of each of {groups} groups"
-    same_extent(floordiv(sizes["C"], groups), weights["I"], f"{' and '.join(arguments)}, {of}", primitive)
+    whose = "channels" if groups == 1 else "a group's channels"
+    same_extent(floordiv(sizes["C"], groups), weights["I"], f"{whose} of {' and '.join(arguments)}", primitive)
     view = Window(data, layout, weights, window, primitive, _WINDOW, "pad_temp")
     channel = reduce_axis((0, weights["I"]), name="rc")
     inside = {"I": channel, **view.axes}
