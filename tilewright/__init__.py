@@ -13,7 +13,7 @@ from .core.absent import absent_from_module
 
 __version__ = "0.2.0"
 
-_MODULES = ("te", "tir", "nd", "target", "testing", "error", "topi", "autotvm", "runtime", "transform")
+_MODULES = ("te", "tir", "nd", "target", "testing", "error", "topi", "autotvm", "runtime", "transform", "arith")
 _HOMES = {
     "driver": ("lower", "build"),
     "nd": ("array", "device", "context", "cpu", "cuda", "gpu", "opencl", "cl"),
@@ -23,7 +23,7 @@ _HOMES = {
     "te": (
         "placeholder compute reduce_axis thread_axis create_schedule var size_var const sum min max all any exp log "
         "sqrt tanh sigmoid power floor ceil abs floordiv floormod truncdiv truncmod if_then_else comm_reducer "
-        "min_value max_value round trunc rsqrt erf sin cos tan isnan popcount indexdiv indexmod"
+        "min_value max_value round trunc rsqrt erf sin cos tan isnan popcount indexdiv indexmod Range IterVar Var div"
     ).split(),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}

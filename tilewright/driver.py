@@ -98,6 +98,10 @@ class LoweredModule(Program):
         """The program as text."""
         return show_program(self)
 
+    def show(self) -> None:
+        """Print the program."""
+        print(show_program(self))
+
     def explain(self, target: Any = None, lines: int = LINES) -> str:
         """What each pass changed, and its time; for a `target`, the passes on the way to its code as well.
 

@@ -1,9 +1,11 @@
 """Helpers for tests of numerical programs."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any
 
 import numpy as np
 
+from .core.absent import absent_from_module as _absent
 from .core.target import KINDS
 from .runtime.device import Device, device, enabled
 
@@ -20,3 +22,9 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
     got, wanted = np.asanyarray(actual), np.asanyarray(desired)
     np.testing.assert_equal(got.shape, wanted.shape)
     np.testing.assert_allclose(got, wanted, rtol=rtol, atol=atol, verbose=True)
+
+
+if not _TYPE_CHECKING:  # type checkers see what is there
+
+    def __getattr__(name: str) -> object:
+        raise _absent(__name__, name, globals())

@@ -7,18 +7,27 @@ from .expr.constructors import CONSTRUCTORS as _NODES
 from .expr.intrinsics import TABLE as _TABLE
 from .expr.nodes import Expr as PrimExpr
 from .expr.nodes import SizeVar, StringImm, Var
-from .expr.operators import all_of as all
-from .expr.operators import any_of as any
-from .expr.operators import cast as Cast
 from .expr.operators import (
+    add,
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
     const,
     floordiv,
     floormod,
     if_then_else,
     likely,
+    multiply,
+    shift_left,
+    shift_right,
+    subtract,
     truncdiv,
     truncmod,
 )
+from .expr.operators import all_of as all
+from .expr.operators import any_of as any
+from .expr.operators import cast as Cast
 from .expr.operators import divide as div
 from .expr.operators import floordiv as indexdiv
 from .expr.operators import floormod as indexmod

@@ -11,7 +11,8 @@ import pytest
 import tilewright
 from tests.errors.refused import refused
 from tilewright import te
-from tilewright.core.absent import INSTEAD
+from tilewright.arith import Analyzer
+from tilewright.core.absent import INSTEAD, OTHERWISE
 
 A = te.placeholder((16, 24), name="A")
 B = te.compute((16, 24), lambda i, j: A[i, j] + 1.0, name="B")
@@ -21,7 +22,8 @@ array = tilewright.nd.array(np.zeros(3, "float32"))
 
 def holder(name: str) -> Any:
     """The object that a list of missing names is about."""
-    things: dict[str, Any] = {"the schedule": s, "the stage": s[B], "the array": array, "tilewright": tilewright}
+    things: dict[str, Any] = {"the schedule": s, "the stage": s[B], "the array": array, "tilewright": tilewright,
+                              "the target": tilewright.target.Target("llvm"), "the analyzer": Analyzer()}  # fmt: skip
     return things.get(name) or import_module(f"tilewright.{name}")
 
 
@@ -45,12 +47,26 @@ NAMED: list[tuple[str, str, str, str]] = [
     ("nd", "vulkan", "nd.vulkan is not part of Tilewright", "nd.cuda()"),
     ("target", "arm_cpu", "target.arm_cpu is not part of Tilewright", 'Target("cuda")'),
     ("transform", "Sequential", "transform.Sequential is not part of Tilewright", "tir.add_lower_pass"),
+    ("te.schedule", "ScheduleOps", "te.schedule.ScheduleOps is not part of Tilewright", "tw.lower(s, args)"),
+    ("tir", "For", "tir.For is not part of Tilewright", "te.create_schedule"),
+    ("topi", "tensordot", "topi.tensordot is not part of Tilewright", "te.compute"),
+    ("topi", "dense", "topi.dense is not part of Tilewright", "topi.nn.dense"),
+    ("topi.utils", "traverse_inline", "topi.utils.traverse_inline is not part of Tilewright", "compute_inline"),
+    ("arith", "detect_iter_map", "arith.detect_iter_map is not part of Tilewright", "arith.Analyzer"),
+    ("schedule", "InferBound", "schedule.InferBound is not part of Tilewright", "te.schedule.InferBound"),
+    ("tensor", "ComputeOp", "tensor.ComputeOp is not part of Tilewright", "te.ComputeOp"),
+    ("expr", "IntImm", "expr.IntImm is not part of Tilewright", "tir.IntImm"),
+    ("runtime", "PackedFunc", "runtime.PackedFunc is not part of Tilewright", "functions"),
+    ("autotvm.task", "extract_from_program", "autotvm.task.extract_from_program is not part", "task.create"),
     ("tilewright", "relay", "tilewright.relay is not part of Tilewright", "te.compute or topi"),
     ("tilewright", "build_config", "tilewright.build_config is not part of Tilewright", "transform.PassContext"),
     ("the schedule", "rfactor", "the schedule has no 'rfactor'", "in two steps"),
     ("the schedule", "create_group", "the schedule has no 'create_group'", "compute_at"),
     ("the schedule", "split", "the schedule has no 'split': it belongs to a stage", "s[B].split(...)"),
     ("the stage", "tensorize", "the stage has no 'tensorize'", "vectorize(axis)"),
+    ("the stage", "attach_ivar", "the stage has no 'attach_ivar'", "placement"),
+    ("the target", "mcpu", "the target has no 'mcpu'", "target.labels"),
+    ("the analyzer", "const_int_bound", "the analyzer has no 'const_int_bound'", "can_prove"),
     ("the stage", "cache_read", "the stage has no 'cache_read'", "s.cache_read(...)"),
     ("the stage", "axis", "the stage has no 'axis'", "s[B].op.axis"),
     ("the array", "astype", "the array has no 'astype'", "a.numpy().astype(dtype)"),
@@ -69,6 +85,14 @@ SLIPS: list[tuple[str, str, str, str]] = [
 def test_a_name_that_is_not_there(about: str, name: str, says: str, fix: str) -> None:
     with refused("", says, fix=fix):
         getattr(holder(about), name)
+
+
+@pytest.mark.parametrize("about", OTHERWISE)
+def test_one_answer_for_all_other_names(about: str) -> None:
+    with refused("", f"{about}.xyzzy is not part of Tilewright", fix=""):
+        holder(about).xyzzy
+    with pytest.raises(AttributeError, match="has no attribute '__xyzzy__'"):
+        holder(about).__xyzzy__
 
 
 def test_a_slip_on_a_device() -> None:

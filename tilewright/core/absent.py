@@ -16,131 +16,253 @@ _STEPS = "run its steps one after the other: build a function for one step, and 
 _SEARCH = "tune a template with autotvm: @autotvm.template, autotvm.task.create, autotvm.tuner.XGBTuner"
 _TRANSPOSED = "topi.nn.dilate(data, strides), then a convolution with the kernel reversed"
 _MODELS = "declare the operators one by one with te.compute or topi, and build each"
+_PROGRAM = "tw.lower(s, args), which gives the program: print it, or .script()"
 _HERE = "programs run on this machine: tw.build(s, args, target), then call it with tw.nd arrays"
 _PASS = 'give a pass of your own: transform.PassContext(config={"tir.add_lower_pass": [(1, function)]})'
 _INLINE = "call s[stage].compute_inline() for each of the stages"
 _CALLS = "use the intrinsics of te (te.exp, te.sqrt, te.popcount ...); other functions cannot be called"
+_TENSORIZE = "s[B].vectorize(axis) and s[B].unroll(axis)"
+_OPERATIONS = "te.ComputeOp and te.PlaceholderOp"
+_PREDICATE = "te.if_then_else in the declaration; a partial tile is guarded by itself"
+_OBJECTS = "give Python's own objects: functions, lists, numbers"
+_DEVICES = "tw.cuda(), tw.opencl() or tw.cpu()"
+_ND_DEVICES = "nd.cuda(), nd.opencl() or nd.cpu()"
+_SCHEDULE = "tune a template of autotvm, or write the schedule yourself"
+_TASK = "declare the task of each operator: autotvm.task.create(name, args, target)"
+_IN_NN = "relu leaky_relu pad dilate dense conv1d conv2d conv2d_nchw depthwise_conv2d_nchw scale_shift_nchw".split()
+_CHOOSE = "choose by target.kind in Python"
+_PLAIN = "nothing: numbers and lists are taken as they are"
+_TEMPLATE = "@autotvm.template(name)"
+_PLACEMENT = "s[B].placement: where it is computed"
 _TARGETS = 'Target("cuda"), "opencl" or "llvm"'
-_OPERATOR = "use Python's operators on expressions: a + b, a * b, a // b, a << b, a & b"
+_REFERENCE = "compare with NumPy: np.testing.assert_allclose(found.numpy(), expected)"
+_LAYOUT = "declare the other layout with te.compute"
 
 INSTEAD: dict[str, dict[str, str]] = {
     "te": {
         "scan": _STEPS,
         **dict.fromkeys(("extern", "extern_primfunc"), f"{_COMPUTE}; call other libraries on the arrays themselves"),
         "hybrid": _COMPUTE,
-        "tag_scope": 'give the tag to the tensor: te.compute(..., tag="...")',
-        **dict.fromkeys(("decl_tensor_intrin", "TensorIntrin"), "s[B].vectorize(axis) and s[B].unroll(axis)"),
-        "gradient": "declare the gradient with te.compute",
+        **dict.fromkeys(("tag_scope", "tag"), 'give the tag to the tensor: te.compute(..., tag="...")'),
+        **dict.fromkeys(("decl_tensor_intrin", "TensorIntrin", "tensor_intrin"), _TENSORIZE),
+        **dict.fromkeys(("gradient", "autodiff"), "declare the gradient with te.compute"),
         "create_prim_func": "tw.lower(s, [A, B])",
         **dict.fromkeys(("AutoInlineElemWise", "AutoInlineInjective", "AutoInlineBroadcast"), _INLINE),
-        **dict.fromkeys(("ScanOp", "ExternOp", "HybridOp", "TensorComputeOp"), "te.ComputeOp and PlaceholderOp"),
+        **dict.fromkeys(("ScanOp", "ExternOp", "HybridOp", "TensorComputeOp", "BaseComputeOp"), _OPERATIONS),
         "SpecializedCondition": "te.if_then_else in the declaration",
+        "AXIS_SEPARATOR": _LAYOUT,
         "trace": "pass the tensor in between as an argument: tw.build(s, [A, B, C]) keeps B",
         "logaddexp": "te.max(a, b) + te.log1p(te.exp(-te.abs(a - b)))",
         "clip": "te.max(low, te.min(x, high))",
-        **dict.fromkeys(("add", "subtract", "multiply", "shift_left", "shift_right", "bitwise_and"), _OPERATOR),
+        "ceildiv": "(a + b - 1) // b",
+        **{name: f"tir.{name}" for name in ("clz", "likely", "Reduce", "Cast", "Select", "decl_buffer")},
+        "select": "tir.Select(condition, a, b), or te.if_then_else(condition, a, b)",
+    },
+    "te.schedule": {
+        **dict.fromkeys(("ScheduleOps", "SchedulePostProcToPrimFunc", "VerifyCompactBuffer"), _PROGRAM),
+        **dict.fromkeys(("AutoInlineElemWise", "AutoInlineInjective", "AutoInlineBroadcast"), _INLINE),
+        "SpecializedCondition": "te.if_then_else in the declaration",
+        **dict.fromkeys(("Split", "Fuse", "Singleton"), "s[B].relations: how its axes are made of others"),
     },
     "tir": {
-        **dict.fromkeys(("ir_builder", "Schedule", "For", "Store", "Evaluate", "PrimFunc", "SeqStmt", "Block"), _LOOPS),
-        **dict.fromkeys(("BufferLoad", "BufferStore", "ProducerLoad", "Load"), "A[i, j] reads an element of a tensor"),
+        **dict.fromkeys(("BufferLoad", "BufferStore", "ProducerLoad", "Load"), "A[i, j], which reads an element of a tensor"),
         **dict.fromkeys(("call_extern", "call_pure_extern", "call_intrin", "call_packed", "call_llvm_intrin"), _CALLS),
         **dict.fromkeys(("stmt_functor", "transform", "analysis", "build"), _PASS),
-        "TensorIntrin": "s[B].vectorize(axis) and s[B].unroll(axis)",
+        **dict.fromkeys(("TensorIntrin", "ptx_mma", "tvm_mma_sync", "tvm_load_matrix_sync"), _TENSORIZE),
+        **dict.fromkeys(("Layout", "BijectiveLayout", "layout", "bijective_layout", "IndexMap"), _LAYOUT),
         "ceildiv": "(a + b - 1) // b",
-        **dict.fromkeys(("shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor"), _OPERATOR),
+        **dict.fromkeys(("tvm_thread_allreduce", "ptx_cp_async"), "s.cache_read and s.cache_write, with bind"),
+        "Let": "give the expression wherever it is used: equal ones are one",
+        "Any": 'te.size_var("n"), a size that is known at the call',
+        "Shuffle": _COMPUTE,
+        "Range": "te.Range(begin, end)",
+        "log_softmax": _COMPUTE,
+        "select": "tir.Select(condition, a, b)",
+        "trace": "pass the tensor in between as an argument: tw.build(s, [A, B, C]) keeps B",
     },
     "tilewright": {
-        **dict.fromkeys(("relay", "relax"), _MODELS),
-        **dict.fromkeys(("ir", "IRModule", "script"), "tw.lower(s, args) gives the program: print it, or .script()"),
+        **dict.fromkeys(("relay", "relax", "nnvm"), _MODELS),
+        "ir": f"{_PROGRAM}; a range is te.Range",
+        **dict.fromkeys(("IRModule", "script", "stmt"), _PROGRAM),
         **dict.fromkeys(("auto_scheduler", "meta_schedule", "dlight"), _SEARCH),
-        **dict.fromkeys(("rpc", "micro", "device_api"), _HERE),
+        **dict.fromkeys(("rpc", "micro", "device_api", "exec"), _HERE),
         **dict.fromkeys(("register_func", "get_global_func", "_ffi", "ffi"), "call Python functions between kernels"),
-        **dict.fromkeys(("rocm", "metal", "vulkan", "vpi", "hexagon", "webgpu"), "tw.cuda(), tw.opencl() or tw.cpu()"),
+        **dict.fromkeys(("register_object", "register_extension", "register_node", "Object", "Node"), _OBJECTS),
+        **dict.fromkeys(("container", "api", "libinfo", "get_env", "make_node", "parser"), _OBJECTS),
+        **dict.fromkeys(("rocm", "metal", "mtl", "vulkan", "vpi", "hexagon", "webgpu", "ext_dev"), _DEVICES),
+        "TVMContext": "tw.nd.Device",
         **dict.fromkeys(("build_config", "PassContext"), "tw.transform.PassContext(config={...})"),
-        **dict.fromkeys(("save_json", "load_json"), "module.save(path), and tw.runtime.load_module(path)"),
-        "contrib": "nothing of it is here; a kernel's source is module.imported_modules[0].get_source()",
-        "make": _LOOPS,
-        "convert": "nothing: numbers and lists are taken as they are",
+        **dict.fromkeys(("ir_pass", "instrument"), _PASS),
+        **dict.fromkeys(("save_json", "load_json", "module"), "module.save(path), and tw.runtime.load_module(path)"),
+        "contrib": "nothing of it is here; a kernel's source is module.imported_modules[0].get_source(), NVRTC "
+        "compiles it, other libraries take arrays by DLPack",
+        **dict.fromkeys(("make", "ir_builder"), _LOOPS),
+        "convert": _PLAIN,
+        "generic": _CHOOSE,
+        **dict.fromkeys(("intrin", "register_intrin_rule", "call_pure_intrin"), _CALLS),
+        **dict.fromkeys(("DataType", "datatype", "dtype"), 'give types as text: "float32", "int8", "bfloat16"'),
+        **dict.fromkeys(("support", "get_build_info"), "call `tilewright doctor`: it says what works on this machine"),
+        "infinity": 'te.const(float("inf"), "float32")',
     },
     "topi": {
-        **dict.fromkeys(("cuda", "generic", "x86"), "tune a template of autotvm, or write the schedule yourself"),
-        **dict.fromkeys(("add", "subtract", "multiply", "divide", "maximum", "minimum", "sum", "matmul"), _COMPUTE),
-        **dict.fromkeys(("exp", "tanh", "sigmoid", "sqrt", "transpose", "reshape", "concatenate", "full"), _COMPUTE),
-        **{name: f"topi.nn.{name}" for name in ("relu", "pad", "dilate", "conv2d_nchw", "dense")},
+        **dict.fromkeys(("cuda", "generic", "x86", "arm_cpu", "mali", "bifrost", "intel_graphics", "rocm"), _SCHEDULE),
+        **{name: f"topi.nn.{name}" for name in _IN_NN},
+        "util": "topi.utils",
+        **dict.fromkeys(("equal_const_int", "get_const_tuple"), "topi.utils.get_const_tuple(shape)"),
     },
     "topi.nn": {
-        **dict.fromkeys(("conv3d", "conv3d_ncdhw", "conv3d_ndhwc", "deformable_conv2d_nchw"), _COMPUTE),
         **dict.fromkeys(("conv1d_transpose_ncw", "conv2d_transpose_nchw", "conv3d_transpose_ncdhw"), _TRANSPOSED),
         **dict.fromkeys(("conv2d_NCHWc", "depthwise_conv2d_NCHWc", "conv2d_NCHWc_int8"), "topi.nn.conv2d_nhwc"),
-        "conv2d_winograd_weight_transform": "topi.nn.conv2d_nchw",
-        **dict.fromkeys(("matmul", "batch_matmul", "softmax", "log_softmax", "fast_softmax", "lstm"), _COMPUTE),
-        **dict.fromkeys(("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "lrn"), _COMPUTE),
-        **dict.fromkeys(("pool2d", "pool1d", "pool3d", "pool_grad", "global_pool", "adaptive_pool"), _COMPUTE),
-        **dict.fromkeys(("bias_add", "prelu", "flatten", "upsampling", "depth_to_space", "space_to_depth"), _COMPUTE),
-        **dict.fromkeys(("mirror_pad", "fifo_buffer", "strided_slice", "nll_loss", "binarize_pack"), _COMPUTE),
+        **dict.fromkeys(("conv2d_winograd_nchw", "conv2d_winograd_weight_transform"), "topi.nn.conv2d_nchw"),
+        **dict.fromkeys(("group_conv1d_ncw", "group_conv1d_nwc"), "topi.nn.conv1d(data, kernel, groups=2)"),
         **dict.fromkeys(("sparse_dense", "csrmm", "csrmv"), "give the parts of a sparse matrix as arrays of their own"),
+        **dict.fromkeys(("util", "utils"), "topi.utils"),
+    },
+    "topi.utils": {
+        **dict.fromkeys(("equal_const_int", "get_const_float"), "topi.utils.get_const_int(e)"),
+        "traverse_inline": _INLINE,
+        "ceil_div": "(a + b - 1) // b",
     },
     "nd": {
-        **dict.fromkeys(("rocm", "metal", "vulkan", "vpi", "hexagon"), "nd.cuda(), nd.opencl() or nd.cpu()"),
+        **dict.fromkeys(("rocm", "metal", "mtl", "vulkan", "vpi", "hexagon", "webgpu", "ext_dev"), _ND_DEVICES),
         "sparse": "give the parts of a sparse matrix as arrays of their own",
         "numpyasarray": "nd.array(x)",
+        **{name: f"nd.array(np.{name}(shape, dtype))" for name in ("zeros", "ones")},
+        "random": "nd.array(np.random.rand(*shape).astype(dtype))",
+        "TVMContext": "nd.Device",
     },
     "target": {
-        **dict.fromkeys(("rocm", "mali", "arm_cpu", "vulkan", "metal", "hexagon"), _TARGETS),
-        "GenericFunc": "choose by target.kind in Python",
-        "generic_func": "choose by target.kind in Python",
+        **dict.fromkeys(("GenericFunc", "generic_func", "override_native_generic_func"), _CHOOSE),
+        "current_target": "target.Target.current()",
+        **dict.fromkeys(("build_config", "BuildConfig"), "tw.transform.PassContext(config={...})"),
     },
-    "transform": dict.fromkeys(("Sequential", "module_pass", "Pass", "function_pass"), _PASS),
+    "runtime": {
+        **{name: f"tw.nd.{name}" for name in ("cpu", "cuda", "opencl", "gpu")},
+        "TVMContext": "tw.nd.Device",
+        **dict.fromkeys(("convert", "String", "ShapeTuple", "container"), _PLAIN),
+        **dict.fromkeys(("Object", "ObjectGeneric", "PackedFunc"), _OBJECTS),
+        **dict.fromkeys(("DataType", "DataTypeCode"), 'give types as text: "float32", "int8", "bfloat16"'),
+        "const": "te.const(value, dtype)",
+    },
     "autotvm": {
         **dict.fromkeys(("RPCRunner", "TrackerServer"), "autotvm.LocalRunner(number=10): it measures on this machine"),
-        **dict.fromkeys(("register_topi_compute", "register_topi_schedule"), "@autotvm.template(name)"),
-        **dict.fromkeys(("graph_tuner", "tophub"), "tune each operator's template, and keep its log"),
+        **dict.fromkeys(("register_topi_compute", "register_topi_schedule"), _TEMPLATE),
+        **dict.fromkeys(("graph_tuner", "tophub", "ApplyGraphBest"), "tune each operator's template, and keep its log"),
         "FallbackConfigEntity": "autotvm.task.ConfigEntity",
         "feature": "nothing: the tuner takes features from the lowered program",
+        "args_to_workload": "autotvm.task.args_to_workload",
+    },
+    "autotvm.measure": {
+        "RPCRunner": "autotvm.LocalRunner(number=10): it measures on this machine",
+        **dict.fromkeys(("create_measure_batch", "request_remote"), _HERE),
+    },
+    "autotvm.task": {
+        **dict.fromkeys(("extract_from_program", "extract_from_multiple_program", "TaskExtractEnv"), _TASK),
+        **dict.fromkeys(("register_topi_compute", "register_topi_schedule", "topi_integration"), _TEMPLATE),
+        "ApplyGraphBest": "tune each operator's template, and keep its log",
+        "compute_flop": "task.flop",
     },
     "the schedule": {
         "rfactor": "reduce in two steps: a te.compute of partial sums over k.inner, and one that adds them up",
-        "create_group": "s[stage].compute_at(s[reader], axis) for each stage of the group",
+        **dict.fromkeys(("create_group", "groups"), "s[stage].compute_at(s[reader], axis) for each stage of the group"),
     },
     "the stage": {
         "tensorize": "s[B].vectorize(axis) and s[B].unroll(axis)",
         "prefetch": 's.cache_read(A, "shared", [B]), with compute_at, and double_buffer',
         "env_threads": 's[B].bind(axis, te.thread_axis("threadIdx.x"))',
-        "set_store_predicate": "te.if_then_else in the declaration; a partial tile is guarded by itself",
+        **dict.fromkeys(("set_store_predicate", "store_predicate"), _PREDICATE),
         "rolling_buffer": "s[B].compute_at(s[reader], axis)",
-        "transform_layout": "declare the other layout with te.compute",
+        "transform_layout": _LAYOUT,
         "axis": "s[B].op.axis, and s[B].op.reduce_axis",
+        **dict.fromkeys(("attach_type", "attach_ivar", "attach_stage", "group"), _PLACEMENT),
+        "iter_var_attrs": "s[B].value.note(axis): how its loop runs, its thread, its pragmas",
         **{name: f"it belongs to the schedule: s.{name}(...)" for name in ("cache_read", "cache_write", "rfactor")},
     },
     "the array": {
         "astype": "tw.nd.array(a.numpy().astype(dtype), a.device)",
-        **dict.fromkeys(("reshape", "T", "transpose", "sum", "max", "min", "mean"), "a.numpy() has it"),
+        **dict.fromkeys(("reshape", "T", "transpose", "sum", "max", "min", "mean"), "a.numpy(), which has it"),
         "to_dlpack": "other libraries take the array itself: torch.from_dlpack(a)",
         "tolist": "a.numpy().tolist()",
+        "context": "a.device",
+    },
+    "the target": {
+        **dict.fromkeys(("attrs", "mcpu", "model", "libs", "features"), "dict(target.labels), and target.arch"),
+        **dict.fromkeys(("host", "with_host"), "nothing: host code is Python"),
+        **dict.fromkeys(("target_name", "id"), "target.kind"),
+    },
+    "the analyzer": {
+        **dict.fromkeys(("const_int_bound", "modular_set", "int_set"), "analyzer.can_prove(low <= e)"),
+        "constraint_scope": "analyzer.bind(var, te.Range(begin, end))",
     },
 }  # fmt: skip
+"""What to use in place of names of the legacy API, by what holds them."""
+
+OTHERWISE: dict[str, str] = {
+    "arith": "tw.arith.Analyzer, which simplifies and proves, or te.schedule.InferBound(s), which gives the ranges of loops",
+    "expr": "the nodes of expressions in tir: tir.Var, tir.IntImm, tir.Add",
+    "schedule": "te.create_schedule, te.Schedule, te.Stage and te.schedule.InferBound",
+    "tensor": "te.Tensor, te.PlaceholderOp and te.ComputeOp",
+    "tir": _LOOPS,
+    "topi": _COMPUTE,
+    "topi.nn": _COMPUTE,
+    "topi.testing": _REFERENCE,
+    "target": _TARGETS,
+    "testing": _REFERENCE,
+    "runtime": _HERE,
+    "transform": _PASS,
+    "autotvm.task": _SEARCH,
+    "topi.utils": "topi.utils.get_const_tuple(shape): a tuple of Python numbers, to compute with",
+    "error": "TVMError, UserError and InternalError",
+}
+"""What to use in place of any other name, where one answer does for all."""
+
+
+def instead_of(holder: str, name: str) -> str:
+    """What to use in place of `holder.name`; "" where nothing is known."""
+    return _by_name(holder, name) or OTHERWISE.get(holder, "")
+
+
+def _by_name(holder: str, name: str) -> str:
+    # The oldest scripts had the names of te and tir at the top level.
+    holders = ("tilewright", "te", "tir") if holder == "tilewright" else (holder,)
+    return next((INSTEAD[h][name] for h in holders if name in INSTEAD.get(h, {})), "")
 
 
 def absent(holder: str, name: str, known: Iterable[str], owner: object = None) -> AttributeError:
     """The error for `holder.name`, where only the names `known` are there; `owner` is the object that was asked."""
-    instead = INSTEAD.get(holder, {}).get(name)
-    if instead is not None:
-        about = f"{holder}.{name} is not part of Tilewright" if " " not in holder else f"{holder} has no {name!r}"
-        return UserAttributeError(about, fix=_use(instead))
     near = get_close_matches(name, [each for each in known if not each.startswith("_")], n=3, cutoff=0.75)
-    if near and not name.startswith("_"):
-        return UserAttributeError(f"{holder} has no {name!r}", fix=f"did you mean {' or '.join(near)}?")
+    found = _by_name(holder, name)
+    if not found and not name.startswith("_"):
+        if near:
+            return UserAttributeError(f"{holder} has no {name!r}", fix=f"did you mean {' or '.join(near)}?")
+        found = OTHERWISE.get(holder, "")
+    if found:
+        about = f"{holder}.{name} is not part of Tilewright" if " " not in holder else f"{holder} has no {name!r}"
+        return UserAttributeError(about, fix=_use(found))
     return AttributeError(f"{holder} has no attribute {name!r}", name=name, obj=owner)
 
 
 def absent_from_module(module: str, name: str, known: Iterable[str]) -> AttributeError:
     """As `absent`, for a module of the package by its full name."""
-    found = absent(module.rpartition(".")[2], name, known)
+    found = absent(module.partition(".")[2] or module, name, known)
     if isinstance(found, UserAttributeError):
         return found
     return AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
 def _use(instead: str) -> str:
-    starts = ("use ", "call ", "declare ", "give ", "run ", "pass ", "there ", "tune ", "nothing", "it ", "choose ")
+    starts = (
+        "use ",
+        "call ",
+        "declare ",
+        "give ",
+        "run ",
+        "pass ",
+        "there ",
+        "tune ",
+        "nothing",
+        "it ",
+        "choose ",
+        "compare ",
+    )
     return instead if instead.startswith((*starts, "loops ", "programs ", "reduce ", "other ")) else f"use {instead}"

@@ -10,8 +10,9 @@ import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NoReturn
 
+from .absent import absent
 from .errors import UserError
 
 
@@ -163,6 +164,9 @@ class Target:
                 shown[field] = option
         values = [(option, str(vars(self)[field])) for field, option in shown.items()]
         return values + list(self.labels)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise absent("the target", name, dir(type(self)), self)
 
     def __str__(self) -> str:
         return " ".join([str(self.kind), *(f"-{name}={value}" for name, value in self._options())])

@@ -1,4 +1,12 @@
 """Floor 1: the scalar expression grammar, typed operators, traversal, printing, exact evaluation."""
 
+from typing import TYPE_CHECKING
+
+from ..core.absent import absent_from_module as _absent
 from . import operators as operators  # gives the nodes their Python operators
 from . import printer as printer  # gives the nodes their text
+
+if not TYPE_CHECKING:  # the legacy API has a module of this name
+
+    def __getattr__(name: str) -> object:
+        raise _absent(__name__, name, globals())

@@ -116,6 +116,10 @@ class Operand(Unknown):
         """This value converted to `dtype`."""
         return BUILD["cast"](dtype, self)
 
+    def same_as(self, other: object) -> bool:
+        """Whether the two are one object, as equal expressions are."""
+        return self is other
+
     def equal(self, other: Any) -> Expr:
         """Element equality as an expression (what `==` builds, without its truth value)."""
         return BUILD["equal"](self, other)

@@ -6,7 +6,7 @@ import re
 import sys
 from importlib.machinery import PathFinder
 
-from ..core.absent import INSTEAD
+from ..core.absent import instead_of
 from ..core.errors import UserError
 
 PACKAGE = "tilewright"
@@ -48,9 +48,7 @@ def sentence(name: str) -> str:
 def instead(name: str) -> str:
     """What to use in place of the part of that name; "" where nothing is known."""
     holder, _, part = name.rpartition(".")
-    # The oldest scripts had the names of te and tir at the top level.
-    holders = (PACKAGE, "te", "tir") if holder == LEGACY else (holder.rpartition(".")[2],)
-    found = next((INSTEAD[holder][part] for holder in holders if part in INSTEAD.get(holder, {})), "")
+    found = instead_of(holder.partition(".")[2] or PACKAGE, part)
     return f"instead, {found}" if found else ""
 
 

@@ -1,5 +1,8 @@
 """Floor 9: devices, arrays, callable modules, and timing them."""
 
+from typing import TYPE_CHECKING
+
+from ..core.absent import absent_from_module as _absent
 from .array import NDArray as NDArray
 from .device import Device as Device
 from .device import device as device
@@ -10,3 +13,8 @@ from .module import load_module as load_module
 from .module import set_debug as set_debug
 from .thread_pool import num_threads as num_threads
 from .thread_pool import set_num_threads as set_num_threads
+
+if not TYPE_CHECKING:  # the legacy API has a module of this name
+
+    def __getattr__(name: str) -> object:
+        raise _absent(__name__, name, globals())

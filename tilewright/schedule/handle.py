@@ -163,6 +163,11 @@ class ScheduleHandle:
         """The output operations."""
         return [self.value.stages[i].op for i in self.value.outputs]
 
+    @property
+    def stage_map(self) -> dict[Operation, StageHandle]:
+        """The stage of every operation that is or was one's."""
+        return {op: StageHandle(self, i) for op, i in self.value.stage_of.items()}
+
     def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
         """A copy of `tensor` in `scope` memory, read by the stages of `readers` in its place; see the primitive."""
         self.stage_id(tensor, "cache_read")

@@ -1,1 +1,10 @@
 """Floor 3: tensors and the operations that define them, reductions, and a NumPy reference."""
+
+from typing import TYPE_CHECKING
+
+from ..core.absent import absent_from_module as _absent
+
+if not TYPE_CHECKING:  # the legacy API has a module of this name
+
+    def __getattr__(name: str) -> object:
+        raise _absent(__name__, name, globals())

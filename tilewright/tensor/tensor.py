@@ -69,6 +69,10 @@ class Operation:
         """The tensors that the operation reads, in order of first use."""
         return read_tensors(self.body)
 
+    def same_as(self, other: object) -> bool:
+        """Whether the two are one object."""
+        return self is other
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
 
@@ -167,6 +171,10 @@ class Tensor(Whole):
                     fix='indices are integers: convert with .astype("int32")',
                 )
         return Load(self, converted)
+
+    def same_as(self, other: object) -> bool:
+        """Whether the two are one object."""
+        return self is other
 
     def __repr__(self) -> str:
         return f"Tensor(shape={list(self.shape)}, dtype={self.dtype}, name={self.name})"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..arith.simplify import simplify
+from ..core.absent import absent_from_module as _absent
 from ..core.errors import UserError
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import as_expr
@@ -27,3 +28,9 @@ def get_const_tuple(in_tuple: Sequence[Any]) -> tuple[int | Expr, ...]:
     """A shape with its constants as Python integers; sizes that are known only at the call stay as they are."""
     found = [simplify(as_expr(e)) for e in in_tuple]
     return tuple(e.value if isinstance(e, IntImm) else e for e in found)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        raise _absent(__name__, name, globals())

@@ -1,5 +1,8 @@
 """Templates, their tasks, and the contexts that give them configurations, under the legacy API's names."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from ...core.absent import absent_from_module as _absent
 from ...tune.task import Task, create
 from ...tune.task import freeze as serialize_args
 from . import dispatcher, space
@@ -9,3 +12,8 @@ from .space import ConfigEntity, ConfigSpace, FallbackConfigEntity, Instantiatio
 from .templates import args_to_workload, get_config, template
 
 __all__ = [name for name in dir() if not name.startswith("_")]
+
+if not _TYPE_CHECKING:  # type checkers see what is there
+
+    def __getattr__(name: str) -> object:
+        raise _absent(__name__, name, __all__)

@@ -1,5 +1,8 @@
 """NumPy references of the operators, written from their definitions and sharing nothing with the declarations."""
 
+from typing import TYPE_CHECKING
+
+from ...core.absent import absent_from_module as _absent
 from .conv1d import convolve_python as convolve_python
 from .conv2d import conv2d_hwcn_python as conv2d_hwcn_python
 from .conv2d import conv2d_nchw_python as conv2d_nchw_python
@@ -9,3 +12,8 @@ from .conv2d import depthwise_conv2d_python_nhwc as depthwise_conv2d_python_nhwc
 from .elementwise import dilate_python as dilate_python
 from .elementwise import relu_python as relu_python
 from .elementwise import scale_shift_nchw_python as scale_shift_nchw_python
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        raise _absent(__name__, name, globals())

@@ -7,30 +7,35 @@ s = te.create_schedule(B.op)
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from .core.absent import absent_from_module as _absent
-from .expr.intrinsics import TABLE as _TABLE
-from .expr.nodes import SizeVar, Var
-from .expr.operators import all_of as all
-from .expr.operators import any_of as any
-from .expr.operators import (
+from ..core.absent import absent_from_module as _absent
+from ..expr.intrinsics import TABLE as _TABLE
+from ..expr.nodes import SizeVar, Var
+from ..expr.operators import (
+    add,
     cast,
     const,
     floordiv,
     floormod,
     if_then_else,
+    multiply,
+    subtract,
     truncdiv,
     truncmod,
 )
-from .expr.operators import divide as div
-from .expr.operators import floordiv as indexdiv
-from .expr.operators import floormod as indexmod
-from .expr.variables import size_var, var
-from .schedule.handle import ScheduleHandle as Schedule
-from .schedule.handle import StageHandle as Stage
-from .schedule.handle import create_schedule
-from .tensor.axis import IterVar, Range, reduce_axis, thread_axis
-from .tensor.reduction import comm_reducer, max, max_value, min, min_value, sum
-from .tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, TensorSlice, compute, placeholder
+from ..expr.operators import all_of as all
+from ..expr.operators import any_of as any
+from ..expr.operators import divide as div
+from ..expr.operators import floordiv as indexdiv
+from ..expr.operators import floormod as indexmod
+from ..expr.variables import size_var, var
+from ..tensor.axis import IterVar, Range
+from ..tensor.reduction import comm_reducer, max, max_value, min, min_value, sum
+from . import operation as operation
+from . import schedule as schedule
+from . import tensor as tensor
+from .operation import compute, placeholder, reduce_axis, thread_axis
+from .schedule import Schedule, Stage, create_schedule
+from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor, TensorSlice
 
 exp, exp2, exp10 = _TABLE["exp"], _TABLE["exp2"], _TABLE["exp10"]
 log, log2, log10, log1p = _TABLE["log"], _TABLE["log2"], _TABLE["log10"], _TABLE["log1p"]
