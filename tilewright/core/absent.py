@@ -65,7 +65,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("Split", "Fuse", "Singleton"), "s[B].relations: how its axes are made of others"),
     },
     "tir": {
-        **dict.fromkeys(("BufferLoad", "BufferStore", "ProducerLoad", "Load"), "A[i, j], which reads an element of a tensor"),
+        **dict.fromkeys(("BufferLoad", "BufferStore", "ProducerLoad", "Load"), "A[i, j]: an element of a tensor"),
         **dict.fromkeys(("call_extern", "call_pure_extern", "call_intrin", "call_packed", "call_llvm_intrin"), _CALLS),
         **dict.fromkeys(("stmt_functor", "transform", "analysis", "build"), _PASS),
         **dict.fromkeys(("TensorIntrin", "ptx_mma", "tvm_mma_sync", "tvm_load_matrix_sync"), _TENSORIZE),
@@ -198,7 +198,7 @@ INSTEAD: dict[str, dict[str, str]] = {
 """What to use in place of names of the legacy API, by what holds them."""
 
 OTHERWISE: dict[str, str] = {
-    "arith": "tw.arith.Analyzer, which simplifies and proves, or te.schedule.InferBound(s), which gives the ranges of loops",
+    "arith": "tw.arith.Analyzer, which simplifies and proves, or te.schedule.InferBound(s): the ranges of loops",
     "expr": "the nodes of expressions in tir: tir.Var, tir.IntImm, tir.Add",
     "schedule": "te.create_schedule, te.Schedule, te.Stage and te.schedule.InferBound",
     "tensor": "te.Tensor, te.PlaceholderOp and te.ComputeOp",
