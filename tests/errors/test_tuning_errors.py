@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,11 +128,18 @@ def tuner(**options: Any) -> Any:
     )
 
 
+def measured() -> Any:
+    """What a callback gets of one trial."""
+    config = task().config_space.get(0)
+    inp = autotvm.MeasureInput(task().target, task(), config)
+    return [inp], [autotvm.MeasureResult((1e-3,), 0, 1.0, 1.0)]
+
+
 TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
-    (lambda: autotvm.template(good), "template", "the name of the template is <function good", "@autotvm.template("),
     (lambda: autotvm.template(3), "template", "the name of the template is 3", "parentheses"),  # type: ignore[arg-type]
     (lambda: autotvm.task.create("errors/no", (8,), "llvm"), "task.create", "no template 'errors/no'", "errors/good"),
-    (lambda: autotvm.task.create(good, (8,), "llvm"), "task.create", "given as <function good", "registered under"),
+    (lambda: autotvm.task.create(len, (8,), "llvm"), "task.create", "given as <built-in function len", "registered"),
+    (lambda: good(8, 9), "errors/good", "called with the 2 argument(s) (8, 9): too many", "its parameters are (n:"),
     (lambda: autotvm.task.create("errors/good", 8, "llvm"), "task.create", "args=8", "args=(8,)"),  # type: ignore[arg-type]
     (lambda: autotvm.task.create("errors/good", (8, 9), "llvm"), "task.create", "too many positional", "(n:"),
     (lambda: autotvm.task.create("errors/good", (8,)), "task.create", "no target is given", '"llvm"'),
@@ -160,10 +168,17 @@ TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: autotvm.LocalRunner(min_repeat_ms=-1), "LocalRunner", "min_repeat_ms=-1", "leave it out"),
     (lambda: autotvm.measure_option("rpc", "local"), "measure_option", "builder='rpc'", "LocalBuilder"),
     (lambda: autotvm.callback.log_to_file(3), "log_to_file", "3 is no file", "conv.log"),  # type: ignore[arg-type]
+    (lambda: autotvm.callback.log_to_file(io.BytesIO()), "log_to_file", "no file that takes text", "conv.log"),  # type: ignore[arg-type]
+    (lambda: autotvm.callback.log_to_file(""), "log_to_file", "'' is no path of a file", "conv.log"),
+    (lambda: autotvm.callback.log_to_file("a.log", "pickle"), "record", "protocol 'pickle'", '"json"'),
+    (lambda: autotvm.callback.log_to_file("/dev/full")(None, *measured()), "log_to_file", "No space left", "make room"),
     (lambda: autotvm.callback.log_to_file("/proc/no/x"), "log_to_file", "cannot write to /proc/no/x", "a folder"),
     (lambda: autotvm.callback.progress_bar("x"), "progress_bar", "total='x'", "n_trial"),  # type: ignore[arg-type]
     (lambda: autotvm.apply_history_best(3), "apply_history_best", "3 is no log", "a log file"),
     (lambda: autotvm.apply_history_best("/no/log"), "load_from_file", "cannot read /no/log", "log_to_file"),
+    (lambda: autotvm.apply_history_best(""), "load_from_file", "'' is no path of a file", "conv.log"),
+    (lambda: autotvm.record.pick_best("/dev/null", None), "record", "None is no path of a file", "conv.log"),  # type: ignore[arg-type]
+    (lambda: autotvm.record.pick_best("/dev/null", "/proc"), "record", "cannot write /proc: Is a directory", "a file"),
     (lambda: autotvm.record.load_from_file(3), "load_from_file", "3 is no path", "conv.log"),  # type: ignore[arg-type]
     (lambda: autotvm.record.encode(1, 2), "record.encode", "1 and 2 are no measurement", "MeasureInput"),  # type: ignore[arg-type]
 ]

@@ -40,3 +40,9 @@ def test_the_depthwise_document(target: str) -> None:
 @pytest.mark.parametrize("target", DEVICES)
 def test_the_oldest_spelling(target: str) -> None:
     assert run("old_spellings.py", target) == "right\n"
+
+
+def test_templates_of_2018() -> None:
+    out = run("old_autotvm.py", "llvm")
+    assert out.endswith("\n2 best\n")
+    assert "[Task 2/2] " in out

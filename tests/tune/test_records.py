@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import random
 import signal
@@ -239,6 +240,63 @@ def test_a_log_that_cannot_be_written_is_a_mistake_at_once(tmp_path):
         autotvm.apply_history_best(str(tmp_path / "missing.log"))
 
 
+def test_what_cannot_be_compared_is_no_record(tmp_path, caplog):
+    good = json.loads(encode(*pair(1)))
+    odd = [
+        {"input": ["opencl", "t", None, {}]},
+        {"input": ["opencl", "t", "abc", {}]},
+        {"config": {"index": 1, "code_hash": None, "entity": [["x", "an", [["a"]]]]}},
+        *({"result": [costs, 0, 1.0, 1.0]} for costs in ([], [0.0], [-1.0], [math.nan], [math.inf], [10**400])),
+    ]
+    rows = [json.dumps({**good, **change}) for change in odd]
+    (tmp_path / "a.log").write_text("\n".join([*rows, "[" * 100_000, json.dumps(good)]) + "\n", encoding="utf-8")
+    assert [inp.config.index for inp, _ in load_from_file(tmp_path / "a.log")] == [1]
+    assert len(caplog.messages) == len(rows) + 1
+    assert "the arguments are None, no list" in caplog.text
+    assert "the costs are [nan]" in caplog.text
+
+
+def test_a_log_of_something_else_is_no_flood_of_warnings(tmp_path, caplog):
+    (tmp_path / "a.log").write_text("odd\n" * 5000 + encode(*pair(1)) + "\n", encoding="utf-8")
+    assert len(list(load_from_file(tmp_path / "a.log"))) == 1
+    assert len(caplog.messages) == 11
+    assert caplog.messages[-1] == f"{tmp_path / 'a.log'}: 4990 more lines skipped"
+
+
+@pytest.mark.parametrize(
+    ("target", "keys"),
+    [
+        ("llvm -keys=cpu -link-params=0 -mcpu=core-avx2", ("cpu",)),
+        ("cuda -keys=cuda,gpu -arch=sm_75 -max_num_threads=1024 -model=unknown -thread_warp_size=32", ("cuda", "gpu")),
+        (
+            "opencl -keys=adreno,opencl,gpu -device=adreno -max_num_threads=256 -texture_spatial_limit=16384 "
+            "-thread_warp_size=1",
+            ("adreno", "opencl", "gpu"),
+        ),
+    ],
+)
+def test_targets_as_legacy_logs_have_them(target, keys):
+    line = json.loads(encode(*pair(1)))
+    inp, result = decode(json.dumps({**line, "input": [target, *line["input"][1:]]}))
+    assert inp.target.keys == keys
+    assert decode(encode(inp, result))[0].target == inp.target
+
+
+def test_a_pipe_or_a_device_takes_lines_and_tells_nothing(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    callback = autotvm.callback.log_to_file(fifo)
+    assert list(callback.known()) == []  # reading would wait forever
+    reader = os.open(fifo, os.O_RDONLY)
+    inp, result = pair(1)
+    callback(None, [inp], [result])
+    assert os.read(reader, 1 << 16).decode() == encode(inp, result) + "\n"
+    os.close(reader)
+    log = RecordLog("/dev/null")
+    log.append("a line")
+    log.close()
+
+
 # The best
 
 
@@ -256,6 +314,8 @@ def test_the_best_of_several_logs_and_forms(tmp_path):
     assert best([pair(1, 1e-3), pair(2, 1e-4)]) == 2
     assert best([str(first), [pair(11, 1e-5)]]) == 11
     assert best(io.StringIO(second.read_text(encoding="utf-8"))) == 7
+    # As a script that has read them off a log may spell them.
+    assert autotvm.apply_history_best(first).query("opencl", list(task.workload)).index == 3
 
 
 def test_failures_and_other_workloads_and_targets_are_not_applied():
@@ -333,3 +393,19 @@ def test_picking_splitting_and_merging(tmp_path):
     assert [[inp.config.index for inp, _ in load_from_file(part)] for part in parts] == [[1, 2, 3], [0]]
     assert merge([log, tmp_path / "best.log"], tmp_path / "all.log") == 4
     assert measure_str_key(rows[1][0]) == measure_str_key(rows[2][0]) != measure_str_key(rows[0][0])
+
+
+def test_what_is_written_goes_where_a_link_points_and_replaces_no_pipe(tmp_path):
+    log, link, fifo = tmp_path / "a.log", tmp_path / "link.log", tmp_path / "fifo"
+    log.write_text("".join(encode(*pair(i, 1e-3 / (i + 1))) + "\n" for i in range(3)), encoding="utf-8")
+    link.symlink_to(log)
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    assert pick_best(log, fifo) == 1
+    assert decode(os.read(reader, 1 << 16).decode())[0].config.index == 2
+    os.close(reader)
+    assert fifo.is_fifo()
+    assert pick_best(log, link) == 1
+    assert link.is_symlink()
+    assert len(log.read_text(encoding="utf-8").splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.log", "fifo", "link.log"]

@@ -7,14 +7,13 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from ..core.errors import UserError
 from ..measure.outcome import MeasureResult
-from ..tune.records.format import MeasureInput, Pair, encode
+from ..tune.records.format import MeasureInput, Pair, encode, only_json
 from ..tune.records.log import RecordLog, load_from_file
 from ..tune.session.show import scale_of
 from ..tune.session.trials import flops_of
@@ -32,11 +31,15 @@ class LogToFile:
         self._log: RecordLog | None = None
         if isinstance(file_out, (str, os.PathLike)):
             # Opened now: a path that cannot be written is a mistake to hear of before the first trial.
-            self._log = RecordLog(Path(file_out))
-        elif hasattr(file_out, "writelines"):
-            self._file = file_out
+            self._log = RecordLog(file_out)
         else:
-            raise UserError(f"{file_out!r} is no file", primitive="log_to_file", fix='give its name: "conv.log"')
+            try:
+                file_out.write("")
+            except (AttributeError, TypeError, ValueError, OSError) as error:
+                raise UserError(
+                    f"{file_out!r} is no file that takes text", primitive="log_to_file", fix='give its name: "conv.log"'
+                ) from error
+            self._file = file_out
 
     def __call__(self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         lines = [encode(inp, result) for inp, result in zip(inputs, results, strict=True)]
@@ -50,12 +53,13 @@ class LogToFile:
         return f"log_to_file({str(self._log.path) if self._log else getattr(self._file, 'name', self._file)!r})"
 
     def known(self) -> Iterator[Pair]:
-        """What the log holds already (of a file that somebody else opened, that is not known)."""
-        return iter(()) if self._log is None else load_from_file(self._log.path)
+        """What the log holds already; nothing of a file that somebody else opened, nor of a pipe or a terminal."""
+        return load_from_file(self._log.path) if self._log is not None and self._log.path.is_file() else iter(())
 
 
 def log_to_file(file_out: str | os.PathLike[str] | IO[str], protocol: str = "json") -> LogToFile:
     """Append every result to a log file, in the format of `autotvm.record.encode`."""
+    only_json(protocol)
     return LogToFile(file_out)
 
 

@@ -204,7 +204,7 @@ def _search(task: Task, wishes: Wishes) -> str:
 
 def _known(task: Task, log: Path, on: Device) -> int:
     """How many trials of the task a log holds that this device and compiler made."""
-    if not log.exists():
+    if not log.is_file():  # a pipe or a terminal tells nothing of earlier runs, and reading it would wait
         return 0
     kind = task.target.kind if task.target is not None else None
     own = (

@@ -57,9 +57,16 @@ _FIELDS: dict[str, dict[str, str]] = {
 }
 _LABELS: dict[str, tuple[str, ...]] = {
     "cuda": ("keys", "model", "tag", "libs"),
-    "opencl": ("keys", "model", "tag", "device"),
-    "llvm": ("keys", "model", "tag", "mcpu", "mtriple", "mattr", "num-cores", "opt-level", "fp-contract"),
-}
+    # The last four, and the last two of llvm, stand in the targets of the legacy system's logs.
+    "opencl": (
+        "keys", "model", "tag", "device",
+        "texture_spatial_limit", "texture_depth_limit", "max_function_args", "image_base_address_alignment",
+    ),
+    "llvm": (
+        "keys", "model", "tag", "mcpu", "mtriple", "mattr", "num-cores", "opt-level", "fp-contract",
+        "libs", "link-params",
+    ),
+}  # fmt: skip
 KINDS = tuple(_FIELDS)
 
 

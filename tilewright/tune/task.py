@@ -165,12 +165,19 @@ class Task:
         return Task, (self.name, self.args, self.target)
 
 
-def create(name: str, args: Sequence[Any], target: Any = None) -> Task:
-    """The task of a template at `args` on `target`, its space declared; UserError where that fails."""
+def create(
+    task_name: str | Callable[..., Any], args: Sequence[Any], target: Any = None, target_host: Any = None
+) -> Task:
+    """The task of a template at `args` on `target`, its space declared; UserError where that fails.
+
+    The template is given by its name or, as in the oldest scripts, as the decorated function; `target_host` is not
+    used.
+    """
+    name = getattr(task_name, "task_name", task_name)
     chosen = Target.parse(target) if target is not None else Target.current()
     if chosen is None:
         raise UserError("no target is given", primitive="task.create", fix='pass target="cuda", "opencl" or "llvm"')
-    if callable(name):
+    if not isinstance(name, str):
         raise UserError(
             f"the template is given as {name!r}",
             primitive="task.create",

@@ -12,6 +12,7 @@ from ...core.target import Target
 from ...tune.records.format import MeasureInput, Pair
 from ...tune.records.history import History, model_of
 from ...tune.records.log import load_from_buffer, load_from_file
+from ...tune.task import freeze
 from .dispatcher import DispatchContext
 
 logger = logging.getLogger("autotvm")
@@ -64,6 +65,7 @@ class ApplyHistoryBest(DispatchContext):
                 primitive="apply_history_best",
                 fix='call the template inside `with target.Target("cuda"):`',
             )
+        target, workload = Target.parse(target), freeze(workload)
         for key in (model_of(target), *target.keys):
             if (key, workload) in self._given:
                 return self._given[key, workload]
@@ -72,6 +74,7 @@ class ApplyHistoryBest(DispatchContext):
 
     def update(self, target: Target | None, workload: Any, cfg: Any) -> None:
         if target is not None:
+            target, workload = Target.parse(target), freeze(workload)
             self._given.update({(key, workload): cfg for key in (model_of(target), *target.keys)})
 
 

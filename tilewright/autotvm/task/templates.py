@@ -46,7 +46,7 @@ class AmbientTemplate:
             around.enter_context(ApplyConfig(config))
             if target is not None:
                 around.enter_context(target)
-            made = self.function(*self._given(thaw(args)))
+            made = self.function(*self.given("task.create", *thaw(args)))
         if not isinstance(made, (tuple, list)) or len(made) != 2 or not isinstance(made[0], ScheduleHandle):
             kinds = ", ".join(type(part).__name__ for part in made) if isinstance(made, (tuple, list)) else ""
             raise UserError(
@@ -56,27 +56,30 @@ class AmbientTemplate:
             )
         return made
 
-    def _given(self, args: list[Any]) -> list[Any]:
-        """The arguments, once the function is known to take them."""
+    def given(self, primitive: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The arguments by position, once the function is known to take them."""
+        signature = inspect.signature(self.function)
         try:
-            inspect.signature(self.function).bind(*args)
+            return signature.bind(*args, **kwargs).args
         except TypeError as error:
             raise UserError(
-                f"the template {self.name!r} cannot be called with the {len(args)} argument(s) {tuple(args)}: {error}",
-                primitive="task.create",
-                fix=f"its parameters are {inspect.signature(self.function)}",
+                f"the template {self.name!r} cannot be called with the {len(args)} argument(s) {args}: {error}",
+                primitive=primitive,
+                fix=f"its parameters are {signature}",
             ) from None
-        return args
 
 
-def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
+def template(task_name: str | Callable[..., Any], func: Callable[..., Any] | None = None) -> Any:
     """Make a function a template under a name: `@autotvm.template("conv1d")`.
 
     The function's arguments are the workload. It asks `autotvm.get_config()` for the configuration, defines
     knobs on it, applies them, and returns (schedule, [tensors]). Called directly, it gets the configuration
     that the contexts around it know, such as `with autotvm.apply_history_best(log), target:`.
-    """
 
+    `@autotvm.template` without a name, as in the oldest scripts, takes the function's own.
+    """
+    if inspect.isfunction(task_name) and func is None:
+        return template(task_name.__qualname__, task_name)
     if not isinstance(task_name, str):
         raise UserError(
             f"the name of the template is {task_name!r}",
@@ -87,18 +90,18 @@ def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         made = AmbientTemplate(task_name, function)
         register(made)
-        signature = inspect.signature(function)
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            given = signature.bind(*args, **kwargs)
-            config = DispatchContext.current.query(Target.current(), args_to_workload(given.args, task_name))
+            given = made.given(task_name, *args, **kwargs)
+            config = DispatchContext.current.query(Target.current(), args_to_workload(given, task_name))
             ambient = AppliedConfig(config) if isinstance(config, Config) else config
             with ApplyConfig(ambient):
                 result = function(*args, **kwargs)
             ambient.check()
             return result
 
+        call.task_name = task_name  # type: ignore[attr-defined]  # for task.create
         return call
 
     return decorate if func is None else decorate(func)

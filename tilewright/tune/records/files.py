@@ -10,7 +10,7 @@ from typing import IO, Any
 from ...core.errors import UserError
 from .format import Pair, encode, measure_str_key
 from .history import History
-from .log import RecordLog, load_from_file
+from .log import load_from_file, path_of
 
 PathLike = str | os.PathLike[str]
 
@@ -54,20 +54,29 @@ def without_repeats(pairs: Iterable[Pair]) -> list[Pair]:
 
 
 def _write(out_file: Any, pairs: Iterable[Pair]) -> None:
-    lines = [encode(*pair) for pair in pairs]
+    text = "".join(f"{encode(*pair)}\n" for pair in pairs)
     if hasattr(out_file, "write"):
-        out_file.writelines(f"{line}\n" for line in lines)
+        out_file.write(text)
         return
-    # Beside its place first: it may be one of the logs that the lines are from, and writing may fail.
-    path = Path(out_file)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
+    path = path_of(out_file, "record")
     try:
-        log = RecordLog(fresh)
-        log.append(*lines)
-        log.close()
-        os.replace(fresh, path)
+        if path.exists() and not path.is_file():  # a pipe, a terminal, /dev/null: it stays where it is
+            path.write_text(text, encoding="utf-8")
+        else:
+            _replace(path.resolve(), text)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}", primitive="record", fix="name a file") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    # Beside its place first: it may be one of the logs that the lines are from, and writing may fail.
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
     finally:
         fresh.unlink(missing_ok=True)

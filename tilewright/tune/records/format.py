@@ -9,6 +9,7 @@ Further keys at the top level say what the format has no room for; readers of ol
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -78,7 +79,7 @@ Pair = tuple[MeasureInput, MeasureResult]
 
 def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> str:
     """The line for a measurement, without the line end; UserError where an argument has no form in JSON."""
-    _only_json(protocol)
+    only_json(protocol)
     if not isinstance(inp, MeasureInput) or not isinstance(result, MeasureResult):
         raise UserError(
             f"{inp!r} and {result!r} are no measurement",
@@ -105,22 +106,23 @@ def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> 
 
 def decode(row: str, protocol: str = "json") -> Pair:
     """The measurement of a line; UserError where it is none."""
-    _only_json(protocol)
+    only_json(protocol)
     try:
         line = json.loads(row)
     except TypeError as error:
         raise _foreign(f"it is {row!r}, no text") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _foreign(f"no JSON: {error}") from error
     if not isinstance(line, dict):
         raise _foreign("no object")
     try:
         return _decoded(_current(line))
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise _foreign(f"{type(error).__name__}: {error}") from error
 
 
-def _only_json(protocol: str) -> None:
+def only_json(protocol: str) -> None:
+    """UserError for a way of writing records other than JSON."""
     if protocol != "json":
         raise UserError(f"protocol {protocol!r} is not supported", primitive="record", fix='use "json"')
 
@@ -143,13 +145,16 @@ def _current(line: Mapping[str, Any]) -> Mapping[str, Any]:
 def _decoded(line: Mapping[str, Any]) -> Pair:
     target, name, args, _ = line["input"]
     costs, error_no, all_cost, timestamp = line["result"]
+    if not isinstance(args, list):
+        raise ValueError(f"the arguments are {args!r}, no list")
     where = Target.parse(target)
     inp = MeasureInput(where, Task(str(name), args, where), Config.from_json_dict(line["config"]))
+    hash((inp.task.workload, inp.config))  # all who compare records rely on it
     known = {key: line[key] for key, kind in _KINDS.items() if isinstance(line.get(key), kind)}
     seconds = tuple(float(c) for c in costs)
-    if not seconds:
-        raise ValueError("no costs")
     result = MeasureResult(seconds, int(error_no), float(all_cost), float(timestamp))
+    if not seconds or (result.error_no == MeasureErrorNo.NO_ERROR and not 0 < mean_cost(result) < math.inf):
+        raise ValueError(f"the costs are {costs!r}")
     return inp.noted(Notes(**known)), result
 
 

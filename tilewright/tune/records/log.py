@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -22,14 +23,23 @@ logger = logging.getLogger("autotvm")
 
 _SYNC_SECONDS = 1.0  # between two requests to the disk: power may fail too, but records come by the hundred
 
+_MOST_WARNINGS = 10  # of one log: that of another system may hold thousands of lines that are no records
+
+
+def path_of(given: Any, primitive: str) -> Path:
+    """The path of a file; UserError for what can be none."""
+    if isinstance(given, (str, bytes, os.PathLike)):
+        name = os.fsdecode(given)
+        if name and "\0" not in name:
+            return Path(name)
+    raise UserError(f"{given!r} is no path of a file", primitive=primitive, fix='give one: "conv.log"')
+
 
 class RecordLog:
     """A log file open for appending; it is made where it is missing."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        if not isinstance(path, (str, os.PathLike)):
-            raise UserError(f"{path!r} is no path of a file", primitive="log_to_file", fix='give one: "conv.log"')
-        self.path = Path(path)
+        self.path = path_of(path, "log_to_file")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -39,24 +49,33 @@ class RecordLog:
                 primitive="log_to_file",
                 fix="give a file in a folder that can be written",
             ) from error
+        self._on_disk = stat.S_ISREG(os.fstat(self._file).st_mode)
         self._synced = time.monotonic()
 
     def append(self, *lines: str) -> None:
-        """Write lines at the end of the file, each in one piece."""
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        """Write lines at the end of the file, each in one piece; UserError where that fails, as on a full disk."""
         try:
-            lead = "\n" if self._ends_within_a_line() else ""
-            for line in lines:
-                self._write(f"{lead}{line}\n".encode())
-                lead = ""
-        finally:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-        if time.monotonic() - self._synced >= _SYNC_SECONDS:
-            self.sync()
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            try:
+                lead = "\n" if self._ends_within_a_line() else ""
+                for line in lines:
+                    self._write(f"{lead}{line}\n".encode())
+                    lead = ""
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+            if time.monotonic() - self._synced >= _SYNC_SECONDS:
+                self.sync()
+        except OSError as error:
+            raise UserError(
+                f"cannot write to {self.path}: {error.strerror}",
+                primitive="log_to_file",
+                fix="make room for it: what it holds already stays, and is gone on with",
+            ) from error
 
     def sync(self) -> None:
         """Ask the disk to keep what was written."""
-        os.fsync(self._file)
+        if self._on_disk:  # a pipe or a terminal keeps nothing
+            os.fsync(self._file)
         self._synced = time.monotonic()
 
     def close(self) -> None:
@@ -92,6 +111,7 @@ def read(source: Iterable[bytes | str], name: str, problems: list[Problem] | Non
 
     What is no record is put into `problems`, or reported to the `autotvm` logger, and skipped.
     """
+    skipped = 0
     for number, row in enumerate(source, 1):
         try:
             text = row.decode() if isinstance(row, bytes) else row
@@ -99,17 +119,18 @@ def read(source: Iterable[bytes | str], name: str, problems: list[Problem] | Non
                 yield decode(text)
         except (UserError, UnicodeDecodeError) as error:
             reason = error.message if isinstance(error, UserError) else str(error)
-            if problems is None:
-                logger.warning("%s:%d: skipped: %s", name, number, reason)
-            else:
+            skipped += 1
+            if problems is not None:
                 problems.append(Problem(number, reason))
+            elif skipped <= _MOST_WARNINGS:
+                logger.warning("%s:%d: skipped: %s", name, number, reason)
+    if problems is None and skipped > _MOST_WARNINGS:
+        logger.warning("%s: %d more lines skipped", name, skipped - _MOST_WARNINGS)
 
 
 def load_from_file(filename: str | bytes | os.PathLike[str], problems: list[Problem] | None = None) -> Iterator[Pair]:
     """The measurements of a log file, in order; see `read` for what happens to lines that are none."""
-    if not isinstance(filename, (str, bytes, os.PathLike)):
-        raise UserError(f"{filename!r} is no path of a file", primitive="load_from_file", fix='give one: "conv.log"')
-    path = Path(os.fsdecode(filename))
+    path = path_of(filename, "load_from_file")
     try:
         file = path.open("rb")
     except OSError as error:
