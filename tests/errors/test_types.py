@@ -83,7 +83,7 @@ def test_negating_a_condition(e: Example) -> None:
 
 def test_summing_conditions(e: Example) -> None:
     k = te.reduce_axis((0, 8), "k")
-    with refused("", "is a condition: it has no arithmetic (`+`)", fix=".astype"):
+    with refused("sum", "`C[k]` of type bool is no number", fix=".astype"):
         te.sum(e.C[k], axis=k)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, reduce
 from typing import Any
 
@@ -15,7 +15,7 @@ from ..core.node import node
 from ..expr import nodes as n
 from ..expr.nodes import Expr, Var
 from ..expr.operators import add, as_expr, condition, const, match_types, maximum, minimum, multiply
-from ..expr.traverse import substitute
+from ..expr.traverse import substitute, uses_any
 from .axis import AxisKind, IterVar
 
 
@@ -104,28 +104,92 @@ def comm_reducer(
             name, lhs, rhs, tuple(kinds), tuple(const(e, d) for e, d in zip(identity, dtypes, strict=True))
         )
 
-    def reduction(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+    def reduction(expr: Any, *values: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
+        if axis is None and values and _names_axes(values[0]):
+            axis, where, init = _in_order(values, where, init, name)
+        elif values and axis is None:
+            return _folded(fcombine, (expr, *values), where, init, name)
+        elif values or axis is None:
+            given = f"both values and axis={axis!r}" if values else "neither an axis nor a second value"
+            raise UserError(
+                f"{given}: it reduces one value over axes, or combines several",
+                primitive=name,
+                fix=f'k = te.reduce_axis((0, n), name="k") and {name}(A[k], axis=k), or {name}(a, b)',
+            )
         axes = tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
         _check_axes(axes, name)
         sources = tuple(as_expr(e) for e in (expr if isinstance(expr, (list, tuple)) else [expr]))
         keep = n.TRUE if where is None else condition(where, name)
-        start: tuple[Expr, ...] = ()
-        if init is not None:
-            given = init if isinstance(init, (list, tuple)) else [init]
-            if len(given) != len(sources):
-                raise UserError(
-                    f"init={init!r} holds {len(given)} value(s), but {len(sources)} are reduced",
-                    primitive=name,
-                    fix=f"give {len(sources)} value(s)",
-                )
-            start = tuple(match_types(e, s)[0] for e, s in zip(given, sources, strict=True))
+        start = () if init is None else _start(init, sources, axes, name)
         chosen = combiner(tuple(s.dtype for s in sources))
         made = tuple(Reduce(chosen, sources, axes, keep, i, start) for i in range(len(sources)))
-        return made if isinstance(expr, (list, tuple)) else made[0]
+        return made if len(made) > 1 else made[0]
 
     reduction.__name__ = name
-    reduction.__doc__ = f"{name} of `expr` over the reduction axis (or list of axes) `axis`, where `where` holds."
+    reduction.__doc__ = (
+        f"{name} of `expr` over the reduction axis (or list of axes) `axis`, where `where` holds; starts at `init`. "
+        f"With values instead of axes: {name}(a, b), {name}(a, b, c)."
+    )
     return reduction
+
+
+def _names_axes(given: Any) -> bool:
+    return isinstance(given, (list, tuple)) or (isinstance(given, IterVar) and given.kind is AxisKind.REDUCE)
+
+
+def _in_order(values: tuple[Any, ...], where: Any, init: Any, name: str) -> tuple[Any, Any, Any]:
+    """`axis`, `where` and `init` as given in their places."""
+    axis, *rest = values
+    named = {"where": where, "init": init}
+    for argument, value in zip(named, rest, strict=False):
+        if named[argument] is not None and value is not None:
+            raise UserError(f"{argument} is given twice: {value!r} and {named[argument]!r}", primitive=name, fix="once")
+        named[argument] = value if named[argument] is None else named[argument]
+    if len(rest) > len(named):
+        raise UserError(
+            f"takes a value, axes, a condition and a start, but is given {rest[2:]!r} as well",
+            primitive=name,
+            fix=f"{name}(A[k], axis=k, where=..., init=...), or {name}(a, b, c) of values only",
+        )
+    return axis, named["where"], named["init"]
+
+
+def _folded(fcombine: Callable[..., Any], values: tuple[Any, ...], where: Any, init: Any, name: str) -> Any:
+    """The values combined, one after the other."""
+    if where is not None or init is not None:
+        raise UserError(
+            f"`where` and `init` are for reductions, but {len(values)} values are to be combined: {values!r}",
+            primitive=name,
+            fix=f"over an axis: {name}(A[k], axis=k, where=...); of values: te.if_then_else(condition, a, b)",
+        )
+    return reduce(fcombine, map(as_expr, values))
+
+
+def _start(init: Any, sources: tuple[Expr, ...], axes: tuple[IterVar, ...], name: str) -> tuple[Expr, ...]:
+    """The values that a reduction starts from."""
+    given = init if isinstance(init, (list, tuple)) else [init]
+    if len(given) != len(sources):
+        raise UserError(
+            f"init={init!r} holds {len(given)} value(s), but {len(sources)} are reduced",
+            primitive=name,
+            fix=f"give {len(sources)} value(s)",
+        )
+    start = tuple(match_types(e, s)[0] for e, s in zip(given, sources, strict=True))
+    for value, source in zip(start, sources, strict=True):
+        if value.dtype != source.dtype:
+            raise UserError(
+                f"init, `{value}`, has type {value.dtype}, but values of type {source.dtype} are reduced",
+                primitive=name,
+                fix=f'convert one of them, such as init.astype("{source.dtype}")',
+            )
+        used = next((axis for axis in axes if uses_any(value, {axis.var})), None)
+        if used is not None:
+            raise UserError(
+                f"init, `{value}`, uses the reduction axis {used.name!r}, which has no value before the first step",
+                primitive=name,
+                fix="start from what holds for all steps: a number, or an element A[i]",
+            )
+    return start
 
 
 def _called(name: str, role: str, function: Any, args: tuple[Any, ...]) -> Any:
@@ -189,41 +253,42 @@ _min = comm_reducer(minimum, lambda t: _extreme(t, 1), name="min")
 _max = comm_reducer(maximum, lambda t: _extreme(t, -1), name="max")
 
 
-def _single(expr: Any, name: str) -> Any:
-    if isinstance(expr, (list, tuple)) and len(expr) != 1:
+def _number(expr: Any, name: str) -> Any:
+    """`expr`, which must be one number."""
+    if (isinstance(expr, (list, tuple)) and len(expr) != 1) or isinstance(expr, Iterator):
         raise UserError(
-            f"{len(expr)} values are given, {expr!r}, but it reduces one",
+            f"several values are given, {expr!r}, but it reduces one",
             primitive=name,
-            fix="make each a te.compute of its own, or combine them by a reducer of yours: te.comm_reducer(...)",
+            fix=f"to combine values: te.{name}(*values); to reduce several at once: te.comm_reducer(...)",
         )
-    return expr
+    value = as_expr(expr[0] if isinstance(expr, (list, tuple)) else expr)
+    if value.dtype.is_bool or value.dtype == "handle":
+        raise UserError(
+            f"`{value}` of type {value.dtype} is no number",
+            primitive=name,
+            fix='convert a condition: (x > 0).astype("int32") is 1 where it holds, and 0 elsewhere',
+        )
+    return value
 
 
-def sum(expr: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
-    """The sum of `expr` over the reduction axes `axis`, where `where` holds; starts at `init` (0)."""
-    return _sum(_single(expr, "sum"), axis, where, init)
+def sum(expr: Any, *values: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
+    """The sum of `expr` over the reduction axes `axis`, where `where` holds; starts at `init` (0).
+
+    With values instead of axes: sum(a, b), sum(a, b, c). Axes, condition and start may also be given in this order.
+    """
+    return _sum(_number(expr, "sum"), *values, axis=axis, where=where, init=init)
 
 
-def prod(expr: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
-    """The product of `expr` over the reduction axes `axis`."""
-    return _prod(_single(expr, "prod"), axis, where, init)
+def prod(expr: Any, *values: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
+    """The product of `expr` over the reduction axes `axis`, or of the values prod(a, b, c); as `sum`."""
+    return _prod(_number(expr, "prod"), *values, axis=axis, where=where, init=init)
 
 
-def min(expr: Any, axis: Any = None, where: Any = None, init: Any = None, *more: Any) -> Any:
-    """The minimum of `expr` over the reduction axes; with values instead, the smallest: min(a, b), min(a, b, c)."""
-    if _names_axes(axis) and not more:
-        return _min(_single(expr, "min"), axis, where, init)
-    return reduce(minimum, [expr, axis, *(value for value in (where, init, *more) if value is not None)])
+def min(expr: Any, *values: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
+    """The minimum of `expr` over the reduction axes `axis`, or of the values min(a, b, c); as `sum`."""
+    return _min(_number(expr, "min"), *values, axis=axis, where=where, init=init)
 
 
-def max(expr: Any, axis: Any = None, where: Any = None, init: Any = None, *more: Any) -> Any:
-    """The maximum of `expr` over the reduction axes; with values instead, the largest: max(a, b), max(a, b, c)."""
-    if _names_axes(axis) and not more:
-        return _max(_single(expr, "max"), axis, where, init)
-    return reduce(maximum, [expr, axis, *(value for value in (where, init, *more) if value is not None)])
-
-
-def _names_axes(axis: Any) -> bool:
-    return (
-        axis is None or isinstance(axis, (list, tuple)) or (isinstance(axis, IterVar) and axis.kind is AxisKind.REDUCE)
-    )
+def max(expr: Any, *values: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
+    """The maximum of `expr` over the reduction axes `axis`, or of the values max(a, b, c); as `sum`."""
+    return _max(_number(expr, "max"), *values, axis=axis, where=where, init=init)
