@@ -9,13 +9,14 @@ import pytest
 
 from tilewright import te
 from tilewright.core.errors import UserError
-from tilewright.ladder.climb import RUNS, SECONDS_EACH, Outcome, Trial, climb, plan
+from tilewright.ladder.climb import RUNS, SECONDS_EACH, Outcome, climb, plan
 from tilewright.ladder.conv1d import Conv1d
 from tilewright.ladder.conv1d import v1 as right
 from tilewright.ladder.depthwise import Depthwise
 from tilewright.ladder.results import lines, speedups
 from tilewright.ladder.rivals import numpy_row
 from tilewright.ladder.rung import Program, Rung
+from tilewright.ladder.trial import Trial
 from tilewright.runtime.device import opencl
 
 SMALL = Conv1d(M=40, N=5)

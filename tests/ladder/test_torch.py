@@ -7,11 +7,11 @@ import sys
 import numpy as np
 import pytest
 
-from tilewright.ladder.climb import Trial
 from tilewright.ladder.conv1d import Conv1d
 from tilewright.ladder.depthwise import Depthwise
 from tilewright.ladder.rivals import has_torch, torch_row
 from tilewright.ladder.rung import Ladder
+from tilewright.ladder.trial import Trial
 from tilewright.runtime.device import Device, device
 
 pytestmark = pytest.mark.skipif(not has_torch(), reason="PyTorch is not installed")

@@ -9,6 +9,7 @@ from tilewright.driver import build, lower
 from tilewright.ladder.conv1d import Conv1d
 from tilewright.ladder.depthwise import Depthwise
 from tilewright.ladder.rung import Ladder, Rung
+from tilewright.ladder.trial import Trial
 from tilewright.loops.interpret import interpret
 from tilewright.passes.pipeline import FINISH, run
 from tilewright.runtime.array import array
@@ -103,7 +104,6 @@ def test_in_the_interpreter(ladder: Ladder, rung: Rung) -> None:
 @pytest.mark.parametrize("ladder", [*DOCUMENTS, *AWKWARD], ids=lambda ladder: f"{ladder.title}-{ladder.sizes()}")
 def test_the_reference_of_the_ladder(ladder: Ladder) -> None:
     """What the command compares with, against this file's own sums."""
-    data, weight = ladder.inputs(np.random.default_rng(5))
-    reference = ladder.reference(data, weight)
-    assert reference.dtype == np.float64
-    np.testing.assert_allclose(reference, expected(ladder, data, weight), rtol=0, atol=1e-12)
+    trial = Trial.of(ladder, seed=5)
+    assert trial.answer.dtype == np.float64
+    np.testing.assert_allclose(trial.answer, expected(ladder, trial.data, trial.weight), rtol=0, atol=1e-12)

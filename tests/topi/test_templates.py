@@ -14,12 +14,14 @@ from tilewright import autotvm
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.driver import build, lower
+from tilewright.ladder.rivals import has_torch
 from tilewright.loops.interpret import interpret
 from tilewright.passes.pipeline import FINISH, run
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.topi import templates
 from tilewright.topi.templates import CONV1D, CONV2D, DEPTHWISE, Conv1d, Conv2d, Depthwise
+from tilewright.topi.templates.template import Way
 from tilewright.tune.analysis.candidate import look
 
 TEMPLATES = {Conv1d: CONV1D, Conv2d: CONV2D, Depthwise: DEPTHWISE}
@@ -58,9 +60,7 @@ def chosen(workload, target, count, seed=0):
 
 
 def inputs(workload, seed=1):
-    rng = np.random.default_rng(seed)
-    shapes = [[int(extent) for extent in t.shape] for t in workload.declare()[:2]]
-    return [rng.uniform(-1, 1, shape).astype(workload.dtype) for shape in shapes]
+    return workload.inputs(np.random.default_rng(seed))
 
 
 def expected(workload, data, weights):
@@ -107,6 +107,17 @@ def on_device(workload, kind, count):
         arrays = [array(values, device=device(kind)) for values in (data, weights, poison)]
         module(*arrays)
         check(workload, data, weights, arrays[-1].numpy())
+
+
+@pytest.mark.skipif(not has_torch(), reason="PyTorch is not installed")
+@pytest.mark.parametrize("workload", cases())
+def test_what_numpy_and_pytorch_compute(workload):
+    import torch
+
+    data, weights = inputs(workload)
+    check(workload, data, weights, workload.numpy(data, weights))
+    for _, call in workload.torch(torch.from_numpy(data), torch.from_numpy(weights)):
+        check(workload, data, weights, call().numpy())
 
 
 # PoCL 3.0 leaves out the second of two blocks where a kernel longer than the input is summed from shared memory: with
@@ -177,7 +188,7 @@ def test_a_prime_extent_is_split_unevenly():
     tile = CONV1D.task(Conv1d.of(1009, 997), Target("cuda")).config_space["tile_r"]
     assert {1, 2, 64, 256} <= {size for choice in tile for size in choice.sizes}
     assert {choice.sizes for choice in DEPTHWISE.gpu.space(Depthwise.of((1, 4, 16, 16)))["tile_c"]} == {
-        (-1, 1), (-1, 2), (-1, 4),
+        (-1, 1, 1), (-1, 1, 2), (-1, 2, 1), (-1, 1, 4), (-1, 2, 2), (-1, 4, 1),
     }  # fmt: skip
 
 
@@ -261,3 +272,14 @@ def test_groups_that_do_not_part_the_channels():
         tw.topi.nn.group_conv2d_nchw(tw.placeholder((1, 5, 7, 7)), tw.placeholder((4, 2, 3, 3)), 1, 1, groups=2)
     with pytest.raises(UserError, match="a group's channels of Input and Filter"):
         tw.topi.nn.group_conv2d_nchw(tw.placeholder((1, 8, 7, 7)), tw.placeholder((4, 2, 3, 3)), 1, 1, groups=2)
+
+
+def test_the_nearest_admitted_configuration_is_the_first():
+    of = Depthwise.of((1, 8, 64, 64), 11, multiplier=3)
+    config = DEPTHWISE.gpu.first(of)
+    space = DEPTHWISE.gpu.space(of)
+    assert space.is_index_valid(config.index)
+    way = Way(DEPTHWISE.gpu.space, DEPTHWISE.gpu.schedule, lambda _: {"tile_y": [1, 64], "window": "all"})
+    ruled_out = way.first(of)
+    assert (ruled_out["window"].val, ruled_out["tile_y"].size[-1]) in {("all", 8), ("none", 64), ("row", 64)}
+    assert space.is_index_valid(ruled_out.index)

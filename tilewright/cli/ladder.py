@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..ladder.climb import Outcome, Trial, climb
+from ..ladder.climb import Outcome, climb
 from ..ladder.results import lines, save_rung, save_table
 from ..ladder.rivals import has_torch, numpy_row, torch_row
 from ..ladder.rung import Ladder, Rung
+from ..ladder.trial import Trial
 from ..report.files import folder
 from ..runtime.device import Device
 from .console import heading, print_lines, progress

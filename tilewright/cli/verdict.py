@@ -1,11 +1,9 @@
-"""What tuning was worth: the best configuration beside the untuned one and NumPy, each checked and timed anew."""
+"""What tuning was worth: the best configuration beside the untuned one, PyTorch and NumPy, checked and timed anew."""
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,14 +12,16 @@ from ..autotvm.templates import Packaged
 from ..core.errors import TVMError, UserError
 from ..core.target import Target
 from ..driver import build
-from ..ladder.climb import plan
+from ..ladder.climb import Outcome, plan
+from ..ladder.rivals import has_torch, numpy_row, torch_row
+from ..ladder.trial import Trial
 from ..report.table import Column, table
 from ..report.units import NONE, duration, error, factor
 from ..runtime.array import array
 from ..runtime.device import Device
-from ..tensor.tensor import Tensor
 from ..topi.templates.workload import Convolution
 from ..tune.space.config import Config
+from ..tune.task import Program
 from .console import progress
 
 _REPEAT, _MILLISECONDS = 11, 10
@@ -32,106 +32,83 @@ def verdict(
     packaged: Packaged[Any], workload: Convolution, target: Target, on: Device, best: Config
 ) -> tuple[list[str], bool]:
     """A table of times, and whether the best computes what NumPy does, in float64 and on poisoned output."""
-    rng = np.random.default_rng(0)
-    inputs = [_random(rng, t) for t in workload.declare()[:2]]
     first = packaged.template.first(workload.args, target)
-    with progress(4) as (say, step):
+    rows = compare(packaged, workload, target, on, {"tuned": best, **({"untuned": first} if first != best else {})})
+    notes = ["the configuration that needs no tuning is the best that was found"] if first == best else []
+    return [*_table(workload, rows), *notes], not rows[0].failure
+
+
+def compare(
+    packaged: Packaged[Any], workload: Convolution, target: Target, on: Device, configs: dict[str, Config]
+) -> list[Outcome]:
+    """A row for each configuration, for PyTorch where it is installed, and for NumPy."""
+    with progress(len(configs) + has_torch() + 2) as (say, step):
         say("computing the reference")
-        judge = _Judge(workload, inputs)
+        trial = Trial.of(workload)
         step()
-        rows = []
-        for name, config in (("tuned", best), *([("untuned", first)] if first != best else [])):
+        ours = []
+        for name, config in configs.items():
             say(f"{name}: building and checking")
-            rows.append(_try(name, packaged, workload.args, config, target, on, inputs, judge))
+            ours.append(
+                _candidate(name, packaged.template.instantiate(config, workload.args, target), target, on, trial)
+            )
             step()
         say("timing")
-        _time_in_turns(rows)
-        rows.append(_Row("NumPy, in float64", seconds=_median(lambda: workload.reference(*inputs))))
-    notes = ["the configuration that needs no tuning is the best that was found"] if first == best else []
-    return [*_table(workload, rows), *notes], not rows[0].wrong
+        rows = _time_in_turns(ours)
+        if has_torch():
+            say("PyTorch: timing")
+            rows.append(torch_row(trial, on, _REPEAT))
+            step()
+        say("NumPy: timing")
+        rows.append(numpy_row(trial, _REPEAT))
+        step()
+    return rows
 
 
 @dataclass
-class _Row:
-    """A line of the table; `once` runs the program so many times and gives the seconds of one run."""
+class _Candidate:
+    """A row in the making; `once` runs the program so many times and gives the seconds of one run."""
 
-    name: str
-    seconds: float | None = None
-    off: float | None = None
-    wrong: str = ""
+    row: Outcome
     once: Callable[[int], float] | None = None
 
 
-def _time_in_turns(rows: Sequence[_Row]) -> None:
-    """Time the programs in turns, so that whatever else the machine does is in all of them."""
-    able = [(row, row.once, plan(row.once(1), _REPEAT)) for row in rows if row.once is not None]
-    seconds: dict[str, list[float]] = {row.name: [] for row in rows}
-    for turn in range(_REPEAT):
-        for row, once, (runs, repeats) in able:
-            if turn < repeats:
-                seconds[row.name].append(once(runs))
-    for row, _, _ in able:
-        row.seconds = statistics.median(seconds[row.name])
-
-
-def _random(rng: np.random.Generator, tensor: Tensor) -> np.ndarray:
-    """Values of both signs, so that a wrong sign or a lost term cannot hide."""
-    shape = tuple(int(str(extent)) for extent in tensor.shape)
-    return rng.uniform(-1, 1, shape).astype(tensor.dtype)
-
-
-class _Judge:
-    """The right answer in float64, and how far from it another order of summation may lie."""
-
-    def __init__(self, workload: Convolution, inputs: Sequence[np.ndarray]) -> None:
-        exact = [x.astype("float64") for x in inputs]
-        self.answer = workload.reference(*exact)
-        epsilon = np.finfo(inputs[0].dtype).eps
-        self.allowed = (workload.terms + 2) * epsilon * workload.reference(*map(np.abs, exact))
-
-    def judge(self, out: np.ndarray) -> tuple[float, str]:
-        """The largest error, and what is wrong; "" where nothing is."""
-        off = np.abs(out - self.answer)
-        wrong = int(np.count_nonzero(~(off <= self.allowed)))
-        return float(off.max()), f"{wrong:,} of {out.size:,} results are wrong" if wrong else ""
-
-
-def _try(
-    name: str, packaged: Packaged[Any], args: tuple[Any, ...], config: Config, target: Target, on: Device,
-    inputs: Sequence[np.ndarray], judge: _Judge,
-) -> _Row:  # fmt: skip
+def _candidate(name: str, program: Program, target: Target, on: Device, trial: Trial) -> _Candidate:
     """Build and check one configuration."""
+    row = Outcome(name, "")
     try:
-        module = build(*packaged.template.instantiate(config, args, target), target)
-        out = np.full(judge.answer.shape, np.nan, inputs[0].dtype)
-        arrays = [array(values, device=on) for values in (*inputs, out)]
+        module = build(*program, target)
+        out = np.full(trial.answer.shape, np.nan, trial.data.dtype)
+        arrays = [array(values, device=on) for values in (trial.data, trial.weight, out)]
         module(*arrays)
-        off, wrong = judge.judge(arrays[-1].numpy())
+        off, wrong = trial.check(arrays[-1].numpy())
     except TVMError as failure:
-        return _Row(name, wrong=failure.message if isinstance(failure, UserError) else str(failure))
+        return _Candidate(replace(row, failure=failure.message if isinstance(failure, UserError) else str(failure)))
 
     def once(runs: int) -> float:
         timer = module.time_evaluator(module.entry_name, on, number=runs, min_repeat_ms=_MILLISECONDS)
         return float(timer(*arrays).mean)
 
-    return _Row(name, off=off, wrong=wrong, once=None if wrong else once)
+    return _Candidate(replace(row, max_error=off, failure=wrong), None if wrong else once)
 
 
-def _median(run: Callable[[], Any]) -> float:
-    """Seconds of one run on the CPU."""
-    seconds: list[float] = []
-    while len(seconds) < _REPEAT and sum(seconds) < 1:
-        began = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - began)
-    return statistics.median(seconds)
+def _time_in_turns(candidates: Sequence[_Candidate]) -> list[Outcome]:
+    """Time the programs in turns, so that whatever else the machine does is in all of them."""
+    able = [(c.row.name, c.once, *plan(c.once(1), _REPEAT)) for c in candidates if c.once is not None]
+    seconds: dict[str, list[float]] = {name: [] for name, *_ in able}
+    for turn in range(_REPEAT):
+        for name, once, runs, repeats in able:
+            if turn < repeats:
+                seconds[name].append(once(runs))
+    return [replace(c.row, seconds=tuple(seconds.get(c.row.name, ()))) for c in candidates]
 
 
-def _table(workload: Convolution, rows: Sequence[_Row]) -> list[str]:
-    base = next((row.seconds for row in rows if row.name == "untuned"), rows[0].seconds)
+def _table(workload: Convolution, rows: Sequence[Outcome]) -> list[str]:
+    base = next((row.time for row in rows if row.name == "untuned"), rows[0].time)
     cells = []
     for row in rows:
-        rate = f"{workload.flop / row.seconds / 1e9:,.1f}" if row.seconds else NONE
-        times = base / row.seconds if base and row.seconds and row.name in ("tuned", "untuned") else None
-        cells.append([row.name, duration(row.seconds), rate, factor(times), error(row.off)])
-    return [*table(_COLUMNS, cells), *(f"{row.name}: {row.wrong}" for row in rows if row.wrong)]
+        rate = f"{workload.flop / row.time / 1e9:,.1f}" if row.time else NONE
+        times = base / row.time if base and row.time else None
+        name = f"{row.name}, {row.does}" if row.kind == "rival" else row.name
+        cells.append([name, duration(row.time), rate, factor(times), error(row.max_error)])
+    return [*table(_COLUMNS, cells), *(f"{row.name}: {row.failure}" for row in rows if row.failure)]

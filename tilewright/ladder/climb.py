@@ -15,7 +15,8 @@ from ..driver import build, lower
 from ..runtime.array import array
 from ..runtime.device import Device
 from ..runtime.module import Module
-from .rung import Ladder, Rung
+from .rung import Rung
+from .trial import Trial
 
 RUNS = 20
 """Runs in one measurement, where they are quick."""
@@ -53,40 +54,6 @@ class Outcome:
         return (high - low) / 2 / self.time
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One problem to solve: a ladder's input, the right answer, and how far from it an answer may lie."""
-
-    ladder: Ladder
-    data: np.ndarray
-    weight: np.ndarray
-    answer: np.ndarray
-    allowed: np.ndarray
-
-    @classmethod
-    def of(cls, ladder: Ladder, seed: int = 0) -> Trial:
-        """A trial on random input."""
-        data, weight = ladder.inputs(np.random.default_rng(seed))
-        # Whatever the order of summation, n products and sums err by at most n·ε·Σ|a·w|, and some for the store.
-        magnitude = ladder.reference(np.abs(data), np.abs(weight))
-        allowed = (ladder.terms + 2) * np.finfo(ladder.dtype).eps * magnitude
-        return cls(ladder, data, weight, ladder.reference(data, weight), allowed)
-
-    def check(self, out: np.ndarray) -> tuple[float, str]:
-        """The largest error of an answer, and what is wrong with it; "" where nothing is."""
-        if out.shape != self.answer.shape:
-            return float("inf"), f"the answer has shape {out.shape} instead of {self.answer.shape}"
-        empty = np.isnan(out)
-        if empty.any():
-            where = tuple(int(i) for i in np.argwhere(empty)[0])
-            return float("inf"), f"{int(empty.sum())} of {out.size} results hold no number, the first at {where}"
-        error = np.abs(out - self.answer)
-        worst = tuple(int(i) for i in np.unravel_index(np.argmax(error - self.allowed), error.shape))
-        if error[worst] > self.allowed[worst]:
-            return float(error.max()), f"wrong: {out[worst]} at {worst} instead of {self.answer[worst]}"
-        return float(error.max()), ""
-
-
 def plan(seconds: float, repeat: int) -> tuple[int, int]:
     """(runs in a measurement, measurements) for something that takes `seconds`, when `repeat` are wanted."""
     affordable = SECONDS_EACH / max(seconds, 1e-9)
@@ -99,7 +66,7 @@ def climb(trial: Trial, rung: Rung, on: Device, repeat: int, say: Callable[[str]
     say(f"{rung.name}: building")
     done = Outcome(rung.name, rung.does)
     try:
-        program = rung.make(trial.ladder)
+        program = rung.make(trial.problem)
         lowered = lower(program.schedule, program.args, simple_mode=True)
         done = replace(done, program=str(lowered))
         module = build(lowered, target=on.kind)
@@ -116,7 +83,7 @@ def _measure(
 ) -> Outcome:
     """The outcome with the check's verdict and, where that is good, the times."""
     say(f"{done.name}: checking")
-    poison = np.full(trial.answer.shape, np.nan, trial.ladder.dtype)
+    poison = np.full(trial.answer.shape, np.nan, trial.data.dtype)
     arrays = [array(values, device=on) for values in (trial.data, trial.weight, poison)]
     module(*arrays)
     error, wrong = trial.check(arrays[-1].numpy())

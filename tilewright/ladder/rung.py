@@ -65,10 +65,6 @@ class Ladder(ABC):
     def torch(self, data: Any, weight: Any) -> list[tuple[str, Callable[[], Any]]]:
         """PyTorch's ways to compute it from two tensors: (how, call); the output keeps the documents' order."""
 
-    def reference(self, data: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """The answer, in float64."""
-        return self.numpy(data.astype("float64"), weight.astype("float64"))
-
     def choose(self, names: list[str]) -> tuple[Rung, ...]:
         """The rungs of those names in the ladder's order, all where none is named; UserError for a wrong name."""
         known = [rung.name for rung in self.rungs]

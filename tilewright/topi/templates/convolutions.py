@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
@@ -65,8 +66,21 @@ class Conv1d(Convolution):
     def out_shape(self) -> tuple[int, ...]:
         return positions(self.name, self.shape, (self.kernel,), (self.stride,), self.padding)
 
-    def reference(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
         return testing.convolve_python(data, weights, self.stride, self.padding)
+
+    def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
+        from torch.nn.functional import conv1d, pad
+
+        rows, kernel = data.view(1, 1, -1), weights.flip(0).view(1, 1, -1)  # PyTorch correlates
+
+        def call() -> Any:
+            return conv1d(pad(rows, self.padding), kernel, stride=self.stride).view(-1)
+
+        def even() -> Any:
+            return conv1d(rows, kernel, stride=self.stride, padding=self.padding[0]).view(-1)
+
+        return [("conv1d", even if self.padding[0] == self.padding[1] else call)]
 
 
 @dataclass(frozen=True)
@@ -131,8 +145,11 @@ class Conv2d(Convolution):
     def out_shape(self) -> tuple[int, ...]:
         return (self.shape[0], self.filters, *_places(self))
 
-    def reference(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
         return testing.conv2d_nchw_python(data, weights, self.stride, self.padding, self.groups, self.dilation)
+
+    def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
+        return _torch_ways(self, data, weights, self.groups)
 
 
 @dataclass(frozen=True)
@@ -184,8 +201,11 @@ class Depthwise(Convolution):
     def out_shape(self) -> tuple[int, ...]:
         return (self.shape[0], self.shape[1] * self.multiplier, *_places(self))
 
-    def reference(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
         return testing.depthwise_conv2d_python_nchw(data, weights, self.stride, self.padding, self.dilation)
+
+    def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
+        return _torch_ways(self, data, weights.flatten(0, 1)[:, None], self.shape[1])
 
 
 Window = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -211,6 +231,27 @@ def _covered(kernel: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, .
 
 def _places(of: Conv2d | Depthwise) -> tuple[int, ...]:
     return positions(of.name, of.shape[2:], _covered(of.kernel, of.dilation), of.stride, of.padding)
+
+
+def _torch_ways(of: Conv2d | Depthwise, data: Any, weights: Any, groups: int) -> list[tuple[str, Callable[[], Any]]]:
+    """In both orders of memory that PyTorch has; padding that is not the same on both sides is a step of its own."""
+    import torch
+    from torch.nn.functional import conv2d, pad
+
+    top, left, bottom, right = of.padding
+    even = (top, left) == (bottom, right)
+
+    def way(memory_format: Any) -> Callable[[], Any]:
+        images, kernels = (t.contiguous(memory_format=memory_format) for t in (data, weights))
+
+        def call() -> Any:
+            padded = images if even else pad(images, (left, right, top, bottom))
+            return conv2d(padded, kernels, None, of.stride, (top, left) if even else 0, of.dilation, groups)
+
+        return call
+
+    ways = (("conv2d", torch.contiguous_format), ("conv2d, channels last", torch.channels_last))
+    return [(how, way(memory_format)) for how, memory_format in ways]
 
 
 def _window_options(of: Conv2d | Depthwise) -> dict[str, Any]:

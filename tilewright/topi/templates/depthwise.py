@@ -1,73 +1,110 @@
-"""The depthwise convolution on a GPU: planes and their tiles, what shared memory holds, how the sum runs."""
+"""The depthwise convolution on a GPU: planes and their tiles, where a thread finds its window, how the sum runs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import prod
 from typing import Any
 
-from ...schedule.handle import create_schedule
+from ...schedule.handle import ScheduleHandle, create_schedule
+from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
-from ...tune.space.knobs import annotate_knob, reorder_knob, value_knob
+from ...tune.space.knobs import reorder_knob, value_knob
 from ...tune.space.space import Space
 from ...tune.task import Program
 from .convolutions import Depthwise
-from .parts import GRID_LIMIT, bind_all, fetch_together, tile_knob, written_out
+from .parts import GRID_LIMIT, bind_all, fetch_together, store_together, tile_knob, written_out
 from .template import Way
 
+_THREADS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 _TILES = ("tile_c", "tile_y", "tile_x")
+_REGISTERS = 224
+"""That a thread can fill with inputs and sums: of 255, some are for addresses."""
 
 
 def space(of: Depthwise) -> Space:
-    """The knobs. A block has several channels where images are too small to fill it."""
-    return Space(
-        [
-            tile_knob("tile_c", of.out_shape[1], 2),
-            tile_knob("tile_y", of.out_shape[2], 4),
-            tile_knob("tile_x", of.out_shape[3], 4),
-            reorder_knob("order", [0, 1], "all"),
-            annotate_knob("unroll", [0, 1], "try_unroll"),
-            value_knob("shared", ["none", "data", "both"]),
-            value_knob("auto_unroll_max_step", [0, 64, 512]),
-            value_knob("unroll_explicit", [0, 1]),
-        ]
-    )
+    """The knobs. A block has several channels where images are too small to fill it.
+
+    `window`: a thread reads each input where a product needs it ("none"), a row of them at a time, or all that its
+    results need before it begins. Then every input is read once by each thread, and all reads are under way at once.
+    """
+    knobs = [
+        tile_knob("tile_c", of.out_shape[1], 3),
+        tile_knob("tile_y", of.out_shape[2], 3),
+        tile_knob("tile_x", of.out_shape[3], 4),
+        reorder_knob("order", [0, 1], "all"),
+        value_knob("shared", ["none", "data", "both"]),
+        value_knob("window", ["none", "row", "all"]),
+        value_knob("auto_unroll_max_step", [0, 64, 512]),
+    ]
+
+    def fits(choices: Mapping[str, Any]) -> bool:
+        channels, rows, columns = (choices[name].size for name in _TILES)
+        mine = channels[-1], rows[-1], columns[1] * columns[-1]  # virtual threads are copies in each thread
+        return choices["window"].val != "all" or _registers(of, *mine) <= _REGISTERS
+
+    return Space(knobs).where(fits, (*_TILES, "window"), f"{_REGISTERS} registers for a thread's window and sums")
+
+
+def _registers(of: Depthwise, channels: int, rows: int, columns: int) -> int:
+    """Registers for the sums of so many results, and for the inputs that they need."""
+    window = zip((rows, columns), of.stride, of.kernel, of.dilation, strict=True)
+    inputs = prod((count - 1) * step + (taps - 1) * spread + 1 for count, step, taps, spread in window)
+    return channels * rows * columns + -(-channels // of.multiplier) * inputs
 
 
 def schedule(of: Depthwise, config: Config) -> Program:
-    """Sums in registers; tiles of the images, and weights, in shared memory as the configuration says."""
+    """Sums in registers; windows there too, tiles of images and weights in shared memory, as the configuration says."""
     data, weights, out = of.declare()
     s = create_schedule(out.op)
     padded = next(t for t in out.op.input_tensors if t.op is not weights.op)
     s[padded].compute_inline()
     sums = s.cache_write(out, "local")
     wanted = {"none": [], "data": [padded], "both": [padded, weights]}[config["shared"].val]
-    caches = [s.cache_read(t, "shared", [sums]) for t in wanted]
+    tiles = [s.cache_read(t, "shared", [sums]) for t in wanted]
+    window = s.cache_read(tiles[0] if tiles else padded, "local", [sums]) if config["window"].val != "none" else None
+    block, thread = _tile(of, s, config, out)
 
-    n, c, y, x = out.op.axis
-    c_block, c_thread = config["tile_c"].apply(s, out, c)
-    rows, columns = (config[name].apply(s, out, axis) for name, axis in (("tile_y", y), ("tile_x", x)))
-    (y_block, y_vthread, y_thread, yi), (x_block, x_vthread, x_thread, xi) = rows, columns
-    s[out].reorder(n, c_block, y_block, x_block, y_vthread, x_vthread, c_thread, y_thread, x_thread, yi, xi)
-    planes = s[out].fuse(n, c_block)
-    letters = "zyx" if of.shape[0] * of.out_shape[1] <= GRID_LIMIT else "xyz"
-    bind_all(s, out, (planes, y_block, x_block), [f"blockIdx.{letter}" for letter in letters])
-    bind_all(s, out, (y_vthread, x_vthread), ("vthread",) * 2)
-    bind_all(s, out, (c_thread, y_thread, x_thread), ("threadIdx.z", "threadIdx.y", "threadIdx.x"))
-    written_out(s, out, planes, config["auto_unroll_max_step"].val, config["unroll_explicit"].val)
-
-    s[sums].compute_at(s[out], x_thread)
+    s[sums].compute_at(s[out], thread)
     loops = config["order"].apply(s, sums, list(sums.op.reduce_axis))
     s[sums].reorder(*loops, *sums.op.axis)
-    config["unroll"].apply(s, sums, loops)
-    for cache in caches:
-        s[cache].compute_at(s[out], x_block)
-        counts = [config["tile_c"].size[1], config["tile_y"].size[2], config["tile_x"].size[2]]
-        fetch_together(s, cache, list(zip(("threadIdx.z", "threadIdx.y", "threadIdx.x"), counts, strict=True)))
+    if window is not None:
+        whole = config["window"].val == "all"
+        s[window].compute_at(*((s[out], thread) if whole else (s[sums], loops[0])))
+    counts = [config[name].size[-2] for name in _TILES]
+    for tile in tiles:
+        s[tile].compute_at(s[out], block)
+        fetch_together(s, tile, list(zip(_THREADS, counts, strict=True)))
     return s, [data, weights, out]
 
 
+def _tile(of: Depthwise, s: ScheduleHandle, config: Config, out: Tensor) -> tuple[Any, Any]:
+    """Split and bind the loops over results; gives the innermost one of the blocks and of the threads."""
+    n, c, y, x = out.op.axis
+    c_block, c_thread, ci = config["tile_c"].apply(s, out, c)
+    y_block, y_thread, yi = config["tile_y"].apply(s, out, y)
+    x_block, x_vthread, x_thread, xi = config["tile_x"].apply(s, out, x)
+    s[out].reorder(n, c_block, y_block, x_block, x_vthread, c_thread, y_thread, x_thread, ci, yi, xi)
+    planes = s[out].fuse(n, c_block)
+    letters = "zyx" if of.shape[0] * of.out_shape[1] <= GRID_LIMIT else "xyz"
+    bind_all(s, out, (planes, y_block, x_block), [f"blockIdx.{letter}" for letter in letters])
+    bind_all(s, out, (x_vthread,), ("vthread",))
+    bind_all(s, out, (c_thread, y_thread, x_thread), _THREADS)
+    store_together(s, out, xi, config["tile_x"].size[3], of.out_shape[3])
+    written_out(s, out, planes, config["auto_unroll_max_step"].val, explicit=0)
+    return x_block, x_thread
+
+
 def usual(of: Depthwise) -> dict[str, Any]:
-    """A plane a block, in tiles of 8 × 16 results, one a thread, straight from memory."""
-    return {"tile_c": [1], "tile_y": [1, 8, 1], "tile_x": [1, 16, 1], "auto_unroll_max_step": 64}
+    """A thread for each column; it has as many rows as fit into its registers with all of their window."""
+    rows = next((n for n in (8, 4, 2, 1) if _registers(of, of.multiplier, n, 1) <= _REGISTERS - 64), 0)
+    return {
+        "tile_c": [1, of.multiplier if rows else 1],
+        "tile_y": [4, rows or 1],
+        "tile_x": [1, min(of.out_shape[3], 128), 1],
+        "window": "all" if rows else "none",
+        "auto_unroll_max_step": 64,
+    }
 
 
 ON_GPU: Way[Depthwise] = Way(space, schedule, usual)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from math import log2
 from typing import Any, Generic, TypeVar
 
@@ -20,7 +21,7 @@ W = TypeVar("W", bound=Convolution)
 class Way(Generic[W]):
     """A way to schedule a convolution: its knobs, the schedule of their choices, and choices that do for a start.
 
-    `usual` names the wanted sizes of each knob's choice; the nearest that the space offers is taken.
+    `usual` names the wanted sizes of each knob's choice; the nearest that the space admits is taken.
     """
 
     space: Callable[[W], Space]
@@ -30,18 +31,33 @@ class Way(Generic[W]):
     def first(self, workload: W) -> Config:
         """The configuration to use where nothing was measured."""
         space, wanted = self.space(workload), self.usual(workload)
-        places = [_nearest(knob, wanted.get(knob.name)) for knob in space.knobs]
-        return space.get(space.index(places))
+        knobs = [_ranked(knob, wanted.get(knob.name)) for knob in space.knobs]
+        return space.get(next(index for index in map(space.index, _by_distance(knobs)) if space.is_index_valid(index)))
 
 
-def _nearest(knob: Any, wanted: Any) -> int:
-    """The place of the choice that is nearest to what is wanted: equal, or of the sizes closest to it."""
-    if wanted is None:
-        return 0
+Ranked = list[tuple[float, int]]
+"""How far each choice of a knob is from what is wanted, and its place; the nearest first."""
+
+
+def _ranked(knob: Any, wanted: Any) -> Ranked:
     if isinstance(wanted, list):
         away = [sum(abs(_log(s) - _log(w)) for s, w in zip(c.sizes[1:], wanted, strict=True)) for c in knob.choices]
-        return min(range(len(away)), key=lambda i: (away[i], i))
-    return next(i for i, choice in enumerate(knob.choices) if choice.data == wanted)
+    else:
+        away = [float(wanted is not None and choice.data != wanted) for choice in knob.choices]
+    return sorted((distance, place) for place, distance in enumerate(away))
+
+
+def _by_distance(knobs: list[Ranked]) -> Iterator[list[int]]:
+    """The places of choices, one of each knob, in order of their distances' sum: a predicate may rule out the first."""
+    frontier, seen = [(0.0, (0,) * len(knobs))], set()
+    while frontier:
+        _, ranks = heappop(frontier)
+        yield [knob[rank][1] for knob, rank in zip(knobs, ranks, strict=True)]
+        for i, knob in enumerate(knobs):
+            further = (*ranks[:i], ranks[i] + 1, *ranks[i + 1 :])
+            if further[i] < len(knob) and further not in seen:
+                seen.add(further)
+                heappush(frontier, (sum(k[r][0] for k, r in zip(knobs, further, strict=True)), further))
 
 
 def _log(size: int) -> float:

@@ -7,6 +7,7 @@ so that two spellings of one thing are one workload in a log.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from math import prod
@@ -60,9 +61,21 @@ class Convolution(ABC):
     def out_shape(self) -> tuple[int, ...]:
         """The shape of the result."""
 
+    def inputs(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Data and weights of both signs, so that a wrong sign or a lost term cannot hide."""
+        data, weights = (
+            rng.uniform(-1, 1, [int(str(extent)) for extent in tensor.shape]).astype(tensor.dtype)
+            for tensor in self.declare()[:2]
+        )
+        return data, weights
+
     @abstractmethod
-    def reference(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """The result by NumPy, in the type of the data."""
+
+    @abstractmethod
+    def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
+        """PyTorch's ways to compute it from two tensors: (how, call)."""
 
     @property
     def flop(self) -> float:

@@ -1,0 +1,98 @@
+"""Convolutions of well-known networks by the packaged templates, untuned and tuned, against PyTorch's fastest way.
+
+    python -m benchmarks.convolutions --trials 100 --logs DIR [NAME ...]
+
+A name chooses all workloads whose name begins with it. Every workload has a log of its own in DIR, and goes on from it.
+PyTorch computes in full float32, in the better memory order, by the algorithm that cuDNN finds fastest; both sides are
+timed in one process, in CUDA graphs where there is a GPU, with inputs that stay in the cache where they fit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+from tilewright.cli.devices import choose_device
+from tilewright.cli.tune import OPERATORS, Wishes, search
+from tilewright.cli.verdict import compare
+from tilewright.core.target import Target
+from tilewright.runtime.device import Device
+
+WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
+    "dw-3x4x16x32-k7": ("depthwise", {"shape": (3, 4, 16, 32), "kernel": 7}),
+    "dw-256x21-k3": ("depthwise", {"shape": (1, 256, 21, 21)}),
+    "dw-256x32-k3": ("depthwise", {"shape": (1, 256, 32, 32)}),
+    "dw-256x64-k3": ("depthwise", {"shape": (1, 256, 64, 64)}),
+    "dw-256x96-k3": ("depthwise", {"shape": (1, 256, 96, 96)}),
+    "dw-256x96-k5": ("depthwise", {"shape": (1, 256, 96, 96), "kernel": 5}),
+    "dw-256x96-k3-m2": ("depthwise", {"shape": (1, 256, 96, 96), "multiplier": 2}),
+    "dw-256x96-k5-m2": ("depthwise", {"shape": (1, 256, 96, 96), "kernel": 5, "multiplier": 2}),
+    "mbv2-b1-dw32x112": ("depthwise", {"shape": (1, 32, 112, 112)}),
+    "mbv2-b128-dw144x56": ("depthwise", {"shape": (128, 144, 56, 56)}),
+    "mbv2-b128-dw576x14s2": ("depthwise", {"shape": (128, 576, 14, 14), "stride": 2}),
+    "convnext-b1-dw96x56": ("depthwise", {"shape": (1, 96, 56, 56), "kernel": 7}),
+    "convnext-b128-dw96x56": ("depthwise", {"shape": (128, 96, 56, 56), "kernel": 7}),
+    "dw1d-3072x202-k3": ("depthwise", {"shape": (16, 3072, 1, 202), "kernel": (1, 3)}),
+    "dw1d-12288x16384-k4": ("depthwise", {"shape": (1, 12288, 1, 16384), "kernel": (1, 4), "padding": (0, 3, 0, 0)}),
+    "dw1d-512x4096-k31": ("depthwise", {"shape": (8, 512, 1, 4096), "kernel": (1, 31)}),
+    "dw1d-768x1024-k7": ("depthwise", {"shape": (64, 768, 1, 1024), "kernel": (1, 7)}),
+    "conv1d-16384-k32": ("conv1d", {"shape": 16384, "kernel": 32}),
+    "resnet-last": ("conv2d", {"shape": (1, 512, 7, 7)}),
+    "r50-b1-l1.3x3": ("conv2d", {"shape": (1, 64, 56, 56)}),
+    "r50-b1-l3.3x3": ("conv2d", {"shape": (1, 256, 14, 14)}),
+    "r50-b1-l3.1x1": ("conv2d", {"shape": (1, 256, 14, 14), "filters": 1024, "kernel": 1}),
+    "r50-b64-l2.3x3": ("conv2d", {"shape": (64, 128, 28, 28)}),
+    "r50-b64-l3.3x3": ("conv2d", {"shape": (64, 256, 14, 14)}),
+}
+
+
+def main() -> None:
+    """Tune what the command line names and print a line for each, as they are done."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("names", nargs="*", default=[""], metavar="NAME")
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--target")
+    parser.add_argument("--logs", type=Path, default=Path("convolution-logs"))
+    given = parser.parse_args()
+    given.logs.mkdir(parents=True, exist_ok=True)
+    on, line = choose_device(given.target, ("cuda", "opencl", "llvm"))
+    print(f"{line}; times in µs, of PyTorch's without its host's time\n")
+    heads = ("untuned", "tuned", "PyTorch", "÷ tuned", "GFLOPS", "tuning")
+    print(f"{'workload':22} {' '.join(f'{head:>9}' for head in heads)}  PyTorch's way")
+    for name in (name for name in WORKLOADS if any(map(name.startswith, given.names))):
+        print(row(name, Target({"cpu": "llvm"}.get(on.kind, on.kind)), on, given), flush=True)
+
+
+def row(name: str, target: Target, on: Device, given: argparse.Namespace) -> str:
+    """Tune one workload and compare: its line of the table."""
+    operator, options = WORKLOADS[name]
+    packaged = OPERATORS[operator]
+    workload = packaged.template.kind.of(**options)
+    task, first = packaged.task(target, **options), packaged.template.first(workload.args, target)
+    wishes = Wishes(
+        target=None, trials=given.trials, tuner="xgb", seed=given.seed, early_stopping=None, timeout=10, number=4,
+        repeat=3, min_repeat_ms=10, check=True, log=given.logs / f"{name}.log", resume=True, plot=None,
+    )  # fmt: skip
+    began = time.perf_counter()
+    with contextlib.redirect_stdout(io.StringIO()):
+        best = search(task, first, wishes).best_config
+    seconds = time.perf_counter() - began
+    assert best is not None, f"{name}: no configuration could be measured; see {wishes.log}"
+    rows = {row.name: row for row in compare(packaged, workload, target, on, {"untuned": first, "tuned": best})}
+    assert not any(row.failure for row in rows.values()), [row.failure for row in rows.values()]
+    times = {who: (row.time or 0.0) * 1e6 for who, row in rows.items()}
+    theirs = times.get("PyTorch", float("nan"))
+    how = rows["PyTorch"].does if "PyTorch" in rows else ""
+    return (
+        f"{name:22} {times['untuned']:9.2f} {times['tuned']:9.2f} {theirs:9.2f} {theirs / times['tuned']:9.2f} "
+        f"{workload.flop / times['tuned'] / 1e3:9.0f} {seconds:8.0f}s  {how}"
+    )
+
+
+if __name__ == "__main__":
+    main()
