@@ -67,6 +67,20 @@ KNOBS: list[tuple[Attempt, str, str, str]] = [
         lambda c, s, C, y: c.define_split("a", y, "candidate", num_outputs=2, candidate=3),
         *("define_split", "candidate of knob 'a' is 3, which is no list", "a list"),
     ),
+    (
+        lambda c, s, C, y: c.define_split("a", y, "candidate", candidate=[[-1, 4], [2, "a"]]),
+        *("define_split", "candidate [2, 'a'] of knob 'a'", "1 or more"),
+    ),
+    (
+        lambda c, s, C, y: c.define_split("a", y, "candidate", candidate=[[-1, 4], [2, -1]]),
+        *("define_split", "candidate [2, -1] of knob 'a'", "the first may be -1"),
+    ),
+    (
+        lambda c, s, C, y: c.define_split("a", y, num_outputs=2, max_factor="x"),
+        *("define_split", "max_factor='x'", "leave it out"),
+    ),
+    (lambda c, s, C, y: c.multi_filter(3), "multi_filter", "the filter is 3, which is no function", "lambda e"),
+    (lambda c, s, C, y: c.multi_filter(lambda e: e["b"].val), "multi_filter", "reads knob 'b'", "tile, plain"),
     (lambda c, s, C, y: c.define_knob("a", 3), "define_knob", "candidate of knob 'a' is 3", "a list"),
     (lambda c, s, C, y: c.define_knob("a", [object]), "define_knob", "cannot be written to a log", "numbers, strings"),
     (lambda c, s, C, y: c.define_reorder("a", 3, "all"), "define_reorder", "axes of knob 'a' is 3", "a list"),
@@ -117,6 +131,20 @@ def numbers(n: int) -> Any:
     return 1, 2
 
 
+@autotvm.template("errors/one tensor")
+def one_tensor(n: int) -> Any:
+    s, args = program(n)
+    return s, args[1]
+
+
+@autotvm.template("errors/none left")
+def none_left(n: int) -> Any:
+    cfg = autotvm.get_config()
+    cfg.define_knob("a", [1, 2])
+    cfg.multi_filter(lambda entity: entity["a"].val > 2)
+    return program(n)
+
+
 def task() -> Any:
     return autotvm.task.create("errors/good", (8,), "llvm")
 
@@ -145,11 +173,19 @@ TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: autotvm.task.create("errors/good", (8,)), "task.create", "no target is given", '"llvm"'),
     (lambda: autotvm.task.create("errors/good", (object(),), "llvm"), "task.create", "is a object", "numbers"),
     (lambda: autotvm.task.create("errors/nothing", (8,), "llvm"), "template", "returns NoneType", "return s, [A"),
+    (lambda: autotvm.task.create("errors/one tensor", (8,), "llvm"), "template", "(ScheduleHandle, Tensor)", "[A, W"),
+    (lambda: autotvm.task.create("errors/none left", (8,), "llvm"), "config_space", "rule out every", "loosen"),
     (lambda: autotvm.task.create("errors/numbers", (8,), "llvm"), "template", "tuple of (int, int)", "return s, [A"),
     (lambda: task().instantiate(3), "task.instantiate", "the configuration is 3", "config_space.get(0)"),
     (lambda: task().config_space.get("x"), "config_space.get", "the index is 'x'", "space[name]"),
     (lambda: task().config_space.get(99), "config_space.get", "99 is outside the space of 4", "0 to 3"),
     (lambda: autotvm.tuner.RandomTuner(3), "tuner", "the task is 3", "task.create"),  # type: ignore[arg-type]
+    (lambda: autotvm.tuner.RandomTuner(task(), seed=-1), "tuner", "seed=-1", "0 or more"),
+    (lambda: autotvm.tuner.GATuner(task(), seed="x"), "tuner", "seed='x'", "leave it out"),  # type: ignore[arg-type]
+    (lambda: autotvm.tuner.RandomTuner(task(), 5), "tuner", "range_idx=5 is no range of the 4", "(0, 3)"),  # type: ignore[arg-type]
+    (lambda: autotvm.tuner.GridSearchTuner(task(), (4, 9)), "tuner", "range_idx=(4, 9)", "(0, 3)"),
+    (lambda: autotvm.tuner.XGBTuner(task(), num_threads="x"), "XGBTuner", "num_threads='x'", "100"),  # type: ignore[arg-type]
+    (lambda: autotvm.tuner.XGBTuner(task(), loss_type="x", model="numpy"), "tuner", "loss_type 'x'", '"rank"'),
     (lambda: autotvm.tuner.GATuner(task(), pop_size=0), "GATuner", "pop_size=0", "an int"),
     (lambda: autotvm.tuner.GATuner(task(), mutation_prob=2), "GATuner", "mutation_prob=2", "0 to 1"),
     (lambda: autotvm.tuner.XGBTuner(task(), plan_size="x"), "XGBTuner", "plan_size='x'", "100"),  # type: ignore[arg-type]

@@ -276,6 +276,15 @@ def test_tuners_report_to_callbacks(tmp_path, monkeypatch, capsys):
     assert len(measurer.asked) == asked
     assert again.best_config == tuner.best_config
 
+    capsys.readouterr()
+    log, bar = autotvm.callback.log_to_file(tmp_path / "a.log"), autotvm.callback.progress_bar(60)
+    more = autotvm.tuner.GridSearchTuner(TASK)
+    more.tune(60, autotvm.measure_option(), early_stopping=1, callbacks=[log, bar])
+    shown = capsys.readouterr().out
+    assert "Progress: (41/60)" in shown, "the trials read from the log count"
+    assert shown.endswith(" Done.\n"), "the line ends where the search stops early"
+    assert shown.count("Done") == 1
+
 
 def test_mistakes_in_calls_are_named(tmp_path):
     tuner = autotvm.tuner.RandomTuner(TASK)

@@ -91,8 +91,8 @@ class Monitor:
         return np.array(self.timestamps)
 
 
-class _Progress:
-    """The legacy progress line on stdout."""
+class ProgressBar:
+    """The legacy progress line on stdout. `count` has the trials that are done, those read from a log included."""
 
     def __init__(self, total: int, prefix: str, si_prefix: str) -> None:
         self.total = total
@@ -101,6 +101,7 @@ class _Progress:
         self.scale = scale_of(si_prefix)
         self.count = 0
         self.began = time.time()
+        self._open = False
 
     def __repr__(self) -> str:
         return f"progress_bar({self.count}/{self.total})"
@@ -114,12 +115,21 @@ class _Progress:
             f"\r{self.prefix} Current/Best: {rates[-1] / self.scale:7.2f}/{tuner.best_flops / self.scale:7.2f} "
             f"{self.unit} | Progress: ({self.count}/{self.total}) | {time.time() - self.began:.2f} s"
         )
-        sys.stdout.write(" Done.\n" if self.count >= self.total else "")
+        self._open = True
+        if self.count >= self.total:
+            self.close()
         sys.stdout.flush()
 
+    def close(self) -> None:
+        """End the line, as a search may that stops early."""
+        if self._open:
+            sys.stdout.write(" Done.\n")
+            sys.stdout.flush()
+        self._open = False
 
-def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> _Progress:
+
+def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> ProgressBar:
     """A line on stdout with the current and the best rate, and how many of `total` trials are done."""
     if isinstance(total, bool) or not isinstance(total, int):
         raise UserError(f"total={total!r} is no number of trials", primitive="progress_bar", fix="give n_trial's value")
-    return _Progress(total, prefix, si_prefix)
+    return ProgressBar(total, prefix, si_prefix)

@@ -83,14 +83,19 @@ class Tuner:
             run = Run(self.task, self.strategy, session, options)
             run.listeners = [lambda trial: self._report(run, trial, called)]
             logger.info("Get devices for measurement successfully!")
+            bars = [c for c in called if isinstance(c, callback.ProgressBar)]
             if resume:
                 run.resume(pair for c in called if isinstance(c, callback.LogToFile) for pair in c.known())
                 self._follow(run)
+                for bar in bars:
+                    bar.count += run.tally.resumed
             GLOBAL_SCOPE.in_tuning = True
             try:
                 run.go()
             finally:
                 GLOBAL_SCOPE.in_tuning = False
+                for bar in bars:
+                    bar.close()
             self.interrupted, self.measuring_seconds = run.interrupted, run.tally.measuring_seconds
             self._follow(run)
 
@@ -126,7 +131,11 @@ class Tuner:
             if index is not None:
                 seen[index] = Seen(index, flops_of(self.task.flop, result))
         if len(seen) < max(min_seed_records, 1):
-            logger.warning("load_history: %d measurements of %s; nothing is learned", len(seen), self.task.name)
+            logger.warning(
+                "load_history: %d measurements are of the workload %s; nothing is learned",
+                len(seen),
+                self.task.workload,
+            )
             return
         self.strategy.advise([seen[i] for i in sorted(seen)])
 
@@ -209,7 +218,7 @@ class XGBTuner(Tuner):
     ) -> None:
         if optimizer != "sa":
             raise UserError(f"optimizer={optimizer!r} is unknown", primitive="XGBTuner", fix='use "sa"')
-        _check_counts("XGBTuner", plan_size=plan_size)
+        _check_counts("XGBTuner", plan_size=plan_size, **({} if num_threads is None else {"num_threads": num_threads}))
         strategy = AnnealingSearch(
             _space_of(task),
             check_kind(feature_type),
@@ -241,16 +250,16 @@ class RandomTuner(Tuner):
     """Configurations at random."""
 
     def __init__(self, task: Task, range_idx: tuple[int, int] | None = None, *, seed: int | None = None) -> None:
-        start, stop = _range(range_idx)
-        super().__init__(task, RandomSearch(_space_of(task), seed, start, stop))
+        space = _space_of(task)
+        super().__init__(task, RandomSearch(space, seed, *_range(range_idx, space)))
 
 
 class GridSearchTuner(Tuner):
     """All configurations in order; `range_idx` = (first, last index)."""
 
     def __init__(self, task: Task, range_idx: tuple[int, int] | None = None) -> None:
-        start, stop = _range(range_idx)
-        super().__init__(task, GridSearch(_space_of(task), start, stop))
+        space = _space_of(task)
+        super().__init__(task, GridSearch(space, *_range(range_idx, space)))
 
 
 def _space_of(task: Any) -> Space:
@@ -261,8 +270,17 @@ def _space_of(task: Any) -> Space:
     return task.config_space
 
 
-def _range(given: tuple[int, int] | None) -> tuple[int, int | None]:
-    return (0, None) if given is None else (given[0], given[1] + 1)
+def _range(given: Any, space: Space) -> tuple[int, int | None]:
+    if given is None:
+        return 0, None
+    whole = isinstance(given, (tuple, list)) and all(isinstance(i, (int, np.integer)) for i in given)
+    if not whole or len(given) != 2 or not 0 <= given[0] <= given[1] or given[0] >= space.range_length:
+        raise UserError(
+            f"range_idx={given!r} is no range of the {space.range_length} indices",
+            primitive="tuner",
+            fix=f"give the first and the last: range_idx=(0, {space.range_length - 1})",
+        )
+    return given[0], given[1] + 1
 
 
 __all__ = [

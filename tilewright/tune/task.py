@@ -188,6 +188,7 @@ def create(
             f"args={args!r} of the template {name!r} is no tuple", primitive="task.create", fix=f"give args=({args!r},)"
         )
     task = Task(name, args, chosen)
+    task.config_space.check()
     _ = task.flop  # now rather than at the first trial: an error in the template is the caller's to see here
     return task
 

@@ -47,7 +47,10 @@ class AmbientTemplate:
             if target is not None:
                 around.enter_context(target)
             made = self.function(*self.given("task.create", *thaw(args)))
-        if not isinstance(made, (tuple, list)) or len(made) != 2 or not isinstance(made[0], ScheduleHandle):
+        if not (
+            isinstance(made, (tuple, list)) and len(made) == 2
+            and isinstance(made[0], ScheduleHandle) and isinstance(made[1], (tuple, list))
+        ):  # fmt: skip
             kinds = ", ".join(type(part).__name__ for part in made) if isinstance(made, (tuple, list)) else ""
             raise UserError(
                 f"the template {self.name!r} returns {type(made).__name__}" + (f" of ({kinds})" if kinds else ""),

@@ -25,6 +25,8 @@ def make_model(name: str = "auto", seed: int = 0, threads: int | None = None, lo
     """A model by name: "xgboost", "numpy", or "auto", the first where it is installed."""
     if name not in ("auto", "xgboost", "numpy"):
         raise UserError(f"model {name!r} is unknown", primitive="tuner", fix='use "auto", "xgboost" or "numpy"')
+    if loss not in ("rank", "reg"):
+        raise UserError(f"loss_type {loss!r} is unknown", primitive="tuner", fix='use "rank" or "reg"')
     if name == "xgboost" or (name == "auto" and find_spec("xgboost") is not None):
         return XGBoostModel(seed, threads, loss)
     return TreeModel(seed)
@@ -40,8 +42,6 @@ class XGBoostModel:
             raise UserError(
                 "xgboost is not installed", primitive="tuner", fix="pip install tilewright[tune]"
             ) from error
-        if loss not in ("rank", "reg"):
-            raise UserError(f"loss_type {loss!r} is unknown", primitive="tuner", fix='use "rank" or "reg"')
         self._xgboost: Any = xgboost
         self._rounds = rounds
         self._options = {

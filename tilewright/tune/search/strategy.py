@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...core.errors import UserError
 from ..analysis.features import Features
 from ..space.space import Space
 
@@ -33,6 +34,8 @@ class Strategy(ABC):
     """Which features of candidates it learns from ("knob": the configuration's own numbers)."""
 
     def __init__(self, space: Space, seed: int | None = None) -> None:
+        if seed is not None and (not isinstance(seed, (int, np.integer)) or seed < 0):
+            raise UserError(f"seed={seed!r}", primitive="tuner", fix="give 0 or more, or leave it out")
         self.space = space
         self.rng = np.random.default_rng(seed)
         self.tried: set[int] = set()

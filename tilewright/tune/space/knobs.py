@@ -127,6 +127,10 @@ def listed(values: Any, name: str, what: str, primitive: str) -> list[Any]:
     return list(values)
 
 
+def _is_size(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 1
+
+
 def split_knob(
     name: str,
     axis: Any,
@@ -151,6 +155,12 @@ def split_knob(
         raise UserError(
             f"knob {name!r} has num_outputs={num_outputs!r}", primitive="define_split", fix="give 1 or more"
         )
+    if not _is_size(max_factor):
+        raise UserError(
+            f"knob {name!r} has max_factor={max_factor!r}",
+            primitive="define_split",
+            fix="give 1 or more, or leave it out",
+        )
     if filter is not None and not callable(filter):
         raise UserError(
             f"the filter of knob {name!r} is {filter!r}, which is no function",
@@ -170,6 +180,13 @@ def split_knob(
                 f"candidate {list(wrong)} of knob {name!r} has {len(wrong)} sizes, but num_outputs is {parts}",
                 primitive="define_split",
                 fix=f"give {parts} extents in each candidate, -1 for what is left",
+            )
+        odd = next((s for s in sizes if not all(_is_size(x) or (x == -1 and i == 0) for i, x in enumerate(s))), None)
+        if odd is not None:
+            raise UserError(
+                f"candidate {list(odd)} of knob {name!r} has what is no extent",
+                primitive="define_split",
+                fix="give whole numbers of 1 or more; the first may be -1, for what is left",
             )
     elif policy in factors.POLICIES:
         tried = [f for f in factors.candidates(given, policy) if f <= max_factor]

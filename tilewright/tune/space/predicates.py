@@ -10,6 +10,7 @@ from math import prod
 
 import numpy as np
 
+from ...core.errors import UserError
 from .choices import Choice
 from .knobs import Knob
 
@@ -38,7 +39,13 @@ class _Watched(Mapping[str, Choice]):
 
     def __getitem__(self, name: str) -> Choice:
         self._seen.add(name)
-        return self._choices[name]
+        found = self._choices.get(name)
+        if found is None:
+            known = ", ".join(self._choices) or "none"
+            raise UserError(
+                f"the filter reads knob {name!r}, which is not defined", primitive="multi_filter", fix=f"knobs: {known}"
+            )
+        return found
 
     def __iter__(self) -> Iterator[str]:
         self._seen.update(self._choices)

@@ -43,6 +43,12 @@ class Space:
         `names`: the knobs that the test reads (found by trying it where none is named); `reason` is what a
         configuration that fails is told.
         """
+        if not callable(test):
+            raise UserError(
+                f"the filter is {test!r}, which is no function",
+                primitive="multi_filter",
+                fix='give a function of the choices: lambda e: e["tile_x"].size[-1] * e["tile_y"].size[-1] <= 1024',
+            )
         for name in names:
             self[name]
         used = tuple(names) or names_read(test, self.knobs)
@@ -162,6 +168,17 @@ class Space:
         """The indices, ascending."""
         return (i for i in range(self.range_length) if self.is_index_valid(i))
 
+    def check(self) -> None:
+        """UserError where predicates are known to rule out every configuration."""
+        for one in self._groups:
+            if one.tabulated and not len(one.allowed):
+                reasons = "; ".join(p.reason for p in one.predicates)
+                raise UserError(
+                    f"predicates rule out every configuration: {reasons}",
+                    primitive="config_space",
+                    fix="loosen one of them (cfg.multi_filter)",
+                )
+
     # Many points at once, one a row
 
     def admitted(self, points: np.ndarray) -> np.ndarray:
@@ -174,14 +191,8 @@ class Space:
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """`count` random points, each as likely as any other; a few may be less than asked in a sparse space."""
         points = rng.integers(self.dims, size=(count, len(self.dims)))
+        self.check()
         for one in self._groups:
-            if one.fraction == 0 and one.tabulated:
-                reasons = "; ".join(p.reason for p in one.predicates)
-                raise UserError(
-                    f"predicates rule out every configuration: {reasons}",
-                    primitive="config_space",
-                    fix="loosen one of them (cfg.multi_filter)",
-                )
             if one.tabulated:
                 points[:, one.at] = one.allowed[rng.integers(len(one.allowed), size=count)]
                 continue
