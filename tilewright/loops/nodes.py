@@ -79,7 +79,9 @@ class Buffer:
 class Stmt(Node):
     """A statement."""
 
-    __slots__ = ()
+    __slots__ = ("written_below",)
+    written_below: Any
+    """Set by `uses.py`, as `read_below`."""
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.FIELDS)

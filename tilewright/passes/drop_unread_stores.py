@@ -20,6 +20,7 @@ from typing import Any
 from ..core.hardware import MemoryScope
 from ..core.node import Node
 from ..expr.operators import const
+from ..loops import uses
 from ..loops.nodes import (
     NOTHING,
     Allocate,
@@ -35,7 +36,7 @@ from ..loops.nodes import (
     map_statements,
     seq,
 )
-from ..loops.uses import NO_SOURCES, Sources, Uses
+from ..loops.uses import NO_SOURCES, Sources
 
 _NO_VALUE = const(0, "int32")
 
@@ -53,30 +54,29 @@ def _host(stmt: Stmt) -> Stmt:
     before, (body, _) = stmt.body, _Sweep().back(stmt.body, NO_SOURCES)
     while body is not before:  # what only a dropped store read need not be stored either
         before, (body, _) = body, _Sweep().back(body, NO_SOURCES)
-    return stmt if body is stmt.body else Launch(stmt.name, stmt.threads, _without_unused(body, Uses()))
+    return stmt if body is stmt.body else Launch(stmt.name, stmt.threads, _without_unused(body))
 
 
 class _Sweep:
     """A walk from the end of a kernel to its beginning, and what it remembers of statements."""
 
     def __init__(self) -> None:
-        self._uses = Uses()
         self._consumed: dict[Node, Sources] = {}
         self._begun: dict[Stmt, Sources] = {}
 
     def back(self, stmt: Stmt, live: Sources) -> tuple[Stmt, Sources]:
         """`stmt` without its unread stores, and what is live before it; `live` is what is so after it."""
-        if self._is_unit(stmt):
-            stored = self._uses.written(stmt)
+        if _is_unit(stmt):
+            stored = uses.written(stmt)
             if not stored & live and all(map(_is_own, stored)):
                 return NOTHING, live
-            read = self._uses.read(stmt)
+            read = uses.read(stmt)
             return stmt, live if read <= live else live | read
         if isinstance(stmt, Seq):
             return self._sequence(stmt, live)
         if isinstance(stmt, For):
             return self._loop(stmt, live)
-        before = live | self._heads(stmt)
+        before = live | _heads(stmt)
 
         def inside(part: Stmt) -> Stmt:
             nonlocal before
@@ -90,8 +90,8 @@ class _Sweep:
         kept: list[Stmt] = []
         again: dict[Buffer, set[Stmt | None]] = {}  # the fills of each buffer that follow before any reader of it
         for part in reversed(stmt.stmts):
-            stored, read = self._uses.written(part), self._uses.read(part)
-            places = self._places(part, stored) if stored and not stored & read else None
+            stored, read = uses.written(part), uses.read(part)
+            places = _places(part, stored) if stored and not stored & read else None
             if places is not None and all(places in again.get(buffer, ()) for buffer in stored):
                 continue
             made, live = self.back(part, live)
@@ -112,26 +112,16 @@ class _Sweep:
         made = stmt
         if body is not stmt.body:
             made = For(stmt.var, stmt.min, stmt.extent, stmt.kind, stmt.thread, stmt.pragmas, body)
-        return (NOTHING if body is NOTHING else made), ((live | before) - (begun & consumed)) | self._heads(stmt)
-
-    def _heads(self, stmt: Stmt) -> Sources:
-        """What is read by the expressions of a statement itself."""
-        found = NO_SOURCES
-        if isinstance(stmt, (Seq, Allocate)):
-            return found
-        for child in stmt.children():
-            if not isinstance(child, Stmt):
-                found |= self._uses.read(child)
-        return found
+        return (NOTHING if body is NOTHING else made), ((live | before) - (begun & consumed)) | _heads(stmt)
 
     def consumed(self, stmt: Stmt) -> Sources:
         """The buffers that a statement reads for something else than to update them."""
         found = self._consumed.get(stmt)
         if found is None:
-            if self._is_unit(stmt):
-                found = self._uses.read(stmt) - self._uses.written(stmt)
+            if _is_unit(stmt):
+                found = uses.read(stmt) - uses.written(stmt)
             else:
-                found = self._heads(stmt)
+                found = _heads(stmt)
                 for part in _parts(stmt):
                     consumed = self.consumed(part)
                     if not consumed <= found:
@@ -147,36 +137,49 @@ class _Sweep:
         return found
 
     def _make_begun(self, stmt: Stmt) -> Sources:
-        if self._is_unit(stmt):
-            fresh = self._uses.written(stmt) - self._uses.read(stmt)
+        if _is_unit(stmt):
+            fresh = uses.written(stmt) - uses.read(stmt)
             return frozenset(buffer for buffer in fresh if _is_own(buffer) and not buffer.has_halves)
         if isinstance(stmt, If) and stmt.orelse is not None:
-            return (self.begun(stmt.then) & self.begun(stmt.orelse)) - self._heads(stmt)
-        found, met = NO_SOURCES, self._heads(stmt)
+            return (self.begun(stmt.then) & self.begun(stmt.orelse)) - _heads(stmt)
+        found, met = NO_SOURCES, _heads(stmt)
         for part in _parts(stmt):
             begun = self.begun(part)
             if not begun <= found:
                 found |= begun - met
-            for touched in (self._uses.read(part), self._uses.written(part)):
+            for touched in (uses.read(part), uses.written(part)):
                 if not touched <= met:
                     met |= touched
         return found
 
-    def _is_unit(self, stmt: Stmt) -> bool:
-        """Whether a statement updates one stage at one point; a stage of several results computes them all first."""
-        if isinstance(stmt, Store):
-            return True
-        if not isinstance(stmt, Let):
-            return False
-        while isinstance(stmt, Let):
-            stmt = stmt.body
-        stores = all(isinstance(part, Store) for part in (stmt.stmts if isinstance(stmt, Seq) else (stmt,)))
-        return stores and not self._uses.written(stmt) & self._uses.read(stmt)
 
-    def _places(self, fill: Stmt, stored: Sources) -> Stmt | None:
-        """A fill with nothing for its values: equal for two fills that store to the same elements; else None."""
-        blank = _without_values(fill) if all(map(_is_own, stored)) else None
-        return None if blank is None or self._uses.read(blank) else blank
+def _heads(stmt: Stmt) -> Sources:
+    """What is read by the expressions of a statement itself."""
+    found = NO_SOURCES
+    if isinstance(stmt, (Seq, Allocate)):
+        return found
+    for child in stmt.children():
+        if not isinstance(child, Stmt):
+            found |= uses.read(child)
+    return found
+
+
+def _is_unit(stmt: Stmt) -> bool:
+    """Whether a statement updates one stage at one point; a stage of several results computes them all first."""
+    if isinstance(stmt, Store):
+        return True
+    if not isinstance(stmt, Let):
+        return False
+    while isinstance(stmt, Let):
+        stmt = stmt.body
+    stores = all(isinstance(part, Store) for part in (stmt.stmts if isinstance(stmt, Seq) else (stmt,)))
+    return stores and not uses.written(stmt) & uses.read(stmt)
+
+
+def _places(fill: Stmt, stored: Sources) -> Stmt | None:
+    """A fill with nothing for its values: equal for two fills that store to the same elements; else None."""
+    blank = _without_values(fill) if all(map(_is_own, stored)) else None
+    return None if blank is None or uses.read(blank) else blank
 
 
 def _is_own(buffer: Buffer) -> bool:
@@ -208,8 +211,8 @@ def _without_values(stmt: Stmt) -> Stmt | None:
     return map_statements(stmt, lambda _: next(rest))
 
 
-def _without_unused(stmt: Stmt, uses: Uses) -> Stmt:
+def _without_unused(stmt: Stmt) -> Stmt:
     """The kernel without the allocations of what it does not touch."""
     if isinstance(stmt, Allocate) and stmt.buffer not in uses.written(stmt.body) | uses.read(stmt.body):
-        return _without_unused(stmt.body, uses)
-    return map_statements(stmt, lambda child: _without_unused(child, uses))
+        return _without_unused(stmt.body)
+    return map_statements(stmt, _without_unused)

@@ -13,14 +13,13 @@ stage do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope
 from ..expr.nodes import IntImm, Var
 from ..expr.traverse import post_order, variables
 from ..loops.nodes import Allocate, Barrier, For, Function, If, Launch, Seq, Stmt, map_statements, seq
-from ..loops.uses import Uses
 from .shared_accesses import NONE, Accesses, accesses
 
 _BARRIER = Barrier(MemoryScope.SHARED)
@@ -39,14 +38,6 @@ class _Placed:
     parted: bool
 
 
-@dataclass(frozen=True)
-class _Kernel:
-    """The variables that differ between the threads of a block, and what is known of the kernel's statements."""
-
-    threads: frozenset[Var]
-    uses: Uses = field(default_factory=Uses)
-
-
 def place_barriers(function: Function) -> Function:
     """Insert barriers into every kernel (a `Launch`) of more than one thread a block."""
     return function.with_body(_kernels(function.body))
@@ -56,29 +47,30 @@ def _kernels(stmt: Stmt) -> Stmt:
     if isinstance(stmt, Launch):
         threads = frozenset(var for tag, var, _ in stmt.threads if tag.is_thread)
         alone = all(isinstance(e, IntImm) and e.value == 1 for tag, _, e in stmt.threads if tag.is_thread)
-        return stmt if alone else Launch(stmt.name, stmt.threads, _place(stmt.body, _Kernel(threads)).stmt)
+        return stmt if alone else Launch(stmt.name, stmt.threads, _place(stmt.body, threads).stmt)
     return map_statements(stmt, _kernels)
 
 
-def _place(stmt: Stmt, kernel: _Kernel) -> _Placed:
+def _place(stmt: Stmt, threads: frozenset[Var]) -> _Placed:
+    """The statement with its barriers; `threads` are the variables that differ between the threads of a block."""
     if isinstance(stmt, Seq):
-        return _sequence(stmt, kernel)
+        return _sequence(stmt, threads)
     if isinstance(stmt, For):
-        return _loop(stmt, kernel)
+        return _loop(stmt, threads)
     if isinstance(stmt, If):
-        return _branch(stmt, kernel)
+        return _branch(stmt, threads)
     if isinstance(stmt, Allocate):
-        placed = _place(stmt.body, kernel)
+        placed = _place(stmt.body, threads)
         return _Placed(Allocate(stmt.buffer, placed.stmt), placed.first, placed.last, placed.parted)
-    found = accesses(stmt, kernel.uses)
+    found = accesses(stmt)
     return _Placed(stmt, found, found, False)
 
 
-def _sequence(stmt: Seq, kernel: _Kernel) -> _Placed:
+def _sequence(stmt: Seq, threads: frozenset[Var]) -> _Placed:
     parts: list[Stmt] = []
     first, pending, parted = NONE, NONE, False
     for part in stmt.stmts:
-        placed = _place(part, kernel)
+        placed = _place(part, threads)
         if pending.conflicts(placed.first):
             parts.append(_BARRIER)
             pending, parted = NONE, True
@@ -89,8 +81,8 @@ def _sequence(stmt: Seq, kernel: _Kernel) -> _Placed:
     return _Placed(seq(*parts), first, pending, parted)
 
 
-def _loop(stmt: For, kernel: _Kernel) -> _Placed:
-    placed = _place(stmt.body, kernel)
+def _loop(stmt: For, threads: frozenset[Var]) -> _Placed:
+    placed = _place(stmt.body, threads)
     body, first, parted = placed.stmt, placed.first, placed.parted
     if placed.last.conflicts(first.next_iteration(stmt.var)):
         body, first, parted = seq(_BARRIER, body), NONE, True
@@ -99,13 +91,13 @@ def _loop(stmt: For, kernel: _Kernel) -> _Placed:
     return _Placed(made, first.without(stmt.var), placed.last.without(stmt.var), parted and runs)
 
 
-def _branch(stmt: If, kernel: _Kernel) -> _Placed:
-    then = _place(stmt.then, kernel)
-    orelse = None if stmt.orelse is None else _place(stmt.orelse, kernel)
+def _branch(stmt: If, threads: frozenset[Var]) -> _Placed:
+    then = _place(stmt.then, threads)
+    orelse = None if stmt.orelse is None else _place(stmt.orelse, threads)
     made = If(stmt.condition, then.stmt, None if orelse is None else orelse.stmt)
-    if kernel.threads & set(variables(stmt.condition)) and any(isinstance(n, Barrier) for n in post_order(made)):
+    if threads & set(variables(stmt.condition)) and any(isinstance(n, Barrier) for n in post_order(made)):
         raise InternalError(f"a barrier is needed under `{stmt.condition}`, which differs between threads")
-    own = accesses(stmt.condition, kernel.uses)
+    own = accesses(stmt.condition)
     first, last, parted = own | then.first, own | then.last, False
     if orelse is not None:
         first, last, parted = first | orelse.first, last | orelse.last, then.parted and orelse.parted

@@ -23,8 +23,9 @@ from ..core.hardware import LoopKind, MemoryScope
 from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import add, const, floordiv, floormod, less, multiply, subtract
 from ..expr.traverse import post_order, substitute
+from ..loops import uses
 from ..loops.nodes import Allocate, Buffer, For, Function, If, Launch, Seq, Stmt, Store, map_statements, seq
-from ..loops.uses import Sources, Uses
+from ..loops.uses import Sources
 from .simplify_program import simplify_statement
 
 MAX_HELD = 32
@@ -44,7 +45,7 @@ def _host(stmt: Stmt) -> Stmt:
     if not isinstance(stmt, Launch):
         return map_statements(stmt, _host)
     facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
-    return Launch(stmt.name, stmt.threads, _visit(stmt.body, facts, _spare_registers(stmt), Uses()))
+    return Launch(stmt.name, stmt.threads, _visit(stmt.body, facts, _spare_registers(stmt)))
 
 
 def _spare_registers(kernel: Launch) -> int:
@@ -61,12 +62,12 @@ def _words(buffer: Buffer) -> int:
     return size.value * max(1, buffer.dtype.bits // 32) if isinstance(size, IntImm) else MAX_REGISTERS
 
 
-def _visit(stmt: Stmt, facts: Facts, spare: int, uses: Uses) -> Stmt:
-    made = _prefetched(_nest(stmt), facts, spare, uses)
+def _visit(stmt: Stmt, facts: Facts, spare: int) -> Stmt:
+    made = _prefetched(_nest(stmt), facts, spare)
     if made is not None:
         return made
     inside = facts.bind(stmt.var, stmt.min, stmt.extent) if isinstance(stmt, For) else facts
-    return map_statements(stmt, lambda child: _visit(child, inside, spare, uses))
+    return map_statements(stmt, lambda child: _visit(child, inside, spare))
 
 
 def _nest(stmt: Stmt) -> list[For]:
@@ -78,13 +79,13 @@ def _nest(stmt: Stmt) -> list[For]:
     return loops
 
 
-def _prefetched(loops: list[For], facts: Facts, spare: int, uses: Uses) -> Stmt | None:
+def _prefetched(loops: list[For], facts: Facts, spare: int) -> Stmt | None:
     """One loop for the nest, with its fills an iteration ahead; None where it has none, or too large ones."""
     if not loops:
         return None
     body = loops[-1].body
     parts = body.stmts if isinstance(body, Seq) else (body,)
-    fills = [i for i, part in enumerate(parts) if _is_fill(part, uses.written(body), uses)]
+    fills = [i for i, part in enumerate(parts) if _is_fill(part, uses.written(body))]
     held = _Held([parts[i] for i in fills])
     extent = prod(_constant(loop.extent) for loop in loops)
     if extent < 2 or not fills or fills[-1] + 1 == len(parts) or held.registers > spare:
@@ -120,7 +121,7 @@ def _digits(loops: list[For], step: Expr) -> dict[Var, Expr]:
     return {**values, loops[0].var: add(step, loops[0].min)}
 
 
-def _is_fill(stmt: Stmt, changing: Sources, uses: Uses) -> bool:
+def _is_fill(stmt: Stmt, changing: Sources) -> bool:
     """Whether a statement only stores elements of shared memory, and only reads global memory that stays the same."""
     filled, sources = uses.written(stmt), uses.read(stmt)
     return (

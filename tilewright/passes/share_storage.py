@@ -13,8 +13,8 @@ from typing import Any
 from ..core.hardware import MemoryScope
 from ..expr.nodes import IntImm, Load
 from ..expr.traverse import post_order
+from ..loops import uses
 from ..loops.nodes import Allocate, Buffer, Function, Launch, Seq, Stmt, Store, map_statements
-from ..loops.uses import Uses
 
 Span = tuple[int, int]
 
@@ -35,8 +35,8 @@ def _kernel(body: Stmt) -> Stmt:
     shared = [b for b in allocated if b.scope is MemoryScope.SHARED and isinstance(b.shape[0], IntImm)]
     if len(shared) < 2:
         return body
-    numbers, uses = _numbered(body), Uses()
-    spans = {buffer: span for buffer in shared if (span := _span(body, buffer, numbers, uses)) is not None}
+    numbers = _numbered(body)
+    spans = {buffer: span for buffer in shared if (span := _span(body, buffer, numbers)) is not None}
     owners: dict[Buffer, list[Span]] = {}
     views: dict[Buffer, Buffer] = {}
     for buffer in sorted(spans, key=_elements, reverse=True):
@@ -87,7 +87,7 @@ def _numbered(body: Stmt) -> dict[Stmt, Span]:
     return numbers
 
 
-def _span(stmt: Stmt, buffer: Buffer, numbers: dict[Stmt, Span], uses: Uses) -> Span | None:
+def _span(stmt: Stmt, buffer: Buffer, numbers: dict[Stmt, Span]) -> Span | None:
     """Where the buffer is in use; None where it is read before it is written, and so lives on around a loop."""
     users = [stmt]
     while len(users) == 1:

@@ -10,8 +10,8 @@ from ..core.node import Node
 from ..expr.nodes import Expr, FloorMod, IntImm, Load, Mul, Ramp, Var
 from ..expr.operators import add, subtract
 from ..expr.traverse import post_order, substitute, variables
+from ..loops import uses
 from ..loops.nodes import Buffer, Store
-from ..loops.uses import Uses
 
 # A buffer, and the expression whose parity is the half that is accessed (None: either, or not two halves).
 Place = tuple[Buffer, Expr | None]
@@ -72,7 +72,7 @@ def _different_halves(p: Expr | None, q: Expr | None) -> bool:
     return isinstance(apart, IntImm) and apart.value % 2 == 1
 
 
-def accesses(root: Node, uses: Uses) -> Accesses:
+def accesses(root: Node) -> Accesses:
     """The accesses of a statement of one stage, or of an expression.
 
     What a stage reads of its own result does not count: each thread owns the elements that it writes.

@@ -10,8 +10,8 @@ from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..expr.nodes import Expr, Var
 from ..expr.operators import const, equal
 from ..expr.traverse import post_order, substitute, variables
+from ..loops import uses
 from ..loops.nodes import Allocate, Buffer, For, Function, If, Launch, Let, Seq, Stmt, Store, map_statements, seq
-from ..loops.uses import Uses
 
 _Doers = tuple[frozenset[Buffer], tuple[Var, ...]]  # what is stored, and the indices of which only 0 stores it
 _NONE: frozenset[Buffer] = frozenset()
@@ -122,17 +122,14 @@ def _alone(stmt: Stmt, threads: tuple[Var, ...]) -> Stmt:
     An update reads the buffer that it writes (a reduction does), so that it must happen once; its buffer's initial
     value is stored by the same thread. Any other store may be done by all threads, since all store the same.
     """
-    uses = Uses()
-    updated = {buffer: group for unit in _units(stmt) for group in [_updated(unit, uses)] for buffer in group}
+    updated = {buffer: group for unit in _units(stmt) for group in [_updated(unit)] for buffer in group}
     if not updated or not threads:
         return stmt
-    made, (_, shared) = _guarded(stmt, threads, updated, uses)
+    made, (_, shared) = _guarded(stmt, threads, updated)
     return _first_thread(made, shared)
 
 
-def _guarded(
-    stmt: Stmt, threads: tuple[Var, ...], updated: dict[Buffer, frozenset[Buffer]], uses: Uses
-) -> tuple[Stmt, _Doers]:
+def _guarded(stmt: Stmt, threads: tuple[Var, ...], updated: dict[Buffer, frozenset[Buffer]]) -> tuple[Stmt, _Doers]:
     """`stmt` and who does it: a guard stands around the largest statement that stores to one stage only."""
     if isinstance(stmt, (Store, Let)):
         buffers = uses.written(stmt)
@@ -142,7 +139,7 @@ def _guarded(
         indices = [i for node in post_order(stmt) if isinstance(node, Store) for i in node.indices]
         return stmt, (group, tuple(v for v in threads if v not in variables(*indices)))
     parts = [child for child in stmt.children() if isinstance(child, Stmt)]
-    made = [_guarded(part, threads, updated, uses) for part in parts]
+    made = [_guarded(part, threads, updated) for part in parts]
     doers = {found for _, found in made if found[0]}
     if len(doers) <= 1 and not isinstance(stmt, Allocate):
         return _with_parts(stmt, [inner for inner, _ in made]), doers.pop() if doers else (_NONE, ())
@@ -172,7 +169,7 @@ def _units(stmt: Stmt) -> list[Stmt]:
     return [unit for child in stmt.children() if isinstance(child, Stmt) for unit in _units(child)]
 
 
-def _updated(unit: Stmt, uses: Uses) -> frozenset[Buffer]:
+def _updated(unit: Stmt) -> frozenset[Buffer]:
     """What a unit stores, where it reads one of these buffers and threads share them."""
     stored = uses.written(unit)
     shared = all(buffer.scope is not MemoryScope.LOCAL for buffer in stored)
