@@ -86,10 +86,10 @@ def compare(name: str, got: np.ndarray, want: np.ndarray, relative: float) -> st
     count, first = 0, 0
     for begin, here, there in _stretches(got, want):
         wrong = here != there if exact else _is_off(here, there, allowed, relative)
-        found = int(np.count_nonzero(wrong))
-        if found and not count:
+        bad = int(np.count_nonzero(wrong))
+        if bad and not count:
             first = begin + int(np.argmax(wrong))
-        count += found
+        count += bad
     forgiven = got.size // _RARE if got.dtype.kind in "iu" and relative else 0
     if count <= forgiven:
         return ""
