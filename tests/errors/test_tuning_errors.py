@@ -163,12 +163,26 @@ def measured() -> Any:
     return [inp], [autotvm.MeasureResult((1e-3,), 0, 1.0, 1.0)]
 
 
+def encoded(**result: Any) -> str:
+    """The line of a trial whose result has these fields."""
+    (inp,), (good,) = measured()
+    return autotvm.record.encode(inp, good._replace(**result))
+
+
+def fallback() -> Any:
+    """A configuration that stands in, with one split."""
+    config = autotvm.task.FallbackConfigEntity()
+    config.define_split("a", 128, num_outputs=3)
+    return config
+
+
 TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: autotvm.template(3), "template", "the name of the template is 3", "parentheses"),  # type: ignore[arg-type]
     (lambda: autotvm.task.create("errors/no", (8,), "llvm"), "task.create", "no template 'errors/no'", "errors/good"),
     (lambda: autotvm.task.create(len, (8,), "llvm"), "task.create", "given as <built-in function len", "registered"),
     (lambda: good(8, 9), "errors/good", "called with the 2 argument(s) (8, 9): too many", "its parameters are (n:"),
     (lambda: autotvm.task.create("errors/good", 8, "llvm"), "task.create", "args=8", "args=(8,)"),  # type: ignore[arg-type]
+    (lambda: autotvm.task.create("errors/good", None, "llvm"), "task.create", "args=None", "args=()"),  # type: ignore[arg-type]
     (lambda: autotvm.task.create("errors/good", (8, 9), "llvm"), "task.create", "too many positional", "(n:"),
     (lambda: autotvm.task.create("errors/good", (8,)), "task.create", "no target is given", '"llvm"'),
     (lambda: autotvm.task.create("errors/good", (object(),), "llvm"), "task.create", "is a object", "numbers"),
@@ -195,7 +209,12 @@ TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: tuner(callbacks=3), "tune", "callbacks=3 is no list", "log_to_file"),
     (lambda: tuner(callbacks=[3]), "tune", "callbacks=[3] is no list of functions", "log_to_file"),
     (lambda: tuner(measure_option=None), "tune", "measure_option is None", "autotvm.measure_option"),
-    (lambda: autotvm.tuner.RandomTuner(task()).load_history(3), "load_history", "data_set is 3", "load_from_file"),  # type: ignore[arg-type]
+    (
+        lambda: autotvm.tuner.RandomTuner(task()).load_history(3),
+        "load_history",
+        "3 is no measurement",
+        "load_from_file",
+    ),  # type: ignore[arg-type]
     (lambda: autotvm.LocalBuilder(timeout="x"), "LocalBuilder", "timeout='x'", "timeout=10"),  # type: ignore[arg-type]
     (lambda: autotvm.LocalBuilder(timeout=0), "LocalBuilder", "timeout=0: a positive number", "timeout=10"),
     (lambda: autotvm.LocalBuilder(n_parallel="x"), "LocalBuilder", "n_parallel='x'", "n_parallel=4"),  # type: ignore[arg-type]
@@ -216,6 +235,24 @@ TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: autotvm.record.pick_best("/dev/null", None), "record", "None is no path of a file", "conv.log"),  # type: ignore[arg-type]
     (lambda: autotvm.record.pick_best("/dev/null", "/proc"), "record", "cannot write /proc: Is a directory", "a file"),
     (lambda: autotvm.record.load_from_file(3), "load_from_file", "3 is no path", "conv.log"),  # type: ignore[arg-type]
+    (
+        lambda: autotvm.tuner.RandomTuner(task()).load_history("a.log"),
+        "load_history",
+        "'a.log' is no",
+        "load_from_file",
+    ),  # type: ignore[arg-type]
+    (lambda: fallback().fallback_split("a", [-1, 8]), "fallback_split", "cannot fall back to [-1, 8]", "[-1, 8, 4]"),
+    (lambda: fallback().fallback_split("a", 3), "fallback_split", "cannot fall back to 3", "one bound for each"),
+    (lambda: fallback().fallback_split("a", [1, "x", 2]), "fallback_split", "back to [1, 'x', 2]", "one bound"),
+    (lambda: fallback().__setitem__("a", 5), "cfg[...]", "cfg['a'] = 5 is no choice", "SplitEntity([-1, 4])"),
+    (
+        lambda: fallback().fallback_with_reference_log([3]),
+        *("fallback_with_reference_log", "3 is no measurement", "load_from_file"),
+    ),
+    (lambda: encoded(costs=None), "record.encode", "costs=None", "MeasureResult((seconds"),
+    (lambda: encoded(costs=()), "record.encode", "the costs are ()", "MeasureResult((seconds"),
+    (lambda: encoded(costs=(float("nan"),)), "record.encode", "the costs are (nan,)", "MeasureResult((seconds"),
+    (lambda: encoded(error_no="x"), "record.encode", "error_no='x'", "NO_ERROR"),
     (lambda: autotvm.record.encode(1, 2), "record.encode", "1 and 2 are no measurement", "MeasureInput"),  # type: ignore[arg-type]
 ]
 

@@ -11,6 +11,7 @@ import signal
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -238,6 +239,13 @@ def test_a_log_that_cannot_be_written_is_a_mistake_at_once(tmp_path):
         autotvm.callback.log_to_file(str(tmp_path))
     with pytest.raises(UserError, match="cannot read"):
         autotvm.apply_history_best(str(tmp_path / "missing.log"))
+
+
+def test_costs_may_be_numpys():
+    inp, result = pair(1)
+    assert decode(encode(inp, result._replace(costs=np.array([1e-3, 2e-3], "float32"))))[1].costs == (
+        pytest.approx((1e-3, 2e-3))
+    )
 
 
 def test_what_cannot_be_compared_is_no_record(tmp_path, caplog):

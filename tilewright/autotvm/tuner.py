@@ -13,7 +13,7 @@ from ..measure.option import LocalBuilder, LocalRunner
 from ..measure.outcome import MeasureResult
 from ..measure.session import MeasureSession
 from ..tune.analysis.features import check_kind
-from ..tune.records.format import MeasureInput, Pair
+from ..tune.records.format import MeasureInput, Pair, pairs_of
 from ..tune.search.annealing import AnnealingSearch
 from ..tune.search.genetic import GeneticSearch
 from ..tune.search.simple import GridSearch, RandomSearch
@@ -119,14 +119,8 @@ class Tuner:
 
         Nothing happens where fewer than `min_seed_records` fit.
         """
-        if isinstance(data_set, str) or not isinstance(data_set, Iterable):
-            raise UserError(
-                f"data_set is {data_set!r}",
-                primitive="load_history",
-                fix='give measurements: autotvm.record.load_from_file("conv.log")',
-            )
         seen: dict[int, Seen] = {}
-        for inp, result in data_set:
+        for inp, result in pairs_of(data_set, "load_history"):
             index = self.space.find(inp.config) if inp.task.workload == self.task.workload else None
             if index is not None:
                 seen[index] = Seen(index, flops_of(self.task.flop, result))

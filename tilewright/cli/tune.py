@@ -67,7 +67,7 @@ class Wishes:
         least = {"trials": 1, "early_stopping": 1, "number": 1, "repeat": 1, "min_repeat_ms": 0, "seed": 0}
         for name, smallest in least.items():
             value = getattr(self, name)
-            if value is not None and value < smallest:
+            if value is not None and not value >= smallest:  # NaN is not, either
                 fix = f"give {smallest} or more"
                 raise UserError(f"{_flag(name)} {value} is less than {smallest}", fix=fix, where="")
         if not self.timeout > 0:

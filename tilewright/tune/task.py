@@ -185,7 +185,9 @@ def create(
         )
     if isinstance(args, str) or not isinstance(args, Sequence):
         raise UserError(
-            f"args={args!r} of the template {name!r} is no tuple", primitive="task.create", fix=f"give args=({args!r},)"
+            f"args={args!r} of the template {name!r} is no tuple",
+            primitive="task.create",
+            fix="give args=(), or the template's arguments" if args is None else f"give args=({args!r},)",
         )
     task = Task(name, args, chosen)
     task.config_space.check()

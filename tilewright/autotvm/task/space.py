@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import UserError
+from ...tune.records.format import pairs_of
 from ...tune.space import factors
 from ...tune.space.choices import (
     AnnotateChoice as AnnotateEntity,
@@ -219,6 +220,12 @@ class FallbackConfigEntity(ConfigSpace):
     is_fallback = True
 
     def __setitem__(self, name: str, entity: Choice) -> None:
+        if not isinstance(entity, Choice):
+            raise UserError(
+                f"cfg[{name!r}] = {entity!r} is no choice of a knob",
+                primitive="cfg[...]",
+                fix="give SplitEntity([-1, 4]), ReorderEntity([1, 0]), AnnotateEntity([...]), OtherOptionEntity(value)",
+            )
         self._chosen[name] = entity
 
     def fallback_split(self, name: str, constraints: Sequence[int]) -> None:
@@ -227,11 +234,13 @@ class FallbackConfigEntity(ConfigSpace):
         An axis of 128 and [-1, 8, 4] gives [4, 8, 4]; one of 49 gives [7, 7, 1].
         """
         knob = self.space[name]
-        if not isinstance(knob, SplitKnob) or len(constraints) != knob.outputs:
+        bounds = constraints if isinstance(constraints, (list, tuple)) else [None]
+        whole = all(isinstance(bound, (int, np.integer)) for bound in bounds)
+        if not isinstance(knob, SplitKnob) or len(bounds) != knob.outputs or not whole:
             raise UserError(
-                f"knob {name!r} ({knob.label}) cannot fall back to {list(constraints)}",
+                f"knob {name!r} ({knob.label}) cannot fall back to {constraints!r}",
                 primitive="fallback_split",
-                fix="give one bound for each loop of a split",
+                fix="give one bound for each loop of a split, as [-1, 8, 4]",
             )
         left, sizes = knob.product, []
         for bound in reversed(constraints):
@@ -247,8 +256,8 @@ class FallbackConfigEntity(ConfigSpace):
         splits = {name: set(get_factors(k.product)) for name, k in self.space_map.items() if isinstance(k, SplitKnob)}
         best: ConfigEntity | None = None
         best_score = 0.0
-        for entry in ref_log:
-            config = entry[0].config
+        for inp, _ in pairs_of(ref_log, "fallback_with_reference_log"):
+            config = inp.config
             if not all(name in config for name in self.space_map):
                 continue
             score = sum(len(own & set(get_factors(_product(config[name])))) / len(own) for name, own in splits.items())

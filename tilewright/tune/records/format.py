@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -86,11 +86,10 @@ def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> 
             primitive="record.encode",
             fix="give a MeasureInput, MeasureResult",
         )
-    costs = result.costs if result.error_no == MeasureErrorNo.NO_ERROR else FAILED
     line = {
         "input": [str(inp.target), inp.task.name, inp.task.args, inp.task.kwargs],
         "config": inp.config.to_json_dict(),
-        "result": [costs, int(result.error_no), result.all_cost, result.timestamp],
+        "result": _numbers(result),
         "version": VERSION,
         **inp.notes.written(),
     }
@@ -102,6 +101,28 @@ def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> 
             primitive="record.encode",
             fix="give templates numbers, strings, None, tensors, and tuples of these",
         ) from error
+
+
+def _numbers(result: MeasureResult) -> list[Any]:
+    """A result as a line has it."""
+    try:
+        error_no = int(result.error_no)
+        costs = result.costs if error_no == MeasureErrorNo.NO_ERROR else FAILED
+        return [_seconds(costs, error_no), error_no, float(result.all_cost), float(result.timestamp)]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UserError(
+            f"{result!r} is no result: {error}",
+            primitive="record.encode",
+            fix="give MeasureResult((seconds, ...), MeasureErrorNo.NO_ERROR, all_cost, timestamp)",
+        ) from error
+
+
+def _seconds(costs: Any, error_no: int) -> tuple[float, ...]:
+    """Costs, where they are some: numbers and, but for a failure, times."""
+    seconds = tuple(float(c) for c in costs)
+    if not seconds or (error_no == MeasureErrorNo.NO_ERROR and not 0 < sum(seconds) < math.inf):
+        raise ValueError(f"the costs are {costs!r}")
+    return seconds
 
 
 def decode(row: str, protocol: str = "json") -> Pair:
@@ -151,11 +172,20 @@ def _decoded(line: Mapping[str, Any]) -> Pair:
     inp = MeasureInput(where, Task(str(name), args, where), Config.from_json_dict(line["config"]))
     hash((inp.task.workload, inp.config))  # all who compare records rely on it
     known = {key: line[key] for key, kind in _KINDS.items() if isinstance(line.get(key), kind)}
-    seconds = tuple(float(c) for c in costs)
-    result = MeasureResult(seconds, int(error_no), float(all_cost), float(timestamp))
-    if not seconds or (result.error_no == MeasureErrorNo.NO_ERROR and not 0 < mean_cost(result) < math.inf):
-        raise ValueError(f"the costs are {costs!r}")
+    result = MeasureResult(_seconds(costs, int(error_no)), int(error_no), float(all_cost), float(timestamp))
     return inp.noted(Notes(**known)), result
+
+
+def pairs_of(given: Any, primitive: str) -> Iterator[Pair]:
+    """The measurements that a caller gives; UserError where they are something else."""
+    for one in [given] if isinstance(given, str) or not isinstance(given, Iterable) else given:
+        if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], MeasureInput)):
+            raise UserError(
+                f"{one!r} is no measurement",
+                primitive=primitive,
+                fix='give (MeasureInput, MeasureResult) pairs: autotvm.record.load_from_file("conv.log")',
+            )
+        yield one
 
 
 def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
