@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from tests.schedule.random_programs import RandomProgram, keep, leaves, loop, placeholder
+from tests.schedule.random_programs import RandomProgram, draw_type, keep, placeholder
+from tests.schedule.random_steps import leaves, loop
 
 TAGS = ("x", "y", "z")
 SIZES = (8, 4, 12, 7, 13, 5, 16, 3, 9, 1)
@@ -86,6 +87,7 @@ GRAPHS: tuple[Callable[[RandomProgram], None], ...] = (product, convolution, ima
 
 def draw_tiles(program: RandomProgram) -> None:
     """A graph and its schedule `s`."""
+    draw_type(program)
     program.pick(GRAPHS)(program)
     program.do("kept = []")
     program.do("outputs = ['T']")

@@ -18,7 +18,9 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 import tilewright
-from tests.schedule.random_programs import RandomProgram, draw_graph, draw_schedule, draw_symbolic_graph
+from tests.schedule.random_graphs import draw_graph, draw_symbolic_graph
+from tests.schedule.random_programs import RandomProgram
+from tests.schedule.random_steps import draw_schedule
 from tilewright import te
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target

@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 import tilewright
-from tests.schedule.random_programs import RandomProgram, draw_graph, draw_schedule
+from tests.schedule.random_graphs import draw_graph
+from tests.schedule.random_programs import RandomProgram
+from tests.schedule.random_steps import draw_schedule
 from tilewright.core.errors import UserError
 from tilewright.runtime import set_num_threads
 from tilewright.tensor.reference import reference
