@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .core.absent import absent_from_module as _absent
-from .runtime.array import NDArray, array, empty, from_dlpack
+from .runtime.adopt import from_dlpack
+from .runtime.array import NDArray, array, empty
 from .runtime.device import Device, cpu, cuda, device, opencl
 
 gpu = cuda  # the oldest scripts' name

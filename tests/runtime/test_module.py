@@ -21,7 +21,8 @@ from tilewright.core.errors import TVMError, UserError
 from tilewright.core.target import Target
 from tilewright.expr.nodes import Var
 from tilewright.loops.nodes import Function
-from tilewright.runtime.array import NDArray, array, empty, from_dlpack
+from tilewright.runtime.adopt import from_dlpack
+from tilewright.runtime.array import NDArray, array, empty
 from tilewright.runtime.device import Device, cpu, device, opencl
 from tilewright.runtime.module import Module
 from tilewright.runtime.program import compile_function, compile_functions

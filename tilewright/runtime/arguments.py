@@ -12,8 +12,9 @@ import numpy as np
 from ..codegen.abi import ArrayArgument, EntryPoint, ScalarArgument
 from ..core.dtype import DType
 from ..core.errors import InternalError, UserError
-from .array import NDArray, packed
+from .array import NDArray
 from .device import Device
+from .layout import packed
 
 
 def explain(entry: EntryPoint, kind: str, args: tuple[Any, ...]) -> None:

@@ -3,49 +3,18 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import UserError
-from .device import Device, cpu, cuda, device
-from .dlpack import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, Shared, give, not_shared, take
+from .device import Device, cpu, device
+from .dlpack import Shared, give
 from .given import Shape, host_values, whole_numbers
+from .layout import APART, in_one_row, kind_of, layout_of, packed, reach
 from .on_device import OnDevice
-
-
-class _Mark:
-    """Stands for something, by its identity alone."""
-
-    __slots__ = ("__weakref__",)
-
-
-_marks: WeakValueDictionary[tuple[Any, ...], _Mark] = WeakValueDictionary()  # kept by the arrays and functions
-_making = threading.Lock()
-_APART = _Mark()
-"""The layout and kind of arrays whose elements do not simply follow each other."""
-
-
-def layout_of(on: Device, dtype: DType, shape: Shape) -> object:
-    """One object for each device, type and shape: arrays that a call may take have the very same one."""
-    return _mark((on, dtype, shape))
-
-
-def kind_of(on: Device, dtype: DType, dimensions: int) -> object:
-    """One object for each device, type and number of dimensions."""
-    return _mark((on, dtype, dimensions))
-
-
-def _mark(key: tuple[Any, ...]) -> _Mark:
-    with _making:
-        found = _marks.get(key)
-        if found is None:
-            found = _marks[key] = _Mark()
-        return found
 
 
 class NDArray(OnDevice):
@@ -77,13 +46,13 @@ class NDArray(OnDevice):
         self.dtype = dtype
         self.shape = shape
         self.handle = handle
-        self.strides = None if strides is None or strides == packed(shape) or _one_row(shape, strides) else strides
+        self.strides = None if strides is None or strides == packed(shape) or in_one_row(shape, strides) else strides
         self.offset = offset
         if self.strides is None and not offset:
             self.layout = layout_of(on, dtype, shape)
             self.kind = kind_of(on, dtype, len(shape))
         else:
-            self.layout = self.kind = _APART
+            self.layout = self.kind = APART
         self.start, self.end = on.driver.span(handle, self._reach() * self.itemsize)
         self._owner = owner
 
@@ -125,7 +94,7 @@ class NDArray(OnDevice):
 
     def numpy(self) -> np.ndarray:
         """A copy as a NumPy array; waits for what is still being computed. A vector adds a dimension of its lanes."""
-        if self.layout is not _APART:
+        if self.layout is not APART:
             data = np.empty(self._host_shape(), self.dtype.numpy)
             self.device.driver.read(self.device.index, self.handle, _bytes(data))
             return data
@@ -164,7 +133,7 @@ class NDArray(OnDevice):
                 fix="give values of the array's shape; a[:] = 0 fills it with one number",
             )
         data = np.ascontiguousarray(values, dtype=self.dtype.numpy)
-        if self.layout is _APART and self.size:  # what lies between the elements stays
+        if self.layout is APART and self.size:  # what lies between the elements stays
             whole = self._whole()
             self._elements(whole)[...] = data
             data = whole
@@ -187,7 +156,7 @@ class NDArray(OnDevice):
                 primitive="copyto",
                 fix="give an array of the same shape and type, or a device",
             )
-        if self.layout is _APART or target.layout is _APART:
+        if self.layout is APART or target.layout is APART:
             target.copyfrom(self.numpy())
         elif target.device is self.device:
             self.device.driver.copy(self.device.index, self.handle, target.handle, self.nbytes)
@@ -296,24 +265,6 @@ class _NotSharedError(UserError, BufferError):
     """What the DLPack protocol wants raised where an array cannot be exported."""
 
 
-def packed(shape: Shape) -> Shape:
-    """The strides of a row-major array."""
-    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
-
-
-def reach(shape: Shape, strides: Shape | None) -> int:
-    """Elements from the first to the end of the last one."""
-    if strides is None or 0 in shape:
-        return math.prod(shape)
-    return 1 + sum((extent - 1) * step for extent, step in zip(shape, strides, strict=True))
-
-
-def _one_row(shape: Shape, strides: Shape) -> bool:
-    """Whether the elements follow each other: the stride of a dimension of one element does not matter."""
-    pairs = zip(shape, strides, packed(shape), strict=True)
-    return 0 in shape or all(extent == 1 or step == want for extent, step, want in pairs)
-
-
 def _describe(a: NDArray) -> str:
     return f"{a.dtype}{list(a.shape)} on {a.device}"
 
@@ -352,53 +303,3 @@ def array(data: Any, device: Device | None = None, ctx: Device | None = None, dt
     kind = DType(dtype or values.dtype)
     shape = values.shape if kind.lanes == 1 else values.shape[:-1]
     return empty(shape, kind, device, ctx).copyfrom(values)
-
-
-def from_dlpack(source: Any) -> NDArray:
-    """The array of another library, sharing its memory, strides included."""
-    if not hasattr(source, "__dlpack__"):
-        interface = getattr(source, "__cuda_array_interface__", None)
-        if interface is None:
-            raise UserError(
-                f"a {type(source).__name__} cannot share its memory: it has no __dlpack__", fix="copy it: nd.array(x)"
-            )
-        try:
-            return _from_cuda(source, interface)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise not_shared(source, f"its __cuda_array_interface__ is {interface!r}") from error
-    try:
-        kind, index = map(int, source.__dlpack_device__())
-    except (TypeError, ValueError, BufferError) as error:
-        raise not_shared(source, error) from error
-    on = {CPU: cpu(), CUDA_HOST: cpu(), CUDA: cuda(), CUDA_MANAGED: cuda()}.get(kind)
-    if on is None:
-        raise UserError(f"memory of DLPack device kind {kind} cannot be used here", fix="copy it: nd.array(x)")
-    if on.kind == "cuda":
-        on = cuda(index).require()
-    shared = take(source, on.driver.takes_over(on.index))
-    if shared.read_only:
-        raise UserError("this array is read-only, so its memory cannot be shared", fix="copy it: nd.array(x)")
-    if shared.strides is not None and min(shared.strides, default=0) < 0:
-        raise UserError(f"this array has strides {shared.strides}, some negative", fix="copy it: nd.array(x)")
-    return _adopt(on, shared)
-
-
-def _adopt(on: Device, shared: Shared) -> NDArray:
-    size = reach(shared.shape, shared.strides) * shared.dtype.bytes
-    handle = on.driver.adopt(shared.address, size)
-    return NDArray(on, shared.dtype, shared.shape, handle, shared.owner, shared.strides)
-
-
-def _from_cuda(source: Any, interface: dict[str, Any]) -> NDArray:
-    """From what describes memory on an NVIDIA GPU to libraries without DLPack."""
-    shape, dtype = tuple(interface["shape"]), DType(np.dtype(interface["typestr"]))
-    steps, itemsize = interface.get("strides"), dtype.numpy.itemsize
-    if steps is not None and any(step < 0 or step % itemsize for step in steps):
-        raise UserError(
-            f"this array has strides of {tuple(steps)} bytes, so its memory cannot be shared",
-            fix="make it contiguous first (x.contiguous())",
-        )
-    strides = None if steps is None else tuple(step // itemsize for step in steps)
-    where = getattr(getattr(source, "device", None), "index", None)
-    index = where if isinstance(where, int) else 0
-    return NDArray(cuda(index), dtype, shape, int(interface["data"][0]), source, strides)

@@ -14,9 +14,10 @@ from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.target import Target
 from . import arguments
-from .array import NDArray, kind_of, layout_of
+from .array import NDArray
 from .device import Device, device
 from .driver import DeviceError, Launcher
+from .layout import kind_of, layout_of
 from .saved import load_program, save_program
 from .timing import Evaluator, TimingOptions, evaluator
 

@@ -1,0 +1,64 @@
+"""Arrays of other libraries, as arrays that share their memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.dtype import DType
+from ..core.errors import UserError
+from .array import NDArray
+from .device import Device, cpu, cuda
+from .dlpack import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, Shared, not_shared, take
+from .layout import reach
+
+
+def from_dlpack(source: Any) -> NDArray:
+    """The array of another library, sharing its memory, strides included."""
+    if not hasattr(source, "__dlpack__"):
+        interface = getattr(source, "__cuda_array_interface__", None)
+        if interface is None:
+            raise UserError(
+                f"a {type(source).__name__} cannot share its memory: it has no __dlpack__", fix="copy it: nd.array(x)"
+            )
+        try:
+            return _from_cuda(source, interface)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise not_shared(source, f"its __cuda_array_interface__ is {interface!r}") from error
+    try:
+        kind, index = map(int, source.__dlpack_device__())
+    except (TypeError, ValueError, BufferError) as error:
+        raise not_shared(source, error) from error
+    on = {CPU: cpu(), CUDA_HOST: cpu(), CUDA: cuda(), CUDA_MANAGED: cuda()}.get(kind)
+    if on is None:
+        raise UserError(f"memory of DLPack device kind {kind} cannot be used here", fix="copy it: nd.array(x)")
+    if on.kind == "cuda":
+        on = cuda(index).require()
+    shared = take(source, on.driver.takes_over(on.index))
+    if shared.read_only:
+        raise UserError("this array is read-only, so its memory cannot be shared", fix="copy it: nd.array(x)")
+    if shared.strides is not None and min(shared.strides, default=0) < 0:
+        raise UserError(f"this array has strides {shared.strides}, some negative", fix="copy it: nd.array(x)")
+    return _adopt(on, shared)
+
+
+def _adopt(on: Device, shared: Shared) -> NDArray:
+    size = reach(shared.shape, shared.strides) * shared.dtype.bytes
+    handle = on.driver.adopt(shared.address, size)
+    return NDArray(on, shared.dtype, shared.shape, handle, shared.owner, shared.strides)
+
+
+def _from_cuda(source: Any, interface: dict[str, Any]) -> NDArray:
+    """From what describes memory on an NVIDIA GPU to libraries without DLPack."""
+    shape, dtype = tuple(interface["shape"]), DType(np.dtype(interface["typestr"]))
+    steps, itemsize = interface.get("strides"), dtype.numpy.itemsize
+    if steps is not None and any(step < 0 or step % itemsize for step in steps):
+        raise UserError(
+            f"this array has strides of {tuple(steps)} bytes, so its memory cannot be shared",
+            fix="make it contiguous first (x.contiguous())",
+        )
+    strides = None if steps is None else tuple(step // itemsize for step in steps)
+    where = getattr(getattr(source, "device", None), "index", None)
+    index = where if isinstance(where, int) else 0
+    return NDArray(cuda(index), dtype, shape, int(interface["data"][0]), source, strides)

@@ -1,0 +1,60 @@
+"""How the elements of an array lie in memory: strides, and marks that tell two layouts apart by one comparison."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+from weakref import WeakValueDictionary
+
+from ..core.dtype import DType
+from .device import Device
+from .given import Shape
+
+
+class _Mark:
+    """Stands for something, by its identity alone."""
+
+    __slots__ = ("__weakref__",)
+
+
+_marks: WeakValueDictionary[tuple[Any, ...], _Mark] = WeakValueDictionary()  # kept by the arrays and functions
+_making = threading.Lock()
+APART = _Mark()
+"""The layout and kind of arrays whose elements do not simply follow each other."""
+
+
+def layout_of(on: Device, dtype: DType, shape: Shape) -> object:
+    """One object for each device, type and shape: arrays that a call may take have the very same one."""
+    return _mark((on, dtype, shape))
+
+
+def kind_of(on: Device, dtype: DType, dimensions: int) -> object:
+    """One object for each device, type and number of dimensions."""
+    return _mark((on, dtype, dimensions))
+
+
+def _mark(key: tuple[Any, ...]) -> _Mark:
+    with _making:
+        found = _marks.get(key)
+        if found is None:
+            found = _marks[key] = _Mark()
+        return found
+
+
+def packed(shape: Shape) -> Shape:
+    """The strides of a row-major array."""
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def reach(shape: Shape, strides: Shape | None) -> int:
+    """Elements from the first to the end of the last one."""
+    if strides is None or 0 in shape:
+        return math.prod(shape)
+    return 1 + sum((extent - 1) * step for extent, step in zip(shape, strides, strict=True))
+
+
+def in_one_row(shape: Shape, strides: Shape) -> bool:
+    """Whether the elements follow each other: the stride of a dimension of one element does not matter."""
+    pairs = zip(shape, strides, packed(shape), strict=True)
+    return 0 in shape or all(extent == 1 or step == want for extent, step, want in pairs)
