@@ -336,6 +336,12 @@ def test_failures_and_other_workloads_and_targets_are_not_applied():
     assert history.best(Target("cuda"), workload)[0].config.index == 4
 
 
+def test_what_names_its_device_is_for_no_target_of_another_kind():
+    workload = fakes.add_task().workload
+    assert History([pair(1, 1e-3)]).best(Target("cuda"), workload)[0].config.index == 1, "both are of the key gpu"
+    assert History([pair(1, 1e-3, device="Here")], lambda _: "Here").best(Target("cuda"), workload) is None
+
+
 def test_the_model_of_a_target_goes_before_its_keys():
     records = [pair(1, 1e-6), pair(2, 1e-3, target="opencl -model=small")]
     history = History(records)

@@ -286,6 +286,20 @@ def test_tuners_report_to_callbacks(tmp_path, monkeypatch, capsys):
     assert shown.count("Done") == 1
 
 
+def test_a_run_that_measures_nothing_warns_where_nobody_sees_the_summary(caplog):
+    @autotvm.template("tests/needs a GPU")
+    def needs_gpu(n):
+        return fakes.add.__wrapped__(n)
+
+    tuner = autotvm.tuner.RandomTuner(autotvm.task.create("tests/needs a GPU", (8,), "llvm"))
+    with caplog.at_level("WARNING", "autotvm"):
+        tuner.tune(2, autotvm.measure_option())
+    assert tuner.best_config is None
+    (message,) = caplog.messages
+    assert message.startswith("no configuration of tests/needs a GPU could be measured; ")
+    assert "blockIdx.x" in message
+
+
 def test_mistakes_in_calls_are_named(tmp_path):
     tuner = autotvm.tuner.RandomTuner(TASK)
     with pytest.raises(UserError, match="si_prefix='Q'"):

@@ -19,7 +19,7 @@ from ..tune.search.genetic import GeneticSearch
 from ..tune.search.simple import GridSearch, RandomSearch
 from ..tune.search.strategy import Seen, Strategy
 from ..tune.session.run import Options, Run
-from ..tune.session.show import scale_of
+from ..tune.session.show import scale_of, warn_of_nothing
 from ..tune.session.trials import Trial, flops_of
 from ..tune.space.config import Config
 from ..tune.space.space import Space
@@ -96,6 +96,8 @@ class Tuner:
                 GLOBAL_SCOPE.in_tuning = False
                 for bar in bars:
                     bar.close()
+            if not run.interrupted:
+                warn_of_nothing(run.tally, self.task.name)
             self.interrupted, self.measuring_seconds = run.interrupted, run.tally.measuring_seconds
             self._follow(run)
 

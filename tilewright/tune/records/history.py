@@ -79,11 +79,17 @@ class History:
                 table[key] = pair
 
     def best(self, target: Target, workload: Workload) -> Pair | None:
-        """The best measurement for a workload: of the target's model where that is known, else of its keys."""
-        found = self.best_by_model.get((model_of(target), workload))
-        for key in target.keys:
-            found = found or self.best_by_targetkey.get((key, workload))
-        return found
+        """The best measurement for a workload: of the target's model where that is known, else of its keys.
+
+        One that names its device is not for a target of another kind, though both may have the key "gpu".
+        """
+        known = [self.best_by_model.get((model_of(target), workload))]
+        known += [self.best_by_targetkey.get((key, workload)) for key in target.keys]
+        fits = (
+            pair for pair in known
+            if pair is not None and (not pair[0].notes.device or pair[0].target.kind == target.kind)
+        )  # fmt: skip
+        return next(fits, None)
 
     def pairs(self) -> list[Pair]:
         """The best measurements, each once."""

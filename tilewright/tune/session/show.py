@@ -104,6 +104,14 @@ def say(lines: list[str]) -> None:
         print("\n".join(lines), file=sys.stderr)
 
 
+def warn_of_nothing(tally: Tally, name: str) -> None:
+    """Warn where a run measured nothing, and `say` told nobody."""
+    if tally.best is not None or logger.isEnabledFor(logging.INFO) or sys.stderr.isatty():
+        return
+    failed = [f"{kind}: {count} ({tally.reasons.get(kind, '')})" for kind, count in tally.failures.most_common()]
+    logger.warning("no configuration of %s could be measured; %s", name, "; ".join(failed) or "there was none to try")
+
+
 def summary(tally: Tally, space: Space, device: DeviceAttributes | None, si_prefix: str, seconds: float) -> list[str]:
     """What came out of a run: the best configuration in words, and what failed, with the step at fault."""
     scale, unit = scale_of(si_prefix), f"{si_prefix}FLOPS"
