@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tilewright import autotvm, te
 from tilewright.error import UserError
+from tilewright.tune.search.simple import RandomSearch
 from tilewright.tune.space import factors
 from tilewright.tune.space.choices import SplitChoice, ValueChoice
 from tilewright.tune.space.config import Config
@@ -165,6 +166,18 @@ def test_predicates_that_rule_out_everything_say_so():
     assert len(space) == 0
     with pytest.raises(UserError, match="nothing pleases"):
         space.draw(np.random.default_rng(0), 1)
+
+
+def test_a_space_may_hold_more_than_64_bits_can_count():
+    space = Space([value_knob(f"v{i}", range(100)) for i in range(11)])
+    assert space.size == space.range_length == 10**22
+    assert repr(space).startswith("ConfigSpace (len=10000000000000000000000, space_map=\n")
+    assert space
+    with pytest.raises(UserError, match=r"has 1\.00e\+22 configurations, more than len\(\) can say"):
+        len(space)
+    found = RandomSearch(space, 0, 10**21, 10**21 + 1000).propose(8)
+    assert len(set(found)) == 8
+    assert all(10**21 <= i < 10**21 + 1000 and space.find(space.get(i)) == i for i in found)
 
 
 def test_multi_filter_in_a_template():

@@ -146,7 +146,7 @@ class Tuner:
 
     def has_next(self) -> bool:
         """Whether something is left to try."""
-        return len(self.strategy.tried) < len(self.space)
+        return len(self.strategy.tried) < self.space.size
 
     def next_batch(self, batch_size: int) -> list[Config]:
         """Configurations to measure next."""

@@ -199,7 +199,7 @@ def _search(task: Task, wishes: Wishes) -> str:
     early = f", fewer after {wishes.early_stopping} without a better one" if wishes.early_stopping else ""
     poorer = wishes.tuner == "xgb" and find_spec("xgboost") is None
     model = " with the small model, as xgboost is not installed (pip install 'tilewright[tune]')" if poorer else ""
-    return f"{len(task.config_space):,} configurations; {wishes.trials} trials by {wishes.tuner}{model}{early}"
+    return f"{task.config_space.size:,} configurations; {wishes.trials} trials by {wishes.tuner}{model}{early}"
 
 
 def _known(task: Task, log: Path, on: Device) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from ..space.space import Space
 from .strategy import Strategy
 
@@ -28,6 +30,7 @@ class RandomSearch(Strategy):
 
     def __init__(self, space: Space, seed: int | None = None, start: int = 0, stop: int | None = None) -> None:
         super().__init__(space, seed)
+        self._random = Random(None if seed is None else int(seed))  # NumPy's draws no numbers beyond 64 bits
         self._range = (
             None if start == 0 and stop is None else (start, min(stop or space.range_length, space.range_length))
         )
@@ -38,6 +41,6 @@ class RandomSearch(Strategy):
         found: list[int] = []
         for _ in range(64):
             if len(found) < count:
-                drawn = [int(i) for i in self.rng.integers(*self._range, size=2 * count + 8)]
+                drawn = [self._random.randrange(*self._range) for _ in range(2 * count + 8)]
                 found += self._new([i for i in drawn if self.space.is_index_valid(i)], count - len(found))
         return found

@@ -6,6 +6,7 @@ rule out some indices and leave the others as they are, so a log keeps its meani
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
@@ -79,6 +80,20 @@ class Space:
         return prod(self.dims)
 
     def __len__(self) -> int:
+        """As `size`, which has no limit."""
+        if self.size > sys.maxsize:
+            raise UserError(
+                f"the space has {self.size:.2e} configurations, more than len() can say",
+                primitive="config_space",
+                fix="take task.config_space.size",
+            )
+        return self.size
+
+    def __bool__(self) -> bool:
+        return self.size > 0
+
+    @cached_property
+    def size(self) -> int:
         """How many configurations there are; an estimate where predicates tie too many knobs together to count."""
         left = self.range_length
         for one in self._groups:
@@ -91,7 +106,7 @@ class Space:
         return group(self.knobs, self.predicates)
 
     def __repr__(self) -> str:
-        size = f"len={len(self)}"
+        size = f"len={self.size}"
         if self.predicates:
             size += f", range_length={self.range_length}"
         lines = [f"  {i:2d} {name}: {knob}\n" for i, (name, knob) in enumerate(self.space_map.items())]
