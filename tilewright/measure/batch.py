@@ -1,4 +1,4 @@
-"""One call of `measure`: a loop around one `poll`, which hands work to whoever is free and sleeps otherwise."""
+"""One call of `measure`: a loop that hands work to whoever is free and sleeps otherwise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import os
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -31,8 +31,10 @@ _tokens = itertools.count()
 _REFERENCE_SECONDS = 120.0
 _ATTEMPTS = 3
 """How often a reference is tried, or a task is given to a new server, after processes ended in the middle of it."""
-_AHEAD = 2
-"""Tasks that the server holds for each device, so that it never waits for us between two."""
+_AHEAD = 8
+"""Tasks that the server holds for each device, so that it goes on while the caller thinks of what to measure next."""
+_UNKNOWN = 8
+"""Of so many jobs, one may be under way when the next batch is asked for."""
 _CHUNK = 8
 """Candidates built a core before they are run, where the same cores do both."""
 
@@ -58,7 +60,8 @@ class Batch:
         self.references = references
         self.builder = builder
         self.runner = runner
-        self.jobs: list[Job] = []
+        self.given: list[Job] = []
+        self.jobs: list[Job] = []  # the same with their targets resolved
         self.unbuilt: deque[int] = deque()
         self.built: dict[int, Built] = {}
         self.waiting: dict[Any, deque[int]] = {}  # workload → built jobs that wait for its reference
@@ -72,26 +75,52 @@ class Batch:
         self.referees = Pool(self._refer, 1, _REFERENCE_SECONDS)
         self.client: Client | None = None
 
-    def run(self, jobs: Sequence[Job], targets: Sequence[Target]) -> Iterator[tuple[Job, Outcome]]:
-        """Each job with its outcome, as they are done. `targets` are the jobs' targets with all limits known."""
-        self.jobs = [replace(job, target=target) for job, target in zip(jobs, targets, strict=True)]
-        self.unbuilt.extend(range(len(jobs)))
-        for target in dict.fromkeys(targets):
-            preload(target)
-        for index, job in enumerate(self.jobs):
-            if job.reference is not None:
-                self._want(job.reference, index)
-        left = len(jobs)
-        while left:
+    def run(
+        self, batches: Iterable[Sequence[Job]], resolve: Callable[[Target], Target]
+    ) -> Iterator[tuple[Job, Outcome]]:
+        """Each job with its outcome, as they are done; `resolve` gives a target with all limits known."""
+        source = iter(batches)
+        size: int | None = 0  # of the last batch; None: it was the last
+        left: set[int] = set()
+        while size is not None or left:
             client = self.client = self.connect()
+            if size is not None and len(left) <= self._enough(client, size):
+                taken = next(source, None)
+                size = None if taken is None else len(taken)
+                left.update(self._take(taken or (), resolve))
+                continue
             self.builders.foreign = self.referees.foreign = [client.channel]
             self._advance(client)
             if not self.done and not client.channel.closed:
                 self._sleep(client)
             while self.done:
                 index, outcome = self.done.popleft()
-                left -= 1
-                yield jobs[index], outcome
+                left.remove(index)
+                yield self.given[index], outcome
+
+    def _enough(self, client: Client, size: int) -> int:
+        """How many jobs to have at hand when asking for more: enough to be busy with until they are there.
+
+        The caller learns from results, so it is asked late: searches that do not know half of the last batch end
+        clearly worse, those that lack an eighth do not. Where candidates run on the cores that the caller thinks on, it
+        is asked when they are done.
+        """
+        return 0 if client.on_host or not client.opened else min(self.builder.processes, size // _UNKNOWN)
+
+    def _take(self, jobs: Sequence[Job], resolve: Callable[[Target], Target]) -> range:
+        """Have jobs built that workers forked before do not know of; gives their numbers."""
+        new = range(len(self.jobs), len(self.jobs) + len(jobs))
+        self.given += jobs
+        self.jobs += [replace(job, target=resolve(Target.parse(job.target))) for job in jobs]
+        for pool in (self.builders, self.referees):
+            pool.renew()
+        self.unbuilt.extend(new)
+        for target in {self.jobs[index].target for index in new}:
+            preload(target)
+        for index in new:
+            if (reference := self.jobs[index].reference) is not None:
+                self._want(reference, index)
+        return new
 
     def close(self) -> None:
         """End what this call started."""
@@ -229,8 +258,9 @@ class Batch:
 
     def _lost_server(self) -> None:
         """The server is gone: the next one gets what this one had not done."""
-        for index in reversed(self.running.values()):
-            self.restarts[index] = self.restarts.get(index, 0) + 1
+        begun = self.client.started if self.client is not None else set()
+        for token, index in reversed(self.running.items()):
+            self.restarts[index] = self.restarts.get(index, 0) + (token in begun)
             if self.restarts[index] < _ATTEMPTS:
                 self.runnable.appendleft(index)
             else:

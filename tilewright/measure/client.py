@@ -14,7 +14,7 @@ from pathlib import Path
 from ..core.errors import UserError
 from ..runtime.driver import DeviceAttributes
 from .channel import Channel, wait
-from .server import Broken, Finished, Leave, Opened
+from .server import Broken, Finished, Leave, Opened, Started
 
 _log = logging.getLogger("autotvm")
 _KINDS = {"cuda": "cuda", "opencl": "opencl", "llvm": "cpu"}
@@ -43,6 +43,8 @@ class Client:
         self.devices = devices
         self.opened: dict[int, DeviceAttributes] = {}
         self.broken: dict[int, str] = {}
+        self.started: set[int] = set()
+        """Tokens of the tasks that were begun."""
         self._end = weakref.finalize(self, _end, self.process, self.channel, os.getpid())
 
     @property
@@ -61,6 +63,9 @@ class Client:
         for message in self.channel.arrived():
             if isinstance(message, Finished):
                 finished.append(message)
+                self.started.discard(message.token)
+            elif isinstance(message, Started):
+                self.started.add(message.token)
             elif isinstance(message, Opened):
                 self.opened[message.index] = message.attributes
             elif isinstance(message, Broken):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -39,10 +39,20 @@ class Pool:
         """Channels of the caller that workers must not hold open."""
         self._idle: list[Child] = []
         self._busy: dict[Child, tuple[int, float]] = {}  # the work's number, and when it began
+        self._outdated: set[Child] = set()  # busy ones that do not know of what is submitted next
 
     def submit(self, numbers: Iterable[int]) -> None:
         """Work to do, in this order."""
         self.waiting.extend(numbers)
+
+    def renew(self) -> None:
+        """What is submitted from now on needs what the caller defined only now: workers forked before get none of it.
+
+        To be called while nothing waits.
+        """
+        _end(self._idle)
+        self._idle.clear()
+        self._outdated.update(self._busy)
 
     @property
     def active(self) -> bool:
@@ -68,13 +78,10 @@ class Pool:
     def close(self) -> None:
         """End all workers."""
         self.waiting.clear()
-        children = [*self._idle, *self._busy]
-        for child in children:
-            child.kill()
-        for child in children:
-            child.bury()
+        _end([*self._idle, *self._busy])
         self._idle.clear()
         self._busy.clear()
+        self._outdated.clear()
 
     def _start(self, number: int) -> None:
         while True:
@@ -103,14 +110,24 @@ class Pool:
         results = child.channel.arrived()
         if results:
             del self._busy[child]
-            (child.bury() if gone or child.channel.closed else self._idle.append(child))
+            outdated = child in self._outdated
+            self._outdated.discard(child)
+            (child.bury() if gone or outdated or child.channel.closed else self._idle.append(child))
             return [(number, results[0])]
         seconds = time.monotonic() - began
         overdue = seconds >= self.timeout and not gone
         if not (gone or child.channel.closed or overdue):
             return []
         del self._busy[child]
+        self._outdated.discard(child)
         if not gone and not overdue:  # the channel closes a moment before the process is gone
             child.await_end(1.0)
         child.bury()
         return [(number, Died(child.describe_end(), child.killed_from_outside, overdue, seconds))]
+
+
+def _end(children: Collection[Child]) -> None:
+    for child in children:  # all at once: it takes each of them a moment
+        child.kill()
+    for child in children:
+        child.bury()

@@ -6,7 +6,7 @@ had been spent again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -66,6 +66,11 @@ class ReplaySession:
             self.seconds += outcome.build_seconds + outcome.run_seconds
             yield job, outcome
 
+    def measure_all(self, batches: Iterable[Sequence[Job]]) -> Iterator[tuple[Job, Outcome]]:
+        """One batch after the other."""
+        for jobs in batches:
+            yield from self.measure(jobs)
+
 
 class Recorder:
     """Measures through another session, and keeps each outcome in `records`, for a replay."""
@@ -82,3 +87,8 @@ class Recorder:
         for job, outcome in self.session.measure(jobs):
             self.records[self.key(job.key)] = outcome
             yield job, outcome
+
+    def measure_all(self, batches: Iterable[Sequence[Job]]) -> Iterator[tuple[Job, Outcome]]:
+        """One batch after the other."""
+        for jobs in batches:
+            yield from self.measure(jobs)

@@ -71,6 +71,13 @@ class Broken:
 
 
 @dataclass(frozen=True)
+class Started:
+    """A task is being run."""
+
+    token: int
+
+
+@dataclass(frozen=True)
 class Finished:
     """What became of a task."""
 
@@ -156,8 +163,9 @@ class Slot:
             self.failures = _ATTEMPTS if message.final else self.failures + 1
             self._become("ending")
             self._give_up(message.reason)
-        elif isinstance(message, Began):
+        elif isinstance(message, Began) and self.task is not None:
             self.began = True
+            self.report(Started(self.task.token))
         elif isinstance(message, Done) and self.state == "busy":
             pause = self.task.task.options.cooldown_interval if self.task is not None else 0.0
             self._finish(message.outcome)

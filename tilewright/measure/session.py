@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import uuid
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -82,12 +82,19 @@ class MeasureSession:
 
         UserError where the device cannot be used at all. Whatever a single candidate does costs that candidate only.
         """
+        return self.measure_all([jobs])
+
+    def measure_all(self, batches: Iterable[Sequence[Job]]) -> Iterator[tuple[Job, Outcome]]:
+        """As `measure`; each batch is asked for when the last one runs out, so that nobody waits for anybody.
+
+        It may depend on the outcomes that are known by then: on a GPU those of all but an eighth of the batch before,
+        on the CPU, where thinking would disturb what is measured, those of all of it.
+        """
         self._connect()
         batch = Batch(self._connect, self._make_folder, self._references, self.builder, self.runner)
-        resolved = [self._resolve(Target.parse(job.target)) for job in jobs]
         interrupted = True
         try:
-            yield from batch.run(list(jobs), resolved)
+            yield from batch.run(batches, self._resolve)
             interrupted = False
         except GeneratorExit:  # the caller wants no more
             interrupted = False

@@ -141,8 +141,12 @@ class Columns:
 
     def _whole(self, rows: Sequence[Features]) -> np.ndarray:
         made = np.zeros((len(rows), len(self._place)))
+        known: dict[tuple[str, ...], tuple[np.ndarray, np.ndarray]] = {}  # most rows have the same features
         for i, row in enumerate(rows):
-            for name, value in row.items():
-                if (place := self._place.get(name)) is not None:
-                    made[i, place] = value
+            names = tuple(row)
+            if names not in known:
+                places = np.array([self._place.get(name, -1) for name in names], dtype=np.int64)
+                known[names] = places[places >= 0], np.flatnonzero(places >= 0)
+            places, at = known[names]
+            made[i, places] = np.fromiter(row.values(), np.float64, len(row))[at]
         return made

@@ -58,17 +58,18 @@ class AnnealingSearch(Strategy):
         self._advice: dict[int, Seen] = {}
         self._knobs: Model | None = None
         self._nest: Model | None = None
-        self._stale = False
+        self._unlearned = {"knobs": False, "nest": False}
 
     def overshoot(self, count: int) -> int:
         return count if self.feature_kind == "knob" else _LOOKED_AT * count
 
     def learn(self, results: Sequence[Seen]) -> None:
         self._seen.update({seen.index: seen for seen in results})
-        self._stale = self._stale or bool(results)
+        self._unlearned["knobs"] |= bool(results)
+        self._unlearned["nest"] |= any(seen.features for seen in results)
 
     def propose(self, count: int) -> list[int]:
-        self._refit()
+        self._refit_knobs()
         if self._knobs is None:
             return self.fresh(count)
         planned = count - int(self.rng.binomial(count, self.explore))
@@ -76,7 +77,7 @@ class AnnealingSearch(Strategy):
         return found + self.fresh(count - len(found))
 
     def rank(self, looks: Mapping[int, Features]) -> list[int]:
-        self._refit()
+        self._refit_nest()
         if self._nest is None or not looks:
             return list(looks)
         indices = list(looks)
@@ -88,25 +89,35 @@ class AnnealingSearch(Strategy):
         top = max((seen.score for seen in results), default=0.0)
         if top > 0:
             self._advice.update({seen.index: Seen(seen.index, seen.score / top) for seen in results})
-            self._stale = True
+            self._unlearned["knobs"] = True
 
     def _make(self) -> Model:
         name, threads, loss = self._model
         return make_model(name, int(self.rng.integers(1 << 30)), threads, loss)
 
-    def _refit(self) -> None:
-        """Learn from all results, where there are new ones and enough."""
-        if not self._stale:
-            return
-        self._stale = False
+    def _scores(self) -> dict[int, float]:
+        """Of what was seen, between 0 and 1; none where nothing could run."""
         top = max((seen.score for seen in self._seen.values()), default=0.0)
-        scores = {i: seen.score / top for i, seen in self._seen.items()} if top > 0 else {}
-        looked = {i: self._seen[i].features for i in scores if self._seen[i].features}
+        return {i: seen.score / top for i, seen in self._seen.items()} if top > 0 else {}
+
+    def _refit_knobs(self) -> None:
+        """Learn which choices are good, where there are new results and enough."""
+        if not self._unlearned["knobs"] or not self._tables:
+            return
+        self._unlearned["knobs"] = False
+        scores = self._scores()
         if len(scores) < _ENOUGH:  # until there is enough of its own, what others found says which way to go
             scores = {i: seen.score for i, seen in self._advice.items()} | scores
-        if self._tables:
-            self._knobs = self._fitted(scores, lambda order: self._rows(np.array([self.space.point(i) for i in order])))
-        if self.feature_kind != "knob" and looked:
+        self._knobs = self._fitted(scores, lambda order: self._rows(np.array([self.space.point(i) for i in order])))
+
+    def _refit_nest(self) -> None:
+        """Learn which loop nests are good, likewise."""
+        if not self._unlearned["nest"] or self.feature_kind == "knob":
+            return
+        self._unlearned["nest"] = False
+        looked = {i: self._seen[i].features for i in self._seen if self._seen[i].features}
+        scores = self._scores()
+        if scores:
             self._columns.learn([looked[i] for i in sorted(looked)])
             known = {i: scores[i] for i in looked}
             self._nest = self._fitted(known, lambda order: self._nest_rows(order, looked))

@@ -37,6 +37,7 @@ class Measurer(Protocol):
     @property
     def target(self) -> Target: ...
     def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]: ...
+    def measure_all(self, batches: Iterable[Sequence[Job]]) -> Iterator[tuple[Job, Outcome]]: ...
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,9 @@ class Run:
         self.tally = Tally(options.trials)
         self.best_iter = 0
         self.interrupted = False
+        self._under_way = 0
+        self._stopped = False
+        self._unlearned: list[Seen] = []
         self._device: DeviceAttributes | None = None
         self._good: dict[int, Trial] = {}
         self._features: dict[int, Features] = {}
@@ -129,22 +133,43 @@ class Run:
     # The search
 
     def _search(self, looker: Looker) -> None:
+        """Measure what the strategy proposes. While one batch is measured, it thinks of the next."""
+        while self._room > 0 and not self._stopped:
+            proposed = len(self._features)
+            for trial in self._taken(self.measurer.measure_all(self._batches(looker))):
+                self._unlearned.append(self._seen(trial))
+            self._learn()
+            if len(self._features) == proposed:
+                return
+
+    def _batches(self, looker: Looker) -> Iterator[list[Job]]:
+        """Each batch with the results of those before it, as far as they are known."""
         size = max(_FIRST_BATCH, min(self.options.processes, _LARGEST_BATCH))
-        while self.tally.done < self.options.trials:
-            batch = self._candidates(looker, min(size, self.options.trials - self.tally.done))
+        while self._room > 0:
+            batch = self._candidates(looker, min(size, self._room))
             if not batch:
                 return
-            results = [self._seen(trial) for trial in self._measure(batch)]
-            self.strategy.learn(results)
+            self._under_way += len(batch)
+            yield [self._job(i) for i in batch]
+            self._learn()
             if self._stops_early():
                 return
             size = min(2 * size, _LARGEST_BATCH)
+
+    def _learn(self) -> None:
+        self.strategy.learn(self._unlearned)
+        self._unlearned = []
+
+    @property
+    def _room(self) -> int:
+        """How many more configurations may be measured."""
+        return self.options.trials - self.tally.done - self._under_way
 
     def _candidates(self, looker: Looker, count: int) -> list[int]:
         """Up to `count` configurations that can run; those that cannot are recorded on the way."""
         possible: dict[int, Features] = {}
         refused_in_a_row = 0
-        while len(possible) < count and self.tally.done < self.options.trials:
+        while len(possible) < count and self._room > 0:
             proposed = self.strategy.propose(self.strategy.overshoot(count) - len(possible))
             if not proposed:
                 break
@@ -163,21 +188,23 @@ class Run:
                 logger.warning("%d configurations in a row were refused: the search ends here", refused_in_a_row)
                 break
         best = self.strategy.rank(possible)
-        self.strategy.release(best[count:])
-        self._features.update(possible)
-        return best[: min(count, self.options.trials - self.tally.done)]
+        chosen = best[: max(0, min(count, self._room))]
+        self.strategy.release(best[len(chosen) :])
+        self._features.update((i, possible[i]) for i in chosen)
+        return chosen
 
     def _stops_early(self) -> bool:
         patience = self.options.early_stopping
-        stops = patience is not None and self.tally.done >= self.best_iter + patience
-        if stops:
+        if patience is not None and self.tally.done >= self.best_iter + patience:
             logger.debug("Early stopped. Best iter: %d.", self.best_iter)
-        return stops
+            self._stopped = True
+        return self._stopped
 
     # Results
 
-    def _measure(self, indices: Sequence[int]) -> Iterator[Trial]:
-        for job, outcome in self.measurer.measure([self._job(i) for i in indices]):
+    def _taken(self, outcomes: Iterable[tuple[Job, Outcome]]) -> Iterator[Trial]:
+        for job, outcome in outcomes:
+            self._under_way -= 1
             if isinstance(outcome, Refused):
                 self._refuse(job.key, outcome)
                 continue

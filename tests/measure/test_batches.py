@@ -1,0 +1,82 @@
+"""Batches that are asked for while others are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.measure.programs import Candidate, compile_candidate
+from tests.measure.test_session import QUICK
+from tilewright.measure.client import Client
+from tilewright.measure.option import LocalBuilder
+from tilewright.measure.outcome import Outcome
+from tilewright.measure.session import Job, MeasureSession
+
+
+class Caller:
+    """Asks for batches of the given sizes, and notes how many outcomes it had each time."""
+
+    def __init__(self, *sizes: int, processes: int = 4) -> None:
+        self.sizes = sizes
+        self.processes = processes
+        self.outcomes: list[tuple[Any, Outcome]] = []
+        self.had: list[int] = []
+
+    def batches(self) -> Iterator[list[Job]]:
+        number = 0
+        for size in self.sizes:
+            self.had.append(len(self.outcomes))
+            yield [Candidate("", number + i).job("llvm") for i in range(size)]
+            number += size
+        self.had.append(len(self.outcomes))
+
+    def measure(self) -> None:
+        builder = LocalBuilder(build_func=compile_candidate, n_parallel=self.processes)
+        with MeasureSession("llvm", builder, QUICK) as measuring:
+            for job, outcome in measuring.measure_all(self.batches()):
+                self.outcomes.append((job.key.number, outcome))
+        assert sorted(number for number, _ in self.outcomes) == list(range(sum(self.sizes)))
+        assert all(outcome.ok for _, outcome in self.outcomes), self.outcomes
+
+
+def test_on_the_cpu_a_batch_is_asked_for_when_the_last_one_is_done() -> None:
+    caller = Caller(3, 1, 4)
+    caller.measure()
+    assert caller.had == [0, 3, 4, 8]
+
+
+@pytest.mark.parametrize(
+    ("processes", "had"),
+    [
+        (2, [0, 30, 46, 55]),  # as soon as a builder would have nothing to do
+        (64, [0, 28, 46, 55]),  # but not before most of the last batch is known: 4, 2 and 1 are still to come
+    ],
+)
+def test_on_a_gpu_a_batch_is_asked_for_while_the_last_one_is_measured(
+    monkeypatch: pytest.MonkeyPatch, processes: int, had: list[int]
+) -> None:
+    monkeypatch.setattr(Client, "on_host", False)
+    caller = Caller(32, 16, 8, processes=processes)
+    caller.measure()
+    # Several outcomes may arrive at once, so it may know more than it waited for.
+    assert all(known >= least for known, least in zip(caller.had, had, strict=True))
+    assert caller.had[1] < 32, "it was asked while the first batch was measured"
+
+
+def test_empty_batches_are_skipped() -> None:
+    caller = Caller(0, 2, 0, 0, 1)
+    caller.measure()
+    assert len(caller.had) == 6
+
+
+def test_a_caller_that_fails_is_heard() -> None:
+    def batches() -> Iterator[list[Job]]:
+        yield [Candidate("", 0).job("llvm")]
+        raise RuntimeError("no more ideas")
+
+    with MeasureSession("llvm", LocalBuilder(build_func=compile_candidate), QUICK) as measuring:
+        with pytest.raises(RuntimeError, match="no more ideas"):
+            list(measuring.measure_all(batches()))
+        assert all(outcome.ok for _, outcome in measuring.measure([Candidate("", 1).job("llvm")]))
