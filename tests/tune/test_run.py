@@ -8,6 +8,7 @@ import random
 import signal
 import time
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -231,8 +232,8 @@ def test_an_interrupted_run_keeps_the_best_so_far(caplog):
 # The faces
 
 
-def test_tuners_report_to_callbacks(tmp_path, monkeypatch, capsys):
-    measurer = fakes.FakeMeasurer(cost)
+def measure_with(monkeypatch, measurer):
+    """Let tuners measure with a stand-in."""
 
     class Session:
         def __init__(self, target, builder, runner):
@@ -245,6 +246,28 @@ def test_tuners_report_to_callbacks(tmp_path, monkeypatch, capsys):
             pass
 
     monkeypatch.setattr("tilewright.autotvm.tuner.MeasureSession", Session)
+
+
+def test_a_second_interruption_ends_the_script(monkeypatch):
+    def judge(index):
+        raise KeyboardInterrupt
+
+    clock = [100.0]
+    measure_with(monkeypatch, fakes.FakeMeasurer(judge))
+    monkeypatch.setattr("tilewright.autotvm.tuner.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    tuner = autotvm.tuner.RandomTuner(TASK)
+    tuner.tune(3, autotvm.measure_option())
+    assert tuner.interrupted
+    clock[0] += 2.5
+    tuner.tune(3, autotvm.measure_option())
+    clock[0] += 1.5
+    with pytest.raises(KeyboardInterrupt):
+        tuner.tune(3, autotvm.measure_option())
+
+
+def test_tuners_report_to_callbacks(tmp_path, monkeypatch, capsys):
+    measurer = fakes.FakeMeasurer(cost)
+    measure_with(monkeypatch, measurer)
     seen = []
     monitor = autotvm.callback.Monitor()
     tuner = autotvm.tuner.GridSearchTuner(TASK)

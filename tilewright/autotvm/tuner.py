@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -69,7 +70,8 @@ class Tuner:
         Ends after `early_stopping` trials without a better one. What a file given to `callback.log_to_file`
         holds of this task is not measured again and counts towards `n_trial`, unless `resume` is False. A
         configuration that cannot run is refused before it is compiled, and is a trial only with
-        `count_invalid`. The best `confirm` are measured again at the end. Ctrl-C ends it with the best so far.
+        `count_invalid`. The best `confirm` are measured again at the end. Ctrl-C ends it with the best so far;
+        a second one within two seconds, as where a script goes on with its next workload, ends the script.
         """
         scale_of(si_prefix)
         _check_counts("tune", n_trial=n_trial)
@@ -96,10 +98,12 @@ class Tuner:
                 GLOBAL_SCOPE.in_tuning = False
                 for bar in bars:
                     bar.close()
-            if not run.interrupted:
-                warn_of_nothing(run.tally, self.task.name)
             self.interrupted, self.measuring_seconds = run.interrupted, run.tally.measuring_seconds
             self._follow(run)
+        if not run.interrupted:
+            warn_of_nothing(run.tally, self.task.name)
+        elif _interrupted_again():
+            raise KeyboardInterrupt
 
     def _report(self, run: Run, trial: Trial, callbacks: Sequence[Callback]) -> None:
         self._follow(run)
@@ -156,6 +160,16 @@ class Tuner:
         """Learn from results of configurations that `next_batch` gave."""
         known = ((inp.config.index, flops_of(self.task.flop, r)) for inp, r in zip(inputs, results, strict=True))
         self.strategy.learn([Seen(index, flops) for index, flops in known if index is not None])
+
+
+_AGAIN_SECONDS = 2.0
+_last_interruption = [-_AGAIN_SECONDS]
+
+
+def _interrupted_again() -> bool:
+    """Note that Ctrl-C ended a run; whether it came so soon after another that the script itself is meant."""
+    before, _last_interruption[0] = _last_interruption[0], time.monotonic()
+    return _last_interruption[0] - before < _AGAIN_SECONDS
 
 
 def _check_counts(primitive: str, **given: Any) -> None:
