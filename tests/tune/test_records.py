@@ -234,6 +234,19 @@ def test_several_writers_do_not_mix_their_lines(tmp_path):
     assert not problems
 
 
+def test_a_log_that_is_deleted_or_replaced_is_gone_on_with(tmp_path):
+    path = tmp_path / "a.log"
+    log = RecordLog(path)
+    log.append("first")
+    path.unlink()
+    log.append("second")
+    assert path.read_text(encoding="utf-8") == "second\n"
+    (tmp_path / "b.log").write_text("third\n", encoding="utf-8")
+    os.replace(tmp_path / "b.log", path)
+    log.append("fourth")
+    assert path.read_text(encoding="utf-8") == "third\nfourth\n"
+
+
 def test_a_log_that_cannot_be_written_is_a_mistake_at_once(tmp_path):
     with pytest.raises(UserError, match="cannot write"):
         autotvm.callback.log_to_file(str(tmp_path))

@@ -40,20 +40,26 @@ class RecordLog:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path_of(path, "log_to_file")
+        self._file = self._open()
+        self._on_disk = stat.S_ISREG(os.fstat(self._file).st_mode)
+        self._synced = time.monotonic()
+
+    def _open(self) -> int:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            return os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise UserError(
                 f"cannot write to {self.path}: {error.strerror}",
                 primitive="log_to_file",
                 fix="give a file in a folder that can be written",
             ) from error
-        self._on_disk = stat.S_ISREG(os.fstat(self._file).st_mode)
-        self._synced = time.monotonic()
 
     def append(self, *lines: str) -> None:
         """Write lines at the end of the file, each in one piece; UserError where that fails, as on a full disk."""
+        if self._on_disk and os.fstat(self._file).st_nlink == 0:  # deleted or replaced meanwhile
+            os.close(self._file)
+            self._file = self._open()
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:
