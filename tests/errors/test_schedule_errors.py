@@ -219,6 +219,15 @@ def test_bind_of_a_reduction_axis(e: Example) -> None:
         e.s[e.C].bind(e.k, te.thread_axis("threadIdx.x"))
 
 
+def test_bind_of_the_only_axis_which_is_a_reduction_axis(e: Example) -> None:
+    k = te.reduce_axis((0, 3), name="k")
+    total = te.compute((), lambda: te.sum(e.A[k, k], axis=k), name="total")
+    s = te.create_schedule(total.op)
+    with refused("bind", "axis 'k' of stage 'total' is a reduction axis", fix="s[total].fuse() makes one"):
+        s[total].bind(k, te.thread_axis("threadIdx.x"))
+    s[total].bind(s[total].fuse(), te.thread_axis("threadIdx.x"))
+
+
 def test_an_unknown_thread_tag() -> None:
     with refused("thread_axis", "unknown thread tag 'threadidx.x'", fix="threadIdx.x"):
         te.thread_axis("threadidx.x")

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 
 import tilewright
-from tests.schedule.random_programs import RandomProgram
+from tests.schedule.random_programs import RandomProgram, poison
 from tilewright.core.errors import UserError
 from tilewright.tensor.reference import reference
 
@@ -40,7 +40,7 @@ def outcome(program: RandomProgram) -> str:
         return "refused"
     device = tilewright.opencl(0)
     inputs = program.inputs()
-    results = [np.full([int(e) for e in t.shape], np.nan, t.dtype.numpy) for t in program.outputs]
+    results = map(poison, program.outputs)
     arrays = [tilewright.nd.array(value, device) for value in (*inputs.values(), *results)]
     module(*arrays)
     expected = reference(program.outputs, inputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hypothesis import strategies as st
 
@@ -23,13 +23,14 @@ SIZES = (1, 2, 3, 4, 5, 7, 8, 13)
 LARGEST = 200  # elements of a tensor
 
 
-def draw_graph(program: RandomProgram, stages: int = 4) -> None:
+def draw_graph(
+    program: RandomProgram, stages: int = 4, ranks: Sequence[int] = (1, 2, 3), sizes: Sequence[int] = SIZES
+) -> None:
     """Inputs and up to `stages` computations, each of which reads the one before; then the schedule `s`."""
     draw_type(program)
-    rank = program.pick([1, 2, 3])
     shape: tuple[int, ...] = ()
-    for _ in range(rank):
-        shape = (*shape, program.pick([n for n in SIZES if math.prod(shape) * n <= LARGEST]))
+    for _ in range(program.pick(ranks)):
+        shape = (*shape, program.pick([n for n in sizes if math.prod(shape) * n <= LARGEST]))
     last = placeholder(program, shape)
     for _ in range(program.draw(st.integers(1, stages))):
         kind = program.pick([k for k, (fits, _) in KINDS.items() if fits(program.extents[last])])
@@ -56,7 +57,7 @@ def draw_graph(program: RandomProgram, stages: int = 4) -> None:
 
 def elementwise(program: RandomProgram, source: str) -> str:
     shape = program.extents[source]
-    others = [t for t in program.tensors if program.extents[t] == shape]
+    others = [t for t in program.tensors if program.extents[t] == shape and program.names[t].dtype == program.dtype]
     other = program.pick(others)
     form = program.pick(
         [
@@ -123,7 +124,7 @@ def spread(program: RandomProgram, source: str) -> str:
 def reduction(program: RandomProgram, source: str) -> str:
     """One dimension reduced."""
     shape = program.extents[source]
-    d = dimension(program, shape)
+    d = dimension(program, shape, 1)
     k = program.fresh("k")
     program.do(f"{k} = te.reduce_axis((0, {shape[d]}), name={k!r})")
     rest = (*shape[:d], *shape[d + 1 :])
@@ -136,7 +137,7 @@ def reduction(program: RandomProgram, source: str) -> str:
 def convolution(program: RandomProgram, source: str) -> str:
     """A window sliding along one dimension, weighted, with zeros around the tensor or without."""
     shape = program.extents[source]
-    d = dimension(program, shape)
+    d = dimension(program, shape, 1)
     width = program.pick([n for n in (2, 3, 1, 5) if n <= shape[d]])
     weight = placeholder(program, (width,))
     k = program.fresh("k")
@@ -177,7 +178,7 @@ def pair(program: RandomProgram, source: str) -> str:
 def pair_reduction(program: RandomProgram, source: str) -> str:
     """The sum and the largest of one dimension, where some condition holds, in one reduction."""
     shape = program.extents[source]
-    d = dimension(program, shape)
+    d = dimension(program, shape, 1)
     k = program.fresh("k")
     both = program.fresh("both")
     program.do(f"{k} = te.reduce_axis((0, {shape[d]}), name={k!r})")
@@ -198,19 +199,41 @@ def pair_reduction(program: RandomProgram, source: str) -> str:
     return keep(program, second, rest)
 
 
+def largest_place(program: RandomProgram, source: str) -> str:
+    """The largest of one dimension, and the first place where it is: two values of different types."""
+    shape = program.extents[source]
+    d = dimension(program, shape, 1)
+    k, first = program.fresh("k"), program.fresh("first")
+    program.do(f"{k} = te.reduce_axis((0, {shape[d]}), name={k!r})")
+    program.do(
+        f"{first} = te.comm_reducer(lambda x, y: (tir.Select(tir.any(x[1] > y[1], tir.all(x[1].equal(y[1]), "
+        "x[0] < y[0])), x[0], y[0]), te.max(x[1], y[1])), lambda a, b: (tir.const(99, a), te.min_value(b)))"
+    )
+    rest = (*shape[:d], *shape[d + 1 :])
+    indices = [f"i{i}" for i in range(len(rest))]
+    indices.insert(d, k)
+    place, value = program.fresh("T"), program.fresh("T")
+    params = "".join(f" i{i}," for i in range(len(rest))).rstrip(",")
+    body = f"{first}(({k}, {source}[{', '.join(indices)}]), axis={k})"
+    program.do(f"{place}, {value} = te.compute({rest}, lambda{params}: {body}, name={place!r})")
+    keep(program, place, rest)
+    return keep(program, value, rest)
+
+
 Kind = tuple[Callable[[tuple[int, ...]], bool], Callable[[RandomProgram, str], str]]
 KINDS: dict[str, Kind] = {
     "elementwise": (lambda shape: True, elementwise),
     "stencil": (lambda shape: max(shape, default=0) >= 2, stencil),
     "padding": (lambda shape: len(shape) > 0, padding),
     "moved": (lambda shape: len(shape) > 0, moved),
-    "reshaped": (lambda shape: len(shape) > 1, reshaped),
+    "reshaped": (lambda shape: len(shape) > 1 and shape[1] > 0, reshaped),
     "spread": (lambda shape: len(shape) < 3 and math.prod(shape) * 3 <= LARGEST, spread),
-    "reduction": (lambda shape: len(shape) > 0, reduction),
-    "convolution": (lambda shape: len(shape) > 0, convolution),
+    "reduction": (lambda shape: max(shape, default=0) >= 1, reduction),
+    "convolution": (lambda shape: max(shape, default=0) >= 1, convolution),
     "pair": (lambda shape: True, pair),
-    "pair_reduction": (lambda shape: len(shape) > 0, pair_reduction),
-    "product": (lambda shape: len(shape) > 0 and math.prod(shape) <= LARGEST, product),
+    "pair_reduction": (lambda shape: max(shape, default=0) >= 1, pair_reduction),
+    "largest_place": (lambda shape: max(shape, default=0) >= 1, largest_place),
+    "product": (lambda shape: len(shape) > 0 and shape[-1] > 0, product),
 }
 
 

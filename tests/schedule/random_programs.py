@@ -96,6 +96,11 @@ class RandomProgram:
         return {t: rng.integers(-MOST, MOST + 1, [int(e) for e in t.shape]).astype(t.dtype.numpy) for t in given}
 
 
+def poison(tensor: Tensor) -> np.ndarray:
+    """What no program here computes, in the place of a result."""
+    return np.full([int(e) for e in tensor.shape], np.nan if tensor.dtype.is_float else 113, tensor.dtype.numpy)
+
+
 def placeholder(program: RandomProgram, shape: tuple[int, ...]) -> str:
     name = program.fresh("A")
     program.do(f"{name} = te.placeholder({shape}, {program.dtype!r}, {name!r})")
@@ -121,7 +126,7 @@ def at(shape: Sequence[Any], **changed: str) -> str:
     return ", ".join(changed.get(f"i{i}", f"i{i}") for i in range(len(shape))) or "()"
 
 
-def dimension(program: RandomProgram, shape: tuple[int, ...], at_least: int = 1) -> int:
+def dimension(program: RandomProgram, shape: tuple[int, ...], at_least: int = 0) -> int:
     return program.pick([i for i, n in enumerate(shape) if n >= at_least])
 
 
@@ -150,7 +155,7 @@ def largest(e: Any) -> float:
         return LARGEST_INDEX
     if isinstance(e, Reduce):  # of those drawn here, a sum is the largest
         count = math.prod(int(axis.dom.extent) for axis in e.axes)
-        start = [value for value in map(largest, e.combiner.identity) if value < math.inf]  # a maximum's is never left
+        start = [value for value in map(largest, e.combiner.identity) if value < 2**30]  # a maximum's is never left
         return max(count * max(map(largest, e.source)), *start, 0)
     if isinstance(e, n.Mul):
         return largest(e.a) * largest(e.b)

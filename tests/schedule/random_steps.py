@@ -27,7 +27,7 @@ def draw_schedule(program: RandomProgram, steps: int = 8, gpu: bool | None = Non
             if stage.is_output:
                 bind_nest(program, i, threads)
     actions += [fetch] * 2 if on_gpu else []
-    actions += [padded, doubled]
+    actions += [padded, doubled, root]
     for _ in range(program.draw(st.integers(0, steps))):
         action = program.pick(actions)
         if action is fetch:
@@ -104,6 +104,10 @@ def attach(program: RandomProgram) -> None:
         if leaves(program, j):
             k = program.pick(range(len(leaves(program, j))))
             program.do(f"s.stages[{i}].compute_at(s.stages[{j}], {loop(j, k)})")
+
+
+def root(program: RandomProgram) -> None:
+    program.do(f"s.stages[{some_stage(program)}].compute_root()")
 
 
 def inline(program: RandomProgram) -> None:

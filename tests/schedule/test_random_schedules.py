@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import tilewright
 from tests.schedule.random_graphs import draw_graph, draw_symbolic_graph
-from tests.schedule.random_programs import RandomProgram
+from tests.schedule.random_programs import RandomProgram, poison
 from tests.schedule.random_steps import draw_schedule
 from tilewright import te
 from tilewright.core.errors import UserError
@@ -70,10 +70,9 @@ def forms(program: RandomProgram) -> tuple[Function, ...] | None:
 
 
 def arrays(program: RandomProgram) -> list[np.ndarray]:
-    """The inputs' values, and NaN for what is to be computed."""
+    """The inputs' values, and others than right ones for what is to be computed."""
     inputs = program.inputs()
-    empty = (np.full([int(e) for e in t.shape], np.nan, t.dtype.numpy) for t in program.arguments if t not in inputs)
-    return [*inputs.values(), *empty]
+    return [*inputs.values(), *(poison(t) for t in program.arguments if t not in inputs)]
 
 
 def check(program: RandomProgram, values: list[np.ndarray], how: str) -> None:

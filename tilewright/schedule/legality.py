@@ -76,10 +76,11 @@ def data_axis(stage: Stage, axis: IterVar, primitive: str, why: str) -> None:
     """Check that `axis` is no reduction axis."""
     if axis.kind is AxisKind.REDUCE:
         data = [a for a in stage.leaves if a.kind is not AxisKind.REDUCE]
+        others = f"a data axis ({names(data)})" if data else f"an axis of extent 1: s[{stage.name}].fuse() makes one"
         raise UserError(
             f"axis {axis.name!r} of stage {stage.name!r} is a reduction axis, and {why}",
             primitive=primitive,
-            fix=f"use a data axis ({names(data)})",
+            fix=f"use {others}",
         )
 
 

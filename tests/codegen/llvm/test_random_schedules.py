@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import tilewright
 from tests.schedule.random_graphs import draw_graph
-from tests.schedule.random_programs import RandomProgram
+from tests.schedule.random_programs import RandomProgram, poison
 from tests.schedule.random_steps import draw_schedule
 from tilewright.core.errors import UserError
 from tilewright.runtime import set_num_threads
@@ -48,8 +48,7 @@ def test_a_schedule_changes_no_value(program: RandomProgram) -> None:
         return
     values = program.inputs()
     rest = [t for t in program.arguments if t not in values]
-    empty = [np.full([int(e) for e in t.shape], np.nan, t.dtype.numpy) for t in rest]
-    arrays = [tilewright.nd.array(x) for x in (*values.values(), *empty)]
+    arrays = [tilewright.nd.array(x) for x in (*values.values(), *map(poison, rest))]
     module(*arrays)
     expected = reference(program.outputs, values)
     for tensor, found, right in zip(program.outputs, arrays[-len(expected) :], expected, strict=True):
