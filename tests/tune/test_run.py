@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import re
 import signal
 import time
 from collections import Counter
@@ -129,6 +130,18 @@ def test_failures_are_counted_with_the_step_at_fault(caplog):
     assert "x       4096 = " in caplog.text
     reasons = {trial.input.notes.reason for trial in heard if trial.number and trial.result.error_no}
     assert reasons == {k.reason for k in kinds}
+
+
+def test_the_summary_says_where_the_reason_that_it_gives_is_not_the_only_one(caplog):
+    def judge(index):
+        if index % 2:
+            return RunFailed(reason=f"it faults at {index} (in B)")
+        return WrongAnswer(reason="B[3] is 7" if index % 4 else "A was written to")
+
+    with caplog.at_level(logging.INFO, "autotvm"):
+        tune(judge, strategy=GridSearch(SPACE), trials=20, confirm=0)
+    assert re.search(r"runtime error: \d+ \(it faults at \d+ \(in B\)\)$", caplog.text, re.MULTILINE)
+    assert re.search(r"wrong answer: \d+ \(.*, and other reasons\)$", caplog.text, re.MULTILINE)
 
 
 def test_every_trial_has_the_documents_line(caplog):

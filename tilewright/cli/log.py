@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,6 +20,7 @@ from ..tune.records.files import merge_pairs
 from ..tune.records.format import MeasureInput, Pair, mean_cost
 from ..tune.records.history import History
 from ..tune.records.log import Problem, load_from_file
+from ..tune.session.trials import gist
 from ..tune.space.choices import SplitChoice
 from ..tune.task import Workload
 from .console import fitted, heading, print_lines
@@ -28,7 +28,6 @@ from .console import fitted, heading, print_lines
 _FORMATS = (".svg", ".png", ".pdf")
 _MOST_ROWS = 30
 _MOST_REASONS = 8
-_NUMBERS = re.compile(r"\d[\d,.]*")
 
 
 def show(path: Path, rows: int = _MOST_ROWS) -> int:
@@ -178,8 +177,7 @@ def _failures(pairs: Sequence[Pair]) -> list[str]:
     groups: dict[str, list[MeasureInput]] = {}
     for inp, result in pairs:
         if result.error_no:
-            said = inp.notes.reason.partition("\n")[0]
-            kind = _NUMBERS.sub("#", said.partition(" (")[0]) or f"error number {result.error_no}"
+            kind = gist(inp.notes.reason) or f"error number {result.error_no}"
             groups.setdefault(kind, []).append(inp)
     lines = []
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))

@@ -127,11 +127,9 @@ def summary(tally: Tally, space: Space, device: DeviceAttributes | None, si_pref
         lines.append(f"best: {tally.best.flops / scale:,.2f} {unit}, {cost:,.2f} µs{share}, index {config.index}")
         lines += [f"  {line}" for line in readable(config, space)]
     for kind, count in tally.failures.most_common():
-        lines.append(
-            f"{kind}: {count} ({tally.reasons.get(kind, '').splitlines()[0]})"
-            if tally.reasons.get(kind)
-            else f"{kind}: {count}"
-        )
+        first = tally.reasons.get(kind, "").partition("\n")[0]
+        others = ", and other reasons" if kind in tally.mixed else ""
+        lines.append(f"{kind}: {count} ({first}{others})" if first else f"{kind}: {count}")
         steps = [(step, n) for (k, step), n in tally.steps.most_common() if k == kind and step]
         lines += [f"  {n} at {step}" for step, n in steps[:4]]
     return lines

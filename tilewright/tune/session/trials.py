@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -17,6 +18,8 @@ from ...measure.outcome import (
     WrongAnswer,
 )
 from ..records.format import MeasureInput, mean_cost
+
+_NUMBERS = re.compile(r"\d[\d,.]*")
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Tally:
     """(kind of failure, schedule step at fault) → how often."""
     reasons: dict[str, str] = field(default_factory=dict)
     """The first reason of each kind of failure."""
+    mixed: set[str] = field(default_factory=set)
+    """Kinds of failure that had other reasons as well."""
     measuring_seconds: float = 0.0
     """How long candidates had the device: the first run, both checks, the timed runs."""
 
@@ -66,7 +71,14 @@ class Tally:
         self.failures[kind] += 1
         if isinstance(trial.outcome, Failure):
             self.steps[kind, trial.outcome.step] += 1
-            self.reasons.setdefault(kind, trial.outcome.reason)
+            first = self.reasons.setdefault(kind, trial.outcome.reason)
+            if gist(trial.outcome.reason) != gist(first):
+                self.mixed.add(kind)
+
+
+def gist(reason: str) -> str:
+    """A reason without its numbers and details: those that differ in these only are one."""
+    return _NUMBERS.sub("#", reason.partition("\n")[0].partition(" (")[0])
 
 
 def kind_of(outcome: Outcome) -> str:
