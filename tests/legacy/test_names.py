@@ -130,6 +130,24 @@ def test_a_real_tvm_is_left_alone_unless_asked(tmp_path: Path, override: bool, e
     assert done.stdout.strip() == expected
 
 
+@pytest.mark.parametrize("override", [False, True])
+def test_no_module_is_loaded_twice(override: bool) -> None:
+    """Whatever is asked for first, under which name."""
+    program = (
+        f"import tilewright.legacy as l; l.install(override={override})\n"
+        "from topi.nn import relu\n"
+        "from tvm.te.tensor import ComputeOp\n"
+        "import tvm.autotvm.tuner, tvm.topi.testing, sys, tilewright.te\n"
+        "from tilewright.topi.nn import relu as ours\n"
+        "assert ComputeOp is tilewright.te.ComputeOp and relu is ours\n"
+        "print([name for name, module in sys.modules.items() if not module.__name__.startswith('tilewright')\n"
+        "       and name.partition('.')[0] in ('tvm', 'topi')])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
 def test_installing_twice_leaves_one_finder(installed: None) -> None:
     before = len(sys.meta_path)
     legacy.install(override=True)

@@ -11,6 +11,8 @@ from typing import Any
 
 from .missing import LEGACY, OPERATORS, PACKAGE, MissingAttribute, MissingModule, legacy_name
 
+_NAMES = {LEGACY: PACKAGE, OPERATORS: f"{PACKAGE}.{OPERATORS}"}
+
 
 def install(override: bool = False) -> None:
     """Make `import tvm`, and all below it, mean Tilewright in this process.
@@ -18,12 +20,9 @@ def install(override: bool = False) -> None:
     Where a real `tvm` is installed it goes first, unless `override` is given. Calling it again changes
     nothing but that.
     """
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, (_Alias, _Absent))]
-    if override:
-        sys.meta_path.insert(0, _Alias())
-    else:
-        sys.meta_path.append(_Alias())
-    sys.meta_path.append(_Absent())
+    others = [finder for finder in sys.meta_path if not isinstance(finder, (_Alias, _Absent))]
+    # First, since Python's own finder would load a file of ours again, under the other name.
+    sys.meta_path[:] = [_Alias(override), *others, _Absent()]
     package = sys.modules[PACKAGE]
     if type(package) is ModuleType:
         package.__class__ = _Package
@@ -41,18 +40,23 @@ class _Package(ModuleType):
 class _Alias(MetaPathFinder):
     """`tvm` is `tilewright`, `tvm.te` is `tilewright.te`, and so on; the oldest scripts' `topi` is `tvm.topi`."""
 
+    def __init__(self, override: bool) -> None:
+        self.override = override
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         head, dot, rest = fullname.partition(".")
-        if head == OPERATORS:
-            return ModuleSpec(fullname, _SameModule(f"{PACKAGE}.{fullname}"))
-        if head != LEGACY:
+        if head not in _NAMES:
             return None
+        ours = _NAMES[head]
         # Below a real tvm, which was imported before or goes first, its own modules are meant.
-        if dot and sys.modules.get(LEGACY) is not sys.modules[PACKAGE]:
-            return None
-        return ModuleSpec(fullname, _SameModule(f"{PACKAGE}{dot}{rest}"))
+        theirs = sys.modules.get(head) is not sys.modules.get(ours) if dot else self._is_installed(head)
+        return None if theirs else ModuleSpec(fullname, _SameModule(f"{ours}{dot}{rest}"))
+
+    def _is_installed(self, name: str) -> bool:
+        others = (finder for finder in sys.meta_path if not isinstance(finder, (_Alias, _Absent)))
+        return not self.override and any(finder.find_spec(name, None) is not None for finder in others)
 
 
 class _SameModule(Loader):
