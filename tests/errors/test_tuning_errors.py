@@ -80,13 +80,33 @@ KNOBS: list[tuple[Attempt, str, str, str]] = [
         *("define_split", "max_factor='x'", "leave it out"),
     ),
     (lambda c, s, C, y: c.multi_filter(3), "multi_filter", "the filter is 3, which is no function", "lambda e"),
-    (lambda c, s, C, y: c.multi_filter(lambda e: e["b"].val), "multi_filter", "reads knob 'b'", "tile, plain"),
+    (lambda c, s, C, y: c.multi_filter(lambda e: e["b"].val), "multi_filter", "reads knob 'b'", "tile, plain, order"),
     (lambda c, s, C, y: c.define_knob("a", 3), "define_knob", "candidate of knob 'a' is 3", "a list"),
     (lambda c, s, C, y: c.define_knob("a", [object]), "define_knob", "cannot be written to a log", "numbers, strings"),
     (lambda c, s, C, y: c.define_reorder("a", 3, "all"), "define_reorder", "axes of knob 'a' is 3", "a list"),
     (lambda c, s, C, y: c.define_reorder("a", [y], "x"), "define_reorder", "unknown policy 'x'", "interleave"),
     (lambda c, s, C, y: c.define_annotate("a", None, "vec"), "define_annotate", "axes of knob 'a' is None", "a list"),
     (lambda c, s, C, y: c.define_annotate("a", [y], "bind_gpu"), "define_annotate", "too few loops (1)", "2 or more"),
+    (
+        lambda c, s, C, y: c.define_reorder("a", [y], "interval_all", interval=3),
+        *("define_reorder", "reorders 1 loops within the interval 3", "(begin, end)"),
+    ),
+    (
+        lambda c, s, C, y: c.define_reorder("a", [y], "candidate", candidate=[3]),
+        *("define_reorder", "a candidate of knob 'a' is 3", "a list"),
+    ),
+    (
+        lambda c, s, C, y: c.define_reorder("a", [y], "interleave", spatial=None, reduce=[[y]]),
+        *("define_reorder", "spatial of knob 'a' is None", "a list"),
+    ),
+    (lambda c, s, C, y: c.define_annotate("a", [y], 3), "define_annotate", "unknown policy 3", "try_unroll"),
+    (
+        lambda c, s, C, y: c.define_annotate("a", [y], "locate_cache", num_anchor=2),
+        *("define_annotate", "num_anchor=2 of 1 loops", "from 1 to 1"),
+    ),
+    (lambda c, s, C, y: c["order"].apply(s, C, 3), "apply", "the loops are given as 3", "[y, x]"),
+    (lambda c, s, C, y: c["marks"].apply(s, C, None), "apply", "the loops are given as None", "[y, x]"),
+    (lambda c, s, C, y: c["marks"].apply(C, C, [y]), "apply", "the schedule is given as", "s comes first"),
     (lambda c, s, C, y: c["nope"], "config_space", "no knob 'nope'", "its knobs"),
     (lambda c, s, C, y: c["tile"].apply(3, C, y), "apply", "the schedule is given as 3", "s comes first"),
     (lambda c, s, C, y: c["tile"].val, "", "the choice [-1, 1] has no 'val'", ".size"),
@@ -104,6 +124,8 @@ def test_a_wrong_use_of_the_configuration(row: tuple[Attempt, str, str, str]) ->
     y = C.op.axis[0]
     config.define_split("tile", y, num_outputs=2)
     config.define_knob("plain", [1, 2])
+    config.define_reorder("order", [y], "all")
+    config.define_annotate("marks", [y], "try_unroll")
     with refused(primitive, says, fix=fix):
         attempt(config, s, C, y)
 

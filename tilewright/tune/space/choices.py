@@ -6,7 +6,7 @@ numbers describe it to a cost model, and how it is applied to a stage of a sched
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar, NoReturn
@@ -27,6 +27,15 @@ def check_schedule(given: Any) -> None:
         raise UserError(
             f"the schedule is given as {given!r}", primitive="apply", fix='cfg["tile"].apply(s, C, axis): s comes first'
         )
+
+
+def listed_axes(given: Any) -> list[Any]:
+    """The loops given to `apply` as a list; UserError where they are none."""
+    if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
+        raise UserError(
+            f"the loops are given as {given!r}", primitive="apply", fix='give a list: cfg["order"].apply(s, C, [y, x])'
+        )
+    return list(given)
 
 
 @dataclass(frozen=True)
@@ -122,7 +131,8 @@ class OrderChoice(Choice):
     def apply(self, sch: ScheduleHandle, op: Any, axes: Sequence[IterVar]) -> list[IterVar]:
         """Put the loops into this order; places beyond the given loops are left out. Gives the new order."""
         check_schedule(sch)
-        order = [axes[p] for p in self.places if p < len(axes)]
+        loops = listed_axes(axes)
+        order = [loops[p] for p in self.places if p < len(loops)]
         sch[op].reorder(*order)
         return order
 
@@ -174,7 +184,8 @@ class AnnotateChoice(Choice):
         `vec_size` (the lengths to vectorize). What exceeds them is registered with `cfg.raise_error`, or
         raised where no `cfg` is given.
         """
-        loops = list(axes)
+        check_schedule(sch)
+        loops = listed_axes(axes)
         if source is not None:
             for caches, at in zip(source, self.marks, strict=False):
                 for cache in caches:

@@ -216,16 +216,18 @@ def reorder_knob(
     count = len(axes)
     everything = range(count)
 
-    def places(chosen: Sequence[Any]) -> list[int]:
-        return [_place(axes, x, name) for x in chosen]
+    def places(what: str, given: Any) -> list[list[int]]:
+        chosen = listed(given, name, what, "define_reorder")
+        return [[_place(axes, x, name) for x in listed(one, name, f"a {what}", "define_reorder")] for one in chosen]
 
-    orders: list[Sequence[int]]
+    orders: Sequence[Sequence[int]]
     if policy == "identity":
         orders = [everything]
     elif policy == "all":
         orders = list(permutations(everything))
     elif policy == "interval_all":
-        if interval is None or not 0 <= interval[0] <= interval[1] <= count:
+        whole = isinstance(interval, (tuple, list)) and all(isinstance(i, (int, np.integer)) for i in interval)
+        if not whole or interval is None or len(interval) != 2 or not 0 <= interval[0] <= interval[1] <= count:
             raise UserError(
                 f"knob {name!r} reorders {count} loops within the interval {interval}",
                 primitive="define_reorder",
@@ -234,9 +236,9 @@ def reorder_knob(
         begin, end = interval
         orders = [(*range(begin), *p, *range(end, count)) for p in permutations(range(begin, end))]
     elif policy == "candidate":
-        orders = [places(c) for c in candidate or ()]
+        orders = places("candidate", candidate or ())
     elif policy in ("interleave", "interleave_cuda"):
-        orders = list(_interleaved([places(c) for c in spatial], [places(c) for c in reduce], policy))
+        orders = list(_interleaved(places("spatial", spatial), places("reduce", reduce), policy))
     else:
         known = ("identity", "all", "interval_all", "candidate", "interleave", "interleave_cuda")
         raise _unknown(policy, name, "define_reorder", known)
@@ -292,6 +294,9 @@ _GPU = {
 }
 
 
+_ANNOTATING = ("try_unroll", "try_vec", "try_unroll_vec", "unroll", "vec", *_GPU, "locate_cache")
+
+
 def annotate_knob(name: str, axes: Sequence[Any], policy: str, *, num_anchor: int = 1) -> Knob:
     """Annotations of the loops `axes`.
 
@@ -302,6 +307,8 @@ def annotate_knob(name: str, axes: Sequence[Any], policy: str, *, num_anchor: in
     """
     count = len(axes)
     marks: list[Sequence[str | int]]
+    if not isinstance(policy, str):
+        raise _unknown(policy, name, "define_annotate", _ANNOTATING)
     if policy in _GPU:
         words = next((w.split() for least, w in _GPU[policy].items() if count >= least), None)
         if words is None:
@@ -312,12 +319,17 @@ def annotate_knob(name: str, axes: Sequence[Any], policy: str, *, num_anchor: in
             )
         marks = [["fuse"] * (count - len(words)) + words]
     elif policy == "locate_cache":
+        if not _is_size(num_anchor) or num_anchor > count:
+            raise UserError(
+                f"knob {name!r} chooses num_anchor={num_anchor!r} of {count} loops",
+                primitive="define_annotate",
+                fix=f"give a number from 1 to {count}",
+            )
         marks = list(combinations(range(count), num_anchor))
     else:
         tried = policy.replace("try", "none").split("_")
         if not set(tried) <= {"none", "unroll", "vec"}:
-            known = ("try_unroll", "try_vec", "try_unroll_vec", "unroll", "vec", *_GPU, "locate_cache")
-            raise _unknown(policy, name, "define_annotate", known)
+            raise _unknown(policy, name, "define_annotate", _ANNOTATING)
         marks = [list(m) for m in _words(tried, count) if m.count("vec") <= 1]
     return Knob(name, f"Annotate(policy={policy})", tuple(AnnotateChoice(m) for m in marks), count)
 
