@@ -7,10 +7,11 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.absent import absent_from_module as _absent
 from ..core.errors import UserError
 from ..measure.outcome import MeasureResult
 from ..tune.records.format import MeasureInput, Pair, encode, only_json
@@ -133,3 +134,9 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Progress
     if isinstance(total, bool) or not isinstance(total, int):
         raise UserError(f"total={total!r} is no number of trials", primitive="progress_bar", fix="give n_trial's value")
     return ProgressBar(total, prefix, si_prefix)
+
+
+if not TYPE_CHECKING:  # type checkers see what is there
+
+    def __getattr__(name: str) -> object:
+        raise _absent(__name__, name, globals())

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.absent import absent_from_module as _absent
 from ..core.errors import UserError
 from ..measure.option import LocalBuilder, LocalRunner
 from ..measure.outcome import MeasureResult
@@ -296,3 +297,8 @@ def _range(given: Any, space: Space) -> tuple[int, int | None]:
 __all__ = [
     "GATuner", "GridSearchTuner", "RandomTuner", "Tuner", "XGBTuner", "callback",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:  # type checkers see what is there
+
+    def __getattr__(name: str) -> object:
+        raise _absent(__name__, name, globals())

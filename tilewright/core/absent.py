@@ -150,7 +150,17 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("graph_tuner", "tophub", "ApplyGraphBest"), "tune each operator's template, and keep its log"),
         "FallbackConfigEntity": "autotvm.task.ConfigEntity",
         "feature": "nothing: the tuner takes features from the lowered program",
-        "args_to_workload": "autotvm.task.args_to_workload",
+        **{name: f"autotvm.task.{name}" for name in ("args_to_workload", "serialize_args", "ApplyConfig")},
+        "database": "autotvm.callback.log_to_file(path), and autotvm.record.load_from_file(path)",
+        **dict.fromkeys(("utils", "util"), "np and math, which have what it had"),
+    },
+    "autotvm.callback": {
+        "log_to_database": "autotvm.callback.log_to_file(path)",
+        "visualize_progress": "autotvm.callback.Monitor()",
+    },
+    "autotvm.tuner": {
+        "DropletTuner": "autotvm.tuner.XGBTuner",
+        **dict.fromkeys(("xgboost_cost_model", "model_based_tuner", "sa_model_optimizer"), "autotvm.tuner.XGBTuner"),
     },
     "autotvm.measure": {
         "RPCRunner": "autotvm.LocalRunner(number=10): it measures on this machine",
