@@ -71,3 +71,8 @@ def test_a_start_of_another_type() -> None:
 def test_a_start_that_changes_on_the_way() -> None:
     with refused("sum", "init, `A[k]`, uses the reduction axis 'k'", fix="a number"):
         te.sum(A[k], axis=k, init=A[k])
+
+
+def test_a_reducer_without_a_name() -> None:
+    with refused("comm_reducer", "the name of the reducer is 3", fix='name="both"'):
+        te.comm_reducer(lambda x, y: x + y, lambda t: te.const(0, t), name=3)  # type: ignore[arg-type]

@@ -75,6 +75,11 @@ def comm_reducer(
     neutral value(s). The result is called like `te.sum`: with an expression or a tuple of them, and `axis`.
     """
 
+    if not isinstance(name, str):
+        raise UserError(
+            f"the name of the reducer is {name!r}", primitive="comm_reducer", fix='give some text: name="both"'
+        )
+
     @cache
     def combiner(dtypes: tuple[DType, ...]) -> CommReducer:
         single = len(dtypes) == 1
