@@ -173,7 +173,7 @@ def test_arrays_that_start_anywhere() -> None:
     for start in (0, 1, 3, 5):
         views = [base[row, start : start + 61] for row in range(3)]
         wanted = views[0] + views[1]
-        module(*(tvm.runtime.array.from_dlpack(view) for view in views))
+        module(*(tvm.nd.from_dlpack(view) for view in views))
         np.testing.assert_array_equal(views[2], wanted)
 
 
