@@ -118,6 +118,17 @@ def test_local_memory_is_one_copy_a_thread() -> None:
         np.testing.assert_array_equal(y, (x + (np.arange(8) % 3).astype("float32")) + x)
 
 
+def test_shared_memory_may_be_larger_in_some_blocks() -> None:
+    B, b, k = buf("B", 4, 4, dtype="int32"), Var("bx"), Var("k")
+    S = buf("S", b + 1, dtype="int32", scope="shared")
+    body = alloc(S, loop(k, b + 1, store(S, k, b * 10 + k)), loop(k, b + 1, store(B, (b, k), load(S, b - k))))
+    f = function((B,), launch(body, bx=(b, 4)))
+    for lanes in (1 << 17, 1):
+        y = np.zeros((4, 4), "int32")
+        run(f, y, lanes=lanes)
+        np.testing.assert_array_equal(y, [[i * 10 + i - j if j <= i else 0 for j in range(4)] for i in range(4)])
+
+
 def test_a_loop_may_be_longer_in_some_threads() -> None:
     B, k = buf("B", 5, dtype="int32"), Var("k")
 

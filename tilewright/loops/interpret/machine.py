@@ -88,7 +88,9 @@ class Machine:
         return flat
 
     def extents(self, buffer: Buffer) -> tuple[int, ...]:
-        """The buffer's shape in numbers."""
+        """The buffer's shape in numbers. A row may be longer in some blocks: the longest has room for all."""
+        if len(buffer.shape) == 1:
+            return (int(np.max(self.expression(buffer.shape[0])(None))),)
         return tuple(int(self.scalar(size, f"the shape of {buffer.name}")) for size in buffer.shape)
 
     def scalar(self, e: n.Expr, what: str) -> Value:
