@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.measure.programs import Candidate, compile_candidate
+from tests.measure.programs import SIZE, Candidate, compile_candidate
 from tests.measure.test_session import QUICK
 from tilewright.measure.client import Client
 from tilewright.measure.option import LocalBuilder
@@ -80,3 +81,17 @@ def test_a_caller_that_fails_is_heard() -> None:
         with pytest.raises(RuntimeError, match="no more ideas"):
             list(measuring.measure_all(batches()))
         assert all(outcome.ok for _, outcome in measuring.measure([Candidate("", 1).job("llvm")]))
+
+
+def test_a_reference_that_is_there_before_anything_is_built() -> None:
+    """On the host building waits for it, and nothing else would wake the caller."""
+
+    def reference() -> tuple[list[np.ndarray], list[np.ndarray]]:
+        given = np.linspace(-1, 1, SIZE, dtype="float32")
+        return [given], [given * 2.0 + 1.0]
+
+    with MeasureSession("llvm", LocalBuilder(build_func=compile_candidate), QUICK) as measuring:
+        assert measuring.attributes.on_host  # so the device is open already
+        job = Candidate("").job("llvm")
+        ((_, outcome),) = measuring.measure([Job(job.instantiate, 0, job.target, reference)])
+        assert outcome.ok, outcome

@@ -141,11 +141,12 @@ class Batch:
         for finished in client.hear():
             if (job := self.running.pop(finished.token, -1)) >= 0:
                 self._finish(job, finished.outcome)
-        self._feed_builders(client)
         for index, result in self.builders.advance():
             self._on_built(index, result)
         for index, result in self.referees.advance():
             self._on_reference(index, result)
+        self._feed_builders(client)  # last, as the end of either may have made room
+        self.builders.start()
         if client.channel.closed:
             self._lost_server()
         elif not (client.on_host and self._building):

@@ -71,9 +71,13 @@ class Pool:
     def advance(self) -> list[tuple[int, Any]]:
         """Hand out work, and give what was finished since: (number, result or `Died`)."""
         found = [(number, result) for child in list(self._busy) for number, result in self._collect(child)]
+        self.start()
+        return found
+
+    def start(self) -> None:
+        """Hand out work, as far as workers are free."""
         while self.waiting and len(self._busy) < self.size:
             self._start(self.waiting.popleft())
-        return found
 
     def close(self) -> None:
         """End all workers."""
