@@ -14,6 +14,7 @@ import numpy as np
 from ..core.errors import UserError
 from ..core.target import Target
 from ..expr import nodes as n
+from ..measure.job import ReferenceFunc
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import Tensor, placeholder
 from .flops import count_flop
@@ -29,10 +30,15 @@ Workload = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Declared:
-    """What a template declares for a workload: its space, and the operations it counts itself (0: count them)."""
+    """What a template declares for a workload: its space, and the operations it counts itself (0: count them).
+
+    `reference` gives random inputs and the outputs that are right for them, in the order of the arguments, where the
+    template knows a quicker way than evaluating the tensors' declarations.
+    """
 
     space: Space
     flop: float = 0
+    reference: ReferenceFunc | None = None
 
 
 class Template(Protocol):

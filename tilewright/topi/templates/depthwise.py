@@ -16,15 +16,18 @@ from .convolutions import Depthwise
 from .parts import GRID_LIMIT, bind_all, fetch_together, store_together, tile_knob, written_out
 from .template import Way
 
-_THREADS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
+_TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 _TILES = ("tile_c", "tile_y", "tile_x")
 _REGISTERS = 224
 """That a thread can fill with inputs and sums: of 255, some are for addresses."""
+_THREADS = 128
+"""A block of usual size."""
 
 
 def space(of: Depthwise) -> Space:
     """The knobs. A block has several channels where images are too small to fill it.
 
+    `shared`: which tiles threads share, of the input as it is, of the input with its border, of that and the weights.
     `window`: a thread reads each input where a product needs it ("none"), a row of them at a time, or all that its
     results need before it begins. Then every input is read once by each thread, and all reads are under way at once.
     """
@@ -33,7 +36,7 @@ def space(of: Depthwise) -> Space:
         tile_knob("tile_y", of.out_shape[2], 3),
         tile_knob("tile_x", of.out_shape[3], 4),
         reorder_knob("order", [0, 1], "all"),
-        value_knob("shared", ["none", "data", "both"]),
+        value_knob("shared", ["none", "input", "data", "both"]),
         value_knob("window", ["none", "row", "all"]),
         value_knob("auto_unroll_max_step", [0, 64, 512]),
     ]
@@ -58,10 +61,11 @@ def schedule(of: Depthwise, config: Config) -> Program:
     data, weights, out = of.declare()
     s = create_schedule(out.op)
     padded = next(t for t in out.op.input_tensors if t.op is not weights.op)
+    shared = config["shared"].val
+    planes = s.cache_read(data, "shared", [padded]) if shared == "input" else None
     s[padded].compute_inline()
     sums = s.cache_write(out, "local")
-    wanted = {"none": [], "data": [padded], "both": [padded, weights]}[config["shared"].val]
-    tiles = [s.cache_read(t, "shared", [sums]) for t in wanted]
+    tiles = [s.cache_read(t, "shared", [sums]) for t in {"data": [padded], "both": [padded, weights]}.get(shared, [])]
     window = s.cache_read(tiles[0] if tiles else padded, "local", [sums]) if config["window"].val != "none" else None
     block, thread = _tile(of, s, config, out)
 
@@ -71,11 +75,19 @@ def schedule(of: Depthwise, config: Config) -> Program:
     if window is not None:
         whole = config["window"].val == "all"
         s[window].compute_at(*((s[out], thread) if whole else (s[sums], loops[0])))
-    counts = [config[name].size[-2] for name in _TILES]
-    for tile in tiles:
+    threads = list(zip(_TAGS, (config[name].size[-2] for name in _TILES), strict=True))
+    for tile in [planes] if planes is not None else tiles:
         s[tile].compute_at(s[out], block)
-        fetch_together(s, tile, list(zip(_THREADS, counts, strict=True)))
+        fetch_together(s, tile, threads, _contiguous(of, config) if tile is planes else 1)
     return s, [data, weights, out]
+
+
+def _contiguous(of: Depthwise, config: Config) -> int:
+    """How many neighbours of the input can be fetched at once: four where a block has all of its channels' images."""
+    channels, rows, columns = (config[name].size for name in _TILES)
+    images, rest = divmod(prod(channels[1:]), of.multiplier)
+    whole = prod(rows[1:]) == of.out_shape[2] and prod(columns[1:]) == of.out_shape[3]
+    return 4 if whole and not rest and images * prod(of.shape[2:]) % 4 == 0 else 1
 
 
 def _tile(of: Depthwise, s: ScheduleHandle, config: Config, out: Tensor) -> tuple[Any, Any]:
@@ -89,19 +101,23 @@ def _tile(of: Depthwise, s: ScheduleHandle, config: Config, out: Tensor) -> tupl
     letters = "zyx" if of.shape[0] * of.out_shape[1] <= GRID_LIMIT else "xyz"
     bind_all(s, out, (planes, y_block, x_block), [f"blockIdx.{letter}" for letter in letters])
     bind_all(s, out, (x_vthread,), ("vthread",))
-    bind_all(s, out, (c_thread, y_thread, x_thread), _THREADS)
+    bind_all(s, out, (c_thread, y_thread, x_thread), _TAGS)
     store_together(s, out, xi, config["tile_x"].size[3], of.out_shape[3])
     written_out(s, out, planes, config["auto_unroll_max_step"].val, explicit=0)
     return x_block, x_thread
 
 
 def usual(of: Depthwise) -> dict[str, Any]:
-    """A thread for each column; it has as many rows as fit into its registers with all of their window."""
+    """A thread for each column; it has as many rows as fit into its registers with all of their window.
+
+    Small images share a block.
+    """
     rows = next((n for n in (8, 4, 2, 1) if _registers(of, of.multiplier, n, 1) <= _REGISTERS - 64), 0)
+    across, down = min(of.out_shape[3], 128), min(-(-of.out_shape[2] // max(rows, 1)), 4)
     return {
-        "tile_c": [1, of.multiplier if rows else 1],
-        "tile_y": [4, rows or 1],
-        "tile_x": [1, min(of.out_shape[3], 128), 1],
+        "tile_c": [max(1, _THREADS // (across * down)), of.multiplier if rows else 1],
+        "tile_y": [down, rows or 1],
+        "tile_x": [1, across, 1],
         "window": "all" if rows else "none",
         "auto_unroll_max_step": 64,
     }

@@ -32,9 +32,15 @@ def bind_all(s: ScheduleHandle, tensor: Any, axes: Sequence[IterVar], tags: Sequ
         s[tensor].bind(axis, thread_axis(tag))
 
 
-def fetch_together(s: ScheduleHandle, tile: Any, threads: Sequence[tuple[str, int]]) -> None:
-    """Let all threads of a block fetch a tile: `threads` are the hardware indices and how many each has."""
+def fetch_together(s: ScheduleHandle, tile: Any, threads: Sequence[tuple[str, int]], width: int = 1) -> None:
+    """Let all threads of a block fetch a tile, `width` neighbours at a time.
+
+    `threads` are the hardware indices and how many each has.
+    """
     rest = s[tile].fuse(*tile.op.axis)
+    if width > 1:
+        rest, together = s[tile].split(rest, factor=width)
+        s[tile].vectorize(together)
     for tag, count in threads:
         thread, rest = s[tile].split(rest, nparts=count)
         s[tile].bind(thread, thread_axis(tag))

@@ -73,6 +73,11 @@ class Convolution(ABC):
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """The result by NumPy, in the type of the data."""
 
+    def sample(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Random data and weights, and the result in float64: what candidates are compared with."""
+        given = self.inputs(np.random.default_rng())
+        return [*given], [self.numpy(*(values.astype(np.float64) for values in given))]
+
     @abstractmethod
     def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
         """PyTorch's ways to compute it from two tensors: (how, call)."""

@@ -213,7 +213,7 @@ class Run:
 
     def _job(self, index: int) -> Job:
         config = self.task.config_space.get(index)
-        return Job(lambda: self.task.instantiate(config), index, self._target)
+        return Job(lambda: self.task.instantiate(config), index, self._target, self.task.declared.reference)
 
     def _take(self, number: int, index: int, outcome: Outcome, confirmed: bool = False) -> Trial:
         """Count, show and pass on what became of a configuration."""
