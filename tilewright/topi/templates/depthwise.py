@@ -20,8 +20,9 @@ _TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 _TILES = ("tile_c", "tile_y", "tile_x")
 _REGISTERS = 224
 """That a thread can fill with inputs and sums: of 255, some are for addresses."""
-_THREADS = 128
-"""A block of usual size."""
+_THREADS, _BLOCKS = 128, 256
+"""A block of usual size, and how many of them keep a large GPU busy."""
+_BUSY = _BLOCKS * _THREADS // 2
 
 
 def space(of: Depthwise) -> Space:
@@ -108,17 +109,24 @@ def _tile(of: Depthwise, s: ScheduleHandle, config: Config, out: Tensor) -> tupl
 
 
 def usual(of: Depthwise) -> dict[str, Any]:
-    """A thread for each column; it has as many rows as fit into its registers with all of their window.
+    """A thread for each column, or each four where images are one row high; small images share a block.
 
-    Small images share a block.
+    A thread has as many rows as leave enough threads, and as its registers hold with all of their window.
     """
-    rows = next((n for n in (8, 4, 2, 1) if _registers(of, of.multiplier, n, 1) <= _REGISTERS - 64), 0)
-    across, down = min(of.out_shape[3], 128), min(-(-of.out_shape[2] // max(rows, 1)), 4)
+    images, height, width = of.shape[0] * of.shape[1], *of.out_shape[2:]
+
+    def suits(rows: int, columns: int) -> bool:
+        threads = images * -(-height // rows) * -(-width // columns)
+        return threads >= _BUSY and _registers(of, of.multiplier, rows, columns) <= _REGISTERS - 64
+
+    columns = 4 if height == 1 and suits(1, 4) else 1
+    rows = next((n for n in (8, 4, 2) if n <= height and suits(n, columns)), 1)
+    across, down = min(-(-width // columns), 128), min(-(-height // rows), 4)
     return {
-        "tile_c": [max(1, _THREADS // (across * down)), of.multiplier if rows else 1],
-        "tile_y": [down, rows or 1],
-        "tile_x": [1, across, 1],
-        "window": "all" if rows else "none",
+        "tile_c": [max(1, min(_THREADS // (across * down), images // _BLOCKS)), of.multiplier],
+        "tile_y": [down, rows],
+        "tile_x": [1, across, columns],
+        "window": "all" if _registers(of, of.multiplier, rows, columns) <= _REGISTERS else "none",
         "auto_unroll_max_step": 64,
     }
 
