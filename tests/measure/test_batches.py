@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +14,7 @@ from tests.measure.programs import SIZE, Candidate, compile_candidate
 from tests.measure.test_session import QUICK
 from tilewright.measure.client import Client
 from tilewright.measure.option import LocalBuilder
-from tilewright.measure.outcome import Outcome
+from tilewright.measure.outcome import Measured, Outcome
 from tilewright.measure.session import Job, MeasureSession
 
 
@@ -95,3 +97,18 @@ def test_a_reference_that_is_there_before_anything_is_built() -> None:
         job = Candidate("").job("llvm")
         ((_, outcome),) = measuring.measure([Job(job.instantiate, 0, job.target, reference)])
         assert outcome.ok, outcome
+
+
+def test_a_reference_whose_process_dies_is_tried_again_and_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing else goes on meanwhile that would wake the caller."""
+    with MeasureSession("llvm", LocalBuilder(build_func=compile_candidate), QUICK) as measuring:
+        assert measuring.attributes.on_host
+        job = Candidate("").job("llvm")
+        with caplog.at_level(logging.WARNING, "autotvm"):
+            ((_, outcome),) = measuring.measure([Job(job.instantiate, 0, job.target, lambda: os._exit(9))])
+    assert isinstance(outcome, Measured), outcome
+    assert not outcome.checked
+    assert caplog.messages == [
+        "outputs are not checked, as there is no reference to compare them with: computing it failed: "
+        "its process exited with status 9"
+    ]

@@ -145,8 +145,9 @@ class Batch:
             self._on_built(index, result)
         for index, result in self.referees.advance():
             self._on_reference(index, result)
-        self._feed_builders(client)  # last, as the end of either may have made room
+        self._feed_builders(client)  # last, as the end of either may have made room, or work for the other
         self.builders.start()
+        self.referees.start()
         if client.channel.closed:
             self._lost_server()
         elif not (client.on_host and self._building):
