@@ -168,6 +168,20 @@ def test_what_a_log_holds_is_not_measured_again():
     assert nothing.tally.best.input.config == first.tally.best.input.config
 
 
+@pytest.mark.parametrize("better", [59, 30])
+def test_early_stopping_goes_on_where_the_log_ends(better):
+    """A log of 60 trials, the last better one at `better`; 40 without another one end the search."""
+    trials = iter(range(1, 61))
+    _, heard, _ = tune(lambda i: 1e-4 if next(trials, 0) == better else 1e-3, trials=60)
+    run, _, measurer = tune(
+        lambda i: 1e-3, trials=1000, known=pairs(heard), strategy=RandomSearch(SPACE, 9), early_stopping=40, confirm=0
+    )
+    assert run.tally.resumed == 60
+    assert run.best_iter == better
+    stops = better + 40
+    assert stops - 60 <= len(measurer.asked) < stops - 60 + 32
+
+
 def test_resuming_a_log_of_other_things_changes_nothing():
     small = fakes.add_task(64)
     inp, result = pairs(tune(trials=1, confirm=0)[1])[0]

@@ -95,6 +95,7 @@ class Run:
         """
         seen: dict[int, Seen] = {}
         advice: list[Seen] = []
+        best = 0.0
         for inp, result in known:
             index = self.task.config_space.find(inp.config) if inp.task.workload == self.task.workload else None
             if index is None or inp.target.kind != self._target.kind:
@@ -107,6 +108,8 @@ class Run:
                 self.tally.done += 1
                 self.tally.resumed += 1
             seen[index] = one
+            if one.score > best and not inp.notes.confirmed:
+                best, self.best_iter = one.score, self.tally.done  # early stopping goes on where it was
             if one.score > 0:
                 noted = self._input(index, inp.notes)
                 self._good[index] = Trial(0, noted, result, Measured(costs=result.costs), one.score)
