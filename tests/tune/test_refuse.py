@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import statistics
+import time
 
 import pytest
 
@@ -15,6 +17,7 @@ from tilewright.driver import build
 from tilewright.error import UserError
 from tilewright.target import Target
 from tilewright.tune.analysis.candidate import look
+from tilewright.tune.session.looking import Looker
 from tilewright.tune.space.config import Config
 from tilewright.tune.task import PureTemplate, Task
 
@@ -173,3 +176,28 @@ def test_features_say_how_memory_is_walked():
     assert row["kernel0.threads"] == math.log2(1 + 64)
     curve = seen(transposed, kind="curve").features
     assert curve["0.B.1.stride"] == math.log2(1 + 64)
+
+
+def test_a_template_that_hangs_or_ends_its_process_harms_nobody():
+    @autotvm.template("tests/harmful")
+    def harmful(n):
+        autotvm.get_config().define_knob("does", ["well", "exit", "hang"])
+        match autotvm.get_config()["does"].val:
+            case "exit":
+                os._exit(3)
+            case "hang":
+                time.sleep(1000)
+        A = te.placeholder((n,), name="A")
+        B = te.compute((n,), lambda i: A[i] + 1.0, name="B")
+        s = te.create_schedule(B.op)
+        s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.x"))
+        return s, [A, B]
+
+    task = autotvm.task.create("tests/harmful", (8,), "opencl")
+    with Looker(task, Target("opencl"), "knob", processes=1, timeout=1.0) as looker:
+        looks = looker.look([1])
+        looks |= looker.look([0, 1, 2, 0])
+    assert list(looks) == [1, 0, 2]
+    assert looks[0].refusal is None
+    assert looks[1].refusal.reason == "its template exited with status 3"
+    assert looks[2].refusal.reason == "making its loops takes longer than 1 s"
