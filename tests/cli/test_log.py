@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -177,3 +180,16 @@ def test_logs_of_one_name_are_told_apart(log, tmp_path):
     drawn = (tmp_path / "two.svg").read_text(encoding="utf-8")
     assert f"<!-- {log} -->" in drawn
     assert f"<!-- {other} -->" in drawn
+
+
+@pytest.mark.parametrize(("term", "styled"), [("xterm", True), ("dumb", False)])
+@pytest.mark.parametrize("name", ["a.log", "missing.log"])
+def test_a_terminal_that_knows_no_escapes_gets_none(log, name, term, styled):
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "tilewright", "log", "show", str(log.parent / name)]
+    subprocess.run(command, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": term}, timeout=60)
+    os.close(theirs)
+    text = os.read(ours, 1 << 16)
+    os.close(ours)
+    assert (b"tests/add" in text) == (name == "a.log")
+    assert (b"\x1b" in text) == styled, text

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import typer
 
@@ -15,7 +17,7 @@ from ..report.table import width
 
 def complain(error: UserError) -> None:
     """Say on stderr what is wrong and how to put it right; the line where it was raised is one of ours."""
-    head = typer.style("error:", fg="red", bold=True)
+    head = _styled("error:", fg="red", bold=True)
     message = f"{error.primitive}: {error.message}" if error.primitive else error.message
     typer.echo(f"{head} {message}", err=True)
     if error.fix:
@@ -30,7 +32,12 @@ def print_lines(lines: list[str]) -> None:
 
 def heading(text: str) -> str:
     """A line that stands out on a terminal."""
-    return typer.style(text, bold=True)
+    return _styled(text, bold=True)
+
+
+def _styled(text: str, **how: Any) -> str:
+    """The text with escapes, which only terminals get to see; none where the terminal knows none."""
+    return text if os.environ.get("TERM") == "dumb" else typer.style(text, **how)
 
 
 def fitted(line: str) -> str:
