@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -52,6 +53,11 @@ class Began:
 
 
 @dataclass(frozen=True)
+class Ran:
+    """The first run of the task is over."""
+
+
+@dataclass(frozen=True)
 class Done:
     """What came of the task, and whether the process can take another one."""
 
@@ -89,7 +95,7 @@ def serve(channel: Channel, kind: str, index: int) -> None:
         task: Task = channel.receive()
         channel.send(Began())
         began = time.perf_counter()
-        outcome = bench.attempt(task)
+        outcome = bench.attempt(task, lambda: channel.send(Ran()))
         outcome = replace(outcome, run_seconds=time.perf_counter() - began)
         channel.send(Done(outcome, bench.healthy))
         if not bench.healthy:
@@ -110,10 +116,10 @@ class _Bench:
         self._file: tuple[str, Any] = ("", None)
         self._arrays: tuple[Any, list[GuardedArray]] = (None, [])
 
-    def attempt(self, task: Task) -> Outcome:
-        """Run, check and time a candidate."""
+    def attempt(self, task: Task, ran: Callable[[], None]) -> Outcome:
+        """Run, check and time a candidate; `ran` is called when it has run once."""
         try:
-            costs = self._run(task)
+            costs = self._run(task, ran)
         except _WrongError as error:
             self._arrays = (None, [])
             return WrongAnswer(reason=str(error))
@@ -141,13 +147,14 @@ class _Bench:
         except (TVMError, OSError, RuntimeError):
             self.healthy = False
 
-    def _run(self, task: Task) -> tuple[float, ...]:
+    def _run(self, task: Task, ran: Callable[[], None]) -> tuple[float, ...]:
         module = Module(task.program)
         entry = task.program.entries[0]
         arrays = self._prepare(task, entry)
         args = [a.array for a in arrays]
         module(*args)
         self.on.sync()
+        ran()
         first = self._check(task, arrays)
         self._warm(module, entry.name, args)
         options = task.options

@@ -24,7 +24,7 @@ from .channel import Channel, wait
 from .children import Child, fork, open_pidfd
 from .job import Task
 from .outcome import Outcome, RunFailed, TimedOut
-from .runner import Began, Done, Hello, Ready, Unable, quiet, serve
+from .runner import Began, Done, Hello, Ran, Ready, Unable, quiet, serve
 
 _START_SECONDS = 60.0
 _ATTEMPTS = 3
@@ -97,6 +97,7 @@ class Slot:
         self.state = "resting"  # starting, idle, busy, pausing, ending, resting, broken
         self.task: Submit | None = None
         self.began = False
+        self.ran = False
         self.deadline: float | None = None
         self.failures = 0
         self.log = os.memfd_create(f"runner-{index}", os.MFD_CLOEXEC)
@@ -125,7 +126,7 @@ class Slot:
             self.child.kill()
             self._become("ending")
             return False
-        self.task, self.began = task, False
+        self.task, self.began, self.ran = task, False, False
         self._become("busy", task.task.options.timeout)
         return True
 
@@ -166,6 +167,8 @@ class Slot:
         elif isinstance(message, Began) and self.task is not None:
             self.began = True
             self.report(Started(self.task.token))
+        elif isinstance(message, Ran):
+            self.ran = True
         elif isinstance(message, Done) and self.state == "busy":
             pause = self.task.task.options.cooldown_interval if self.task is not None else 0.0
             self._finish(message.outcome)
@@ -183,7 +186,9 @@ class Slot:
             return
         if self.state == "busy" and self.task is not None:
             limit = self.task.task.options.timeout
-            self._finish(TimedOut(reason=f"still running after {limit:g} s", phase="run", run_seconds=limit))
+            # Some drivers compile a kernel when it is first launched, which may take longer than all of its runs.
+            doing = "running" if self.ran else "compiling or at its first run"
+            self._finish(TimedOut(reason=f"still {doing} after {limit:g} s", phase="run", run_seconds=limit))
         elif self.state == "starting":
             self.failures += 1
             self._give_up(f"{self.kind}({self.index}) does not open within {_START_SECONDS:g} s")
