@@ -244,6 +244,10 @@ TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: autotvm.LocalRunner(repeat="x"), "LocalRunner", "repeat='x'", "repeat=4"),  # type: ignore[arg-type]
     (lambda: autotvm.LocalRunner(min_repeat_ms=-1), "LocalRunner", "min_repeat_ms=-1", "leave it out"),
     (lambda: autotvm.measure_option("rpc", "local"), "measure_option", "builder='rpc'", "LocalBuilder"),
+    (
+        lambda: autotvm.measure_option("local", number=10, do_fork=True),
+        *("measure_option", "takes a builder and a runner, and no number, do_fork", "LocalRunner(number=10))"),
+    ),
     (lambda: autotvm.callback.log_to_file(3), "log_to_file", "3 is no file", "conv.log"),  # type: ignore[arg-type]
     (lambda: autotvm.callback.log_to_file(io.BytesIO()), "log_to_file", "no file that takes text", "conv.log"),  # type: ignore[arg-type]
     (lambda: autotvm.callback.log_to_file(""), "log_to_file", "'' is no path of a file", "conv.log"),

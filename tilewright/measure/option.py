@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypedDict
 
 import numpy as np
@@ -105,8 +105,21 @@ class MeasureOption(TypedDict):
     runner: LocalRunner
 
 
-def measure_option(builder: str | LocalBuilder = "local", runner: str | LocalRunner = "local") -> MeasureOption:
-    """How to measure, for a tuner: `measure_option(builder=LocalBuilder(), runner=LocalRunner(repeat=3))`."""
+def measure_option(
+    builder: str | LocalBuilder = "local", runner: str | LocalRunner = "local", **others: Any
+) -> MeasureOption:
+    """How to measure, for a tuner: `measure_option(builder=LocalBuilder(), runner=LocalRunner(repeat=3))`.
+
+    There are no `others`: the first scripts gave the runner's options here, and are told where these belong now.
+    """
+    if others:
+        known = {field.name for field in fields(LocalRunner)}
+        given = ", ".join(f"{name}={value!r}" for name, value in others.items() if name in known)
+        raise UserError(
+            f"measure_option takes a builder and a runner, and no {', '.join(others)}",
+            primitive="measure_option",
+            fix=f"give measure_option(builder=autotvm.LocalBuilder(), runner=autotvm.LocalRunner({given}))",
+        )
     made_builder = LocalBuilder() if builder == "local" else builder
     made_runner = LocalRunner() if runner == "local" else runner
     if not isinstance(made_builder, LocalBuilder):
