@@ -72,6 +72,32 @@ def searches() -> list[Search]:
     return found
 
 
+@dataclass(frozen=True)
+class Match:
+    """A workload, and how many times as long as ours PyTorch takes: untuned and tuned, and the latter as text."""
+
+    workload: str
+    untuned: float
+    tuned: float
+    label: str
+
+
+def matches() -> list[Match]:
+    """The rows of the table of well-known convolutions."""
+    found: list[Match] = []
+    inside = False
+    for line in RESULTS.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if not line.startswith("|"):
+            inside = False
+        elif cells[:4] == ["workload", "untuned", "tuned", "PyTorch"]:
+            inside = True
+        elif inside and cells[0].strip("-"):
+            untuned, _, theirs = (float(cell.removesuffix(" µs").replace(",", "")) for cell in cells[1:4])
+            found.append(Match(cells[0].partition(" (")[0], theirs / untuned, float(cells[4]), cells[4]))
+    return found
+
+
 def figure_of(width: float, height: float) -> Any:
     """An empty figure that is written as a small file, the same from run to run."""
     import matplotlib
@@ -131,6 +157,30 @@ def draw_searches(runs: list[Search]) -> None:
     save(figure, "tuning")
 
 
+def draw_matches(rows: list[Match]) -> None:
+    """A bar for each workload from 1, where both are as fast; a mark where the untuned schedule is."""
+    figure = figure_of(9, 0.28 * len(rows) + 1)
+    plot = figure.subplots()
+    names = [row.workload for row in rows]
+    colours = [COLOURS["rung" if row.tuned >= 1 else "PyTorch"] for row in rows]
+    bars = plot.barh(names, [row.tuned - 1 for row in rows], left=1, color=colours, height=0.7)
+    plot.bar_label(bars, [f"{row.label}×" for row in rows], padding=4, fontsize=9)
+    plot.plot([row.untuned for row in rows], names, "|", color="black", markersize=9, label="without tuning")
+    plot.axvline(1, color="black", linewidth=0.8)
+    plot.set_xscale("log")
+    plot.set_xlim(0.08, 16)
+    ticks = (0.125, 0.25, 0.5, 1, 2, 4, 8)
+    plot.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    plot.minorticks_off()
+    plot.invert_yaxis()
+    plot.tick_params(axis="y", length=0)
+    plot.set_xlabel("times as fast as PyTorch (cuDNN), logarithmic; float32, on one H200")
+    plot.legend(loc="lower right", frameon=False, fontsize=9)
+    plot.spines[["top", "right", "left"]].set_visible(False)
+    save(figure, "convolutions")
+
+
 if __name__ == "__main__":
+    draw_matches(matches())
     draw_ladders(ladders())
     draw_searches(searches())

@@ -222,3 +222,10 @@ def test_the_charts_show_the_measured_numbers() -> None:
     assert runs
     for run in runs:
         assert run.label in chart, f"{run.label} is not in docs/images/tuning.svg: python docs/figures.py"
+
+    chart = (ROOT / "docs" / "images" / "convolutions.svg").read_text(encoding="utf-8")
+    matches = figures["matches"]()
+    assert len(matches) > 20
+    for row in matches:
+        assert f"{row.label}×" in chart, f"{row.label}× is not in docs/images/convolutions.svg: python docs/figures.py"
+        assert row.workload in chart
