@@ -2,7 +2,8 @@
 
     python -m benchmarks.convolutions --trials 100 --logs DIR [NAME ...]
 
-A name chooses all workloads whose name begins with it. Every workload has a log of its own in DIR, and goes on from it.
+A name chooses all workloads whose name begins with it. Without any, all are run on a GPU, and a few small ones with
+fewer trials on a CPU. Every workload has a log of its own in DIR, and goes on from it.
 PyTorch computes in full float32, in the better memory order, by the algorithm that cuDNN finds fastest; both sides are
 timed in one process, in CUDA graphs where there is a GPU, with inputs that stay in the cache where they fit.
 """
@@ -50,17 +51,23 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+SMALL, FEW = ["dw-3x4x16x32-k7", "dw-256x21-k3", "conv1d-16384-k32"], 16
+"""What a CPU runs where nothing is said, and how many trials."""
+
+
 def main() -> None:
     """Tune what the command line names and print a line for each, as they are done."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("names", nargs="*", default=[""], metavar="NAME")
-    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--trials", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target")
     parser.add_argument("--logs", type=Path, default=Path("convolution-logs"))
     given = parser.parse_args()
     given.logs.mkdir(parents=True, exist_ok=True)
     on, line = choose_device(given.target, ("cuda", "opencl", "llvm"))
+    given.names = given.names or ([""] if on.kind == "cuda" else SMALL)
+    given.trials = given.trials or (100 if on.kind == "cuda" else FEW)
     print(f"{line}; times in µs, of PyTorch's without its host's time\n")
     heads = ("untuned", "tuned", "PyTorch", "÷ tuned", "GFLOPS", "tuning")
     print(f"{'workload':22} {' '.join(f'{head:>9}' for head in heads)}  PyTorch's way")
