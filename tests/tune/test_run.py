@@ -168,6 +168,15 @@ def test_what_a_log_holds_is_not_measured_again():
     assert nothing.tally.best.input.config == first.tally.best.input.config
 
 
+def test_what_failed_or_ran_out_of_time_is_not_tried_again():
+    late = TimedOut(reason="still running after 1 s", phase="run")
+    _, heard, before = tune(lambda i: late if i % 2 else RunFailed(reason="it faults"), trials=20)
+    run, _, after = tune(trials=30, known=pairs(heard), confirm=0)
+    assert run.tally.resumed == 20
+    assert len(after.asked) == 10
+    assert not set(before.asked) & set(after.asked)
+
+
 @pytest.mark.parametrize("better", [59, 30])
 def test_early_stopping_goes_on_where_the_log_ends(better):
     """A log of 60 trials, the last better one at `better`; 40 without another one end the search."""
@@ -273,6 +282,61 @@ def measure_with(monkeypatch, measurer):
             pass
 
     monkeypatch.setattr("tilewright.autotvm.tuner.MeasureSession", Session)
+
+
+class Backwards(autotvm.tuner.Tuner):
+    """A tuner as legacy scripts write their own: from the last index to the first, and some of them twice."""
+
+    def __init__(self, task):
+        super().__init__(task)
+        self.left = [i for i in range(len(task.config_space)) for _ in range(1 + (i % 3 == 0))]
+        self.given, self.told = [], []
+
+    def next_batch(self, batch_size):
+        batch, self.left = self.left[-batch_size:][::-1], self.left[:-batch_size]
+        self.given += batch
+        return [self.task.config_space.get(i) for i in batch]
+
+    def update(self, inputs, results):
+        self.told += [(i.config.index, r.error_no, r.costs) for i, r in zip(inputs, results, strict=True)]
+
+    def has_next(self):
+        return len(self.left) > 0
+
+    def load_history(self, data_set):
+        pass
+
+
+@pytest.mark.parametrize("trials", [20, 10_000])
+def test_a_tuner_of_ones_own_is_told_what_it_gave_in_that_order(monkeypatch, trials):
+    measurer = fakes.FakeMeasurer(lambda i: RunFailed(reason="it faults") if i % 5 == 0 else cost(i))
+    measure_with(monkeypatch, measurer)
+    tuner = Backwards(TASK)
+    tuner.tune(trials, autotvm.measure_option())
+    assert [index for index, *_ in tuner.told] == tuner.given
+    again = autotvm.tuner.GridSearchTuner(TASK)
+    again.tune(10_000, autotvm.measure_option())
+    runs = {i for i in measurer.asked if i % 5}  # the others are refused, or fail
+    for index, error_no, costs in tuner.told:
+        assert (error_no == 0) == (index in runs)
+        assert error_no or costs == pytest.approx((cost(index),))
+    if trials > len(SPACE):
+        assert set(tuner.given) == set(range(len(SPACE)))
+        assert tuner.best_flops == again.best_flops
+    else:
+        assert trials == len(set(tuner.given) & set(measurer.asked))
+
+
+def test_a_subclass_may_change_what_another_tuner_gives(monkeypatch):
+    class Even(autotvm.tuner.RandomTuner):
+        def next_batch(self, batch_size):
+            return [config for config in super().next_batch(2 * batch_size) if config.index % 2 == 0]
+
+    measurer = fakes.FakeMeasurer(cost)
+    measure_with(monkeypatch, measurer)
+    Even(TASK, seed=0).tune(10, autotvm.measure_option(), early_stopping=None)
+    assert len(set(measurer.asked)) >= 10
+    assert all(index % 2 == 0 for index in measurer.asked)
 
 
 def test_a_second_interruption_ends_the_script(monkeypatch):
