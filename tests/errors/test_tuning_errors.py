@@ -178,6 +178,13 @@ def tuner(**options: Any) -> Any:
     )
 
 
+class Numbers(autotvm.tuner.Tuner):
+    """A tuner that gives numbers instead of configurations."""
+
+    def next_batch(self, batch_size: int) -> Any:
+        return list(range(batch_size))
+
+
 def measured() -> Any:
     """What a callback gets of one trial."""
     config = task().config_space.get(0)
@@ -216,6 +223,8 @@ TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: task().config_space.get("x"), "config_space.get", "the index is 'x'", "space[name]"),
     (lambda: task().config_space.get(99), "config_space.get", "99 is outside the space of 4", "0 to 3"),
     (lambda: autotvm.tuner.RandomTuner(3), "tuner", "the task is 3", "task.create"),  # type: ignore[arg-type]
+    (lambda: autotvm.tuner.Tuner(task()), "tuner", "Tuner does not say what to try", "next_batch(self, batch_size)"),
+    (lambda: Numbers(task()).tune(1, autotvm.measure_option()), "tune", "Numbers.next_batch gives 0", "config_space"),
     (lambda: autotvm.tuner.RandomTuner(task(), seed=-1), "tuner", "seed=-1", "0 or more"),
     (lambda: autotvm.tuner.GATuner(task(), seed="x"), "tuner", "seed='x'", "leave it out"),  # type: ignore[arg-type]
     (lambda: autotvm.tuner.RandomTuner(task(), 5), "tuner", "range_idx=5 is no range of the 4", "(0, 3)"),  # type: ignore[arg-type]

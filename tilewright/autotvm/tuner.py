@@ -20,6 +20,7 @@ from ..tune.search.annealing import AnnealingSearch
 from ..tune.search.genetic import GeneticSearch
 from ..tune.search.simple import GridSearch, RandomSearch
 from ..tune.search.strategy import Seen, Strategy
+from ..tune.search.subclass import SubclassSearch
 from ..tune.session.run import Options, Run
 from ..tune.session.show import scale_of, warn_of_nothing
 from ..tune.session.trials import Trial, flops_of
@@ -35,12 +36,22 @@ Callback = Callable[[Any, Sequence[MeasureInput], Sequence[MeasureResult]], None
 
 
 class Tuner:
-    """Searches the space of a task. `best_config`, `best_flops` and `best_measure_pair` hold what it found."""
+    """Searches the space of a task. `best_config`, `best_flops` and `best_measure_pair` hold what it found.
 
-    def __init__(self, task: Task, strategy: Strategy) -> None:
+    A tuner of one's own is a subclass that calls `super().__init__(task)` and overrides `next_batch`, which gives
+    configurations of `self.space`, and, where it learns, `update`; `has_next` may end the search.
+    """
+
+    def __init__(self, task: Task, strategy: Strategy | None = None) -> None:
         self.task = task
-        self.space = task.config_space
-        self.strategy = strategy
+        self.space = _space_of(task)
+        if strategy is None and not self._has_own_search:
+            raise UserError(
+                f"{type(self).__name__} does not say what to try",
+                primitive="tuner",
+                fix="define next_batch(self, batch_size) in it, or use autotvm.tuner.XGBTuner",
+            )
+        self.strategy = SubclassSearch(self) if strategy is None else strategy
         self.best_config: Config | None = None
         self.best_flops = 0.0
         self.best_measure_pair: Pair | None = None
@@ -83,7 +94,9 @@ class Tuner:
         self.n_trial, self.early_stopping = n_trial, early_stopping or 1e9
         with MeasureSession(self.task.target, builder, runner) as session:
             options = Options(n_trial, early_stopping, count_invalid, confirm, builder.processes, si_prefix)
-            run = Run(self.task, self.strategy, session, options)
+            # A subclass of a tuner that has a strategy may override `next_batch`, too.
+            strategy = SubclassSearch(self) if self._has_own_search else self.strategy
+            run = Run(self.task, strategy, session, options)
             run.listeners = [lambda trial: self._report(run, trial, called)]
             logger.info("Get devices for measurement successfully!")
             bars = [c for c in called if isinstance(c, callback.ProgressBar)]
@@ -147,7 +160,11 @@ class Tuner:
         """Forget the best."""
         self.best_config, self.best_flops, self.best_measure_pair, self.best_iter = None, 0.0, None, 0
 
-    # For scripts that measure by themselves
+    # For scripts that measure by themselves, and for subclasses to override
+
+    @property
+    def _has_own_search(self) -> bool:
+        return type(self).next_batch is not Tuner.next_batch
 
     def has_next(self) -> bool:
         """Whether something is left to try."""

@@ -1,0 +1,83 @@
+"""The search of somebody's own tuner: a subclass that overrides `next_batch` and `update`, in the legacy style."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ...core.errors import UserError
+from ...measure.outcome import MeasureErrorNo, MeasureResult
+from ..records.format import MeasureInput
+from ..space.config import Config
+from ..task import Task
+from .strategy import Seen, Strategy
+
+_ATTEMPTS = 1000
+"""So many batches in a row without anything new end the search."""
+
+
+class Searching(Protocol):
+    """What such a tuner has."""
+
+    task: Task
+
+    def has_next(self) -> bool: ...
+    def next_batch(self, batch_size: int) -> list[Config]: ...
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None: ...
+
+
+class SubclassSearch(Strategy):
+    """Asks a tuner for configurations, and tells it the results in the order in which it gave them, as it may count on.
+
+    What it gives twice is measured once, and told twice.
+    """
+
+    def __init__(self, tuner: Searching) -> None:
+        super().__init__(tuner.task.config_space)
+        self._tuner = tuner
+        self._given: deque[int] = deque()  # in order; `update` has not heard of them
+        self._known: dict[int, float] = {}
+
+    def propose(self, count: int) -> list[int]:
+        for _ in range(_ATTEMPTS):
+            given = [self._index(config) for config in self._tuner.next_batch(count)] if self._tuner.has_next() else []
+            if not given:
+                return []
+            self._given += given
+            if new := self._new(given, len(given)):
+                return new
+            self._tell()
+        return []
+
+    def learn(self, results: Sequence[Seen]) -> None:
+        self._known.update((seen.index, seen.score) for seen in results)
+        self._tell()
+
+    def release(self, indices: Sequence[int]) -> None:
+        super().release(indices)
+        self._given = deque(index for index in self._given if index not in set(indices))
+
+    def _tell(self) -> None:
+        told = []
+        while self._given and self._given[0] in self._known:
+            told.append(self._given.popleft())
+        if told:
+            task = self._tuner.task
+            target: Any = task.target  # there is one, or nothing would have been measured
+            inputs = [MeasureInput(target, task, self.space.get(index)) for index in told]
+            self._tuner.update(inputs, [self._result(self._known[index]) for index in told])
+
+    def _result(self, score: float) -> MeasureResult:
+        if score > 0:
+            return MeasureResult((self._tuner.task.flop / score,), MeasureErrorNo.NO_ERROR, 0.0, 0.0)
+        return MeasureResult((RuntimeError("it cannot run, or failed"),), MeasureErrorNo.UNKNOWN_ERROR, 0.0, 0.0)
+
+    def _index(self, config: Any) -> int:
+        if isinstance(config, Config) and config.index is not None:
+            return config.index
+        raise UserError(
+            f"{type(self._tuner).__name__}.next_batch gives {config!r}",
+            primitive="tune",
+            fix="let it give configurations of the task: self.task.config_space.get(0)",
+        )
