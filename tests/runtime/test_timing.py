@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tilewright.runtime.cuda_driver import _GraphTimer
 from tilewright.runtime.timing import TimingOptions, measure
 
 
@@ -53,3 +54,17 @@ def test_what_is_far_off_grows_at_least_by_the_legacy_factor() -> None:
 
 def test_without_a_least_time_one_attempt_is_enough() -> None:
     assert tried(lambda _: 1e-6, number=7, repeat=2)[0] == [7, 7]
+
+
+@pytest.mark.parametrize(
+    ("graphs", "each", "lead"),
+    [
+        ((256, 1), float("inf"), 1),  # of the first measurement nothing is known
+        ((256, 1), 1e-6, 256),  # neither is long enough, but the longer one is longer
+        ((4, 10, 256), 1e-4, 10),
+        ((4, 10, 256), 1e-3, 4),
+    ],
+)
+def test_a_gpu_is_kept_busy_until_what_is_timed_is_there(graphs: tuple[int, ...], each: float, lead: int) -> None:
+    timer = SimpleNamespace(graphs=dict.fromkeys(graphs), each=each)
+    assert _GraphTimer._lead(timer) == lead  # type: ignore[arg-type]

@@ -320,14 +320,17 @@ class _GraphTimer:
         sizes = [_GRAPH_NODES] * whole + [rest] * (rest > 0)
         graphs = [self._graph(size) for size in sizes]
         if self.each * number < _SHORT or not math.isfinite(self.each):
-            call("cuGraphLaunch", self.graphs[self._lead(sizes[-1])], self.stream)
+            call("cuGraphLaunch", self.graphs[self._lead()], self.stream)
         seconds = self._timed(graphs)
         self.each = seconds / number
         return seconds
 
-    def _lead(self, usual: int) -> int:
-        """The number of runs of the shortest graph that keeps the GPU busy until the timed ones are there."""
-        return min((size for size in self.graphs if size * self.each >= _LEAD), default=usual)
+    def _lead(self) -> int:
+        """The number of runs of the shortest graph that keeps the GPU busy until the timed ones are there.
+
+        The longest where none does; the shortest where nothing is known yet of how long a run takes.
+        """
+        return min((size for size in self.graphs if size * self.each >= _LEAD), default=max(self.graphs))
 
     def _timed(self, graphs: list[Any]) -> float:
         call("cuEventRecord", self.began, self.stream)
