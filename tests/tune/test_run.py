@@ -19,6 +19,7 @@ from tilewright.autotvm.record import encode, load_from_file
 from tilewright.error import UserError
 from tilewright.measure.outcome import BuildFailed, Measured, RunFailed, TimedOut, WrongAnswer
 from tilewright.tune.records.history import History
+from tilewright.tune.search.annealing import AnnealingSearch
 from tilewright.tune.search.simple import GridSearch, RandomSearch
 from tilewright.tune.session.run import Options, Run
 from tilewright.tune.session.show import peak_flops, readable, scale_of
@@ -79,6 +80,19 @@ def test_the_legacy_count_takes_refusals_as_trials():
     assert run.tally.done == 90
     assert [trial.number for trial in heard] == list(range(1, 91))
     assert run.tally.refused == sum(trial.input.notes.refused for trial in heard) > 0
+
+
+@pytest.mark.parametrize("trials", [5, 10, 33])
+def test_where_refusals_are_trials_there_are_never_too_many(monkeypatch, trials):
+    """Nor are the trials spent on what a search only looks at, to choose from."""
+    monkeypatch.setitem(globals(), "TASK", fakes.add_task(1 << 20))
+    for seed in range(3):
+        search = AnnealingSearch(TASK.config_space, "itervar", seed, "numpy")
+        run, heard, measurer = tune(lambda i: 1e-3, search, trials=trials, count_invalid=True, confirm=0)
+        assert run.tally.done == trials
+        assert [trial.number for trial in heard] == list(range(1, trials + 1))
+        assert run.tally.refused == trials - len(measurer.asked)
+        assert len(measurer.asked) >= trials // 4
 
 
 def test_early_stopping_counts_from_the_best():

@@ -172,26 +172,24 @@ class Run:
         """Up to `count` configurations that can run; those that cannot are recorded on the way."""
         possible: dict[int, Features] = {}
         refused_in_a_row = 0
-        while len(possible) < count and self._room > 0:
-            proposed = self.strategy.propose(self.strategy.overshoot(count) - len(possible))
+        while len(possible) < (count := min(count, self._room)):  # refusals may take of the room
+            # Where they do, none is looked at that is not meant to be measured: it would cost a trial.
+            wanted = count if self.options.count_invalid else self.strategy.overshoot(count)
+            proposed = self.strategy.propose(wanted - len(possible))
             if not proposed:
                 break
-            looks = looker.look(proposed)
-            refused = [i for i in proposed if looks[i].refusal is not None]
-            for index in refused:
-                found = looks[index].refusal
-                if found is not None:
-                    self._refuse(
-                        index, Refused(reason=found.reason, step=found.step, build_seconds=looks[index].seconds)
-                    )
-            self.strategy.learn([Seen(i, 0.0) for i in refused])
-            possible.update({i: looks[i].features for i in proposed if looks[i].refusal is None})
-            refused_in_a_row = 0 if possible else refused_in_a_row + len(refused)
+            for index, found in looker.look(proposed).items():
+                if found.refusal is None:
+                    possible[index] = found.features
+                else:
+                    reason, step = found.refusal.reason, found.refusal.step
+                    self._refuse(index, Refused(reason=reason, step=step, build_seconds=found.seconds))
+            refused_in_a_row = 0 if possible else refused_in_a_row + len(proposed)
             if refused_in_a_row >= _HOPELESS:
                 logger.warning("%d configurations in a row were refused: the search ends here", refused_in_a_row)
                 break
         best = self.strategy.rank(possible)
-        chosen = best[: max(0, min(count, self._room))]
+        chosen = best[: min(count, self._room)]
         self.strategy.release(best[len(chosen) :])
         self._features.update((i, possible[i]) for i in chosen)
         return chosen
