@@ -46,10 +46,7 @@ class Pool:
         self.waiting.extend(numbers)
 
     def renew(self) -> None:
-        """What is submitted from now on needs what the caller defined only now: workers forked before get none of it.
-
-        To be called while nothing waits.
-        """
+        """What is submitted from now on needs what the caller defined only now: workers forked before get no more."""
         _end(self._idle)
         self._idle.clear()
         self._outdated.update(self._busy)
