@@ -101,8 +101,8 @@ class Batch:
     def _enough(self, client: Client, size: int) -> int:
         """How many jobs to have at hand when asking for more: enough to be busy with until they are there.
 
-        The caller learns from results, so it is asked late: searches that do not know half of the last batch end
-        clearly worse, those that lack an eighth do not. Where candidates run on the cores that the caller thinks on, it
+        The caller learns from results, so it is asked late: the more of the last batch it does not know, the worse
+        simulated searches ended. Where candidates run on the cores that the caller thinks on, it
         is asked when they are done.
         """
         return 0 if client.on_host or not client.opened else min(self.builder.processes, size // _UNKNOWN)
