@@ -184,6 +184,11 @@ class TestCompare:
         got[7] += 5e-4
         assert not compare("B", got, want, 1e-5)
 
+    def test_values_whose_squares_overflow_are_compared_all_the_same(self) -> None:
+        want = np.array([1e200, -2e250, 3.0])
+        assert not compare("B", want.copy(), want, 1e-10)
+        assert "1 of 3 elements are wrong" in compare("B", want * [1, -1, 1], want, 1e-10)
+
     def test_what_is_not_finite_must_be_the_same(self) -> None:
         want = np.array([np.nan, np.inf, -np.inf, 1.0])
         assert not compare("B", want.astype("float32"), want, 1e-5)

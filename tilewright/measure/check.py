@@ -112,12 +112,15 @@ def _stretches(*arrays: np.ndarray) -> Iterator[tuple[Any, ...]]:
 
 def _magnitude(values: np.ndarray) -> float:
     """The root mean square of the values that are finite and not zero; 1 where there are none."""
-    total, count = 0.0, 0
+    norm, count = 0.0, 0
     for _, here in _stretches(values):
         values64 = here.astype(np.float64, copy=False)
         usual = values64[np.isfinite(values64) & (values64 != 0)]
-        total, count = total + float(np.dot(usual, usual)), count + usual.size
-    return math.sqrt(total / count) if count else 1.0
+        if usual.size:
+            largest = float(np.abs(usual).max())  # squares of what is large would overflow, and anything be right
+            usual = usual / largest
+            norm, count = math.hypot(norm, largest * math.sqrt(np.dot(usual, usual))), count + usual.size
+    return norm / math.sqrt(count) if count else 1.0
 
 
 def _is_off(got: np.ndarray, want: np.ndarray, allowed: float, relative: float) -> np.ndarray:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
@@ -51,10 +53,11 @@ def space(of: Depthwise) -> Space:
 
 
 def _registers(of: Depthwise, channels: int, rows: int, columns: int) -> int:
-    """Registers for the sums of so many results, and for the inputs that they need."""
+    """Registers, of four bytes, for the sums of so many results and for the inputs that they need."""
     window = zip((rows, columns), of.stride, of.kernel, of.dilation, strict=True)
     inputs = prod((count - 1) * step + (taps - 1) * spread + 1 for count, step, taps, spread in window)
-    return channels * rows * columns + -(-channels // of.multiplier) * inputs
+    values = channels * rows * columns + -(-channels // of.multiplier) * inputs
+    return values * np.dtype(of.dtype).itemsize // 4
 
 
 def schedule(of: Depthwise, config: Config) -> Program:
