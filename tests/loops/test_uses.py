@@ -26,7 +26,7 @@ def test_reads_and_writes_anywhere_below() -> None:
     stmt = loop()
     assert uses.read(stmt) == {A, B, C, INDEX}
     assert uses.written(stmt) == {B}
-    copy, again = stmt.body.stmts  # type: ignore[attr-defined]
+    copy, again = stmt.body.stmts  # type: ignore[attr-defined]  # a For over a Seq
     assert uses.read(copy) == {A, INDEX}
     assert uses.read(again.condition) == {C}
     assert uses.written(again.condition) == uses.NO_SOURCES == uses.read(VAR)

@@ -67,4 +67,4 @@ def test_without_a_least_time_one_attempt_is_enough() -> None:
 )
 def test_a_gpu_is_kept_busy_until_what_is_timed_is_there(graphs: tuple[int, ...], each: float, lead: int) -> None:
     timer = SimpleNamespace(graphs=dict.fromkeys(graphs), each=each)
-    assert _GraphTimer._lead(timer) == lead  # type: ignore[arg-type]
+    assert _GraphTimer._lead(timer) == lead  # type: ignore[arg-type]  # what it reads of one

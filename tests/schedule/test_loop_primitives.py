@@ -127,7 +127,7 @@ def test_fuse_of_many() -> None:
 
 def test_fuse_of_a_list() -> None:
     e = Plain()
-    assert e.stage.fuse([e.i, e.j]).name == "i.j.fused"  # type: ignore[arg-type]
+    assert e.stage.fuse([e.i, e.j]).name == "i.j.fused"  # type: ignore[arg-type]  # a list, as old scripts do
 
 
 def test_fuse_of_one_gives_it_back() -> None:
