@@ -61,7 +61,9 @@ def _visit(stmt: Stmt, facts: Facts) -> Stmt:
         lanes = stmt.extent.value
         if lanes == 1:
             return substitute(body, {stmt.var: stmt.min})  # type: ignore[no-any-return]
-        made = on_vectors(body, Ramp(stmt.min, const(1, stmt.var.dtype), lanes), stmt.var, facts)
+        # A loop of no iteration stays one: there are no vectors without elements.
+        ramp = Ramp(stmt.min, const(1, stmt.var.dtype), lanes)
+        made = on_vectors(body, ramp, stmt.var, facts) if lanes else None
         if made is not None:
             return made
         var = Var(f"{stmt.var.name}.s", stmt.var.dtype)
