@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.cli.devices import choose_device
-from tilewright.cli.tune import OPERATORS, Wishes, search
+from tilewright.cli.tune import OPERATORS, TuneOptions, search
 from tilewright.cli.verdict import compare
 from tilewright.core.target import Target
 from tilewright.runtime.device import Device
@@ -81,15 +81,15 @@ def row(name: str, target: Target, on: Device, given: argparse.Namespace) -> str
     packaged = OPERATORS[operator]
     workload = packaged.template.kind.of(**options)
     task, first = packaged.task(target, **options), packaged.template.first(workload.args, target)
-    wishes = Wishes(
+    tune_options = TuneOptions(
         target=None, trials=given.trials, tuner="xgb", seed=given.seed, early_stopping=None, timeout=10, number=4,
         repeat=3, min_repeat_ms=10, check=True, log=given.logs / f"{name}.log", resume=True, plot=None,
     )  # fmt: skip
     began = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
-        best = search(task, first, wishes).best_config
+        best = search(task, first, tune_options).best_config
     seconds = time.perf_counter() - began
-    assert best is not None, f"{name}: no configuration could be measured; see {wishes.log}"
+    assert best is not None, f"{name}: no configuration could be measured; see {tune_options.log}"
     rows = {row.name: row for row in compare(packaged, workload, target, on, {"untuned": first, "tuned": best})}
     assert not any(row.failure for row in rows.values()), [row.failure for row in rows.values()]
     times = {who: (row.time or 0.0) * 1e6 for who, row in rows.items()}

@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tilewright.bounds.cooperative_fetch import cooperative_fetch
 from tilewright.bounds.infer import infer_bounds
-from tilewright.bounds.spread import spread_fills
 from tilewright.core.node import Node
 from tilewright.ladder.conv1d import Conv1d
 from tilewright.ladder.depthwise import Depthwise
@@ -72,7 +72,7 @@ def measure(make: Make, clock: Callable[[], float] = time.perf_counter, compiled
     marks.append(clock())
     bounds = infer_bounds(schedule.value)
     if compiled:
-        bounds = spread_fills(schedule.value, bounds)
+        bounds = cooperative_fetch(schedule.value, bounds)
     marks.append(clock())
     function = build_function(schedule.value, bounds, args)
     marks.append(clock())

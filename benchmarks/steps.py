@@ -29,9 +29,9 @@ SMALL = (1, 7, 7, 32, 32, 3, 3, (1, 1), (1, 1))
 SEARCHED = 7841295
 """The index of the best configuration of LAYER that searches found on the H200."""
 STEPS = {
-    "neither": ["spread_fills", "prefetch_fills"],
-    "spread": ["prefetch_fills"],
-    "ahead": ["spread_fills"],
+    "neither": ["cooperative_fetch", "register_prefetch"],
+    "spread": ["register_prefetch"],
+    "ahead": ["cooperative_fetch"],
     "both": [],
 }
 ROUNDS = 5

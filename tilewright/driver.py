@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .bounds.cooperative_fetch import cooperative_fetch
 from .bounds.infer import Bounds, infer_bounds
-from .bounds.spread import spread_fills
 from .core.errors import UserError
 from .core.target import KINDS, Target
 from .loops.build import build_function
@@ -36,12 +36,12 @@ class LoweredFunction:
     function: Function
     records: tuple[PassRecord, ...]
     recipe: _Recipe
-    spread: bool = False
+    cooperative: bool = False
 
     def compiled_for(self, target: Target) -> LoweredFunction:
-        """This function as it is compiled for `target`: for a GPU, fills of shared memory are spread over threads."""
-        spread = _spreads(target)
-        return self if self.spread == spread else self.recipe.lowered(spread, instead_of=self)
+        """This function as it is compiled for `target`: for a GPU, fills of shared memory are dealt out to threads."""
+        cooperative = _fetches_cooperatively(target)
+        return self if self.cooperative == cooperative else self.recipe.lowered(cooperative, instead_of=self)
 
     def explain(self, target: Target | None, lines: int) -> str:
         """What each pass changed, and its time."""
@@ -63,17 +63,17 @@ class _Recipe:
     binds: Any
     options: PassOptions
 
-    def lowered(self, spread: bool, instead_of: LoweredFunction | None = None) -> LoweredFunction:
-        """The function with its loops as scheduled, or with fills spread; `instead_of` where that is the same."""
+    def lowered(self, cooperative: bool, instead_of: LoweredFunction | None = None) -> LoweredFunction:
+        """The function as scheduled, or with fills dealt out to threads; `instead_of` where that is the same."""
         records: list[PassRecord] = []
         start = time.perf_counter()
-        bounds = spread_fills(self.schedule, self.bounds) if spread else self.bounds
+        bounds = cooperative_fetch(self.schedule, self.bounds) if cooperative else self.bounds
         if bounds is self.bounds and instead_of is not None:
-            return replace(instead_of, spread=spread)
+            return replace(instead_of, cooperative=cooperative)
         nest = self.nest(bounds)
         if bounds is not self.bounds:
-            records.append(PassRecord(spread_fills.__name__, time.perf_counter() - start, nest))
-        return LoweredFunction(run(self.options.lowering(), nest, records), tuple(records), self, spread)
+            records.append(PassRecord(cooperative_fetch.__name__, time.perf_counter() - start, nest))
+        return LoweredFunction(run(self.options.lowering(), nest, records), tuple(records), self, cooperative)
 
     def nest(self, bounds: Bounds) -> Function:
         """The loop nest before any pass."""
@@ -133,7 +133,7 @@ def lower(
     scripts: the program prints the same either way. `explain` prints what each pass changed. Raises UserError for
     a schedule that cannot be built, naming the primitive and the fix.
     """
-    lowered = LoweredModule((_recipe(inputs, args, name, binds).lowered(spread=False),))
+    lowered = LoweredModule((_recipe(inputs, args, name, binds).lowered(cooperative=False),))
     if explain or PassContext.current().options.explain:
         _tell(f"lowering {name}", lowered.explain())
     return lowered
@@ -143,15 +143,15 @@ def lower_for(
     target: Target, inputs: ScheduleHandle | Schedule, args: Sequence[Any], name: str = "main", binds: Any = None
 ) -> LoweredModule:
     """The loop program of a schedule as it is compiled for `target`, which may run it differently than scheduled."""
-    lowered = LoweredModule((_recipe(inputs, args, name, binds).lowered(_spreads(target)),))
+    lowered = LoweredModule((_recipe(inputs, args, name, binds).lowered(_fetches_cooperatively(target)),))
     if PassContext.current().options.explain:
         _tell(f"lowering {name}", lowered.explain())
     return lowered
 
 
-def _spreads(target: Target) -> bool:
-    """Whether fills of shared memory are to be spread over the threads of a block."""
-    return target.has_warps and PassContext.current().options.spreads_fills
+def _fetches_cooperatively(target: Target) -> bool:
+    """Whether fills of shared memory are dealt out to the threads of a block."""
+    return target.has_warps and PassContext.current().options.fetches_cooperatively
 
 
 def _recipe(inputs: ScheduleHandle | Schedule, args: Sequence[Any], name: str, binds: Any) -> _Recipe:

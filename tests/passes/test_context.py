@@ -92,6 +92,13 @@ def test_passes_can_be_left_out() -> None:
 
 
 @pytest.mark.parametrize(
+    ("earlier", "name"), [("spread_fills", "cooperative_fetch"), ("prefetch_fills", "register_prefetch")]
+)
+def test_passes_go_by_their_earlier_names_too(earlier: str, name: str) -> None:
+    assert PassContext(disabled_pass=[earlier]).options == PassContext(disabled_pass=[name]).options
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"config": {"tir.foo": 1}}, "unknown configuration key 'tir.foo'\n  fix: use tir.UnrollLoop, "),
@@ -146,11 +153,11 @@ def test_loads_run_ahead_only_where_there_are_warps() -> None:
     def names(target: str) -> list[str]:
         return [step.__name__ for step in PassContext.current().options.finishing(Target(target))]
 
-    assert "prefetch_fills" in names("cuda")
-    assert "prefetch_fills" in names("opencl -device=gpu")
-    assert "prefetch_fills" not in names("opencl")
-    assert "prefetch_fills" not in names("opencl -device=cpu")
-    assert "prefetch_fills" not in names("llvm")
+    assert "register_prefetch" in names("cuda")
+    assert "register_prefetch" in names("opencl -device=gpu")
+    assert "register_prefetch" not in names("opencl")
+    assert "register_prefetch" not in names("opencl -device=cpu")
+    assert "register_prefetch" not in names("llvm")
 
 
 def test_less_is_unrolled_where_there_may_be_no_registers() -> None:

@@ -62,7 +62,7 @@ def test_a_tiled_kernel_computes_the_same_as_it_is_compiled(program: RandomProgr
         return
     count("accepted")
     changed = [record.name for record in (*part.records, *records) if record.result is not None]
-    for name in {"spread_fills", "prefetch_fills", "drop_unread_stores"}.intersection(changed):
+    for name in {"cooperative_fetch", "register_prefetch", "drop_unread_stores"}.intersection(changed):
         count(name)
     interpreted(program, function, races=True, how="finished for CUDA")
 
@@ -73,7 +73,7 @@ def test_most_kernels_are_accepted_and_changed() -> None:
         pytest.skip("no random kernel ran in this process")
     total = COUNTS["accepted"] + COUNTS["refused"]
     assert COUNTS["accepted"] * 2 >= total, dict(COUNTS)
-    assert min(COUNTS["spread_fills"], COUNTS["prefetch_fills"]) * 10 >= total, dict(COUNTS)
+    assert min(COUNTS["cooperative_fetch"], COUNTS["register_prefetch"]) * 10 >= total, dict(COUNTS)
 
 
 def drawn(count: int) -> list[RandomProgram]:

@@ -21,8 +21,8 @@ from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.topi import templates
 from tilewright.topi.templates import CONV1D, CONV2D, DEPTHWISE, Conv1d, Conv2d, Depthwise
-from tilewright.topi.templates.template import Way
-from tilewright.tune.analysis.candidate import look
+from tilewright.topi.templates.template import ScheduleStrategy
+from tilewright.tune.analysis.candidate import inspect_candidate
 
 TEMPLATES = {Conv1d: CONV1D, Conv2d: CONV2D, Depthwise: DEPTHWISE}
 AWKWARD = (
@@ -55,7 +55,7 @@ def chosen(workload, target, count, seed=0):
     task = template.task(workload, Target(target))
     space = task.config_space
     drawn = (space.get(i) for i in space.indices(space.draw(np.random.default_rng(seed), 20 * count)))
-    able = (c for c in drawn if look(task, c, task.target).refusal is None)
+    able = (c for c in drawn if inspect_candidate(task, c, task.target).refusal is None)
     return task, [template.first(task.args, task.target), *itertools.islice(able, count)]
 
 
@@ -177,8 +177,10 @@ def test_the_space_of_the_tutorials_layer_is_the_tutorials():
 
 def test_what_is_refused_names_the_templates_line():
     task = autotvm.templates.conv2d.task("opencl", shape=(1, 512, 7, 7))
-    looks = (look(task, task.config_space.get(index), task.target) for index in range(40, 2**21, 9973))
-    steps = {found.refusal.step for found in itertools.islice(looks, 40) if found.refusal is not None}
+    inspections = (
+        inspect_candidate(task, task.config_space.get(index), task.target) for index in range(40, 2**21, 9973)
+    )
+    steps = {found.refusal.step for found in itertools.islice(inspections, 40) if found.refusal is not None}
     assert steps
     for step in steps:
         assert re.fullmatch(r"(bind|cache_read|cache_write) .*at .*/topi/templates/conv2d\.py:\d+", step), step
@@ -199,7 +201,7 @@ def test_the_untuned_configuration_can_run(workload, target):
     task = template.task(workload, Target(target))
     first = template.first(task.args, task.target)
     assert task.config_space.find(first) == first.index
-    assert look(task, first, task.target).refusal is None
+    assert inspect_candidate(task, first, task.target).refusal is None
 
 
 @pytest.mark.parametrize("workload", cases())
@@ -279,7 +281,9 @@ def test_the_nearest_admitted_configuration_is_the_first():
     config = DEPTHWISE.gpu.first(of)
     space = DEPTHWISE.gpu.space(of)
     assert space.is_index_valid(config.index)
-    way = Way(DEPTHWISE.gpu.space, DEPTHWISE.gpu.schedule, lambda _: {"tile_y": [1, 64], "window": "all"})
-    ruled_out = way.first(of)
+    strategy = ScheduleStrategy(
+        DEPTHWISE.gpu.space, DEPTHWISE.gpu.schedule, lambda _: {"tile_y": [1, 64], "window": "all"}
+    )
+    ruled_out = strategy.first(of)
     assert (ruled_out["window"].val, ruled_out["tile_y"].size[-1]) in {("all", 8), ("none", 64), ("row", 64)}
     assert space.is_index_valid(ruled_out.index)

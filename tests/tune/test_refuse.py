@@ -16,16 +16,16 @@ from tilewright.core.hardware import MemoryScope
 from tilewright.driver import build
 from tilewright.error import UserError
 from tilewright.target import Target
-from tilewright.tune.analysis.candidate import look
-from tilewright.tune.session.looking import Looker
+from tilewright.tune.analysis.candidate import inspect_candidate
+from tilewright.tune.session.prefilter import Prefilter
 from tilewright.tune.space.config import Config
 from tilewright.tune.task import PureTemplate, Task
 
 
 def seen(make, target="opencl", kind="knob"):
-    """A look at the one schedule that `make` gives."""
+    """The inspection of the one schedule that `make` returns."""
     template = PureTemplate("tests/one", lambda: None, lambda config: make())
-    return look(Task("tests/one", (), None, template), Config({}), Target(target), kind)
+    return inspect_candidate(Task("tests/one", (), None, template), Config({}), Target(target), kind)
 
 
 def copy_through(scope, elements, threads=32, grid_tag="blockIdx.x", thread_tag="threadIdx.x"):
@@ -94,8 +94,8 @@ def test_what_a_template_raises_is_the_reason():
         return copy_through("shared", 64)
 
     task = autotvm.task.create("tests/choosy", (), "opencl")
-    assert look(task, task.config_space.get(0), task.target).refusal is None
-    assert look(task, task.config_space.get(1), task.target).refusal.reason == "2 is too many"
+    assert inspect_candidate(task, task.config_space.get(0), task.target).refusal is None
+    assert inspect_candidate(task, task.config_space.get(1), task.target).refusal.reason == "2 is too many"
     with pytest.raises(autotvm.task.InstantiationError, match="2 is too many"):
         task.instantiate(task.config_space.get(1))
 
@@ -120,7 +120,7 @@ def test_memory_is_what_the_lowered_program_allocates():
     task = autotvm.task.create("tutorial/conv2d_no_batching", args=tutorial.LAYER, target="cuda")
     for index in (4881186, 3605182, 1263092, 8921130, 5036371, 3582580, 4107668):
         config = task.config_space.get(index)
-        use = look(task, config, task.target).uses[0]
+        use = inspect_candidate(task, config, task.target).uses[0]
         program = lower(*task.instantiate(config)).script()
         words = {scope: _allocated(program, scope) for scope in ("shared", "local")}
         assert use.bytes_in(MemoryScope.SHARED) == 4 * words["shared"]
@@ -138,22 +138,22 @@ def _launches(program):
     return [line.strip() for line in program.splitlines() if '= T.launch_thread("threadIdx' in line]
 
 
-def test_a_look_takes_milliseconds():
+def test_an_inspection_takes_milliseconds():
     task = autotvm.task.create("tutorial/conv2d_no_batching", args=tutorial.LAYER, target="cuda")
-    looks = [look(task, task.config_space.get(i), task.target) for i, _, _ in tutorial.TRIALS]
-    assert statistics.median(one.seconds for one in looks) < 0.1
+    inspections = [inspect_candidate(task, task.config_space.get(i), task.target) for i, _, _ in tutorial.TRIALS]
+    assert statistics.median(one.seconds for one in inspections) < 0.1
 
 
 def test_features_tell_configurations_apart():
     task = fakes.add_task()
     for kind in ("itervar", "curve"):
-        looks = [look(task, task.config_space.get(i), task.target, kind) for i in range(40)]
-        rows = [one.features for one in looks if one.refusal is None]
+        inspections = [inspect_candidate(task, task.config_space.get(i), task.target, kind) for i in range(40)]
+        rows = [one.features for one in inspections if one.refusal is None]
         assert len(rows) > 30
         assert all(rows)
         assert len({tuple(sorted(row.items())) for row in rows}) == len(rows)
         assert all(isinstance(v, float) for v in rows[0].values())
-    assert look(task, task.config_space.get(0), task.target).features == {}
+    assert inspect_candidate(task, task.config_space.get(0), task.target).features == {}
 
 
 def test_features_say_how_memory_is_walked():
@@ -194,10 +194,10 @@ def test_a_template_that_hangs_or_ends_its_process_harms_nobody():
         return s, [A, B]
 
     task = autotvm.task.create("tests/harmful", (8,), "opencl")
-    with Looker(task, Target("opencl"), "knob", processes=1, timeout=1.0) as looker:
-        looks = looker.look([1])
-        looks |= looker.look([0, 1, 2, 0])
-    assert list(looks) == [1, 0, 2]
-    assert looks[0].refusal is None
-    assert looks[1].refusal.reason == "its template exited with status 3"
-    assert looks[2].refusal.reason == "making its loops takes longer than 1 s"
+    with Prefilter(task, Target("opencl"), "knob", processes=1, timeout=1.0) as prefilter:
+        inspections = prefilter.inspect([1])
+        inspections |= prefilter.inspect([0, 1, 2, 0])
+    assert list(inspections) == [1, 0, 2]
+    assert inspections[0].refusal is None
+    assert inspections[1].refusal.reason == "its template exited with status 3"
+    assert inspections[2].refusal.reason == "making its loops takes longer than 1 s"

@@ -10,7 +10,7 @@ import pytest
 from tests.tune import tutorial
 from tilewright import autotvm, lower
 from tilewright.target import Target
-from tilewright.tune.analysis.candidate import look
+from tilewright.tune.analysis.candidate import inspect_candidate
 from tilewright.tune.session.show import trial_line
 from tilewright.tune.session.trials import Measured, Trial, flops_of
 
@@ -51,7 +51,7 @@ def test_the_twelve_trials_that_were_lost_are_refused_without_compiling(task):
     """The document's device had 48 KiB of shared memory a block, as OpenCL devices have."""
     target = Target("opencl")
     for index, _, seconds in tutorial.TRIALS:
-        refusal = look(task.with_target(target), task.config_space.get(index), target).refusal
+        refusal = inspect_candidate(task.with_target(target), task.config_space.get(index), target).refusal
         assert (refusal is None) == (seconds > 0), (index, refusal)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..expr.nodes import Expr
 from .affine import Affine
 from .facts import Facts
-from .splits import Split, digits, quotient, remainder
+from .splits import Digits, digits, quotient, remainder
 
 
 def merge(form: Affine, facts: Facts) -> Affine:
@@ -30,7 +30,7 @@ def _join_shares(form: Affine, facts: Facts) -> Affine | None:
     return None
 
 
-Pieces = list[tuple[Expr, int, Split]]
+Pieces = list[tuple[Expr, int, Digits]]
 
 
 def _join(form: Affine, pieces: Pieces, facts: Facts) -> Affine | None:

@@ -17,7 +17,7 @@ from .facts import EMPTY, Bound, Facts, Range
 from .interval import bounds, form_bounds
 from .modular import form_residues
 from .prove import nonneg
-from .splits import Split, quotient, remainder
+from .splits import Digits, quotient, remainder
 from .write import write
 
 _MOST_CHOICES = 32
@@ -114,7 +114,7 @@ def _variable(e: Var, relaxed: Mapping[Var, Range], facts: Facts) -> Ends:
     return Ends(lo, merged(lo + linear(extent, facts), facts).shift(-1), True, {e: 1})
 
 
-def _split(held: Split, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None:
+def _split(held: Digits, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None:
     ends = _sum(held.base, relaxed, facts)
     if held.high:
         full = _remainder(held.base, held.high, ends, relaxed, facts)
@@ -290,9 +290,9 @@ def _without_quotients(form: Affine, facts: Facts) -> tuple[Affine, bool]:
         pieces = [(a, k, facts.splits[a]) for a, k in form.terms.items() if a in facts.splits]
         for (x, k, above), (y, j, below) in product(pieces, pieces):
             if k > 0 and j == -k and above.low == below.low and not above.high and not below.high:
-                spread = _spread(above.base, below.base, above.low, facts)
-                if spread is not None:
-                    least, most = spread
+                difference = _quotient_difference(above.base, below.base, above.low, facts)
+                if difference is not None:
+                    least, most = difference
                     exact = exact and least == most
                     rest = {a: i for a, i in form.terms.items() if a is not x and a is not y}
                     form = Affine(rest, form.const + k * most, form.dtype)
@@ -301,7 +301,7 @@ def _without_quotients(form: Affine, facts: Facts) -> tuple[Affine, bool]:
             return form, exact
 
 
-def _spread(x: Affine, y: Affine, divisor: int, facts: Facts) -> tuple[int, int] | None:
+def _quotient_difference(x: Affine, y: Affine, divisor: int, facts: Facts) -> tuple[int, int] | None:
     """Bounds of x // divisor - y // divisor, from those of x - y and the remainders that y can leave."""
     lo, hi = form_bounds(merged(x - y, facts), facts)
     if lo == -inf or hi == inf:

@@ -1,6 +1,6 @@
 """Quotients and remainders of linear forms by positive constants.
 
-Every such atom is a `Split`: the digits `(base % high) // low` of a linear form. Forms are first divided as far as
+Every such atom is a `Digits`: the digits `(base % high) // low` of a linear form. Forms are first divided as far as
 they go exactly; what is left becomes a split, so that splits which belong together can be put together again:
 (x % 12) // 4 * 4 + x % 4 is x % 12, and x // 12 * 12 + x % 12 is x.
 """
@@ -18,7 +18,7 @@ from .modular import form_residues
 from .write import write
 
 
-class Split(NamedTuple):
+class Digits(NamedTuple):
     """(base % high) // low; high 0 stands for no remainder taken."""
 
     base: Affine
@@ -163,13 +163,13 @@ def factor(form: Affine, divisor: int, facts: Facts) -> Factored | None:
     return None
 
 
-def _pull(form: Affine, facts: Facts, units: int) -> Split | None:
+def _pull(form: Affine, facts: Facts, units: int) -> Digits | None:
     """`form` as one quotient, a + b // c = (a*c + b) // c, where it holds such a quotient.
 
     A part of `form` alone may have a remainder taken too. At most `units` of the other terms may have the
     coefficient 1, as each of those costs a product.
     """
-    splits: dict[Expr, Split] = facts.splits
+    splits: dict[Expr, Digits] = facts.splits
     if splits.keys().isdisjoint(form.terms):
         return None
     for atom, k in form.terms.items():
@@ -179,11 +179,11 @@ def _pull(form: Affine, facts: Facts, units: int) -> Split | None:
         if k == 1 and held is not None and not held.high:
             others = _without(form, atom)
             if sum(j in (1, -1) for j in others.terms.values()) <= units:
-                return Split(others.scale(held.low).plus(held.base, 1), held.low, 0)
+                return Digits(others.scale(held.low).plus(held.base, 1), held.low, 0)
     return None
 
 
-def _lifted(form: Affine, facts: Facts) -> Split | None:
+def _lifted(form: Affine, facts: Facts) -> Digits | None:
     """`form` as one remainder, (x % c) * k + y = (x*k + y) % (c*k) for 0 <= y < k, where that prints no longer."""
     for atom, k in form.terms.items():
         held = facts.splits.get(atom)
@@ -191,7 +191,7 @@ def _lifted(form: Affine, facts: Facts) -> Split | None:
             others = _without(form, atom)
             lo, hi = form_bounds(others, facts)
             if lo >= 0 and hi < k and sum(j in (1, -1) for j in held.base.terms.values()) <= 1:
-                return Split(held.base.scale(k).plus(others, 1), 1, held.high * k)
+                return Digits(held.base.scale(k).plus(others, 1), 1, held.high * k)
     return None
 
 
@@ -228,7 +228,7 @@ def _split_atom(base: Affine, low: int, high: int, facts: Facts) -> Affine:
         if low > 1:
             atom = FloorDiv(atom, immediate(low, base.dtype))
         facts.split_atoms[key] = atom
-        facts.splits[atom] = Split(base, low, high)
+        facts.splits[atom] = Digits(base, low, high)
     if facts.low or facts.high:  # a condition may have fixed its value
         least, most = bounds(atom, facts)
         if least == most:

@@ -26,8 +26,6 @@ from .nest import Loop, axis_values, own_loops
 from .value import StageBounds
 from .visibility import shares
 
-Span = Extremes | None
-
 
 @dataclass(frozen=True)
 class Region:
@@ -48,7 +46,7 @@ def demand(
 
     Raises UserError where a consumer is outside the loop that the stage is computed in.
     """
-    spans: list[Span] = []
+    spans: list[Extremes | None] = []
     visible = {loop.var for loop in outer}
     facts: Facts | None = None
     for consumer in consumers:
@@ -90,7 +88,7 @@ def _relaxed(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> dict[Va
     return running
 
 
-def _check_visible(stage: Stage, consumer: StageBounds, found: list[Span], visible: set[Var]) -> None:
+def _check_visible(stage: Stage, consumer: StageBounds, found: list[Extremes | None], visible: set[Var]) -> None:
     path = (*consumer.outer, *own_loops(consumer.stage))
     hidden = {loop.var: loop for loop in path if loop.var not in visible}
     for span in found:
@@ -105,13 +103,13 @@ def _check_visible(stage: Stage, consumer: StageBounds, found: list[Span], visib
                 )
 
 
-def _join(a: Span, b: Span, facts: Facts) -> Span:
+def _join(a: Extremes | None, b: Extremes | None, facts: Facts) -> Extremes | None:
     if a is None or b is None:
         return None
     return Extremes(simplify(Min(a.lo, b.lo), facts), simplify(Max(a.hi, b.hi), facts), a.exact and b.exact)
 
 
-def _region(span: Span, extent: Expr, facts: Facts) -> Region:
+def _region(span: Extremes | None, extent: Expr, facts: Facts) -> Region:
     whole = Range(extent)
     if span is None:
         return Region(whole, "the index has no bounds that can be found")

@@ -26,19 +26,19 @@ End = int | Expr
 """An end of the values of an axis or an index; an expression only where it is not constant."""
 
 
-class Span(NamedTuple):
+class ExactRange(NamedTuple):
     """The least and the largest value of an axis or an index, both of them reached."""
 
     lo: End
     hi: End
 
 
-Spans = dict[Var, Span]
+Spans = dict[Var, ExactRange]
 
 
 def check_reads(outputs: Sequence[Operation]) -> None:
     """Raise UserError where a computation that `outputs` need certainly reads beyond the ends of a tensor."""
-    needed: dict[Operation, list[Span | None]] = {op: [_whole(extent) for extent in op.shape] for op in outputs}
+    needed: dict[Operation, list[ExactRange | None]] = {op: [_whole(extent) for extent in op.shape] for op in outputs}
     graph = topological(outputs)
     for op in reversed(graph):
         if isinstance(op, PlaceholderOp) or _computes_nothing(op):
@@ -51,8 +51,8 @@ def check_reads(outputs: Sequence[Operation]) -> None:
                 _need(needed, load.source.op, found)
 
 
-def _whole(extent: Expr) -> Span:
-    return Span(0, extent.value - 1) if isinstance(extent, IntImm) else Span(0, subtract(extent, 1))
+def _whole(extent: Expr) -> ExactRange:
+    return ExactRange(0, extent.value - 1) if isinstance(extent, IntImm) else ExactRange(0, subtract(extent, 1))
 
 
 def _computes_nothing(op: Operation) -> bool:
@@ -60,20 +60,22 @@ def _computes_nothing(op: Operation) -> bool:
     return any(a.dom is None or (isinstance(a.dom.extent, IntImm) and a.dom.extent.value < 1) for a in axes)
 
 
-def _spans(op: Operation, needed: Sequence[Span | None]) -> Spans:
+def _spans(op: Operation, needed: Sequence[ExactRange | None]) -> Spans:
     """The values that are known to occur, of each axis of which any are."""
     spans = {axis.var: span for axis, span in zip(op.axis, needed, strict=False) if span is not None}
     for axis in op.reduce_axis:
         if axis.dom is not None:
             low, extent = axis.dom.min, axis.dom.extent
             if isinstance(low, IntImm) and isinstance(extent, IntImm):
-                spans[axis.var] = Span(low.value, low.value + extent.value - 1)
+                spans[axis.var] = ExactRange(low.value, low.value + extent.value - 1)
             else:
-                spans[axis.var] = Span(low, subtract(low + extent, 1))
+                spans[axis.var] = ExactRange(low, subtract(low + extent, 1))
     return spans
 
 
-def _need(needed: dict[Operation, list[Span | None]], producer: Operation, found: Sequence[Span | None]) -> None:
+def _need(
+    needed: dict[Operation, list[ExactRange | None]], producer: Operation, found: Sequence[ExactRange | None]
+) -> None:
     """Add what one read asks of a tensor, a dimension at a time, to what others ask."""
     if isinstance(producer, PlaceholderOp):
         return
@@ -82,12 +84,12 @@ def _need(needed: dict[Operation, list[Span | None]], producer: Operation, found
         known[d] = _join(a, b)
 
 
-def _join(a: Span | None, b: Span | None) -> Span | None:
+def _join(a: ExactRange | None, b: ExactRange | None) -> ExactRange | None:
     """The values from the least to the largest of both; either alone where they cannot be compared."""
     if a is None or b is None:
         return a or b
     if all(isinstance(e, int) for e in (*a, *b)):
-        return Span(min(a.lo, b.lo), max(a.hi, b.hi))
+        return ExactRange(min(a.lo, b.lo), max(a.hi, b.hi))
     return a
 
 
@@ -125,7 +127,7 @@ class _Reader:
     together: bool
     graph: Sequence[Operation]
 
-    def span(self, index: Expr) -> Span | None:
+    def span(self, index: Expr) -> ExactRange | None:
         """The least and the largest value of an index, where both are certainly reached; None where that is not known.
 
         An index over several axes reaches its ends only where these occur together.
@@ -134,13 +136,13 @@ class _Reader:
         if numbers is not None:
             low, high, used = numbers
             wraps = low < index.dtype.min_value or high > index.dtype.max_value
-            return None if wraps or not self._occur_together(used) else Span(low, high)
+            return None if wraps or not self._occur_together(used) else ExactRange(low, high)
         used = frozenset(variables(index))
         if not self._occur_together(used) or not used <= {*self.spans, *self._sizes}:
             return None
         relaxed = {v: _range(self.spans[v], v) for v in used if v in self.spans}
         found = extremes(simplify(index), relaxed)
-        return Span(_end(found.lo), _end(found.hi)) if found is not None and found.exact else None
+        return ExactRange(_end(found.lo), _end(found.hi)) if found is not None and found.exact else None
 
     def _occur_together(self, used: frozenset[Var]) -> bool:
         return self.together or sum(axis.var in used for axis in self.op.axis) < 2
@@ -150,7 +152,7 @@ class _Reader:
         return variables(*(extent for op in self.graph for extent in op.shape))
 
 
-def _range(span: Span, var: Var) -> tuple[Expr, Expr]:
+def _range(span: ExactRange, var: Var) -> tuple[Expr, Expr]:
     low, high = (const(e, var.dtype) if isinstance(e, int) else e for e in span)
     return low, simplify(subtract(high, low) + 1)
 
@@ -160,7 +162,7 @@ def _end(e: Expr) -> End:
     return made.value if isinstance(made, IntImm) else made
 
 
-def _constant_span(e: Expr, spans: Mapping[Var, Span]) -> tuple[int, int, frozenset[Var]] | None:
+def _constant_span(e: Expr, spans: Mapping[Var, ExactRange]) -> tuple[int, int, frozenset[Var]] | None:
     """The ends of sums of multiples of different axes, as nearly all indices are, and the axes; None for others."""
     if isinstance(e, IntImm):
         return e.value, e.value, frozenset()
@@ -184,7 +186,7 @@ def _constant_span(e: Expr, spans: Mapping[Var, Span]) -> tuple[int, int, frozen
     return a[0] - b[1], a[1] - b[0], a[2] | b[2]
 
 
-def _check(op: Operation, load: Load, found: Sequence[Span | None]) -> None:
+def _check(op: Operation, load: Load, found: Sequence[ExactRange | None]) -> None:
     for d, span in enumerate(found):
         if span is not None and isinstance(load.source, Tensor):
             extent = load.source.shape[d]
@@ -194,7 +196,7 @@ def _check(op: Operation, load: Load, found: Sequence[Span | None]) -> None:
                 raise _beyond(op, load, d, span, [">= 0"] * below + [f"< {extent}"] * above)
 
 
-def _beyond(op: Operation, load: Load, dimension: int, span: Span, kept: Sequence[str]) -> UserError:
+def _beyond(op: Operation, load: Load, dimension: int, span: ExactRange, kept: Sequence[str]) -> UserError:
     """The error for an index that leaves its tensor; `kept` says what would keep it inside."""
     name, shape, index = load.source.name, getattr(load.source, "shape", ()), load.indices[dimension]
     constant = isinstance(index, IntImm)

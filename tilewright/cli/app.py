@@ -150,11 +150,11 @@ def conv1d_command(
     """The full 1-D convolution of M numbers with a kernel of N: naive and v1 to v5."""
     from ..ladder.conv1d import Conv1d
     from ..passes.context import PassContext
-    from .ladder import Wishes, climb_ladder
+    from .ladder import LadderOptions, climb_ladder
 
-    wishes = Wishes(target, tuple(variant or ()), show_ir, show_source, save, repeat)
+    options = LadderOptions(target, tuple(variant or ()), show_ir, show_source, save, repeat)
     with PassContext(config={"tilewright.explain": explain}):
-        raise typer.Exit(climb_ladder(Conv1d(M=m, N=n, dtype=dtype), wishes))
+        raise typer.Exit(climb_ladder(Conv1d(M=m, N=n, dtype=dtype), options))
 
 
 @ladder.command("depthwise", cls=Command)
@@ -176,12 +176,12 @@ def depthwise_command(
     """The depthwise 2-D convolution of a batch of images: naive and v1 to v4."""
     from ..ladder.depthwise import Depthwise
     from ..passes.context import PassContext
-    from .ladder import Wishes, climb_ladder
+    from .ladder import LadderOptions, climb_ladder
 
     images = Depthwise(batch=batch, channels=channels, height=height, width=width, kernel=kernel, dtype=dtype)
-    wishes = Wishes(target, tuple(variant or ()), show_ir, show_source, save, repeat)
+    options = LadderOptions(target, tuple(variant or ()), show_ir, show_source, save, repeat)
     with PassContext(config={"tilewright.explain": explain}):
-        raise typer.Exit(climb_ladder(images, wishes))
+        raise typer.Exit(climb_ladder(images, options))
 
 
 LogArgument = Annotated[Path, typer.Argument(metavar="LOG", help="The log file.", show_default=False)]

@@ -212,9 +212,9 @@ _SIZES = ("shape", "filters", "kernel", "stride", "padding", "dilation", "groups
 
 def _tune(operator: str, given: dict[str, Any]) -> None:
     """Tune an operator, as the options `given` say."""
-    from .tune import Wishes, tune
+    from .tune import TuneOptions, tune
 
     sizes = {name: given.pop(name) for name in _SIZES if name in given}
     given["log"] = given["log"] or Path(f"{operator}.log")
     given["check"] = not given.pop("no_check")
-    raise typer.Exit(tune(operator, sizes, Wishes(**given)))
+    raise typer.Exit(tune(operator, sizes, TuneOptions(**given)))

@@ -21,7 +21,7 @@ FINE, FAILED, INTERRUPTED = 0, 1, 130
 
 
 @dataclass(frozen=True)
-class Wishes:
+class LadderOptions:
     """The command's options, other than sizes."""
 
     target: str | None
@@ -32,25 +32,25 @@ class Wishes:
     repeat: int
 
 
-def climb_ladder(ladder: Ladder, wishes: Wishes) -> int:
+def climb_ladder(ladder: Ladder, options: LadderOptions) -> int:
     """Run the command; gives its exit status."""
-    rungs = ladder.choose(list(wishes.variants))
-    on, line = choose_device(wishes.target)
-    if wishes.save is not None:
-        folder(wishes.save)  # a wrong folder shows before the work, not after it
+    rungs = ladder.choose(list(options.variants))
+    on, line = choose_device(options.target)
+    if options.save is not None:
+        folder(options.save)  # a wrong folder shows before the work, not after it
     print_lines([heading(f"{ladder.title}  {ladder.sizes()}"), line])
     outcomes: list[Outcome] = []
     interrupted = False
     try:
         with progress(len(rungs) + 1 + has_torch()) as (say, step):
-            for outcome in _rows(ladder, rungs, on, wishes.repeat, say):
+            for outcome in _rows(ladder, rungs, on, options.repeat, say):
                 outcomes.append(outcome)
-                if wishes.save is not None:
-                    save_rung(wishes.save, outcome, on)
+                if options.save is not None:
+                    save_rung(options.save, outcome, on)
                 step()
     except KeyboardInterrupt:
         interrupted = True
-    _show(ladder, outcomes, on, wishes)
+    _show(ladder, outcomes, on, options)
     if interrupted:
         print_lines([f"interrupted after {len(outcomes)} rows"])
         return INTERRUPTED
@@ -72,15 +72,15 @@ def _rows(
         yield torch_row(trial, on, repeat)
 
 
-def _show(ladder: Ladder, outcomes: list[Outcome], on: Device, wishes: Wishes) -> None:
+def _show(ladder: Ladder, outcomes: list[Outcome], on: Device, options: LadderOptions) -> None:
     """Print programs, sources and the table, and save the latter."""
     for outcome in outcomes:
-        if wishes.show_ir and outcome.program:
+        if options.show_ir and outcome.program:
             print_lines(["", heading(f"── {outcome.name}: the lowered program"), outcome.program.rstrip()])
-        if wishes.show_source and outcome.source:
+        if options.show_source and outcome.source:
             print_lines(["", heading(f"── {outcome.name}: the kernel's source"), outcome.source.rstrip()])
     print_lines(["", *lines(ladder, outcomes)] if outcomes else [])
     notes = [] if has_torch() else ["for a row of PyTorch: pip install 'tilewright[torch]'"]
-    if wishes.save is not None:
-        notes += [*save_table(wishes.save, ladder, outcomes, on), f"saved in {wishes.save}"]
+    if options.save is not None:
+        notes += [*save_table(options.save, ladder, outcomes, on), f"saved in {options.save}"]
     print_lines(["", *notes] if notes else [])

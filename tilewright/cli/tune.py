@@ -45,7 +45,7 @@ _TUNERS = ("xgb", "ga", "random", "gridsearch")
 
 
 @dataclass(frozen=True)
-class Wishes:
+class TuneOptions:
     """The command's options, other than sizes."""
 
     target: str | None
@@ -83,21 +83,21 @@ class Wishes:
             raise UserError(f"--log {self.log}: {reason}", fix="name a file that can be written", where="") from error
 
 
-def tune(operator: str, sizes: Mapping[str, str | None], wishes: Wishes) -> int:
+def tune(operator: str, sizes: Mapping[str, str | None], options: TuneOptions) -> int:
     """Run the command; gives its exit status."""
     packaged = OPERATORS[operator]
     workload = workload_of(packaged, sizes)
-    on, line = choose_device(wishes.target, ("cuda", "opencl", "llvm"))
-    wishes.examined()
+    on, line = choose_device(options.target, ("cuda", "opencl", "llvm"))
+    options.examined()
     target = Target({"cpu": "llvm"}.get(on.kind, on.kind))
     task = packaged.task(target, **workload.shortest)
-    known = _known(task, wishes.log, on)
-    print_lines([heading(workload.title), line, _search(task, wishes), *_about_log(known, wishes), ""])
+    known = _known(task, options.log, on)
+    print_lines([heading(workload.title), line, _search(task, options), *_about_log(known, options), ""])
     try:
-        tuner = search(task, packaged.template.first(task.args, target), wishes)
-        return _conclude(packaged, workload, target, on, tuner, wishes)
+        tuner = search(task, packaged.template.first(task.args, target), options)
+        return _conclude(packaged, workload, target, on, tuner, options)
     except KeyboardInterrupt:
-        print_lines(["", f"interrupted; what was measured is in {wishes.log}"])
+        print_lines(["", f"interrupted; what was measured is in {options.log}"])
         return INTERRUPTED
 
 
@@ -137,36 +137,36 @@ def _flag(name: str) -> str:
 # The search
 
 
-def search(task: Task, first: Config, wishes: Wishes) -> Tuner:
+def search(task: Task, first: Config, options: TuneOptions) -> Tuner:
     """Tune until the trials are used up or Ctrl-C; gives the tuner, which knows the best. `first` is tried first."""
     runner = autotvm.LocalRunner(
-        timeout=wishes.timeout,
-        number=wishes.number,
-        repeat=wishes.repeat,
-        min_repeat_ms=wishes.min_repeat_ms,
+        timeout=options.timeout,
+        number=options.number,
+        repeat=options.repeat,
+        min_repeat_ms=options.min_repeat_ms,
         cooldown_interval=0,
-        check_correctness=wishes.check,
+        check_correctness=options.check,
     )
-    measure = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=wishes.timeout), runner=runner)
-    tuner = _tuner(task, wishes)
+    measure = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=options.timeout), runner=runner)
+    tuner = _tuner(task, options)
     # First what needs no tuning, so that no search ends below where it began.
     tuner.strategy.suggest([first.index] if first.index is not None else [])
     with _shown(live=sys.stderr.isatty()):
         tuner.tune(
-            wishes.trials,
+            options.trials,
             measure,
-            early_stopping=wishes.early_stopping,
-            callbacks=[autotvm.callback.log_to_file(wishes.log)],
-            resume=wishes.resume,
+            early_stopping=options.early_stopping,
+            callbacks=[autotvm.callback.log_to_file(options.log)],
+            resume=options.resume,
         )
     return tuner
 
 
-def _tuner(task: Task, wishes: Wishes) -> Tuner:
-    if wishes.tuner == "gridsearch":
+def _tuner(task: Task, options: TuneOptions) -> Tuner:
+    if options.tuner == "gridsearch":
         return autotvm.tuner.GridSearchTuner(task)
     kinds = {"xgb": autotvm.tuner.XGBTuner, "ga": autotvm.tuner.GATuner, "random": autotvm.tuner.RandomTuner}
-    made: Tuner = kinds[wishes.tuner](task, seed=wishes.seed)
+    made: Tuner = kinds[options.tuner](task, seed=options.seed)
     return made
 
 
@@ -195,11 +195,11 @@ def _shown(live: bool) -> Iterator[None]:
         logger.propagate = passing
 
 
-def _search(task: Task, wishes: Wishes) -> str:
-    early = f", fewer after {wishes.early_stopping} without a better one" if wishes.early_stopping else ""
-    poorer = wishes.tuner == "xgb" and find_spec("xgboost") is None
+def _search(task: Task, options: TuneOptions) -> str:
+    early = f", fewer after {options.early_stopping} without a better one" if options.early_stopping else ""
+    poorer = options.tuner == "xgb" and find_spec("xgboost") is None
     model = " with the small model, as xgboost is not installed (pip install 'tilewright[tune]')" if poorer else ""
-    return f"{task.config_space.size:,} configurations; {wishes.trials} trials by {wishes.tuner}{model}{early}"
+    return f"{task.config_space.size:,} configurations; {options.trials} trials by {options.tuner}{model}{early}"
 
 
 def _known(task: Task, log: Path, on: Device) -> int:
@@ -216,14 +216,14 @@ def _known(task: Task, log: Path, on: Device) -> int:
     return len(set(own))
 
 
-def _about_log(known: int, wishes: Wishes) -> list[str]:
+def _about_log(known: int, options: TuneOptions) -> list[str]:
     """What the log means for this run."""
     if not known:
-        return [f"log: {wishes.log}"]
-    if not wishes.resume:
-        return [f"log: {wishes.log}, which holds {known} trials of this workload; they may be measured again"]
-    line = f"log: {wishes.log}, which holds {known} trials of this workload: they count, and are not measured again"
-    if known < wishes.trials:
+        return [f"log: {options.log}"]
+    if not options.resume:
+        return [f"log: {options.log}, which holds {known} trials of this workload; they may be measured again"]
+    line = f"log: {options.log}, which holds {known} trials of this workload: they count, and are not measured again"
+    if known < options.trials:
         return [line]
     return [line, f"nothing is left to measure: for more, give --trials above {known}, or --no-resume"]
 
@@ -232,24 +232,24 @@ def _about_log(known: int, wishes: Wishes) -> list[str]:
 
 
 def _conclude(
-    packaged: Packaged[Any], workload: Convolution, target: Target, on: Device, tuner: Tuner, wishes: Wishes
+    packaged: Packaged[Any], workload: Convolution, target: Target, on: Device, tuner: Tuner, options: TuneOptions
 ) -> int:
     """Check and time the best, and say how to use it; gives the exit status."""
-    if wishes.plot is not None:
-        pairs = [pair for pair in load_from_file(wishes.log, []) if pair[0].task.workload == tuner.task.workload]
+    if options.plot is not None:
+        pairs = [pair for pair in load_from_file(options.log, []) if pair[0].task.workload == tuner.task.workload]
         if any(curve.best[-1:] != [None] for curve in curves(pairs)):
-            print_lines(["", *draw(wishes.plot, [(wishes.log, pairs)])])
+            print_lines(["", *draw(options.plot, [(options.log, pairs)])])
     if tuner.best_config is None:
         if tuner.interrupted:
             print_lines(["", "interrupted before a configuration was measured"])
             return INTERRUPTED
-        print_lines(["", f"log: {wishes.log}; what went wrong: tilewright log show {wishes.log}"])
+        print_lines(["", f"log: {options.log}; what went wrong: tilewright log show {options.log}"])
         return FAILED
     right = True
     if not tuner.interrupted:
         lines, right = verdict(packaged, workload, target, on, tuner.best_config)
         print_lines(["", *lines])
-    print_lines(["", f"log: {wishes.log}. To use the best:", *_usage(workload, target, wishes.log)])
+    print_lines(["", f"log: {options.log}. To use the best:", *_usage(workload, target, options.log)])
     if tuner.interrupted:
         print_lines(["", "interrupted; the same command goes on from here"])
         return INTERRUPTED

@@ -16,10 +16,10 @@ from ..core.errors import UserError
 from . import nodes as n
 from .operand import Operand
 
-Value = Any  # Expr, Operand or a Python / NumPy number: what `as_expr` accepts
+ExprLike = Any  # Expr, Operand or a Python / NumPy number: what `as_expr` accepts
 
 
-def as_expr(value: Value, dtype: str | None = None) -> n.Expr:
+def as_expr(value: ExprLike, dtype: str | None = None) -> n.Expr:
     """The expression for an operand or a Python number.
 
     Raises UserError for anything else.
@@ -38,7 +38,7 @@ def as_expr(value: Value, dtype: str | None = None) -> n.Expr:
     )
 
 
-def const(value: Value, dtype: str | None = None) -> n.Expr:
+def const(value: ExprLike, dtype: str | None = None) -> n.Expr:
     """A constant of type `dtype`; without one, int32 (int64 where needed), float32 or bool by the value.
 
     Raises UserError where the value does not fit the type.
@@ -86,7 +86,7 @@ def _rounded(value: float, kind: DType) -> float:
         return float(kind.numpy.type(value))
 
 
-def cast(dtype: str | None, value: Value) -> n.Expr:
+def cast(dtype: str | None, value: ExprLike) -> n.Expr:
     """`value` converted to `dtype` (C rules: floats to integers truncate towards zero)."""
     kind = DType(dtype)
     e = as_expr(value)
@@ -118,7 +118,7 @@ def _folds(value: int, kind: DType) -> bool:
     return kind.is_bool or kind.min_value <= value <= kind.max_value
 
 
-def match_types(a: Value, b: Value) -> tuple[n.Expr, n.Expr]:
+def match_types(a: ExprLike, b: ExprLike) -> tuple[n.Expr, n.Expr]:
     """Both values as expressions of one common type."""
     a_number, b_number = not isinstance(a, Operand), not isinstance(b, Operand)
     if a_number and not b_number:
@@ -135,7 +135,7 @@ def match_types(a: Value, b: Value) -> tuple[n.Expr, n.Expr]:
     return cast(kind, x), cast(kind, y)
 
 
-def _number_type(value: Value, other: DType) -> str | None:
+def _number_type(value: ExprLike, other: DType) -> str | None:
     """The type for a bare number beside `other`: other's own where the number fits it."""
     scalar = other.scalar
     if scalar == "handle":

@@ -15,9 +15,8 @@ import numpy as np
 from ..core.dtype import DType
 from ..core.errors import InternalError
 from . import nodes as n
-from .numerics import INTRINSICS, convert, wrap
+from .numerics import INTRINSICS, Value, convert, wrap
 
-Value = Any  # bool, int, a NumPy float; an array for a vector
 LoadValue = Callable[[Any, tuple[int, ...]], Value]
 
 

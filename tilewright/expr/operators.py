@@ -13,7 +13,7 @@ import numpy as np
 from ..core.dtype import BOOL, DType
 from ..core.errors import UserError, caller_location, warn_caller
 from . import nodes as n
-from .convert import Value as Value
+from .convert import ExprLike as ExprLike
 from .convert import as_expr as as_expr
 from .convert import cast as cast
 from .convert import const as const
@@ -27,7 +27,7 @@ def _wrap(value: int, kind: DType) -> n.Expr:
     return n.IntImm((value - kind.min_value) % span + kind.min_value, kind)
 
 
-def _numbers(a: Value, b: Value, name: str) -> tuple[n.Expr, n.Expr]:
+def _numbers(a: ExprLike, b: ExprLike, name: str) -> tuple[n.Expr, n.Expr]:
     """Both values as numbers of one type; UserError where they are conditions or pointers."""
     x, y = match_types(a, b)
     if x.dtype.kind in ("bool", "handle"):
@@ -37,7 +37,7 @@ def _numbers(a: Value, b: Value, name: str) -> tuple[n.Expr, n.Expr]:
     return x, y
 
 
-def add(a: Value, b: Value) -> n.Expr:
+def add(a: ExprLike, b: ExprLike) -> n.Expr:
     """a + b"""
     x, y = _numbers(a, b, "+")
     if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
@@ -51,7 +51,7 @@ def add(a: Value, b: Value) -> n.Expr:
     return n.Add(x, y)
 
 
-def subtract(a: Value, b: Value) -> n.Expr:
+def subtract(a: ExprLike, b: ExprLike) -> n.Expr:
     """a - b"""
     x, y = _numbers(a, b, "-")
     if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
@@ -63,7 +63,7 @@ def subtract(a: Value, b: Value) -> n.Expr:
     return n.Sub(x, y)
 
 
-def multiply(a: Value, b: Value) -> n.Expr:
+def multiply(a: ExprLike, b: ExprLike) -> n.Expr:
     """a * b"""
     x, y = _numbers(a, b, "*")
     if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
@@ -78,7 +78,7 @@ def multiply(a: Value, b: Value) -> n.Expr:
     return n.Mul(x, y)
 
 
-def negate(a: Value) -> n.Expr:
+def negate(a: ExprLike) -> n.Expr:
     """-a"""
     x, _ = _numbers(a, a, "-")
     return subtract(const(-0.0 if x.dtype.is_float else 0, x.dtype), x)
@@ -90,8 +90,8 @@ def _integer_division(
     fold: Callable[[int, int], int],
     remainder: bool,
     doc: str,
-) -> Callable[[Value, Value], n.Expr]:
-    def build(a: Value, b: Value) -> n.Expr:
+) -> Callable[[ExprLike, ExprLike], n.Expr]:
+    def build(a: ExprLike, b: ExprLike) -> n.Expr:
         x, y = _numbers(a, b, name)
         if is_const(y, 0) and not x.dtype.is_float:
             raise UserError(
@@ -130,7 +130,7 @@ truncmod = _integer_division("truncmod", n.Mod, _trunc_mod, True, "the remainder
 _warned: set[str] = set()
 
 
-def divide(a: Value, b: Value) -> n.Expr:
+def divide(a: ExprLike, b: ExprLike) -> n.Expr:
     """a / b. On two integers it truncates, as the oldest scripts expect, and warns once a line."""
     x, y = match_types(a, b)
     if x.dtype.is_float:
@@ -150,17 +150,19 @@ def divide(a: Value, b: Value) -> n.Expr:
     return truncdiv(x, y)
 
 
-def minimum(a: Value, b: Value) -> n.Expr:
+def minimum(a: ExprLike, b: ExprLike) -> n.Expr:
     """The smaller of a and b."""
     return _extreme(n.Min, min, a, b)
 
 
-def maximum(a: Value, b: Value) -> n.Expr:
+def maximum(a: ExprLike, b: ExprLike) -> n.Expr:
     """The larger of a and b."""
     return _extreme(n.Max, max, a, b)
 
 
-def _extreme(node: Callable[[n.Expr, n.Expr], n.Expr], fold: Callable[[Any, Any], Any], a: Value, b: Value) -> n.Expr:
+def _extreme(
+    node: Callable[[n.Expr, n.Expr], n.Expr], fold: Callable[[Any, Any], Any], a: ExprLike, b: ExprLike
+) -> n.Expr:
     x, y = _numbers(a, b, "min and max")
     if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
         return const(fold(x.value, y.value), x.dtype)
@@ -169,8 +171,8 @@ def _extreme(node: Callable[[n.Expr, n.Expr], n.Expr], fold: Callable[[Any, Any]
 
 def _comparison(
     node: Callable[[n.Expr, n.Expr], n.Expr], fold: Callable[[Any, Any], bool], doc: str
-) -> Callable[[Value, Value], n.Expr]:
-    def build(a: Value, b: Value) -> n.Expr:
+) -> Callable[[ExprLike, ExprLike], n.Expr]:
+    def build(a: ExprLike, b: ExprLike) -> n.Expr:
         x, y = match_types(a, b)
         if isinstance(x, (n.IntImm, n.FloatImm)) and isinstance(y, (n.IntImm, n.FloatImm)):
             return const(bool(fold(x.value, y.value)), BOOL)
@@ -186,7 +188,7 @@ greater = _comparison(n.GT, lambda a, b: a > b, "a > b")
 greater_equal = _comparison(n.GE, lambda a, b: a >= b, "a >= b")
 
 
-def equal(a: Value, b: Value) -> n.Expr:
+def equal(a: ExprLike, b: ExprLike) -> n.Expr:
     """a == b; where b is no operand (None, say), the constant False, so that `x == None` stays harmless."""
     if not isinstance(b, (Operand, bool, int, float, np.generic)):
         return n.FALSE
@@ -196,7 +198,7 @@ def equal(a: Value, b: Value) -> n.Expr:
     return n.EQ(x, y)
 
 
-def not_equal(a: Value, b: Value) -> n.Expr:
+def not_equal(a: ExprLike, b: ExprLike) -> n.Expr:
     """a != b; see `equal`."""
     if not isinstance(b, (Operand, bool, int, float, np.generic)):
         return n.TRUE
@@ -206,7 +208,7 @@ def not_equal(a: Value, b: Value) -> n.Expr:
     return n.NE(x, y)
 
 
-def condition(value: Value, primitive: str) -> n.Expr:
+def condition(value: ExprLike, primitive: str) -> n.Expr:
     """`value` as a boolean expression; UserError where it is a number or of another type."""
     e = as_expr(value)
     if not e.dtype.is_bool:
@@ -218,7 +220,7 @@ def condition(value: Value, primitive: str) -> n.Expr:
     return e
 
 
-def logical_and(a: Value, b: Value) -> n.Expr:
+def logical_and(a: ExprLike, b: ExprLike) -> n.Expr:
     """a and b"""
     x, y = condition(a, "all"), condition(b, "all")
     if x is n.FALSE or y is n.TRUE:
@@ -226,7 +228,7 @@ def logical_and(a: Value, b: Value) -> n.Expr:
     return y if x is n.TRUE else n.And(x, y)
 
 
-def logical_or(a: Value, b: Value) -> n.Expr:
+def logical_or(a: ExprLike, b: ExprLike) -> n.Expr:
     """a or b"""
     x, y = condition(a, "any"), condition(b, "any")
     if x is n.TRUE or y is n.FALSE:
@@ -234,23 +236,23 @@ def logical_or(a: Value, b: Value) -> n.Expr:
     return y if x is n.FALSE else n.Or(x, y)
 
 
-def logical_not(a: Value) -> n.Expr:
+def logical_not(a: ExprLike) -> n.Expr:
     """not a"""
     x = condition(a, "Not")
     return const(not x.value, BOOL) if isinstance(x, n.IntImm) else n.Not(x)
 
 
-def all_of(*conditions: Value) -> n.Expr:
+def all_of(*conditions: ExprLike) -> n.Expr:
     """Whether all conditions hold."""
     return _fold_conditions(conditions, logical_and, "all")
 
 
-def any_of(*conditions: Value) -> n.Expr:
+def any_of(*conditions: ExprLike) -> n.Expr:
     """Whether any condition holds."""
     return _fold_conditions(conditions, logical_or, "any")
 
 
-def _fold_conditions(values: tuple[Value, ...], join: Callable[[Value, Value], n.Expr], name: str) -> n.Expr:
+def _fold_conditions(values: tuple[ExprLike, ...], join: Callable[[ExprLike, ExprLike], n.Expr], name: str) -> n.Expr:
     if not values:
         raise UserError("needs at least one condition", primitive=name, fix=f"give conditions: te.{name}(i < n, j < m)")
     if isinstance(values[0], (list, tuple)):
@@ -265,17 +267,17 @@ def _fold_conditions(values: tuple[Value, ...], join: Callable[[Value, Value], n
     return result
 
 
-def select(cond: Value, true_value: Value, false_value: Value) -> n.Expr:
+def select(cond: ExprLike, true_value: ExprLike, false_value: ExprLike) -> n.Expr:
     """`true_value` where `cond` holds, else `false_value`; both are evaluated, so neither may fault."""
     return _choice(n.Select, cond, true_value, false_value, "Select")
 
 
-def if_then_else(cond: Value, true_value: Value, false_value: Value) -> n.Expr:
+def if_then_else(cond: ExprLike, true_value: ExprLike, false_value: ExprLike) -> n.Expr:
     """`true_value` where `cond` holds, else `false_value`; only that one is evaluated."""
     return _choice(n.IfThenElse, cond, true_value, false_value, "if_then_else")
 
 
-def _choice(node: Any, cond: Value, true_value: Value, false_value: Value, name: str) -> n.Expr:
+def _choice(node: Any, cond: ExprLike, true_value: ExprLike, false_value: ExprLike, name: str) -> n.Expr:
     c = condition(cond, name)
     x, y = match_types(true_value, false_value)
     if x.dtype == "handle":
@@ -286,7 +288,7 @@ def _choice(node: Any, cond: Value, true_value: Value, false_value: Value, name:
     return made
 
 
-def likely(cond: Value) -> n.Expr:
+def likely(cond: ExprLike) -> n.Expr:
     """`cond`, marked as nearly always true: the guard of a partial tile."""
     c = condition(cond, "likely")
     return c if isinstance(c, n.IntImm) else n.Call("likely", (c,), c.dtype)
@@ -297,8 +299,8 @@ def is_const(e: n.Expr, value: float) -> bool:
     return isinstance(e, (n.IntImm, n.FloatImm)) and e.value == value
 
 
-def _bitwise(name: str, fold: Callable[[int, int], int], doc: str) -> Callable[[Value, Value], n.Expr]:
-    def build(a: Value, b: Value) -> n.Expr:
+def _bitwise(name: str, fold: Callable[[int, int], int], doc: str) -> Callable[[ExprLike, ExprLike], n.Expr]:
+    def build(a: ExprLike, b: ExprLike) -> n.Expr:
         x, y = match_types(a, b)
         if x.dtype.is_bool and name in _LOGICAL:
             return _LOGICAL[name](x, y)
@@ -318,7 +320,7 @@ def _bitwise(name: str, fold: Callable[[int, int], int], doc: str) -> Callable[[
     return build
 
 
-_LOGICAL: dict[str, Callable[[Value, Value], n.Expr]] = {
+_LOGICAL: dict[str, Callable[[ExprLike, ExprLike], n.Expr]] = {
     "bitwise_and": logical_and,
     "bitwise_or": logical_or,
     "bitwise_xor": not_equal,
@@ -330,7 +332,7 @@ shift_left = _bitwise("shift_left", lambda a, b: a << b, "a << b")
 shift_right = _bitwise("shift_right", lambda a, b: a >> b, "a >> b (arithmetic on signed integers)")
 
 
-def bitwise_not(a: Value) -> n.Expr:
+def bitwise_not(a: ExprLike) -> n.Expr:
     """~a; on a condition, `not a`."""
     x = as_expr(a)
     if x.dtype.is_bool:

@@ -20,7 +20,7 @@ from . import reference
 from .build import build, preload
 from .channel import wait
 from .client import Client
-from .job import Built, Job, Task
+from .job import Built, Job, RunRequest
 from .option import LocalBuilder, LocalRunner
 from .outcome import BuildFailed, Outcome, RunFailed, TimedOut, shorten
 from .pool import Died, Pool
@@ -197,7 +197,7 @@ class Batch:
 
     def _workload(self, index: int) -> Any:
         """What identifies the reference of a job that is built."""
-        return self.jobs[index].reference or self.built[index].workload.declaration
+        return self.jobs[index].reference or self.built[index].spec.declaration
 
     def _want(self, workload: Any, index: int) -> None:
         """Have the reference computed from a job, unless that has begun."""
@@ -250,7 +250,7 @@ class Batch:
         path = self.references[self._workload(index)] if self.runner.check_correctness else ""
         token = next(_tokens)
         try:
-            client.channel.send(Submit(token, Task(made.program, made.workload, path, self.runner)))
+            client.channel.send(Submit(token, RunRequest(made.program, made.spec, path, self.runner)))
         except OSError:
             client.channel.close()
             self.runnable.appendleft(index)

@@ -39,7 +39,7 @@ def build(job: Job, build_func: str | BuildFunc) -> Built | Outcome:
     try:
         with job.target:
             handle, tensors = job.instantiate()
-            workload = describe(tensors)
+            spec = describe(tensors)
             stage = "lower" if build_func == "default" else "compile"
             if callable(build_func):
                 program = build_func(handle, tensors, job.target)
@@ -49,7 +49,7 @@ def build(job: Job, build_func: str | BuildFunc) -> Built | Outcome:
                 program = _compile(lowered, job.target)
     except (Exception, SystemExit) as error:
         return _explain(error, stage, handle, time.perf_counter() - began)
-    return Built(program, workload, time.perf_counter() - began)
+    return Built(program, spec, time.perf_counter() - began)
 
 
 def _compile(lowered: Any, target: Target) -> CompiledProgram:

@@ -33,7 +33,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Workload:
+class CheckSpec:
     """What a kernel computes, as far as checking it needs to know.
 
     `declaration` identifies the graph of tensors. `outputs` are the positions of the arguments that the kernel writes.
@@ -50,16 +50,16 @@ class Built:
     """A candidate that can be run."""
 
     program: CompiledProgram
-    workload: Workload
+    spec: CheckSpec
     seconds: float
 
 
 @dataclass(frozen=True)
-class Task:
+class RunRequest:
     """What the runner does: `reference` names a file of inputs and expected outputs, or is empty (random inputs, no
     comparison)."""
 
     program: CompiledProgram
-    workload: Workload
+    spec: CheckSpec
     reference: str
     options: LocalRunner

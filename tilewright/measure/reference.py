@@ -23,7 +23,7 @@ from ..tensor.axis import IterVar
 from ..tensor.reduction import CommReducer, Reduce
 from ..tensor.reference import reference
 from ..tensor.tensor import PlaceholderOp, Tensor, topological
-from .job import Workload
+from .job import CheckSpec
 
 _LOOSEST = 0.1
 _FLOAT_RANGES = ((-1.0, 1.0), (0.5, 1.5))
@@ -31,8 +31,8 @@ _INT_RANGES = ((-8, 9), (0, 2))
 """The careful ones are for what the first make infinite, undefined or out of bounds."""
 
 
-def describe(args: Sequence[Any]) -> Workload:
-    """The workload of a kernel with these arguments, some of them placeholders and the others outputs."""
+def describe(args: Sequence[Any]) -> CheckSpec:
+    """What checking needs to know of a kernel: some arguments are placeholders, the others outputs."""
     for position, arg in enumerate(args):
         if not isinstance(arg, Tensor):
             raise UserError(
@@ -47,7 +47,7 @@ def describe(args: Sequence[Any]) -> Workload:
         if not isinstance(op, PlaceholderOp):
             terms += math.prod(_extent(axis) for axis in op.reduce_axis)
             unit = max([unit, *(_unit(d) for d in op.dtypes if d.is_float)])
-    return Workload(_Fingerprint().of(args), outputs, tolerance(terms, unit))
+    return CheckSpec(_Fingerprint().of(args), outputs, tolerance(terms, unit))
 
 
 def tolerance(terms: int, unit: float) -> float:

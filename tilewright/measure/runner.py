@@ -1,7 +1,7 @@
 """The process that runs candidates on one device: it may hang, crash or be killed, and somebody else cleans up.
 
 It is forked from the server, opens the device, says hello, and then does one task after the other: run once on poisoned
-output, compare, time, compare again. It says whether it is still fit for the next task.
+output, compare, time, compare again. It says whether it is still fit for the next request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..runtime.module import Module
 from . import reference
 from .channel import Channel
 from .check import GuardedArray, compare
-from .job import Task
+from .job import RunRequest
 from .outcome import BuildFailed, Measured, Outcome, RunFailed, WrongAnswer, shorten
 
 _TASKS_EACH = 1000
@@ -92,16 +92,16 @@ def serve(channel: Channel, kind: str, index: int) -> None:
         return
     channel.send(Hello(attributes))
     for _ in range(_TASKS_EACH):
-        task: Task = channel.receive()
+        request: RunRequest = channel.receive()
         channel.send(Began())
         began = time.perf_counter()
-        outcome = bench.attempt(task, lambda: channel.send(Ran()))
+        outcome = bench.attempt(request, lambda: channel.send(Ran()))
         outcome = replace(outcome, run_seconds=time.perf_counter() - began)
         channel.send(Done(outcome, bench.healthy))
         if not bench.healthy:
             return
-        if task.options.cooldown_interval > 0:
-            time.sleep(task.options.cooldown_interval)
+        if request.options.cooldown_interval > 0:
+            time.sleep(request.options.cooldown_interval)
         channel.send(Ready())
 
 
@@ -116,10 +116,10 @@ class _Bench:
         self._file: tuple[str, Any] = ("", None)
         self._arrays: tuple[Any, list[GuardedArray]] = (None, [])
 
-    def attempt(self, task: Task, ran: Callable[[], None]) -> Outcome:
+    def attempt(self, request: RunRequest, ran: Callable[[], None]) -> Outcome:
         """Run, check and time a candidate; `ran` is called when it has run once."""
         try:
-            costs = self._run(task, ran)
+            costs = self._run(request, ran)
         except _WrongError as error:
             self._arrays = (None, [])
             return WrongAnswer(reason=str(error))
@@ -134,7 +134,7 @@ class _Bench:
         except Exception as error:
             self._examine()
             return RunFailed(reason=shorten(f"{type(error).__name__}: {error}"))
-        return Measured(costs=costs, checked=bool(task.reference), resources=dict(task.program.resources))
+        return Measured(costs=costs, checked=bool(request.reference), resources=dict(request.program.resources))
 
     def _examine(self) -> None:
         """Whether the device still works: an error of a kernel can leave the whole context unusable."""
@@ -147,17 +147,17 @@ class _Bench:
         except (TVMError, OSError, RuntimeError):
             self.healthy = False
 
-    def _run(self, task: Task, ran: Callable[[], None]) -> tuple[float, ...]:
-        module = Module(task.program)
-        entry = task.program.entries[0]
-        arrays = self._prepare(task, entry)
+    def _run(self, request: RunRequest, ran: Callable[[], None]) -> tuple[float, ...]:
+        module = Module(request.program)
+        entry = request.program.entries[0]
+        arrays = self._prepare(request, entry)
         args = [a.array for a in arrays]
         module(*args)
         self.on.sync()
         ran()
-        first = self._check(task, arrays)
+        first = self._check(request, arrays)
         self._warm(module, entry.name, args)
-        options = task.options
+        options = request.options
         flush = 2 * self.on.attributes.l2_cache_bytes if options.enable_cpu_cache_flush else 0
         timed = module.time_evaluator(
             entry.name,
@@ -169,22 +169,22 @@ class _Bench:
         )
         costs = timed(*args).results
         self.busy_until = time.monotonic()
-        self._check(task, arrays, first)
+        self._check(request, arrays, first)
         return costs
 
     def _warm(self, module: Module, name: str, args: list[Any]) -> None:
         if self.on.kind == "cuda" and time.monotonic() - self.busy_until > _IDLE_SECONDS:
             module.time_evaluator(name, self.on, number=1, min_repeat_ms=_WARM_SECONDS * 1e3)(*args)
 
-    def _prepare(self, task: Task, entry: EntryPoint) -> list[GuardedArray]:
+    def _prepare(self, request: RunRequest, entry: EntryPoint) -> list[GuardedArray]:
         """The arguments: inputs from the reference, or random, and poisoned outputs."""
         wanted = [a for a in entry.arguments if isinstance(a, ArrayArgument)]
-        key = (task.workload.declaration, task.reference, tuple(wanted))
-        outputs = task.workload.outputs
+        key = (request.spec.declaration, request.reference, tuple(wanted))
+        outputs = request.spec.outputs
         if self._arrays[0] != key:
             self._arrays = (None, [])  # freed before others are made
             arrays = [GuardedArray(a.name, _shape(a), a.dtype, self.on) for a in wanted]
-            given = iter(self._load(task.reference)[0]) if task.reference else None
+            given = iter(self._load(request.reference)[0]) if request.reference else None
             for position, array in enumerate(arrays):
                 if position not in outputs:
                     array.fill(self._input(array, next(given, None) if given else None, bool(given)))
@@ -214,14 +214,16 @@ class _Bench:
             self._file = (path, reference.load(path))
         return self._file[1]
 
-    def _check(self, task: Task, arrays: list[GuardedArray], first: list[np.ndarray] | None = None) -> list[np.ndarray]:
+    def _check(
+        self, request: RunRequest, arrays: list[GuardedArray], first: list[np.ndarray] | None = None
+    ) -> list[np.ndarray]:
         """Compare the outputs, and give them; `first` has those that were compared before the kernel was timed.
 
         At the end, and where outputs are wrong, see what happened to inputs and guards, too.
         """
-        outputs = task.workload.outputs
-        expected = self._load(task.reference)[1] if task.reference else []
-        if task.reference and len(expected) != len(outputs):
+        outputs = request.spec.outputs
+        expected = self._load(request.reference)[1] if request.reference else []
+        if request.reference and len(expected) != len(outputs):
             raise UserError(
                 f"the reference gives {len(expected)} output(s), but the kernel has {len(outputs)}",
                 fix="return one array for each output",
@@ -231,8 +233,8 @@ class _Bench:
             values, outside = arrays[position].read()
             found.append(values)
             damage.append(outside)
-            if task.reference and (first is None or not np.array_equal(values, first[rank])):
-                wrong.append(compare(arrays[position].name, values, expected[rank], task.workload.tolerance))
+            if request.reference and (first is None or not np.array_equal(values, first[rank])):
+                wrong.append(compare(arrays[position].name, values, expected[rank], request.spec.tolerance))
         if first is not None or any(wrong):
             damage += [array.changed() for i, array in enumerate(arrays) if i not in outputs]
         if any(damage):

@@ -22,7 +22,7 @@ from typing import Any
 from ..runtime.driver import DeviceAttributes
 from .channel import Channel, wait
 from .children import Child, fork, open_pidfd
-from .job import Task
+from .job import RunRequest
 from .outcome import Outcome, RunFailed, TimedOut
 from .runner import Began, Done, Hello, Ran, Ready, Unable, quiet, serve
 
@@ -41,7 +41,7 @@ class Submit:
     """Run this task; `token` is the caller's name for it."""
 
     token: int
-    task: Task
+    request: RunRequest
 
 
 @dataclass(frozen=True)
@@ -121,13 +121,13 @@ class Slot:
             return False
         os.ftruncate(self.log, 0)
         try:
-            self.child.channel.send(task.task, _SEND_SECONDS)
+            self.child.channel.send(task.request, _SEND_SECONDS)
         except OSError:
             self.child.kill()
             self._become("ending")
             return False
         self.task, self.began, self.ran = task, False, False
-        self._become("busy", task.task.options.timeout)
+        self._become("busy", task.request.options.timeout)
         return True
 
     def advance(self) -> Submit | None:
@@ -170,7 +170,7 @@ class Slot:
         elif isinstance(message, Ran):
             self.ran = True
         elif isinstance(message, Done) and self.state == "busy":
-            pause = self.task.task.options.cooldown_interval if self.task is not None else 0.0
+            pause = self.task.request.options.cooldown_interval if self.task is not None else 0.0
             self._finish(message.outcome)
             self._become("pausing" if message.healthy else "ending", pause + _LEAVE_SECONDS)
         elif isinstance(message, Ready) and self.state == "pausing":
@@ -185,7 +185,7 @@ class Slot:
         if self.child is None:
             return
         if self.state == "busy" and self.task is not None:
-            limit = self.task.task.options.timeout
+            limit = self.task.request.options.timeout
             # Some drivers compile a kernel when it is first launched, which may take longer than all of its runs.
             doing = "running" if self.ran else "compiling or at its first run"
             self._finish(TimedOut(reason=f"still {doing} after {limit:g} s", phase="run", run_seconds=limit))

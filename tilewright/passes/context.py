@@ -18,19 +18,21 @@ from .unroll_loops import unroll_loops
 from .vectorize_loops import vectorize_loops
 
 _OPTIONAL = {
+    "cooperative_fetch": "cooperative_fetch",
     "drop_unread_stores": "drop_unread_stores",
     "hoist_divisions": "hoist_divisions",
     "narrow_indices": "narrow_indices",
     "partition_loops": "partition_loops",
-    "prefetch_fills": "prefetch_fills",
+    "register_prefetch": "register_prefetch",
     "separate_full_tiles": "separate_full_tiles",
     "share_storage": "share_storage",
-    "spread_fills": "spread_fills",
     "unroll_local_accesses": "unroll_local_accesses",
+    "prefetch_fills": "register_prefetch",
+    "spread_fills": "cooperative_fetch",
     "tir.LoopPartition": "partition_loops",
     "tir.StorageRewrite": "share_storage",
 }
-"""Passes without which programs mean the same, by our names and the legacy ones."""
+"""Optional passes, by our names, our earlier names and the legacy names: disabling one never changes results."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,9 @@ class PassOptions:
         return tuple(step for step in passes if step.__name__ not in self.disabled) if self.disabled else passes
 
     @property
-    def spreads_fills(self) -> bool:
-        """Whether fills of shared memory are spread over their block, which is done before the passes."""
-        return "spread_fills" not in self.disabled
+    def fetches_cooperatively(self) -> bool:
+        """Whether fills of shared memory are dealt out to the threads of their block, before the passes."""
+        return "cooperative_fetch" not in self.disabled
 
     def _checked(self, step: Pass, flat: bool = True) -> Pass:
         """A pass of the caller's, and that it leaves a well-formed program."""

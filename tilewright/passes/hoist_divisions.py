@@ -1,7 +1,7 @@
 """hoist_divisions: a quotient or remainder that a kernel uses several times is computed once, and named.
 
-Integer division is the most expensive index arithmetic on a GPU, and fused axes spread copies of the same one
-over indices and guards. Each is bound at the head of the innermost loop (or the kernel) whose variable it depends
+Integer division is the most expensive index arithmetic on a GPU, and fused axes leave copies of the same one
+in indices and guards. Each is bound at the head of the innermost loop (or the kernel) whose variable it depends
 on, outside of guards: by a constant divisor it cannot fault.
 """
 

@@ -21,7 +21,7 @@ from .mask_guarded_loops import mask_guarded_loops
 from .narrow_indices import narrow_indices
 from .partition_loops import partition_loops
 from .place_barriers import place_barriers
-from .prefetch_fills import prefetch_fills
+from .register_prefetch import register_prefetch
 from .separate_full_tiles import separate_full_tiles
 from .share_storage import share_storage
 from .simplify_program import simplify_program
@@ -64,7 +64,7 @@ FINISH: tuple[Pass, ...] = (
     share_storage,
     # Before barriers, which part the stores of what was prefetched from the readers; after memory is shared, since what
     # is prefetched for one buffer must not wait for another's last reader.
-    prefetch_fills,
+    register_prefetch,
     # Needs launches: only there is it known which thread indices a block has.
     place_barriers,
     # Only the code of kernels has local storage to keep in registers.
@@ -89,7 +89,7 @@ _unroll_few.__name__ = unroll_local_accesses.__name__
 # Where the threads of a block may be loops on a CPU. There, what is held over a barrier goes to memory and back, and a
 # thread's arrays are in memory anyway: unrolling by thousands takes the compiler a minute, and gains nothing.
 FINISH_WITHOUT_WARPS = tuple(
-    _unroll_few if step is unroll_local_accesses else step for step in FINISH if step is not prefetch_fills
+    _unroll_few if step is unroll_local_accesses else step for step in FINISH if step is not register_prefetch
 )
 
 FINISH_FOR_CPU: tuple[Pass, ...] = (

@@ -2,7 +2,7 @@
 
 A shared buffer is in use, within the sequence that holds all its accesses, from the first part that touches it
 to the last. Every stage fills its buffer before its readers read, each time around the loops that enclose it, so
-nothing survives outside that span. A buffer whose span is free of another's of the same type becomes a view
+nothing survives outside that lifetime. A buffer whose lifetime is free of another's of the same type becomes a view
 of it; `place_barriers` then keeps the last reader of the one and the writer of the other apart.
 """
 
@@ -16,11 +16,11 @@ from ..expr.traverse import post_order
 from ..loops import uses
 from ..loops.nodes import Allocate, Buffer, Function, Launch, Seq, Stmt, Store, map_statements
 
-Span = tuple[int, int]
+Lifetime = tuple[int, int]
 
 
 def share_storage(function: Function) -> Function:
-    """Let shared buffers of one type whose spans of use are apart share memory, in each kernel."""
+    """Let shared buffers of one type whose lifetimes are apart share memory, in each kernel."""
     return function.with_body(_host(function.body))
 
 
@@ -36,15 +36,15 @@ def _kernel(body: Stmt) -> Stmt:
     if len(shared) < 2:
         return body
     numbers = _numbered(body)
-    spans = {buffer: span for buffer in shared if (span := _span(body, buffer, numbers)) is not None}
-    owners: dict[Buffer, list[Span]] = {}
+    lifetimes = {buffer: lifetime for buffer in shared if (lifetime := _lifetime(body, buffer, numbers)) is not None}
+    owners: dict[Buffer, list[Lifetime]] = {}
     views: dict[Buffer, Buffer] = {}
-    for buffer in sorted(spans, key=_elements, reverse=True):
-        owner = next((o for o in owners if o.dtype == buffer.dtype and _apart(spans[buffer], owners[o])), None)
+    for buffer in sorted(lifetimes, key=_elements, reverse=True):
+        owner = next((o for o in owners if o.dtype == buffer.dtype and _apart(lifetimes[buffer], owners[o])), None)
         if owner is None:
-            owners[buffer] = [spans[buffer]]
+            owners[buffer] = [lifetimes[buffer]]
             continue
-        owners[owner].append(spans[buffer])
+        owners[owner].append(lifetimes[buffer])
         align = min(buffer.align, owner.align)
         views[buffer] = Buffer(
             buffer.name,
@@ -64,13 +64,13 @@ def _elements(buffer: Buffer) -> int:
     return size.value if isinstance(size, IntImm) else 0
 
 
-def _apart(span: Span, others: list[Span]) -> bool:
-    return all(span[1] < other[0] or other[1] < span[0] for other in others)
+def _apart(lifetime: Lifetime, others: list[Lifetime]) -> bool:
+    return all(lifetime[1] < other[0] or other[1] < lifetime[0] for other in others)
 
 
-def _numbered(body: Stmt) -> dict[Stmt, Span]:
+def _numbered(body: Stmt) -> dict[Stmt, Lifetime]:
     """For every statement, the numbers of its first and last leaf in program order (a repeated one: its last place)."""
-    numbers: dict[Stmt, Span] = {}
+    numbers: dict[Stmt, Lifetime] = {}
     count = 0
 
     def visit(stmt: Stmt) -> None:
@@ -87,7 +87,7 @@ def _numbered(body: Stmt) -> dict[Stmt, Span]:
     return numbers
 
 
-def _span(stmt: Stmt, buffer: Buffer, numbers: dict[Stmt, Span]) -> Span | None:
+def _lifetime(stmt: Stmt, buffer: Buffer, numbers: dict[Stmt, Lifetime]) -> Lifetime | None:
     """Where the buffer is in use; None where it is read before it is written, and so lives on around a loop."""
     users = [stmt]
     while len(users) == 1:

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import UserError
+from .argument_checks import Shape, host_values, whole_numbers
 from .device import Device, cpu, device
 from .dlpack import Shared, give
-from .given import Shape, host_values, whole_numbers
 from .layout import APART, in_one_row, kind_of, layout_of, packed, reach
 from .on_device import OnDevice
 

@@ -8,8 +8,8 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ..core.dtype import DType
+from .argument_checks import Shape
 from .device import Device
-from .given import Shape
 
 
 class _Mark:

@@ -8,18 +8,18 @@ rounds to its 16 bits, as NumPy's do.
 from __future__ import annotations
 
 from ...core.dtype import FLOAT32, INT32, DType
-from .types import Value, constant, value_type, vector
+from .types import LLVMValue, constant, value_type, vector
 from .writer import FunctionWriter
 
 
-def widen_bfloat(out: FunctionWriter, bits: Value, lanes: int) -> Value:
+def widen_bfloat(out: FunctionWriter, bits: LLVMValue, lanes: int) -> LLVMValue:
     """Sixteen bits of a bfloat16 as a float32."""
     wide = out.convert("zext", bits, vector("i32", lanes))
     raised = out.binary("shl", wide, constant(16, INT32.with_lanes(lanes)))
     return out.convert("bitcast", raised, vector("float", lanes))
 
 
-def round_to_bfloat(out: FunctionWriter, value: Value, lanes: int) -> Value:
+def round_to_bfloat(out: FunctionWriter, value: LLVMValue, lanes: int) -> LLVMValue:
     """A float32 rounded to the nearest bfloat16 (halves to even); NaN stays one."""
     word = INT32.with_lanes(lanes)
     bits = out.convert("bitcast", value, vector("i32", lanes))
@@ -31,21 +31,21 @@ def round_to_bfloat(out: FunctionWriter, value: Value, lanes: int) -> Value:
     return out.convert("trunc", out.binary("lshr", chosen, constant(16, word)), vector("i16", lanes), "bfloat")
 
 
-def to_single(out: FunctionWriter, value: Value, dtype: DType) -> Value:
+def to_single(out: FunctionWriter, value: LLVMValue, dtype: DType) -> LLVMValue:
     """A float of at most 32 bits as a float32."""
     if dtype.kind == "bfloat":
         return widen_bfloat(out, value, dtype.lanes)
     return out.convert("fpext", value, vector("float", dtype.lanes))
 
 
-def from_single(out: FunctionWriter, value: Value, dtype: DType) -> Value:
+def from_single(out: FunctionWriter, value: LLVMValue, dtype: DType) -> LLVMValue:
     """A float32 rounded to a float of at most 32 bits."""
     if dtype.kind == "bfloat":
         return round_to_bfloat(out, value, dtype.lanes)
     return out.convert("fptrunc", value, value_type(dtype))
 
 
-def convert(out: FunctionWriter, value: Value, source: DType, to: DType) -> Value:
+def convert(out: FunctionWriter, value: LLVMValue, source: DType, to: DType) -> LLVMValue:
     """`value` of type `source` as one of type `to`, of as many lanes."""
     if source == to:
         return value
@@ -60,14 +60,14 @@ def convert(out: FunctionWriter, value: Value, source: DType, to: DType) -> Valu
     return out.convert("sext" if source.kind == "int" else "zext", value, value_type(to))
 
 
-def _to_bool(out: FunctionWriter, value: Value, source: DType) -> Value:
+def _to_bool(out: FunctionWriter, value: LLVMValue, source: DType) -> LLVMValue:
     if source.kind == "bfloat":
         value, source = widen_bfloat(out, value, source.lanes), FLOAT32.with_lanes(source.lanes)
     test = "fcmp une" if source.is_float else "icmp ne"
     return out.compare(test, value, constant(0, source), source.lanes)
 
 
-def _float_to_float(out: FunctionWriter, value: Value, source: DType, to: DType) -> Value:
+def _float_to_float(out: FunctionWriter, value: LLVMValue, source: DType, to: DType) -> LLVMValue:
     if source.kind == "bfloat":
         value, source = widen_bfloat(out, value, source.lanes), FLOAT32.with_lanes(source.lanes)
     if to.kind == "bfloat":
@@ -78,14 +78,14 @@ def _float_to_float(out: FunctionWriter, value: Value, source: DType, to: DType)
     return out.convert("fptrunc" if to.bits < source.bits else "fpext", value, value_type(to))
 
 
-def _int_to_float(out: FunctionWriter, value: Value, source: DType, to: DType) -> Value:
+def _int_to_float(out: FunctionWriter, value: LLVMValue, source: DType, to: DType) -> LLVMValue:
     op = "sitofp" if source.kind == "int" else "uitofp"
     if to.kind == "bfloat":
         return round_to_bfloat(out, out.convert(op, value, vector("float", to.lanes)), to.lanes)
     return out.convert(op, value, value_type(to))
 
 
-def _float_to_int(out: FunctionWriter, value: Value, source: DType, to: DType) -> Value:
+def _float_to_int(out: FunctionWriter, value: LLVMValue, source: DType, to: DType) -> LLVMValue:
     if source.bits == 16:  # for float16 too: LLVM 22 converts NaN by an instruction that does not make it 0
         value = to_single(out, value, source)
     name, result = "fptosi" if to.kind == "int" else "fptoui", value_type(to)

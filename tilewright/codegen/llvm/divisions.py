@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from ...core.dtype import DType
 from ...expr import nodes as n
-from .types import Value, constant, immediate, value_type
+from .types import LLVMValue, constant, immediate, value_type
 from .writer import FunctionWriter
 
 Division = n.Div | n.Mod | n.FloorDiv | n.FloorMod
 
 
-def divide(out: FunctionWriter, e: Division, dtype: DType, a: Value, b: Value) -> Value:
+def divide(out: FunctionWriter, e: Division, dtype: DType, a: LLVMValue, b: LLVMValue) -> LLVMValue:
     """What `e` asks for of two integers of type `dtype`."""
     quotient = isinstance(e, (n.Div, n.FloorDiv))
     by = immediate(e.b.value if isinstance(e.b, n.Broadcast) else e.b)
@@ -28,7 +28,9 @@ def divide(out: FunctionWriter, e: Division, dtype: DType, a: Value, b: Value) -
     return _floored(out, quotient, dtype, a, b, by)
 
 
-def _floored(out: FunctionWriter, quotient: bool, dtype: DType, a: Value, b: Value, by: int | None) -> Value:
+def _floored(
+    out: FunctionWriter, quotient: bool, dtype: DType, a: LLVMValue, b: LLVMValue, by: int | None
+) -> LLVMValue:
     """Division that rounds down: where the remainder is not 0 and has not b's sign, one less."""
     zero = constant(0, dtype)
     rest = _guarded(out, "srem", dtype, a, b, by)
@@ -41,7 +43,7 @@ def _floored(out: FunctionWriter, quotient: bool, dtype: DType, a: Value, b: Val
     return out.binary("add", whole, out.convert("sext", down, value_type(dtype)), "floordiv")
 
 
-def _guarded(out: FunctionWriter, op: str, dtype: DType, a: Value, b: Value, by: int | None) -> Value:
+def _guarded(out: FunctionWriter, op: str, dtype: DType, a: LLVMValue, b: LLVMValue, by: int | None) -> LLVMValue:
     """One division instruction, and what goes before and after it where `by`, the divisor, may be 0 or -1."""
     if by not in (None, 0, -1):
         return out.binary(op, a, b)

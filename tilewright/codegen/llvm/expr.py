@@ -23,7 +23,7 @@ from ..kernel import root
 from .convert import convert, from_single, mangled, to_single
 from .divisions import Division, divide
 from .mathlib import MathLibrary
-from .types import Value, constant, lanes_constant, splat_constant, value_type, vector
+from .types import LLVMValue, constant, lanes_constant, splat_constant, value_type, vector
 from .writer import FunctionWriter
 
 _ARITHMETIC = {n.Add: ("add", "fadd"), n.Sub: ("sub", "fsub"), n.Mul: ("mul", "fmul")}
@@ -39,7 +39,7 @@ _BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "shi
 _CHEAP_CALLS = frozenset("likely fabs sqrt floor ceil trunc nearbyint isnan isinf isfinite bitwise_not".split())
 _CHEAP_CALLS |= frozenset(_BITWISE) | {"shift_right", "copysign", "popcount", "clz"}
 
-LoadElement = Callable[[n.Load, "Value | None"], Value]
+LoadElement = Callable[[n.Load, "LLVMValue | None"], LLVMValue]
 
 
 class ExprWriter:
@@ -50,14 +50,14 @@ class ExprWriter:
         self.library = library
         self.load = load
         self.flags = "contract" if contract else ""
-        self.variables: dict[n.Var, Value] = {}
+        self.variables: dict[n.Var, LLVMValue] = {}
         """Variables in their own type."""
-        self.counters: dict[n.Var, Value] = {}
+        self.counters: dict[n.Var, LLVMValue] = {}
         """Loop variables, in 64 bits."""
-        self.pointers: dict[Buffer, Value] = {}
-        self.mask: Value | None = None
+        self.pointers: dict[Buffer, LLVMValue] = {}
+        self.mask: LLVMValue | None = None
         """Which lanes of vectors are wanted, where not all are."""
-        self._known: list[dict[Any, Value]] = [{}]
+        self._known: list[dict[Any, LLVMValue]] = [{}]
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -66,10 +66,10 @@ class ExprWriter:
         yield
         self._known.pop()
 
-    def _find(self, key: Any) -> Value | None:
+    def _find(self, key: Any) -> LLVMValue | None:
         return next((level[key] for level in reversed(self._known) if key in level), None)
 
-    def __call__(self, e: n.Expr) -> Value:
+    def __call__(self, e: n.Expr) -> LLVMValue:
         """The value of `e`."""
         key = e if self.mask is None else (e, self.mask)
         found = self._find(key)
@@ -81,7 +81,7 @@ class ExprWriter:
             self._known[-1][key] = found
         return found
 
-    def pointer(self, buffer: Any) -> Value:
+    def pointer(self, buffer: Any) -> LLVMValue:
         """Where a buffer's memory begins."""
         found = self.pointers.get(root(buffer))
         if found is None:
@@ -90,16 +90,16 @@ class ExprWriter:
 
     # Indices
 
-    def index(self, e: n.Expr) -> Value:
+    def index(self, e: n.Expr) -> LLVMValue:
         """A scalar integer in 64 bits."""
         found = self._find(("index", e))
         if found is None:
             found = self._known[-1]["index", e] = self._index(e)
         return found
 
-    def _index(self, e: n.Expr) -> Value:
+    def _index(self, e: n.Expr) -> LLVMValue:
         if isinstance(e, n.IntImm):
-            return Value("i64", str(e.value))
+            return LLVMValue("i64", str(e.value))
         if isinstance(e, n.Var) and e in self.counters:
             return self.counters[e]
         if e.dtype.kind == "int" and e.dtype.bits >= 32:
@@ -112,7 +112,7 @@ class ExprWriter:
                 return self.index(e.value)
         return self.out.convert("sext" if e.dtype.kind == "int" else "zext", self(e), "i64")
 
-    def lanes_index(self, e: n.Expr) -> Value:
+    def lanes_index(self, e: n.Expr) -> LLVMValue:
         """A vector of integers in 64 bits."""
         lanes = e.dtype.lanes
         if isinstance(e, n.Broadcast):
@@ -121,19 +121,19 @@ class ExprWriter:
             return self._ramp_of(self.index(e.base), self.index(e.stride), lanes)
         return self.out.convert("sext" if e.dtype.kind == "int" else "zext", self(e), vector("i64", lanes))
 
-    def _ramp_of(self, base: Value, stride: Value, lanes: int) -> Value:
+    def _ramp_of(self, base: LLVMValue, stride: LLVMValue, lanes: int) -> LLVMValue:
         steps = lanes_constant(range(lanes), base.type)
         if stride.text != "1":
             steps = self.out.binary("mul", self.out.splat(stride, lanes), steps)
         return self.out.binary("add", self.out.splat(base, lanes), steps, "ramp")
 
-    def guard(self, e: n.Expr) -> Value:
+    def guard(self, e: n.Expr) -> LLVMValue:
         """The condition of a statement. Where it is one on positions in a loop, nothing overflows in it."""
         if isinstance(e, n.Call) and e.name == "likely":
             return self._positions(e.args[0])
         return self(e)
 
-    def _positions(self, e: n.Expr) -> Value:
+    def _positions(self, e: n.Expr) -> LLVMValue:
         if isinstance(e, n.And) and harmless(e.b):
             return self.out.binary("and", self._positions(e.a), self._positions(e.b))
         if isinstance(e, n.Compare) and e.dtype.lanes > 1 and e.a.dtype.kind == "int":
@@ -142,7 +142,7 @@ class ExprWriter:
             return self.out.compare(f"icmp {_COMPARE[type(e)][0]}", self.index(e.a), self.index(e.b))
         return self(e)
 
-    def _lane_positions(self, e: n.Compare) -> Value:
+    def _lane_positions(self, e: n.Compare) -> LLVMValue:
         """base + ramp < end, as ramp < end - base: in few bits, for only whether a lane is beyond matters."""
         left, right = _position(e.a), _position(e.b)
         if left is None or right is None:
@@ -150,7 +150,7 @@ class ExprWriter:
         (first, step), (second, other) = left, right
         gap = self.out.binary("sub", self.index(second), self.index(first), "gap")
         for side, bound in (("smin", 1 << 30), ("smax", -(1 << 30))):
-            gap = self.out.call(f"llvm.{side}.i64", "i64", [gap, Value("i64", str(bound))])
+            gap = self.out.call(f"llvm.{side}.i64", "i64", [gap, LLVMValue("i64", str(bound))])
         lanes = e.dtype.lanes
         most = self.out.splat(self.out.convert("trunc", gap, "i32"), lanes)
         ramp = lanes_constant([lane * (step - other) for lane in range(lanes)], "i32")
@@ -158,7 +158,7 @@ class ExprWriter:
 
     # Leaves
 
-    def _var(self, e: n.Var) -> Value:
+    def _var(self, e: n.Var) -> LLVMValue:
         counter = self.counters.get(e)
         if counter is not None:
             return self.out.convert("trunc", counter, value_type(e.dtype), e.name)
@@ -167,33 +167,33 @@ class ExprWriter:
             raise InternalError(f"variable {e.name} has no value here")
         return found
 
-    def _number(self, e: n.IntImm | n.FloatImm) -> Value:
+    def _number(self, e: n.IntImm | n.FloatImm) -> LLVMValue:
         return constant(e.value, e.dtype)
 
-    def _ramp(self, e: n.Ramp) -> Value:
+    def _ramp(self, e: n.Ramp) -> LLVMValue:
         return self._ramp_of(self(e.base), self(e.stride), e.lanes)
 
-    def _broadcast(self, e: n.Broadcast) -> Value:
+    def _broadcast(self, e: n.Broadcast) -> LLVMValue:
         if isinstance(e.value, (n.IntImm, n.FloatImm)):
             return splat_constant(self(e.value), e.lanes)
         return self.out.splat(self(e.value), e.lanes)
 
-    def _load(self, e: n.Load) -> Value:
+    def _load(self, e: n.Load) -> LLVMValue:
         return self.load(e, self.mask)
 
-    def _cast(self, e: n.Cast) -> Value:
+    def _cast(self, e: n.Cast) -> LLVMValue:
         return convert(self.out, self(e.value), e.value.dtype, e.dtype)
 
     # Arithmetic
 
-    def _arithmetic(self, e: Any) -> Value:
+    def _arithmetic(self, e: Any) -> LLVMValue:
         whole, floating = _ARITHMETIC[type(e)]
         a, b = self(e.a), self(e.b)
         if e.dtype.is_float:
             return self.floating(floating, e.dtype, a, b)
         return self.out.binary(whole, a, b)
 
-    def floating(self, op: str, dtype: DType, a: Value, b: Value, exact: bool = False) -> Value:
+    def floating(self, op: str, dtype: DType, a: LLVMValue, b: LLVMValue, exact: bool = False) -> LLVMValue:
         """A float instruction; `exact` keeps it from being fused with another."""
         full = op if exact or not self.flags else f"{op} {self.flags}"
         if dtype.kind != "bfloat":
@@ -201,12 +201,12 @@ class ExprWriter:
         made = self.out.binary(full, to_single(self.out, a, dtype), to_single(self.out, b, dtype), op)
         return from_single(self.out, made, dtype)
 
-    def _division(self, e: Division) -> Value:
+    def _division(self, e: Division) -> LLVMValue:
         if e.dtype.is_float:
             return self._float_division(e, self(e.a), self(e.b))
         return divide(self.out, e, e.dtype, self(e.a), self(e.b))
 
-    def _float_division(self, e: Division, a: Value, b: Value) -> Value:
+    def _float_division(self, e: Division, a: LLVMValue, b: LLVMValue) -> LLVMValue:
         if isinstance(e, n.Div):
             return self.floating("fdiv", e.dtype, a, b)
         if isinstance(e, n.Mod):
@@ -217,7 +217,7 @@ class ExprWriter:
         back = self.floating("fmul", e.dtype, floor, b, exact=True)
         return self.floating("fsub", e.dtype, a, back, exact=True)
 
-    def _extreme(self, e: n.Min | n.Max) -> Value:
+    def _extreme(self, e: n.Min | n.Max) -> LLVMValue:
         side = "min" if isinstance(e, n.Min) else "max"
         a, b = self(e.a), self(e.b)
         if e.dtype.is_int:
@@ -228,18 +228,18 @@ class ExprWriter:
             return from_single(self.out, self._float_extreme(side, a, b, e.dtype.lanes), e.dtype)
         return self._float_extreme(side, a, b, e.dtype.lanes)
 
-    def _float_extreme(self, side: str, a: Value, b: Value, lanes: int) -> Value:
+    def _float_extreme(self, side: str, a: LLVMValue, b: LLVMValue, lanes: int) -> LLVMValue:
         """x86's instruction gives b where one is NaN; so a is asked for NaN, and b need not be."""
         first = self.out.compare("fcmp olt" if side == "min" else "fcmp ogt", a, b, lanes)
         number = self.out.select(first, a, b)
         return self.out.select(self.out.compare("fcmp uno", a, a, lanes), a, number)
 
-    def _singles(self, dtype: DType, values: list[Value]) -> list[Value]:
+    def _singles(self, dtype: DType, values: list[LLVMValue]) -> list[LLVMValue]:
         return [to_single(self.out, value, dtype) for value in values]
 
     # Conditions
 
-    def _compare(self, e: n.Compare) -> Value:
+    def _compare(self, e: n.Compare) -> LLVMValue:
         signed, unsigned, ordered = _COMPARE[type(e)]
         a, b, kind = self(e.a), self(e.b), e.a.dtype
         if kind.kind == "bfloat":
@@ -247,7 +247,7 @@ class ExprWriter:
         test = f"fcmp {ordered}" if kind.is_float else f"icmp {signed if kind.kind == 'int' else unsigned}"
         return self.out.compare(test, a, b, kind.lanes)
 
-    def _both(self, e: n.And | n.Or) -> Value:
+    def _both(self, e: n.And | n.Or) -> LLVMValue:
         """`and`, `or`: the second part only where it matters, if evaluating it could do harm."""
         is_and = isinstance(e, n.And)
         if e.dtype.lanes > 1:
@@ -256,13 +256,13 @@ class ExprWriter:
         if harmless(e.b):
             second = self(e.b)
             if is_and:
-                return self.out.select(first, second, Value("i1", "false"))
-            return self.out.select(first, Value("i1", "true"), second)
-        shortcut = lambda: Value("i1", "false" if is_and else "true")  # noqa: E731  # two branches side by side
+                return self.out.select(first, second, LLVMValue("i1", "false"))
+            return self.out.select(first, LLVMValue("i1", "true"), second)
+        shortcut = lambda: LLVMValue("i1", "false" if is_and else "true")  # noqa: E731  # two branches side by side
         rest = lambda: self(e.b)  # noqa: E731
         return self.branches(first, rest, shortcut) if is_and else self.branches(first, shortcut, rest)
 
-    def _both_lanes(self, e: n.And | n.Or) -> Value:
+    def _both_lanes(self, e: n.And | n.Or) -> LLVMValue:
         is_and, first, outer = isinstance(e, n.And), self(e.a), self.mask
         if not harmless(e.b):
             matters = first if is_and else self.out.binary("xor", first, constant(1, e.dtype), "not")
@@ -271,10 +271,10 @@ class ExprWriter:
         self.mask = outer
         return self.out.binary("and" if is_and else "or", first, second)
 
-    def _not(self, e: n.Not) -> Value:
+    def _not(self, e: n.Not) -> LLVMValue:
         return self.out.binary("xor", self(e.a), constant(1, e.dtype), "not")
 
-    def _choice(self, e: n.Select | n.IfThenElse) -> Value:
+    def _choice(self, e: n.Select | n.IfThenElse) -> LLVMValue:
         condition = self(e.condition)
         if e.condition.dtype.lanes > 1:
             return self._lane_choice(e, condition)
@@ -282,7 +282,7 @@ class ExprWriter:
             return self.out.select(condition, self(e.true_value), self(e.false_value))
         return self.branches(condition, lambda: self(e.true_value), lambda: self(e.false_value))
 
-    def _lane_choice(self, e: n.Select | n.IfThenElse, condition: Value) -> Value:
+    def _lane_choice(self, e: n.Select | n.IfThenElse, condition: LLVMValue) -> LLVMValue:
         """Lane by lane; a branch reads memory only in the lanes that take it."""
         outer = self.mask
         opposite = self.out.binary("xor", condition, constant(1, e.condition.dtype), "not")
@@ -294,7 +294,9 @@ class ExprWriter:
             self.mask = outer
         return self.out.select(condition, parts[0], parts[1])
 
-    def branches(self, condition: Value, then: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
+    def branches(
+        self, condition: LLVMValue, then: Callable[[], LLVMValue], otherwise: Callable[[], LLVMValue]
+    ) -> LLVMValue:
         """One of two values, where only that one is computed."""
         out = self.out
         labels = [out.label(wish) for wish in ("then", "else", "joined")]
@@ -312,7 +314,7 @@ class ExprWriter:
 
     # Calls
 
-    def _call(self, e: n.Call) -> Value:
+    def _call(self, e: n.Call) -> LLVMValue:
         if e.name == "likely":
             return self(e.args[0])
         args = [self(arg) for arg in e.args]
@@ -326,7 +328,7 @@ class ExprWriter:
             )
         return self._function(e.name, e.args[0].dtype if e.args else e.dtype, args)
 
-    def _function(self, name: str, dtype: DType, args: list[Value]) -> Value:
+    def _function(self, name: str, dtype: DType, args: list[LLVMValue]) -> LLVMValue:
         return self.library.call(self.out, name, dtype, args)
 
 
@@ -346,7 +348,7 @@ def _position(e: n.Expr) -> tuple[n.Expr, int] | None:
     return None
 
 
-_WRITE: dict[type, Callable[[ExprWriter, Any], Value]] = {
+_WRITE: dict[type, Callable[[ExprWriter, Any], LLVMValue]] = {
     n.Var: ExprWriter._var,
     n.SizeVar: ExprWriter._var,
     n.IntImm: ExprWriter._number,

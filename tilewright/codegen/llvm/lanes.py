@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...core.dtype import DType
 from .convert import mangled
-from .types import Value, constant, value_type, vector
+from .types import LLVMValue, constant, value_type, vector
 from .writer import FunctionWriter
 
 
@@ -20,19 +20,19 @@ class Lanes:
 
     out: FunctionWriter
     dtype: DType
-    value: Value
+    value: LLVMValue
 
-    def _lift(self, other: Lanes | float) -> Value:
+    def _lift(self, other: Lanes | float) -> LLVMValue:
         return other.value if isinstance(other, Lanes) else constant(other, self.dtype)
 
-    def _new(self, value: Value) -> Lanes:
+    def _new(self, value: LLVMValue) -> Lanes:
         return Lanes(self.out, self.dtype, value)
 
     def like(self, number: float) -> Lanes:
         """A constant of this type."""
         return self._new(constant(number, self.dtype))
 
-    def _binary(self, floating: str, whole: str, a: Value, b: Value) -> Lanes:
+    def _binary(self, floating: str, whole: str, a: LLVMValue, b: LLVMValue) -> Lanes:
         return self._new(self.out.binary(floating if self.dtype.is_float else whole, a, b))
 
     def __add__(self, other: Lanes | float) -> Lanes:
@@ -169,7 +169,7 @@ def polynomial(x: Lanes, *coefficients: float) -> Lanes:
     return total
 
 
-def any_lane(condition: Lanes) -> Value:
+def any_lane(condition: Lanes) -> LLVMValue:
     """Whether the condition holds in some lane, as an `i1`."""
     if condition.dtype.lanes == 1:
         return condition.value

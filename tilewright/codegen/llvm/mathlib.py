@@ -15,7 +15,7 @@ from ...core.errors import InternalError
 from . import float32
 from .convert import from_single, mangled, to_single
 from .lanes import Lanes, any_lane
-from .types import Value, value_type
+from .types import LLVMValue, value_type
 from .writer import FunctionWriter, ModuleWriter
 
 _INSTRUCTIONS = {name: name for name in "sqrt floor ceil trunc round fabs copysign".split()} | {"nearbyint": "rint"}
@@ -32,7 +32,7 @@ class MathLibrary:
     def __init__(self, module: ModuleWriter) -> None:
         self.module = module
 
-    def call(self, out: FunctionWriter, name: str, dtype: DType, args: list[Value]) -> Value:
+    def call(self, out: FunctionWriter, name: str, dtype: DType, args: list[LLVMValue]) -> LLVMValue:
         """`name(*args)` on values of type `dtype`."""
         if dtype.is_int:
             return self._integer(out, name, args)
@@ -43,15 +43,15 @@ class MathLibrary:
             return from_single(out, self._float(out, name, FLOAT32.with_lanes(dtype.lanes), single), dtype)
         return self._float(out, name, dtype, args)
 
-    def _integer(self, out: FunctionWriter, name: str, args: list[Value]) -> Value:
+    def _integer(self, out: FunctionWriter, name: str, args: list[LLVMValue]) -> LLVMValue:
         kind = args[0].type
         if name == "popcount":
             return out.call(f"llvm.ctpop.{mangled(kind)}", kind, args)
         if name == "clz":
-            return out.call(f"llvm.ctlz.{mangled(kind)}", kind, [*args, Value("i1", "false")])
+            return out.call(f"llvm.ctlz.{mangled(kind)}", kind, [*args, LLVMValue("i1", "false")])
         raise InternalError(f"the llvm target has no function {name!r} of integers")
 
-    def _predicate(self, out: FunctionWriter, name: str, dtype: DType, x: Value) -> Value:
+    def _predicate(self, out: FunctionWriter, name: str, dtype: DType, x: LLVMValue) -> LLVMValue:
         if dtype.kind == "bfloat":
             x, dtype = to_single(out, x, dtype), FLOAT32.with_lanes(dtype.lanes)
         value = Lanes(out, dtype, x)
@@ -59,7 +59,7 @@ class MathLibrary:
             return value.is_nan().value
         return value.magnitude().compare("oeq" if name == "isinf" else "olt", float("inf")).value
 
-    def _float(self, out: FunctionWriter, name: str, dtype: DType, args: list[Value]) -> Value:
+    def _float(self, out: FunctionWriter, name: str, dtype: DType, args: list[LLVMValue]) -> LLVMValue:
         if name in _INSTRUCTIONS:
             return out.call(f"llvm.{_INSTRUCTIONS[name]}.{mangled(args[0].type)}", args[0].type, args)
         if dtype.bits == 32:
@@ -81,21 +81,21 @@ class MathLibrary:
         out: FunctionWriter,
         name: str,
         dtype: DType,
-        args: list[Value],
+        args: list[LLVMValue],
         body: Callable[[list[Lanes]], Lanes],
-    ) -> Value:
+    ) -> LLVMValue:
         """A call of a function of our own, which is written where the module does not have it yet."""
         full = f"tilewright.{name}.{mangled(value_type(dtype))}"
         kind = value_type(dtype)
         if not self.module.has_helper(full):
             inner = FunctionWriter(self.module)
-            params = [Value(kind, f"%{inner.name(wish)}") for wish in ("x", "y")[: len(args)]]
+            params = [LLVMValue(kind, f"%{inner.name(wish)}") for wish in ("x", "y")[: len(args)]]
             inner.give(str(body([Lanes(inner, dtype, p) for p in params]).value))
             head = f"define internal {kind} @{full}({', '.join(map(str, params))}) alwaysinline #0"
             self.module.helper(full, inner.text(head))
         return out.op(kind, f"call {kind} @{full}({', '.join(map(str, args))})", name)
 
-    def _angle(self, out: FunctionWriter, name: str, dtype: DType, x: Value) -> Value:
+    def _angle(self, out: FunctionWriter, name: str, dtype: DType, x: LLVMValue) -> LLVMValue:
         """A function of an angle: on all lanes, or by the C library where one is too large to be reduced."""
         value = Lanes(out, dtype, x)
         huge = any_lane(value.magnitude() > float32.ANGLE)
@@ -111,7 +111,7 @@ class MathLibrary:
         edges = f"[ {slow.text}, %{labels[0]} ], [ {quick.text}, %{labels[1]} ]"
         return out.op(x.type, f"phi {x.type} {edges}")
 
-    def _library(self, out: FunctionWriter, name: str, dtype: DType, args: list[Value]) -> Value:
+    def _library(self, out: FunctionWriter, name: str, dtype: DType, args: list[LLVMValue]) -> LLVMValue:
         """The C library's function, lane by lane."""
         if name not in _LIBRARY:
             raise InternalError(f"the llvm target has no function {name!r} for {dtype}")
@@ -119,7 +119,7 @@ class MathLibrary:
         symbol = name + ("f" if dtype.bits == 32 else "")
         if dtype.lanes == 1:
             return out.call(symbol, kind, args, _PURE)
-        total = Value(args[0].type, "poison")
+        total = LLVMValue(args[0].type, "poison")
         for lane in range(dtype.lanes):
             at = f"i64 {lane}"
             parts = [out.op(kind, f"extractelement {arg}, {at}", "lane") for arg in args]

@@ -12,7 +12,7 @@ from ...loops.nodes import Store
 from ..vectors import contiguous, flat_index
 from .convert import mangled
 from .expr import ExprWriter
-from .types import Value, constant, lanes_constant, memory_type, splat_constant, vector
+from .types import LLVMValue, constant, lanes_constant, memory_type, splat_constant, vector
 from .writer import FunctionWriter
 
 
@@ -26,7 +26,7 @@ class Memory:
 
     # Loads
 
-    def load(self, e: n.Load, mask: Value | None) -> Value:
+    def load(self, e: n.Load, mask: LLVMValue | None) -> LLVMValue:
         """The element or the vector that a load reads; where there is a mask, its lanes only."""
         source: Any = e.source
         index = flat_index(source, e.indices)
@@ -38,11 +38,11 @@ class Memory:
             raise InternalError(f"a vector of the vectors in {source.name}")
         return self._narrow(self._vector_load(source, index, dtype, mask), dtype)
 
-    def _load(self, address: Value, dtype: DType, element: DType) -> Value:
+    def _load(self, address: LLVMValue, dtype: DType, element: DType) -> LLVMValue:
         kind = memory_type(dtype)
         return self.out.op(kind, f"load {kind}, {address}, align {element.scalar.bytes}")
 
-    def _vector_load(self, source: Any, index: n.Expr, dtype: DType, mask: Value | None) -> Value:
+    def _vector_load(self, source: Any, index: n.Expr, dtype: DType, mask: LLVMValue | None) -> LLVMValue:
         lanes = dtype.lanes
         if isinstance(index, n.Broadcast) and mask is None:
             one = self._load(self._address(source, self.expr.index(index.value)), dtype.scalar, source.dtype)
@@ -57,20 +57,20 @@ class Memory:
             return self._reversed(forward, lanes)
         return self._gather(source, index, dtype, mask)
 
-    def _masked(self, address: Value, dtype: DType, mask: Value) -> Value:
+    def _masked(self, address: LLVMValue, dtype: DType, mask: LLVMValue) -> LLVMValue:
         return self._read(f"llvm.masked.load.{mangled(memory_type(dtype))}.p0", address, dtype, mask)
 
-    def _read(self, name: str, places: Value, dtype: DType, mask: Value) -> Value:
+    def _read(self, name: str, places: LLVMValue, dtype: DType, mask: LLVMValue) -> LLVMValue:
         kind = memory_type(dtype)
-        args = [places, Value("i32", str(dtype.scalar.bytes)), mask, Value(kind, "zeroinitializer")]
+        args = [places, LLVMValue("i32", str(dtype.scalar.bytes)), mask, LLVMValue(kind, "zeroinitializer")]
         return self.out.call(name, kind, args)
 
-    def _gather(self, source: Any, index: n.Expr, dtype: DType, mask: Value | None) -> Value:
+    def _gather(self, source: Any, index: n.Expr, dtype: DType, mask: LLVMValue | None) -> LLVMValue:
         kind, lanes = memory_type(dtype), dtype.lanes
         places = self._addresses(source, self.expr.lanes_index(index), lanes)
         return self._read(f"llvm.masked.gather.{mangled(kind)}.v{lanes}p0", places, dtype, mask or _all(lanes))
 
-    def _narrow(self, value: Value, dtype: DType) -> Value:
+    def _narrow(self, value: LLVMValue, dtype: DType) -> LLVMValue:
         """What memory holds, as a value."""
         if dtype.is_bool:
             zero = constant(0, DType("uint8").with_lanes(dtype.lanes))
@@ -94,7 +94,7 @@ class Memory:
             raise InternalError(f"a vector of the vectors in {s.buffer.name}")
         self._vector_store(s.buffer, index, self.out.splat(value, lanes) if s.value.dtype.lanes == 1 else value)
 
-    def _vector_store(self, buffer: Any, index: n.Expr, value: Value) -> None:
+    def _vector_store(self, buffer: Any, index: n.Expr, value: LLVMValue) -> None:
         lanes, align = index.dtype.lanes, buffer.dtype.bytes
         mask = self.expr.mask
         ramp = contiguous(index)
@@ -109,29 +109,29 @@ class Memory:
         name = f"llvm.masked.scatter.{mangled(value.type)}.v{lanes}p0"
         self._write(name, value, places, align, mask or _all(lanes))
 
-    def _write(self, name: str, value: Value, places: Value, align: int, mask: Value) -> None:
-        args = [value, places, Value("i32", str(align)), mask]
+    def _write(self, name: str, value: LLVMValue, places: LLVMValue, align: int, mask: LLVMValue) -> None:
+        args = [value, places, LLVMValue("i32", str(align)), mask]
         self.out.module.declare(name, "void", [arg.type for arg in args])
         self.out.do(f"call void @{name}({', '.join(map(str, args))})")
 
     # Addresses
 
-    def _address(self, buffer: Any, index: Value) -> Value:
+    def _address(self, buffer: Any, index: LLVMValue) -> LLVMValue:
         pointer = self.expr.pointer(buffer)
         if index.text == "0":
             return pointer
         kind = memory_type(buffer.dtype)
         return self.out.op("ptr", f"getelementptr inbounds {kind}, {pointer}, {index}", "at")
 
-    def _addresses(self, buffer: Any, indices: Value, lanes: int) -> Value:
+    def _addresses(self, buffer: Any, indices: LLVMValue, lanes: int) -> LLVMValue:
         pointer = self.expr.pointer(buffer)
         kind = memory_type(buffer.dtype)
         return self.out.op(f"<{lanes} x ptr>", f"getelementptr inbounds {kind}, {pointer}, {indices}", "places")
 
-    def _reversed(self, value: Value, lanes: int) -> Value:
+    def _reversed(self, value: LLVMValue, lanes: int) -> LLVMValue:
         order = lanes_constant(range(lanes - 1, -1, -1), "i32")
         return self.out.op(value.type, f"shufflevector {value}, {value.type} poison, {order}", "reversed")
 
 
-def _all(lanes: int) -> Value:
-    return splat_constant(Value("i1", "true"), lanes)
+def _all(lanes: int) -> LLVMValue:
+    return splat_constant(LLVMValue("i1", "true"), lanes)

@@ -18,7 +18,7 @@ from .compile import PACKED, Machine, compile_ir, machine_of
 from .convert import from_single
 from .mathlib import MathLibrary
 from .statements import BodyWriter, Options
-from .types import Value, memory_type
+from .types import LLVMValue, memory_type
 from .writer import FunctionWriter, ModuleWriter
 
 
@@ -70,8 +70,12 @@ def _packed(module: ModuleWriter, kernel: Kernel) -> str:
     return out.text(f"define i32 @{kernel.name}{PACKED}(ptr %arguments) #0")
 
 
-def _unpack(out: FunctionWriter, slot: int, p: Param) -> Value:
-    at = out.op("ptr", f"getelementptr i64, ptr %arguments, i64 {slot}", "slot") if slot else Value("ptr", "%arguments")
+def _unpack(out: FunctionWriter, slot: int, p: Param) -> LLVMValue:
+    at = (
+        out.op("ptr", f"getelementptr i64, ptr %arguments, i64 {slot}", "slot")
+        if slot
+        else LLVMValue("ptr", "%arguments")
+    )
     if isinstance(p, Buffer):
         return out.op("ptr", f"load ptr, {at}", p.name)
     if p.dtype.is_float and p.dtype.bits == 16:  # comes as a float32, exactly

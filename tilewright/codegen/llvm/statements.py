@@ -21,7 +21,7 @@ from .convert import mangled
 from .expr import ExprWriter
 from .mathlib import MathLibrary
 from .memory import Memory
-from .types import Value, immediate, memory_type, value_type
+from .types import LLVMValue, immediate, memory_type, value_type
 from .writer import FunctionWriter, ModuleWriter
 
 STACK_BYTES = 64 * 1024
@@ -50,7 +50,7 @@ class BodyWriter:
         self.expr = ExprWriter(self.out, library, self.memory.load, options.contract)
         self.memory.expr = self.expr
         self.stack_left = STACK_BYTES
-        self.heap: list[Value] = []
+        self.heap: list[LLVMValue] = []
         self.arguments: list[str] = []
 
     # The function
@@ -60,13 +60,13 @@ class BodyWriter:
         for p in params:
             name = self.out.name(p.name)
             if isinstance(p, Buffer):
-                self.expr.pointers[p] = Value("ptr", f"%{name}")
+                self.expr.pointers[p] = LLVMValue("ptr", f"%{name}")
                 self.arguments.append(f"ptr noalias noundef nonnull %{name}")
             elif p in counters:
-                self.expr.counters[p] = Value("i64", f"%{name}")
+                self.expr.counters[p] = LLVMValue("i64", f"%{name}")
                 self.arguments.append(f"i64 %{name}")
             else:
-                self.expr.variables[p] = Value(value_type(p.dtype), f"%{name}")
+                self.expr.variables[p] = LLVMValue(value_type(p.dtype), f"%{name}")
                 self.arguments.append(f"{value_type(p.dtype)} %{name}")
 
     def write(self, body: Stmt) -> None:
@@ -76,7 +76,7 @@ class BodyWriter:
 
     def write_range(self, loop: For) -> None:
         """The function that runs the iterations `begin` to `end` of a parallel loop, counted from 0."""
-        begin, end = (Value("i64", f"%{self.out.name(wish)}") for wish in ("begin", "end"))
+        begin, end = (LLVMValue("i64", f"%{self.out.name(wish)}") for wish in ("begin", "end"))
         self.arguments += [str(begin), str(end)]
         body, heap = loop.body, len(self.heap)
         while isinstance(body, Allocate) and loop.var not in _sizes(body.buffer):
@@ -171,7 +171,7 @@ class BodyWriter:
         else:
             raise InternalError(f"a {s.kind.value} loop over {s.var.name} reached code generation")
 
-    def _counted(self, s: For, start: Value, stop: Value, body: Stmt, runs: bool) -> None:
+    def _counted(self, s: For, start: LLVMValue, stop: LLVMValue, body: Stmt, runs: bool) -> None:
         """The iterations from `start` up to `stop`, tested at the bottom; `runs`: there is at least one."""
         out, name = self.out, s.var.name
         inside, done = out.label(name), out.label(f"{name}.done")
@@ -190,7 +190,7 @@ class BodyWriter:
         out.branch(latch)
         out.start(latch)
         out.do(f"%{step} = add nsw i64 {counter.text}, 1")
-        more = out.compare("icmp slt", Value("i64", f"%{step}"), stop)
+        more = out.compare("icmp slt", LLVMValue("i64", f"%{step}"), stop)
         out.branch_if(more, inside, done, self._hint(s))
         out.start(done)
 
@@ -217,10 +217,10 @@ class BodyWriter:
         for slot, value in enumerate(values):
             at = out.op("ptr", f"getelementptr i64, {closure}, i64 {slot}", "slot") if slot else closure
             out.do(f"store {value}, {at}")
-        status = out.call(PARALLEL_FOR, "i32", [Value("ptr", f"@{trampoline}"), closure, extent])
-        self._leave_if(out.compare("icmp ne", status, Value("i32", "0")))
+        status = out.call(PARALLEL_FOR, "i32", [LLVMValue("ptr", f"@{trampoline}"), closure, extent])
+        self._leave_if(out.compare("icmp ne", status, LLVMValue("i32", "0")))
 
-    def _captured(self, p: Param) -> Value:
+    def _captured(self, p: Param) -> LLVMValue:
         if isinstance(p, Buffer):
             return self.expr.pointer(p)
         return self.expr.counters[p] if p in self.expr.counters else self.expr(p)
@@ -243,14 +243,16 @@ class BodyWriter:
             self.expr.pointers[buffer] = self.out.alloca(kind, max(1, count), align, buffer.name)
             return
         with self.expr.scope():
-            total = Value("i64", str(size))
+            total = LLVMValue("i64", str(size))
             for extent in buffer.shape:
                 total = self.out.binary("mul", total, self.expr.index(extent), "bytes")
-            rounded = self.out.binary("and", self.out.binary("add", total, Value("i64", "127")), Value("i64", "-64"))
+            rounded = self.out.binary(
+                "and", self.out.binary("add", total, LLVMValue("i64", "127")), LLVMValue("i64", "-64")
+            )
         self.module.declare("aligned_alloc", "noalias ptr", ["i64", "i64"], "nounwind")
         args = f"i64 64, {rounded}"
         pointer = self.out.op("ptr", f"call noalias ptr @aligned_alloc({args})", buffer.name)
-        self._leave_if(self.out.compare("icmp eq", pointer, Value("ptr", "null")))
+        self._leave_if(self.out.compare("icmp eq", pointer, LLVMValue("ptr", "null")))
         self.expr.pointers[buffer] = pointer
         self.heap.append(pointer)
 
@@ -258,11 +260,11 @@ class BodyWriter:
         while len(self.heap) > down_to:
             self._release(self.heap.pop())
 
-    def _release(self, pointer: Value) -> None:
+    def _release(self, pointer: LLVMValue) -> None:
         self.module.declare("free", "void", ["ptr"], "nounwind")
         self.out.do(f"call void @free({pointer})")
 
-    def _leave_if(self, failed: Value) -> None:
+    def _leave_if(self, failed: LLVMValue) -> None:
         """Give up where scratch memory could not be had."""
         out = self.out
         leave, going = out.label("failed"), out.label("going")
@@ -283,9 +285,13 @@ def write_trampoline(module: ModuleWriter, name: str, types: list[str]) -> str:
     out = FunctionWriter(module)
     args = []
     for slot, kind in enumerate(types):
-        at = out.op("ptr", f"getelementptr i64, ptr %closure, i64 {slot}", "slot") if slot else Value("ptr", "%closure")
+        at = (
+            out.op("ptr", f"getelementptr i64, ptr %closure, i64 {slot}", "slot")
+            if slot
+            else LLVMValue("ptr", "%closure")
+        )
         args.append(out.op(kind, f"load {kind}, {at}", "captured"))
-    args += [Value("i64", "%begin"), Value("i64", "%end")]
+    args += [LLVMValue("i64", "%begin"), LLVMValue("i64", "%end")]
     status = out.op("i32", f"call i32 @{name}({', '.join(map(str, args))})", "status")
     out.give(str(status))
     module.functions.append(out.text(f"define internal i32 @{made}(ptr %closure, i64 %begin, i64 %end) #0"))

@@ -21,7 +21,7 @@ _FLOATS = {"float16": "half", "bfloat16": "i16", "float32": "float", "float64": 
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class LLVMValue:
     """An operand: its LLVM type and its text, a register or a constant."""
 
     type: str
@@ -54,7 +54,7 @@ def memory_type(dtype: DType) -> str:
     return vector("i8", dtype.lanes) if dtype.is_bool else value_type(dtype)
 
 
-def constant(value: float, dtype: DType) -> Value:
+def constant(value: float, dtype: DType) -> LLVMValue:
     """A constant; on all lanes, for a vector type."""
     scalar = dtype.scalar
     if scalar.is_bool:
@@ -63,15 +63,15 @@ def constant(value: float, dtype: DType) -> Value:
         text = str(int(value))
     else:
         text = _float_text(float(value), scalar)
-    return splat_constant(Value(value_type(scalar), text), dtype.lanes)
+    return splat_constant(LLVMValue(value_type(scalar), text), dtype.lanes)
 
 
-def splat_constant(value: Value, lanes: int) -> Value:
+def splat_constant(value: LLVMValue, lanes: int) -> LLVMValue:
     """A scalar constant on all lanes."""
     if lanes == 1:
         return value
     text = "zeroinitializer" if value.text in ("0", "false", "0.0") else f"splat ({value})"
-    return Value(vector(value.type, lanes), text)
+    return LLVMValue(vector(value.type, lanes), text)
 
 
 def _float_text(value: float, dtype: DType) -> str:
@@ -95,10 +95,10 @@ def _short_decimal(value: float) -> str:
     return text if "." in text else text + ".0"
 
 
-def lanes_constant(values: range | list[int], element: str = "i64") -> Value:
+def lanes_constant(values: range | list[int], element: str = "i64") -> LLVMValue:
     """A vector of integer constants."""
     parts = ", ".join(f"{element} {value}" for value in values)
-    return Value(vector(element, len(values)), f"<{parts}>")
+    return LLVMValue(vector(element, len(values)), f"<{parts}>")
 
 
 def immediate(e: n.Expr) -> int | None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from ...core.errors import InternalError
 from .compile import Machine
-from .types import Value, vector
+from .types import LLVMValue, vector
 
 _NOT_IN_A_NAME = re.compile(r"[^\w.]+", re.ASCII)
 
@@ -87,11 +87,11 @@ class FunctionWriter:
             return base
         return self.name(f"{base}.{count}")
 
-    def op(self, result: str, text: str, wish: str = "") -> Value:
+    def op(self, result: str, text: str, wish: str = "") -> LLVMValue:
         """An instruction with a result of type `result`."""
         name = self.name(wish or text.partition(" ")[0])
         self.do(f"%{name} = {text}")
-        return Value(result, f"%{name}")
+        return LLVMValue(result, f"%{name}")
 
     def do(self, text: str) -> None:
         """An instruction without a result."""
@@ -118,7 +118,7 @@ class FunctionWriter:
         self.do(f"br label %{label}")
         self.ended = True
 
-    def branch_if(self, condition: Value, then: str, otherwise: str, hint: str = "") -> None:
+    def branch_if(self, condition: LLVMValue, then: str, otherwise: str, hint: str = "") -> None:
         """Go to one of two blocks."""
         self.do(f"br i1 {condition.text}, label %{then}, label %{otherwise}{hint}")
         self.ended = True
@@ -128,43 +128,45 @@ class FunctionWriter:
         self.do(f"ret {value}")
         self.ended = True
 
-    def alloca(self, element: str, count: int, align: int, wish: str) -> Value:
+    def alloca(self, element: str, count: int, align: int, wish: str) -> LLVMValue:
         """Storage on the stack, for the whole of the function."""
         name = self.name(wish)
         size = f", i64 {count}" if count != 1 else ""
         self.entry.append(f"  %{name} = alloca {element}{size}, align {align}")
-        return Value("ptr", f"%{name}")
+        return LLVMValue("ptr", f"%{name}")
 
-    def binary(self, op: str, a: Value, b: Value, wish: str = "") -> Value:
+    def binary(self, op: str, a: LLVMValue, b: LLVMValue, wish: str = "") -> LLVMValue:
         """`op type a, b`, of the operands' type."""
         return self.op(a.type, f"{op} {a.type} {a.text}, {b.text}", wish)
 
-    def compare(self, op: str, a: Value, b: Value, lanes: int = 1) -> Value:
+    def compare(self, op: str, a: LLVMValue, b: LLVMValue, lanes: int = 1) -> LLVMValue:
         """`icmp` or `fcmp` by a full name such as "icmp slt"."""
         return self.op(vector("i1", lanes), f"{op} {a.type} {a.text}, {b.text}", "cmp")
 
-    def select(self, condition: Value, a: Value, b: Value) -> Value:
+    def select(self, condition: LLVMValue, a: LLVMValue, b: LLVMValue) -> LLVMValue:
         """`a` where the condition holds, else `b`."""
         return self.op(a.type, f"select {condition}, {a}, {b}")
 
-    def convert(self, op: str, value: Value, to: str, wish: str = "") -> Value:
+    def convert(self, op: str, value: LLVMValue, to: str, wish: str = "") -> LLVMValue:
         """A conversion such as `sext`; nothing where the type is the same."""
         return value if value.type == to else self.op(to, f"{op} {value} to {to}", wish)
 
-    def call(self, name: str, result: str, args: Sequence[Value], attributes: str = "", flags: str = "") -> Value:
+    def call(
+        self, name: str, result: str, args: Sequence[LLVMValue], attributes: str = "", flags: str = ""
+    ) -> LLVMValue:
         """A call of a declared function or intrinsic."""
         self.module.declare(name, result, [arg.type for arg in args], attributes)
         text = f"call {flags + ' ' if flags else ''}{result} @{name}({', '.join(map(str, args))})"
         return self.op(result, text, name.removeprefix("llvm.").partition(".")[0])
 
-    def splat(self, value: Value, lanes: int) -> Value:
+    def splat(self, value: LLVMValue, lanes: int) -> LLVMValue:
         """A scalar on all lanes."""
         if lanes == 1:
             return value
         wide = vector(value.type, lanes)
         if not value.text.startswith("%"):
             with suppress(ValueError):
-                return Value(wide, f"splat ({value})")
+                return LLVMValue(wide, f"splat ({value})")
         one = self.op(wide, f"insertelement {wide} poison, {value}, i64 0", "lane")
         mask = f"<{lanes} x i32> zeroinitializer"
         return self.op(wide, f"shufflevector {one}, {wide} poison, {mask}", "splat")

@@ -9,9 +9,10 @@ import numpy as np
 
 from ...core.hardware import MemoryScope, ThreadTag
 from ...expr import nodes as n
+from ...expr.numerics import Value
 from ...expr.traverse import post_order
 from ..nodes import Allocate, Buffer, For, LoopKind, Stmt, Store
-from .memory import Storage, Value, root
+from .memory import Storage, root
 from .races import BLOCK, THREAD_BITS
 
 TAGS: tuple[ThreadTag, ...] = tuple(tag for tag in ThreadTag if tag is not ThreadTag.VTHREAD)

@@ -10,10 +10,11 @@ import numpy as np
 from ...core.hardware import MemoryScope
 from ...core.node import Node
 from ...expr import nodes as n
+from ...expr.numerics import Value
 from ..describe import describe
 from ..nodes import Buffer, Function
 from .grid import Grid
-from .memory import InterpretError, Place, Report, Storage, Value, View, root
+from .memory import InterpretError, Place, Report, Storage, View, root
 from .races import Shadow
 from .values import Expressions
 
@@ -155,8 +156,8 @@ class Machine:
         first = np.unravel_index(int(np.argmax(on)), on.shape) if on.ndim else ()
 
         def pick(value: Value) -> int:
-            spread = np.broadcast_to(value, np.broadcast_shapes(on.shape, np.shape(value)))
-            return int(spread[(0,) * (spread.ndim - len(first)) + first])
+            full = np.broadcast_to(value, np.broadcast_shapes(on.shape, np.shape(value)))
+            return int(full[(0,) * (full.ndim - len(first)) + first])
 
         lines = [text]
         if indices is not None:

@@ -14,10 +14,10 @@ import numpy as np
 
 from ...core.dtype import DType
 from ...core.errors import InternalError
+from ...expr.numerics import Value
 from ..nodes import Buffer
 from .races import NONE, Race, Shadow, race_at
 
-Value = Any  # a NumPy scalar, or an array whose axes are those of the grid
 Report = Callable[[str, Value], NoReturn]  # (what is wrong, the lanes where it is)
 
 
@@ -218,8 +218,8 @@ def active_lanes(mask: Value, *values: Value) -> list[Value]:
     """The values of all lanes that are on, each as one row."""
     if mask is None:
         return [array.reshape(-1) for array in np.broadcast_arrays(*values)]
-    on, *spread = np.broadcast_arrays(mask, *values)
-    return [array[on] for array in spread]
+    on, *full = np.broadcast_arrays(mask, *values)
+    return [array[on] for array in full]
 
 
 def _lanes_of(place: Place, actors: Value, mask: Value, race: Race) -> Value:

@@ -7,11 +7,11 @@ and of different epochs. A write that leaves the value as it is harms no one, an
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-Value = Any  # a NumPy array; here always one row of lanes, but for `actors`
+from ...expr.numerics import Value
 
 THREAD_BITS, EPOCH_BITS = 11, 21
 BLOCK = 1 << (THREAD_BITS + EPOCH_BITS)

@@ -21,6 +21,7 @@ import numpy as np
 
 from ...core.hardware import ThreadTag
 from ...expr import nodes as n
+from ...expr.numerics import Value
 from ..describe import describe
 from ..nodes import (
     Allocate,
@@ -39,7 +40,7 @@ from ..nodes import (
 )
 from .grid import TAGS, Grid, footprint, stored_roots, thread_loops
 from .machine import Machine
-from .memory import InterpretError, Value, root
+from .memory import InterpretError, root
 from .races import EVERY, Shadow
 from .values import own
 

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...expr import nodes as n
-from ...expr.numerics import INTRINSICS, convert
+from ...expr.numerics import INTRINSICS, Value, convert
 from ...expr.traverse import variables
 from ..nodes import Buffer
-from .memory import InterpretError, Place, Report, Value, View
+from .memory import InterpretError, Place, Report, View
 
 Get = Callable[[Value], Value]  # activity mask (None: all lanes) -> value
 Locate = Callable[[Value], Place]

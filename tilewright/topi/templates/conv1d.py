@@ -11,8 +11,8 @@ from ...tune.space.knobs import annotate_knob, split_knob, value_knob
 from ...tune.space.space import Space
 from ...tune.task import Program
 from .convolutions import Conv1d
-from .parts import bind_all, fetch_together, tile_knob, written_out
-from .template import Way
+from .schedule_helpers import bind_all, fetch_together, tile_knob, written_out
+from .template import ScheduleStrategy
 
 _SIZES = [(v, t, n) for t in (16, 32, 64, 128, 256, 512) for v in (1, 2, 4) for n in (1, 2, 4, 8)]
 
@@ -62,4 +62,4 @@ def usual(of: Conv1d) -> dict[str, Any]:
     return {"tile": [1, 128, 1], "tile_r": [1, 8], "auto_unroll_max_step": 64}
 
 
-ON_GPU: Way[Conv1d] = Way(space, schedule, usual)
+ON_GPU: ScheduleStrategy[Conv1d] = ScheduleStrategy(space, schedule, usual)

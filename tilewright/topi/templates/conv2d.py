@@ -14,8 +14,8 @@ from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
 from ...tune.task import Program
 from .convolutions import Conv2d
-from .parts import GRID_LIMIT, bind_all, fetch_together, tile_knob, written_out
-from .template import Way
+from .schedule_helpers import GRID_LIMIT, bind_all, fetch_together, tile_knob, written_out
+from .template import ScheduleStrategy
 
 _TILES, _SUMS = ("tile_f", "tile_y", "tile_x"), ("tile_rc", "tile_ry", "tile_rx")
 
@@ -44,7 +44,7 @@ def schedule(of: Conv2d, config: Config) -> Program:
     tiles = [s.cache_read(t, "shared", [sums]) for t in (padded, weights)]
     registers = [s.cache_read(t, "local", [sums]) for t in tiles]
 
-    thread = _spread(of, config, s, out)
+    thread = _bind_results(of, config, s, out)
     s[sums].compute_at(s[out], thread)
     splits = [config[name].apply(s, sums, axis) for name, axis in zip(_SUMS, sums.op.reduce_axis, strict=True)]
     outer, middle, innermost = zip(*splits, strict=True)
@@ -57,7 +57,7 @@ def schedule(of: Conv2d, config: Config) -> Program:
     return s, [data, weights, out]
 
 
-def _spread(of: Conv2d, config: Config, s: ScheduleHandle, out: Any) -> Any:
+def _bind_results(of: Conv2d, config: Config, s: ScheduleHandle, out: Any) -> Any:
     """Put the output's loops on the hardware; gives the innermost one of the threads."""
     n, f, y, x = out.op.axis
     parts = []
@@ -89,4 +89,4 @@ def usual(of: Conv2d) -> dict[str, Any]:
     }
 
 
-ON_GPU: Way[Conv2d] = Way(space, schedule, usual)
+ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(space, schedule, usual)

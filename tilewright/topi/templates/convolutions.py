@@ -218,11 +218,11 @@ def window(who: str, images: tuple[int, ...], kernel: Any, stride: Any, padding:
     where the window does not fit once.
     """
     covers, steps = sizes(who, "kernel", kernel, 2), sizes(who, "stride", stride, 2)
-    spread = sizes(who, "dilation", dilation, 2)
-    covered = _covered(covers, spread)
+    apart = sizes(who, "dilation", dilation, 2)
+    covered = _covered(covers, apart)
     zeros = border(who, padding, covered)
     positions(who, images[2:], covered, steps, zeros)
-    return covers, steps, zeros, spread
+    return covers, steps, zeros, apart
 
 
 def _covered(kernel: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...]:

@@ -14,8 +14,8 @@ from ...tune.space.knobs import SplitKnob, split_knob, value_knob
 from ...tune.space.space import Space
 from ...tune.task import Program
 from .convolutions import Conv1d, Conv2d, Depthwise
-from .parts import tile_knob
-from .template import Way
+from .schedule_helpers import tile_knob
+from .template import ScheduleStrategy
 
 _LANES = (4, 8, 16, 32, 64)
 _BLOCKS = (64, 256, 1024, 4096)
@@ -126,5 +126,5 @@ def _padded(out: Tensor, weights: Tensor) -> Tensor:
     return next(t for t in out.op.input_tensors if t.op is not weights.op)
 
 
-LINE: Way[Conv1d] = Way(line_space, line_schedule, line_usual)
-IMAGES: Way[Any] = Way(images_space, images_schedule, images_usual)
+LINE: ScheduleStrategy[Conv1d] = ScheduleStrategy(line_space, line_schedule, line_usual)
+IMAGES: ScheduleStrategy[Any] = ScheduleStrategy(images_space, images_schedule, images_usual)

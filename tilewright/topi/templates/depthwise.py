@@ -15,8 +15,8 @@ from ...tune.space.knobs import reorder_knob, value_knob
 from ...tune.space.space import Space
 from ...tune.task import Program
 from .convolutions import Depthwise
-from .parts import GRID_LIMIT, bind_all, fetch_together, store_together, tile_knob, written_out
-from .template import Way
+from .schedule_helpers import GRID_LIMIT, bind_all, fetch_together, store_together, tile_knob, written_out
+from .template import ScheduleStrategy
 
 _TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 _TILES = ("tile_c", "tile_y", "tile_x")
@@ -55,7 +55,7 @@ def space(of: Depthwise) -> Space:
 def _registers(of: Depthwise, channels: int, rows: int, columns: int) -> int:
     """Registers, of four bytes, for the sums of so many results and for the inputs that they need."""
     window = zip((rows, columns), of.stride, of.kernel, of.dilation, strict=True)
-    inputs = prod((count - 1) * step + (taps - 1) * spread + 1 for count, step, taps, spread in window)
+    inputs = prod((count - 1) * step + (taps - 1) * apart + 1 for count, step, taps, apart in window)
     values = channels * rows * columns + -(-channels // of.multiplier) * inputs
     return values * np.dtype(of.dtype).itemsize // 4
 
@@ -134,4 +134,4 @@ def usual(of: Depthwise) -> dict[str, Any]:
     }
 
 
-ON_GPU: Way[Depthwise] = Way(space, schedule, usual)
+ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(space, schedule, usual)

@@ -18,7 +18,7 @@ W = TypeVar("W", bound=Convolution)
 
 
 @dataclass(frozen=True)
-class Way(Generic[W]):
+class ScheduleStrategy(Generic[W]):
     """A way to schedule a convolution: its knobs, the schedule of their choices, and choices that do for a start.
 
     `usual` names the wanted sizes of each knob's choice; the nearest that the space admits is taken.
@@ -74,14 +74,14 @@ class PackagedTemplate(Generic[W]):
 
     name: str
     kind: type[W]
-    gpu: Way[W]
-    cpu: Way[W]
+    gpu: ScheduleStrategy[W]
+    cpu: ScheduleStrategy[W]
 
     def workload(self, args: tuple[Any, ...]) -> W:
         """The workload of a task's arguments; UserError where they are none."""
         return self.kind.of(*args)
 
-    def way(self, target: Target | None) -> Way[W]:
+    def strategy(self, target: Target | None) -> ScheduleStrategy[W]:
         """How the target's hardware is scheduled for (without a target: a GPU)."""
         return self.gpu if target is None or target.is_gpu else self.cpu
 
@@ -91,15 +91,15 @@ class PackagedTemplate(Generic[W]):
         NumPy's matrix products compute what is right in a fraction of the time that the declaration takes.
         """
         workload = self.workload(args)
-        return Declared(self.way(target).space(workload), workload.flop, workload.sample)
+        return Declared(self.strategy(target).space(workload), workload.flop, workload.sample)
 
     def instantiate(self, config: Config, args: tuple[Any, ...], target: Target | None) -> Program:
         """The schedule of a configuration, and its tensors: data, weights, result."""
-        return self.way(target).schedule(self.workload(args), config)
+        return self.strategy(target).schedule(self.workload(args), config)
 
     def first(self, args: tuple[Any, ...], target: Target | None) -> Config:
         """The configuration to use where nothing was measured."""
-        return self.way(target).first(self.workload(args))
+        return self.strategy(target).first(self.workload(args))
 
     def task(self, workload: W, target: Target) -> Task:
         """What is to be tuned: the workload on a target."""

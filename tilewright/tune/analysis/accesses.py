@@ -50,8 +50,8 @@ class Access:
 
     def touched(self, extents: np.ndarray) -> np.ndarray:
         """For each depth, the elements that the loops from there inwards touch (the last: by none, so one)."""
-        spread = np.abs(self.moves) * (extents - 1)
-        inner = np.concatenate([np.cumsum(spread[:, ::-1], axis=1)[:, ::-1], np.zeros((len(self.shape), 1))], axis=1)
+        reach = np.abs(self.moves) * (extents - 1)
+        inner = np.concatenate([np.cumsum(reach[:, ::-1], axis=1)[:, ::-1], np.zeros((len(self.shape), 1))], axis=1)
         counts: np.ndarray = np.minimum(1 + inner, self.shape[:, None]).prod(axis=0)
         return counts
 

@@ -1,4 +1,4 @@
-"""Looking at candidates before measuring them: refuse those that cannot run, and extract features of the others."""
+"""Inspect candidates before measuring them: refuse those that cannot run, and extract features of the others."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .usage import KernelUse, kernel_uses
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a look at one candidate found: why it is refused, or its features (none where none were asked for)."""
+class Inspection:
+    """What the inspection of a candidate found: why it is refused, or its features (none where none were asked for)."""
 
     refusal: Refusal | None = None
     features: features.Features = field(default_factory=dict)
@@ -27,8 +27,8 @@ class Look:
     seconds: float = 0.0
 
 
-def look(task: Task, config: Config, target: Target, kind: str = "knob") -> Look:
-    """Look at a configuration; `kind` says which features are wanted ("knob": none of the loop nest).
+def inspect_candidate(task: Task, config: Config, target: Target, kind: str = "knob") -> Inspection:
+    """Inspect a configuration; `kind` says which features are wanted ("knob": none of the loop nest).
 
     Nothing that a template raises goes further than the refusal.
     """
@@ -42,10 +42,10 @@ def look(task: Task, config: Config, target: Target, kind: str = "knob") -> Look
         if refusal is None and kind != "knob":
             nest = statements(build_function(handle.value, bounds, args))
             found = features.of_nest(kind, nest, uses)
-        return Look(refusal, found, tuple(uses), time.perf_counter() - began)
+        return Inspection(refusal, found, tuple(uses), time.perf_counter() - began)
     except UserError as error:
         step = f"{error.primitive} at {error.where}" if error.primitive and error.where else error.primitive
-        return Look(Refusal(error.message, step), seconds=time.perf_counter() - began)
+        return Inspection(Refusal(error.message, step), seconds=time.perf_counter() - began)
     except (Exception, SystemExit) as error:
         internal = " (a bug of Tilewright's)" if isinstance(error, TVMError) else ""
-        return Look(Refusal(f"{type(error).__name__}{internal}: {error}"), seconds=time.perf_counter() - began)
+        return Inspection(Refusal(f"{type(error).__name__}{internal}: {error}"), seconds=time.perf_counter() - began)

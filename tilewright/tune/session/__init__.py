@@ -1,1 +1,1 @@
-"""One run of tuning: candidates looked at, measured, remembered and shown, until the trials are used up."""
+"""One run of tuning: candidates inspected, measured, remembered and shown, until the trials are used up."""

@@ -1,4 +1,4 @@
-"""The loop of tuning: propose, look, measure, remember, learn."""
+"""The loop of tuning: propose, inspect, measure, remember, learn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..records.format import COMPILER, MeasureInput, Notes, Pair
 from ..records.history import applies
 from ..search.strategy import Seen, Strategy
 from ..task import Task
-from .looking import Looker
+from .prefilter import Prefilter
 from .show import Display, say, summary, trial_line
 from .trials import Tally, Trial, flops_of
 
@@ -46,7 +46,7 @@ class Options:
 
     `trials`: configurations to measure; `early_stopping`: end after so many without a better one; `count_invalid`:
     a refused configuration is a trial too, as in the legacy system; `confirm`: how many of the best are measured
-    again at the end, so that the winner did not win by luck; `processes`: how many candidates are looked at at a
+    again at the end, so that the winner did not win by luck; `processes`: how many candidates are inspected at a
     time; `si_prefix`: of the rates that are shown.
     """
 
@@ -122,9 +122,9 @@ class Run:
         """Tune until the trials are used up, nothing is left to try, or the user interrupts."""
         began = time.monotonic()
         target, kind = self._target, self.strategy.feature_kind
-        with self._display.shown(self.tally), Looker(self.task, target, kind, self.options.processes) as looker:
+        with self._display.shown(self.tally), Prefilter(self.task, target, kind, self.options.processes) as prefilter:
             try:
-                self._search(looker)
+                self._search(prefilter)
                 self._confirm()
             except KeyboardInterrupt:
                 self.interrupted = True
@@ -135,21 +135,21 @@ class Run:
 
     # The search
 
-    def _search(self, looker: Looker) -> None:
+    def _search(self, prefilter: Prefilter) -> None:
         """Measure what the strategy proposes. While one batch is measured, it thinks of the next."""
         while self._room > 0 and not self._stopped:
             proposed = len(self._features)
-            for trial in self._taken(self.measurer.measure_all(self._batches(looker))):
+            for trial in self._taken(self.measurer.measure_all(self._batches(prefilter))):
                 self._unlearned.append(self._seen(trial))
             self._learn()
             if len(self._features) == proposed:
                 return
 
-    def _batches(self, looker: Looker) -> Iterator[list[Job]]:
+    def _batches(self, prefilter: Prefilter) -> Iterator[list[Job]]:
         """Each batch with the results of those before it, as far as they are known."""
         size = max(_FIRST_BATCH, min(self.options.processes, _LARGEST_BATCH))
         while self._room > 0:
-            batch = self._candidates(looker, min(size, self._room))
+            batch = self._candidates(prefilter, min(size, self._room))
             if not batch:
                 return
             self._under_way += len(batch)
@@ -168,17 +168,17 @@ class Run:
         """How many more configurations may be measured."""
         return self.options.trials - self.tally.done - self._under_way
 
-    def _candidates(self, looker: Looker, count: int) -> list[int]:
+    def _candidates(self, prefilter: Prefilter, count: int) -> list[int]:
         """Up to `count` configurations that can run; those that cannot are recorded on the way."""
         possible: dict[int, Features] = {}
         refused_in_a_row = 0
         while len(possible) < (count := min(count, self._room)):  # refusals may take of the room
-            # Where they do, none is looked at that is not meant to be measured: it would cost a trial.
+            # Where they do, none is inspected that is not meant to be measured: it would cost a trial.
             wanted = count if self.options.count_invalid else self.strategy.overshoot(count)
             proposed = self.strategy.propose(wanted - len(possible))
             if not proposed:
                 break
-            for index, found in looker.look(proposed).items():
+            for index, found in prefilter.inspect(proposed).items():
                 if found.refusal is None:
                     possible[index] = found.features
                 else:

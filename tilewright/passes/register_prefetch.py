@@ -1,4 +1,4 @@
-"""prefetch_fills: a loop that fills shared memory loads what its next iteration needs while this one computes.
+"""register_prefetch: a loop that fills shared memory loads what its next iteration needs while this one computes.
 
 A load from global memory takes hundreds of cycles, and behind a barrier nothing else of its block is left to do in
 the meantime. So the loads of iteration i + 1 are issued before the work of iteration i, into registers that are
@@ -36,7 +36,7 @@ MAX_REGISTERS = 192
 OVERHEAD = 40
 
 
-def prefetch_fills(function: Function) -> Function:
+def register_prefetch(function: Function) -> Function:
     """Prefetch the fills of shared memory of every serial loop in a kernel, as far as registers allow."""
     return function.with_body(_host(function.body))
 

@@ -29,18 +29,18 @@ _FASTEST_FIRST = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
 _PLAIN_KINDS = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.THREAD)
 
 
-def spread_fills(schedule: Schedule, bounds: Bounds) -> Bounds:
+def cooperative_fetch(schedule: Schedule, bounds: Bounds) -> Bounds:
     """The bounds with every fill of shared memory dealt out to its block, where the schedule does not do so already.
 
     What is loaded as vectors stays so. Left alone are fills with other stages inside them, reductions, and fills of
     which the extents or the threads are not constant.
     """
     holders = {stage.placement.stage for stage in schedule.in_order() if isinstance(stage.placement, At)}
-    made = {i: found if i in holders else _spread(found) for i, found in bounds.items()}
+    made = {i: found if i in holders else _deal_out(found) for i, found in bounds.items()}
     return bounds if all(made[i] is found for i, found in bounds.items()) else made
 
 
-def _spread(found: StageBounds) -> StageBounds:
+def _deal_out(found: StageBounds) -> StageBounds:
     shape = _constants([part.extent for part in found.region])
     block, lanes = _block(found), _lanes(found)
     if not shape or not block or not prod(shape) or not _is_plain_fill(found) or shape[-1] % lanes:

@@ -64,7 +64,7 @@ def test_a_remainder_is_a_loop_of_its_own(n: int) -> None:
 def test_the_pass_can_be_left_out() -> None:
     s, args = column_sums(32, 8)
     assert held(finished(s, args))
-    with PassContext(disabled_pass=["prefetch_fills"]):
+    with PassContext(disabled_pass=["register_prefetch"]):
         assert not held(finished(s, args))
         source = tilewright.build(s, args, "cuda -arch=sm_90").imported_modules[0].get_source()
         assert "next" not in source
@@ -74,7 +74,7 @@ def test_the_pass_can_be_left_out() -> None:
 
 def test_it_is_explained() -> None:
     s, args = column_sums(32, 8)
-    assert "── prefetch_fills" in tilewright.lower(s, args).explain("cuda")
+    assert "── register_prefetch" in tilewright.lower(s, args).explain("cuda")
 
 
 def test_loads_stand_between_the_barriers() -> None:

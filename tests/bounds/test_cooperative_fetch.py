@@ -10,8 +10,8 @@ import pytest
 
 import tilewright
 from tilewright import te
+from tilewright.bounds.cooperative_fetch import cooperative_fetch
 from tilewright.bounds.infer import infer_bounds
-from tilewright.bounds.spread import spread_fills
 from tilewright.core.hardware import LoopKind, MemoryScope
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
@@ -76,14 +76,14 @@ def vectors(lanes: int) -> Fill:
 
 def changes(s: Any) -> bool:
     bounds = infer_bounds(s.value)
-    return spread_fills(s.value, bounds) is not bounds
+    return cooperative_fetch(s.value, bounds) is not bounds
 
 
 def compiled(s: Any, args: list[Any]) -> Function:
     """The finished function, its fills not loaded ahead; checked to compute what NumPy does."""
     (function,) = lower_for(CUDA, s, args).functions
     for prefetches in (True, False):
-        with PassContext(disabled_pass=[] if prefetches else ["prefetch_fills"]):
+        with PassContext(disabled_pass=[] if prefetches else ["register_prefetch"]):
             made = run(PassContext.current().options.finishing(Target("cuda")), function)
         *inputs, output = args
         rng = np.random.default_rng(0)
@@ -363,7 +363,7 @@ def test_lower_prints_the_program_as_scheduled() -> None:
     tilewright.build(lowered, target="cuda -arch=sm_90")
     lowered.explain("cuda")
     assert str(lowered) == before
-    with PassContext(disabled_pass=["spread_fills"]):
+    with PassContext(disabled_pass=["cooperative_fetch"]):
         assert str(tilewright.lower(s, args)) == before
 
 
@@ -388,7 +388,7 @@ def test_a_lowered_program_builds_to_what_its_schedule_does(target: str) -> None
 def test_the_pass_can_be_left_out() -> None:
     s, args = copied(parts("x"))
     lowered = tilewright.lower(s, args)
-    with PassContext(disabled_pass=["spread_fills"]):
+    with PassContext(disabled_pass=["cooperative_fetch"]):
         assert "round" not in sources(s, args)
         assert "round" not in sources(lowered)
         assert sources(s, args) == sources(lowered)
@@ -398,12 +398,12 @@ def test_the_pass_can_be_left_out() -> None:
 def test_explanations_name_it() -> None:
     s, args = copied(parts("x"))
     lowered = tilewright.lower(s, args)
-    assert "── spread_fills" in lowered.explain("cuda")
-    assert "spread_fills" not in lowered.explain()
-    assert "── spread_fills" in lowered.explain("opencl -device=gpu")
-    assert "spread_fills" not in lowered.explain("opencl")  # which may be a CPU
+    assert "── cooperative_fetch" in lowered.explain("cuda")
+    assert "cooperative_fetch" not in lowered.explain()
+    assert "── cooperative_fetch" in lowered.explain("opencl -device=gpu")
+    assert "cooperative_fetch" not in lowered.explain("opencl")  # which may be a CPU
     s, args = copied(rows)
-    assert "spread_fills" not in tilewright.lower(s, args).explain("cuda")
+    assert "cooperative_fetch" not in tilewright.lower(s, args).explain("cuda")
 
 
 def test_the_cpu_runs_what_the_schedule_says() -> None:
@@ -421,6 +421,6 @@ def test_explaining_a_build_shows_what_became_of_the_fill(capsys: pytest.Capture
     with PassContext(config={"tilewright.explain": True}):
         tilewright.build(s, args, "cuda")
     told = capsys.readouterr().err
-    change = told.partition("── spread_fills")[2].partition("──")[0]
+    change = told.partition("── cooperative_fetch")[2].partition("──")[0]
     assert "\n+" in change
     assert "A.shared.round" in change or "A_shared_round" in change

@@ -1,4 +1,4 @@
-"""Looks at many candidates at a time, in forked processes: what a template does there harms nobody."""
+"""Inspect many candidates at a time, in forked processes: whatever a template does there harms nobody."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Sequence
 from ...core.target import Target
 from ...measure.channel import wait
 from ...measure.pool import Died, Pool
-from ..analysis.candidate import Look, look
+from ..analysis.candidate import Inspection, inspect_candidate
 from ..analysis.refuse import Refusal
 from ..task import Task
 
 
-class Looker:
-    """Looks at configurations of one task; a context manager. What was seen is kept."""
+class Prefilter:
+    """Inspects configurations of one task and keeps what it found; a context manager."""
 
     def __init__(self, task: Task, target: Target, kind: str, processes: int, timeout: float = 10.0) -> None:
         self.task = task
         self.target = target
         self.kind = kind
-        self._seen: dict[int, Look] = {}
-        self._pool = Pool(self._look, processes, timeout)
+        self._seen: dict[int, Inspection] = {}
+        self._pool = Pool(self._inspect, processes, timeout)
 
-    def __enter__(self) -> Looker:
+    def __enter__(self) -> Prefilter:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._pool.close()
 
-    def look(self, indices: Sequence[int]) -> dict[int, Look]:
-        """What there is to see of each configuration, in the order given."""
+    def inspect(self, indices: Sequence[int]) -> dict[int, Inspection]:
+        """Inspect each configuration; returns what was found, in the order given."""
         self._pool.submit(i for i in dict.fromkeys(indices) if i not in self._seen)
         while self._pool.active:
             for index, found in self._pool.advance():
@@ -38,11 +38,11 @@ class Looker:
                 wait(self._pool.descriptors(), self._pool.deadline)
         return {i: self._seen[i] for i in indices}
 
-    def _look(self, index: int) -> Look:
+    def _inspect(self, index: int) -> Inspection:
         """In a child."""
-        return look(self.task, self.task.config_space.get(index), self.target, self.kind)
+        return inspect_candidate(self.task, self.task.config_space.get(index), self.target, self.kind)
 
 
-def _of_dead(found: Died) -> Look:
+def _of_dead(found: Died) -> Inspection:
     why = f"making its loops takes longer than {found.seconds:.0f} s" if found.overdue else f"its template {found.how}"
-    return Look(Refusal(why), seconds=found.seconds)
+    return Inspection(Refusal(why), seconds=found.seconds)
