@@ -185,6 +185,12 @@ VALUES: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: load_module("/no/such/file"), "load_module", "cannot read /no/such/file", "module.save(path)"),
     (lambda: sized().export_library("m", cc=1), "export_library", "there is no argument 'cc'", "name alone"),
     (lambda: sized().time_evaluator("g", None), "time_evaluator", "dev=None is no device", "tw.cpu()"),  # type: ignore[arg-type]
+    (
+        lambda: sized().time_evaluator("g", device("opencl")),
+        "time_evaluator",
+        "dev=opencl(0) is of another kind than the module",
+        "give tw.cpu()",
+    ),
     (lambda: timing(number=1.5), "time_evaluator", "number=1.5: a whole number of at least 1", "number=10"),
     (lambda: timing(min_repeat_ms=-1), "time_evaluator", "min_repeat_ms=-1: a number of at least 0", "number=10"),
     (lambda: timing(cache_flush_bytes="x"), "time_evaluator", "cache_flush_bytes='x'", "number=10"),

@@ -35,6 +35,8 @@ from tilewright.measure.outcome import (
 )
 
 SIZE = 4096
+ASTRAY = 300_000
+"""Elements; 1.2 MB behind the array."""
 FAR = 1 << 30
 """Elements; 4 GiB behind an array of 16 KiB nothing is mapped."""
 
@@ -42,6 +44,7 @@ FAULTS: dict[str, tuple[type[Outcome], int, str]] = {
     "loops": (TimedOut, 7, "still compiling or at its first run after"),
     "loops later": (TimedOut, 7, "still running after"),
     "near": (RunFailed, 4, r"writes outside of B, 1 byte\(s\) after its last element"),
+    "astray": (RunFailed, 4, r"writes outside of B, 1,\d\d\d,\d\d\d byte\(s\) after its last element"),
     "far": (RunFailed, 4, "SIGSEGV|ILLEGAL_ADDRESS|INVALID_ADDRESS_SPACE"),
     "wrong": (WrongAnswer, 5, r"B\[0\] is .*, expected .*; 4,096 of 4,096 elements are wrong"),
     "unwritten": (WrongAnswer, 5, r"B\[\d+\] was never written, expected"),
@@ -102,6 +105,7 @@ class Candidate:
         value = p.at(a, i) * 2.0 + 1.0
         body = {
             "near": seq(p.put(b, i, value), p.put(b, i + 1, p.c(5.0))),
+            "astray": seq(p.put(b, i, value), p.put(b, i + ASTRAY, p.c(5.0))),
             "far": p.put(b, i + FAR, value),
             "wrong": p.put(b, i, p.at(a, i) * 2.0),
             "unwritten": p.put(b, i, value),
@@ -171,9 +175,10 @@ _PLAYED_FAULTS = {
     "loops": ["while True: time.sleep(1)"],
     "killed": ["while True: time.sleep(1)"],
     "near": ["ctypes.memset(int(B.handle) + B.nbytes, 1, 4)"],
+    "astray": ["ctypes.memset(int(B.handle) + 4 * ASTRAY, 1, 4)".replace("ASTRAY", str(ASTRAY))],
     "far": ["ctypes.memset(8, 1, 4)"],
     "wrong": ["B.copyfrom(A.numpy() * 2.0)"],
     "unwritten": ["ctypes.memmove(int(B.handle), (A.numpy() * 2.0 + 1.0).tobytes(), B.nbytes - 4)"],
     "input": ["ctypes.memset(int(A.handle), 1, 4)"],
 }
-_PLAYED_RIGHT = ("", "near", "input", "loops later")
+_PLAYED_RIGHT = ("", "near", "astray", "input", "loops later")

@@ -21,7 +21,9 @@ from tilewright.measure import reference
 from tilewright.measure.channel import Channel, wait
 from tilewright.measure.check import GUARD, GuardedArray, compare
 from tilewright.measure.pool import Died, Pool
+from tilewright.runtime.cpu_driver import CpuDriver
 from tilewright.runtime.device import device
+from tilewright.runtime.driver import DeviceError
 
 
 class TestChannel:
@@ -155,6 +157,38 @@ class TestGuards:
         assert array.changed() == said
         array.fill(None)
         assert not array.changed()
+
+    @pytest.mark.parametrize(
+        ("offset", "said"),
+        [
+            (-1_200_000, "it writes outside of B, 1,200,000 byte(s) before its first element"),
+            (60 + 1_199_999, "it writes outside of B, 1,200,000 byte(s) after its last element"),
+            (60 + GUARD, f"it writes outside of B, {GUARD + 1:,} byte(s) after its last element"),
+        ],
+    )
+    def test_a_byte_far_away_is_noticed(self, offset: int, said: str) -> None:
+        array = self.make()
+        assert not array.stray()
+        address = int(array.array.handle) + offset
+        ctypes.memset(address, (ctypes.string_at(address, 1)[0] + 1) % 256, 1)
+        assert not array.changed()
+        assert array.stray() == said
+        assert not array.stray(), "it is mended"
+
+    def test_guards_are_as_wide_as_the_array_where_there_is_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        array = GuardedArray("B", (1 << 20,), "float32", device("cpu"))
+        assert array.far == 1 << 22
+        given = device("cpu").driver.allocate
+
+        def mean(self: Any, index: int, size: int) -> Any:
+            if size > 1 << 20:
+                raise DeviceError("no more than a megabyte at a time")
+            return given(index, size)
+
+        monkeypatch.setattr(CpuDriver, "allocate", mean)
+        small = self.make()
+        assert small.far == 0
+        assert not small.stray()
 
     @pytest.mark.parametrize(("dtype", "poison"), [("float32", np.nan), ("int32", -1), ("uint8", 255), ("bool", True)])
     def test_poison(self, dtype: str, poison: float) -> None:

@@ -149,6 +149,28 @@ def test_a_workload_that_has_no_form_in_json_is_refused():
         encode(odd, result)
 
 
+def test_what_was_not_checked_is_written_where_old_readers_pass_over_it():
+    row = json.loads(encode(*pair(5, checked=False)))
+    assert row["checked"] is False
+    assert list(row)[:4] == ["input", "config", "result", "version"]
+    assert "checked" not in json.loads(encode(*pair(5)))
+    assert not decode(json.dumps(row))[0].notes.checked
+    assert decode(encode(*pair(5)))[0].notes.checked
+
+
+def test_what_was_not_checked_applies_only_where_nothing_else_does_and_not_silently(caplog):
+    target, workload = Target("opencl"), fakes.add_task().workload
+    doubtful, sure = pair(1, 1e-6, checked=False), pair(2, 1e-3)
+    assert autotvm.apply_history_best([doubtful, sure]).query(target, workload) == sure[0].config
+    assert autotvm.apply_history_best([sure, doubtful]).query(target, workload) == sure[0].config
+    assert not caplog.messages
+    history = autotvm.apply_history_best([doubtful])
+    for _ in range(2):
+        assert history.query(target, workload) == doubtful[0].config
+    (message,) = caplog.messages
+    assert "was measured without comparing its output with a reference" in message
+
+
 # Crashes and foreign lines
 
 

@@ -168,6 +168,51 @@ def test_every_trial_has_the_documents_line(caplog):
     )
 
 
+# Results that nobody checked
+
+
+def test_what_was_not_checked_is_said_and_comes_after_what_was(caplog):
+    def judge(index):
+        if index % 2:
+            return cost(index)
+        return Measured(costs=(1e-9,), checked=False, unchecked="computing it failed: MemoryError\n...")
+
+    with caplog.at_level(logging.INFO, "autotvm"):
+        run, heard, _ = tune(judge, trials=20, confirm=0)
+    unchecked = [trial for trial in heard if not trial.input.notes.checked]
+    assert 0 < len(unchecked) < 20
+    assert all(trial.input.config.index % 2 == 0 for trial in unchecked)
+    assert run.tally.best.input.config.index % 2 == 1
+    assert (
+        f"not checked: {len(unchecked)} measured without comparing their output with a reference "
+        "(computing it failed: MemoryError)"
+    ) in caplog.messages
+    again, *_ = tune(known=pairs(heard), trials=20, confirm=0)
+    assert again.tally.best.input.config.index == run.tally.best.input.config.index
+
+
+def test_where_nothing_was_checked_the_best_says_so(caplog):
+    with caplog.at_level(logging.INFO, "autotvm"):
+        tune(lambda i: Measured(costs=(cost(i),), checked=False), trials=5, confirm=0)
+    assert re.search(r"best: .*, index \d+, not checked$", caplog.text, re.MULTILINE)
+
+
+def test_the_best_that_turns_out_to_be_wrong_when_it_is_confirmed_is_not_the_best():
+    times: Counter[int] = Counter()
+
+    def judge(index):
+        times[index] += 1
+        if times[index] > 1:
+            return WrongAnswer(reason="B[3] is 7") if index % 2 else cost(index)
+        return Measured(costs=(1e-9 if index % 2 else cost(index),), checked=False)
+
+    run, heard, _ = tune(judge, trials=30, confirm=3)
+    assert any(trial.result.error_no == autotvm.MeasureErrorNo.WRONG_ANSWER for trial in heard)
+    best = History(pairs(heard), lambda _: "Fake 1").best(TASK.target, TASK.workload)
+    for config in (run.tally.best.input.config, best[0].config):
+        assert times[config.index] == 1 or config.index % 2 == 0
+
+
 # Resuming
 
 

@@ -55,6 +55,7 @@ def best(path: Path) -> int:
             continue
         inp, result = known[workload]
         where = f" on {inp.notes.device}" if inp.notes.device else ""
+        where += "" if inp.notes.checked else ", not checked"
         cost = mean_cost(result)
         print_lines([f"{duration(cost)}{_rate(inp.notes.flop, cost)}{where}, {inp.target}"])
         width = max((len(name) for name in inp.config), default=0)

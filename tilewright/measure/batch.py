@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 import tempfile
 from collections import deque
@@ -22,15 +21,14 @@ from .channel import wait
 from .client import Client
 from .job import Built, Job, RunRequest
 from .option import LocalBuilder, LocalRunner
-from .outcome import BuildFailed, Outcome, RunFailed, TimedOut, shorten
+from .outcome import SWITCHED_OFF, BuildFailed, Measured, Outcome, ReferenceLost, RunFailed, TimedOut, shorten
 from .pool import Died, Pool
+from .referee import Referee, References
 from .server import Forget, Submit
 
-_log = logging.getLogger("autotvm")
 _tokens = itertools.count()
-_REFERENCE_SECONDS = 120.0
 _ATTEMPTS = 3
-"""How often a reference is tried, or a task is given to a new server, after processes ended in the middle of it."""
+"""How often a task is given to a new server after one ended in the middle of it, or a new reference."""
 _AHEAD = 8
 """Tasks that the server holds for each device, so that it goes on while the caller thinks of what to measure next."""
 _UNKNOWN = 8
@@ -50,11 +48,11 @@ class Batch:
         self,
         connect: Callable[[], Client],
         folder: Callable[[], Path],
-        references: dict[Any, str],
+        references: References,
         builder: LocalBuilder,
         runner: LocalRunner,
     ) -> None:
-        """`references` maps a workload to the file of its reference, or to "" where there is none; it is added to."""
+        """`references` are those that are known; it is added to."""
         self.connect = connect
         self.folder = folder
         self.references = references
@@ -64,15 +62,12 @@ class Batch:
         self.jobs: list[Job] = []  # the same with their targets resolved
         self.unbuilt: deque[int] = deque()
         self.built: dict[int, Built] = {}
-        self.waiting: dict[Any, deque[int]] = {}  # workload → built jobs that wait for its reference
-        self.attempts: dict[Any, int] = {}  # workload → how often its reference was begun
-        self.asked: dict[int, Any] = {}  # job → the workload whose reference is being computed from it
         self.runnable: deque[int] = deque()
         self.running: dict[int, int] = {}  # token → job
         self.restarts: dict[int, int] = {}
         self.done: deque[tuple[int, Outcome]] = deque()
         self.builders = Pool(self._build, builder.processes, builder.timeout)
-        self.referees = Pool(self._refer, 1, _REFERENCE_SECONDS)
+        self.referee = Referee(references, self._refer)
         self.client: Client | None = None
 
     def run(
@@ -89,7 +84,7 @@ class Batch:
                 size = None if taken is None else len(taken)
                 left.update(self._take(taken or (), resolve))
                 continue
-            self.builders.foreign = self.referees.foreign = [client.channel]
+            self.builders.foreign = self.referee.pool.foreign = [client.channel]
             self._advance(client)
             if not self.done and not client.channel.closed:
                 self._sleep(client)
@@ -112,42 +107,44 @@ class Batch:
         new = range(len(self.jobs), len(self.jobs) + len(jobs))
         self.given += jobs
         self.jobs += [replace(job, target=resolve(Target.parse(job.target))) for job in jobs]
-        for pool in (self.builders, self.referees):
+        for pool in (self.builders, self.referee.pool):
             pool.renew()
         self.unbuilt.extend(new)
         for target in {self.jobs[index].target for index in new}:
             preload(target)
+        with suppress(OSError):  # before the fork that writes to it, which will say what is wrong
+            self.folder()
         for index in new:
-            if (reference := self.jobs[index].reference) is not None:
-                self._want(reference, index)
+            reference = self.jobs[index].reference
+            if reference is not None and self.runner.check_correctness:
+                self.referee.expect(reference, index)
         return new
 
     def close(self) -> None:
         """End what this call started."""
         self.builders.close()
-        self.referees.close()
+        self.referee.pool.close()
         if self.running and self.client is not None:
             with suppress(OSError):
                 self.client.channel.send(Forget())
 
     def _sleep(self, client: Client) -> None:
         """Wait for a message, the end of a process, or somebody's time limit."""
-        descriptors = [*self.builders.descriptors(), *self.referees.descriptors(), client.channel.fileno()]
-        deadlines = [d for d in (self.builders.deadline, self.referees.deadline) if d is not None]
+        pools = (self.builders, self.referee.pool)
+        descriptors = [client.channel.fileno(), *(d for pool in pools for d in pool.descriptors())]
+        deadlines = [pool.deadline for pool in pools if pool.deadline is not None]
         wait(descriptors, min(deadlines, default=None))
 
     def _advance(self, client: Client) -> None:
         """Take in all that has happened, and hand out all the work that can be handed out."""
         for finished in client.hear():
             if (job := self.running.pop(finished.token, -1)) >= 0:
-                self._finish(job, finished.outcome)
+                self._on_ran(job, finished.outcome)
         for index, result in self.builders.advance():
             self._on_built(index, result)
-        for index, result in self.referees.advance():
-            self._on_reference(index, result)
+        self.runnable.extend(self.referee.advance(bool(self.unbuilt or self.builders.active)))
         self._feed_builders(client)  # last, as the end of either may have made room, or work for the other
         self.builders.start()
-        self.referees.start()
         if client.channel.closed:
             self._lost_server()
         elif not (client.on_host and self._building):
@@ -156,11 +153,12 @@ class Batch:
 
     @property
     def _building(self) -> bool:
-        return self.builders.active or self.referees.active
+        return self.builders.active or self.referee.pool.active
 
     def _finish(self, index: int, outcome: Outcome) -> None:
-        made = self.built.pop(index, None)
-        self.done.append((index, outcome if made is None else replace(outcome, build_seconds=made.seconds)))
+        if (made := self.built.pop(index, None)) is not None:
+            outcome = replace(outcome, build_seconds=made.seconds)
+        self.done.append((index, outcome))
 
     # Building.
 
@@ -186,12 +184,7 @@ class Batch:
             self._finish(index, result)
         else:
             self.built[index] = result
-            workload = self._workload(index)
-            if not self.runner.check_correctness or workload in self.references:
-                self.runnable.append(index)
-            else:
-                self._want(workload, index)
-                self.waiting[workload].append(index)
+            self._queue(index)
 
     # References.
 
@@ -199,21 +192,15 @@ class Batch:
         """What identifies the reference of a job that is built."""
         return self.jobs[index].reference or self.built[index].spec.declaration
 
-    def _want(self, workload: Any, index: int) -> None:
-        """Have the reference computed from a job, unless that has begun."""
-        if self.runner.check_correctness and workload not in self.waiting and workload not in self.references:
-            self.waiting[workload] = deque()
-            self._ask(workload, index)
-
-    def _ask(self, workload: Any, index: int) -> None:
-        self.attempts[workload] = self.attempts.get(workload, 0) + 1
-        self.asked[index] = workload
-        self.folder()  # before the fork that writes to it
-        self.referees.submit([index])
+    def _queue(self, index: int) -> None:
+        """Have a built job run, once its reference is there."""
+        if not self.runner.check_correctness or not self.referee.hold(self._workload(index), index):
+            self.runnable.append(index)
 
     def _refer(self, index: int) -> tuple[str, str]:
         """In a child: compute the reference of a job; the file that holds it, or why there is none."""
         job = self.jobs[index]
+        path = ""
         try:
             with job.target:
                 if job.reference is not None:
@@ -224,30 +211,32 @@ class Batch:
             descriptor, path = tempfile.mkstemp(".npz", dir=self.folder())
             os.close(descriptor)
             reference.save(path, inputs, expected)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            with suppress(OSError):  # half a file would fill a full disk for good
+                Path(path).unlink()
             return "", shorten(f"{type(error).__name__}: {error}")
         return path, ""
 
-    def _on_reference(self, index: int, result: tuple[str, str] | Died) -> None:
-        workload = self.asked.pop(index)
-        waiting = self.waiting[workload]
-        if isinstance(result, Died):
-            if not result.overdue and self.attempts[workload] < _ATTEMPTS:
-                self._ask(workload, waiting[-1] if waiting else index)  # it may have been that candidate's fault
-                return
-            how = f"took more than {_REFERENCE_SECONDS:g} s" if result.overdue else f"failed: its process {result.how}"
-            result = "", f"computing it {how}"
-        path, failure = result
-        if failure:
-            _log.warning("outputs are not checked, as there is no reference to compare them with: %s", failure)
-        self.references[workload] = path
-        self.runnable.extend(self.waiting.pop(workload))
-
     # Running.
+
+    def _on_ran(self, index: int, outcome: Outcome) -> None:
+        if isinstance(outcome, ReferenceLost):
+            self.references.drop(self._workload(index), outcome.path)
+            self.restarts[index] = self.restarts.get(index, 0) + 1
+            if self.restarts[index] < _ATTEMPTS:
+                self._queue(index)
+                return
+            outcome = RunFailed(reason=outcome.reason, killed=True)
+        if isinstance(outcome, Measured) and not outcome.checked:
+            asked = self.runner.check_correctness
+            outcome = replace(
+                outcome, unchecked=self.references.reason(self._workload(index)) if asked else SWITCHED_OFF
+            )
+        self._finish(index, outcome)
 
     def _submit(self, client: Client, index: int) -> None:
         made = self.built[index]
-        path = self.references[self._workload(index)] if self.runner.check_correctness else ""
+        path = self.references.file(self._workload(index)) if self.runner.check_correctness else ""
         token = next(_tokens)
         try:
             client.channel.send(Submit(token, RunRequest(made.program, made.spec, path, self.runner)))

@@ -12,9 +12,14 @@ from ..core.dtype import DType
 from ..runtime.array import NDArray, empty
 from ..runtime.cpu_driver import HostMemory
 from ..runtime.device import Device
+from ..runtime.driver import DeviceError
 
 GUARD = 1 << 16
-"""Bytes on each side of an array that nothing may write."""
+"""Bytes on each side of an array that nothing may write, and that are looked at together with the array."""
+FAR = (1 << 21, 1 << 25)
+"""Bytes beyond them that are looked at once per candidate: as many as the array has, within these limits."""
+_SHARE = 64
+"""No more of them on each side than this fraction of the device's memory."""
 _PATTERN = np.random.default_rng(0x711E).integers(0, 256, GUARD, np.uint8)
 _RARE = 1000
 _STRETCH = 1 << 16
@@ -23,16 +28,35 @@ _POISON = 0xFF
 
 
 class GuardedArray:
-    """An array on a device between two guard zones. `array` is what the kernel gets; `values` what it should hold."""
+    """An array on a device between guard zones, two on each side. `array` is what the kernel gets.
+
+        far │ near │ array │ near │ far
+
+    The near ones are filled and read with the array. The far ones are filled once, and read by `stray`.
+    """
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, on: Device) -> None:
         self.name = name
         self.dtype = DType(dtype)
         self.size = math.prod(shape) * self.dtype.numpy.itemsize
-        self._whole = empty(2 * GUARD + self.size, "uint8", on)
-        self.array = NDArray(on, self.dtype, shape, _inside(self._whole, self.size), owner=self._whole)
+        self.far = _far_bytes(self.size, on)
+        try:
+            memory = empty(2 * (self.far + GUARD) + self.size, "uint8", on)
+        except DeviceError:  # full, or more than it gives at a time
+            self.far = 0
+            memory = empty(2 * GUARD + self.size, "uint8", on)
+        self._whole = _part(memory, self.far, 2 * GUARD + self.size)
+        self.array = NDArray(on, self.dtype, shape, _inside(memory, self.far + GUARD, self.size), owner=memory)
         self._content = np.empty(self._whole.size, np.uint8)
         self._content[:GUARD] = self._content[GUARD + self.size :] = _PATTERN
+        self._zones = [_part(memory, at, self.far) for at in (0, memory.size - self.far) if self.far]
+        self._seen = np.empty(self.far, np.uint8)
+        self._fill_far()
+
+    def _fill_far(self) -> None:
+        self._seen.reshape(-1, GUARD)[:] = _PATTERN
+        for zone in self._zones:
+            zone.copyfrom(self._seen)
 
     def fill(self, values: np.ndarray | None) -> None:
         """Put in values (None: poison), and mend the guards."""
@@ -52,6 +76,20 @@ class GuardedArray:
                 return values, f"it writes outside of {self.name}, {far:,} byte(s) {side} {where}"
         return values, ""
 
+    def stray(self) -> str:
+        """What was written to the far guards (empty: nothing)."""
+        for side, zone in zip(("before", "after"), self._zones, strict=False):
+            zone.device.driver.read(zone.device.index, zone.handle, self._seen)
+            rows = self._seen.reshape(-1, GUARD)
+            if (rows.view(np.uint64) == _PATTERN.view(np.uint64)).all():
+                continue
+            changed = np.flatnonzero(rows != _PATTERN)
+            self._fill_far()
+            far = self.far - int(changed[-1]) if side == "before" else int(changed[0]) + 1
+            where = "its first element" if side == "before" else "its last element"
+            return f"it writes outside of {self.name}, {GUARD + far:,} byte(s) {side} {where}"
+        return ""
+
     def changed(self) -> str:
         """What a kernel that only reads the array has done to it (empty: nothing)."""
         values, damage = self.read()
@@ -63,13 +101,25 @@ class GuardedArray:
         return ""
 
 
-def _inside(whole: NDArray, size: int) -> Any:
-    """The driver's handle for the memory between the guards."""
+def _far_bytes(size: int, on: Device) -> int:
+    """How wide a far guard is: whole stretches of the pattern."""
+    least, most = FAR
+    room = on.attributes.total_global_memory // _SHARE
+    return min(max(size, least), most, room) // GUARD * GUARD
+
+
+def _part(memory: NDArray, at: int, size: int) -> NDArray:
+    """Some bytes of an array as an array."""
+    return NDArray(memory.device, memory.dtype, (size,), _inside(memory, at, size), owner=memory)
+
+
+def _inside(whole: NDArray, at: int, size: int) -> Any:
+    """The driver's handle for the memory from byte `at` on."""
     if whole.device.kind == "opencl":
-        return whole.handle.get_sub_region(GUARD, max(1, size))
+        return whole.handle.get_sub_region(at, max(1, size))
     if whole.device.kind == "cuda":
-        return whole.handle + GUARD
-    return HostMemory(whole.handle.bytes[GUARD : GUARD + size])
+        return whole.handle + at
+    return HostMemory(whole.handle.bytes[at : at + size])
 
 
 def compare(name: str, got: np.ndarray, want: np.ndarray, relative: float) -> str:

@@ -11,6 +11,8 @@ from ..codegen.abi import Resources
 from ..core.errors import TVMError
 
 _LONGEST_REASON = 2000
+SWITCHED_OFF = "check_correctness=False"
+"""Why outputs were not compared, where nobody asked for it."""
 
 
 class MeasureErrorNo:
@@ -71,6 +73,8 @@ class Measured(Outcome):
     costs: tuple[float, ...]
     checked: bool = True
     """Whether its output was compared with the reference (and agreed)."""
+    unchecked: str = ""
+    """Why it was not."""
     resources: Mapping[str, Resources] = field(default_factory=dict)
     """What each kernel takes of the hardware, where the compiler tells."""
 
@@ -130,6 +134,13 @@ class RunFailed(Failure):
     @property
     def error_no(self) -> int:
         return MeasureErrorNo.UNKNOWN_ERROR if self.killed else MeasureErrorNo.RUNTIME_DEVICE
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceLost(Failure):
+    """It was not run, as the file `path` of its reference cannot be read: no caller of `measure` hears of that."""
+
+    path: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from . import reference
 from .channel import Channel
 from .check import GuardedArray, compare
 from .job import RunRequest
-from .outcome import BuildFailed, Measured, Outcome, RunFailed, WrongAnswer, shorten
+from .outcome import BuildFailed, Measured, Outcome, ReferenceLost, RunFailed, WrongAnswer, shorten
 
 _TASKS_EACH = 1000
 """Tasks after which a process is replaced: drivers keep some memory for every kernel that they loaded."""
@@ -78,6 +78,10 @@ class _OutsideError(Exception):
     """The kernel wrote where it must not."""
 
 
+class _LostError(Exception):
+    """The reference cannot be read."""
+
+
 def serve(channel: Channel, kind: str, index: int) -> None:
     """Run tasks from a channel until it closes or the process is no longer fit."""
     try:
@@ -123,6 +127,8 @@ class _Bench:
         except _WrongError as error:
             self._arrays = (None, [])
             return WrongAnswer(reason=str(error))
+        except _LostError as error:
+            return ReferenceLost(reason=shorten(f"its reference cannot be read: {error}"), path=request.reference)
         except _OutsideError as error:
             self.healthy = False  # it may have written anywhere
             return RunFailed(reason=str(error))
@@ -211,7 +217,10 @@ class _Bench:
     def _load(self, path: str) -> Any:
         if self._file[0] != path:
             self._file = ("", None)
-            self._file = (path, reference.load(path))
+            try:
+                self._file = (path, reference.load(path))
+            except Exception as error:  # deleted, cut off, or too large for the memory that is left
+                raise _LostError(f"{type(error).__name__}: {error}") from error
         return self._file[1]
 
     def _check(
@@ -237,6 +246,7 @@ class _Bench:
                 wrong.append(compare(arrays[position].name, values, expected[rank], request.spec.tolerance))
         if first is not None or any(wrong):
             damage += [array.changed() for i, array in enumerate(arrays) if i not in outputs]
+            damage += [array.stray() for array in arrays]
         if any(damage):
             raise _OutsideError("; ".join(filter(None, damage)))
         if any(wrong):

@@ -27,6 +27,7 @@ from .client import Client
 from .job import Job
 from .option import LocalBuilder, LocalRunner
 from .outcome import Outcome
+from .referee import References
 
 _STILLBORN = 5
 """Servers that may end, one after another, before they have opened a device."""
@@ -49,7 +50,7 @@ class MeasureSession:
         self._folder = Path(tempfile.gettempdir()) / f"tilewright-{uuid.uuid4().hex}"
         self._folder_made = False
         self._stillborn = 0
-        self._references: dict[Any, str] = {}
+        self._references = References()
         self._client: Client | None = None
         self._tidy = weakref.finalize(self, _remove, self._folder, os.getpid())
         self._connect()
@@ -118,7 +119,7 @@ class MeasureSession:
         return self._client
 
     def _make_folder(self) -> Path:
-        if not self._folder_made:
+        if not self._folder_made or not self._folder.is_dir():  # somebody may tidy the temporary folder
             self._folder.mkdir(0o700)  # an error where somebody else has made it
             self._folder_made = True
         return self._folder

@@ -137,7 +137,17 @@ class Entry:
             args = (dev, *args) if dev is not None else args
             dev = func_name
         before = options.pop("f_preproc", "")
-        return evaluator(self, dev or device(self._kind), TimingOptions(*args, **options), before)
+        return self.timed(dev or device(self._kind), TimingOptions(*args, **options), before)
+
+    def timed(self, on: Any, options: TimingOptions, before: str = "") -> Evaluator:
+        """What times this function on a device; UserError for one that it does not run on."""
+        if isinstance(on, Device) and on.kind != self._kind:
+            raise UserError(
+                f"dev={on} is of another kind than the module, which is for {self._program.target}",
+                primitive="time_evaluator",
+                fix=f"give tw.{self._kind}(): another device's clock does not tell how long this one takes",
+            )
+        return evaluator(self, on, options, before)
 
     def __repr__(self) -> str:
         return f"<function {self.name} for {self._program.target}>"
@@ -282,7 +292,7 @@ class Module:
             repeats_to_cooldown,
             cache_flush_bytes,
         )
-        return evaluator(self.get_function(func_name), dev, options, f_preproc)
+        return self.get_function(func_name).timed(dev, options, f_preproc)
 
     def save(self, file_name: str | os.PathLike[str], fmt: str = "") -> None:
         """Write the module into one file that `load_module` reads, in this process or another."""

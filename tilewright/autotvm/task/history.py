@@ -28,6 +28,7 @@ class ApplyHistoryBest(DispatchContext):
         super().__init__()
         self.history = History()
         self._given: dict[tuple[str, Any], Any] = {}
+        self._doubted: set[Any] = set()
         if records is not None:
             self.load(records)
 
@@ -70,7 +71,16 @@ class ApplyHistoryBest(DispatchContext):
             if (key, workload) in self._given:
                 return self._given[key, workload]
         found = self.history.best(target, workload)
-        return None if found is None else found[0].config
+        if found is None:
+            return None
+        if not found[0].notes.checked and workload not in self._doubted:
+            self._doubted.add(workload)
+            logger.warning(
+                "The best configuration for %s was measured without comparing its output with a reference, and may "
+                "compute something else. Check what it computes, or tune again.",
+                workload,
+            )
+        return found[0].config
 
     def update(self, target: Target | None, workload: Any, cfg: Any) -> None:
         if target is not None:

@@ -34,7 +34,8 @@ class Notes:
     `device` is the name of the device that measured, `compiler` what compiled for it. A failure has its
     `reason` and the schedule `step` at fault; a `refused` one was never compiled, and was no trial. A
     `confirmed` measurement was made again at the end, and replaces earlier ones of the same configuration.
-    `flop` is the number of operations of one run.
+    `flop` is the number of operations of one run. `checked` is False where nobody compared the output with a
+    reference; logs of the legacy system do not say.
     """
 
     device: str = ""
@@ -44,10 +45,11 @@ class Notes:
     refused: bool = False
     confirmed: bool = False
     flop: float = 0.0
+    checked: bool = True
 
     def written(self) -> dict[str, Any]:
         """The notes that say something."""
-        return {name: value for name, value in vars(self).items() if value}
+        return {name: value for name, value in vars(self).items() if value != vars(SILENT)[name]}
 
 
 SILENT = Notes()

@@ -1,5 +1,6 @@
 """The best that is known for a workload on a target, from the measurements of logs.
 
+A measurement whose output nobody compared with a reference counts only where there is no other.
 A measurement that names no device counts wherever its target's keys fit, as in the legacy API. One that names
 another device than the one at hand, or another compiler, is left to the search as advice.
 """
@@ -51,13 +52,16 @@ class History:
         """Measurements left out because another device or compiler made them."""
         self._name_of = name_of
         self._confirmed: dict[tuple[str, Workload, Config], Pair] = {}
+        self._wrong: set[tuple[str, Workload, Config]] = set()
         self.add(records)
 
     def add(self, records: Iterable[Pair]) -> None:
-        """Take in measurements; failures change nothing."""
+        """Take in measurements. Of failures only a wrong answer counts: against the same configuration unchecked."""
         good: list[Pair] = []
         for inp, result in records:
             if result.error_no != MeasureErrorNo.NO_ERROR:
+                if result.error_no == MeasureErrorNo.WRONG_ANSWER:
+                    self._wrong.add(_identity(inp))
                 continue
             if not applies(inp.notes, str(inp.target.kind), self._name_of):
                 self.foreign += 1
@@ -66,16 +70,17 @@ class History:
             if inp.notes.confirmed:
                 self._confirmed[_identity(inp)] = (inp, result)
         for inp, result in good:
-            self._consider(self._confirmed.get(_identity(inp), (inp, result)))
+            if inp.notes.checked or _identity(inp) not in self._wrong:
+                self._consider(self._confirmed.get(_identity(inp), (inp, result)))
 
     def _consider(self, pair: Pair) -> None:
-        inp, result = pair
+        inp, _ = pair
         keys = [(self.best_by_targetkey, (key, inp.task.workload)) for key in inp.target.keys]
         if model_of(inp.target) != "unknown":
             keys.append((self.best_by_model, (model_of(inp.target), inp.task.workload)))
         for table, key in keys:
             known = table.get(key)
-            if known is None or mean_cost(result) < mean_cost(known[1]):
+            if known is None or _rank(pair) < _rank(known):
                 table[key] = pair
 
     def best(self, target: Target, workload: Workload) -> Pair | None:
@@ -85,11 +90,11 @@ class History:
         """
         known = [self.best_by_model.get((model_of(target), workload))]
         known += [self.best_by_targetkey.get((key, workload)) for key in target.keys]
-        fits = (
+        fits = [
             pair for pair in known
             if pair is not None and (not pair[0].notes.device or pair[0].target.kind == target.kind)
-        )  # fmt: skip
-        return next(fits, None)
+        ]  # fmt: skip
+        return next((pair for pair in fits if pair[0].notes.checked), fits[0] if fits else None)
 
     def pairs(self) -> list[Pair]:
         """The best measurements, each once."""
@@ -97,6 +102,11 @@ class History:
         for pair in (*self.best_by_model.values(), *self.best_by_targetkey.values()):
             seen[id(pair)] = pair
         return list(seen.values())
+
+
+def _rank(pair: Pair) -> tuple[bool, float]:
+    """What is least for the best: a kernel that computes something else may well be faster."""
+    return not pair[0].notes.checked, mean_cost(pair[1])
 
 
 def _identity(inp: MeasureInput) -> tuple[str, Workload, Config]:

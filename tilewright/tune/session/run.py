@@ -10,7 +10,7 @@ from typing import Protocol
 
 from ...core.target import Target
 from ...measure.job import Job
-from ...measure.outcome import Failure, Measured, Outcome, Refused, to_result
+from ...measure.outcome import Failure, Measured, Outcome, Refused, WrongAnswer, to_result
 from ...runtime.driver import DeviceAttributes
 from ..analysis.features import Features
 from ..records.format import COMPILER, MeasureInput, Notes, Pair
@@ -112,11 +112,12 @@ class Run:
                 best, self.best_iter = one.score, self.tally.done  # early stopping goes on where it was
             if one.score > 0:
                 noted = self._input(index, inp.notes)
-                self._good[index] = Trial(0, noted, result, Measured(costs=result.costs), one.score)
+                done = Measured(costs=result.costs, checked=inp.notes.checked)
+                self._good[index] = Trial(0, noted, result, done, one.score)
         self.strategy.skip(list(seen))
         self.strategy.advise(advice)
         self.strategy.learn([seen[i] for i in sorted(seen)])
-        self.tally.best = max(self._good.values(), key=lambda trial: trial.flops, default=None)
+        self.tally.best = max(self._good.values(), key=lambda trial: trial.rank, default=None)
 
     def go(self) -> Tally:
         """Tune until the trials are used up, nothing is left to try, or the user interrupts."""
@@ -220,12 +221,12 @@ class Run:
         """Count, show and pass on what became of a configuration."""
         reason, step = (outcome.reason, outcome.step) if isinstance(outcome, Failure) else ("", "")
         refused = isinstance(outcome, Refused)
-        notes = Notes(self._attributes.name, COMPILER, reason, step, refused, confirmed, self.task.flop)
+        checked = not isinstance(outcome, Measured) or outcome.checked
+        notes = Notes(self._attributes.name, COMPILER, reason, step, refused, confirmed, self.task.flop, checked)
         result = to_result(outcome)
         trial = Trial(number, self._input(index, notes), result, outcome, flops_of(self.task.flop, result))
-        before = self.tally.best_flops
         self.tally.take(trial)
-        if trial.flops > before:
+        if self.tally.best is trial:
             self.best_iter = self.tally.done
         if outcome.ok:
             self._good[index] = trial
@@ -245,15 +246,16 @@ class Run:
 
     def _confirm(self) -> None:
         """Measure the best few again; the best of these is the winner."""
-        best = sorted(self._good, key=lambda i: -self._good[i].flops)[: self.options.confirm]
+        best = sorted(self._good, key=lambda i: self._good[i].rank, reverse=True)[: self.options.confirm]
         if len(best) < 2 or self.options.confirm < 2 or self.tally.done == self.tally.resumed:
             return
         again = []
         for job, outcome in self.measurer.measure([self._job(i) for i in best]):
             again.append(self._take(0, job.key, outcome, confirmed=True))
+            if isinstance(outcome, WrongAnswer):  # nobody had checked it before
+                del self._good[job.key]
         good = [trial for trial in again if trial.outcome.ok]
-        if good:
-            self.tally.best = max(good, key=lambda trial: trial.flops)
+        self.tally.best = max(good or self._good.values(), key=lambda trial: trial.rank, default=None)
 
     def _seen(self, trial: Trial) -> Seen:
         index = trial.input.config.index or 0

@@ -124,8 +124,14 @@ def summary(tally: Tally, space: Space, device: DeviceAttributes | None, si_pref
         config = tally.best.input.config
         cost = 1e6 * sum(tally.best.result.costs) / len(tally.best.result.costs)
         share = _share(tally.best.flops, device)
-        lines.append(f"best: {tally.best.flops / scale:,.2f} {unit}, {cost:,.2f} µs{share}, index {config.index}")
+        doubt = "" if tally.best.input.notes.checked else ", not checked"
+        lines.append(
+            f"best: {tally.best.flops / scale:,.2f} {unit}, {cost:,.2f} µs{share}, index {config.index}{doubt}"
+        )
         lines += [f"  {line}" for line in readable(config, space)]
+    if tally.unchecked:
+        why = f" ({tally.why_unchecked.partition(chr(10))[0]})" if tally.why_unchecked else ""
+        lines.append(f"not checked: {tally.unchecked} measured without comparing their output with a reference{why}")
     for kind, count in tally.failures.most_common():
         first = tally.reasons.get(kind, "").partition("\n")[0]
         others = ", and other reasons" if kind in tally.mixed else ""

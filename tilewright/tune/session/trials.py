@@ -33,6 +33,11 @@ class Trial:
     flops: float
     """Operations a second; 0 after a failure."""
 
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """What is greatest for the best: whoever was not checked comes after all who were."""
+        return self.input.notes.checked, self.flops
+
 
 @dataclass
 class Tally:
@@ -51,6 +56,9 @@ class Tally:
     """The first reason of each kind of failure."""
     mixed: set[str] = field(default_factory=set)
     """Kinds of failure that had other reasons as well."""
+    unchecked: int = 0
+    """Results that nobody compared with a reference."""
+    why_unchecked: str = ""
     measuring_seconds: float = 0.0
     """How long candidates had the device: the first run, both checks, the timed runs."""
 
@@ -64,7 +72,10 @@ class Tally:
         self.measuring_seconds += trial.outcome.run_seconds
         if trial.outcome.ok:
             self.current = trial.flops
-            if trial.flops > self.best_flops:
+            if isinstance(trial.outcome, Measured) and not trial.outcome.checked:
+                self.unchecked += 1
+                self.why_unchecked = self.why_unchecked or trial.outcome.unchecked
+            if self.best is None or trial.rank > self.best.rank:
                 self.best = trial
             return
         kind = kind_of(trial.outcome)

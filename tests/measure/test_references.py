@@ -1,0 +1,119 @@
+"""References that cannot be made: tried again from other configurations, and what happens where none can."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.measure.programs import SIZE, Candidate, compile_candidate
+from tests.measure.test_session import QUICK
+from tilewright.core.target import Target
+from tilewright.measure import referee
+from tilewright.measure.option import LocalBuilder, LocalRunner
+from tilewright.measure.outcome import Measured, Outcome, WrongAnswer
+from tilewright.measure.session import Job, MeasureSession
+
+TARGET = Target("llvm")
+
+
+def measure(jobs: list[Job], runner: LocalRunner = QUICK, rounds: int = 1) -> list[Outcome]:
+    """The outcomes of jobs, measured several times in one session."""
+    with MeasureSession("llvm", LocalBuilder(build_func=compile_candidate), runner) as session:
+        return [outcome for _ in range(rounds) for _, outcome in session.measure(jobs)]
+
+
+def fails_in_the_referee(candidate: Candidate, bad: bool, folder: Path) -> tuple[Any, list[Any]]:
+    """Built as ever; where it is asked for a reference, which is its second time, it raises."""
+    mark = folder / str(candidate.number)
+    if bad and mark.exists():
+        raise MemoryError("no memory for this one")
+    mark.touch()
+    return candidate.instantiate()
+
+
+def test_a_reference_that_one_configuration_does_not_give_comes_from_another(tmp_path: Path) -> None:
+    made = [Candidate("", 0), *(Candidate("wrong", n) for n in range(1, 5))]
+    jobs = [Job(lambda c=c: fails_in_the_referee(c, c.number < 3, tmp_path), c, TARGET) for c in made]
+    outcomes = measure(jobs)
+    assert sum(isinstance(outcome, WrongAnswer) for outcome in outcomes) == 4, outcomes
+    assert sum(isinstance(outcome, Measured) and outcome.checked for outcome in outcomes) == 1
+
+
+def test_a_reference_that_runs_out_of_time_is_tried_once_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(referee, "_SECONDS", 1.5)
+
+    def reference() -> tuple[list[np.ndarray], list[np.ndarray]]:
+        if not (tmp_path / "tried").exists():
+            (tmp_path / "tried").touch()
+            while True:
+                pass
+        a = np.ones(SIZE, "float32")
+        return [a], [a * 3.0]
+
+    (outcome,) = measure([Job(Candidate("").instantiate, 0, TARGET, reference)])
+    assert isinstance(outcome, Measured)
+    assert outcome.checked
+
+
+def test_what_failed_is_tried_again_for_later_candidates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As on a disk that was full, and has room again."""
+    monkeypatch.setattr(referee, "_PAUSE", 2)
+
+    def reference() -> tuple[list[np.ndarray], list[np.ndarray]]:
+        with (tmp_path / "asked").open("a") as file:
+            file.write("x")
+        if (tmp_path / "asked").stat().st_size <= 3:
+            raise OSError(28, "No space left on device")
+        a = np.ones(SIZE, "float32")
+        return [a], [a * 2.0 + 1.0]
+
+    first, *others = measure([Job(Candidate("wrong").instantiate, 0, TARGET, reference)], rounds=4)
+    assert isinstance(first, Measured)
+    assert not first.checked
+    assert "No space left" in first.unchecked
+    assert isinstance(others[-1], WrongAnswer), others
+
+
+def test_a_file_that_cannot_be_read_any_more_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Somebody tidies the temporary folder; the runner that knows the reference is another one by then."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def jobs(fault: str) -> Iterator[list[Job]]:
+        yield [Candidate("").job("llvm")]
+        for path in tmp_path.rglob("*.npz"):
+            path.write_bytes(path.read_bytes()[:100])
+        yield [Candidate("crashes").job("llvm")]
+        yield [Candidate(fault).job("llvm")]
+
+    with MeasureSession("llvm", LocalBuilder(build_func=compile_candidate), QUICK) as session:
+        for fault, kind in (("wrong", WrongAnswer), ("", Measured)):
+            outcomes = [outcome for _, outcome in session.measure_all(jobs(fault))]
+            assert isinstance(outcomes[-1], kind), outcomes
+
+
+def test_half_a_file_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk it would be what keeps the disk full."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left: list[Path] = []
+
+    def fill(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tilewright.measure.reference.save", fill)
+    with MeasureSession("llvm", LocalBuilder(build_func=compile_candidate), QUICK) as session:
+        ((_, outcome),) = session.measure([Candidate("").job("llvm")])
+        left += tmp_path.rglob("*.npz")
+    assert isinstance(outcome, Measured)
+    assert not outcome.checked
+    assert not left
+
+
+def test_switched_off_is_said_as_well() -> None:
+    (outcome,) = measure([Candidate("wrong").job("llvm")], LocalRunner(repeat=1, check_correctness=False))
+    assert isinstance(outcome, Measured)
+    assert (outcome.checked, outcome.unchecked) == (False, "check_correctness=False")

@@ -1,0 +1,154 @@
+"""References while candidates are measured: computed once per workload, tried again where that fails.
+
+A candidate waits for the reference of its workload. Where one configuration yields none, another one is asked; where
+none does, the candidates at hand run unchecked, are recorded so, and later ones ask again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .pool import Died, Pool
+
+_log = logging.getLogger("autotvm")
+_SECONDS = 120.0
+_ATTEMPTS = 3
+"""Computations per round that may fail, each from another configuration where there is one."""
+_OVERDUE = 2
+"""Computations that may run out of time: a configuration can hang, but two in a row say that the workload is large."""
+_ROUNDS = 4
+_PAUSE = 16
+"""Candidates that run unchecked after a failed round before the next one; twice as many after each."""
+
+
+@dataclass
+class _Failed:
+    """Why a workload has no reference, and how long nobody asks again."""
+
+    reason: str = ""
+    rounds: int = 0
+    left: int = 0
+    final: bool = False
+
+
+class References:
+    """The file of each workload's reference, or why there is none. Kept from call to call of `measure`."""
+
+    def __init__(self) -> None:
+        self._files: dict[Any, str] = {}
+        self._failed: dict[Any, _Failed] = {}
+
+    def file(self, workload: Any) -> str:
+        """The file; empty where there is none."""
+        return self._files.get(workload, "")
+
+    def reason(self, workload: Any) -> str:
+        """Why there is none."""
+        failed = self._failed.get(workload)
+        return failed.reason if failed is not None else ""
+
+    def wanted(self, workload: Any) -> bool:
+        """Whether a candidate that comes now is a reason to compute it."""
+        if workload in self._files:
+            return False
+        failed = self._failed.get(workload)
+        if failed is None:
+            return True
+        failed.left -= 1
+        return failed.left < 0 and not failed.final
+
+    def keep(self, workload: Any, path: str) -> None:
+        """It is in this file."""
+        self._files[workload] = path
+        self._failed.pop(workload, None)
+
+    def drop(self, workload: Any, path: str) -> None:
+        """This file cannot be read any more."""
+        if self._files.get(workload) == path:
+            del self._files[workload]
+
+    def fail(self, workload: Any, reason: str, final: bool) -> None:
+        """A round of attempts ended without one."""
+        failed = self._failed.setdefault(workload, _Failed())
+        failed.reason = reason
+        failed.left = _PAUSE << failed.rounds
+        failed.rounds += 1
+        failed.final = final or failed.rounds >= _ROUNDS
+
+
+@dataclass
+class _Round:
+    """The attempts at one reference, and the built jobs that wait for it."""
+
+    waiting: deque[int] = field(default_factory=deque)
+    tried: list[int] = field(default_factory=list)
+    overdue: int = 0
+    underway: bool = False
+
+
+class Referee:
+    """Has references computed, one at a time. `compute` runs in a child: a file, or why there is none, for a job."""
+
+    def __init__(self, references: References, compute: Callable[[int], tuple[str, str]]) -> None:
+        self.references = references
+        self.pool = Pool(compute, 1, _SECONDS)
+        self._rounds: dict[Any, _Round] = {}
+        self._asked: dict[int, Any] = {}  # job → the workload whose reference is being computed from it
+
+    def expect(self, workload: Any, index: int) -> None:
+        """Begin the reference of a workload from a job that is not built yet."""
+        if workload not in self._rounds and self.references.wanted(workload):
+            self._ask(workload, self._rounds.setdefault(workload, _Round()), index)
+
+    def hold(self, workload: Any, index: int) -> bool:
+        """Keep a built job until the reference of its workload is there; False where it need not wait."""
+        if workload not in self._rounds and not self.references.wanted(workload):
+            return False
+        one = self._rounds.setdefault(workload, _Round())
+        one.waiting.append(index)
+        if not one.underway:
+            self._ask(workload, one, index)
+        return True
+
+    def advance(self, more_to_come: bool) -> list[int]:
+        """Take in what was computed; the jobs that need not wait any more.
+
+        `more_to_come`: whether other configurations are about to be built, which a failed attempt can wait for.
+        """
+        released: list[int] = []
+        for index, result in self.pool.advance():
+            workload = self._asked.pop(index)
+            one = self._rounds[workload]
+            one.underway = False
+            path, failure = self._understood(one, result)
+            if path:
+                self.references.keep(workload, path)
+                released += self._rounds.pop(workload).waiting
+            elif len(one.tried) >= _ATTEMPTS or one.overdue >= _OVERDUE:
+                self.references.fail(workload, failure, one.overdue >= _OVERDUE)
+                _log.warning("outputs are not checked, as there is no reference to compare them with: %s", failure)
+                released += self._rounds.pop(workload).waiting
+        for workload, one in self._rounds.items():
+            fresh = next((index for index in reversed(one.waiting) if index not in one.tried), None)
+            if not one.underway and (fresh is not None or not more_to_come):
+                self._ask(workload, one, one.tried[-1] if fresh is None else fresh)
+        self.pool.start()
+        return released
+
+    def _understood(self, one: _Round, result: tuple[str, str] | Died) -> tuple[str, str]:
+        """What came of an attempt: a file, or why there is none."""
+        if not isinstance(result, Died):
+            return result
+        one.overdue += result.overdue
+        how = f"took more than {_SECONDS:g} s" if result.overdue else f"failed: its process {result.how}"
+        return "", f"computing it {how}"
+
+    def _ask(self, workload: Any, one: _Round, index: int) -> None:
+        one.tried.append(index)
+        one.underway = True
+        self._asked[index] = workload
+        self.pool.submit([index])
