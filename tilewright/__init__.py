@@ -9,9 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from .core.absent import absent_from_module
-
-__version__ = "0.2.0"
+from .core.refusals import missing_from_module
+from .core.version import __version__ as __version__
+from .messages import hook_in_all
 
 _MODULES = ("te", "tir", "nd", "target", "testing", "error", "topi", "autotvm", "runtime", "transform", "arith")
 _HOMES = {
@@ -29,6 +29,8 @@ _HOMES = {
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 _OLD_NAMES = {"select": ("tir", "Select"), "gpu": ("nd", "cuda")}
 
+hook_in_all()
+
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
@@ -40,7 +42,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
         globals()[name] = value
         return value
-    raise absent_from_module(__name__, name, __dir__())
+    raise missing_from_module(__name__, name, __dir__())
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from .core.absent import absent_from_module as _absent
+from .core.refusals import missing_from_module as _missing
 from .core.target import Target
 
 
@@ -26,4 +26,4 @@ __all__ = ["Target", "create", "cuda", "opencl"]
 if not _TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _absent(__name__, name, __all__)
+        raise _missing(__name__, name, __all__)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .core.absent import absent_from_module as _absent
+from .core.refusals import missing_from_module as _missing
 from .core.target import KINDS
 from .runtime.device import Device, device, enabled
 
@@ -27,4 +27,4 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
 if not _TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _absent(__name__, name, globals())
+        raise _missing(__name__, name, globals())

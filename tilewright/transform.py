@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from .core.absent import absent_from_module as _absent
+from .core.refusals import missing_from_module as _missing
 from .passes.context import PassContext
 
 __all__ = ["PassContext"]
@@ -10,4 +10,4 @@ __all__ = ["PassContext"]
 if not _TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _absent(__name__, name, __all__)
+        raise _missing(__name__, name, __all__)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from ..core.absent import absent
 from ..core.errors import UserError
+from ..core.refusals import missing
 from ..expr.nodes import Expr, Var
 from ..expr.operators import as_expr, condition, const
 from ..expr.traverse import substitute
@@ -63,4 +63,4 @@ class Analyzer:
         return known
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise absent("the analyzer", name, dir(type(self)), self)
+        raise missing("the analyzer", name, dir(type(self)), self)

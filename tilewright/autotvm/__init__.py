@@ -11,7 +11,7 @@ with autotvm.apply_history_best("matmul.log"), tvm.target.Target("cuda"):
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ..core.absent import absent_from_module as _absent
+from ..core.refusals import missing_from_module as _missing
 from . import callback, env, measure, record, task, templates, tuner
 from .env import GLOBAL_SCOPE
 from .measure import LocalBuilder, LocalRunner, MeasureErrorNo, MeasureInput, MeasureResult, measure_option
@@ -32,4 +32,4 @@ __all__ = [name for name in dir() if not name.startswith("_")]
 if not _TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _absent(__name__, name, __all__)
+        raise _missing(__name__, name, __all__)

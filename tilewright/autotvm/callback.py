@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.absent import absent_from_module as _absent
 from ..core.errors import UserError
+from ..core.refusals import missing_from_module as _missing
 from ..measure.outcome import MeasureResult
 from ..tune.records.format import MeasureInput, Pair, encode, only_json
 from ..tune.records.log import RecordLog, load_from_file
@@ -139,4 +139,4 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Progress
 if not TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _absent(__name__, name, globals())
+        raise _missing(__name__, name, globals())

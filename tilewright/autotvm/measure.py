@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ..core.absent import absent_from_module as _absent
+from ..core.refusals import missing_from_module as _missing
 from ..measure.option import LocalBuilder, LocalRunner, measure_option
 from ..measure.outcome import MeasureErrorNo, MeasureResult
 from ..tune.records.format import MeasureInput
@@ -12,4 +12,4 @@ __all__ = [name for name in dir() if not name.startswith("_")]
 if not _TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _absent(__name__, name, globals())
+        raise _missing(__name__, name, globals())

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.absent import absent_from_module as _absent
 from ..core.errors import UserError
+from ..core.refusals import missing_from_module as _missing
 from ..measure.option import LocalBuilder, LocalRunner
 from ..measure.outcome import MeasureResult
 from ..measure.session import MeasureSession
@@ -318,4 +318,4 @@ __all__ = [
 if not TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _absent(__name__, name, globals())
+        raise _missing(__name__, name, globals())

@@ -88,9 +88,10 @@ def _join(a: ExactRange | None, b: ExactRange | None) -> ExactRange | None:
     """The values from the least to the largest of both; either alone where they cannot be compared."""
     if a is None or b is None:
         return a or b
-    if all(isinstance(e, int) for e in (*a, *b)):
-        return ExactRange(min(a.lo, b.lo), max(a.hi, b.hi))
-    return a
+    lows, highs = (a.lo, b.lo), (a.hi, b.hi)
+    if not all(isinstance(end, int) for end in (*lows, *highs)):
+        return a
+    return ExactRange(min(lows, key=int), max(highs, key=int))
 
 
 def _certain_loads(op: Operation) -> Iterator[Load]:

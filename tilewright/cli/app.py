@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import __version__
 from ..core.errors import UserError
+from ..core.version import __version__
 from . import app_tune
 from .commands import Command, Group
 from .console import complain

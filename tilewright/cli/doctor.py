@@ -14,8 +14,8 @@ import sys
 import time
 from typing import Any
 
-from .. import __version__
 from ..core.errors import TVMError
+from ..core.version import __version__
 from ..report.environment import cpu_name, versions
 from ..report.table import Column, table
 from ..runtime.device import device

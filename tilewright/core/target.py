@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
-from .absent import absent
 from .errors import UserError
+from .refusals import missing
 
 
 class TargetKind(str):
@@ -173,7 +173,7 @@ class Target:
         return values + list(self.labels)
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise absent("the target", name, dir(type(self)), self)
+        raise missing("the target", name, dir(type(self)), self)
 
     def __str__(self) -> str:
         return " ".join([str(self.kind), *(f"-{name}={value}" for name, value in self._options())])

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from ..core.absent import absent_from_module as _absent
+from ..core.refusals import missing_from_module as _missing
 from . import operators as operators  # gives the nodes their Python operators
 from . import printer as printer  # gives the nodes their text
 
 if not TYPE_CHECKING:  # the legacy API has a module of this name
 
     def __getattr__(name: str) -> object:
-        raise _absent(__name__, name, globals())
+        raise _missing(__name__, name, globals())

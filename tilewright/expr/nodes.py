@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 from ..core.dtype import BOOL, DType
 from ..core.node import Node, node
 from .operand import BUILD, TEXT, Operand
-from .unknown import same
+from .runtime_value import same
 
 
 class Expr(Node, Operand):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .unknown import BUILD as BUILD
-from .unknown import Unknown
+from .runtime_value import BUILD as BUILD
+from .runtime_value import RuntimeValue
 
 if TYPE_CHECKING:
     from .nodes import Expr
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TEXT: dict[type, Callable[[Any], str]] = {}
 
 
-class Operand(Unknown):
+class Operand(RuntimeValue):
     """A value with the legacy API's operators; `as_expr` gives the expression that it stands for."""
 
     __slots__ = ()

@@ -6,8 +6,8 @@ import re
 import sys
 from importlib.machinery import PathFinder
 
-from ..core.absent import instead_of
 from ..core.errors import UserError
+from ..messages.names import instead_of
 
 PACKAGE = "tilewright"
 LEGACY = "tvm"

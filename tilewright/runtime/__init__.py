@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..core.absent import absent_from_module as _absent
+from ..core.refusals import missing_from_module as _missing
 from .array import NDArray as NDArray
 from .device import Device as Device
 from .device import device as device
@@ -17,4 +17,4 @@ from .thread_pool import set_num_threads as set_num_threads
 if not TYPE_CHECKING:  # the legacy API has a module of this name
 
     def __getattr__(name: str) -> object:
-        raise _absent(__name__, name, globals())
+        raise _missing(__name__, name, globals())

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import UserError
+from ..core.refusals import missing, refuses
 from .argument_checks import Shape, host_values, whole_numbers
 from .device import Device, cpu, device
 from .dlpack import Shared, give
 from .layout import APART, in_one_row, kind_of, layout_of, packed, reach
-from .on_device import OnDevice
+
+# What NumPy arrays do with their values; the values of these are on a device, where Python computes nothing.
+_NOT_ON_A_DEVICE = (
+    "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift "
+    "radd rsub rmul rtruediv rfloordiv rmod rpow rmatmul rand ror rxor rlshift rrshift "
+    "lt le gt ge neg invert abs len float int index iter"
+)
 
 
-class NDArray(OnDevice):
+@refuses("array", _NOT_ON_A_DEVICE)
+class NDArray:
     """An array on a device: row-major, or a view with strides of its own.
 
     `handle` is what the device's driver calls its memory; `layout` and `kind` stand for (device, dtype,
@@ -55,6 +63,12 @@ class NDArray(OnDevice):
             self.layout = self.kind = APART
         self.start, self.end = on.driver.span(handle, self._reach() * self.itemsize)
         self._owner = owner
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise missing("the array", name, dir(type(self)), self)
+
+    def __bool__(self) -> bool:
+        return True  # an array is there or not: code asks `if bias`
 
     def __del__(self) -> None:
         if getattr(self, "_owner", self) is None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.absent import absent
 from ..core.errors import UserError
+from ..core.refusals import missing
 from ..core.target import KINDS, Target
 from .cpu_driver import CpuDriver
 from .cuda_driver import CudaDriver
@@ -108,7 +108,7 @@ class Device:
         name = {"device_name": "name"}.get(name, name)
         if name in DeviceAttributes.__dataclass_fields__:
             return getattr(self.attributes, name)
-        raise absent("the device", name, (*dir(type(self)), *DeviceAttributes.__dataclass_fields__), self)
+        raise missing("the device", name, (*dir(type(self)), *DeviceAttributes.__dataclass_fields__), self)
 
 
 _devices: dict[tuple[str, int], Device] = {}

@@ -15,7 +15,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
 from ..codegen.abi import (
     ArrayArgument,
     CompiledProgram,
@@ -28,6 +27,7 @@ from ..codegen.abi import (
 from ..codegen.llvm.compile import compile_ir, host_machine
 from ..core.errors import UserError
 from ..core.target import Target
+from ..core.version import __version__
 
 FORMAT = 1
 """Counts up where files change so that older versions could not read them rightly."""

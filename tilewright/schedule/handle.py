@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from ..core.absent import absent
 from ..core.errors import UserAttributeError, UserError, UserTypeError, caller_location
 from ..core.hardware import MemoryScope
+from ..core.refusals import missing
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Operation, Tensor
 from .primitives import annotate, place, storage
@@ -147,7 +147,7 @@ class ScheduleHandle:
     def __getattr__(self, name: str) -> NoReturn:
         if name in PRIMITIVES:
             raise UserAttributeError(f"the schedule has no {name!r}: it belongs to a stage", fix=f"s[B].{name}(...)")
-        raise absent("the schedule", name, dir(type(self)), self)
+        raise missing("the schedule", name, dir(type(self)), self)
 
     def __repr__(self) -> str:
         stages = self.value.in_order()
@@ -327,7 +327,7 @@ class StageHandle:
         return self
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise absent("the stage", name, dir(type(self)), self)
+        raise missing("the stage", name, dir(type(self)), self)
 
     def __repr__(self) -> str:
         loops = ", ".join(a.name for a in self.value.leaves)

@@ -7,7 +7,7 @@ s = te.create_schedule(B.op)
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ..core.absent import absent_from_module as _absent
+from ..core.refusals import missing_from_module as _missing
 from ..expr.intrinsics import TABLE as _TABLE
 from ..expr.nodes import SizeVar, Var
 from ..expr.operators import (
@@ -57,4 +57,4 @@ __all__ = [name for name in dir() if not name.startswith("_")]
 if not _TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _absent(__name__, name, __all__)
+        raise _missing(__name__, name, __all__)

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ..bounds.infer import infer_bounds
-from ..core.absent import absent_from_module as _absent
 from ..core.errors import UserError
+from ..core.refusals import missing_from_module as _missing
 from ..schedule.handle import ScheduleHandle as Schedule
 from ..schedule.handle import StageHandle as Stage
 from ..schedule.handle import create_schedule
@@ -33,4 +33,4 @@ __all__ = ["InferBound", "IterVar", "Range", "Schedule", "Stage", "create_schedu
 if not _TYPE_CHECKING:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
-        raise _absent(__name__, name, __all__)
+        raise _missing(__name__, name, __all__)

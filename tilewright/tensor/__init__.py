@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from ..core.absent import absent_from_module as _absent
+from ..core.refusals import missing_from_module as _missing
 
 if not TYPE_CHECKING:  # the legacy API has a module of this name
 
     def __getattr__(name: str) -> object:
-        raise _absent(__name__, name, globals())
+        raise _missing(__name__, name, globals())

@@ -12,7 +12,7 @@ from ..core.hardware import ThreadTag
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operand import Operand
 from ..expr.operators import as_expr, const, subtract
-from ..expr.unknown import is_declaring
+from ..expr.runtime_value import is_declaring
 
 
 class AxisKind(enum.Enum):

@@ -9,14 +9,14 @@ import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import UserError
+from ..core.refusals import refusal, refuses
 from ..expr.nodes import Expr, IntImm, Load
 from ..expr.operand import Operand
 from ..expr.operators import as_expr
+from ..expr.runtime_value import RuntimeValue, declaring
 from ..expr.traverse import post_order
-from ..expr.unknown import Unknown, declaring
 from .axis import AxisKind, IterVar, Range, counted, whole
 from .reduction import Reduce
-from .whole import Whole, element_of, not_iterable
 
 
 class Operation:
@@ -110,13 +110,24 @@ class ComputeOp(Operation):
         return self._body
 
 
+# Operators and functions of elements, and what NumPy arrays do: an element has it, or a computation, and not the whole.
+_NOT_OF_WHOLE_TENSORS = (
+    "add sub mul truediv floordiv mod and or xor lshift rshift pow matmul "
+    "radd rsub rmul rtruediv rfloordiv rmod rand ror rxor rlshift rrshift rpow rmatmul "
+    "lt le gt ge neg invert abs int float index round bool array array_ufunc array_function len iter setitem delitem "
+    "getattr"
+)
+_AXES = "ijklmnpq"
+
+
 def _extent(axis: IterVar) -> Expr:
     if axis.dom is None:
         raise UserError(f"axis {axis.name!r} has no extent", primitive="compute", fix="give its range: te.Range(0, n)")
     return axis.dom.extent
 
 
-class Tensor(Whole):
+@refuses("tensor", _NOT_OF_WHOLE_TENSORS)
+class Tensor:
     """A multi-dimensional value; `A[i, j]` (or `A(i, j)`) is one element of it, in an expression."""
 
     __slots__ = ("__weakref__", "op", "value_index")
@@ -205,14 +216,19 @@ class TensorSlice(Operand):
         return self.tensor._element(self.indices)
 
     def __iter__(self) -> NoReturn:
-        raise not_iterable(self.tensor)
+        raise refusal("tensor", "iter", self.tensor)
 
     def __setitem__(self, more: Any, value: Any) -> None:
-        self.tensor[more] = value
+        raise refusal("tensor", "setitem", self.tensor)
 
     def __repr__(self) -> str:
-        given = (i.spelled() if isinstance(i, Unknown) else repr(i) for i in self.indices)
+        given = (i.spelled() if isinstance(i, RuntimeValue) else repr(i) for i in self.indices)
         return f"{self.tensor.name}[{', '.join(given)}]"
+
+
+def element_of(tensor: Tensor) -> str:
+    """Write an element of a tensor: `A[i, j]`."""
+    return f"{tensor.name}[{', '.join(_AXES[: tensor.ndim])}]" if tensor.ndim else f"{tensor.name}()"
 
 
 def read_tensors(body: Sequence[Expr]) -> tuple[Tensor, ...]:

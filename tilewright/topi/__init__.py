@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..core.absent import absent as _absent
+from ..core.refusals import missing as _missing
 from . import nn as nn
 from . import testing as testing
 from . import utils as utils
@@ -10,4 +10,4 @@ from . import utils as utils
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _absent("topi", name, globals())
+        raise _missing("topi", name, globals())

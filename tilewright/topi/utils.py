@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..arith.simplify import simplify
-from ..core.absent import absent_from_module as _absent
 from ..core.errors import UserError
+from ..core.refusals import missing_from_module as _missing
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import as_expr
 
@@ -33,4 +33,4 @@ def get_const_tuple(in_tuple: Sequence[Any]) -> tuple[int | Expr, ...]:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _absent(__name__, name, globals())
+        raise _missing(__name__, name, globals())

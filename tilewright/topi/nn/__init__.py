@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ...core.absent import absent as _absent
+from ...core.refusals import missing as _missing
 from .conv1d import conv1d as conv1d
 from .conv1d import conv1d_ncw as conv1d_ncw
 from .conv1d import conv1d_nwc as conv1d_nwc
@@ -27,4 +27,4 @@ from .pad import pad as pad
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _absent("topi.nn", name, globals())
+        raise _missing("topi.nn", name, globals())

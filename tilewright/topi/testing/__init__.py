@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ...core.absent import absent_from_module as _absent
+from ...core.refusals import missing_from_module as _missing
 from .conv1d import convolve_python as convolve_python
 from .conv2d import conv2d_hwcn_python as conv2d_hwcn_python
 from .conv2d import conv2d_nchw_python as conv2d_nchw_python
@@ -16,4 +16,4 @@ from .elementwise import scale_shift_nchw_python as scale_shift_nchw_python
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        raise _absent(__name__, name, globals())
+        raise _missing(__name__, name, globals())

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ... import __version__
 from ...core.errors import UserError
 from ...core.target import Target
+from ...core.version import __version__
 from ...measure.outcome import MeasureErrorNo, MeasureResult
 from ..space.config import Config
 from ..task import Task

@@ -1,14 +1,11 @@
-"""Names that are asked for and not there: parts of the legacy API that Tilewright lacks, and slips of the pen.
-
-`absent(...)` makes the error: an `AttributeError` too, so that `hasattr` and `getattr` with a default work on.
-"""
+"""Names that are not there: parts of the legacy API that Tilewright lacks, and misspellings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from .errors import UserAttributeError
+from ..core.errors import UserAttributeError
 
 _COMPUTE = "declare the values with te.compute, te.if_then_else and te.sum(..., axis=k)"
 _LOOPS = "loops come from a schedule: s = te.create_schedule(B.op), then s[B].split(...) and its kin"
@@ -238,26 +235,18 @@ def _by_name(holder: str, name: str) -> str:
     return next((INSTEAD[h][name] for h in holders if name in INSTEAD.get(h, {})), "")
 
 
-def absent(holder: str, name: str, known: Iterable[str], owner: object = None) -> AttributeError:
-    """The error for `holder.name`, where only the names `known` are there; `owner` is the object that was asked."""
-    near = get_close_matches(name, [each for each in known if not each.startswith("_")], n=3, cutoff=0.75)
+def explain(holder: str, name: str, known: Iterable[str]) -> UserAttributeError | None:
+    """Make the error for `holder.name`, where only the names `known` are there; None where there is nothing to say."""
     found = _by_name(holder, name)
     if not found and not name.startswith("_"):
+        near = get_close_matches(name, [each for each in known if not each.startswith("_")], n=3, cutoff=0.75)
         if near:
             return UserAttributeError(f"{holder} has no {name!r}", fix=f"did you mean {' or '.join(near)}?")
         found = OTHERWISE.get(holder, "")
-    if found:
-        about = f"{holder}.{name} is not part of Tilewright" if " " not in holder else f"{holder} has no {name!r}"
-        return UserAttributeError(about, fix=_use(found))
-    return AttributeError(f"{holder} has no attribute {name!r}", name=name, obj=owner)
-
-
-def absent_from_module(module: str, name: str, known: Iterable[str]) -> AttributeError:
-    """As `absent`, for a module of the package by its full name."""
-    found = absent(module.partition(".")[2] or module, name, known)
-    if isinstance(found, UserAttributeError):
-        return found
-    return AttributeError(f"module {module!r} has no attribute {name!r}")
+    if not found:
+        return None
+    about = f"{holder}.{name} is not part of Tilewright" if " " not in holder else f"{holder} has no {name!r}"
+    return UserAttributeError(about, fix=_use(found))
 
 
 def _use(instead: str) -> str:

@@ -1,0 +1,67 @@
+"""Refusals: what a floor raises where Python, NumPy or an old script asks for something that is not there.
+
+A floor says what was asked, of what. What users are told about it, and what they can write instead, stands in the
+package `messages/`, which the package's face hooks in. Without it a refusal says only what was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn, TypeVar
+
+from .errors import UserAttributeError
+
+T = TypeVar("T", bound=type)
+Explain = Callable[..., Exception]
+"""Makes the error to raise, of what was asked and what it was asked of."""
+
+NAME = "name"
+"""The subject of a name that is not there; the other subjects are kinds of objects: "expression", "tensor", "array"."""
+_explains: dict[str, Explain] = {}
+
+
+def hook_in(subject: str, explain: Explain) -> None:
+    """Let `explain` make the errors about `subject` from here on."""
+    _explains[subject] = explain
+
+
+def refusal(subject: str, asked: str, *about: Any) -> Exception:
+    """Make the error for what was `asked` of a `subject`: a protocol of Python's ("pow"), the object, its operands."""
+    explain = _explains.get(subject)
+    return explain(asked, *about) if explain else TypeError(f"this {subject} does not support {asked}")
+
+
+def refuses(subject: str, protocols: str) -> Callable[[T], T]:
+    """Make a class refuse protocols of Python's, named without their underscores: `@refuses("tensor", "len iter")`."""
+
+    def add_to(cls: T) -> T:
+        for protocol in protocols.split():
+            setattr(cls, f"__{protocol}__", _refusing(subject, protocol))
+        return cls
+
+    return add_to
+
+
+def _refusing(subject: str, protocol: str) -> Callable[..., NoReturn]:
+    def refuse(self: Any, *operands: Any, **options: Any) -> NoReturn:
+        raise refusal(subject, protocol, self, *operands)
+
+    return refuse
+
+
+def missing(holder: str, name: str, known: Iterable[str], owner: object = None) -> Exception:
+    """Make the error for `holder.name`, where only the names `known` are there; `owner` is the object asked.
+
+    It is an `AttributeError` too, so that `hasattr` and `getattr` with a default work.
+    """
+    explain = None if name.startswith("__") else _explains.get(NAME)
+    plain = AttributeError(f"{holder} has no attribute {name!r}", name=name, obj=owner)
+    return explain(holder, name, known) or plain if explain else plain
+
+
+def missing_from_module(module: str, name: str, known: Iterable[str]) -> Exception:
+    """As `missing`, for a module of the package by its full name."""
+    found = missing(module.partition(".")[2] or module, name, known)
+    if isinstance(found, UserAttributeError):
+        return found
+    return AttributeError(f"module {module!r} has no attribute {name!r}")

@@ -1,0 +1,5 @@
+"""The version of Tilewright, which saved modules and logs name."""
+
+from __future__ import annotations
+
+__version__ = "0.2.0"

@@ -1,0 +1,105 @@
+"""Values of the running program: what Python and NumPy may ask of one.
+
+Questions that have no answer before the program runs (`int(x)`, `x ** 2`, `np.exp(x)`, `for y in x`) are refused.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.refusals import refusal, refuses
+
+if TYPE_CHECKING:
+    from .nodes import Expr
+
+BUILD: dict[str, Callable[..., Expr]] = {}
+"""What the operators mean; `operators.py` fills it, so that the grammar need not know the typing rules."""
+
+# NumPy's names for the operators.
+_OPERATORS = {
+    "add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "divide", "true_divide": "divide",
+    "floor_divide": "floordiv", "remainder": "floormod", "negative": "negate", "less": "less",
+    "less_equal": "less_equal", "greater": "greater", "greater_equal": "greater_equal", "equal": "equal",
+    "not_equal": "not_equal", "bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor",
+    "invert": "bitwise_not", "left_shift": "shift_left", "right_shift": "shift_right",
+}  # fmt: skip
+
+
+class _Declaring(threading.local):
+    variables: tuple[Expr, ...] | None = None
+
+
+_declaring = _Declaring()
+
+
+@contextmanager
+def declaring(variables: tuple[Expr, ...]) -> Iterator[None]:
+    """While a function of those axes is called, Python's `if` on what they equal is a mistake."""
+    before, _declaring.variables = _declaring.variables, variables
+    try:
+        yield
+    finally:
+        _declaring.variables = before
+
+
+def is_declaring() -> bool:
+    """Whether the function of a `te.compute` is being called."""
+    return _declaring.variables is not None
+
+
+def same(comparison: Any) -> bool:
+    """The truth of `a == b` for Python: whether both sides are one node; refused where it asks for an axis' value."""
+    if comparison.a is comparison.b:
+        return True
+    if _declaring.variables and _uses(comparison, _declaring.variables):
+        raise refusal("expression", "bool", comparison)
+    return False
+
+
+def _uses(e: Any, variables: tuple[Expr, ...]) -> bool:
+    return any(e is var for var in variables) or any(_uses(child, variables) for child in e.children())
+
+
+@refuses(
+    "expression",
+    "bool pow rpow matmul rmatmul divmod rdivmod abs round floor ceil trunc float index iter len getitem "
+    "array_function",
+)
+class RuntimeValue:
+    """Base of what stands for a value of the running program."""
+
+    __slots__ = ()
+
+    def spelled(self) -> str:
+        """The value as a message writes it."""
+        return repr(self)
+
+    def __int__(self) -> int:
+        raise refusal("expression", "int", self)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        """An array of the expression itself; without it NumPy would take the value for a list."""
+        if dtype not in (None, object):
+            raise refusal("expression", "array", self, np.dtype(dtype))
+        return _boxed(self)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """NumPy met an expression: its operators mean ours, its functions are refused."""
+        name = ufunc.__name__
+        if method != "__call__" or name not in _OPERATORS or options:
+            raise refusal("expression", "array_ufunc", self, ufunc)
+        if not any(isinstance(x, np.ndarray) and x.ndim for x in inputs):
+            return BUILD[_OPERATORS[name]](*(x.item() if isinstance(x, np.ndarray) else x for x in inputs))
+        # An array beside an expression: an array of expressions, one for each element.
+        return ufunc(*(_boxed(x) if isinstance(x, RuntimeValue) else x for x in inputs), dtype=object)
+
+
+def _boxed(value: RuntimeValue) -> np.ndarray:
+    box = np.empty((), object)
+    box[()] = value
+    return box
