@@ -175,7 +175,7 @@ def _check_arguments(args: Any, name: Any) -> None:
             primitive="lower",
             fix="give the tensors in the order of the function's parameters: lower(s, [A, W, B])",
         )
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str):
         raise UserError(f"the name of the function is {name!r}", primitive="lower", fix='give some text: name="conv"')
 
 

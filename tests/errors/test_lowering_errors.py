@@ -373,7 +373,7 @@ KINDS: list[Row] = [
     (lambda e: tilewright.lower(e.s, {e.A, e.C}), "lower", "which is no list", "in the order"),  # type: ignore[arg-type]
     (lambda e: tilewright.lower(e.s, "AC"), "lower", "the arguments are 'AC', which is no list", "[A, W, B]"),
     (lambda e: tilewright.lower(e.s, [e.A, e.C], name=3), "lower", "the name of the function is 3", "conv"),  # type: ignore[arg-type]
-    (lambda e: tilewright.build(e.s, [e.A, e.C], name=""), "lower", "the name of the function is ''", "conv"),
+    (lambda e: tilewright.build(e.s, [e.A, e.C], name=None), "lower", "the name of the function is None", "conv"),  # type: ignore[arg-type]
     (lambda e: tilewright.lower(e.s, [e.A, e.C], binds=3), "lower", "binds is 3", "tir.decl_buffer"),
     (lambda e: e.lower()["other"], "", "the program has no function 'other'", "it has main"),
     (lambda e: e.lower().explain(lines="x"), "explain", "lines='x' is no number", "lines=40"),

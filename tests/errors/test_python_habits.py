@@ -153,7 +153,7 @@ VALUES: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: te.placeholder((4,), [1]), "unknown data type [1]", "float16", ""),
     (lambda: te.placeholder((4,), "handle"), "would be of type handle", "numeric dtype", "placeholder"),
     (lambda: te.placeholder((4,), name=3), "the name of the tensor is 3", 'name="A"', "placeholder"),
-    (lambda: te.compute((4,), lambda i: 1, name=""), "the name of the tensor is ''", 'name="A"', "compute"),
+    (lambda: te.compute((4,), lambda i: 1, name=None), "the name of the tensor is None", 'name="A"', "compute"),
     (lambda: te.compute((4,), lambda i: 1, attrs=3), "attrs=3 of 'compute' is no mapping", "key", "compute"),
     (lambda: te.compute((4,), lambda *i: 1, varargs_names=3), "varargs_names=3", '["i", "j"]', "compute"),
     (lambda: te.var(3), "the name of a variable is 3", 'te.var("n")', "var"),

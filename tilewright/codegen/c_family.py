@@ -12,6 +12,7 @@ from ..arith.interval import interval
 from ..core.dtype import DType
 from ..core.errors import InternalError, UserError
 from ..core.hardware import MemoryScope
+from ..core.text import remark
 from ..expr import nodes as n
 from ..expr import operators as op
 from ..expr.traverse import variables
@@ -61,7 +62,7 @@ class KernelWriter:
     def __init__(self, dialect: Dialect, kernel: Kernel) -> None:
         self.dialect = dialect
         self.kernel = kernel
-        self.names = Names(dialect.reserved | {kernel.name})
+        self.names = Names(dialect.reserved | {kernel.name}, dialect.owned)
         self.expr = ExprWriter(dialect, self.names, self._element)
         self.expr.positive = _sizes(kernel)
         self.lines: list[str] = []
@@ -79,7 +80,7 @@ class KernelWriter:
         self.lines[top:top] = self._shared_arrays()
         head = self.dialect.header(self.kernel.name, parameters, self.kernel.threads)
         buffers = [p for p in self.kernel.params if isinstance(p, Buffer)]
-        notes = [f"// {self.names(b)}: {b.note}" for b in buffers if b.note not in ("", b.name, self.names(b))]
+        notes = [f"// {self.names(b)}: {remark(b.note)}" for b in buffers if b.note not in ("", b.name, self.names(b))]
         return "\n".join([*notes, head + " {", *self.lines, "}"])
 
     def _parameter(self, p: Buffer | n.Var) -> Parameter:
@@ -368,7 +369,7 @@ def shared_bytes(buffer: Buffer) -> int:
 
 
 def _note(buffer: Buffer) -> str:
-    return f"  // {buffer.note}" if buffer.note else ""
+    return f"  // {remark(buffer.note)}" if buffer.note else ""
 
 
 _WRITE: dict[type, Callable[[KernelWriter, Any], None]] = {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
 from ..core.dtype import DType
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope, ThreadTag
-from .dialect import C_WORDS, MATH, Dialect, Parameter, signature, storage_dtype
+from .dialect import C_WORDS, MATH, OWNED, Dialect, Parameter, signature, storage_dtype
 
 
 def _intrinsics() -> dict[str, str]:
@@ -100,6 +101,8 @@ class Cuda(Dialect):
         *(f"{kind}{lanes}" for kind in "char short int long longlong float double".split() for lanes in (1, 2, 3, 4)),
         *(f"u{kind}{lanes}" for kind in "char short int long longlong".split() for lanes in (1, 2, 3, 4)),
     }
+
+    owned: ClassVar[re.Pattern[str]] = re.compile("|".join((*OWNED, r"make_\w+")))
 
     def not_finite(self, value: float, dtype: DType) -> str:
         if dtype.bits != 64:

@@ -6,6 +6,7 @@ A `Dialect` holds data and a few one-line spellings; how a kernel is written dow
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +23,17 @@ C_WORDS = frozenset(
     "extern false float for friend goto half if inline int long mutable namespace new operator private "
     "protected public register restrict return short signed sizeof static struct switch template this "
     "throw true try typedef typename union unsigned using virtual void volatile while min max abs NULL "
-    "NAN INFINITY".split()
+    "NAN INFINITY MAXFLOAT alignas alignof and and_eq asm bitand bitor char8_t char16_t char32_t compl concept "
+    "consteval constinit const_cast co_await co_return co_yield decltype dynamic_cast export mutable noexcept not "
+    "not_eq nullptr or or_eq reinterpret_cast requires signbit size_t static_assert static_cast thread_local typeid "
+    "typeof wchar_t xor xor_eq ptrdiff_t intptr_t uintptr_t linux unix i386 defined printf assert".split()
 )
+OWNED = (
+    r"[A-Z][A-Z0-9]*_[A-Z0-9_x]*|CLK_\w*",  # macros: CHAR_BIT, M_PI, CLK_LOCAL_MEM_FENCE
+    r"(?:min|max|(?:safe)?(?:floor)?(?:div|mod)|floordiv|floormod)_(?:u?int|b?float)\d+",  # our helpers
+    r"b?float\d+_(?:bits|value|round|to_u?int\d+)",
+)
+"""Families of names that a C-like source may define or call, as regular expressions."""
 
 
 MATH = (
@@ -50,6 +60,9 @@ class Dialect(ABC):
     types: ClassVar[Mapping[str, str]]
     literal_suffixes: ClassVar[Mapping[str, str]]
     reserved: ClassVar[frozenset[str]]
+    """Words that no variable or kernel can be called."""
+    owned: ClassVar[re.Pattern[str]]
+    """Families of such words."""
     helper_prefix: ClassVar[str]
     """What stands before a helper function's return type."""
     helpers: ClassVar[Mapping[str, str]]

@@ -21,6 +21,7 @@ import keyword
 
 from ..core.errors import InternalError, UserError
 from ..core.hardware import MemoryScope
+from ..core.text import remark
 from ..expr import nodes as n
 from ..loops.nodes import (
     Allocate,
@@ -51,6 +52,8 @@ HOST_WORDS = frozenset(
     }
 )
 """What host code uses, and so neither its variables nor kernels can be called."""
+_KIN = ("_kind", "_layout", "_strides")
+"""What the checks of an array append to its name."""
 _EXTENTS = ("blocks_x", "blocks_y", "blocks_z", "threads_x", "threads_y", "threads_z")
 
 
@@ -63,7 +66,7 @@ class _HostWriter:
     def __init__(self, function: Function, kernels: tuple[Kernel, ...], aligned: frozenset[Buffer]) -> None:
         self.function = function
         self.kernels = {kernel.launch: kernel for kernel in kernels}
-        self.names = Names(HOST_WORDS | {kernel.name for kernel in kernels})
+        self.names = Names(HOST_WORDS | {kernel.name for kernel in kernels}, kin=_KIN)
         self.name = "main" if function.name == "main" else self.names.fresh(function.name)
         self.expr = HostExpr(self.names)
         written = frozenset(b for kernel in kernels for b in kernel.written)
@@ -142,7 +145,7 @@ class _HostWriter:
         self.handles[s.buffer] = name
         self.checks.limit(name, None, s.buffer)
         elements = " * ".join(self.expr.operand(extent) for extent in s.buffer.shape) or "1"
-        note = f"  # {s.buffer.note}" if s.buffer.note else ""
+        note = f"  # {remark(s.buffer.note)}" if s.buffer.note else ""
         self._line(f"{name} = allocate({name!r}, {elements} * {s.buffer.dtype.bytes}){note}")
         self._stmt(s.body)
 

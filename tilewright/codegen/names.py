@@ -6,18 +6,29 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from ..core.text import identifier
+
 _LONG = 32
 """Characters of a name beyond which the words for how an axis was split and fused become letters."""
 _SPLIT = re.compile(r"(?:\.(?:outer|inner))+")
-_NOT_IN_A_NAME = re.compile(r"\W+", re.ASCII)  # C compilers differ in what else they take
+_NOBODYS = re.compile(r"(?!)")
 
 
 class Names:
-    """Gives every object (by identity) one name that nothing else in the text has."""
+    """Gives every object (by identity) one name that nothing else in the text has.
 
-    def __init__(self, reserved: Iterable[str] = ()) -> None:
+    `reserved` are words of the language and of the text around; `owned` matches families of them. `kin` are the
+    endings under which the text derives further names from a name (`A_kind`): those are kept free with it.
+    """
+
+    def __init__(
+        self, reserved: Iterable[str] = (), owned: re.Pattern[str] = _NOBODYS, kin: Iterable[str] = ()
+    ) -> None:
         self._taken = set(reserved)
+        self._owned = owned
+        self._endings = ("", *kin)
         self._of: dict[Any, str] = {}
+        self._counts: dict[str, int] = {}
 
     def __call__(self, thing: Any) -> str:
         """The name of a variable or buffer: its own, made unique."""
@@ -28,14 +39,15 @@ class Names:
 
     def fresh(self, wish: str) -> str:
         """A name that nobody has: the wished one, or that with a number."""
-        base = _NOT_IN_A_NAME.sub("_", wish) or "v"
-        if base[0].isdigit():
-            base = "v" + base
-        name, count = base, 0
-        while name in self._taken:
+        base = identifier(wish)
+        if self._owned.fullmatch(base):
+            base = f"v_{base}"
+        name, count = base, self._counts.get(base, 0)
+        while not self._taken.isdisjoint(name + ending for ending in self._endings):
             count += 1
-            name = f"{base}_{count}"
-        self._taken.add(name)
+            name = f"{base.rstrip('_')}_{count}"
+        self._counts[base] = count
+        self._taken.update(name + ending for ending in self._endings)
         return name
 
     def bind(self, thing: Any, text: str) -> None:

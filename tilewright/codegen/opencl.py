@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
 from ..core.dtype import DType
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope, ThreadTag
-from .dialect import C_WORDS, MATH, Dialect, Parameter, signature, storage_dtype
+from .dialect import C_WORDS, MATH, OWNED, Dialect, Parameter, signature, storage_dtype
 
 OWN = [*MATH, *"isnan isinf isfinite popcount clz min max".split()]
+
+_FAMILIES = (r"(?:as|async|atom|atomic|cl|convert|get|half|native|sub_group|work_group)_\w+", r"v(?:load|store)\w*")
+"""What built-in functions and macros of OpenCL C are called."""
 
 
 class OpenCl(Dialect):
@@ -64,6 +68,8 @@ class OpenCl(Dialect):
             for lanes in (2, 3, 4, 8, 16)
         ),
     }
+
+    owned: ClassVar[re.Pattern[str]] = re.compile("|".join((*OWNED, *_FAMILIES)))
 
     def not_finite(self, value: float, dtype: DType) -> str:
         text = "NAN" if math.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"

@@ -43,7 +43,7 @@ def generate(functions: tuple[Function, ...], target: Target) -> tuple[CompiledP
     dialect = _DIALECTS.get(target.kind)
     if dialect is None:
         raise UserError(f"no code generation for {target.kind} yet", fix=f"use one of {', '.join(_DIALECTS)}")
-    names = Names(dialect.reserved | HOST_WORDS)
+    names = Names(dialect.reserved | HOST_WORDS, dialect.owned)
     found = [tuple(check(kernel, target) for kernel in kernels_of(f, names)) for f in functions]
     kernels = tuple(kernel for own in found for kernel in own)
     source, aligned = write_source(dialect, kernels)

@@ -7,6 +7,8 @@ import os
 import sys
 import warnings
 
+from .text import printable
+
 _HOUSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # What is on the stack between the caller and us, and is neither's: generated code, and `with` on a generator.
 _BETWEEN = ("<", contextlib.__file__)
@@ -34,7 +36,7 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     depth, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith((_HOUSE, *_BETWEEN)):
         depth, frame = depth + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=depth)
+    warnings.warn(printable(message), category, stacklevel=depth)
 
 
 class TVMError(RuntimeError):
@@ -49,6 +51,7 @@ class UserError(TVMError):
     """
 
     def __init__(self, message: str, *, fix: str = "", primitive: str = "", where: str | None = None) -> None:
+        message, fix, primitive = printable(message), printable(fix), printable(primitive)
         self.message = message
         self.fix = fix
         self.primitive = primitive

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.dtype import INT32
+from ..core.text import one_line
 from . import nodes as n
 from .operand import TEXT
 
@@ -40,7 +41,7 @@ Name = Callable[[Any], str]
 def default_name(thing: Any) -> str:
     """A variable's or source's own name (names may then repeat)."""
     name: str = thing.name
-    return name
+    return one_line(name)
 
 
 class ExprPrinter:

@@ -47,7 +47,7 @@ class _FunctionPrinter:
 
     def lines(self) -> list[str]:
         params = ", ".join(self._param(p) for p in self.function.params)
-        self.out = ["@T.prim_func", f"def {self.function.name}({params}):"]
+        self.out = ["@T.prim_func", f"def {_identifier(self.function.name)}({params}):"]
         self._line(1, 'T.func_attr({"from_legacy_te_schedule": T.bool(True), "tir.noalias": T.bool(True)})')
         for size in dict.fromkeys(v for b in self.function.buffers for v in variables(*_layout(b))):
             if size not in self.names:
@@ -280,7 +280,9 @@ def _layout(buffer: n.Buffer) -> tuple[Expr, ...]:
 
 
 def _identifier(name: str) -> str:
-    return re.sub(r"\W", "_", name)
+    """A name as Python takes one; the whole of it, in the letters that it has."""
+    made = re.sub(r"\W", "_", name)
+    return made if made[:1].isidentifier() else f"v{made}"
 
 
 def _is_zero(e: Expr) -> bool:

@@ -13,6 +13,7 @@ from ..codegen.llvm.forms import show
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.target import Target
+from ..core.text import one_line
 from . import arguments
 from .array import NDArray
 from .device import Device, device
@@ -127,7 +128,7 @@ class Entry:
                 shape = tuple(extent for extent in argument.shape if isinstance(extent, int))
                 if len(shape) == len(argument.shape):
                     names[f"{argument.name}_layout"] = layout_of(on, dtype, shape)
-        exec(compile(entry.source, f"<host code of {entry.name}>", "exec"), names)
+        exec(compile(entry.source, f"<host code of {entry.symbol}>", "exec"), names)
         run: Callable[..., None] = names[entry.symbol]
         return run
 
@@ -150,7 +151,7 @@ class Entry:
         return evaluator(self, on, options, before)
 
     def __repr__(self) -> str:
-        return f"<function {self.name} for {self._program.target}>"
+        return one_line(f"<function {self.name} for {self._program.target}>")
 
 
 def _truncdiv(a: int, b: int) -> int:
@@ -214,7 +215,9 @@ class DeviceModule:
         return self._program.source
 
     def __repr__(self) -> str:
-        return f"<DeviceModule {', '.join(kernel.name for kernel in self._program.kernels)} for {self._program.target}>"
+        return one_line(
+            f"<DeviceModule {', '.join(kernel.name for kernel in self._program.kernels)} for {self._program.target}>"
+        )
 
     @property
     def binary(self) -> bytes | None:
@@ -308,7 +311,7 @@ class Module:
         save_program(self.program, file_name)
 
     def __repr__(self) -> str:
-        return f"<Module {', '.join(self._entries)} for {self.target}>"
+        return one_line(f"<Module {', '.join(self._entries)} for {self.target}>")
 
 
 def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from ..core.errors import UserAttributeError, UserError, UserTypeError, caller_location
 from ..core.hardware import MemoryScope
 from ..core.refusals import missing
+from ..core.text import one_line
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Operation, Tensor
 from .primitives import annotate, place, storage
@@ -151,7 +152,7 @@ class ScheduleHandle:
 
     def __repr__(self) -> str:
         stages = self.value.in_order()
-        return f"Schedule({', '.join(stage.name for stage in stages)})"
+        return one_line(f"Schedule({', '.join(stage.name for stage in stages)})")
 
     @property
     def stages(self) -> list[StageHandle]:
@@ -331,7 +332,7 @@ class StageHandle:
 
     def __repr__(self) -> str:
         loops = ", ".join(a.name for a in self.value.leaves)
-        return f"Stage({self.value.name}: {'an input' if self.value.is_placeholder else loops or 'no loops'})"
+        return one_line(f"Stage({self.value.name}: {'an input' if self.value.is_placeholder else loops or 'no loops'})")
 
 
 def create_schedule(ops: Any) -> ScheduleHandle:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.errors import UserError
 from ..core.hardware import ThreadTag
+from ..core.text import one_line
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operand import Operand
 from ..expr.operators import as_expr, const, subtract
@@ -98,7 +99,7 @@ class IterVar(Operand):
 
     def __repr__(self) -> str:
         kind = self.thread_tag or self.kind.value
-        return f"IterVar({self.name}: {kind}, {self.dom})"
+        return one_line(f"IterVar({self.name}: {kind}, {self.dom})")
 
 
 def whole(value: Any) -> Expr | None:

@@ -12,6 +12,7 @@ import ml_dtypes
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.node import node
+from ..core.text import one_line
 from ..expr import nodes as n
 from ..expr.nodes import Expr, Var
 from ..expr.operators import add, as_expr, condition, const, match_types, maximum, minimum, multiply
@@ -43,7 +44,7 @@ class CommReducer:
 
     def __repr__(self) -> str:
         combined = f"({', '.join(map(str, self.lhs))}) and ({', '.join(map(str, self.rhs))}) give {list(self.result)}"
-        return f"CommReducer({self.name}: {combined}, starting at {list(self.identity)})"
+        return one_line(f"CommReducer({self.name}: {combined}, starting at {list(self.identity)})")
 
     def combine(self, lhs: Sequence[Expr], rhs: Sequence[Expr]) -> tuple[Expr, ...]:
         """The combination of two tuples of values."""

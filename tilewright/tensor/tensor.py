@@ -10,6 +10,7 @@ import numpy as np
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.refusals import refusal, refuses
+from ..core.text import one_line
 from ..expr.nodes import Expr, IntImm, Load
 from ..expr.operand import Operand
 from ..expr.operators import as_expr
@@ -74,7 +75,7 @@ class Operation:
         return self is other
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name})"
+        return one_line(f"{type(self).__name__}({self.name})")
 
 
 class PlaceholderOp(Operation):
@@ -188,7 +189,7 @@ class Tensor:
         return self is other
 
     def __repr__(self) -> str:
-        return f"Tensor(shape={list(self.shape)}, dtype={self.dtype}, name={self.name})"
+        return one_line(f"Tensor(shape={list(self.shape)}, dtype={self.dtype}, name={self.name})")
 
 
 class TensorSlice(Operand):
@@ -223,7 +224,7 @@ class TensorSlice(Operand):
 
     def __repr__(self) -> str:
         given = (i.spelled() if isinstance(i, RuntimeValue) else repr(i) for i in self.indices)
-        return f"{self.tensor.name}[{', '.join(given)}]"
+        return one_line(f"{self.tensor.name}[{', '.join(given)}]")
 
 
 def element_of(tensor: Tensor) -> str:
@@ -253,7 +254,7 @@ def _shape(shape: Any, primitive: str, name: str) -> tuple[Expr, ...]:
 
 
 def _check_name(name: Any, primitive: str) -> None:
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str):
         raise UserError(f"the name of the tensor is {name!r}", primitive=primitive, fix='give some text: name="A"')
 
 

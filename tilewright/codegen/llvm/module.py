@@ -63,7 +63,7 @@ def write_module(kernels: tuple[Kernel, ...], machine: Machine, options: Options
 
 def _packed(module: ModuleWriter, kernel: Kernel) -> str:
     """The function that the runtime calls with the address of its arguments."""
-    out = FunctionWriter(module)
+    out = FunctionWriter(module, ("arguments",))
     args = [_unpack(out, slot, p) for slot, p in enumerate(kernel.params)]
     status = out.op("i32", f"call i32 @{kernel.name}({', '.join(map(str, args))})", "status")
     out.give(str(status))

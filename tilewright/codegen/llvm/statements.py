@@ -282,7 +282,7 @@ class BodyWriter:
 def write_trampoline(module: ModuleWriter, name: str, types: list[str]) -> str:
     """The function that the thread pool calls: `i32 (ptr closure, i64 begin, i64 end)`."""
     made = module.symbol(f"{name}.range")
-    out = FunctionWriter(module)
+    out = FunctionWriter(module, ("closure", "begin", "end"))
     args = []
     for slot, kind in enumerate(types):
         at = (

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 
 from ...core.errors import InternalError
+from ...core.text import identifier, remark
 from .compile import Machine
 from .types import LLVMValue, vector
-
-_NOT_IN_A_NAME = re.compile(r"[^\w.]+", re.ASCII)
 
 
 class ModuleWriter:
@@ -26,7 +24,7 @@ class ModuleWriter:
 
     def symbol(self, wish: str) -> str:
         """A name for a function that no other has."""
-        base = _NOT_IN_A_NAME.sub("_", wish)
+        base = identifier(wish, dots=True)
         name, count = base, 0
         while name in self._symbols:
             count += 1
@@ -59,7 +57,7 @@ class ModuleWriter:
         bits = self.machine.vector_bits
         width = f' "prefer-vector-width"="{bits}"' if bits else ""
         attributes = f"attributes #0 = {{ nounwind{width} }}"
-        parts = ["\n".join(f"; {line}" for line in head), *self.functions, *self._helpers.values()]
+        parts = ["\n".join(f"; {remark(line)}" for line in head), *self.functions, *self._helpers.values()]
         parts += ["\n".join(self._declared.values()), attributes, "\n".join(self._metadata)]
         return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -67,20 +65,18 @@ class ModuleWriter:
 class FunctionWriter:
     """Writes the instructions of one function, block by block."""
 
-    def __init__(self, module: ModuleWriter) -> None:
+    def __init__(self, module: ModuleWriter, params: Sequence[str] = ()) -> None:
         self.module = module
         self.lines: list[str] = []
         self.entry: list[str] = []
         """Instructions at the head of the first block: storage on the stack."""
         self.block = "entry"
         self.ended = False
-        self._counts: dict[str, int] = {"entry": 1}
+        self._counts = dict.fromkeys(("entry", *params), 1)
 
     def name(self, wish: str) -> str:
         """A register or block name that this function does not have yet."""
-        base = _NOT_IN_A_NAME.sub("_", wish)
-        if base[:1].isdigit():
-            base = "v" + base
+        base = identifier(wish, dots=True)
         count = self._counts.get(base, 0)
         self._counts[base] = count + 1
         if not count:
@@ -101,7 +97,7 @@ class FunctionWriter:
 
     def note(self, text: str) -> None:
         """A comment."""
-        self.lines.append("  ; " + text.replace("\n", " "))
+        self.lines.append(f"  ; {remark(text)}")
 
     def label(self, wish: str) -> str:
         """The name of a block to come."""

@@ -1,0 +1,60 @@
+"""Text that others chose, made safe for the place that it is written into: names never become code.
+
+Names of stages, axes, variables and functions may be any text. Each goes out through one of three functions:
+
+    identifier(text)   a name in generated Python, OpenCL C, CUDA C or LLVM IR (`codegen/names.py` makes it unique)
+    remark(text)       a comment in generated source
+    printable(text)    an error, a log line, a terminal
+
+Nothing else writes such text. A test builds programs whose names are arbitrary text, for every target.
+"""
+
+from __future__ import annotations
+
+import re
+
+LONGEST_NAME = 120
+"""Characters of a generated identifier: compilers slow down on longer ones, and some abort."""
+LONGEST_REMARK = 160
+_NOT_IN_A_NAME = re.compile(r"\W+", re.ASCII)  # C compilers differ in what else they take
+_NOT_IN_A_DOTTED_NAME = re.compile(r"[^\w.]+", re.ASCII)
+# A backslash joins the next line to a comment in C, and `??/` is one; the rest is plain ASCII on one line.
+_NOT_IN_A_REMARK = re.compile(r"[^ -\[\]-~]|\?(?=\?)|\?$")
+_LAYOUT = "\n\t"
+
+
+def identifier(text: str, dots: bool = False) -> str:
+    """Return `text` as a name that Python, C and LLVM accept and none of them reserves by its form.
+
+    The result is ASCII, begins with a letter, and is at most `LONGEST_NAME` characters long; with `dots`, which LLVM
+    allows, it keeps those. Different texts may have the same result, and it may be a word of the language:
+    `codegen.names.Names` tells names apart.
+    """
+    made = (_NOT_IN_A_DOTTED_NAME if dots else _NOT_IN_A_NAME).sub("_", text[: 2 * LONGEST_NAME])[:LONGEST_NAME]
+    return made if made[:1].isalpha() else f"v{made}"
+
+
+def remark(text: str) -> str:
+    """Return `text` as part of a comment that ends with its line, in any of the languages."""
+    escaped = _NOT_IN_A_REMARK.sub(lambda found: f"<{ord(found[0]):x}>", text[: LONGEST_REMARK + 1])
+    return escaped if len(escaped) <= LONGEST_REMARK else f"{escaped[: LONGEST_REMARK - 3]}..."
+
+
+def printable(text: str, layout: str = _LAYOUT) -> str:
+    r"""Return `text` with control characters escaped (`\x1b`), so that a terminal obeys none of it.
+
+    Line breaks and tabs stay, as do letters of every script. Lone surrogates, which no encoding can write, and
+    characters that reverse the direction of what follows are escaped too.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in layout else _escape(c) for c in text)
+
+
+def one_line(text: str) -> str:
+    r"""Return `text` as `printable` has it, line breaks and tabs escaped too."""
+    return printable(text, layout="")
+
+
+def _escape(c: str) -> str:
+    return c.encode("unicode_escape", "surrogatepass").decode()
