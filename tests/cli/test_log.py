@@ -193,3 +193,14 @@ def test_a_terminal_that_knows_no_escapes_gets_none(log, name, term, styled):
     os.close(ours)
     assert (b"tests/add" in text) == (name == "a.log")
     assert (b"\x1b" in text) == styled, text
+
+
+def test_what_others_wrote_into_a_log_commands_no_terminal(log):
+    hostile = "\\u001b]0;title\\u0007\\u202e [red]{x}\\n0 lines"
+    text = log.read_text("utf-8").replace("tests/add", hostile).replace("it faults", hostile)
+    log.write_text(text, encoding="utf-8")
+    for command in ("show", "best"):
+        _, text = run(command, log)
+        assert "]0;title" in text
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
+        assert not re.search("^0 lines", text, re.MULTILINE)

@@ -13,13 +13,12 @@ import numpy as np
 
 from ..core.errors import UserError
 from ..core.refusals import missing_from_module as _missing
+from ..core.log import logger
 from ..measure.outcome import MeasureResult
 from ..tune.records.format import MeasureInput, Pair, encode, only_json
 from ..tune.records.log import RecordLog, load_from_file
 from ..tune.session.show import scale_of
 from ..tune.session.trials import flops_of
-
-logger = logging.getLogger("autotvm")
 
 
 class LogToFile:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from ..core.errors import UserError
 from ..core.refusals import missing_from_module as _missing
+from ..core.log import logger
 from ..measure.option import LocalBuilder, LocalRunner
 from ..measure.outcome import MeasureResult
 from ..measure.session import MeasureSession
@@ -29,8 +29,6 @@ from ..tune.space.space import Space
 from ..tune.task import Task
 from . import callback as callback
 from .env import GLOBAL_SCOPE
-
-logger = logging.getLogger("autotvm")
 
 Callback = Callable[[Any, Sequence[MeasureInput], Sequence[MeasureResult]], None]
 

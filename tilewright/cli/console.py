@@ -12,7 +12,12 @@ from typing import Any
 import typer
 
 from ..core.errors import UserError
+from ..core.text import one_line, printable
 from ..report.table import width
+
+
+class Styled(str):
+    """A line that is safe to print as it is: its own escapes are the terminal's."""
 
 
 def complain(error: UserError) -> None:
@@ -25,14 +30,14 @@ def complain(error: UserError) -> None:
 
 
 def print_lines(lines: list[str]) -> None:
-    """Lines on stdout; nothing where there are none."""
+    """Lines on stdout, with control characters escaped; nothing where there are none."""
     if lines:
-        typer.echo("\n".join(lines))
+        typer.echo("\n".join(line if isinstance(line, Styled) else printable(line) for line in lines))
 
 
 def heading(text: str) -> str:
     """A line that stands out on a terminal."""
-    return _styled(text, bold=True)
+    return Styled(_styled(one_line(text), bold=True))
 
 
 def _styled(text: str, **how: Any) -> str:
@@ -42,6 +47,7 @@ def _styled(text: str, **how: Any) -> str:
 
 def fitted(line: str) -> str:
     """A line that fits the terminal, its end left out where it does not; whole where stdout is none."""
+    line = one_line(line)
     if not sys.stdout.isatty():
         return line
     columns = shutil.get_terminal_size().columns
@@ -64,11 +70,11 @@ def progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], N
         rich.SpinnerColumn(),
         rich.MofNCompleteColumn(),
         rich.TimeElapsedColumn(),
-        rich.TextColumn("{task.description}"),
+        rich.TextColumn("{task.description}", markup=False),
     )
     # stdout stays as it is: it may be a file while stderr is a terminal.
     # Few refreshes: each takes a little time from the core that is being timed.
     screen = Console(stderr=True)
     with rich.Progress(*columns, console=screen, transient=True, redirect_stdout=False, refresh_per_second=4) as bar:
         task = bar.add_task("", total=total)
-        yield lambda what: bar.update(task, description=what), lambda: bar.advance(task)
+        yield lambda what: bar.update(task, description=one_line(what)), lambda: bar.advance(task)

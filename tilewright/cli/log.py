@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import UserError
+from ..core.text import one_line
 from ..report.chart import WITH_CHARTS, can_draw
 from ..report.curves import Line, line_chart
 from ..report.table import Column, table
@@ -59,7 +60,7 @@ def best(path: Path) -> int:
         cost = mean_cost(result)
         print_lines([f"{duration(cost)}{_rate(inp.notes.flop, cost)}{where}, {inp.target}"])
         width = max((len(name) for name in inp.config), default=0)
-        print_lines([*(f"  {name:{width}}  {choice}" for name, choice in inp.config.items()), ""])
+        print_lines([*(one_line(f"  {name:{width}}  {choice}") for name, choice in inp.config.items()), ""])
     return _tell(path, pairs, problems)
 
 
@@ -140,7 +141,7 @@ def _by_workload(pairs: Sequence[Pair]) -> dict[Workload, list[Pair]]:
 
 def _tell(path: Path, pairs: Sequence[Pair], problems: Sequence[Problem]) -> int:
     """Say which lines of a log are none, or that there is none; gives the exit status."""
-    print_lines([f"{path}:{problem.line}: skipped: {problem.reason}" for problem in problems])
+    print_lines([f"{path}:{problem.line}: skipped: {one_line(problem.reason)}" for problem in problems])
     if not pairs:
         print_lines([f"{path} holds no measurements"])
     return 1 if problems or not pairs else 0
@@ -203,7 +204,7 @@ def _name(workload: Workload) -> str:
     with suppress(UserError, TypeError):  # of another version, perhaps
         if ours is not None:
             return f"{name}({', '.join(f'{k}={written(v)}' for k, v in ours.workload(tuple(args)).shortest.items())})"
-    return f"{name}({', '.join(map(str, args))})"
+    return one_line(f"{name}({', '.join(map(str, args))})")
 
 
 def _rate(flop: float, cost: float) -> str:

@@ -19,7 +19,9 @@ from .. import autotvm
 from ..autotvm.templates import Packaged
 from ..autotvm.tuner import Tuner
 from ..core.errors import UserError
+from ..core.log import logger
 from ..core.target import Target
+from ..core.text import printable
 from ..runtime.device import Device
 from ..topi.templates.workload import WORDS, Convolution
 from ..tune.records.curve import curves
@@ -176,13 +178,13 @@ class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.msg == _GREETING:
             return
-        typer.echo(self.format(record), err=record.levelno >= logging.WARNING)
+        typer.echo(printable(self.format(record)), err=record.levelno >= logging.WARNING)
 
 
 @contextmanager
 def _shown(live: bool) -> Iterator[None]:
     """Let the tuner speak: a line a trial, or where a line moves on the terminal (`live`) the summary only."""
-    logger, handler = logging.getLogger("autotvm"), _Lines()
+    handler = _Lines()
     before, passing = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.propagate = False

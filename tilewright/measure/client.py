@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import subprocess
@@ -12,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..core.errors import UserError
+from ..core.log import logger as _log
 from ..runtime.driver import DeviceAttributes
 from .channel import Channel, wait
 from .server import Broken, Finished, Leave, Opened, Started
 
-_log = logging.getLogger("autotvm")
 _KINDS = {"cuda": "cuda", "opencl": "opencl", "llvm": "cpu"}
 _LEAVE_SECONDS = 5.0
 

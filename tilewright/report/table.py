@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from unicodedata import combining, east_asian_width
 
+from ..core.text import one_line
+
 
 @dataclass(frozen=True)
 class Column:
@@ -25,6 +27,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], least: int =
 
     An empty row becomes a rule. Every other row has one cell for each column.
     """
+    rows = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(width(column.title), *(width(row[i]) for row in rows if row), 0) for i, column in enumerate(columns)]
     missing = least - (sum(widths) + 2 * (len(widths) - 1))
     if missing > 0:

@@ -6,16 +6,14 @@ The innermost context is asked first; what it does not know, the one outside is 
 
 from __future__ import annotations
 
-import logging
 from contextvars import ContextVar
 from typing import Any
 
+from ...core.log import logger
 from ...core.target import Target
 from ...tune.space.config import Config
 from ..env import GLOBAL_SCOPE
 from .space import FallbackConfigEntity
-
-logger = logging.getLogger("autotvm")
 
 
 class _Current(type):

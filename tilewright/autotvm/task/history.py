@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...core.errors import UserError
+from ...core.log import logger
 from ...core.target import Target
 from ...tune.records.format import MeasureInput, Pair
 from ...tune.records.history import History, model_of
 from ...tune.records.log import load_from_buffer, load_from_file
 from ...tune.task import freeze
 from .dispatcher import DispatchContext
-
-logger = logging.getLogger("autotvm")
 
 
 class ApplyHistoryBest(DispatchContext):

@@ -7,7 +7,6 @@ process loses at most the line being written. What an earlier crash tore stays a
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import stat
 import time
@@ -17,9 +16,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...core.errors import UserError
+from ...core.log import logger
 from .format import Pair, decode
-
-logger = logging.getLogger("autotvm")
 
 _SYNC_SECONDS = 1.0  # between two requests to the disk: power may fail too, but records come by the hundred
 

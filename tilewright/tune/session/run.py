@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ...core.log import logger
 from ...core.target import Target
 from ...measure.job import Job
 from ...measure.outcome import Failure, Measured, Outcome, Refused, WrongAnswer, to_result
@@ -20,8 +20,6 @@ from ..task import Task
 from .prefilter import Prefilter
 from .show import Display, say, summary, trial_line
 from .trials import Tally, Trial, flops_of
-
-logger = logging.getLogger("autotvm")
 
 _FIRST_BATCH = 8
 _LARGEST_BATCH = 32

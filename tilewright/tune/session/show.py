@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...core.errors import UserError
+from ...core.log import logger
+from ...core.text import one_line, printable
 from ...runtime.driver import DeviceAttributes
 from ..space.config import Config
 from ..space.knobs import SplitKnob
 from ..space.space import Space
 from .trials import Tally, Trial
-
-logger = logging.getLogger("autotvm")
 
 _PREFIXES = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _CORES = {5: 128, 6: 64, 7: 64, 8: 128, 9: 128, 10: 128, 11: 128, 12: 128}
@@ -50,7 +50,7 @@ class Display:
 
     def __init__(self, si_prefix: str, name: str) -> None:
         self._prefix = si_prefix
-        self._name = name
+        self._name = one_line(name)
         self._bar: Any = None
         self._task: Any = None
         self._began = time.monotonic()
@@ -66,18 +66,20 @@ class Display:
         from rich.table import Column
 
         console = Console(stderr=True)
+        rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         columns = (
-            progress.TextColumn(f"{self._name}"),
+            progress.TextColumn("{task.fields[name]}", markup=False),
             *([progress.BarColumn(bar_width=20)] if console.width >= _WIDE else []),
             progress.MofNCompleteColumn(),
             # What does not fit is left out here, rather than of the counts or the time.
-            progress.TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+            progress.TextColumn("{task.description}", markup=False, table_column=rest),
             progress.TimeRemainingColumn(compact=True),
         )
         shown = progress.Progress(*columns, console=console, transient=True, redirect_stdout=False, expand=True)
         with shown as bar:
             self._bar = bar
-            self._task = bar.add_task(self._text(tally), total=max(tally.wanted, tally.done), completed=tally.done)
+            total = max(tally.wanted, tally.done)
+            self._task = bar.add_task(self._text(tally), total=total, completed=tally.done, name=self._name)
             yield self
 
     def update(self, tally: Tally) -> None:
@@ -98,6 +100,7 @@ class Display:
 
 def say(lines: list[str]) -> None:
     """Log lines; where that shows nothing to a person at a terminal, print them on stderr."""
+    lines = [printable(line) for line in lines]
     for line in lines:
         logger.info("%s", line)
     if sys.stderr.isatty() and not logger.isEnabledFor(logging.INFO):

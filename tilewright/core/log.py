@@ -1,0 +1,24 @@
+"""The logger of tuning, under the legacy system's name. What it says is fit for a terminal."""
+
+from __future__ import annotations
+
+import logging
+
+from .text import printable
+
+
+class _Printable(logging.Filter):
+    """Escapes control characters in whatever is logged: names, reasons and paths are other people's text."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.args:
+            try:
+                record.msg, record.args = record.getMessage(), ()
+            except (TypeError, ValueError):  # the handlers report it, as for any logger
+                return True
+        record.msg = printable(str(record.msg))
+        return True
+
+
+logger = logging.getLogger("autotvm")
+logger.addFilter(_Printable())
