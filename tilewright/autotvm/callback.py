@@ -12,8 +12,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import UserError
-from ..core.refusals import missing_from_module as _missing
 from ..core.log import logger
+from ..core.refusals import missing_from_module as _missing
 from ..measure.outcome import MeasureResult
 from ..tune.records.format import MeasureInput, Pair, encode, only_json
 from ..tune.records.log import RecordLog, load_from_file

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import UserError
-from ..core.refusals import missing_from_module as _missing
 from ..core.log import logger
+from ..core.refusals import missing_from_module as _missing
 from ..measure.option import LocalBuilder, LocalRunner
 from ..measure.outcome import MeasureResult
 from ..measure.session import MeasureSession

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core.log import logger as _log
 from ..core.target import Target
 from . import reference
 from .build import build, preload
