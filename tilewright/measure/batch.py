@@ -19,12 +19,12 @@ from . import reference
 from .build import build, preload
 from .channel import wait
 from .client import Client
-from .job import Built, Job, RunRequest
+from .job import Built, Job
 from .option import LocalBuilder, LocalRunner
 from .outcome import SWITCHED_OFF, BuildFailed, Measured, Outcome, ReferenceLost, RunFailed, TimedOut, shorten
 from .pool import Died, Pool
+from .protocol import DropQueued, RunRequest, Submit
 from .referee import Referee, References
-from .server import Forget, Submit
 
 _tokens = itertools.count()
 _ATTEMPTS = 3
@@ -126,7 +126,7 @@ class Batch:
         self.referee.pool.close()
         if self.running and self.client is not None:
             with suppress(OSError):
-                self.client.channel.send(Forget())
+                self.client.channel.send(DropQueued())
 
     def _sleep(self, client: Client) -> None:
         """Wait for a message, the end of a process, or somebody's time limit."""

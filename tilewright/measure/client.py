@@ -14,7 +14,7 @@ from ..core.errors import UserError
 from ..core.log import logger as _log
 from ..runtime.driver import DeviceAttributes
 from .channel import Channel, wait
-from .server import Broken, Finished, Leave, Opened, Started
+from .protocol import DeviceLost, DeviceOpened, RunFinished, RunStarted, Shutdown
 
 _KINDS = {"cuda": "cuda", "opencl": "opencl", "llvm": "cpu"}
 _LEAVE_SECONDS = 5.0
@@ -56,18 +56,18 @@ class Client:
         """Whether candidates run on the cores that build them."""
         return any(attributes.on_host for attributes in self.opened.values())
 
-    def hear(self) -> list[Finished]:
+    def hear(self) -> list[RunFinished]:
         """What has come from the server; UserError where no device can be used."""
         finished = []
         for message in self.channel.arrived():
-            if isinstance(message, Finished):
+            if isinstance(message, RunFinished):
                 finished.append(message)
                 self.started.discard(message.token)
-            elif isinstance(message, Started):
+            elif isinstance(message, RunStarted):
                 self.started.add(message.token)
-            elif isinstance(message, Opened):
+            elif isinstance(message, DeviceOpened):
                 self.opened[message.index] = message.attributes
-            elif isinstance(message, Broken):
+            elif isinstance(message, DeviceLost):
                 self.broken[message.index] = message.reason
                 if len(self.broken) < self.devices:
                     _log.warning("device %d is out of use: %s", message.index, message.reason)
@@ -93,7 +93,7 @@ def _end(process: subprocess.Popen[bytes], channel: Channel, owner: int) -> None
     if os.getpid() != owner:  # a fork of the caller that ends has no say
         return
     with suppress(OSError):  # it has ended already, or somebody was interrupted in the middle of a message
-        channel.send(Leave(), 1.0)
+        channel.send(Shutdown(), 1.0)
     channel.close()
     try:
         process.wait(_LEAVE_SECONDS)

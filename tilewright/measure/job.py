@@ -1,4 +1,4 @@
-"""What travels: a job from the tuner, what building it gives, and the task for the process that runs it."""
+"""A job from the tuner, and what building it returns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from ..codegen.abi import CompiledProgram
 from ..core.target import Target
-from .option import LocalRunner
 
 ReferenceFunc = Callable[[], tuple[Sequence[np.ndarray], Sequence[np.ndarray]]]
 """Gives inputs and expected outputs, each in the order of the kernel's arguments."""
@@ -52,14 +51,3 @@ class Built:
     program: CompiledProgram
     spec: CheckSpec
     seconds: float
-
-
-@dataclass(frozen=True)
-class RunRequest:
-    """What the runner does: `reference` names a file of inputs and expected outputs, or is empty (random inputs, no
-    comparison)."""
-
-    program: CompiledProgram
-    spec: CheckSpec
-    reference: str
-    options: LocalRunner

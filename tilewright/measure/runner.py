@@ -1,7 +1,7 @@
 """The process that runs candidates on one device: it may hang, crash or be killed, and somebody else cleans up.
 
-It is forked from the server, opens the device, says hello, and then does one task after the other: run once on poisoned
-output, compare, time, compare again. It says whether it is still fit for the next request.
+It is forked from the server, opens the device, and serves one request after the other: run once on poisoned output,
+compare, time, compare again. With each outcome it says whether it is fit for the next request.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,56 +18,18 @@ import numpy as np
 from ..codegen.abi import ArrayArgument, EntryPoint
 from ..core.errors import InternalError, TVMError, UserError
 from ..runtime.device import Device, device
-from ..runtime.driver import DeviceAttributes, DeviceError
+from ..runtime.driver import DeviceError
 from ..runtime.module import Module
 from . import reference
 from .channel import Channel
 from .check import GuardedArray, compare
-from .job import RunRequest
 from .outcome import BuildFailed, Measured, Outcome, ReferenceLost, RunFailed, WrongAnswer, shorten
+from .protocol import Accepted, Completed, CooledDown, DeviceReady, FirstRunOver, OpenFailed, RunRequest
 
-_TASKS_EACH = 1000
-"""Tasks after which a process is replaced: drivers keep some memory for every kernel that they loaded."""
+_REQUESTS_EACH = 1000
+"""Requests after which a process is replaced: drivers keep some memory for every kernel that they loaded."""
 _IDLE_SECONDS, _WARM_SECONDS = 0.3, 0.05
 """A GPU that has been idle so long has slowed its clock; so long it is kept busy before it counts again."""
-
-
-@dataclass(frozen=True)
-class Hello:
-    """The device is open."""
-
-    attributes: DeviceAttributes
-
-
-@dataclass(frozen=True)
-class Unable:
-    """The device cannot be opened; `final` where trying again is no use."""
-
-    reason: str
-    final: bool
-
-
-@dataclass(frozen=True)
-class Began:
-    """The task is being worked on."""
-
-
-@dataclass(frozen=True)
-class Ran:
-    """The first run of the task is over."""
-
-
-@dataclass(frozen=True)
-class Done:
-    """What came of the task, and whether the process can take another one."""
-
-    outcome: Outcome
-    healthy: bool
-
-
-@dataclass(frozen=True)
-class Ready:
-    """The pause after a task is over."""
 
 
 class _WrongError(Exception):
@@ -83,34 +45,34 @@ class _LostError(Exception):
 
 
 def serve(channel: Channel, kind: str, index: int) -> None:
-    """Run tasks from a channel until it closes or the process is no longer fit."""
+    """Serve requests from a channel until it closes or the process is no longer fit."""
     try:
         bench = _Bench(device(kind, index).require())
         attributes = bench.on.attributes
         bench.on.sync()
     except UserError as error:
-        channel.send(Unable(error.message, final=True))
+        channel.send(OpenFailed(error.message, final=True))
         return
     except Exception as error:
-        channel.send(Unable(f"{type(error).__name__}: {error}", final=False))
+        channel.send(OpenFailed(f"{type(error).__name__}: {error}", final=False))
         return
-    channel.send(Hello(attributes))
-    for _ in range(_TASKS_EACH):
+    channel.send(DeviceReady(attributes))
+    for _ in range(_REQUESTS_EACH):
         request: RunRequest = channel.receive()
-        channel.send(Began())
+        channel.send(Accepted())
         began = time.perf_counter()
-        outcome = bench.attempt(request, lambda: channel.send(Ran()))
+        outcome = bench.attempt(request, lambda: channel.send(FirstRunOver()))
         outcome = replace(outcome, run_seconds=time.perf_counter() - began)
-        channel.send(Done(outcome, bench.healthy))
+        channel.send(Completed(outcome, bench.healthy))
         if not bench.healthy:
             return
         if request.options.cooldown_interval > 0:
             time.sleep(request.options.cooldown_interval)
-        channel.send(Ready())
+        channel.send(CooledDown())
 
 
 class _Bench:
-    """The device and the arrays on it, kept from task to task while the workload stays the same."""
+    """The device and the arrays on it, kept from request to request while the workload stays the same."""
 
     def __init__(self, on: Device) -> None:
         self.on = on

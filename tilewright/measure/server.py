@@ -1,8 +1,9 @@
 """The server: a small process that has never touched a device, and forks the processes that do.
 
 It is started fresh, as `python -m tilewright.measure`, so it holds nothing of the caller's: no GPU context, no
-threads, none of its modules. For each device it keeps one runner, gives it tasks, ends it when a task takes too long,
-replaces it when it dies, and tells the caller what became of each task. It ends when the caller does.
+threads, none of its modules. For each device it keeps one runner, sends it requests, ends it when a request takes too
+long, replaces it when it dies, and tells the caller what became of each request. It ends when the caller does.
+`protocol.py` lists the messages, `docs/measuring.md` the states of a device.
 """
 
 from __future__ import annotations
@@ -15,74 +16,39 @@ import socket
 import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 # Imported before any runner is forked: they are shared, and a new runner is there in milliseconds.
-from ..runtime.driver import DeviceAttributes
 from .channel import Channel, wait
 from .children import Child, fork, open_pidfd
-from .job import RunRequest
 from .outcome import Outcome, RunFailed, TimedOut
-from .runner import Began, Done, Hello, Ran, Ready, Unable, quiet, serve
+from .protocol import (
+    Accepted,
+    Completed,
+    CooledDown,
+    DeviceLost,
+    DeviceOpened,
+    DeviceReady,
+    DeviceState,
+    DropQueued,
+    FirstRunOver,
+    FromRunner,
+    OpenFailed,
+    RunFinished,
+    RunStarted,
+    Shutdown,
+    Submit,
+)
+from .runner import quiet, serve
 
 _START_SECONDS = 60.0
 _ATTEMPTS = 3
-"""How often a device may fail to open, one time after another, and a task may be lost through no fault of its own."""
+"""How often a device may fail to open, one time after another, and a request may be lost through no fault of its own."""
 _SEND_SECONDS = 10.0
 _LEAVE_SECONDS = 5.0
 _REST_SECONDS = 1.0
 """How long a device that did not open is left alone: what ran on it may still be being torn down."""
 _LOG_TAIL = 600
-
-
-@dataclass(frozen=True)
-class Submit:
-    """Run this task; `token` is the caller's name for it."""
-
-    token: int
-    request: RunRequest
-
-
-@dataclass(frozen=True)
-class Forget:
-    """Drop the tasks that have not begun."""
-
-
-@dataclass(frozen=True)
-class Leave:
-    """Nothing more is wanted."""
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A device is ready."""
-
-    index: int
-    attributes: DeviceAttributes
-
-
-@dataclass(frozen=True)
-class Broken:
-    """A device cannot be used, and will not be tried again."""
-
-    index: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class Started:
-    """A task is being run."""
-
-    token: int
-
-
-@dataclass(frozen=True)
-class Finished:
-    """What became of a task."""
-
-    token: int
-    outcome: Outcome
 
 
 class Slot:
@@ -94,8 +60,8 @@ class Slot:
         self.report = report
         self.others = others
         self.child: Child | None = None
-        self.state = "resting"  # starting, idle, busy, pausing, ending, resting, broken
-        self.task: Submit | None = None
+        self.state = DeviceState.RESTING
+        self.current: Submit | None = None
         self.began = False
         self.ran = False
         self.deadline: float | None = None
@@ -113,27 +79,27 @@ class Slot:
             serve(channel, kind, index)
 
         self.child = fork(main, self.others())
-        self._become("starting", _START_SECONDS)
+        self._become(DeviceState.STARTING, _START_SECONDS)
 
-    def give(self, task: Submit) -> bool:
-        """Hand a task to the runner, which is idle; False where it is not there any more."""
+    def give(self, submitted: Submit) -> bool:
+        """Send a request to the runner, which is idle; False where the runner is gone."""
         if self.child is None:
             return False
         os.ftruncate(self.log, 0)
         try:
-            self.child.channel.send(task.request, _SEND_SECONDS)
+            self.child.channel.send(submitted.request, _SEND_SECONDS)
         except OSError:
             self.child.kill()
-            self._become("ending")
+            self._become(DeviceState.ENDING)
             return False
-        self.task, self.began, self.ran = task, False, False
-        self._become("busy", task.request.options.timeout)
+        self.current, self.began, self.ran = submitted, False, False
+        self._become(DeviceState.BUSY, submitted.request.options.timeout)
         return True
 
     def advance(self) -> Submit | None:
-        """React to what the runner said and did, and to the clock; a task that it lost before beginning it."""
+        """React to the runner and to the clock; returns a request that the runner lost before it accepted it."""
         if self.child is None:
-            if self.state == "resting" and self.deadline is not None and time.monotonic() >= self.deadline:
+            if self.state is DeviceState.RESTING and self.deadline is not None and time.monotonic() >= self.deadline:
                 self.start()
             return None
         gone = self.child.ended()
@@ -151,75 +117,75 @@ class Slot:
             self._overdue()
         return None
 
-    def _become(self, state: str, seconds: float | None = None) -> None:
+    def _become(self, state: DeviceState, seconds: float | None = None) -> None:
         self.state = state
         self.deadline = None if seconds is None else time.monotonic() + seconds
 
-    def _hear(self, message: Any) -> None:
-        if isinstance(message, Hello):
+    def _hear(self, message: FromRunner) -> None:
+        if isinstance(message, DeviceReady):
             self.failures = 0
-            self._become("idle")
-            self.report(Opened(self.index, message.attributes))
-        elif isinstance(message, Unable):
+            self._become(DeviceState.IDLE)
+            self.report(DeviceOpened(self.index, message.attributes))
+        elif isinstance(message, OpenFailed):
             self.failures = _ATTEMPTS if message.final else self.failures + 1
-            self._become("ending")
+            self._become(DeviceState.ENDING)
             self._give_up(message.reason)
-        elif isinstance(message, Began) and self.task is not None:
+        elif isinstance(message, Accepted) and self.current is not None:
             self.began = True
-            self.report(Started(self.task.token))
-        elif isinstance(message, Ran):
+            self.report(RunStarted(self.current.token))
+        elif isinstance(message, FirstRunOver):
             self.ran = True
-        elif isinstance(message, Done) and self.state == "busy":
-            pause = self.task.request.options.cooldown_interval if self.task is not None else 0.0
+        elif isinstance(message, Completed) and self.state is DeviceState.BUSY:
+            pause = self.current.request.options.cooldown_interval if self.current is not None else 0.0
             self._finish(message.outcome)
-            self._become("pausing" if message.healthy else "ending", pause + _LEAVE_SECONDS)
-        elif isinstance(message, Ready) and self.state == "pausing":
-            self._become("idle")
+            self._become(DeviceState.COOLING if message.healthy else DeviceState.ENDING, pause + _LEAVE_SECONDS)
+        elif isinstance(message, CooledDown) and self.state is DeviceState.COOLING:
+            self._become(DeviceState.IDLE)
 
     def _finish(self, outcome: Outcome) -> None:
-        if self.task is not None:
-            self.report(Finished(self.task.token, outcome))
-            self.task = None
+        if self.current is not None:
+            self.report(RunFinished(self.current.token, outcome))
+            self.current = None
 
     def _overdue(self) -> None:
         if self.child is None:
             return
-        if self.state == "busy" and self.task is not None:
-            limit = self.task.request.options.timeout
+        if self.state is DeviceState.BUSY and self.current is not None:
+            limit = self.current.request.options.timeout
             # Some drivers compile a kernel when it is first launched, which may take longer than all of its runs.
             doing = "running" if self.ran else "compiling or at its first run"
             self._finish(TimedOut(reason=f"still {doing} after {limit:g} s", phase="run", run_seconds=limit))
-        elif self.state == "starting":
+        elif self.state is DeviceState.STARTING:
             self.failures += 1
             self._give_up(f"{self.kind}({self.index}) does not open within {_START_SECONDS:g} s")
         self.child.kill()
-        if self.state != "broken":
-            self._become("ending")
+        if self.state is not DeviceState.LOST:
+            self._become(DeviceState.ENDING)
 
     def _buried(self) -> Submit | None:
-        """The runner has ended: report the task that it was at, and start another runner."""
+        """Report the request that the runner was at when it ended, and start another runner."""
         child, lost = self.child, None
         if child is None:
             return None
-        if self.task is not None and self.began:
+        if self.current is not None and self.began:
             text = f"the process that ran it {child.describe_end()}{self._last_words()}"
             self._finish(RunFailed(reason=text, killed=child.killed_from_outside))
-        elif self.task is not None:
-            lost, self.task = self.task, None
-        elif self.state == "starting":
+        elif self.current is not None:
+            lost, self.current = self.current, None
+        elif self.state is DeviceState.STARTING:
             self.failures += 1
             self._give_up(f"opening it, a process {child.describe_end()}{self._last_words()}")
         child.bury()
         self.child = None
-        if self.state != "broken":
-            self._become("resting", _REST_SECONDS * self.failures)
+        if self.state is not DeviceState.LOST:
+            self._become(DeviceState.RESTING, _REST_SECONDS * self.failures)
             self.advance()
         return lost
 
     def _give_up(self, reason: str) -> None:
         if self.failures >= _ATTEMPTS:
-            self._become("broken")
-            self.report(Broken(self.index, reason))
+            self._become(DeviceState.LOST)
+            self.report(DeviceLost(self.index, reason))
 
     def _last_words(self) -> str:
         """The end of what the runner printed, as a reason."""
@@ -260,9 +226,9 @@ class Server:
             for message in self.caller.arrived():
                 if isinstance(message, Submit):
                     self.waiting.append(message)
-                elif isinstance(message, Forget):
+                elif isinstance(message, DropQueued):
                     self.waiting.clear()
-                elif isinstance(message, Leave):
+                elif isinstance(message, Shutdown):
                     self.dismissed = True
                     return
             for slot in self.slots:
@@ -271,19 +237,19 @@ class Server:
 
     def _dispatch(self) -> None:
         for slot in self.slots:
-            if slot.state == "idle" and self.waiting:
-                task = self.waiting.popleft()
-                if not slot.give(task):
-                    self.waiting.appendleft(task)
+            if slot.state is DeviceState.IDLE and self.waiting:
+                submitted = self.waiting.popleft()
+                if not slot.give(submitted):
+                    self.waiting.appendleft(submitted)
 
-    def _again(self, task: Submit) -> None:
-        """A runner died between two tasks, or before it looked at this one."""
-        count = self.losses[task.token] = self.losses.get(task.token, 0) + 1
+    def _again(self, submitted: Submit) -> None:
+        """Queue a request again whose runner died between two requests, or before it accepted this one."""
+        count = self.losses[submitted.token] = self.losses.get(submitted.token, 0) + 1
         if count < _ATTEMPTS:
-            self.waiting.appendleft(task)
+            self.waiting.appendleft(submitted)
         else:
             reason = f"{count} processes ended before they began it"
-            self.caller.send(Finished(task.token, RunFailed(reason=reason, killed=True)))
+            self.caller.send(RunFinished(submitted.token, RunFailed(reason=reason, killed=True)))
 
     def close(self) -> None:
         """End all runners."""

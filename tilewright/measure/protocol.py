@@ -1,0 +1,149 @@
+"""The measuring protocol on one page: three processes, the messages of each, and the states of a device.
+
+    tuner ── Submit, DropQueued, Shutdown ──►  server  ── RunRequest ───────────────────────►  runner
+          ◄── DeviceOpened, DeviceLost ──────          ◄── DeviceReady, OpenFailed ──────────
+          ◄── RunStarted, RunFinished ───────          ◄── Accepted, FirstRunOver, Completed,
+                                                           CooledDown ───────────────────────
+
+The *tuner* is the caller's process. It starts one *server*, which never touches a device, and the server forks one
+*runner* for each device, which may hang or crash. `docs/measuring.md` shows the states of a device as a diagram.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum, auto
+
+from ..codegen.abi import CompiledProgram
+from ..runtime.driver import DeviceAttributes
+from .job import CheckSpec
+from .option import LocalRunner
+from .outcome import Outcome
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What a runner does; `reference` names a file of inputs and expected outputs, or is empty (random inputs, no
+    comparison)."""
+
+    program: CompiledProgram
+    spec: CheckSpec
+    reference: str
+    options: LocalRunner
+
+
+# From the tuner to the server.
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Run this request; `token` is the tuner's name for it."""
+
+    token: int
+    request: RunRequest
+
+
+@dataclass(frozen=True)
+class DropQueued:
+    """Drop the requests that no runner has yet."""
+
+
+@dataclass(frozen=True)
+class Shutdown:
+    """End the runners and the server."""
+
+
+FromTuner = Submit | DropQueued | Shutdown
+
+
+# From the server to the tuner.
+
+
+@dataclass(frozen=True)
+class DeviceOpened:
+    """A runner has opened device `index`."""
+
+    index: int
+    attributes: DeviceAttributes
+
+
+@dataclass(frozen=True)
+class DeviceLost:
+    """Device `index` cannot be used, and is not tried again."""
+
+    index: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    """A runner has accepted the request."""
+
+    token: int
+
+
+@dataclass(frozen=True)
+class RunFinished:
+    """What became of a request: every submitted one ends with this, unless it is dropped."""
+
+    token: int
+    outcome: Outcome
+
+
+FromServer = DeviceOpened | DeviceLost | RunStarted | RunFinished
+
+
+# From a runner to the server; the server sends it one `RunRequest` at a time.
+
+
+@dataclass(frozen=True)
+class DeviceReady:
+    """The device is open; the first message of a runner."""
+
+    attributes: DeviceAttributes
+
+
+@dataclass(frozen=True)
+class OpenFailed:
+    """The device does not open, and the runner ends; `final` where trying again is no use."""
+
+    reason: str
+    final: bool
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The runner has read the request: from here on, whatever happens is the candidate's doing."""
+
+
+@dataclass(frozen=True)
+class FirstRunOver:
+    """The kernel is compiled and has run once: a time limit that passes now passes while it is timed."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The outcome of the request; the runner ends where it is not `healthy` enough for another one."""
+
+    outcome: Outcome
+    healthy: bool
+
+
+@dataclass(frozen=True)
+class CooledDown:
+    """The pause between two requests (`cooldown_interval`) is over."""
+
+
+FromRunner = DeviceReady | OpenFailed | Accepted | FirstRunOver | Completed | CooledDown
+
+
+class DeviceState(StrEnum):
+    """What a device is doing, as far as the server knows."""
+
+    STARTING = auto()  # forked, not yet open
+    IDLE = auto()
+    BUSY = auto()
+    COOLING = auto()
+    ENDING = auto()  # its process was told or made to end, and is not gone yet
+    RESTING = auto()  # no process: what ran on the device may still be being torn down
+    LOST = auto()
