@@ -21,13 +21,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tilewright.bounds.cooperative_fetch import cooperative_fetch
 from tilewright.bounds.infer import infer_bounds
 from tilewright.core.node import Node
+from tilewright.core.options import USUAL
+from tilewright.core.target import Target
 from tilewright.ladder.conv1d import Conv1d
 from tilewright.ladder.depthwise import Depthwise
 from tilewright.loops.build import build_function
-from tilewright.passes.pipeline import FINISH, LOWER, run
+from tilewright.passes.runner import finishing, lowering, run
+from tilewright.refine.pipeline import refine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
@@ -37,6 +39,8 @@ import tune_conv2d  # noqa: F401  # defines the template
 
 from tilewright import autotvm
 
+CUDA = Target("cuda")
+LOWERING = lowering(CUDA)
 Make = Callable[[], tuple[Any, list[Any]]]
 
 
@@ -72,19 +76,19 @@ def measure(make: Make, clock: Callable[[], float] = time.perf_counter, compiled
     marks.append(clock())
     bounds = infer_bounds(schedule.value)
     if compiled:
-        bounds = cooperative_fetch(schedule.value, bounds)
+        bounds = refine(schedule.value, bounds, CUDA).bounds
     marks.append(clock())
     function = build_function(schedule.value, bounds, args)
     marks.append(clock())
     parts = {"schedule": marks[1] - marks[0]} if compiled else {}
     parts |= {"bounds": marks[2] - marks[1], "loops": marks[3] - marks[2]}
-    for step in LOWER:
-        function = step(function)
+    for step in LOWERING:
+        function = step(function, CUDA, USUAL)
         marks.append(clock())
         parts[step.__name__] = marks[-1] - marks[-2]
     parts = {"total": sum(parts.values()), **parts}
     if compiled:
-        run(FINISH, function)
+        run(finishing(CUDA), function, CUDA)
         parts["finish"] = clock() - marks[-1]
     return {name: seconds * 1e3 for name, seconds in parts.items()}
 
@@ -135,9 +139,9 @@ def visits(make: Make) -> dict[str, int]:
     function = build_function(schedule.value, infer_bounds(schedule.value), args)
     found: dict[str, int] = {}
     with counting() as count:
-        for step in LOWER:
+        for step in LOWERING:
             before = count[0]
-            function = step(function)
+            function = step(function, CUDA, USUAL)
             found[step.__name__] = count[0] - before
     return found
 
@@ -147,7 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=15, help="lowerings of each program")
     count = parser.parse_args().count
-    names = ["total", "bounds", "loops", *(step.__name__ for step in LOWER)]
+    names = ["total", "bounds", "loops", *(step.__name__ for step in LOWERING)]
     width = [max(9, len(name)) for name in names]
 
     def row(title: str, cells: list[str]) -> None:
@@ -162,7 +166,7 @@ def main() -> None:
     row("", names)
     for title, make in programs().items():
         found = visits(make)
-        row(title, [str(sum(found.values())), "", "", *(str(found[step.__name__]) for step in LOWER)])
+        row(title, [str(sum(found.values())), "", "", *(str(found[step.__name__]) for step in LOWERING)])
     search()
 
 

@@ -1,7 +1,7 @@
 """The whole story, from a schedule to something that runs. Read this first.
 
-te.compute ──► Schedule ──► Bounds ──► loop nest ──► passes ──► source ──► Module
- tensor/       schedule/    bounds/     loops/       passes/    codegen/   runtime/
+te.compute ──► Schedule ──► Bounds ──► refined ──► loop nest ──► passes ──► source ──► Module
+ tensor/       schedule/    bounds/    refine/     loops/       passes/    codegen/   runtime/
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from .bounds.cooperative_fetch import cooperative_fetch
 from .bounds.infer import Bounds, infer_bounds
 from .core.errors import UserError
+from .core.options import Options
 from .core.target import KINDS, Target
 from .loops.build import build_function
 from .loops.nodes import Function, Program
 from .loops.printer import show_program
-from .passes.context import PassContext, PassOptions
+from .passes.context import PassContext
 from .passes.explain import LINES, explain
-from .passes.pipeline import PassRecord, run
+from .passes.runner import PassRecord, finishing, lowering, run
+from .refine.pipeline import Refined, refine
 from .runtime.module import Module
 from .runtime.program import compile_functions
 from .schedule.handle import ScheduleHandle
@@ -31,24 +32,27 @@ from .tensor.tensor import Tensor
 
 @dataclass(frozen=True)
 class LoweredFunction:
-    """One lowered function: the passes that made it, and what it is made from."""
+    """One lowered function: the passes that made it, and what it is made from.
+
+    `target` is what it is refined for; without one, its loops are those of the schedule.
+    """
 
     function: Function
     records: tuple[PassRecord, ...]
     recipe: _Recipe
-    cooperative: bool = False
+    target: Target | None = None
 
     def compiled_for(self, target: Target) -> LoweredFunction:
-        """This function as it is compiled for `target`: for a GPU, fills of shared memory are dealt out to threads."""
-        cooperative = _fetches_cooperatively(target)
-        return self if self.cooperative == cooperative else self.recipe.lowered(cooperative, instead_of=self)
+        """This function as it is compiled for `target`: on a GPU, threads fetch tiles of shared memory together."""
+        return self if self.target == target else self.recipe.lowered(target)
 
     def explain(self, target: Target | None, lines: int) -> str:
         """What each pass changed, and its time."""
         made = self if target is None else self.compiled_for(target)
         records = list(made.records)
         if target is not None:
-            run(PassContext.current().options.finishing(target), made.function, records)
+            options = PassContext.current().options
+            run(finishing(target, options), made.function, target, options, records)
         return explain(self.recipe.nest(self.recipe.bounds), records, lines)
 
 
@@ -61,19 +65,21 @@ class _Recipe:
     args: tuple[Any, ...]
     name: str
     binds: Any
-    options: PassOptions
+    options: Options
 
-    def lowered(self, cooperative: bool, instead_of: LoweredFunction | None = None) -> LoweredFunction:
-        """The function as scheduled, or with fills dealt out to threads; `instead_of` where that is the same."""
+    def lowered(self, target: Target | None) -> LoweredFunction:
+        """The function as it is built for `target`; without one, as it is scheduled."""
         records: list[PassRecord] = []
         start = time.perf_counter()
-        bounds = cooperative_fetch(self.schedule, self.bounds) if cooperative else self.bounds
-        if bounds is self.bounds and instead_of is not None:
-            return replace(instead_of, cooperative=cooperative)
-        nest = self.nest(bounds)
-        if bounds is not self.bounds:
-            records.append(PassRecord(cooperative_fetch.__name__, time.perf_counter() - start, nest))
-        return LoweredFunction(run(self.options.lowering(), nest, records), tuple(records), self, cooperative)
+        scheduled = Refined(self.bounds)
+        disabled = PassContext.current().options  # like finishing passes: those around the build, not around `lower`
+        refined = scheduled if target is None else refine(self.schedule, self.bounds, target, disabled)
+        nest = self.nest(refined.bounds)
+        if refined.by:
+            records.append(PassRecord(", ".join(refined.by), time.perf_counter() - start, nest))
+        machine = target or Target("llvm")
+        made = run(lowering(machine, self.options), nest, machine, self.options, records)
+        return LoweredFunction(made, tuple(records), self, target)
 
     def nest(self, bounds: Bounds) -> Function:
         """The loop nest before any pass."""
@@ -133,7 +139,7 @@ def lower(
     scripts: the program prints the same either way. `explain` prints what each pass changed. Raises UserError for
     a schedule that cannot be built, naming the primitive and the fix.
     """
-    lowered = LoweredModule((_recipe(inputs, args, name, binds).lowered(cooperative=False),))
+    lowered = LoweredModule((_recipe(inputs, args, name, binds).lowered(None),))
     if explain or PassContext.current().options.explain:
         _tell(f"lowering {name}", lowered.explain())
     return lowered
@@ -143,15 +149,10 @@ def lower_for(
     target: Target, inputs: ScheduleHandle | Schedule, args: Sequence[Any], name: str = "main", binds: Any = None
 ) -> LoweredModule:
     """The loop program of a schedule as it is compiled for `target`, which may run it differently than scheduled."""
-    lowered = LoweredModule((_recipe(inputs, args, name, binds).lowered(_fetches_cooperatively(target)),))
+    lowered = LoweredModule((_recipe(inputs, args, name, binds).lowered(target),))
     if PassContext.current().options.explain:
         _tell(f"lowering {name}", lowered.explain())
     return lowered
-
-
-def _fetches_cooperatively(target: Target) -> bool:
-    """Whether fills of shared memory are dealt out to the threads of a block."""
-    return target.has_warps and PassContext.current().options.fetches_cooperatively
 
 
 def _recipe(inputs: ScheduleHandle | Schedule, args: Sequence[Any], name: str, binds: Any) -> _Recipe:
@@ -207,7 +208,7 @@ def _finished(function: Function, target: Target) -> Function:
     """A lowered function, as it is compiled."""
     options = PassContext.current().options
     records: list[PassRecord] = []
-    made = run(options.finishing(target), function, records)
+    made = run(finishing(target, options), function, target, options, records)
     if options.explain:
         _tell(f"finishing {function.name} for {target}", explain(function, records))
     return made

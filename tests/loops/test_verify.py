@@ -14,7 +14,7 @@ from tilewright.expr import nodes as e
 from tilewright.expr.nodes import Expr, SizeVar, Var
 from tilewright.expr.operators import const, if_then_else
 from tilewright.loops.nodes import NOTHING, Barrier, Evaluate, For, If, Launch, Let, Seq, Stmt, Store, seq
-from tilewright.loops.verify import verify
+from tilewright.loops.verify import Form, verify
 
 A = buf("A", 8)
 I8 = buf("I", 8, dtype="int32")
@@ -22,9 +22,9 @@ ZERO, ONE, HALF = const(0), const(1), const(0.5)
 SYNC = Barrier(MemoryScope.SHARED)
 
 
-def broken(*body: Stmt, rule: str, params: tuple[Any, ...] = (A, I8), **form: bool) -> None:
+def broken(*body: Stmt, rule: str, params: tuple[Any, ...] = (A, I8), form: Form = Form.BUILT) -> None:
     with pytest.raises(InternalError, match=rule):
-        verify(function(params, *body), **form)
+        verify(function(params, *body), form)
 
 
 def bad_value(value: Expr, rule: str) -> None:
@@ -44,8 +44,8 @@ def test_a_well_formed_function_passes() -> None:
 
     verify(function((n, A, B), thread("bx", n, body)))
     verify(function((A, B), thread("bx", n, body)))  # n comes from the shape of B
-    verify(function((A,), loop(i, 2, store(A, ramp(i * 4, 4), spread(0.0, 4)), LoopKind.PARALLEL)), flat=True)
-    verify(function((A,), launch(seq(SYNC, store(A, i, 0.0)), tx=(i, 8))), flat=True, finished=True)
+    verify(function((A,), loop(i, 2, store(A, ramp(i * 4, 4), spread(0.0, 4)), LoopKind.PARALLEL)), Form.FLAT)
+    verify(function((A,), launch(seq(SYNC, store(A, i, 0.0)), tx=(i, 8))), Form.FLAT | Form.FINISHED)
 
 
 def test_variables_are_defined() -> None:
@@ -91,8 +91,8 @@ def test_an_access_has_one_index_a_dimension() -> None:
     broken(store(M, 0, 0.0), params=(M,), rule="1 indices on the 2 dimensions of M")
     broken(Evaluate(load(M, 0, 0, 0)), params=(M,), rule="3 indices on the 2 dimensions of M")
     verify(function((M,), store(M, (0, 0), 0.0)))
-    broken(store(M, (0, 0), 0.0), params=(M,), flat=True, rule="buffer M has 2 dimensions in flat code")
-    verify(function((M,), store(buf("M", 16, of=M), 0, 0.0)), flat=True)
+    broken(store(M, (0, 0), 0.0), params=(M,), form=Form.FLAT, rule="buffer M has 2 dimensions in flat code")
+    verify(function((M,), store(buf("M", 16, of=M), 0, 0.0)), Form.FLAT)
 
 
 def test_indices_are_integers() -> None:
@@ -173,9 +173,9 @@ def test_no_thread_loop_is_left_in_a_launch_or_in_finished_code() -> None:
     i, four = Var("i"), thread("tx", 4, NOTHING)
     rule = "a loop over threads is left in finished code"
     broken(launch(four, bx=(i, 8)), rule=rule)
-    broken(four, finished=True, rule=rule)
-    broken(thread("vt", 4, NOTHING), finished=True, rule=rule)
-    verify(function((), thread("vt", 4, NOTHING)), flat=True)
+    broken(four, form=Form.FINISHED, rule=rule)
+    broken(thread("vt", 4, NOTHING), form=Form.FINISHED, rule=rule)
+    verify(function((), thread("vt", 4, NOTHING)), Form.FLAT)
 
 
 def test_launches_do_not_nest_and_name_an_index_once() -> None:

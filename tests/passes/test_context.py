@@ -12,7 +12,6 @@ import pytest
 import tilewright
 from tilewright import te
 from tilewright.core.errors import UserError
-from tilewright.core.target import Target
 from tilewright.expr.nodes import Load
 from tilewright.loops.nodes import Function, Store
 from tilewright.runtime.array import array, empty
@@ -149,15 +148,20 @@ def test_explaining_as_things_are_lowered(capsys: pytest.CaptureFixture[str]) ->
 
 def test_loads_run_ahead_only_where_there_are_warps() -> None:
     """On a CPU, what is held over a barrier goes to memory and back: eight times the time of a large convolution."""
-
-    def names(target: str) -> list[str]:
-        return [step.__name__ for step in PassContext.current().options.finishing(Target(target))]
-
-    assert "register_prefetch" in names("cuda")
-    assert "register_prefetch" in names("opencl -device=gpu")
-    assert "register_prefetch" not in names("opencl")
-    assert "register_prefetch" not in names("opencl -device=cpu")
-    assert "register_prefetch" not in names("llvm")
+    A = te.placeholder((32, 16), name="A")
+    k = te.reduce_axis((0, 32), "k")
+    C = te.compute((16,), lambda i: te.sum(A[k, 15 - i], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    AS = s.cache_read(A, "shared", [C])
+    x = te.thread_axis((0, 16), "threadIdx.x")
+    s[C].bind(C.op.axis[0], x)
+    s[AS].compute_at(s[C], s[C].split(C.op.reduce_axis[0], factor=8)[0])
+    s[AS].bind(AS.op.axis[1], x)
+    ahead = {
+        target: "A_shared_next" in tilewright.build(s, [A, C], target).imported_modules[0].get_source()
+        for target in ("cuda -arch=sm_90", "opencl -device=gpu", "opencl", "opencl -device=cpu")
+    }
+    assert list(ahead.values()) == [True, True, False, False]
 
 
 def test_less_is_unrolled_where_there_may_be_no_registers() -> None:

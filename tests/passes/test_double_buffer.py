@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import tilewright
+from tests.passes.running import finish
 from tilewright import te
 from tilewright.expr.traverse import post_order
 from tilewright.loops.interpret import interpret
 from tilewright.loops.nodes import Allocate, Barrier, Function
-from tilewright.passes.pipeline import FINISH, run
 
 
 def column_sums(n: int = 32, factor: int = 8) -> tuple[Any, Any, Any, Any]:
@@ -38,7 +38,7 @@ def check(s: Any, A: Any, C: Any) -> Function:
     """The lowered program, which still computes sums, without races once finished."""
     (function,) = tilewright.lower(s, [A, C]).functions
     a = np.random.default_rng(0).integers(-3, 4, [int(e) for e in A.shape]).astype("float32")
-    for form, races in ((function, False), (run(FINISH, function, check=True), True)):
+    for form, races in ((function, False), (finish(function, check=True), True)):
         c = np.full(16, np.nan, "float32")
         interpret(form, [a, c], races=races, outputs=form.buffers[1:])
         np.testing.assert_array_equal(c, a.sum(axis=0))
@@ -60,15 +60,15 @@ def test_what_is_loaded_ahead_by_the_schedule_is_not_loaded_ahead_again() -> Non
     s, A, AS, C = column_sums()
     s[AS].double_buffer()
     (function,) = tilewright.lower(s, [A, C]).functions
-    names = [n.buffer.name for n in post_order(run(FINISH, function).body) if isinstance(n, Allocate)]
+    names = [n.buffer.name for n in post_order(finish(function).body) if isinstance(n, Allocate)]
     assert "A.shared.next" not in names
 
 
 def test_one_barrier_an_iteration_is_enough() -> None:
     s, A, AS, C = column_sums()
-    plain = run(FINISH, check(s, A, C))
+    plain = finish(check(s, A, C))
     s[AS].double_buffer()
-    doubled = run(FINISH, check(s, A, C))
+    doubled = finish(check(s, A, C))
 
     def barriers(form: Function) -> int:
         return str(form.body).count("Barrier(")

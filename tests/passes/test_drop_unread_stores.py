@@ -9,15 +9,15 @@ import pytest
 
 import tilewright
 from tests.loops.programs import alloc, buf, function, launch, load, loop, store
+from tests.passes.running import finish, run_pass
 from tilewright import te
 from tilewright.expr.nodes import Expr, Var
 from tilewright.expr.operators import less, likely
 from tilewright.expr.traverse import post_order
 from tilewright.loops.interpret import InterpretError, interpret
 from tilewright.loops.nodes import Allocate, For, Function, If, Launch, Let, Stmt, Store, seq
-from tilewright.loops.verify import verify
+from tilewright.loops.verify import Form, verify
 from tilewright.passes.drop_unread_stores import drop_unread_stores
-from tilewright.passes.pipeline import FINISH, run
 
 A, B = buf("A", 64), buf("B", 64)
 S, L = buf("S", 8, scope="shared"), buf("L", 1, scope="local")
@@ -39,8 +39,8 @@ def use(row: Any = 0) -> Store:
 def kept(*body: Stmt) -> list[str]:
     """What a kernel of these statements still does, in program order; its result is the same."""
     before = kernel(*body)
-    made = drop_unread_stores(before)
-    verify(made, flat=True, finished=True)
+    made = run_pass(drop_unread_stores, before)
+    verify(made, Form.FLAT | Form.FINISHED)
     results = []
     for each in (before, made):
         a, b = np.random.default_rng(5).standard_normal(64).astype("float32"), np.zeros(64, "float32")
@@ -173,14 +173,14 @@ def test_an_uneven_split_leaves_no_idle_fill(unrolled: bool) -> None:
     x = np.arange(15, dtype="float32").reshape(5, 3)
     sums = np.array([x[:3].sum(), x[1:4].sum()])
 
-    def result(passes: Any) -> np.ndarray:
+    def result(*without: str) -> np.ndarray:
         y = np.full((8, 2), np.nan, "float32")
-        interpret(run(passes, function), [x, y], races=True)
+        interpret(finish(function, without=without), [x, y], races=True)
         return y
 
     with pytest.raises(InterpretError, match="writes another value"):  # there is no barrier between idle fills
-        result(tuple(step for step in FINISH if step is not drop_unread_stores))
-    np.testing.assert_allclose(result(FINISH), np.arange(1, 9)[:, None] * sums)
+        result("drop_unread_stores")
+    np.testing.assert_allclose(result(), np.arange(1, 9)[:, None] * sums)
 
 
 def test_halves_of_a_double_buffer_are_filled_for_the_next_iteration() -> None:
@@ -195,16 +195,16 @@ def test_halves_of_a_double_buffer_are_filled_for_the_next_iteration() -> None:
     s[copied].compute_at(s[total], total.op.reduce_axis[0])
     s[copied].double_buffer()
     (function,) = tilewright.lower(s, [X, Y]).functions
-    stored = [node.buffer.name for node in post_order(run(FINISH, function).body) if isinstance(node, Store)]
+    stored = [node.buffer.name for node in post_order(finish(function).body) if isinstance(node, Store)]
     assert stored.count("X.shared") == 2, stored
     x, y = np.arange(32, dtype="float32").reshape(8, 4), np.full(8, np.nan, "float32")
-    interpret(run(FINISH, function), [x, y], races=True)
+    interpret(finish(function), [x, y], races=True)
     np.testing.assert_array_equal(y, x.sum(axis=1))
 
 
 def test_nothing_to_drop_gives_the_same_function() -> None:
     before = kernel(loop(i, 2, seq(fill(i), use(i))))
-    assert drop_unread_stores(before) is before
+    assert run_pass(drop_unread_stores, before) is before
     host = function((A, B), store(B, 0, 1))
-    assert drop_unread_stores(host) is host
+    assert run_pass(drop_unread_stores, host) is host
     assert isinstance(before.body, Launch)

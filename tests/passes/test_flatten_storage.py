@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from tests.loops.programs import alloc, buf, function, load, loop, store
+from tests.passes.running import run_pass
 from tilewright.expr.nodes import Var
 from tilewright.expr.traverse import post_order
 from tilewright.loops.nodes import Allocate, Buffer, Function, Stmt, Store
-from tilewright.loops.verify import verify
+from tilewright.loops.verify import Form, verify
 from tilewright.passes.flatten_storage import flatten_storage
 
 i, j = Var("i"), Var("j")
 
 
 def flat(params: tuple[Buffer, ...], *body: Stmt) -> Function:
-    made = flatten_storage(function(params, *body))
-    verify(made, flat=True)
+    made = run_pass(flatten_storage, function(params, *body))
+    verify(made, Form.FLAT)
     return made
 
 
@@ -68,5 +69,5 @@ def test_alignment_is_as_large_as_the_storage_up_to_64() -> None:
 def test_sizes_may_be_variables() -> None:
     n = Var("n")
     A, B = buf("A", n, n + 1), buf("B", n)
-    made = flatten_storage(function((A, B), loop(i, n, store(B, i, load(A, i, 2)))))
+    made = run_pass(flatten_storage, function((A, B), loop(i, n, store(B, i, load(A, i, 2)))))
     assert str(stores(made)[0].value) == "A[i * (n + 1) + 2]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.loops.programs import alloc, buf, function, load, loop, store, thread
+from tests.passes.running import run_pass
 from tilewright.core.hardware import LoopKind
 from tilewright.expr.nodes import Var
 from tilewright.loops.nodes import Allocate, For, Function, Seq, Stmt, seq
@@ -18,7 +19,7 @@ def names(stmt: Stmt) -> list[str]:
 
 
 def hoisted(*body: Stmt) -> Function:
-    made = hoist_allocations(function((A, B), *body))
+    made = run_pass(hoist_allocations, function((A, B), *body))
     verify(made)
     return made
 

@@ -9,6 +9,7 @@ import pytest
 
 import tilewright
 from tests.loops.programs import alloc, buf, function, launch, load, loop, store, thread
+from tests.passes.running import finish, run_pass
 from tilewright import te
 from tilewright.core.errors import UserError
 from tilewright.core.hardware import LoopKind
@@ -17,13 +18,12 @@ from tilewright.expr.operators import floordiv, floormod, less, likely, truncdiv
 from tilewright.expr.traverse import post_order
 from tilewright.loops.interpret import interpret
 from tilewright.loops.nodes import Allocate, For, Function, If, Launch, Let, Seq, Stmt, Store, seq
-from tilewright.loops.verify import verify
+from tilewright.loops.verify import Form, verify
 from tilewright.passes.expand_virtual_threads import MAX_COPIES, expand_virtual_threads
 from tilewright.passes.guard_selects import guard_selects
 from tilewright.passes.hoist_divisions import hoist_divisions
 from tilewright.passes.launch_on_host import launch_on_host
 from tilewright.passes.partition_loops import MAX_STORES, partition_loops
-from tilewright.passes.pipeline import FINISH, run
 from tilewright.passes.share_storage import share_storage
 from tilewright.passes.unroll_local_accesses import unroll_local_accesses
 
@@ -37,7 +37,7 @@ def kernel(*body: Stmt, threads: int = 8) -> Function:
 
 def inside(made: Function) -> Any:
     """What stands in the kernel."""
-    verify(made, finished=True)
+    verify(made, Form.FINISHED)
     assert isinstance(made.body, Launch)
     return made.body.body
 
@@ -62,8 +62,8 @@ def same(before: Function, after: Function) -> None:
 
 def expanded(body: Stmt) -> Stmt:
     before = function((A, B), body)
-    made = expand_virtual_threads(before)
-    verify(made, flat=True)
+    made = run_pass(expand_virtual_threads, before)
+    verify(made, Form.FLAT)
     same(before, made)
     return made.body
 
@@ -110,7 +110,7 @@ def test_a_vthread_of_one_is_nothing() -> None:
 def test_a_vthread_without_a_constant_extent_is_refused() -> None:
     n = Var("n")
     with pytest.raises(UserError, match="a vthread has the extent `n`"):
-        expand_virtual_threads(function((A, B, n), thread("vt", n, copy)))
+        run_pass(expand_virtual_threads, function((A, B, n), thread("vt", n, copy)))
 
 
 # guard_selects
@@ -119,7 +119,7 @@ def test_a_vthread_without_a_constant_extent_is_refused() -> None:
 def test_a_select_that_might_read_outside_evaluates_one_branch_only() -> None:
     guarded = loop(i, 64, store(B, i, Select(less(i, 60), load(A, i + 4), load(A, i))))
     before = function((A, B), guarded)
-    made = guard_selects(before)
+    made = run_pass(guard_selects, before)
     assert any(isinstance(node, IfThenElse) for node in post_order(made.body))
     assert not any(isinstance(node, Select) for node in post_order(made.body))
     same(made, made)
@@ -127,7 +127,7 @@ def test_a_select_that_might_read_outside_evaluates_one_branch_only() -> None:
 
 def test_a_select_that_reads_inside_stays() -> None:
     before = function((A, B), loop(i, 60, store(B, i, Select(less(i, 30), load(A, i + 4), load(A, i)))))
-    made = guard_selects(before)
+    made = run_pass(guard_selects, before)
     assert any(isinstance(node, Select) for node in post_order(made.body))
     same(before, made)
 
@@ -141,7 +141,7 @@ def guards(stmt: Stmt) -> int:
 
 def test_the_iterations_in_which_a_guard_holds_run_without_it() -> None:
     before = kernel(loop(i, 8, If(likely(less(i * 8 + tx, 61)), copy(i * 8 + tx), None)))
-    made = partition_loops(before)
+    made = run_pass(partition_loops, before)
     same(before, made)
     body = inside(made)
     assert isinstance(body, Seq)
@@ -152,19 +152,19 @@ def test_the_iterations_in_which_a_guard_holds_run_without_it() -> None:
 
 def test_a_guard_that_matters_from_the_start_stays() -> None:
     before = kernel(loop(i, 8, If(likely(less(tx, 5)), copy(i * 8 + tx), None)))
-    assert inside(partition_loops(before)) is inside(before)
+    assert inside(run_pass(partition_loops, before)) is inside(before)
 
 
 def test_conditions_of_the_program_are_no_guards() -> None:
     before = kernel(loop(i, 8, If(less(i * 8 + tx, 61), copy(i * 8 + tx), None)))
-    assert inside(partition_loops(before)) is inside(before)
+    assert inside(run_pass(partition_loops, before)) is inside(before)
 
 
 def test_large_bodies_are_not_doubled() -> None:
     body = If(likely(less(i * 8 + tx, 61)), copy(i * 8 + tx), None)
     many = seq(body, *(store(B, tx, float(n)) for n in range(MAX_STORES)))
     before = kernel(loop(i, 8, many))
-    assert guards(inside(partition_loops(before))) == 1
+    assert guards(inside(run_pass(partition_loops, before))) == 1
 
 
 # share_storage
@@ -176,7 +176,7 @@ def shared(*uses: tuple[Any, Stmt]) -> list[str]:
     for buffer in dict.fromkeys(buffer for buffer, _ in uses):
         body = alloc(buffer, body)
     before = kernel(body)
-    made = share_storage(before)
+    made = run_pass(share_storage, before)
     same(before, made)
     return sorted(node.buffer.name for node in post_order(inside(made)) if isinstance(node, Allocate))
 
@@ -224,7 +224,7 @@ def test_what_shares_is_kept_apart_by_a_barrier() -> None:
         tilewright.lower(s, [X, Y])
     s[second].set_scope("shared")
     s[second].bind(second.op.axis[0], te.thread_axis("threadIdx.x"))
-    made = run(FINISH, tilewright.lower(s, [X, Y]).functions[0], check=True)
+    made = finish(tilewright.lower(s, [X, Y]).functions[0], check=True)
     x, y = np.arange(32, dtype="float32"), np.full(32, np.nan, "float32")
     interpret(made, [x, y], outputs=made.buffers[1:])
     np.testing.assert_array_equal(y, x[::-1] * 2)
@@ -241,19 +241,19 @@ def kinds(stmt: Stmt) -> list[str]:
 
 def test_loops_that_index_a_threads_own_array_are_marked() -> None:
     L = buf("L", 8, scope="local")
-    made = unroll_local_accesses(kernel(alloc(L, loop(i, 8, store(L, i, load(A, i))), loop(j, 8, copy(j)))))
+    made = run_pass(unroll_local_accesses, kernel(alloc(L, loop(i, 8, store(L, i, load(A, i))), loop(j, 8, copy(j)))))
     assert kinds(inside(made)) == ["unrolled", "serial"]
 
 
 def test_loops_of_other_memory_are_not() -> None:
     S = buf("S", 8, scope="shared")
-    made = unroll_local_accesses(kernel(alloc(S, loop(i, 8, store(S, i, load(A, i))))))
+    made = run_pass(unroll_local_accesses, kernel(alloc(S, loop(i, 8, store(S, i, load(A, i))))))
     assert kinds(inside(made)) == ["serial"]
 
 
 def test_loops_too_long_to_unroll_are_not() -> None:
     L = buf("L", 10000, scope="local")
-    made = unroll_local_accesses(kernel(alloc(L, loop(i, 10000, store(L, i, load(A, 0))))))
+    made = run_pass(unroll_local_accesses, kernel(alloc(L, loop(i, 10000, store(L, i, load(A, 0))))))
     assert kinds(inside(made)) == ["serial"]
 
 
@@ -263,7 +263,7 @@ def test_loops_too_long_to_unroll_are_not() -> None:
 def test_a_division_that_is_used_twice_is_named() -> None:
     quotient = truncdiv(tx, 3)
     before = kernel(store(B, quotient, load(A, quotient)))
-    body = inside(hoist_divisions(before))
+    body = inside(run_pass(hoist_divisions, before))
     assert isinstance(body, Let)
     assert str(body.value) == "T.truncdiv(tx, 3)"
     assert isinstance(body.body, Store)
@@ -273,7 +273,7 @@ def test_a_division_that_is_used_twice_is_named() -> None:
 def test_at_the_head_of_the_loop_that_it_depends_on() -> None:
     remainder = floormod(i * 8 + tx, 3)
     before = kernel(loop(i, 4, store(B, remainder, load(A, remainder))))
-    made = hoist_divisions(before)
+    made = run_pass(hoist_divisions, before)
     same(before, made)
     body = inside(made)
     assert isinstance(body, For)
@@ -282,14 +282,14 @@ def test_at_the_head_of_the_loop_that_it_depends_on() -> None:
 
 def test_a_division_that_is_used_once_stays() -> None:
     before = kernel(store(B, truncdiv(tx, 3), load(A, tx)))
-    assert isinstance(inside(hoist_divisions(before)), Store)
+    assert isinstance(inside(run_pass(hoist_divisions, before)), Store)
 
 
 def test_divisions_within_divisions() -> None:
     inner = floordiv(tx, 2)
     outer = floormod(inner, 3)
     before = kernel(store(B, inner, load(A, outer)), store(B, inner + 8, load(A, outer + 1)))
-    made = hoist_divisions(before)
+    made = run_pass(hoist_divisions, before)
     same(before, made)
     lets = [node for node in post_order(made.body) if isinstance(node, Let)]
     assert len(lets) == 2
@@ -299,11 +299,11 @@ def test_divisions_within_divisions() -> None:
 
 
 def test_on_the_cpu_a_function_is_one_launch() -> None:
-    made = launch_on_host(function((A, B), loop(i, 64, copy(i))))
+    made = run_pass(launch_on_host, function((A, B), loop(i, 64, copy(i))), "llvm")
     assert isinstance(made.body, Launch)
     assert made.body.threads == ()
     small, large = buf("small", 4), buf("large", 1 << 20)
-    made = launch_on_host(function((A, B), alloc(small, alloc(large, loop(i, 64, copy(i))))))
+    made = run_pass(launch_on_host, function((A, B), alloc(small, alloc(large, loop(i, 64, copy(i))))), "llvm")
     assert isinstance(made.body, Allocate)
     assert made.body.buffer is large
     assert isinstance(made.body.body, Launch)
@@ -311,4 +311,4 @@ def test_on_the_cpu_a_function_is_one_launch() -> None:
 
 def test_the_cpu_has_no_hardware_threads() -> None:
     with pytest.raises(UserError, match=r"threadIdx\.x"):
-        launch_on_host(function((A, B), thread("tx", 64, copy)))
+        run_pass(launch_on_host, function((A, B), thread("tx", 64, copy)), "llvm")

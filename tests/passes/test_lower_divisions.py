@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.loops.programs import buf, function, launch, load, loop, store
+from tests.passes.running import run_pass
 from tilewright.expr.nodes import Var
 from tilewright.expr.operators import floordiv, floormod
 from tilewright.expr.traverse import post_order
@@ -19,7 +20,7 @@ i, n = Var("i"), Var("n")
 
 def lowered(body: Stmt) -> str:
     """The index that is stored to."""
-    made = lower_divisions(function((A, B, n), body))
+    made = run_pass(lower_divisions, function((A, B, n), body))
     (found,) = (node for node in post_order(made.body) if isinstance(node, Store))
     return str(found.indices[0])
 

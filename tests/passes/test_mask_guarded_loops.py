@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 import tilewright
 from tests.codegen.llvm.harness import build, flat, loop
+from tests.passes.running import run_pass
 from tilewright import te
 from tilewright.expr import operators as op
 from tilewright.expr.nodes import Expr, IfThenElse, Load, Ramp, Var
 from tilewright.expr.traverse import post_order
 from tilewright.loops.nodes import For, Function, If, Stmt, Store, seq
-from tilewright.loops.verify import verify
+from tilewright.loops.verify import Form, verify
 from tilewright.passes.mask_guarded_loops import mask_guarded_loops
 from tilewright.passes.separate_full_tiles import separate_full_tiles
 
@@ -30,8 +31,8 @@ def guarded(condition: Expr, index: Expr, lanes: int = 16, read: Expr | None = N
 
 def masks(function: Function) -> list[If]:
     """The masked statements that the pass makes."""
-    made = mask_guarded_loops(function)
-    verify(made, flat=True, masks=True)
+    made = run_pass(mask_guarded_loops, function)
+    verify(made, Form.FLAT | Form.MASKED)
     return [node for node in post_order(made.body) if isinstance(node, If) and node.condition.dtype.lanes > 1]
 
 
@@ -45,7 +46,7 @@ def test_a_guard_that_differs_between_iterations_becomes_a_mask() -> None:
 def test_a_branch_that_differs_between_iterations_becomes_one_on_vectors() -> None:
     value = IfThenElse(op.all_of(S > 0, P * 16 + S < N), Load(A, (P * 16 + S - 1,)), op.const(0.0))
     function = Function("main", (A, B, N), loop(P, 50, loop(S, 16, Store(B, (P * 16 + S,), value))))
-    made = mask_guarded_loops(function).body
+    made = run_pass(mask_guarded_loops, function).body
     assert isinstance(made, For)
     assert isinstance(made.body, Store)
     assert made.body.value.dtype == "float32x16"
@@ -69,7 +70,7 @@ def test_a_branch_that_differs_between_iterations_becomes_one_on_vectors() -> No
 )
 def test_loops_that_are_left_alone(function: Function, why: str) -> None:
     assert not masks(function), why
-    assert mask_guarded_loops(function) is function
+    assert run_pass(mask_guarded_loops, function) is function
 
 
 def test_a_loop_whose_iterations_need_each_other_stays_serial() -> None:
@@ -96,7 +97,7 @@ def tiles(*order: tuple[Var, int]) -> Function:
 
 
 def test_the_guards_of_a_tile_are_tested_at_once() -> None:
-    made = separate_full_tiles(tiles((P, 10), (K, 8))).body
+    made = run_pass(separate_full_tiles, tiles((P, 10), (K, 8))).body
     assert isinstance(made, For)
     choice = made.body
     assert isinstance(choice, If)
@@ -109,16 +110,16 @@ def test_the_guards_of_a_tile_are_tested_at_once() -> None:
 
 def test_guards_outside_of_any_loop_and_those_that_never_all_hold_are_left() -> None:
     once = tiles((P, 10))
-    assert separate_full_tiles(once) is once
+    assert run_pass(separate_full_tiles, once) is once
     body = If(op.likely(K < 5), Store(B, (K,), op.const(1.0)), None)
     never = Function("main", (A, B), loop(K, 8, body))
-    assert separate_full_tiles(never) is never
+    assert run_pass(separate_full_tiles, never) is never
 
 
 def test_guards_of_different_tiles_are_apart() -> None:
     first, second = (tiles((P, 10), (K, 8)).body for _ in range(2))
-    made = separate_full_tiles(
-        Function("main", (A, B, N), loop(S, N, seq(first, Store(A, (S,), op.const(0.0)), second)))
+    made = run_pass(
+        separate_full_tiles, Function("main", (A, B, N), loop(S, N, seq(first, Store(A, (S,), op.const(0.0)), second)))
     )
     assert sum(isinstance(node, If) and node.orelse is not None for node in post_order(made.body)) == 1  # both the same
 

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.loops.programs import buf, function, launch, load, store
+from tests.passes.running import run_pass
 from tilewright.core.hardware import LoopKind
 from tilewright.expr.nodes import Broadcast, Cast, Expr, Load, Ramp, Var
 from tilewright.expr.operators import all_of, const, floordiv, floormod, less, maximum, minimum, truncdiv, truncmod
 from tilewright.expr.traverse import post_order
 from tilewright.loops.interpret import interpret
 from tilewright.loops.nodes import For, Function, If, Launch, Stmt, Store
-from tilewright.loops.verify import verify
+from tilewright.loops.verify import Form, verify
 from tilewright.passes.narrow_indices import narrow_indices
 
 A, B = buf("A", 64), buf("B", 64)
@@ -36,11 +37,11 @@ def loop(var: Var, extent: int | Expr, body: Stmt, low: int = 0) -> For:
 def narrowed(*body: Stmt) -> Any:
     """The body after the pass; both forms are well formed and, on 64 elements, compute the same."""
     before = function((A, B), *body)
-    made = narrow_indices(before)
+    made = run_pass(narrow_indices, before)
     a = np.random.default_rng(0).integers(-9, 10, 64).astype("float32")
     results = []
     for form in (before, made):
-        verify(form, flat=True, finished=True)
+        verify(form, Form.FLAT | Form.FINISHED)
         b = np.zeros(64, "float32")
         interpret(form, [a, b], races=False)
         results.append(b)
@@ -51,9 +52,9 @@ def narrowed(*body: Stmt) -> Any:
 def shown(*body: Stmt, params: tuple[Any, ...] = (LARGE, n)) -> list[str]:
     """Indices of stores, of a function that is too large to run."""
     before = function(params, *body)
-    made = narrow_indices(before)
+    made = run_pass(narrow_indices, before)
     for form in (before, made):
-        verify(form, flat=True, finished=True)
+        verify(form, Form.FLAT | Form.FINISHED)
     return [str(node.indices[0]) for node in post_order(made.body) if isinstance(node, Store)]
 
 
@@ -124,7 +125,7 @@ def test_vectors() -> None:
 def test_where_a_product_with_a_size_is_known_to_fit() -> None:
     """A loop over as many of n as there are, but at most 100."""
     few = maximum(minimum(n, wide(100)), wide(0))
-    made = narrow_indices(function((LARGE, n), loop(i, few, mark(i * 8)))).body
+    made = run_pass(narrow_indices, function((LARGE, n), loop(i, few, mark(i * 8)))).body
     assert isinstance(made, For)
     assert made.var.dtype == "int32"
     assert index_types(made) == {"int32"}
@@ -136,11 +137,11 @@ def test_where_a_product_with_a_size_is_known_to_fit() -> None:
 def test_functions_without_wide_loops_are_left_alone() -> None:
     k = Var("k")
     before = function((LARGE, n), For(k, const(0), const(8), LoopKind.SERIAL, None, (), mark(k.astype("int64") * n)))
-    assert narrow_indices(before) is before
+    assert run_pass(narrow_indices, before) is before
 
 
 def test_loops_that_do_not_fit_stay() -> None:
-    made = narrow_indices(function((LARGE,), loop(i, 2**31 + 1, mark(i)))).body
+    made = run_pass(narrow_indices, function((LARGE,), loop(i, 2**31 + 1, mark(i)))).body
     assert isinstance(made, For)
     assert made.var.dtype == "int64"
     assert index_types(made) == {"int64"}
@@ -148,7 +149,7 @@ def test_loops_that_do_not_fit_stay() -> None:
 
 @pytest.mark.parametrize(("low", "extent", "bits"), [(2**31 - 9, 8, 32), (2**31 - 8, 8, 64), (2**31, 8, 64)])
 def test_loops_that_end_near_the_limit(low: int, extent: int, bits: int) -> None:
-    made = narrow_indices(function((LARGE,), loop(i, extent, mark(i), low=low))).body
+    made = run_pass(narrow_indices, function((LARGE,), loop(i, extent, mark(i), low=low))).body
     assert isinstance(made, For)
     assert made.var.dtype.bits == bits
 
@@ -178,8 +179,8 @@ def test_data_of_64_bits_stays() -> None:
     """A value of 64 bits that is loaded is no index: it may be anything."""
     X, Y = buf("X", 8, dtype="int64"), buf("Y", 8, dtype="int64")
     before = function((X, Y), loop(i, 8, store(Y, i, load(X, i) * 3 + i)))
-    made = narrow_indices(before)
-    verify(made, flat=True, finished=True)
+    made = run_pass(narrow_indices, before)
+    verify(made, Form.FLAT | Form.FINISHED)
     x = np.array([2**40, -(2**62), 2**31, -(2**31) - 1, 5, 0, -1, 7])
     y = np.zeros(8, "int64")
     interpret(made, [x, y])
@@ -189,8 +190,8 @@ def test_data_of_64_bits_stays() -> None:
 def test_broadcast_values() -> None:
     X = buf("X", 32, dtype="int64")
     before = function((X,), loop(i, 8, store(X, Ramp(i * 4, wide(1), 4), Broadcast(i * 2**33, 4))))
-    made = narrow_indices(before)
-    verify(made, flat=True, finished=True)
+    made = run_pass(narrow_indices, before)
+    verify(made, Form.FLAT | Form.FINISHED)
     x = np.zeros(32, "int64")
     interpret(made, [x])
     np.testing.assert_array_equal(x, np.repeat(np.arange(8) * 2**33, 4))
@@ -235,8 +236,8 @@ def test_values_and_comparisons_are_what_64_bits_give(value: Expr, other: Expr, 
     place = (i - low) * 4 + j
     body = If(less(value, other), store(X, place, value), store(X, place, other - 1))
     before = function((X,), loop(i, 4, loop(j, 4, body), low=low))
-    made = narrow_indices(before)
-    verify(made, flat=True, finished=True)
+    made = run_pass(narrow_indices, before)
+    verify(made, Form.FLAT | Form.FINISHED)
     np.testing.assert_array_equal(run(made), run(before))
 
 

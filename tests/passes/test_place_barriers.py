@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from tests.loops.programs import alloc, buf, exprs, function, launch, load, loop, store
+from tests.passes.running import run_pass
 from tilewright.core.errors import InternalError
 from tilewright.core.hardware import LoopKind
 from tilewright.expr.nodes import Expr, Var
 from tilewright.expr.operators import floormod, less
 from tilewright.loops.nodes import Barrier, For, If, Seq, Stmt, seq
-from tilewright.loops.verify import verify
+from tilewright.loops.verify import Form, verify
 from tilewright.passes.place_barriers import place_barriers
 
 A, B = buf("A", 64), buf("B", 64)
@@ -25,8 +26,8 @@ def placed(*body: Stmt, threads: Any = 8, buffers: tuple[Any, ...] = (S, T)) -> 
     inside = seq(*body)
     for buffer in buffers:
         inside = alloc(buffer, inside)
-    made = place_barriers(function((A, B), launch(inside, tx=(tx, threads))))
-    verify(made, finished=True)
+    made = run_pass(place_barriers, function((A, B), launch(inside, tx=(tx, threads))))
+    verify(made, Form.FINISHED)
     kernel: Any = made.body
     found = kernel.body
     for _ in buffers:
@@ -129,8 +130,11 @@ def test_a_barrier_inside_an_inner_loop_serves_the_outer_one_too() -> None:
 
 def test_a_loop_that_may_not_run_is_no_barrier_for_what_is_around_it() -> None:
     n = Var("n")
-    made = place_barriers(
-        function((A, B, n), launch(alloc(S, alloc(T, fill(), loop(i, n, seq(fill(T), drain(T))), drain())), tx=(tx, 8)))
+    made = run_pass(
+        place_barriers,
+        function(
+            (A, B, n), launch(alloc(S, alloc(T, fill(), loop(i, n, seq(fill(T), drain(T))), drain())), tx=(tx, 8))
+        ),
     )
     kernel: Any = made.body
     assert outline(kernel.body.body.body) == ["S", {"i": ["|", "T", "|", "B"]}, "|", "B"]

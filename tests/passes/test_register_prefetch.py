@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from tests.loops.programs import alloc, buf, function, launch, load, loop, ramp, store
+from tests.passes.running import run_pass
 from tilewright.core.hardware import LoopKind, MemoryScope
 from tilewright.expr.nodes import IfThenElse, Ramp, Var
 from tilewright.expr.operators import all_of, const, less, likely
 from tilewright.expr.traverse import post_order
 from tilewright.loops.interpret import interpret
 from tilewright.loops.nodes import Allocate, Barrier, Buffer, For, Function, If, Launch, Let, Seq, Stmt, Store, seq
-from tilewright.loops.verify import verify
+from tilewright.loops.verify import Form, verify
 from tilewright.passes.place_barriers import place_barriers
 from tilewright.passes.register_prefetch import MAX_HELD, register_prefetch
 
@@ -59,11 +60,11 @@ def outcome(made: Function, races: bool) -> np.ndarray:
 
 def prefetched(before: Function) -> list[str]:
     """The kernel after the pass, with its barriers; checked to compute what it did before."""
-    verify(before, flat=True, finished=True)
-    made = register_prefetch(before)
-    verify(made, flat=True, finished=True)
-    placed = place_barriers(made)
-    np.testing.assert_array_equal(outcome(placed, races=True), outcome(place_barriers(before), races=True))
+    verify(before, Form.FLAT | Form.FINISHED)
+    made = run_pass(register_prefetch, before)
+    verify(made, Form.FLAT | Form.FINISHED)
+    placed = run_pass(place_barriers, made)
+    np.testing.assert_array_equal(outcome(placed, races=True), outcome(run_pass(place_barriers, before), races=True))
     assert isinstance(placed.body, Launch)
     return lines(placed.body.body)
 
@@ -72,7 +73,7 @@ def unchanged(before: Function) -> bool:
     """Whether the pass leaves a kernel as it is, but for its identity."""
     body = before.body
     assert isinstance(body, Launch)
-    made = register_prefetch(before).body
+    made = run_pass(register_prefetch, before).body
     assert isinstance(made, Launch)
     prefetched(before)
     return made.body is body.body
@@ -274,7 +275,7 @@ def test_nested_loops_take_all_their_values_in_order(lows: tuple[int, ...], exte
 def test_pragmas_of_nested_loops_stay() -> None:
     inner = loop(j, 4, seq(fill(read=i * 32 + j * 8 + tx), use()))
     nest = For(i, const(0, "int32"), const(3, "int32"), LoopKind.SERIAL, None, (("unroll_explicit", 1),), inner)
-    loops = [node for node in post_order(register_prefetch(kernel(nest)).body) if isinstance(node, For)]
+    loops = [node for node in post_order(run_pass(register_prefetch, kernel(nest)).body) if isinstance(node, For)]
     assert [made.pragmas for made in loops] == [(("unroll_explicit", 1),)]
 
 
@@ -287,8 +288,8 @@ def test_loops_with_something_between_them_stay_nested() -> None:
 def test_more_iterations_than_32_bits_count_stay_nested() -> None:
     """Only the inner loop is loaded ahead then."""
     body = seq(store(S, tx, load(A, tx)), use())
-    made = register_prefetch(kernel(loop(i, 1 << 16, loop(j, 1 << 16, body))))
-    verify(made, flat=True, finished=True)
+    made = run_pass(register_prefetch, kernel(loop(i, 1 << 16, loop(j, 1 << 16, body))))
+    verify(made, Form.FLAT | Form.FINISHED)
     assert isinstance(made.body, Launch)
     assert lines(made.body.body)[:3] == [f"for i in 0, {1 << 16}", "  S.next[0] = A[tx]", f"  for j in 0, {1 << 16}"]
 
@@ -304,7 +305,7 @@ def uncertain() -> Function:
 
 def test_loops_whose_extent_is_known_at_the_call() -> None:
     before = uncertain()
-    made = register_prefetch(before).body
+    made = run_pass(register_prefetch, before).body
     assert isinstance(made, Launch)
     assert isinstance(before.body, Launch)
     assert made.body is before.body.body
@@ -377,7 +378,7 @@ def test_elements_of_64_bits_take_two() -> None:
         rounds = loop(j, count, store(doubles, j, load(source, i + j)))
         body = alloc(doubles, loop(i, 4, seq(rounds, store(B, 0, load(doubles, 0).astype("float32")))))
         before = launch(body, tx=(tx, 1))
-        made = register_prefetch(function((source, B), before)).body
+        made = run_pass(register_prefetch, function((source, B), before)).body
         assert isinstance(made, Launch)
         return made.body is not before.body
 
@@ -387,4 +388,4 @@ def test_elements_of_64_bits_take_two() -> None:
 
 def test_host_code_has_no_registers() -> None:
     before = function((A, W, B), loop(i, 4, store(B, i, load(A, i))))
-    assert register_prefetch(before) is before
+    assert run_pass(register_prefetch, before) is before

@@ -10,6 +10,7 @@ import pytest
 import tilewright
 from tests.codegen.llvm.harness import build
 from tests.loops.programs import alloc, buf, function, launch, load, loop, ramp, spread, store
+from tests.passes.running import run_pass
 from tilewright import te
 from tilewright.core.hardware import LoopKind
 from tilewright.expr.nodes import Expr, Ramp, Var
@@ -17,7 +18,7 @@ from tilewright.expr.operators import all_of, any_of, equal, floordiv, floormod,
 from tilewright.expr.traverse import post_order
 from tilewright.loops.interpret import interpret
 from tilewright.loops.nodes import Evaluate, For, Function, If, Let, Stmt, Store, seq
-from tilewright.loops.verify import verify
+from tilewright.loops.verify import Form, verify
 from tilewright.passes.context import PassContext
 from tilewright.passes.separate_full_tiles import MAX_STORES, separate_full_tiles
 from tilewright.runtime.array import array
@@ -51,8 +52,8 @@ def compiled(made: Function, sizes: tuple[int, ...]) -> np.ndarray:
 
 def asked(before: Function, runs: bool = True) -> list[str]:
     """The conditions that tiles are tested for; the function is checked to mean the same for many sizes."""
-    made = separate_full_tiles(before)
-    verify(made, flat=True, masks=True)
+    made = run_pass(separate_full_tiles, before)
+    verify(made, Form.FLAT | Form.MASKED)
     if runs:
         for size in SIZES:
             for other in (3, 80):
@@ -104,7 +105,7 @@ def test_a_conjunction_is_tested_as_a_whole() -> None:
 
 def test_the_fast_version_has_no_guards_and_the_slow_one_is_as_before() -> None:
     before = tiles(guarded(p * 8 + i < n))
-    made = separate_full_tiles(before).body
+    made = run_pass(separate_full_tiles, before).body
     assert isinstance(made, For)
     choice = made.body
     assert isinstance(choice, If)
@@ -139,7 +140,7 @@ def test_the_outermost_place_where_tiles_differ_is_taken() -> None:
     """Not within the inner loops, which would ask again and again; nor outside of all, where one answer decides."""
     place = p * 8 + i
     before = function((A, B, n, m), loop(p, 10, loop(q, 3, loop(i, 8, guarded(place < n)))))
-    made = separate_full_tiles(before).body
+    made = run_pass(separate_full_tiles, before).body
     assert isinstance(made, For)
     assert isinstance(made.body, If)
     asked(before)
@@ -147,7 +148,7 @@ def test_the_outermost_place_where_tiles_differ_is_taken() -> None:
 
 def test_inside_a_launch() -> None:
     before = function((A, B, n, m), launch(tiles(guarded(p * 8 + i < n)).body))
-    made = separate_full_tiles(before)
+    made = run_pass(separate_full_tiles, before)
     assert sum(isinstance(node, If) and node.orelse is not None for node in post_order(made.body)) == 1
 
 
@@ -182,7 +183,7 @@ LEFT_ALONE: dict[str, Function] = {
 
 @pytest.mark.parametrize("why", LEFT_ALONE)
 def test_left_alone(why: str) -> None:
-    assert separate_full_tiles(LEFT_ALONE[why]) is LEFT_ALONE[why]
+    assert run_pass(separate_full_tiles, LEFT_ALONE[why]) is LEFT_ALONE[why]
 
 
 def test_as_many_stores_as_are_worth_it() -> None:
@@ -222,6 +223,6 @@ def test_results_of_tiles_and_what_is_left_over(sizes: tuple[int, int, int], sep
 
 def test_the_loops_of_a_tile_keep_their_kinds() -> None:
     body = loop(j, 2, guarded(p * 8 + i < n), LoopKind.UNROLLED)
-    made = separate_full_tiles(function((A, B, n, m), loop(p, 10, loop(i, 8, body))))
+    made = run_pass(separate_full_tiles, function((A, B, n, m), loop(p, 10, loop(i, 8, body))))
     kinds = [node.kind for node in post_order(made.body) if isinstance(node, For) and node.var is j]
     assert set(kinds) == {LoopKind.UNROLLED}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.loops.programs import alloc, buf, function, launch, load, loop, store, thread
+from tests.passes.running import run_pass
 from tilewright.core.hardware import LoopKind
 from tilewright.expr.nodes import Var
 from tilewright.expr.operators import floordiv, floormod, if_then_else, less, likely
@@ -15,7 +16,7 @@ i, j, n = Var("i"), Var("j"), Var("n")
 
 
 def simplified(*body: Stmt) -> Stmt:
-    made = simplify_program(function((A, B, n), *body))
+    made = run_pass(simplify_program, function((A, B, n), *body))
     verify(made)
     return made.body
 

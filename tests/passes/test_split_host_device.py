@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.loops.programs import alloc, buf, function, load, loop, store, thread
+from tests.passes.running import finish, run_pass
 from tilewright import te
 from tilewright.core.errors import UserError
 from tilewright.core.hardware import LoopKind
@@ -16,16 +17,15 @@ from tilewright.expr.nodes import Var
 from tilewright.expr.traverse import post_order
 from tilewright.loops.interpret import interpret
 from tilewright.loops.nodes import Allocate, Barrier, For, Function, If, Launch, Seq, Stmt, Store
-from tilewright.loops.verify import verify
-from tilewright.passes.pipeline import FINISH, run
+from tilewright.loops.verify import Form, verify
 from tilewright.passes.split_host_device import split_host_device
 
 A, B = buf("A", 8), buf("B", 8)
 
 
 def split(*body: Stmt) -> Function:
-    made = split_host_device(function((A, B), *body))
-    verify(made, finished=True)
+    made = run_pass(split_host_device, function((A, B), *body))
+    verify(made, Form.FINISHED)
     return made
 
 
@@ -37,8 +37,8 @@ def shape(launch: Launch) -> dict[str, str]:
     return {tag.value: str(extent) for tag, _, extent in launch.threads}
 
 
-def finish(s: Any, args: list[Any]) -> Function:
-    return run(FINISH, lower(s, args).functions[0], check=True)
+def finished(s: Any, args: list[Any]) -> Function:
+    return finish(lower(s, args).functions[0], check=True)
 
 
 def test_a_nest_of_thread_loops_becomes_one_launch() -> None:
@@ -131,20 +131,20 @@ def check(made: Function) -> None:
 
 
 def test_a_sum_in_shared_memory_that_all_threads_compute_is_left_to_the_first() -> None:
-    made = finish(*rowsum("shared"))
+    made = finished(*rowsum("shared"))
     assert guards(made) == ["threadIdx.x == 0: B.shared B.shared"]
     check(made)
 
 
 def test_a_sum_of_each_threads_own_needs_no_guard() -> None:
-    made = finish(*rowsum("local"))
+    made = finished(*rowsum("local"))
     assert guards(made) == []
     check(made)
     s, (A, B) = rowsum("shared")
     C = s.stages[1]
     C.compute_at(s[B], s[B].leaf_iter_vars[0])
     C.bind(C.op.axis[0], te.thread_axis("threadIdx.x"))
-    made = finish(s, [A, B])
+    made = finished(s, [A, B])
     assert guards(made) == []
     check(made)
 
@@ -156,7 +156,7 @@ def test_what_feeds_a_guarded_sum_is_not_guarded_with_it() -> None:
     outer, _ = C.split(C.op.reduce_axis[0], factor=4)
     AS = s.cache_read(A, "shared", [C.op])
     s[AS].compute_at(C, outer)
-    made = finish(s, [A, B])
+    made = finished(s, [A, B])
     by_one = [guard for guard in guards(made) if guard.startswith("threadIdx.x")]
     assert by_one == ["threadIdx.x == 0: B.shared", "threadIdx.x == 0: B.shared"]
     assert not any(
@@ -174,7 +174,7 @@ def test_an_output_that_no_loop_of_its_own_gives_to_threads() -> None:
     s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.x"))
     s[AS].compute_at(s[B], B.op.axis[0])
     s[AS].bind(s[AS].op.axis[1], te.thread_axis("threadIdx.x"))
-    made = finish(s, [A, B])
+    made = finished(s, [A, B])
     assert guards(made) == ["threadIdx.x == 0: B B"]
     assert shape(launches(made)[0]) == {"blockIdx.x": "8", "threadIdx.x": "16"}
     check(made)
@@ -191,7 +191,7 @@ def test_pairs_are_guarded_together() -> None:
     s[B].bind(outer, te.thread_axis("blockIdx.x"))
     s[B].bind(inner, te.thread_axis("threadIdx.x"))
     s[S].compute_at(s[B], outer)
-    made = finish(s, [A, B])
+    made = finished(s, [A, B])
     assert guards(made) == ["threadIdx.x == 0: T.v0 T.v1 T.v0 T.v1"]
     a = np.random.default_rng(1).integers(-3, 4, (8, 16)).astype("float32")
     b = np.full(8, np.nan, "float32")

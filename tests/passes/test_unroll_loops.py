@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.loops.programs import alloc, buf, function, load, loop, store, thread
+from tests.passes.running import run_pass
 from tilewright.core.errors import UserError
 from tilewright.core.hardware import LoopKind
 from tilewright.expr.nodes import Var
@@ -21,7 +22,7 @@ UNROLLED = LoopKind.UNROLLED
 
 
 def unrolled(stmt: Stmt, params: tuple[Any, ...] = (A, B)) -> Stmt:
-    made = unroll_loops(function(params, stmt))
+    made = run_pass(unroll_loops, function(params, stmt))
     verify(made)
     return made.body
 
@@ -166,4 +167,4 @@ def test_a_loop_that_stands_in_two_places_may_stay_in_one() -> None:
 
 def test_what_has_nothing_to_unroll_is_left_alone() -> None:
     before = function((A, B), loop(i, 4, copy(i)))
-    assert unroll_loops(before) is before
+    assert run_pass(unroll_loops, before) is before

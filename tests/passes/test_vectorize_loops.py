@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.loops.programs import alloc, buf, function, load, loop, store
+from tests.passes.running import run_pass
 from tilewright import te
 from tilewright.core.errors import UserError
 from tilewright.core.hardware import LoopKind
@@ -27,7 +28,7 @@ RNG = np.random.default_rng(3)
 def vectorized(*body: Stmt, params: tuple[Any, ...] = (A, B)) -> Stmt:
     """The body with its vector loops replaced: well formed, and computing what it did."""
     before = function(params, *body)
-    made = vectorize_loops(before)
+    made = run_pass(vectorize_loops, before)
     verify(made)
     verify(before)
     if params == (A, B):
@@ -161,4 +162,4 @@ def test_an_extent_that_is_not_constant_is_refused() -> None:
 
 def test_what_has_no_vector_loop_is_left_alone() -> None:
     before = function((A, B), loop(i, 4, store(B, i, load(A, i))))
-    assert vectorize_loops(before) is before
+    assert run_pass(vectorize_loops, before) is before

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.loops.programs import alloc, buf, function, launch, load, loop, ramp, store, thread
+from tests.passes.running import run_pass
 from tilewright.core.hardware import MemoryScope
 from tilewright.expr.nodes import Cast, Expr, Ramp, Select, Var
 from tilewright.expr.operators import const, floordiv, floormod, less
@@ -33,7 +34,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 def widened(*body: Stmt, dtype: str = "float32") -> Any:
     """The body with wide indices; both forms are well formed and compute the same."""
     before = function((A, B), *body)
-    made = widen_indices(before)
+    made = run_pass(widen_indices, before)
     assert made is not before
     for form in (before, made):
         verify(form)
@@ -91,7 +92,7 @@ def of_size(*shape: Any, dtype: str = "int8", steps: tuple[Expr, ...] | None = N
     ],
 )
 def test_arrays(before: Function, wide: bool) -> None:
-    made = widen_indices(before)
+    made = run_pass(widen_indices, before)
     assert (made is not before) == wide
     assert bits(made.body) == {64 if wide else 32}
 
@@ -99,7 +100,7 @@ def test_arrays(before: Function, wide: bool) -> None:
 @pytest.mark.parametrize(("extent", "wide"), [(NARROW, False), (NARROW + 1, True), (Var("n"), False)])
 def test_loops(extent: Any, wide: bool) -> None:
     before = function((B,), loop(i, extent, store(B, floormod(i, 64), 1.0)))
-    made = widen_indices(before)
+    made = run_pass(widen_indices, before)
     assert (made is not before) == wide
     assert bits(made.body) == {64 if wide else 32}
 
@@ -108,13 +109,13 @@ def test_loops_over_sizes_of_64_bits() -> None:
     n = Var("n", "int64")
     at = Var("i", "int64")
     nest = For(at, const(0, "int64"), n, loop(i, 1, copy).kind, None, (), store(B, 0, 1.0))
-    assert bits(widen_indices(function((B, n), nest)).body) == {64}
+    assert bits(run_pass(widen_indices, function((B, n), nest)).body) == {64}
 
 
 def test_storage_inside() -> None:
     large = buf("L", NARROW + 1, scope="global", dtype="int8")
     body = alloc(large, loop(i, 4, store(large, i, const(1, "int8"))))
-    made = widen_indices(function((B,), body)).body
+    made = run_pass(widen_indices, function((B,), body)).body
     assert isinstance(made, Allocate)
     assert made.buffer.shape[0].dtype == "int64"
     assert bits(made) == {64}
@@ -192,7 +193,9 @@ def test_named_values() -> None:
 @pytest.mark.usefixtures("always")
 def test_buffers_keep_what_else_they_are() -> None:
     shared = Buffer("S", "float32", (const(8, "int32"),), MemoryScope.SHARED, 32, note="stage", doubled=True)
-    made = widen_indices(function((A, B), alloc(shared, store(shared, 0, load(A, 0)), store(B, 0, load(shared, 0)))))
+    made = run_pass(
+        widen_indices, function((A, B), alloc(shared, store(shared, 0, load(A, 0)), store(B, 0, load(shared, 0))))
+    )
     assert isinstance(made.body, Allocate)
     buffer = made.body.buffer
     assert (buffer.name, buffer.scope, buffer.align, buffer.note, buffer.doubled) == (
@@ -209,7 +212,7 @@ def test_buffers_keep_what_else_they_are() -> None:
 def test_views_stay_views_of_the_same_buffer() -> None:
     view = buf("V", 64, of=A)
     before = function((A, B), loop(i, 8, seq(store(B, i, load(view, i)), store(B, i + 8, load(A, i)))))
-    made = widen_indices(before)
+    made = run_pass(widen_indices, before)
     sources = {n.source for n in post_order(made.body) if hasattr(n, "source")}
     assert {getattr(source.alias_of, "name", None) for source in sources} == {None, "A"}
     assert {source.alias_of or source for source in sources} == {made.buffers[0]}
@@ -218,7 +221,7 @@ def test_views_stay_views_of_the_same_buffer() -> None:
 @pytest.mark.usefixtures("always")
 def test_parameters_that_are_sizes_stay() -> None:
     n = Var("n")
-    made = widen_indices(function((A, B, n), loop(i, n, copy)))
+    made = run_pass(widen_indices, function((A, B, n), loop(i, n, copy)))
     assert made.params[2] is n
     assert isinstance(made.body, For)
     assert str(made.body.extent) == 'T.Cast("int64", n)' or made.body.extent.dtype == "int64"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.passes.running import finish
 from tilewright.driver import build, lower
 from tilewright.ladder.conv1d import Conv1d
 from tilewright.ladder.depthwise import Depthwise
 from tilewright.ladder.rung import Ladder, Rung
 from tilewright.ladder.trial import Trial
 from tilewright.loops.interpret import interpret
-from tilewright.passes.pipeline import FINISH, run
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 
@@ -95,7 +95,7 @@ def test_in_the_interpreter(ladder: Ladder, rung: Rung) -> None:
     (lowered,) = lower(program.schedule, program.args).functions
     data, weight = ladder.inputs(np.random.default_rng(4))
     shape = expected(ladder, data, weight).shape
-    for function, finished in ((lowered, False), (run(FINISH, lowered, check=True), True)):
+    for function, finished in ((lowered, False), (finish(lowered, check=True), True)):
         out = np.full(shape, np.nan, ladder.dtype)
         interpret(function, [data, weight, out], outputs=[function.buffers[-1]], races=finished)
         check(ladder, data, weight, out)

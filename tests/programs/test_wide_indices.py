@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright
+from tests.passes.running import finish
 from tests.programs.harness import every_target, result, spread
 from tests.programs.zoo import CONV1D, MATMUL, PROGRAMS, Program
 from tilewright import te, tir
 from tilewright.core.errors import UserError
 from tilewright.loops.interpret import interpret
-from tilewright.loops.verify import verify
+from tilewright.loops.verify import Form, verify
 from tilewright.passes import widen_indices as widening
-from tilewright.passes.pipeline import FINISH, run
 from tilewright.runtime.array import NDArray, array, empty
 from tilewright.runtime.device import device
 
@@ -134,9 +134,9 @@ def test_programs_widened_and_narrowed_mean_the_same(program: Program, data: st.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(widening, "NARROW", 0)
         (function,) = tilewright.lower(s, tensors).functions
-    verify(function, flat=True)
-    finished = run(FINISH, function)
-    verify(finished, flat=True, finished=True)
+    verify(function, Form.FLAT)
+    finished = finish(function)
+    verify(finished, Form.FLAT | Form.FINISHED)
     inputs = program.inputs(sizes, "int32")
     out = np.full(program.shapes(sizes)[-1], 113, "int32")
     interpret(finished, [*inputs, out], outputs=[finished.buffers[-1]])

@@ -14,10 +14,10 @@ import pytest
 
 import tilewright
 from tests.errors.refused import refused
+from tests.passes.running import finish
 from tilewright import te
 from tilewright.loops.interpret import interpret
-from tilewright.loops.verify import verify
-from tilewright.passes.pipeline import FINISH, run
+from tilewright.loops.verify import Form, verify
 from tilewright.schedule.handle import PRIMITIVES
 
 both = te.comm_reducer(
@@ -51,8 +51,8 @@ class Corner:
     def check(self, on_cpu: bool) -> None:
         """Whatever was done to the schedule, C is right."""
         (low,) = tilewright.lower(self.s, [self.A, self.C]).functions
-        verify(low, flat=True)
-        for made in (low, run(FINISH, low, check=True)):
+        verify(low, Form.FLAT)
+        for made in (low, finish(low, check=True)):
             result = np.full(self.expected.shape, np.nan, "float32")
             interpret(made, [self.values, result], races=made is not low, outputs=made.buffers[1:])
             np.testing.assert_array_equal(result, self.expected)

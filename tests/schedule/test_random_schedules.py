@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 import tilewright
+from tests.passes.running import finish
 from tests.schedule.random_graphs import draw_graph, draw_symbolic_graph
 from tests.schedule.random_programs import RandomProgram, poison
 from tests.schedule.random_steps import draw_schedule
@@ -26,8 +27,7 @@ from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.loops.interpret import interpret
 from tilewright.loops.nodes import Function
-from tilewright.loops.verify import verify
-from tilewright.passes.pipeline import FINISH, run
+from tilewright.loops.verify import Form, verify
 from tilewright.tensor.reference import reference
 
 CUDA = Target("cuda -arch=sm_90")
@@ -53,11 +53,11 @@ def forms(program: RandomProgram) -> tuple[Function, ...] | None:
     note(program.text)
     try:
         (part,) = tilewright.lower(program.schedule, program.arguments).parts
-        function, finished = part.function, [run(FINISH, part.function, check=True)]
+        function, finished = part.function, [finish(part.function, check=True)]
         compiled = part.compiled_for(CUDA).function
         if compiled is not function:
             hypothesis.event("in another form on GPUs")
-            finished.append(run(FINISH, compiled, check=True))
+            finished.append(finish(compiled, check=True))
     except UserError as error:
         COUNTS["refused"] += 1
         note(f"refused: {error}")
@@ -65,7 +65,7 @@ def forms(program: RandomProgram) -> tuple[Function, ...] | None:
         return None
     COUNTS["accepted"] += 1
     hypothesis.event("accepted")
-    verify(function, flat=True)
+    verify(function, Form.FLAT)
     return function, *finished
 
 

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
+from tests.passes.running import finish
 from tests.schedule.random_programs import RandomProgram
 from tests.schedule.random_tiles import draw_tiles
 from tests.schedule.test_random_schedules import examples, interpreted
@@ -26,7 +27,7 @@ from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
 from tilewright.passes import widen_indices as widening
-from tilewright.passes.pipeline import FINISH, PassRecord, run
+from tilewright.passes.pipeline import PassRecord
 
 ROOT = Path(__file__).parents[2]
 CUDA = Target("cuda -arch=sm_90")
@@ -55,7 +56,7 @@ def test_a_tiled_kernel_computes_the_same_as_it_is_compiled(program: RandomProgr
             patch.setattr(widening, "NARROW", 0 if wide == 7 else widening.NARROW)
             (part,) = lower_for(CUDA, program.schedule, program.arguments).parts
         records: list[PassRecord] = []
-        function = run(FINISH, part.function, records, check=True)
+        function = finish(part.function, records, check=True)
     except UserError as error:
         note(f"refused: {error}")
         count("refused")

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.passes.running import finish
 from tilewright import autotvm
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.driver import build, lower
 from tilewright.ladder.rivals import has_torch
 from tilewright.loops.interpret import interpret
-from tilewright.passes.pipeline import FINISH, run
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.topi import templates
@@ -150,7 +150,7 @@ def test_by_the_interpreter(workload):
     for config in configs:
         schedule, args = task.instantiate(config)
         (lowered,) = lower(schedule, args).functions
-        finished = run(FINISH, lowered, check=True)
+        finished = finish(lowered, check=True)
         out = np.full(workload.out_shape, np.nan, workload.dtype)
         interpret(finished, [data, weights, out], outputs=[finished.buffers[-1]], races=True)
         check(workload, data, weights, out)

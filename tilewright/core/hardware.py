@@ -1,8 +1,17 @@
-"""What the hardware offers, as types: memory scopes, hardware threads, and how a loop may run."""
+"""What hardware is made of, as data: levels of threads, memories, ways to wait, matrix instructions, limits.
+
+A pass asks the hardware what it needs to know (how many threads a warp has, how much memory a block gets), never
+which hardware it is. One row per architecture stands in `core/architectures.py`; a new GPU is a new row. The names
+that schedules and loops use (memory scopes, thread tags, kinds of loops) stand here as enums.
+"""
 
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .errors import InternalError
 
 
 class MemoryScope(enum.Enum):
@@ -70,3 +79,174 @@ _TAGS = {
 }
 _BLOCKS = frozenset({ThreadTag.BLOCK_X, ThreadTag.BLOCK_Y, ThreadTag.BLOCK_Z})
 _THREADS = frozenset({ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z})
+
+
+# Descriptors.
+
+Extents = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Level:
+    """A group of threads that the hardware runs together, such as a warp or a block.
+
+    `threads` is how many threads one group has at most (a warp: exactly). `extents` are the largest numbers of
+    members along x, y and z: threads of a block, blocks of a cluster, blocks of the grid.
+    """
+
+    name: str
+    threads: int
+    extents: Extents = (1, 1, 1)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A memory that programs name: who owns one instance of it, and how much of it there is.
+
+    `scope` is its name in schedules, if it has one. `capacity` is the bytes that an owner gets unasked, `most` those
+    that it gets where the kernel asks for them. `pool` is the bytes that the owners resident on one multiprocessor
+    share, 0 where they share none. Every buffer starts at a multiple of `alignment` bytes. `layouts` are the orders
+    of elements that the hardware's own instructions accept beside a plain one.
+    """
+
+    name: str
+    scope: MemoryScope | None
+    owner: str
+    capacity: int
+    most: int
+    pool: int = 0
+    alignment: int = 16
+    layouts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Synchronization:
+    """A way in which threads wait: for each other, or for the end of an asynchronous operation.
+
+    `level` is the group of threads that it joins; `count` is how many of these objects one block has, 0 where memory
+    is the only limit; `awaits` is what it waits for: threads, or a family of operations.
+    """
+
+    name: str
+    level: str
+    count: int = 0
+    awaits: str = "threads"
+
+
+@dataclass(frozen=True)
+class MatrixShape:
+    """An instruction that multiplies small matrices: D (m×n) += A (m×k) · B (k×n).
+
+    `n` lists the widths that it comes in. `level` is the group of threads that executes it together; `a` and `b` name
+    the memories in which the operands lie.
+    """
+
+    family: str
+    m: int
+    n: tuple[int, ...]
+    k: int
+    operands: str
+    accumulator: str
+    level: str = "warp"
+    a: str = "register"
+    b: str = "register"
+
+
+@dataclass(frozen=True)
+class Multiprocessor:
+    """What one multiprocessor holds: resident blocks and warps, registers of 32 bits for one block.
+
+    `float_lanes` is how many float32 operations it begins per cycle.
+    """
+
+    blocks: int
+    warps: int
+    registers: int
+    float_lanes: int
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """One architecture. Levels are listed from the outermost to the thread."""
+
+    name: str
+    levels: tuple[Level, ...]
+    memories: tuple[Memory, ...]
+    multiprocessor: Multiprocessor
+    synchronization: tuple[Synchronization, ...] = ()
+    matrix_shapes: tuple[MatrixShape, ...] = ()
+    vector_bytes: int = 16
+    """Bytes that one thread loads, stores or computes on with one instruction, at most."""
+    unrolled_stores: int = 4096
+    """Stores that one loop may become when it is unrolled; beyond it, compiling takes seconds and code caches miss."""
+    launches_grids: bool = True
+    """Whether programs run as kernels over a grid of blocks."""
+
+    def level(self, name: str) -> Level | None:
+        """The level of that name, or None where the hardware has none."""
+        return next((level for level in self.levels if level.name == name), None)
+
+    def memory(self, scope: MemoryScope) -> Memory:
+        """The memory that schedules call `scope`."""
+        found = next((memory for memory in self.memories if memory.scope is scope), None)
+        if found is None:
+            raise InternalError(f"{self.name} has no memory {scope.value!r}")
+        return found
+
+    @property
+    def warp(self) -> int:
+        """Threads that execute together and whose loads of neighbouring elements are one transaction; 1: none do."""
+        level = self.level("warp")
+        return 1 if level is None else level.threads
+
+    @property
+    def block(self) -> Level:
+        """The largest block."""
+        level = self.level("block")
+        if level is None:
+            raise InternalError(f"{self.name} has no blocks")
+        return level
+
+    @property
+    def grid(self) -> Level:
+        """The largest grid."""
+        level = self.level("grid")
+        if level is None:
+            raise InternalError(f"{self.name} has no grid")
+        return level
+
+    @property
+    def registers_per_thread(self) -> int:
+        """Registers of 32 bits that one thread can have; 0 where a thread's arrays live in memory anyway."""
+        return self.memory(MemoryScope.LOCAL).most // 4
+
+    def registers_at(self, threads: int) -> int:
+        """Registers that a thread can have where its block has so many threads."""
+        return min(self.registers_per_thread, self.multiprocessor.registers // max(1, threads))
+
+    def matrix_shapes_for(self, operands: str, accumulator: str) -> tuple[MatrixShape, ...]:
+        """The matrix instructions for operands and sums of these types."""
+        return tuple(s for s in self.matrix_shapes if (s.operands, s.accumulator) == (operands, accumulator))
+
+    # Rows are values: an option of a target (`-max_threads_per_block=512`) makes another one.
+
+    def with_level(self, name: str, **changes: Any) -> Hardware:
+        """This hardware with a level changed (one that it lacks is not added)."""
+        levels = tuple(replace(x, **changes) if x.name == name else x for x in self.levels)
+        return replace(self, levels=levels)
+
+    def with_warp(self, threads: int) -> Hardware:
+        """This hardware with warps of so many threads; of one: without warps."""
+        levels = [level for level in self.levels if level.name != "warp"]
+        if threads > 1:
+            levels.insert(len(levels) - 1, Level("warp", threads))
+        return replace(self, levels=tuple(levels))
+
+    def with_memory(self, scope: MemoryScope, **changes: Any) -> Hardware:
+        """This hardware with a memory changed."""
+        memories = tuple(replace(x, **changes) if x.scope is scope else x for x in self.memories)
+        return replace(self, memories=memories)
+
+    def with_multiprocessor(self, **changes: Any) -> Hardware:
+        """This hardware with another multiprocessor."""
+        return replace(self, multiprocessor=replace(self.multiprocessor, **changes))

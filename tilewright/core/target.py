@@ -1,18 +1,20 @@
-"""Targets: what a program is compiled for, and that hardware's limits as data.
+"""Targets: what a program is compiled for, and by which hardware's rules.
 
-`Target("cuda -arch=sm_86")` is an immutable value. Its limits come from the tables below; options in its
-spelling may override some of them. `with Target(...):` makes it the current one; only the faces ask for that.
+`Target("cuda -arch=sm_86")` is an immutable value. Its hardware is a row of `architectures.py`; options in its
+spelling may change some limits. `with Target(...):` makes it the current one; only the faces ask for that.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from .architectures import NVIDIA, opencl_hardware, x86_hardware
 from .errors import UserError
+from .hardware import Extents, Hardware, MemoryScope
 from .refusals import missing
 
 
@@ -27,34 +29,42 @@ class TargetKind(str):
         return str(self)
 
 
-# Shared memory that one block can opt in to, and resident threads of one multiprocessor, by architecture.
-_ARCHITECTURES: dict[int, tuple[int, int]] = {
-    50: (48, 2048), 52: (48, 2048), 53: (48, 2048), 60: (48, 2048), 61: (48, 2048), 62: (48, 2048),
-    70: (96, 2048), 72: (96, 2048), 75: (64, 1024), 80: (163, 2048), 86: (99, 1536), 87: (163, 1536),
-    89: (99, 1536), 90: (227, 2048), 100: (227, 2048), 103: (227, 2048), 110: (227, 1536), 120: (99, 1536),
-    121: (99, 1536),
-}  # fmt: skip
 _DEFAULT_ARCH = "sm_90"
-_LARGEST = 2**31 - 1
 
-# Accepted options: those that set a field (option -> field), and those that are only kept in the spelling.
-_FIELDS: dict[str, dict[str, str]] = {
+Setter = Callable[[Hardware, int], Hardware]
+
+
+def _with_shared(hardware: Hardware, size: int) -> Hardware:
+    most = max(size, hardware.memory(MemoryScope.SHARED).most)
+    return hardware.with_memory(MemoryScope.SHARED, capacity=size, most=most)
+
+
+def _with_threads(hardware: Hardware, count: int) -> Hardware:
+    return hardware.with_level("block", threads=count)
+
+
+def _with_registers(hardware: Hardware, count: int) -> Hardware:
+    return hardware.with_multiprocessor(registers=count)
+
+
+# Options that set a limit: the property of a target that shows it, and the hardware with another one.
+_LIMITS: dict[str, dict[str, tuple[str, Setter]]] = {
     "cuda": {
-        "arch": "arch",
-        "max_threads_per_block": "max_threads_per_block",
-        "max_num_threads": "max_threads_per_block",
-        "max_shared_memory_per_block": "shared_bytes",
-        "registers_per_block": "registers_per_block",
-        "thread_warp_size": "warp_size",
+        "max_threads_per_block": ("max_threads_per_block", _with_threads),
+        "max_num_threads": ("max_threads_per_block", _with_threads),
+        "max_shared_memory_per_block": ("shared_bytes", _with_shared),
+        "registers_per_block": ("registers_per_block", _with_registers),
+        "thread_warp_size": ("warp_size", Hardware.with_warp),
     },
     "opencl": {
-        "max_threads_per_block": "max_threads_per_block",
-        "max_num_threads": "max_threads_per_block",
-        "max_shared_memory_per_block": "shared_bytes",
-        "thread_warp_size": "warp_size",
+        "max_threads_per_block": ("max_threads_per_block", _with_threads),
+        "max_num_threads": ("max_threads_per_block", _with_threads),
+        "max_shared_memory_per_block": ("shared_bytes", _with_shared),
+        "thread_warp_size": ("warp_size", Hardware.with_warp),
     },
     "llvm": {},
 }
+# Options that are only kept in the spelling, or choose the row.
 _LABELS: dict[str, tuple[str, ...]] = {
     "cuda": ("keys", "model", "tag", "libs"),
     # The last four, and the last two of llvm, stand in the targets of the legacy system's logs.
@@ -67,7 +77,7 @@ _LABELS: dict[str, tuple[str, ...]] = {
         "libs", "link-params",
     ),
 }  # fmt: skip
-KINDS = tuple(_FIELDS)
+KINDS = tuple(_LIMITS)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -76,25 +86,18 @@ class Target:
 
     kind: TargetKind
     arch: str
-    max_threads_per_block: int
-    max_block_dims: tuple[int, int, int]
-    max_grid_dims: tuple[int, int, int]
-    shared_bytes: int
-    """Bytes of shared memory that a block has without asking."""
-    max_shared_bytes: int
-    """Bytes that it can have when a kernel opts in."""
-    registers_per_thread: int
-    registers_per_block: int
-    threads_per_multiprocessor: int
-    warp_size: int
+    limits: tuple[tuple[str, int], ...]
+    """Options of the spelling that give the hardware another limit than its architecture's."""
     labels: tuple[tuple[str, str], ...]
     """Further options of the spelling, which set no limit."""
     arch_given: bool
     """Whether the spelling names the architecture; where not, a device that is there may set it."""
+    hardware: Hardware = field(compare=False)
+    """What programs run on: the row of the architecture, under those limits."""
 
     def __init__(self, target: str | Mapping[str, Any] | Target, host: Any = None) -> None:
         """`target`: "cuda -arch=sm_80", a mapping with a "kind", or a target; `host` is not used."""
-        values = vars(target) if isinstance(target, Target) else _limits(*_split(target))
+        values = vars(target) if isinstance(target, Target) else _fields(*_split(target))
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -128,7 +131,7 @@ class Target:
     @property
     def is_gpu(self) -> bool:
         """Whether programs run as kernels over a grid of blocks."""
-        return self.kind in ("cuda", "opencl")
+        return self.hardware.launches_grids
 
     @property
     def has_warps(self) -> bool:
@@ -137,7 +140,52 @@ class Target:
         OpenCL also runs on CPUs, where the threads of a block are loops and the opposite is fast: it counts where the
         spelling says what it is for, as in "opencl -device=gpu".
         """
-        return self.kind == "cuda" or (self.kind == "opencl" and dict(self.labels).get("device", "cpu") != "cpu")
+        return self.warp_size > 1
+
+    @property
+    def max_threads_per_block(self) -> int:
+        """Threads of the largest block."""
+        return self.hardware.block.threads
+
+    @property
+    def max_block_dims(self) -> Extents:
+        """The largest extents of `threadIdx.x`, `.y` and `.z`."""
+        return self.hardware.block.extents
+
+    @property
+    def max_grid_dims(self) -> Extents:
+        """The largest extents of `blockIdx.x`, `.y` and `.z`."""
+        return self.hardware.grid.extents
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory that a block has without asking."""
+        return self.hardware.memory(MemoryScope.SHARED).capacity
+
+    @property
+    def max_shared_bytes(self) -> int:
+        """Bytes that it can have when a kernel opts in."""
+        return self.hardware.memory(MemoryScope.SHARED).most
+
+    @property
+    def registers_per_thread(self) -> int:
+        """Registers of 32 bits that one thread can have."""
+        return self.hardware.registers_per_thread
+
+    @property
+    def registers_per_block(self) -> int:
+        """Registers of 32 bits that the threads of one block share."""
+        return self.hardware.multiprocessor.registers
+
+    @property
+    def threads_per_multiprocessor(self) -> int:
+        """Threads that can be resident on one multiprocessor."""
+        return self.hardware.multiprocessor.warps * self.warp_size
+
+    @property
+    def warp_size(self) -> int:
+        """Threads of a warp; 1 where there are none."""
+        return self.hardware.warp
 
     @property
     def max_num_threads(self) -> int:
@@ -163,14 +211,8 @@ class Target:
 
     def _options(self) -> list[tuple[str, str]]:
         """What the spelling needs to say: the options that differ from the defaults, in a fixed order."""
-        arch = {"arch": self.arch} if self.arch_given else {}
-        plain = _limits(str(self.kind), arch)
-        shown: dict[str, str] = {}
-        for option, field in _FIELDS[self.kind].items():
-            if field not in shown and ((field == "arch" and arch) or vars(self)[field] != plain[field]):
-                shown[field] = option
-        values = [(option, str(vars(self)[field])) for field, option in shown.items()]
-        return values + list(self.labels)
+        arch = [("arch", self.arch)] if self.arch_given else []
+        return [*arch, *((option, str(value)) for option, value in self.limits), *self.labels]
 
     def __getattr__(self, name: str) -> NoReturn:
         raise missing("the target", name, dir(type(self)), self)
@@ -222,13 +264,16 @@ def _option_text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-def _limits(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
+def _fields(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
     """The fields of a target of that kind with those options."""
-    if kind not in _FIELDS:
+    if kind not in _LIMITS:
         raise UserError(f"unknown target kind {kind!r}", primitive="Target", fix=f"use one of {', '.join(KINDS)}")
-    accepted = _FIELDS[kind]
-    values = _cuda(options.get("arch")) if kind == "cuda" else _plain(kind)
+    settable, row = _LIMITS[kind], _row(kind, options)
+    accepted = (*(("arch",) if kind == "cuda" else ()), *settable)
     labels: dict[str, str] = {}
+    limits: dict[str, int] = {}  # under the first of the names of a limit, in the order of the table
+    first = {shown: option for option, (shown, _) in reversed(settable.items())}
+    hardware = row
     for option, text in options.items():
         if option in _LABELS[kind]:
             labels[option] = text
@@ -238,10 +283,21 @@ def _limits(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
                 f"target {kind!r} has no option -{option}", primitive="Target", fix=f"its options are {names}"
             )
         elif option != "arch":
-            values[accepted[option]] = _whole(kind, option, text)
-    values["max_shared_bytes"] = max(values["max_shared_bytes"], values["shared_bytes"])
-    made = {**values, "kind": TargetKind(kind), "labels": tuple(labels.items())}
-    return {field.name: made[field.name] for field in fields(Target)}
+            shown, change = settable[option]
+            value = _whole(kind, option, text)
+            changed = change(row, value)
+            hardware = change(hardware, value)
+            limits.pop(first[shown], None)
+            if changed != row:
+                limits[first[shown]] = value
+    return {
+        "kind": TargetKind(kind),
+        "arch": (options.get("arch") or _DEFAULT_ARCH) if kind == "cuda" else "",
+        "limits": tuple((option, limits[option]) for option in settable if option in limits),
+        "labels": tuple(labels.items()),
+        "arch_given": kind == "cuda" and "arch" in options,
+        "hardware": hardware,
+    }
 
 
 def _whole(kind: str, option: str, text: str) -> int:
@@ -254,41 +310,16 @@ def _whole(kind: str, option: str, text: str) -> int:
     return int(text)
 
 
-def _cuda(arch: str | None) -> dict[str, Any]:
-    name = arch or _DEFAULT_ARCH
-    match = re.fullmatch(r"sm_(\d+)[af]?", name)
-    if match is None or int(match[1]) not in _ARCHITECTURES:
-        known = ", ".join(f"sm_{number}" for number in _ARCHITECTURES)
-        raise UserError(f"unknown CUDA architecture {name!r}", primitive="Target", fix=f"use one of {known}")
-    shared, threads = _ARCHITECTURES[int(match[1])]
-    return {
-        "arch": name,
-        "arch_given": arch is not None,
-        "max_threads_per_block": 1024,
-        "max_block_dims": (1024, 1024, 64),
-        "max_grid_dims": (_LARGEST, 65535, 65535),
-        "shared_bytes": 48 * 1024,
-        "max_shared_bytes": shared * 1024,
-        "registers_per_thread": 255,
-        "registers_per_block": 65536,
-        "threads_per_multiprocessor": threads,
-        "warp_size": 32,
-    }
-
-
-def _plain(kind: str) -> dict[str, Any]:
-    """OpenCL limits that every current device meets; the CPU has none of a GPU's."""
-    gpu = kind == "opencl"
-    return {
-        "arch": "",
-        "arch_given": False,
-        "max_threads_per_block": 1024 if gpu else 1,
-        "max_block_dims": (1024, 1024, 1024) if gpu else (1, 1, 1),
-        "max_grid_dims": (_LARGEST, _LARGEST, _LARGEST),
-        "shared_bytes": 48 * 1024,
-        "max_shared_bytes": 48 * 1024,
-        "registers_per_thread": 255,
-        "registers_per_block": 65536,
-        "threads_per_multiprocessor": 2048,
-        "warp_size": 32 if gpu else 1,
-    }
+def _row(kind: str, options: Mapping[str, str]) -> Hardware:
+    """The hardware that a spelling names, before its options change limits."""
+    if kind == "opencl":
+        return opencl_hardware(options.get("device", "cpu"))
+    if kind == "llvm":
+        return x86_hardware(options.get("mcpu"), options.get("mattr", ""))
+    name = options.get("arch") or _DEFAULT_ARCH
+    found = NVIDIA.get(name) or NVIDIA.get(re.sub(r"(?<=\d)[af]$", "", name))
+    if found is None:
+        raise UserError(
+            f"unknown CUDA architecture {name!r}", primitive="Target", fix=f"use one of {', '.join(NVIDIA)}"
+        )
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -15,23 +16,32 @@ from .describe import describe
 from .nodes import Allocate, Barrier, Buffer, Evaluate, For, Function, If, Launch, Let, Seq, Stmt, Store
 
 
-def verify(function: Function, *, flat: bool = False, finished: bool = False, masks: bool = False) -> None:
-    """Raise InternalError for the first node of `function` that breaks a rule, naming both.
+class Form(enum.Flag):
+    """What passes have made of a function so far, and later ones rely on."""
 
-    `flat`: storage is flattened, so that every access has one index. `finished`: kernels are `Launch`es; no loop
-    over threads is left, and no virtual thread. `masks`: a guard may be a vector, without an `else`.
-    """
-    _Verifier(function, flat, finished, masks).run()
+    BUILT = 0
+    """Nothing yet: the function is as it was built."""
+    FLAT = enum.auto()
+    """Storage is flattened: every access has one index."""
+    FINISHED = enum.auto()
+    """Kernels are `Launch`es: no loop over threads is left, and no virtual thread."""
+    MASKED = enum.auto()
+    """A guard may be a vector, without an `else`."""
+
+
+def verify(function: Function, form: Form = Form.BUILT) -> None:
+    """Raise InternalError for the first node of `function` that breaks a rule of its form, naming both."""
+    _Verifier(function, form).run()
 
 
 class _Verifier:
     """Walks a function; `defined`, `storage` and `kernel` describe the way from the root to the node at hand."""
 
-    def __init__(self, function: Function, flat: bool, finished: bool, masks: bool) -> None:
+    def __init__(self, function: Function, form: Form) -> None:
         self.function = function
-        self.masks = masks
-        self.flat = flat
-        self.finished = finished
+        self.masks = Form.MASKED in form
+        self.flat = Form.FLAT in form
+        self.finished = Form.FINISHED in form
         self.defined: set[e.Var] = set()
         self.storage: set[Buffer] = set()
         self.kernel: dict[ThreadTag, e.Expr] | None = None

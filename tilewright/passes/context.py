@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from ..core.errors import InternalError, UserError
-from ..core.hardware import LoopKind
-from ..core.target import Target
-from ..loops.nodes import For, Function, Stmt, map_statements
-from ..loops.verify import verify
-from .flatten_storage import flatten_storage
-from .pipeline import FINISH, FINISH_FOR_CPU, FINISH_WITHOUT_WARPS, LOWER, Pass
-from .unroll_loops import unroll_loops
-from .vectorize_loops import vectorize_loops
+from ..core.errors import UserError
+from ..core.options import Options
+from ..refine.pipeline import REFINEMENTS
+from .pipeline import OPTIONAL
 
 _OPTIONAL = {
-    "cooperative_fetch": "cooperative_fetch",
-    "drop_unread_stores": "drop_unread_stores",
-    "hoist_divisions": "hoist_divisions",
-    "narrow_indices": "narrow_indices",
-    "partition_loops": "partition_loops",
-    "register_prefetch": "register_prefetch",
-    "separate_full_tiles": "separate_full_tiles",
-    "share_storage": "share_storage",
-    "unroll_local_accesses": "unroll_local_accesses",
+    **{name: name for name in sorted(step.__name__ for step in (*REFINEMENTS, *OPTIONAL))},
     "prefetch_fills": "register_prefetch",
     "spread_fills": "cooperative_fetch",
     "tir.LoopPartition": "partition_loops",
@@ -35,95 +22,10 @@ _OPTIONAL = {
 """Optional passes, by our names, our earlier names and the legacy names: disabling one never changes results."""
 
 
-@dataclass(frozen=True)
-class PassOptions:
-    """What differs from the usual passes. `added`: (phase, pass) pairs, phases counted as the legacy API does."""
-
-    unroll_step: int = 0
-    explicit_unroll: bool = True
-    vectorize: bool = True
-    disabled: frozenset[str] = frozenset()
-    added: tuple[tuple[int, Pass], ...] = ()
-    explain: bool = False
-
-    def lowering(self) -> tuple[Pass, ...]:
-        """The passes up to the program that users read."""
-        if self == PassOptions() or self == PassOptions(explain=True):
-            return LOWER
-        made: list[Pass] = [self._checked(step, flat=False) for phase, step in self.added if phase == 0]
-        for step in LOWER:
-            if step is unroll_loops:
-                made.append(_unrolling_pass(self.unroll_step, self.explicit_unroll))
-            elif step is vectorize_loops and not self.vectorize:
-                made.append(run_vectors_serially)
-            else:
-                made.append(step)
-            if step is flatten_storage:
-                made += [self._checked(extra) for phase, extra in self.added if phase == 1]
-        return (*made, *(self._checked(extra) for phase, extra in self.added if phase >= 2))
-
-    def finishing(self, target: Target) -> tuple[Pass, ...]:
-        """The passes from there to what is compiled for a target."""
-        passes = FINISH_FOR_CPU if target.kind == "llvm" else FINISH if target.has_warps else FINISH_WITHOUT_WARPS
-        return tuple(step for step in passes if step.__name__ not in self.disabled) if self.disabled else passes
-
-    @property
-    def fetches_cooperatively(self) -> bool:
-        """Whether fills of shared memory are dealt out to the threads of their block, before the passes."""
-        return "cooperative_fetch" not in self.disabled
-
-    def _checked(self, step: Pass, flat: bool = True) -> Pass:
-        """A pass of the caller's, and that it leaves a well-formed program."""
-        name = getattr(step, "__name__", type(step).__name__)
-
-        def run(function: Function) -> Function:
-            made = step(function)
-            if not isinstance(made, Function):
-                raise UserError(
-                    f"the pass {name} gives {made!r}",
-                    primitive="PassContext",
-                    fix="a pass takes a loop function and gives one",
-                )
-            try:
-                verify(made, flat=flat)
-            except InternalError as error:
-                raise UserError(
-                    f"after the pass {name} the program is broken: {error}",
-                    primitive="PassContext",
-                    fix="let the pass give a well-formed loop function",
-                ) from error
-            return made
-
-        run.__name__ = name
-        return run
-
-
-def _unrolling_pass(step: int, explicit: bool) -> Pass:
-    """`unroll_loops` with other defaults."""
-
-    def run(function: Function) -> Function:
-        return unroll_loops(function, step, explicit)
-
-    run.__name__ = unroll_loops.__name__
-    return run
-
-
-def run_vectors_serially(function: Function) -> Function:
-    """In place of vectorisation: every vectorised loop runs one element after the other."""
-
-    def visit(stmt: Stmt) -> Stmt:
-        made = map_statements(stmt, visit)
-        if isinstance(made, For) and made.kind is LoopKind.VECTORIZED:
-            return For(made.var, made.min, made.extent, LoopKind.SERIAL, None, made.pragmas, made.body)
-        return made
-
-    return function.with_body(visit(function.body))
-
-
 # The legacy configuration: what each key does to the options.
 
 
-def _unrolling(options: PassOptions, value: Any, key: str) -> PassOptions:
+def _unrolling(options: Options, value: Any, key: str) -> Options:
     fields = ("auto_max_step", "explicit_unroll", "auto_max_depth", "auto_max_extent")
     if not isinstance(value, Mapping):
         raise UserError(f"{key} is {value!r}", primitive="PassContext", fix=f'give fields: {{"{fields[0]}": 16}}')
@@ -140,7 +42,7 @@ def _unrolling(options: PassOptions, value: Any, key: str) -> PassOptions:
     return replace(options, unroll_step=int(given["auto_max_step"]), explicit_unroll=bool(given["explicit_unroll"]))
 
 
-def _adding(options: PassOptions, value: Any, key: str) -> PassOptions:
+def _adding(options: Options, value: Any, key: str) -> Options:
     added = []
     for pair in value if isinstance(value, (list, tuple)) else [value]:
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and callable(pair[1]) and pair[0] in (0, 1, 2, 3)):
@@ -153,11 +55,11 @@ def _adding(options: PassOptions, value: Any, key: str) -> PassOptions:
     return replace(options, added=(*options.added, *added))
 
 
-def _vectors(options: PassOptions, value: Any, key: str) -> PassOptions:
+def _vectors(options: Options, value: Any, key: str) -> Options:
     return replace(options, vectorize=not _flag(value, key))
 
 
-def _explain(options: PassOptions, value: Any, key: str) -> PassOptions:
+def _explain(options: Options, value: Any, key: str) -> Options:
     return replace(options, explain=_flag(value, key))
 
 
@@ -167,10 +69,10 @@ def _flag(value: Any, key: str) -> bool:
     return bool(value)
 
 
-def _only(accepted: Any) -> Callable[[PassOptions, Any, str], PassOptions]:
+def _only(accepted: Any) -> Callable[[Options, Any, str], Options]:
     """A key whose one supported value is what happens anyway."""
 
-    def check(options: PassOptions, value: Any, key: str) -> PassOptions:
+    def check(options: Options, value: Any, key: str) -> Options:
         if value != accepted:
             raise UserError(f"{key}={value!r} is not supported", primitive="PassContext", fix=f"leave it {accepted!r}")
         return options
@@ -178,7 +80,7 @@ def _only(accepted: Any) -> Callable[[PassOptions, Any, str], PassOptions]:
     return check
 
 
-_KEYS: dict[str, Callable[[PassOptions, Any, str], PassOptions]] = {
+_KEYS: dict[str, Callable[[Options, Any, str], Options]] = {
     "tir.UnrollLoop": _unrolling,
     "tir.add_lower_pass": _adding,
     "tir.disable_vectorize": _vectors,
@@ -223,7 +125,7 @@ class PassContext:
             )
         self.opt_level = opt_level
         self.config = dict(config or {})
-        self.options = PassOptions(disabled=frozenset(_known_pass(name) for name in disabled_pass or ()))
+        self.options = Options(disabled=frozenset(_known_pass(name) for name in disabled_pass or ()))
         for key, value in self.config.items():
             if key not in _KEYS:
                 raise UserError(

@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.hardware import LoopKind
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Ramp
 from ..expr.operators import add, const, floormod, multiply, subtract
 from ..expr.traverse import post_order, substitute
 from ..loops.nodes import Allocate, Buffer, For, Function, Seq, Stmt, Store, map_statements, seq
 
 
-def double_buffer(function: Function) -> Function:
+def double_buffer(function: Function, target: Target, options: Options) -> Function:
     """Pipeline the loops directly around the writers of doubled buffers. Works on flat storage.
 
     A loop must be serial and of a constant extent of at least 2, and the writers must read nothing else that the

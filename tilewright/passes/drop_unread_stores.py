@@ -19,6 +19,8 @@ from typing import Any
 
 from ..core.hardware import MemoryScope
 from ..core.node import Node
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.operators import const
 from ..loops import uses
 from ..loops.nodes import (
@@ -41,7 +43,7 @@ from ..loops.uses import NO_SOURCES, Sources
 _NO_VALUE = const(0, "int32")
 
 
-def drop_unread_stores(function: Function) -> Function:
+def drop_unread_stores(function: Function, target: Target, options: Options) -> Function:
     """Drop stores to shared and local memory of kernels that no one reads, the loops that then do nothing, and
     the storage that is then not used.
     """

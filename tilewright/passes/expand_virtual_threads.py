@@ -11,6 +11,8 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, ThreadTag
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import add, const, multiply
 from ..expr.traverse import post_order, substitute
@@ -19,7 +21,7 @@ from ..loops.nodes import Allocate, Buffer, For, Function, If, Seq, Stmt, Store,
 MAX_COPIES = 16  # from here on the copies are a loop
 
 
-def expand_virtual_threads(function: Function) -> Function:
+def expand_virtual_threads(function: Function, target: Target, options: Options) -> Function:
     """Expand every loop bound to a vthread; raises UserError where its extent is not constant."""
     return function.with_body(_visit(function.body))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..loops.nodes import Function
 from ..loops.printer import show_function
-from .pipeline import PassRecord
+from .runner import PassRecord
 
 LINES = 40
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Ramp
 from ..expr.operators import const, multiply
 from ..loops.nodes import Allocate, Buffer, Function, Store
 
 
-def flatten_storage(function: Function) -> Function:
+def flatten_storage(function: Function, target: Target, options: Options) -> Function:
     """Every access gets one index, into a flat buffer.
 
     A parameter of one dimension stays as it is; one of another rank is accessed through a flat view.

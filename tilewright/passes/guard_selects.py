@@ -12,12 +12,14 @@ from typing import Any
 from ..arith.facts import EMPTY, Facts
 from ..arith.interval import interval
 from ..arith.simplify import simplify
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import Div, Expr, FloorDiv, FloorMod, IfThenElse, IntImm, Load, Mod, Select
 from ..expr.traverse import post_order
 from ..loops.nodes import Buffer, For, Function, Stmt
 
 
-def guard_selects(function: Function) -> Function:
+def guard_selects(function: Function, target: Target, options: Options) -> Function:
     """Turn every Select with an unsafe branch into an IfThenElse. Works on flat storage."""
     if not any(isinstance(node, Select) for node in post_order(function.body)):
         return function

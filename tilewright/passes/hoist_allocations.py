@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..core.hardware import LoopKind
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.traverse import variables
 from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Stmt, map_statements
 
 
-def hoist_allocations(function: Function) -> Function:
+def hoist_allocations(function: Function, target: Target, options: Options) -> Function:
     """Move every allocation of constant size to the outermost thread or parallel loop around it.
 
     Code generators then meet all storage of a kernel in one place. In what order: that of the first use. Copies of

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import Div, Expr, FloorDiv, FloorMod, IntImm, Mod, Var
 from ..expr.traverse import substitute, variables
 from ..loops.nodes import For, Function, Launch, Let, Stmt, map_statements
@@ -19,7 +21,7 @@ MAX_NAMES = 64
 """Names in one scope: each nests the rest of it one level deeper, and holds a register."""
 
 
-def hoist_divisions(function: Function) -> Function:
+def hoist_divisions(function: Function, target: Target, options: Options) -> Function:
     """Name the integer divisions by constants that occur more than once in one scope of a kernel."""
     return function.with_body(_host(function.body))
 

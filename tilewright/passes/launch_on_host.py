@@ -13,22 +13,22 @@ import math
 
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import IntImm
 from ..expr.traverse import post_order
 from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Stmt, Store
 
-KEPT_BYTES = 16 * 1024
-"""Storage of at least this size is kept from call to call."""
 
-
-def launch_on_host(function: Function) -> Function:
+def launch_on_host(function: Function, target: Target, options: Options) -> Function:
     """Wrap the body in a `Launch`; raises UserError where a loop is bound to a hardware thread."""
     _refuse_threads(function)
+    stack = target.hardware.memory(MemoryScope.LOCAL).capacity
     body = function.body
     inside: list[Buffer] = []
     outside: list[Buffer] = []
     while isinstance(body, Allocate):
-        (outside if _is_large(body.buffer) else inside).append(body.buffer)
+        (outside if _is_large(body.buffer, stack) else inside).append(body.buffer)
         body = body.body
     for buffer in reversed(inside):
         body = Allocate(buffer, body)
@@ -38,10 +38,10 @@ def launch_on_host(function: Function) -> Function:
     return function.with_body(made)
 
 
-def _is_large(buffer: Buffer) -> bool:
+def _is_large(buffer: Buffer, stack: int) -> bool:
     extents = [extent.value for extent in buffer.shape if isinstance(extent, IntImm)]
     known = len(extents) == len(buffer.shape)
-    return buffer.scope is MemoryScope.GLOBAL and not (known and math.prod(extents) * buffer.dtype.bytes < KEPT_BYTES)
+    return buffer.scope is MemoryScope.GLOBAL and not (known and math.prod(extents) * buffer.dtype.bytes < stack)
 
 
 def _refuse_threads(function: Function) -> None:

@@ -6,12 +6,14 @@ from typing import Any
 
 from ..arith.facts import EMPTY, Facts
 from ..arith.interval import interval
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import Div, Expr, FloorDiv, FloorMod, IntImm, Mod
 from ..expr.operators import const
 from ..loops.nodes import For, Function, Launch, Stmt
 
 
-def lower_divisions(function: Function) -> Function:
+def lower_divisions(function: Function, target: Target, options: Options) -> Function:
     """`a // b` and `a % b` with a >= 0 and b > 0 become C's `/` and `%`; a power-of-two b stays a shift's worth."""
     return function.with_body(_visit(function.body, EMPTY, {}))
 

@@ -15,6 +15,8 @@ from typing import Any
 from ..arith.affine import Affine
 from ..arith.facts import EMPTY
 from ..core.hardware import LoopKind
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import Broadcast, Expr, IfThenElse, IntImm, Load, Ramp, Var
 from ..expr.operators import const, is_const
 from ..expr.traverse import post_order, variables
@@ -24,7 +26,7 @@ from .vectorize_loops import on_vectors
 MAX_LANES = 64
 
 
-def mask_guarded_loops(function: Function) -> Function:
+def mask_guarded_loops(function: Function, target: Target, options: Options) -> Function:
     """Run short serial loops on vectors where a guard or branch in them depends on their variable.
 
     Only where no iteration needs another one's result, and memory is accessed in its own order: anything else

@@ -13,6 +13,8 @@ from typing import Any
 from ..arith.facts import EMPTY, Facts
 from ..arith.interval import interval
 from ..core.dtype import INT32, INT64
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import (
     Add,
     Cast,
@@ -38,7 +40,7 @@ from ..loops.nodes import For, Function, Launch, Stmt, Store
 _ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max)
 
 
-def narrow_indices(function: Function) -> Function:
+def narrow_indices(function: Function, target: Target, options: Options) -> Function:
     """Compute in 32 bits what provably fits them; functions without 64-bit loops stay as they are."""
     if not _counts_wide(function.body):
         return function

@@ -9,6 +9,8 @@ from __future__ import annotations
 from ..arith.facts import EMPTY, Facts
 from ..arith.simplify import prove
 from ..core.hardware import LoopKind
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import Call, Expr, IntImm, Var
 from ..expr.operators import add, const
 from ..expr.traverse import post_order, substitute, variables
@@ -19,7 +21,7 @@ MAX_STORES = 32
 """Stores in a loop body beyond which a second copy of it would cost more than its guards."""
 
 
-def partition_loops(function: Function) -> Function:
+def partition_loops(function: Function, target: Target, options: Options) -> Function:
     """Cut serial loops of constant extent in kernels into a part without guards and a part with them."""
     return function.with_body(_host(function.body))
 

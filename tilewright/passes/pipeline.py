@@ -1,13 +1,13 @@
-"""The passes in order: `lower` up to the program that users read, `finish` from there to what is compiled."""
+"""The passes of each target, in order: up to the program that users read, then to what is compiled."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from ..core.options import Options
+from ..core.target import Target
 from ..loops.nodes import Function
-from ..loops.verify import verify
+from ..loops.verify import Form
 from .double_buffer import double_buffer
 from .drop_unread_stores import drop_unread_stores
 from .expand_virtual_threads import expand_virtual_threads
@@ -31,9 +31,9 @@ from .unroll_loops import unroll_loops
 from .vectorize_loops import vectorize_loops
 from .widen_indices import widen_indices
 
-Pass = Callable[[Function], Function]
+Pass = Callable[[Function, Target, Options], Function]
 
-LOWER: tuple[Pass, ...] = (
+READABLE: tuple[Pass, ...] = (
     # First of all, since flattening already multiplies extents.
     widen_indices,
     # Then this, so that every later pass sees one index per access.
@@ -52,8 +52,10 @@ LOWER: tuple[Pass, ...] = (
     # After simplification, which may have dropped the only use of a buffer.
     hoist_allocations,
 )
+"""The first part on every target: what it leaves is the program that `lower` shows."""
 
-FINISH: tuple[Pass, ...] = (
+ON_GRIDS: tuple[Pass, ...] = (
+    *READABLE,
     # Makes the launches that the later passes look for.
     split_host_device,
     # Before barriers, which the two parts of a loop then each get where they need them.
@@ -76,53 +78,44 @@ FINISH: tuple[Pass, ...] = (
     # After that, so that the divisions that are named are those that are computed.
     hoist_divisions,
 )
+"""CUDA and OpenCL: kernels over a grid of blocks."""
 
-MAX_STEPS_WITHOUT_WARPS = 256
-
-
-def _unroll_few(function: Function) -> Function:
-    return unroll_local_accesses(function, MAX_STEPS_WITHOUT_WARPS)
-
-
-_unroll_few.__name__ = unroll_local_accesses.__name__
-
-# Where the threads of a block may be loops on a CPU. There, what is held over a barrier goes to memory and back, and a
-# thread's arrays are in memory anyway: unrolling by thousands takes the compiler a minute, and gains nothing.
-FINISH_WITHOUT_WARPS = tuple(
-    _unroll_few if step is unroll_local_accesses else step for step in FINISH if step is not register_prefetch
-)
-
-FINISH_FOR_CPU: tuple[Pass, ...] = (
+ON_PROCESSORS: tuple[Pass, ...] = (
+    *READABLE,
     # Here too the back end compiles launches, and the runtime does what is around them.
     launch_on_host,
     # Before the guards are tested together, which then covers masks too.
     mask_guarded_loops,
     # Instead of partition_loops: this one also knows what to do about sizes that are not constant.
     separate_full_tiles,
+    # Late, since truncating division has fewer rewrite rules than floor division.
     lower_divisions,
 )
+"""LLVM: functions of a CPU."""
+
+OPTIONAL: frozenset[Pass] = frozenset(
+    (
+        drop_unread_stores,
+        hoist_divisions,
+        narrow_indices,
+        partition_loops,
+        register_prefetch,
+        separate_full_tiles,
+        share_storage,
+        unroll_local_accesses,
+    )
+)
+"""Passes without which programs mean the same."""
+
+ESTABLISHES: dict[Pass, Form] = {
+    flatten_storage: Form.FLAT,
+    split_host_device: Form.FINISHED,
+    launch_on_host: Form.FINISHED,
+    mask_guarded_loops: Form.MASKED,
+}
+"""What holds of every program from a pass on; `verify` checks it after each."""
 
 
-@dataclass(frozen=True)
-class PassRecord:
-    """One pass that ran: its name, the seconds it took, and the function after it if it changed."""
-
-    name: str
-    seconds: float
-    result: Function | None
-
-
-def run(
-    passes: tuple[Pass, ...], function: Function, records: list[PassRecord] | None = None, check: bool = False
-) -> Function:
-    """Apply passes in order; note each in `records`; verify the program after each where `check`."""
-    for step in passes:
-        start = time.perf_counter()
-        changed = step(function)
-        seconds = time.perf_counter() - start
-        if records is not None:
-            records.append(PassRecord(step.__name__, seconds, changed if changed is not function else None))
-        if check:
-            verify(changed, flat=True, finished=passes is FINISH, masks=passes is FINISH_FOR_CPU)
-        function = changed
-    return function
+def pipeline_for(target: Target) -> tuple[Pass, ...]:
+    """All passes of a target, in order; the first `len(READABLE)` make the program that users read."""
+    return ON_GRIDS if target.hardware.launches_grids else ON_PROCESSORS

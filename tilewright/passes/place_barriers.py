@@ -17,6 +17,8 @@ from dataclasses import dataclass
 
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import IntImm, Var
 from ..expr.traverse import post_order, variables
 from ..loops.nodes import Allocate, Barrier, For, Function, If, Launch, Seq, Stmt, map_statements, seq
@@ -38,7 +40,7 @@ class _Placed:
     parted: bool
 
 
-def place_barriers(function: Function) -> Function:
+def place_barriers(function: Function, target: Target, options: Options) -> Function:
     """Insert barriers into every kernel (a `Launch`) of more than one thread a block."""
     return function.with_body(_kernels(function.body))
 

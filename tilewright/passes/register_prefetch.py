@@ -15,11 +15,14 @@ Loops with nothing between them become one first, so that the last load of an in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
+from fractions import Fraction
+from math import ceil, prod
 
 from ..arith.facts import EMPTY, Facts
 from ..core.dtype import INT32
-from ..core.hardware import LoopKind, MemoryScope
+from ..core.hardware import Hardware, LoopKind, MemoryScope
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import add, const, floordiv, floormod, less, multiply, subtract
 from ..expr.traverse import post_order, substitute
@@ -30,36 +33,39 @@ from .simplify_program import simplify_statement
 
 MAX_HELD = 32
 """Registers of 32 bits that the prefetched elements of one loop may take of a thread."""
-REGISTERS = 65_536
-MAX_REGISTERS = 192
-"""Registers of an SM, and those that a thread may come to by what is prefetched; some stay for addresses."""
+SHARE = Fraction(3, 4)
+"""Part of a thread's registers that it may come to by what is prefetched; the compiler needs some of its own."""
 OVERHEAD = 40
+"""Registers for addresses and loop variables."""
+UNKNOWN = 1 << 20
+"""Registers that an array of unknown size counts as: too many."""
 
 
-def register_prefetch(function: Function) -> Function:
+def register_prefetch(function: Function, target: Target, options: Options) -> Function:
     """Prefetch the fills of shared memory of every serial loop in a kernel, as far as registers allow."""
-    return function.with_body(_host(function.body))
+    return function.with_body(_host(function.body, target.hardware))
 
 
-def _host(stmt: Stmt) -> Stmt:
+def _host(stmt: Stmt, hardware: Hardware) -> Stmt:
     if not isinstance(stmt, Launch):
-        return map_statements(stmt, _host)
+        return map_statements(stmt, lambda child: _host(child, hardware))
     facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
-    return Launch(stmt.name, stmt.threads, _visit(stmt.body, facts, _spare_registers(stmt)))
+    return Launch(stmt.name, stmt.threads, _visit(stmt.body, facts, _spare_registers(stmt, hardware)))
 
 
-def _spare_registers(kernel: Launch) -> int:
+def _spare_registers(kernel: Launch, hardware: Hardware) -> int:
     """Registers that a thread can spend on prefetching."""
-    threads = prod(e.value if isinstance(e, IntImm) else 1024 for tag, _, e in kernel.threads if tag.is_thread)
+    largest = hardware.block.threads
+    threads = prod(e.value if isinstance(e, IntImm) else largest for tag, _, e in kernel.threads if tag.is_thread)
     local = [node.buffer for node in post_order(kernel.body) if isinstance(node, Allocate)]
     used = sum(_words(buffer) for buffer in local if buffer.scope is MemoryScope.LOCAL)
-    most = min(MAX_REGISTERS, REGISTERS // threads)
+    most = min(ceil(SHARE * hardware.registers_per_thread), hardware.registers_at(threads))
     return min(MAX_HELD, most - used - OVERHEAD)
 
 
 def _words(buffer: Buffer) -> int:
     size = buffer.shape[0]
-    return size.value * max(1, buffer.dtype.bits // 32) if isinstance(size, IntImm) else MAX_REGISTERS
+    return size.value * max(1, buffer.dtype.bits // 32) if isinstance(size, IntImm) else UNKNOWN
 
 
 def _visit(stmt: Stmt, facts: Facts, spare: int) -> Stmt:

@@ -17,6 +17,8 @@ from typing import Any
 from ..arith.affine import Affine
 from ..arith.facts import EMPTY
 from ..arith.simplify import simplify
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import FALSE, GE, GT, LE, LT, TRUE, Broadcast, Call, Expr, IntImm, Ramp, Var
 from ..expr.operators import add, all_of, likely, subtract
 from ..expr.traverse import conjuncts, post_order, substitute, variables
@@ -26,7 +28,7 @@ MAX_STORES = 256
 """Stores beyond which a second version takes LLVM longer than it is worth."""
 
 
-def separate_full_tiles(function: Function) -> Function:
+def separate_full_tiles(function: Function, target: Target, options: Options) -> Function:
     """Test all guards within a tile at once, at the outermost place where that can be done for each tile."""
     return function.with_body(_visit(function.body, frozenset()))
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.hardware import MemoryScope
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import IntImm, Load
 from ..expr.traverse import post_order
 from ..loops import uses
@@ -19,7 +21,7 @@ from ..loops.nodes import Allocate, Buffer, Function, Launch, Seq, Stmt, Store, 
 Lifetime = tuple[int, int]
 
 
-def share_storage(function: Function) -> Function:
+def share_storage(function: Function, target: Target, options: Options) -> Function:
     """Let shared buffers of one type whose lifetimes are apart share memory, in each kernel."""
     return function.with_body(_host(function.body))
 

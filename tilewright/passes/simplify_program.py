@@ -5,13 +5,15 @@ from __future__ import annotations
 from ..arith.facts import EMPTY, Facts
 from ..arith.simplify import simplify
 from ..core.hardware import LoopKind
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import FALSE, TRUE, Call, IntImm
 from ..expr.operators import const
 from ..expr.traverse import substitute
 from ..loops.nodes import NOTHING, Allocate, Evaluate, For, Function, If, Launch, Let, Seq, Stmt, Store, seq
 
 
-def simplify_program(function: Function) -> Function:
+def simplify_program(function: Function, target: Target, options: Options) -> Function:
     """Simplify all indices, conditions, extents and values; drop loops that run once and guards that hold."""
     return function.with_body(simplify_statement(function.body, EMPTY))
 

@@ -7,6 +7,8 @@ from itertools import groupby
 
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import Expr, Var
 from ..expr.operators import const, equal
 from ..expr.traverse import post_order, substitute, variables
@@ -18,7 +20,7 @@ _NONE: frozenset[Buffer] = frozenset()
 _ORDER = {tag: i for i, tag in enumerate(ThreadTag)}
 
 
-def split_host_device(function: Function) -> Function:
+def split_host_device(function: Function, target: Target, options: Options) -> Function:
     """Each outermost thread loop becomes a `Launch`; all loops of one tag inside are one hardware index.
 
     Where part of a kernel does not run over a thread index that another part uses, every thread does that

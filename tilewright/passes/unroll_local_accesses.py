@@ -8,23 +8,24 @@ indexes local storage is marked UNROLLED, as long as the code stays within reaso
 from __future__ import annotations
 
 from ..core.hardware import LoopKind, MemoryScope
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import IntImm, Load, Var
 from ..expr.traverse import post_order, variables
 from ..loops.nodes import Buffer, Evaluate, For, Function, Launch, Seq, Stmt, Store, map_statements
 
-MAX_STEPS = 4096
-"""Stores that one loop may become; beyond it, compiling takes seconds and the instruction cache overflows."""
 
-
-def unroll_local_accesses(function: Function, max_steps: int = MAX_STEPS) -> Function:
+def unroll_local_accesses(function: Function, target: Target, options: Options) -> Function:
     """Mark serial loops of constant extent whose variable indexes LOCAL storage as UNROLLED, inside kernels.
 
-    Loops that would become more than `max_steps` stores stay.
+    Loops that would become more stores than the hardware takes well (`unrolled_stores`) stay.
     """
+
+    most = target.hardware.unrolled_stores
 
     def host(stmt: Stmt) -> Stmt:
         if isinstance(stmt, Launch):
-            return Launch(stmt.name, stmt.threads, _visit(stmt.body, _local_indices(stmt.body), max_steps)[0])
+            return Launch(stmt.name, stmt.threads, _visit(stmt.body, _local_indices(stmt.body), most)[0])
         return map_statements(stmt, host)
 
     return function.with_body(host(function.body))

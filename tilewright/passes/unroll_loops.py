@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from ..arith.facts import EMPTY, Facts
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import FALSE, TRUE, Call, IntImm, Var
 from ..expr.traverse import substitute
 from ..loops.nodes import NOTHING, Evaluate, For, Function, If, Let, Seq, Stmt, Store, map_statements, seq
@@ -38,14 +40,14 @@ class _Weight:
     loops: int = 0
 
 
-def unroll_loops(function: Function, max_step: int = 0, explicit: bool = True) -> Function:
+def unroll_loops(function: Function, target: Target, options: Options) -> Function:
     """Write out loops marked UNROLLED, and serial ones that `auto_unroll_max_step` admits.
 
     Under `unroll_explicit=0` loops are marked UNROLLED instead of written out. Where no pragma says otherwise,
-    `max_step` and `explicit` hold. Works on simplified programs.
+    the options hold. Works on simplified programs.
     Raises UserError for a loop whose extent is not constant.
     """
-    body = _decide(function.body, _Policy(max_step, explicit), _Weight())
+    body = _decide(function.body, _Policy(options.unroll_step, options.explicit_unroll), _Weight())
     chosen: set[Var] = set()
     _collect(body, chosen)
     return function.with_body(_expand(body, {}, EMPTY, Copies(chosen)) if chosen else body)

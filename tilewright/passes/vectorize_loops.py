@@ -8,6 +8,8 @@ from ..arith.facts import EMPTY, Facts
 from ..arith.simplify import simplify
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import (
     Add,
     Arithmetic,
@@ -36,15 +38,25 @@ class _StaysScalarError(Exception):
     """The loop cannot run on vectors: a guard or a branch differs between its iterations."""
 
 
-def vectorize_loops(function: Function) -> Function:
+def vectorize_loops(function: Function, target: Target, options: Options) -> Function:
     """Replace every VECTORIZED loop by statements on vectors of its extent.
 
     A guard must be the same for all lanes: one that depends on the loop variable is first simplified by what
     is known there, and where that does not free it of the variable, the loop runs as a serial one instead.
-    Raises UserError for an extent that is not constant.
+    Under `options.vectorize=False` all of them run serially. Raises UserError for an extent that is not constant.
     """
     wanted = any(isinstance(node, For) and node.kind is LoopKind.VECTORIZED for node in post_order(function.body))
-    return function.with_body(_visit(function.body, EMPTY)) if wanted else function
+    if not wanted:
+        return function
+    return function.with_body(_visit(function.body, EMPTY) if options.vectorize else _serial(function.body))
+
+
+def _serial(stmt: Stmt) -> Stmt:
+    """`stmt` with every vectorised loop running one element after the other, where the caller wants no vectors."""
+    made = map_statements(stmt, _serial)
+    if isinstance(made, For) and made.kind is LoopKind.VECTORIZED:
+        return For(made.var, made.min, made.extent, LoopKind.SERIAL, None, made.pragmas, made.body)
+    return made
 
 
 def _visit(stmt: Stmt, facts: Facts) -> Stmt:

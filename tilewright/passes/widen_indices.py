@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.dtype import INT32, INT64
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import (
     Add,
     Broadcast,
@@ -41,7 +43,7 @@ NARROW = 2**30
 _OPERATORS = (Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max)
 
 
-def widen_indices(function: Function) -> Function:
+def widen_indices(function: Function, target: Target, options: Options) -> Function:
     """Give every loop, index and extent of the function 64 bits, if one of them may need that."""
     if not any(map(_is_large, function.buffers)) and not _needs(function.body):
         return function

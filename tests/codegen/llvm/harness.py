@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tests.passes.running import finish, run_pass
 from tilewright.core.dtype import DType
 from tilewright.expr import operators as op
 from tilewright.expr.nodes import Expr, Load, Var
 from tilewright.loops.nodes import Buffer, For, Function, LoopKind, Stmt, Store
-from tilewright.passes.pipeline import FINISH_FOR_CPU, run
 from tilewright.passes.vectorize_loops import vectorize_loops
 from tilewright.runtime.array import array
 from tilewright.runtime.module import Module
@@ -32,8 +32,8 @@ def loop(var: Var, extent: int | Expr, body: Stmt, kind: LoopKind = LoopKind.SER
 
 def build(body: Stmt, *params: Buffer | Var, target: str = "llvm", name: str = "main") -> Module:
     """The module of a function that no pass has touched."""
-    function = vectorize_loops(Function(name, params, body))
-    return compile_function(run(FINISH_FOR_CPU, function, check=True), target)
+    function = run_pass(vectorize_loops, Function(name, params, body))
+    return compile_function(finish(function, "llvm", check=True), target)
 
 
 def pointwise(

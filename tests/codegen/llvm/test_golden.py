@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 import tilewright as tvm
+from tests.passes.running import finish
 from tilewright import te
 from tilewright.codegen.kernel import kernels_of
 from tilewright.codegen.llvm.compile import Machine, compile_ir
 from tilewright.codegen.llvm.module import write_module
 from tilewright.codegen.llvm.statements import Options
 from tilewright.codegen.names import Names
-from tilewright.passes.pipeline import FINISH_FOR_CPU, run
 
 ANY = Machine("x86-64", "", 0, False)
 
@@ -53,7 +53,7 @@ def test_the_ir_reads_so(
     make: Callable[[], tuple[te.Schedule, list[te.Tensor]]], golden: Callable[[str, str], None]
 ) -> None:
     s, args = make()
-    function = run(FINISH_FOR_CPU, tvm.lower(s, args).functions[0], check=True)
+    function = finish(tvm.lower(s, args).functions[0], "llvm", check=True)
     text = write_module(kernels_of(function, Names()), ANY, Options())
     golden(f"llvm/{make.__name__}.ll", text)
     assert compile_ir(text, ANY).binary

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from tests.codegen.llvm.harness import EXACT, build, call, flat, loop, pointwise
+from tests.passes.running import run_pass
 from tilewright.core.dtype import DType
 from tilewright.core.errors import UserError
 from tilewright.core.hardware import MemoryScope, ThreadTag
+from tilewright.core.target import Target
 from tilewright.expr import operators as op
 from tilewright.expr.nodes import Broadcast, IfThenElse, IntImm, Load, Ramp, Select, Var
 from tilewright.loops.nodes import Allocate, Buffer, For, Function, If, Let, LoopKind, Store, seq
-from tilewright.passes.launch_on_host import KEPT_BYTES, launch_on_host
+from tilewright.passes.launch_on_host import launch_on_host
 from tilewright.runtime.array import array, empty
 
 RNG = np.random.default_rng(3)
@@ -90,7 +92,10 @@ def test_elements_that_are_vectors() -> None:
     assert "load <4 x float>" in module.get_source("ll")
 
 
-@pytest.mark.parametrize("size", [3, 1000, KEPT_BYTES // 4, 100_000])
+STACK = Target("llvm").hardware.memory(MemoryScope.LOCAL).capacity
+
+
+@pytest.mark.parametrize("size", [3, 1000, STACK // 4, 100_000])
 @pytest.mark.parametrize("scope", list(MemoryScope))
 def test_scratch_of_any_size(size: int, scope: MemoryScope) -> None:
     a, b, i, j = flat("a", size), flat("b", size), Var("i"), Var("j")
@@ -175,14 +180,14 @@ def test_a_loop_bound_to_a_hardware_thread_is_refused_by_name() -> None:
     a, i = flat("a", 4), Var("i.inner")
     body = For(i, c(0), c(4), LoopKind.THREAD, ThreadTag.THREAD_X, (), Store(a, (i,), c(1.0)))
     with pytest.raises(UserError, match=r"threadIdx.x \(stage 'a'\).*\n.*parallel\(axis\)"):
-        launch_on_host(Function("main", (a,), body))
+        run_pass(launch_on_host, Function("main", (a,), body), "llvm")
 
 
 def test_large_scratch_stays_outside_of_the_launch() -> None:
     a, i = flat("a", 4), Var("i")
     large, small = (Buffer(name, "float32", (IntImm(n, DType("int32")),)) for name, n in (("l", 1 << 20), ("s", 8)))
     body = seq(Store(large, (c(0),), c(1.0)), Store(small, (c(0),), c(1.0)), loop(i, 4, Store(a, (i,), c(1.0))))
-    made = launch_on_host(Function("main", (a,), Allocate(small, Allocate(large, body)))).body
+    made = run_pass(launch_on_host, Function("main", (a,), Allocate(small, Allocate(large, body))), "llvm").body
     assert isinstance(made, Allocate)
     assert made.buffer is large
     assert made.body.body.buffer is small

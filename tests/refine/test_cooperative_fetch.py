@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 
 import tilewright
+from tests.passes.running import finish
 from tilewright import te
-from tilewright.bounds.cooperative_fetch import cooperative_fetch
 from tilewright.bounds.infer import infer_bounds
 from tilewright.core.hardware import LoopKind, MemoryScope
+from tilewright.core.options import USUAL
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
 from tilewright.expr.nodes import Ramp
 from tilewright.expr.traverse import post_order
 from tilewright.loops.interpret import interpret
 from tilewright.loops.nodes import For, Function, If, Store
-from tilewright.passes.pipeline import run
+from tilewright.refine.cooperative_fetch import cooperative_fetch
 from tilewright.tensor.reference import reference
 from tilewright.transform import PassContext
 
@@ -76,15 +77,14 @@ def vectors(lanes: int) -> Fill:
 
 def changes(s: Any) -> bool:
     bounds = infer_bounds(s.value)
-    return cooperative_fetch(s.value, bounds) is not bounds
+    return cooperative_fetch(s.value, bounds, CUDA, USUAL) is not bounds
 
 
 def compiled(s: Any, args: list[Any]) -> Function:
     """The finished function, its fills not loaded ahead; checked to compute what NumPy does."""
     (function,) = lower_for(CUDA, s, args).functions
     for prefetches in (True, False):
-        with PassContext(disabled_pass=[] if prefetches else ["register_prefetch"]):
-            made = run(PassContext.current().options.finishing(Target("cuda")), function)
+        made = finish(function, without=[] if prefetches else ["register_prefetch"])
         *inputs, output = args
         rng = np.random.default_rng(0)
         values = [rng.integers(-3, 4, [int(e) for e in t.shape]).astype(t.dtype.numpy) for t in inputs]

@@ -14,27 +14,32 @@ from math import prod
 
 from ..arith.affine import Affine
 from ..arith.simplify import simplify
+from ..bounds.infer import outer_facts, own_facts
+from ..bounds.nest import axis_values, own_loops
+from ..bounds.value import Bounds, StageBounds
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import add, const, multiply, subtract
 from ..schedule.relations import Fuse, Relation, Split
 from ..schedule.value import At, AxisNotes, Schedule, Stage
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.reduction import Reduce
-from .infer import outer_facts, own_facts
-from .nest import axis_values, own_loops
-from .value import Bounds, StageBounds
 
 _FASTEST_FIRST = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
 _PLAIN_KINDS = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.THREAD)
 
 
-def cooperative_fetch(schedule: Schedule, bounds: Bounds) -> Bounds:
+def cooperative_fetch(schedule: Schedule, bounds: Bounds, target: Target, options: Options) -> Bounds:
     """The bounds with every fill of shared memory dealt out to its block, where the schedule does not do so already.
 
     What is loaded as vectors stays so. Left alone are fills with other stages inside them, reductions, and fills of
-    which the extents or the threads are not constant.
+    which the extents or the threads are not constant; and everything where there are no warps, since what is good
+    for them is bad for a CPU that runs the threads of a block one after the other.
     """
+    if not target.has_warps:
+        return bounds
     holders = {stage.placement.stage for stage in schedule.in_order() if isinstance(stage.placement, At)}
     made = {i: found if i in holders else _deal_out(found) for i, found in bounds.items()}
     return bounds if all(made[i] is found for i, found in bounds.items()) else made

@@ -1,0 +1,29 @@
+"""What a caller may change about compilation, as a value that every refinement and pass receives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+UserPass = Callable[[Any], Any]
+"""A pass of the caller's, from a loop function to another one."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What differs from the usual.
+
+    `unroll_step` and `explicit_unroll` hold where no pragma says otherwise. `disabled` names optional passes to leave
+    out. `added` holds (phase, pass) pairs of the caller's, phases counted as the legacy API does.
+    """
+
+    unroll_step: int = 0
+    explicit_unroll: bool = True
+    vectorize: bool = True
+    disabled: frozenset[str] = frozenset()
+    added: tuple[tuple[int, UserPass], ...] = ()
+    explain: bool = False
+
+
+USUAL = Options()

@@ -1,0 +1,44 @@
+"""The refinements in order: from the bounds of a schedule to those that a target's loops are built from.
+
+A refinement is `(Schedule, Bounds, Target, Options) → Bounds`. It changes which loops compute a stage, never what
+the stage computes. What `lower` prints has the loops of the schedule; what is compiled, and what the tuner looks at,
+is refined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..bounds.infer import Bounds
+from ..core.options import USUAL, Options
+from ..core.target import Target
+from ..schedule.value import Schedule
+from .cooperative_fetch import cooperative_fetch
+
+Refinement = Callable[[Schedule, Bounds, Target, Options], Bounds]
+
+REFINEMENTS: tuple[Refinement, ...] = (
+    # The only one so far. Matching of matrix instructions and their layouts go before it: what they load has loops of
+    # its own then, and is left alone here.
+    cooperative_fetch,
+)
+"""All are optional: disabling one never changes results."""
+
+
+class Refined(NamedTuple):
+    """The bounds that loops are built from, and the names of the refinements that changed them."""
+
+    bounds: Bounds
+    by: tuple[str, ...] = ()
+
+
+def refine(schedule: Schedule, bounds: Bounds, target: Target, options: Options = USUAL) -> Refined:
+    """The bounds under which the schedule is built for `target`."""
+    made = Refined(bounds)
+    for step in REFINEMENTS:
+        if step.__name__ not in options.disabled:
+            after = step(schedule, made.bounds, target, options)
+            if after is not made.bounds:
+                made = Refined(after, (*made.by, step.__name__))
+    return made
