@@ -1,7 +1,7 @@
 """The simplifier's core: one memoised descent, with a table of handlers by node type.
 
 Integer indices are simplified as linear forms (`FORMS`), everything else node by node (`HANDLERS`). Both tables are
-filled by the modules that know the operators.
+filled by the modules that know the operators; expressions without an entry are opaque.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def visit(e: Expr, facts: Facts) -> Expr:
         elif e in facts.truth:
             found = facts.truth[e]
         else:
-            found = HANDLERS[type(e)](e, facts)
+            found = HANDLERS.get(type(e), _opaque)(e, facts)
             found = facts.truth.get(found, found)
         memo[e] = found
         memo.setdefault(found, found)
@@ -50,13 +50,23 @@ def linear(e: Expr, facts: Facts) -> Affine:
     """The simplified linear form of an index expression, memoised."""
     found = facts.forms.get(e)
     if found is None:
-        found = facts.forms[e] = _sum(e, facts) if type(e) in _SUMS else FORMS[type(e)](e, facts)
+        found = facts.forms[e] = _sum(e, facts) if type(e) in _SUMS else FORMS.get(type(e), _opaque_atom)(e, facts)
     return found
 
 
 def atom(e: Expr) -> Affine:
     """The form of an expression that is its own atom (a constant is a constant)."""
     return Affine({}, e.value, e.dtype) if isinstance(e, IntImm) else Affine({e: 1}, 0, e.dtype)
+
+
+def _opaque(e: Expr, facts: Facts) -> Expr:
+    """An expression of a higher floor, about which arithmetic knows nothing: only what is below it is simplified."""
+    made: Expr = e.map_children(lambda child: visit(child, facts))
+    return made
+
+
+def _opaque_atom(e: Expr, facts: Facts) -> Affine:
+    return atom(_opaque(e, facts))
 
 
 def _sum(e: Expr, facts: Facts) -> Affine:
@@ -69,7 +79,7 @@ def _sum(e: Expr, facts: Facts) -> Affine:
             continue
         form = facts.forms.get(leaf)
         if form is None:
-            form = facts.forms[leaf] = FORMS[kind](leaf, facts)
+            form = facts.forms[leaf] = FORMS.get(kind, _opaque_atom)(leaf, facts)
         for part, k in form.terms.items():
             terms[part] = terms.get(part, 0) + k * scale
         const += scale * form.const

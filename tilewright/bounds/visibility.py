@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope, ThreadTag
 from ..schedule.value import Stage
+from ..tensor.axis import AxisKind
 from .nest import Loop, own_loops
 from .value import StageBounds
 
@@ -43,7 +44,8 @@ def check_memory(stage: Stage, scope: MemoryScope, outer: tuple[Loop, ...], cons
             )
         return
     for loop in _on_hardware(own_loops(stage)):
-        if loop.tag is not None and not shares(scope, loop.tag):
+        combines = loop.axis.kind is AxisKind.REDUCE  # then every thread has the result
+        if loop.tag is not None and not combines and not shares(scope, loop.tag):
             who = "block" if loop.tag.is_block else "thread"
             raise UserError(
                 f"axis {loop.axis.name!r} of stage {stage.name!r} is bound to {_tag(loop)}, but the stage is kept in "

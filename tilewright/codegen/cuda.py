@@ -27,6 +27,11 @@ def _intrinsics() -> dict[str, str]:
         "isinf": "isinf",
         "isfinite": "isfinite",
     }
+    for dtype in "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64".split():
+        # Values of fewer than 32 bits are exchanged as int, half floats as the float that they are computed in.
+        wide = "(int)" if dtype == "bool" or dtype.endswith(("int8", "int16")) else ""
+        for name, word in (("shuffle_down", "__shfl_down_sync"), ("shuffle", "__shfl_sync")):
+            table[f"{name}:{dtype}"] = f"{word}(0xffffffffu, {wide}({{0}}), {{1}}, {{2}})"
     for bits in (8, 16, 32, 64):
         for kind in ("int", "uint"):
             wide, ll = ("unsigned long long", "ll") if bits == 64 else ("unsigned", "")

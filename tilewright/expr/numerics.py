@@ -87,6 +87,10 @@ INTRINSICS: dict[str, Function] = {
 }
 
 
+EXCHANGES = frozenset(("shuffle", "shuffle_down"))
+"""Calls that read the value of another lane of a warp: (value, lane or distance, width)."""
+
+
 def convert(x: Value, to: DType) -> Value:
     """`x` as a NumPy value of type `to`: floats truncate and saturate, integers wrap.
 

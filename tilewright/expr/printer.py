@@ -115,7 +115,7 @@ class ExprPrinter:
         args = [self(child) for child in e.children()]
         if isinstance(e, n.Call):
             return f"T.{e.name}({', '.join(args)})"
-        name = _CALLS.get(type(e), type(e).__name__)
+        name = _CALLS.get(type(e)) or getattr(e, "PRINTED", type(e).__name__)
         return f"{name}({', '.join(args)})"
 
 

@@ -14,7 +14,7 @@ with `alias_of`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from ..core.dtype import DType
 from ..core.errors import UserError
@@ -22,6 +22,7 @@ from ..core.hardware import LoopKind as LoopKind
 from ..core.hardware import MemoryScope, ThreadTag
 from ..core.node import Node, node
 from ..expr.nodes import Expr, Var
+from ..tensor.reduction import CommReducer
 from .layout import ROW_MAJOR, Layout
 
 
@@ -125,6 +126,21 @@ class Store(Stmt):
     buffer: Buffer
     indices: tuple[Expr, ...]
     value: Expr
+
+
+@node(derived={"dtype": "source[value_index].dtype"})
+class AllReduce(Expr):
+    """The `value_index`-th result of combining `source` over all values of the hardware indices `threads`.
+
+    It is the whole value of a `Store`, and every thread of the block takes part: what `threads` leave out tells apart
+    groups, each of which gets its own result. `lower_thread_reduce` turns it into shuffles or a tree in shared memory.
+    """
+
+    PRINTED: ClassVar[str] = "T.tvm_thread_allreduce"
+    combiner: CommReducer
+    source: tuple[Expr, ...]
+    threads: tuple[Expr, ...]
+    value_index: int
 
 
 @node()

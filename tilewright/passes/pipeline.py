@@ -17,6 +17,7 @@ from .hoist_allocations import hoist_allocations
 from .hoist_divisions import hoist_divisions
 from .launch_on_host import launch_on_host
 from .lower_divisions import lower_divisions
+from .lower_thread_reduce import lower_thread_reduce
 from .mask_guarded_loops import mask_guarded_loops
 from .narrow_indices import narrow_indices
 from .partition_loops import partition_loops
@@ -58,6 +59,8 @@ ON_GRIDS: tuple[Pass, ...] = (
     *READABLE,
     # Makes the launches that the later passes look for.
     split_host_device,
+    # Needs launches too, since groups are counted within a block; before barriers, which its trees need.
+    lower_thread_reduce,
     # Before barriers, which the two parts of a loop then each get where they need them.
     partition_loops,
     # After loops are cut, which leaves fills without readers; before what is made for fills: registers and barriers.

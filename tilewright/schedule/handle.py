@@ -18,6 +18,7 @@ from .primitives.cache_read import cache_read
 from .primitives.cache_write import cache_write
 from .primitives.fuse import fuse
 from .primitives.reorder import reorder
+from .primitives.rfactor import rfactor
 from .primitives.split import split
 from .primitives.tile import tile
 from .steps import References, Step
@@ -33,6 +34,7 @@ PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
         bind,
         cache_read,
         cache_write,
+        rfactor,
         annotate.unroll,
         annotate.vectorize,
         annotate.parallel,
@@ -43,6 +45,7 @@ PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
         place.set_scope,
         storage.storage_align,
         storage.double_buffer,
+        storage.set_store_predicate,
     )
 }
 
@@ -190,6 +193,15 @@ class ScheduleHandle:
         made = self.apply("cache_write", self.value.stages[ids.pop()], scope)
         return list(made) if isinstance(tensor, (list, tuple)) else made[given[0].value_index]
 
+    def rfactor(self, tensor: Any, axis: IterVar, factor_axis: int = 0) -> Any:
+        """Keep a partial result of the reduction `tensor` per iteration of its loop `axis`; see the primitive.
+
+        Returns the tensor of partial results, a list of them for a reduction of several values.
+        """
+        stage = self.value.stages[self.stage_id(tensor, "rfactor")]
+        made = self.apply("rfactor", stage, axis, factor_axis)
+        return list(made) if len(made) > 1 else made[0]
+
     def normalize(self) -> ScheduleHandle:
         """This schedule: nothing needs normalising here (the legacy API returns a rebased copy)."""
         return self
@@ -325,6 +337,11 @@ class StageHandle:
     def double_buffer(self) -> StageHandle:
         """Keep two copies of the storage: one is filled while the other is read."""
         self._apply("double_buffer")
+        return self
+
+    def set_store_predicate(self, predicate: Any) -> StageHandle:
+        """Store results only where a condition on thread indices holds."""
+        self._apply("set_store_predicate", predicate)
         return self
 
     def __getattr__(self, name: str) -> NoReturn:

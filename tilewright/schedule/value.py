@@ -14,6 +14,7 @@ from typing import Any
 
 from ..core.errors import InternalError, UserError
 from ..core.hardware import LoopKind, MemoryScope
+from ..expr.nodes import Expr
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
 from .relations import Relation
@@ -58,7 +59,8 @@ class Stage:
 
     `leaves` are the axes of its loops, outermost first; `relations` say how they come from the operation's
     own axes, in the order made. `scope` is None until the user gives one: then the placement decides. `aligns`
-    maps a data axis of the operation to the (factor, offset) of its stride in memory.
+    maps a data axis of the operation to the (factor, offset) of its stride in memory. Results are stored only where
+    `store_predicate` holds.
     """
 
     id: int
@@ -72,6 +74,7 @@ class Stage:
     is_output: bool = False
     aligns: Mapping[IterVar, tuple[int, int]] = field(default_factory=dict)
     double_buffered: bool = False
+    store_predicate: Expr | None = None
 
     def __repr__(self) -> str:
         return f"Stage({self.id}, {self.name}: {', '.join(a.name for a in self.leaves)})"

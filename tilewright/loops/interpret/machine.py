@@ -171,6 +171,18 @@ class Machine:
             lines.append(f"  statement: {describe(self.at)}")
         raise InterpretError("\n".join(lines))
 
+    def together(self, mask: Value) -> tuple[int, ...]:
+        """The axes of the grid, for what all threads of a block do together; a fault where some of them do not."""
+        if self.grid is None:
+            raise InterpretError("threads exchange values outside any kernel")
+        shape = self.grid.shape
+        if mask is not None and self.check:
+            on = np.broadcast_to(mask, shape)
+            uneven = on.any(axis=(0, 1, 2)) & ~on.all(axis=(0, 1, 2))
+            if uneven.any():
+                self.fail("an exchange that not all threads of the block reach; it lacks", ~on & uneven)
+        return shape
+
     def check_read(self, place: Place, mask: Value) -> None:
         """Report a race of this read."""
         buffer = place.view.buffer

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...expr import nodes as n
-from ...expr.numerics import INTRINSICS, Value, convert
+from ...expr.numerics import EXCHANGES, INTRINSICS, Value, convert
 from ...expr.traverse import variables
-from ..nodes import Buffer
+from ..nodes import AllReduce, Buffer
 from .memory import InterpretError, Place, Report, View
 
 Get = Callable[[Value], Value]  # activity mask (None: all lanes) -> value
@@ -34,6 +34,9 @@ class Machine(Protocol):
     def report_for(self, buffer: Buffer) -> Report | None: ...
     def check_read(self, place: Place, mask: Value) -> None: ...
     def fail(self, text: str, lanes: Value) -> None: ...
+    def define(self, var: n.Var, value: Value) -> None: ...
+    def forget(self, var: n.Var) -> None: ...
+    def together(self, mask: Value) -> tuple[int, ...]: ...
 
 
 def _trunc_mod(a: Value, b: Value) -> Value:
@@ -98,7 +101,8 @@ class Expressions:
         """Whether evaluating `e` in lanes that are off could raise an error, or read memory."""
         found = self.faulty.get(e)
         if found is None:
-            found = _may_divide_by_zero(e) or isinstance(e, n.Load) or any(self.can_fault(c) for c in e.children())
+            own = isinstance(e, (n.Load, AllReduce)) or (isinstance(e, n.Call) and e.name in EXCHANGES)
+            found = own or _may_divide_by_zero(e) or any(self.can_fault(c) for c in e.children())
             self.faulty[e] = found
         return found
 
@@ -260,12 +264,54 @@ class Expressions:
 
     def _call(self, e: n.Call) -> Get:
         args = [self(a) for a in e.args]
+        if e.name in EXCHANGES:
+            return self._exchange(e)
         compute = INTRINSICS.get(e.name)
         if compute is None:
             raise InterpretError(f"the interpreter does not know the intrinsic {e.name} in `{e}`")
         if e.name == "likely":
             return args[0]
         return lambda mask: compute(*[a(mask) for a in args])
+
+    def _exchange(self, e: n.Call) -> Get:
+        """A shuffle: the value of another lane of the same group of neighbouring threads."""
+        value, operand, width = self(e.args[0]), *(int(getattr(a, "value", 0)) for a in e.args[1:])
+        machine = self.machine
+
+        def run(mask: Value) -> Value:
+            shape = machine.together(mask)
+            own = np.broadcast_to(value(mask), shape).reshape(-1, shape[-1])
+            lane = np.arange(own.shape[0])
+            first = lane - lane % width
+            source = first + operand if e.name == "shuffle" else lane + operand
+            source = np.where((source < first + width) & (source < own.shape[0]), source, lane)
+            return own[source].reshape(shape)
+
+        return run
+
+    def _all_reduce(self, e: AllReduce) -> Get:
+        """The combination over thread indices, in any order; the same for all threads of a group."""
+        machine, sources, threads = self.machine, [self(s) for s in e.source], [self(t) for t in e.threads]
+        combine = [self(r) for r in e.combiner.result]
+
+        def run(mask: Value) -> Value:
+            shape = machine.together(mask)
+            values = [np.broadcast_to(s(mask), shape) for s in sources]
+            varying = [np.shape(index(mask)) for index in threads]
+            for axis in (at.index(max(at)) for at in varying if at):
+                parts = [np.moveaxis(v, axis, 0) for v in values]
+                total = [p[0] for p in parts]
+                for k in range(1, shape[axis]):
+                    for names, given in ((e.combiner.lhs, total), (e.combiner.rhs, [p[k] for p in parts])):
+                        for name, v in zip(names, given, strict=True):
+                            machine.define(name, v)
+                    total = [c(None) for c in combine]
+                values = [np.broadcast_to(np.expand_dims(t, axis), shape) for t in total]
+            for name in (*e.combiner.lhs, *e.combiner.rhs):
+                machine.forget(name)
+            return values[e.value_index]
+
+        return run
 
     def _ramp(self, e: n.Ramp) -> Get:
         machine, base, stride = self.machine, self(e.base), self(e.stride)
@@ -291,6 +337,7 @@ _MAKERS: dict[type, Callable[[Expressions, Any], Get]] = {
     n.IfThenElse: Expressions._if_then_else,
     n.Load: Expressions._load,
     n.Call: Expressions._call,
+    AllReduce: Expressions._all_reduce,
     n.Ramp: Expressions._ramp,
     n.Broadcast: Expressions._broadcast,
 }

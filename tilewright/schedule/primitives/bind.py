@@ -6,8 +6,8 @@ import warnings
 
 from ...core.errors import UserError, caller_location
 from ...core.hardware import LoopKind, ThreadTag
-from ...tensor.axis import IterVar
-from ..legality import data_axis, has_loops, leaf, of_stage
+from ...tensor.axis import AxisKind, IterVar
+from ..legality import has_loops, leaf, of_stage
 from ..value import Schedule, Stage
 
 
@@ -16,8 +16,10 @@ def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tu
 
         for i in range(64)     ->     i = threadIdx.x                # 64 threads a block
 
+    The threads of a block combine their parts of a reduction loop (a cross-thread reduction): each of them gets the
+    result, and the first one stores it to memory that several threads see.
     Binding a bound axis again replaces the binding, with a warning. Raises UserError where `thread` is no
-    thread axis, another loop of the stage has the same tag, or `axis` is a reduction axis.
+    thread axis, another loop of the stage has the same tag, or a reduction axis is bound to blocks or virtual threads.
     """
     has_loops(stage, "bind")
     loop = leaf(stage, axis, "bind")
@@ -28,7 +30,14 @@ def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tu
             primitive="bind",
             fix='bind to te.thread_axis("blockIdx.x") or the like',
         )
-    data_axis(stage, loop, "bind", "its iterations add to one result, so they cannot run on different threads")
+    if loop.kind is AxisKind.REDUCE and not thread.thread.is_thread:
+        raise UserError(
+            f"{of_stage(loop, stage)} is a reduction axis, and {thread.thread_tag} cannot combine results: "
+            "only the threads of one block can",
+            primitive="bind",
+            fix='bind it to te.thread_axis("threadIdx.x"), or make it a data axis first: '
+            f"s.rfactor({stage.name}, {loop.name})",
+        )
     for other in stage.leaves:
         bound = stage.note(other).thread
         same = bound is not None and bound.thread is thread.thread and thread.thread is not ThreadTag.VTHREAD

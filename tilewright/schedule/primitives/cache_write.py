@@ -41,7 +41,7 @@ def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule,
         )
     data = tuple(a for a in stage.leaves if a.kind is not AxisKind.REDUCE)
     moved = tuple(a for a in stage.leaves if a.kind is AxisKind.REDUCE)
-    ranges, values = _layout(stage)
+    ranges, values = loop_layout(stage)
     axes = tuple(IterVar(f"{a.name}.c", Range(ranges[a].extent), AxisKind.DATA) for a in data)
     body = tuple(_moved_body(stage, e, dict(zip(data, axes, strict=True)), ranges) for e in stage.op.body)
     cache = ComputeOp(f"{stage.op.name}.{scope}", axes, body, stage.op.tag, stage.op.attrs)
@@ -57,7 +57,7 @@ def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule,
     return schedule, cache.outputs
 
 
-def _layout(stage: Stage) -> tuple[dict[IterVar, Range], dict[IterVar, Expr]]:
+def loop_layout(stage: Stage) -> tuple[dict[IterVar, Range], dict[IterVar, Expr]]:
     """The ranges of all axes, and the value of each in terms of the operation's own axes."""
     ranges = {a: a.dom for a in stage.roots if a.dom is not None}
     values: dict[IterVar, Expr] = {a: as_expr(a) for a in stage.roots}
@@ -73,7 +73,7 @@ def _moved_body(stage: Stage, body: Expr, axes: dict[IterVar, IterVar], ranges: 
     guards: list[Expr] = []
     for relation in reversed(stage.relations):
         values.update(relation.values_up(values, ranges))
-        if isinstance(relation, Split) and not _even(relation, ranges):
+        if isinstance(relation, Split) and not is_even(relation, ranges):
             guard = relation.guard(values, ranges)
             guards.extend([] if guard is None else [simplify(guard)])
     mapping: dict[Any, Expr] = {a.var: simplify(cast(a.var.dtype, values[a])) for a in stage.op.axis}
@@ -88,6 +88,7 @@ def _moved_body(stage: Stage, body: Expr, axes: dict[IterVar, IterVar], ranges: 
     return made
 
 
-def _even(relation: Split, ranges: dict[IterVar, Range]) -> bool:
+def is_even(relation: Split, ranges: dict[IterVar, Range]) -> bool:
+    """Whether the two loops of a split cover exactly the range that it splits."""
     span = ranges[relation.outer].extent * ranges[relation.inner].extent
     return simplify(subtract(add(span, 0), ranges[relation.parent].extent)) is simplify(as_expr(0, span.dtype))

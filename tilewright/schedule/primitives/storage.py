@@ -1,4 +1,4 @@
-"""storage_align, double_buffer: how the result of a stage lies in memory, without changing what is computed."""
+"""storage_align, double_buffer, set_store_predicate: how the result of a stage lies in memory, and who stores it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from ...core.errors import UserError
+from ...expr.operand import Operand
+from ...expr.operators import as_expr
 from ...tensor.axis import AxisKind, IterVar
 from ..legality import has_loops, names, no_output, of_stage, positive
 from ..value import At, Schedule, Stage
@@ -56,3 +58,23 @@ def double_buffer(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
             fix=f"call s[{stage.name}].compute_at(reader, axis) first",
         )
     return schedule.with_stage(replace(stage, double_buffered=True)), None
+
+
+def set_store_predicate(schedule: Schedule, stage: Stage, predicate: Any) -> tuple[Schedule, None]:
+    """Store the results of `stage` only where `predicate`, a condition on thread indices and loops, holds.
+
+        B[i] = total     ->     if threadIdx.x == 0:         # set_store_predicate(tx.var.equal(0))
+                                    B[i] = total
+
+    Replaces the condition that a cross-thread reduction puts there by itself (the first thread stores). The caller
+    vouches that every element is stored by some thread. Raises UserError for an input, and for what is no condition.
+    """
+    has_loops(stage, "set_store_predicate")
+    given = as_expr(predicate) if isinstance(predicate, (Operand, bool)) else None
+    if given is None or not given.dtype.is_bool:
+        raise UserError(
+            f"the predicate for stage {stage.name!r} is {predicate!r}, which is not a condition",
+            primitive="set_store_predicate",
+            fix='give one, such as tx.var.equal(0) for tx = te.thread_axis("threadIdx.x")',
+        )
+    return schedule.with_stage(replace(stage, store_predicate=given)), None

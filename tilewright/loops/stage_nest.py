@@ -1,0 +1,246 @@
+"""The loop nest of one stage: its leaf loops around a guarded store.
+
+A reduction first stores its identity, in loops of its own from the outermost reduction loop inwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, Protocol
+
+from ..arith.simplify import prove, simplify
+from ..bounds.infer import Bounds, StageBounds
+from ..bounds.nest import Loop, axis_values, is_one, own_loops
+from ..core.errors import UserError
+from ..core.hardware import LoopKind
+from ..expr.nodes import Expr, IntImm, Load, Var
+from ..expr.operators import cast, const, greater_equal, less, likely, subtract
+from ..expr.traverse import post_order, substitute, variables
+from ..schedule.relations import Split
+from ..schedule.value import Schedule
+from ..tensor.axis import AxisKind, IterVar
+from ..tensor.reduction import Reduce
+from ..tensor.tensor import Tensor
+from .nodes import Buffer, For, If, Let, Stmt, Store, seq
+
+
+class NestContext(Protocol):
+    """What the nest of a stage needs to know of the whole function."""
+
+    @property
+    def schedule(self) -> Schedule: ...
+    @property
+    def bounds(self) -> Bounds: ...
+    @property
+    def buffers(self) -> Mapping[tuple[int, int], Buffer]: ...
+    @property
+    def kept(self) -> Set[Buffer]: ...
+    @property
+    def sizes(self) -> Set[Var]: ...
+    @property
+    def attached(self) -> Mapping[tuple[int, IterVar], Sequence[StageBounds]]: ...
+
+    def buffer(self, tensor: Tensor) -> Buffer: ...
+
+    def producers(self, stage_id: int, axis: IterVar, bound: frozenset[Var], body: Stmt) -> Stmt: ...
+
+
+class StageNest:
+    """Builds the loops of one stage."""
+
+    def __init__(self, builder: NestContext, found: StageBounds, bound: frozenset[Var]) -> None:
+        self.builder = builder
+        self.found = found
+        self.stage = found.stage
+        self.bound = bound
+        self.loops = own_loops(found.stage)
+        self._check_variables()
+        self.values = axis_values(found.stage, found.ranges)
+        first = [i for i, loop in enumerate(self.loops) if loop.axis.kind is AxisKind.REDUCE]
+        is_reduction = isinstance(found.body[0], Reduce)
+        self.reduce_from = first[0] if first else len(self.loops) if is_reduction else None
+        data_guards = self._split_guards(AxisKind.DATA)
+        reduce_guards = self._split_guards(AxisKind.REDUCE)
+        domain_guards = self._domain_guards((*data_guards, *reduce_guards))
+        self.guards = (*data_guards, *reduce_guards, *domain_guards)
+        self.data_guards = (*data_guards, *domain_guards)
+        # What is allocated here is as large as the region; the caller's buffer is as large as the tensor, and so is
+        # what the first values are read from.
+        keeps = any(builder.buffers[self.stage.id, k] in builder.kept for k in range(found.stage.op.num_outputs))
+        self.started_from = self._initial_reads() if is_reduction else set()
+        self.initial_guards = self.data_guards if keeps or self.started_from else data_guards
+
+    def _check_variables(self) -> None:
+        """What a body uses is an axis of its stage, a loop around it, or known from the arguments."""
+        known = {axis.var for axis in self.stage.roots} | {loop.var for loop in (*self.found.outer, *self.loops)}
+        extents = (self.found.ranges[loop.axis].extent for loop in self.loops)
+        for var in variables(*self.found.body, *(extent for extent in extents if not isinstance(extent, IntImm))):
+            if var not in known and var not in self.builder.sizes:
+                raise UserError(
+                    f"stage {self.stage.name!r} uses {var.name!r}, which is no axis of its own and no argument",
+                    primitive="lower",
+                    fix=f"reduce over an axis with te.sum(..., axis={var.name}); add a variable to the arguments",
+                )
+
+    def statement(self) -> Stmt:
+        return self._nest(0, self.bound)
+
+    def _nest(self, depth: int, bound: frozenset[Var]) -> Stmt:
+        if depth == self.reduce_from:
+            return seq(self._initial(depth, bound), self._update(depth, bound))
+        return self._update(depth, bound)
+
+    def _update(self, depth: int, bound: frozenset[Var]) -> Stmt:
+        if depth == len(self.loops):
+            return self._guarded(self._predicated(self._store()), self.guards)
+        loop = self.loops[depth]
+        inner = bound | {loop.var} if loop.thread is not None else bound
+        body = self._update(depth + 1, inner) if depth + 1 != self.reduce_from else self._nest(depth + 1, inner)
+        body = self.builder.producers(self.stage.id, loop.axis, inner, body)
+        return self._loop(loop, loop.var, body, bound)
+
+    def _initial(self, depth: int, bound: frozenset[Var]) -> Stmt:
+        """First values, stored over the data loops inside of the outermost reduction loop; their variables are new."""
+        reduce = self._reduction()
+        data = [loop for loop in self.loops[depth:] if loop.axis.kind is not AxisKind.REDUCE]
+        fresh = {loop.var: Var(f"{loop.var.name}.init", loop.var.dtype) for loop in data if loop.thread is None}
+        start = [self._concrete(e) for e in reduce.init] or reduce.combiner.identity
+        self._check_producers_of_first_values(self.loops[depth:])
+        stores = self._predicated(seq(*(self._store_to(k, value) for k, value in enumerate(start))))
+        body = self._guarded(stores, self.initial_guards)
+        inner = bound
+        nests: list[tuple[Loop, frozenset[Var]]] = []
+        for loop in data:
+            nests.append((loop, inner))
+            inner = inner | {loop.var} if loop.thread is not None else inner
+        for loop, outer in reversed(nests):
+            body = self._loop(loop, fresh.get(loop.var, loop.var), body, outer)
+        made: Stmt = substitute(body, fresh)
+        return made
+
+    def _initial_reads(self) -> set[Tensor]:
+        """The tensors that the first values of a reduction are read from."""
+        loads = (e for e in post_order(*self._reduction().init) if isinstance(e, Load))
+        return {load.source for load in loads if isinstance(load.source, Tensor)}
+
+    def _check_producers_of_first_values(self, inside: Sequence[Loop]) -> None:
+        """What first values are read from is computed before them, so outside of the reduction."""
+        for loop in inside:
+            for found in self.builder.attached.get((self.stage.id, loop.axis), []):
+                if self.started_from & set(found.stage.op.outputs):
+                    raise UserError(
+                        f"the reduction of {self.stage.name!r} starts at values of {found.stage.name!r}, which is "
+                        f"computed inside of it, at {loop.axis.name!r}",
+                        primitive="compute_at",
+                        fix=f"compute {found.stage.name!r} at a loop outside of the reduction, or at the root",
+                    )
+
+    def _loop(self, loop: Loop, var: Var, body: Stmt, bound: frozenset[Var]) -> Stmt:
+        extent = self.found.ranges[loop.axis].extent
+        note = self.stage.note(loop.axis)
+        if loop.thread is not None:
+            if loop.var in bound:
+                return body
+            return For(var, const(0, var.dtype), extent, LoopKind.THREAD, loop.tag, note.pragmas, body)
+        if is_one(extent) and not note.pragmas:
+            return body
+        return For(var, const(0, var.dtype), extent, note.kind, None, note.pragmas, body)
+
+    def _reduction(self) -> Reduce:
+        body = self.found.body[0]
+        if not isinstance(body, Reduce):
+            raise TypeError(f"{self.stage.name} is no reduction")
+        return body
+
+    def _store(self) -> Stmt:
+        if self.reduce_from is None:
+            return seq(*(self._store_to(k, self._concrete(e)) for k, e in enumerate(self.found.body)))
+        reduce = self._reduction()
+        old = tuple(Load(*self._place(k)) for k in range(len(reduce.source)))
+        new = reduce.combiner.combine(old, [self._concrete(e) for e in reduce.source])
+        store = self._store_all(list(new))
+        condition = self._concrete(reduce.condition)
+        return store if prove(condition, self.found.facts) else If(condition, store, None)
+
+    def _store_all(self, values: list[Expr]) -> Stmt:
+        """Stores of all results of a reduction; several values are all computed before the first is stored."""
+        if len(values) == 1:
+            return self._store_to(0, values[0])
+        names = [Var(f"{self.stage.name}.v{k}.new", v.dtype) for k, v in enumerate(values)]
+        body = seq(*(self._store_to(k, name) for k, name in enumerate(names)))
+        for name, value in reversed(list(zip(names, values, strict=True))):
+            body = Let(name, value, body)
+        return body
+
+    def _store_to(self, k: int, value: Expr) -> Stmt:
+        return Store(*self._place(k), value)
+
+    def _place(self, k: int) -> tuple[Buffer, tuple[Expr, ...]]:
+        """The element of the `k`-th result that an iteration computes."""
+        buffer = self.builder.buffers[self.stage.id, k]
+        axes = zip(self.stage.op.axis, self.found.region, strict=True)
+        if buffer in self.builder.kept:
+            return buffer, tuple(self.values[a] for a, _ in axes)
+        return buffer, tuple(subtract(self.values[a], part.min) for a, part in axes)
+
+    def _concrete(self, e: Expr) -> Expr:
+        """A body expression over loop variables and buffers."""
+        roots = {axis.var: cast(axis.var.dtype, self.values[axis]) for axis in self.stage.roots}
+        memo: dict[Any, Any] = dict(roots)
+
+        def visit(x: Any) -> Any:
+            done = memo.get(x)
+            if done is None:
+                done = x.map_children(visit)
+                if isinstance(done, Load) and isinstance(done.source, Tensor):
+                    done = self._read(done.source, done.indices)
+                memo[x] = done
+            return done
+
+        made: Expr = visit(e)
+        return made
+
+    def _read(self, tensor: Tensor, indices: tuple[Expr, ...]) -> Expr:
+        buffer = self.builder.buffer(tensor)
+        producer = self.builder.bounds.get(self.builder.schedule.stage_of[tensor.op])
+        if producer is None or buffer in self.builder.kept:
+            return Load(buffer, indices)
+        shifted = zip(indices, producer.region, strict=True)
+        return Load(buffer, tuple(subtract(i, part.min) for i, part in shifted))
+
+    def _split_guards(self, kind: AxisKind) -> tuple[Expr, ...]:
+        """Conditions that keep uneven splits of axes of one kind inside what they split, outermost first."""
+        guards = []
+        for relation in self.stage.relations:
+            if not isinstance(relation, Split) or relation.parent.kind is not kind:
+                continue
+            guard = relation.guard(self.values, self.found.ranges)
+            if guard is not None and not prove(guard, self.found.facts):
+                guards.append(simplify(guard, self.found.facts))
+        return tuple(dict.fromkeys(guards))
+
+    def _domain_guards(self, known: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Conditions that keep a region that was widened inside the tensor, beyond what `known` ones imply."""
+        guards = []
+        facts = self.found.facts
+        for guard in known:
+            facts = facts.assume(guard)
+        for axis in self.stage.roots:
+            dom, part = axis.dom, self.found.ranges[axis]
+            if dom is None or (dom.min is part.min and dom.extent is part.extent):
+                continue
+            offset = subtract(self.values[axis], dom.min)
+            for guard in (greater_equal(offset, 0), less(offset, dom.extent)):
+                if not prove(guard, facts):
+                    guards.append(simplify(guard, self.found.facts))
+        return tuple(dict.fromkeys(guards))
+
+    def _predicated(self, body: Stmt) -> Stmt:
+        """Stores where the schedule's own condition for them holds."""
+        condition = self.stage.store_predicate
+        return body if condition is None else If(condition, body, None)
+
+    def _guarded(self, body: Stmt, guards: tuple[Expr, ...]) -> Stmt:
+        for guard in reversed(guards):
+            body = If(likely(guard), body, None)
+        return body

@@ -1,0 +1,143 @@
+"""The loop nest of a cross-thread reduction: reduction loops that are bound to the threads of a block.
+
+    thread i, thread k:                     # threadIdx.y, threadIdx.x
+        partial = identity
+        for ko:                             # the reduction loops that are not bound
+            partial = combine(partial, source)
+        total = all_reduce(partial, over k)
+        if k == 0:
+            result[i] = total
+
+All threads take part in the exchange, so guards stand around what they load and store, not around it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from ..arith.simplify import prove
+from ..bounds.nest import Loop, is_one, own_loops
+from ..core.errors import UserError
+from ..core.hardware import LoopKind, MemoryScope
+from ..expr.nodes import Expr, Load, Var
+from ..expr.operators import all_of, const, equal, if_then_else
+from ..schedule.value import Stage
+from ..tensor.axis import AxisKind
+from .nodes import Allocate, AllReduce, Buffer, If, Stmt, Store, seq
+from .stage_nest import StageNest
+
+_ONLY: tuple[Expr, ...] = (const(0, "int32"),)
+
+
+def is_thread_reduction(stage: Stage) -> bool:
+    """Whether a reduction loop of the stage is bound to threads."""
+    return any(loop.thread is not None and loop.axis.kind is AxisKind.REDUCE for loop in own_loops(stage))
+
+
+class ThreadReductionNest(StageNest):
+    """Builds the loops of one stage of which the threads of a block combine their parts."""
+
+    def statement(self) -> Stmt:
+        self._check_order()
+        return self._around(0, self.bound)
+
+    @cached_property
+    def _serial_from(self) -> int:
+        """The place of the first reduction loop that each thread runs by itself."""
+        serial = (i for i, loop in enumerate(self.loops) if loop.axis.kind is AxisKind.REDUCE and loop.thread is None)
+        return next(serial, len(self.loops))
+
+    @property
+    def _serial(self) -> bool:
+        """Whether each thread has several values to combine by itself."""
+        return self._serial_from < len(self.loops)
+
+    def _check_order(self) -> None:
+        """Data loops stand outside of what the threads exchange."""
+        for loop in self.loops[self._serial_from :]:
+            if loop.axis.kind is not AxisKind.REDUCE and loop.thread is None and not self._is_single(loop):
+                inner = self.loops[self._serial_from].axis.name
+                raise UserError(
+                    f"the threads of stage {self.stage.name!r} combine results, but its data loop {loop.axis.name!r} "
+                    f"stands inside the reduction loop {inner!r}",
+                    primitive="bind",
+                    fix=f"put the data loop outside: s[{self.stage.name}].reorder({loop.axis.name}, {inner})",
+                )
+        for loop in self.loops:
+            if self.stage.note(loop.axis).kind is LoopKind.VECTORIZED:
+                raise UserError(
+                    f"the threads of stage {self.stage.name!r} combine results one by one, but its loop "
+                    f"{loop.axis.name!r} is vectorized",
+                    primitive="vectorize",
+                    fix=f"unroll {loop.axis.name!r} instead, or vectorize a stage that is computed inside",
+                )
+
+    def _is_single(self, loop: Loop) -> bool:
+        return is_one(self.found.ranges[loop.axis].extent)
+
+    def _around(self, depth: int, bound: frozenset[Var]) -> Stmt:
+        """The loops outside of the exchange: those before the serial reduction, and all threads."""
+        if depth == self._serial_from:
+            return self._threads([loop for loop in self.loops[depth:] if loop.thread is not None], bound)
+        loop = self.loops[depth]
+        inner = bound | {loop.var} if loop.thread is not None else bound
+        body = self.builder.producers(self.stage.id, loop.axis, inner, self._around(depth + 1, inner))
+        return self._loop(loop, loop.var, body, bound)
+
+    def _threads(self, loops: list[Loop], bound: frozenset[Var]) -> Stmt:
+        """Threads that the schedule binds inside the serial reduction; what is computed at them stays there."""
+        if not loops:
+            return self._exchange(bound)
+        return self._loop(loops[0], loops[0].var, self._threads(loops[1:], bound | {loops[0].var}), bound)
+
+    def _exchange(self, bound: frozenset[Var]) -> Stmt:
+        reduce = self._reduction()
+        threads = tuple(
+            loop.var for loop in self.loops if loop.thread is not None and loop.axis.kind is AxisKind.REDUCE
+        )
+        before, parts = self._parts(bound)
+        results = self._local("total")
+        every = range(len(results))
+        exchange = [Store(results[k], _ONLY, AllReduce(reduce.combiner, parts, threads, k)) for k in every]
+        values: list[Expr] = [Load(results[k], _ONLY) for k in every]
+        if reduce.init:
+            values = list(reduce.combiner.combine([self._concrete(e) for e in reduce.init], values))
+        stores = seq(*(Store(*super(ThreadReductionNest, self)._place(k), value) for k, value in enumerate(values)))
+        first = () if self.found.scope is MemoryScope.LOCAL else tuple(equal(v, const(0, v.dtype)) for v in threads)
+        stores = self._predicated(stores)
+        for condition in reversed(first if self.stage.store_predicate is None else ()):
+            stores = If(condition, stores, None)
+        body = seq(before, *exchange, self._guarded(stores, self.data_guards))
+        for buffer in reversed((*(self._partials if self._serial else ()), *results)):
+            body = Allocate(buffer, body)
+        return body
+
+    def _parts(self, bound: frozenset[Var]) -> tuple[Stmt, tuple[Expr, ...]]:
+        """What each thread brings to the exchange, and the statements that compute it."""
+        reduce = self._reduction()
+        if not self._serial:
+            sources = [self._concrete(e) for e in reduce.source]
+            condition = self._concrete(reduce.condition)
+            guards = self.guards if prove(condition, self.found.facts) else (*self.guards, condition)
+            if not guards:
+                return seq(), tuple(sources)
+            inside = all_of(*guards)
+            return seq(), tuple(
+                if_then_else(inside, e, z) for e, z in zip(sources, reduce.combiner.identity, strict=True)
+            )
+        start = seq(*(Store(b, _ONLY, z) for b, z in zip(self._partials, reduce.combiner.identity, strict=True)))
+        return seq(start, self._update(self._serial_from, bound)), tuple(Load(b, _ONLY) for b in self._partials)
+
+    def _place(self, k: int) -> tuple[Buffer, tuple[Expr, ...]]:
+        return self._partials[k], _ONLY
+
+    @cached_property
+    def _partials(self) -> tuple[Buffer, ...]:
+        return self._local("partial")
+
+    def _local(self, what: str) -> tuple[Buffer, ...]:
+        outputs = self.stage.op.outputs
+        return tuple(
+            Buffer(f"{t.name}.{what}", t.dtype, (const(1, "int32"),), MemoryScope.LOCAL, note=self.stage.name)
+            for t in outputs
+        )

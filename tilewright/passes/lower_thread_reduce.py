@@ -1,0 +1,258 @@
+"""lower_thread_reduce: cross-thread reduction by warp shuffles, or by a tree in shared memory.
+
+Threads of one group (those that `AllReduce.threads` count) combine their values, and all of them get the result:
+
+- Groups of at most a warp, of a power of two neighbours, exchange registers: log2(n) shuffles down, and one that hands
+  the first lane's result to all.
+- Larger groups of whole warps do so in each warp; the first lane of each warp leaves its result in shared memory,
+  and each warp combines those.
+- Any other group combines in shared memory, in a tree over halves that are rounded up to a power of two.
+
+Every combination has the value of the lower thread on the left, so all targets agree on the order of operations of a
+tree, and all threads of a group on the result. See M. Harris, "Optimizing parallel reduction in CUDA" (NVIDIA, 2007).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import prod
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.hardware import MemoryScope, ThreadTag
+from ..expr.nodes import Call, Expr, IntImm, Load, Var
+from ..expr.operators import add, all_of, const, equal, floordiv, floormod, if_then_else, less, multiply
+from ..loops.nodes import (
+    Allocate,
+    AllReduce,
+    Buffer,
+    Function,
+    If,
+    Launch,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    map_statements,
+    seq,
+)
+
+_FASTEST_FIRST = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
+
+
+def lower_thread_reduce(function: Function, warp: int = 32) -> Function:
+    """Replace every `AllReduce`; `warp` is the number of threads that can exchange registers (1: none can)."""
+    return function.with_body(_host(function.body, warp))
+
+
+def _host(stmt: Stmt, warp: int) -> Stmt:
+    if isinstance(stmt, Launch):
+        body = _kernel(stmt.body, stmt, warp)
+        return stmt if body is stmt.body else Launch(stmt.name, stmt.threads, body)
+    return map_statements(stmt, lambda child: _host(child, warp))
+
+
+def _kernel(stmt: Stmt, launch: Launch, warp: int) -> Stmt:
+    if isinstance(stmt, Store) and isinstance(stmt.value, AllReduce):
+        return _exchange([stmt], launch, warp)
+    if not isinstance(stmt, Seq):
+        return map_statements(stmt, lambda child: _kernel(child, launch, warp))
+    made: list[Stmt] = []
+    for collective, run in groupby(stmt.stmts, key=_collective):
+        if collective is None:
+            made += [_kernel(part, launch, warp) for part in run]
+        else:
+            made.append(_exchange([part for part in run if isinstance(part, Store)], launch, warp))
+    same = len(made) == len(stmt.stmts) and all(a is b for a, b in zip(made, stmt.stmts, strict=True))
+    return stmt if same else seq(*made)
+
+
+def _collective(stmt: Stmt) -> Any:
+    """What neighbouring stores of one exchange have in common; None for any other statement."""
+    value = stmt.value if isinstance(stmt, Store) else None
+    return (value.combiner, value.source, value.threads) if isinstance(value, AllReduce) else None
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The threads that combine: how many, which of them this is, and which group of the block."""
+
+    size: int
+    rank: Expr
+    number: Expr
+    block: int
+    contiguous: bool
+
+    @property
+    def slot(self) -> Expr:
+        """The place of this thread where groups lie one after the other."""
+        return add(multiply(self.number, self.size), self.rank)
+
+
+def _group(launch: Launch, threads: tuple[Expr, ...]) -> _Group:
+    known = {tag: (var, extent) for tag, var, extent in launch.threads}
+    sizes: list[tuple[Var, int]] = []
+    for tag in _FASTEST_FIRST:
+        if tag in known:
+            var, extent = known[tag]
+            if not isinstance(extent, IntImm):
+                raise UserError(
+                    f"threads combine results in a block whose extent `{extent}` of {tag.value} is not constant",
+                    primitive="bind",
+                    fix="split the bound axes by constant factors, and bind the inner loops",
+                )
+            sizes.append((var, extent.value))
+    inside = [(var, size) for var, size in sizes if var in threads]
+    outside = [(var, size) for var, size in sizes if var not in threads]
+    ordered = [var for var, size in sizes if size > 1]
+    count = sum(1 for _, size in inside if size > 1)
+    return _Group(
+        prod(size for _, size in inside),
+        _number(inside),
+        _number(outside),
+        prod(size for _, size in sizes),
+        all(var in threads for var in ordered[:count]),
+    )
+
+
+def _number(indices: Sequence[tuple[Var, int]]) -> Expr:
+    """The row-major number of thread indices, the first one fastest."""
+    total: Expr = const(0, "int32")
+    step = 1
+    for var, size in indices:
+        if size > 1:
+            total = add(total, multiply(var, step))
+            step *= size
+    return total
+
+
+def _exchange(stores: list[Store], launch: Launch, warp: int) -> Stmt:
+    """The stores of one collective, of some or all of its values."""
+    first = stores[0].value
+    assert isinstance(first, AllReduce)
+    group = _group(launch, first.threads)
+    values = _Values(first, stores)
+    power_of_two = group.size & (group.size - 1) == 0
+    if group.size == 1:
+        body = values.start()
+    elif group.contiguous and power_of_two and group.size <= warp:
+        body = seq(values.start(), values.shuffled(group.size))
+    elif group.contiguous and group.size % warp == 0 and warp < group.size <= warp * warp:
+        body = _by_warps(values, group, warp)
+    else:
+        body = _by_tree(values, group)
+    for buffer in reversed(values.own):
+        body = Allocate(buffer, body)
+    return body
+
+
+class _Values:
+    """The values of an exchange, each in a register: those that are stored to, and temporary ones for the rest."""
+
+    def __init__(self, reduction: AllReduce, stores: list[Store]) -> None:
+        self.reduction = reduction
+        places: dict[int, tuple[Buffer, tuple[Expr, ...]]] = {}
+        for store in stores:
+            assert isinstance(store.value, AllReduce)
+            places.setdefault(store.value.value_index, (store.buffer, store.indices))
+        self.own: list[Buffer] = []
+        note = stores[0].buffer.note
+        for k, source in enumerate(reduction.source):
+            if k not in places:
+                buffer = Buffer(f"exchanged{k}", source.dtype, (const(1, "int32"),), MemoryScope.LOCAL, note=note)
+                self.own.append(buffer)
+                places[k] = buffer, (const(0, "int32"),)
+        self.places = [places[k] for k in range(len(reduction.source))]
+
+    def now(self) -> tuple[Expr, ...]:
+        """The values as they stand."""
+        return tuple(Load(*place) for place in self.places)
+
+    def start(self) -> Stmt:
+        """Each thread's own values."""
+        return self.set(self.reduction.source)
+
+    def set(self, values: Sequence[Expr]) -> Stmt:
+        """Store values to the registers."""
+        return store_together(self.places, values)
+
+    def combined(self, lower: Sequence[Expr], upper: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The combination of the values of two threads."""
+        return self.reduction.combiner.combine(lower, upper)
+
+    def shuffled(self, width: int) -> Stmt:
+        """Combine over `width` neighbouring lanes of a warp; all of them get the result."""
+        steps: list[Stmt] = []
+        distance = width // 2
+        while distance:
+            there = [_shuffle("shuffle_down", v, distance, width) for v in self.now()]
+            steps.append(self.set(self.combined(self.now(), there)))
+            distance //= 2
+        steps.append(self.set([_shuffle("shuffle", v, 0, width) for v in self.now()]))
+        return seq(*steps)
+
+    def shared(self, size: int) -> list[Buffer]:
+        """An array in shared memory for each value."""
+        note = self.places[0][0].note
+        return [
+            Buffer(f"{place[0].name}.shared", v.dtype, (const(size, "int32"),), MemoryScope.SHARED, note=note)
+            for place, v in zip(self.places, self.now(), strict=True)
+        ]
+
+
+def store_together(places: Sequence[tuple[Buffer, tuple[Expr, ...]]], values: Sequence[Expr]) -> Stmt:
+    """Stores of several values, all of which are computed before the first is stored."""
+    if len(places) == 1:
+        return Store(*places[0], values[0])
+    names = [Var(f"{place[0].name}.new", value.dtype) for place, value in zip(places, values, strict=True)]
+    body = seq(*(Store(*place, name) for place, name in zip(places, names, strict=True)))
+    for name, value in reversed(list(zip(names, values, strict=True))):
+        body = Let(name, value, body)
+    return body
+
+
+def _shuffle(name: str, value: Expr, operand: int, width: int) -> Expr:
+    return Call(name, (value, const(operand, "int32"), const(width, "int32")), value.dtype)
+
+
+def _by_warps(values: _Values, group: _Group, warp: int) -> Stmt:
+    """Combine in each warp, then over the warps of the group."""
+    warps = group.size // warp
+    width = 1 << (warps - 1).bit_length()
+    shared = values.shared(group.block // warp)
+    lane, own = floormod(group.rank, warp), floordiv(group.slot, warp)
+    leave = If(equal(lane, 0), seq(*(Store(b, (own,), v) for b, v in zip(shared, values.now(), strict=True))), None)
+    base = multiply(group.number, warps)
+    lane_of_width = floormod(group.rank, width)
+    theirs = [Load(b, (add(base, lane_of_width),)) for b in shared]
+    if width != warps:
+        identity = values.reduction.combiner.identity
+        theirs = [
+            if_then_else(less(lane_of_width, warps), v, z)  # type: ignore[misc]  # a load or a choice, both expressions
+            for v, z in zip(theirs, identity, strict=True)
+        ]
+    body = seq(values.start(), values.shuffled(warp), leave, values.set(theirs), values.shuffled(width))
+    for buffer in reversed(shared):
+        body = Allocate(buffer, body)
+    return body
+
+
+def _by_tree(values: _Values, group: _Group) -> Stmt:
+    """Combine in shared memory, halving the threads that work in each step."""
+    shared = values.shared(group.block)
+    here = [(b, (group.slot,)) for b in shared]
+    steps: list[Stmt] = [values.start(), seq(*(Store(*p, v) for p, v in zip(here, values.now(), strict=True)))]
+    half = (1 << (group.size - 1).bit_length()) // 2
+    while half:
+        there = [Load(b, (add(group.slot, half),)) for b in shared]
+        new = values.combined([Load(*place) for place in here], there)
+        working = [less(group.rank, half)] if half * 2 <= group.size else [less(group.rank, group.size - half)]
+        steps.append(If(all_of(*working), store_together(here, new), None))
+        half //= 2
+    result = [Load(b, (multiply(group.number, group.size),)) for b in shared]
+    body = seq(*steps, values.set(result))
+    for buffer in reversed(shared):
+        body = Allocate(buffer, body)
+    return body

@@ -1,0 +1,140 @@
+"""rfactor: a reduction in two steps, of which the first is parallel along one of its loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...arith.simplify import simplify
+from ...core.errors import UserError
+from ...expr import nodes as n
+from ...expr.nodes import Expr
+from ...expr.operators import add, as_expr, cast, if_then_else, likely, logical_and
+from ...expr.traverse import substitute
+from ...tensor.axis import AxisKind, IterVar, Range
+from ...tensor.reduction import Reduce
+from ...tensor.tensor import ComputeOp, Tensor
+from ..legality import has_loops, leaf, names, of_stage
+from ..relations import Split
+from ..value import At, Schedule, Stage
+from .cache_write import is_even, loop_layout
+
+
+def rfactor(
+    schedule: Schedule, stage: Stage, axis: IterVar, factor_axis: int = 0
+) -> tuple[Schedule, tuple[Tensor, ...]]:
+    """A new stage keeps one partial result per iteration of the reduction loop `axis`; `stage` combines them.
+
+        B[i] = sum(A[i, k])     ->     B.rf[k.inner, i] = sum(A[i, k.outer * 16 + k.inner])     # over k.outer
+                                       B[i] = sum(B.rf[k.inner.v, i])                           # over k.inner.v
+
+    The new stage has the data axes of `stage` with the factored loop at position `factor_axis`, and the remaining
+    reduction loops of `stage` as its reduction axes; it inherits what the schedule said of these loops, a thread
+    binding of the factored loop included. `stage` starts over with its own data axes and one reduction axis.
+    Returns the partial result(s). Raises UserError where `stage` is not a reduction, where `axis` is not one of its
+    reduction loops, and where `factor_axis` is not a dimension of the partial result.
+    """
+    has_loops(stage, "rfactor")
+    body = stage.op.body[0]
+    if not isinstance(body, Reduce):
+        raise UserError(
+            f"stage {stage.name!r} is not a reduction",
+            primitive="rfactor",
+            fix="factor a stage whose value is te.sum(..., axis=k) or another reduction",
+        )
+    loop = leaf(stage, axis, "rfactor")
+    if loop.kind is not AxisKind.REDUCE:
+        reductions = names(a for a in stage.leaves if a.kind is AxisKind.REDUCE)
+        raise UserError(
+            f"{of_stage(loop, stage)} is a data axis", primitive="rfactor", fix=f"use a reduction axis: {reductions}"
+        )
+    position = _position(factor_axis, stage)
+    ranges, _ = loop_layout(stage)
+    twins = {a: IterVar(a.name, a.dom, AxisKind.DATA) for a in stage.op.axis}
+    factor = IterVar(loop.name, Range(ranges[loop].extent), AxisKind.DATA)
+    inner = tuple(a for a in stage.leaves if a.kind is AxisKind.REDUCE and a is not loop)
+    remaining = {a: a if a.dom is not None else IterVar(a.name, Range(ranges[a].extent), a.kind) for a in inner}
+    data = list(twins.values())
+    data.insert(position, factor)
+    values = _root_values(stage, {**remaining, **twins, loop: factor}, ranges)
+    partial = ComputeOp(
+        f"{stage.op.name}.rf", tuple(data), _partial_body(stage, body, values, remaining, ranges), stage.op.tag
+    )
+    combined = IterVar(f"{loop.name}.v", Range(ranges[loop].extent), AxisKind.REDUCE)
+    indices: list[Any] = list(stage.op.axis)
+    indices.insert(position, combined)
+    sources = tuple(t(*indices) for t in partial.outputs)
+    final = tuple(Reduce(body.combiner, sources, (combined,), n.TRUE, k, body.init) for k in range(len(stage.op.body)))
+    schedule, made = schedule.with_new_stage(partial, before=stage.id)
+    notes = {new: stage.notes[old] for old, new in {**remaining, loop: factor}.items() if old in stage.notes}
+    schedule = schedule.with_stage(replace(made, notes=notes))
+    out = ComputeOp(stage.op.name, stage.op.axis, final, stage.op.tag, stage.op.attrs)
+    schedule = schedule.with_stage(replace(stage, op=out, leaves=(*out.axis, combined), relations=(), notes={}))
+    return _moved_inside(schedule, stage, made.id, {**twins, **remaining, loop: factor}), partial.outputs
+
+
+def _position(factor_axis: Any, stage: Stage) -> int:
+    """The dimension of the partial result that the factored loop becomes; negative ones count from the end."""
+    dims = len(stage.op.axis) + 1
+    if isinstance(factor_axis, bool) or not isinstance(factor_axis, int) or not -dims <= factor_axis < dims:
+        raise UserError(
+            f"factor_axis={factor_axis!r} is not a dimension of the partial result of {stage.name!r}, which has {dims}",
+            primitive="rfactor",
+            fix=f"give an int from {-dims} to {dims - 1}",
+        )
+    return factor_axis % dims
+
+
+def _root_values(stage: Stage, axes: dict[IterVar, IterVar], ranges: dict[IterVar, Range]) -> dict[IterVar, Expr]:
+    """The values of the operation's own axes in terms of those of the partial result."""
+    roots = set(stage.roots)
+    values: dict[IterVar, Expr] = {}
+    for old, new in axes.items():
+        value: Expr = as_expr(new)
+        starts_late = old in roots and old is not new and old.kind is AxisKind.REDUCE
+        values[old] = add(value, ranges[old].min) if starts_late else value
+    for relation in reversed(stage.relations):
+        if any(a.kind is AxisKind.REDUCE for a in relation.above):
+            values.update(relation.values_up(values, ranges))
+    return values
+
+
+def _partial_body(
+    stage: Stage,
+    body: Reduce,
+    values: dict[IterVar, Expr],
+    remaining: dict[IterVar, IterVar],
+    ranges: dict[IterVar, Range],
+) -> tuple[Expr, ...]:
+    """One partial result per output, guarded where a split of the reduction is uneven."""
+    mapping: dict[Any, Expr] = {a.var: simplify(cast(a.var.dtype, values[a])) for a in stage.roots}
+    condition: Expr = substitute(body.condition, mapping)
+    for relation in stage.relations:
+        if isinstance(relation, Split) and relation.parent.kind is AxisKind.REDUCE and not is_even(relation, ranges):
+            guard = relation.guard(values, ranges)
+            if guard is not None:
+                condition = logical_and(condition, likely(simplify(guard)))
+    source = tuple(substitute(e, mapping) for e in body.source)
+    if remaining:
+        axes = tuple(remaining.values())
+        return tuple(Reduce(body.combiner, source, axes, condition, k, ()) for k in range(len(stage.op.body)))
+    if isinstance(condition, n.IntImm):
+        return source
+    return tuple(if_then_else(condition, e, z) for e, z in zip(source, body.combiner.identity, strict=True))
+
+
+def _moved_inside(schedule: Schedule, stage: Stage, partial: int, axes: dict[IterVar, IterVar]) -> Schedule:
+    """The stages that were computed inside `stage`, now computed inside the partial result, which reads them."""
+    for other in schedule.in_order():
+        at = other.placement
+        if isinstance(at, At) and at.stage == stage.id:
+            if at.axis not in axes:
+                raise UserError(
+                    f"stage {other.name!r} is computed at {at.axis.name!r} of {stage.name!r}, a loop that ends with "
+                    "rfactor, after which the loops start over",
+                    primitive="rfactor",
+                    fix=f"call rfactor before splitting the data axes of {stage.name!r}, or place {other.name!r} "
+                    "afterwards",
+                )
+            schedule = schedule.with_stage(replace(other, placement=At(partial, axes[at.axis])))
+    return schedule
