@@ -1,0 +1,202 @@
+"""rfactor: partial results against NumPy, on the interpreter and every target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.errors.refused import refused
+from tests.loops.running import empty, floats, run
+from tests.programs.harness import every_target
+from tilewright import te, tir
+
+Reduction = Callable[..., Any]
+
+
+class Rows:
+    """B[i] = the reduction of a row of A."""
+
+    def __init__(self, rows: int = 6, columns: int = 100, reduction: Reduction = te.sum, **options: Any) -> None:
+        self.A = te.placeholder((rows, columns), name="A")
+        self.k = te.reduce_axis((0, columns), "k")
+        self.B = te.compute((rows,), lambda i: reduction(self.A[i, self.k], axis=self.k, **options), name="B")
+        self.s = te.create_schedule(self.B.op)
+        self.values = floats(rows, columns)
+
+    def result(self) -> np.ndarray:
+        out = empty(*(int(e.value) for e in self.B.shape))
+        run(tw.lower(self.s, [self.A, self.B])["main"], self.values, out)
+        return out
+
+
+def test_a_split_reduction() -> None:
+    rows = Rows(columns=96)
+    _, inner = rows.s[rows.B].split(rows.k, factor=16)
+    partial = rows.s.rfactor(rows.B, inner)
+    assert partial.name == "B.rf"
+    assert [int(e.value) for e in partial.shape] == [16, 6]
+    assert [a.name for a in rows.s[partial].op.axis] == ["k.inner", "i"]
+    assert [a.name for a in rows.s[partial].op.reduce_axis] == ["k.outer"]
+    assert [a.name for a in rows.s[rows.B].op.reduce_axis] == ["k.inner.v"]
+    assert rows.s[rows.B].op.axis == rows.B.op.axis
+    np.testing.assert_allclose(rows.result(), rows.values.sum(1), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("factor_axis", [0, 1, -1, -2])
+@pytest.mark.parametrize(("columns", "factor"), [(100, 16), (7, 16), (1, 1), (97, 97)])
+def test_uneven_parts_are_guarded(columns: int, factor: int, factor_axis: int) -> None:
+    rows = Rows(columns=columns)
+    _, inner = rows.s[rows.B].split(rows.k, factor=factor)
+    partial = rows.s.rfactor(rows.B, inner, factor_axis)
+    assert rows.s[partial].op.axis[factor_axis % 2].name == "k.inner"
+    np.testing.assert_allclose(rows.result(), rows.values.sum(1), rtol=1e-4, atol=1e-5)
+
+
+def test_the_outer_loop_and_the_whole_axis() -> None:
+    rows = Rows()
+    outer, _ = rows.s[rows.B].split(rows.k, nparts=3)
+    rows.s.rfactor(rows.B, outer)
+    np.testing.assert_allclose(rows.result(), rows.values.sum(1), rtol=1e-4, atol=1e-5)
+    whole = Rows()
+    partial = whole.s.rfactor(whole.B, whole.k)
+    assert not whole.s[partial].op.reduce_axis
+    np.testing.assert_allclose(whole.result(), whole.values.sum(1), rtol=1e-4, atol=1e-5)
+
+
+def test_a_range_that_does_not_start_at_zero() -> None:
+    A = te.placeholder((4, 50), name="A")
+    k = te.reduce_axis((10, 47), "k")
+    B = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    for factored in (False, True):
+        s = te.create_schedule(B.op)
+        axis = k if factored else s[B].split(k, factor=8)[1]
+        s.rfactor(B, axis)
+        values, out = floats(4, 50), empty(4)
+        run(tw.lower(s, [A, B])["main"], values, out)
+        np.testing.assert_allclose(out, values[:, 10:47].sum(1), rtol=1e-4, atol=1e-5)
+
+
+def test_conditions_and_first_values_stay() -> None:
+    A, start = te.placeholder((5, 40), name="A"), te.placeholder((5,), name="start")
+    k = te.reduce_axis((0, 40), "k")
+    B = te.compute((5,), lambda i: te.sum(A[i, k], axis=k, where=k % 3 == i % 3, init=start[i]), name="B")
+    s = te.create_schedule(B.op)
+    s.rfactor(B, s[B].split(k, factor=7)[1])
+    values, first, out = floats(5, 40), floats(5), empty(5)
+    run(tw.lower(s, [A, start, B])["main"], values, first, out)
+    kept = np.arange(40)[None, :] % 3 == np.arange(5)[:, None] % 3
+    np.testing.assert_allclose(out, first + (values * kept).sum(1), rtol=1e-4, atol=1e-5)
+
+
+def test_two_reduction_axes_fused_and_split() -> None:
+    A = te.placeholder((3, 6, 10), name="A")
+    y, x = te.reduce_axis((0, 6), "y"), te.reduce_axis((0, 10), "x")
+    B = te.compute((3,), lambda i: te.max(A[i, y, x], axis=[y, x]), name="B")
+    values = floats(3, 6, 10)
+    for choose in (lambda s: s[B].split(s[B].fuse(y, x), factor=8)[1], lambda s: y, lambda s: s[B].split(x, 4)[0]):
+        s = te.create_schedule(B.op)
+        s.rfactor(B, choose(s))
+        out = empty(3)
+        run(tw.lower(s, [A, B])["main"], values, out)
+        np.testing.assert_array_equal(out, values.max((1, 2)))
+
+
+def test_several_outputs() -> None:
+    index, value = te.placeholder((4, 30), "int32", "index"), te.placeholder((4, 30), name="value")
+    k = te.reduce_axis((0, 30), "k")
+    argmax = te.comm_reducer(
+        lambda x, y: (tir.Select(x[1] >= y[1], x[0], y[0]), tir.Select(x[1] >= y[1], x[1], y[1])),
+        lambda t0, t1: (tir.const(-1, t0), te.min_value(t1)),
+        name="argmax",
+    )
+    T0, T1 = te.compute((4,), lambda i: argmax((index[i, k], value[i, k]), axis=k), name="T")
+    s = te.create_schedule(T0.op)
+    made = s.rfactor(T0, s[T0].split(k, factor=4)[1])
+    assert [t.name for t in made] == ["T.rf.v0", "T.rf.v1"]
+    values, numbers = floats(4, 30), np.tile(np.arange(30, dtype="int32"), (4, 1))
+    places, largest = np.full(4, 77, "int32"), empty(4)
+    run(tw.lower(s, [index, value, T0, T1])["main"], numbers, values, places, largest)
+    np.testing.assert_array_equal(places, values.argmax(1))
+    np.testing.assert_array_equal(largest, values.max(1))
+
+
+def test_what_is_computed_inside_moves_along() -> None:
+    A = te.placeholder((6, 32), name="A")
+    C = te.compute((6, 32), lambda i, j: A[i, j] * 2, name="C")
+    k = te.reduce_axis((0, 32), "k")
+    B = te.compute((6,), lambda i: te.sum(C[i, k], axis=k), name="B")
+    s = te.create_schedule(B.op)
+    outer, inner = s[B].split(k, factor=8)
+    s[C].compute_at(s[B], outer)
+    partial = s.rfactor(B, inner)
+    assert s[C].placement.stage == s[partial].id  # type: ignore[union-attr]
+    values, out = floats(6, 32), empty(6)
+    run(tw.lower(s, [A, B])["main"], values, out)
+    np.testing.assert_allclose(out, values.sum(1) * 2, rtol=1e-4, atol=1e-5)
+
+
+def test_a_binding_moves_along() -> None:
+    rows = Rows(columns=64)
+    _, inner = rows.s[rows.B].split(rows.k, factor=16)
+    rows.s[rows.B].bind(inner, te.thread_axis("threadIdx.x"))
+    partial = rows.s.rfactor(rows.B, inner)
+    axis = rows.s[partial].op.axis[0]
+    assert rows.s[partial].value.note(axis).thread.thread_tag == "threadIdx.x"  # type: ignore[union-attr]
+
+
+@every_target
+def test_on_every_target(target: str) -> None:
+    n = te.size_var("n")
+    A, k = te.placeholder((n, 200), name="A"), te.reduce_axis((0, 200), "k")
+    B = te.compute((n,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    s = te.create_schedule(B.op)
+    partial = s.rfactor(B, s[B].split(k, factor=16)[1])
+    for tensor, axis in ((partial, s[partial].op.axis[0]), (B, s[B].op.axis[0])):
+        if target != "llvm":
+            outer, inner = s[tensor].split(axis, factor=8)
+            s[tensor].bind(outer, te.thread_axis("blockIdx.x"))
+            s[tensor].bind(inner, te.thread_axis("threadIdx.x"))
+    f = tw.build(s, [A, B], target)
+    dev = tw.device(target)
+    values = floats(9, 200)
+    out = tw.nd.array(np.full(9, np.nan, "float32"), dev)
+    f(tw.nd.array(values, dev), out)
+    np.testing.assert_allclose(out.numpy(), values.sum(1, dtype="float64"), rtol=1e-4, atol=1e-4)
+
+
+def test_replay() -> None:
+    rows, again = Rows(), Rows()
+    rows.s.rfactor(rows.B, rows.s[rows.B].split(rows.k, factor=16)[1], 1)
+    again.s.replay([step.to_json() for step in rows.s.steps])
+    assert str(tw.lower(rows.s, [rows.A, rows.B])) == str(tw.lower(again.s, [again.A, again.B]))
+
+
+def test_refused() -> None:
+    rows = Rows()
+    with refused("rfactor", "axis 'i' of stage 'B' is a data axis", fix="use a reduction axis: k"):
+        rows.s.rfactor(rows.B, rows.B.op.axis[0])
+    for given in (2, -3, "0", True, 0.0):
+        with refused("rfactor", f"factor_axis={given!r} is not a dimension", "which has 2", fix="from -2 to 1"):
+            rows.s.rfactor(rows.B, rows.k, given)  # type: ignore[arg-type]
+    with refused("rfactor", "'A' is an input", fix="te.compute"):
+        rows.s.rfactor(rows.A, rows.k)
+    C = te.compute((4,), lambda i: rows.B[i] + 1, name="C")
+    s = te.create_schedule(C.op)
+    with refused("rfactor", "stage 'C' is not a reduction", fix="te.sum"):
+        s.rfactor(C, C.op.axis[0])
+
+
+def test_refused_where_a_data_loop_ends_that_others_are_computed_in() -> None:
+    A = te.placeholder((6, 32), name="A")
+    C = te.compute((6, 32), lambda i, j: A[i, j] * 2, name="C")
+    k = te.reduce_axis((0, 32), "k")
+    B = te.compute((6,), lambda i: te.sum(C[i, k], axis=k), name="B")
+    s = te.create_schedule(B.op)
+    outer, _ = s[B].split(B.op.axis[0], factor=2)
+    s[C].compute_at(s[B], outer)
+    with refused("rfactor", "stage 'C' is computed at 'i.outer' of 'B'", fix="call rfactor before splitting"):
+        s.rfactor(B, k)
