@@ -33,6 +33,7 @@ from .expr.operators import floordiv as indexdiv
 from .expr.operators import floormod as indexmod
 from .expr.operators import logical_not as Not
 from .expr.operators import select as Select
+from .loops import ir_builder as ir_builder
 from .loops.declare import decl_buffer
 from .loops.nodes import Buffer
 from .tensor.axis import IterVar

@@ -21,6 +21,7 @@ from ..expr.traverse import loads as loads_in
 from ..expr.traverse import substitute, variables
 from ..schedule.value import At, Stage
 from ..tensor.axis import Range
+from ..tensor.extern import ExternOp
 from ..tensor.tensor import Tensor
 from .nest import Loop, axis_values, own_loops
 from .value import StageBounds
@@ -51,7 +52,9 @@ def demand(
     facts: Facts | None = None
     for consumer in consumers:
         facts = consumer.facts
-        relaxed = _relaxed(stage, scope, consumer)
+        relaxed = running_loops(stage, scope, consumer)
+        if isinstance(consumer.stage.op, ExternOp):
+            return tuple(Region(Range(extent), "") for extent in stage.op.shape)
         values = axis_values(consumer.stage, consumer.ranges)
         mapping = {axis.var: cast(axis.var.dtype, values[axis]) for axis in consumer.stage.roots}
         reads = [e for e in loads_in(*consumer.body) if isinstance(e.source, Tensor) and is_read(e.source)]
@@ -64,8 +67,11 @@ def demand(
     return tuple(_region(span, extent, facts) for span, extent in zip(spans, stage.op.shape, strict=True))
 
 
-def _relaxed(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> dict[Var, tuple[Expr, Expr]]:
-    """The loop variables that run while one copy of the stage's result is in use."""
+def running_loops(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> dict[Var, tuple[Expr, Expr]]:
+    """The loop variables that run while one copy of the stage's result is in use.
+
+    Raises UserError where `consumer` is outside the loop that the stage is computed in.
+    """
     path = (*consumer.outer, *own_loops(consumer.stage))
     inside = 0
     if isinstance(stage.placement, At):

@@ -16,8 +16,9 @@ from ..expr.operators import const
 from ..schedule.inlining import inlined_bodies
 from ..schedule.value import Schedule, Stage
 from ..tensor.axis import IterVar, Range
+from ..tensor.extern import ExternOp
 from ..tensor.tensor import Tensor, read_tensors
-from .demand import Region, demand
+from .demand import Region, demand, running_loops
 from .nest import Loop, outer_loops, own_loops
 from .reads import check_reads
 from .value import Bounds as Bounds
@@ -54,7 +55,9 @@ def _is_empty(stage: Stage) -> bool:
 def _readers(schedule: Schedule, bodies: dict[int, tuple[Expr, ...]]) -> dict[int, list[int]]:
     readers: dict[int, list[int]] = {}
     for reader, body in bodies.items():
-        for producer in dict.fromkeys(schedule.stage_of[t.op] for t in read_tensors(body)):
+        op = schedule.stages[reader].op
+        read = read_tensors(body) if op.body else op.input_tensors
+        for producer in dict.fromkeys(schedule.stage_of[t.op] for t in read):
             readers.setdefault(producer, []).append(reader)
     return readers
 
@@ -66,7 +69,11 @@ def _bounds_of(
     tags = tuple(loop.tag for loop in outer if loop.tag is not None)
     scope = stage.scope or default_scope(tags)
     check_memory(stage, scope, outer, consumers)
-    if stage.is_output:
+    needed: tuple[Region, ...] = ()
+    if isinstance(stage.op, ExternOp):  # it computes whole tensors
+        for consumer in consumers:
+            running_loops(stage, scope, consumer)
+    elif stage.is_output:
         needed = tuple(Region(Range(extent), "") for extent in stage.op.shape)
     else:
 

@@ -17,7 +17,9 @@ from ..expr.nodes import Var
 from ..expr.traverse import variables
 from ..schedule.value import At, Schedule
 from ..tensor.axis import IterVar
+from ..tensor.extern import ExternOp
 from ..tensor.tensor import Tensor
+from .buffers import with_buffers
 from .declare import bound_tensors
 from .layout import Layout
 from .nodes import Allocate, Buffer, Function, Stmt, seq
@@ -74,8 +76,8 @@ class _Builder:
                     continue
                 if found.stage.is_output:
                     raise self._missing(tensor, "is an output")
-                shape = tuple(part.extent for part in found.region)
                 stage = found.stage
+                shape = tensor.shape if isinstance(stage.op, ExternOp) else tuple(p.extent for p in found.region)
                 aligns = tuple((d, *stage.aligns[a]) for d, a in enumerate(stage.op.axis) if a in stage.aligns)
                 layout, doubled = Layout(aligns), stage.double_buffered
                 buffer = Buffer(
@@ -149,9 +151,18 @@ class _Builder:
 
     def stage(self, found: StageBounds, bound: frozenset[Var]) -> Stmt:
         """The loop nest of one stage, inside loops that have bound the thread variables `bound`."""
+        if isinstance(found.stage.op, ExternOp):
+            return self._extern(found.stage.op)
         kind = ThreadReductionNest if is_thread_reduction(found.stage) else StageNest
         nest: StageNest = kind(self, found, bound)
         return nest.statement()
+
+    def _extern(self, op: ExternOp) -> Stmt:
+        """The statement of a `te.extern`, on the buffers of its tensors."""
+        given = (*op.input_buffers, *op.output_buffers)
+        theirs = {b: self.buffer(t) for b, t in zip(given, (*op.inputs, *op.outputs), strict=True)}
+        made: Stmt = with_buffers(op.statement, theirs)
+        return made
 
     def producers(self, stage_id: int, axis: IterVar, bound: frozenset[Var], body: Stmt) -> Stmt:
         """`body` behind the stages that are computed at the loop `axis`, within their allocations."""

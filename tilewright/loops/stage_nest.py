@@ -19,6 +19,7 @@ from ..expr.traverse import post_order, substitute, variables
 from ..schedule.relations import Split
 from ..schedule.value import Schedule
 from ..tensor.axis import AxisKind, IterVar
+from ..tensor.extern import ExternOp
 from ..tensor.reduction import Reduce
 from ..tensor.tensor import Tensor
 from .nodes import Buffer, For, If, Let, Stmt, Store, seq
@@ -203,7 +204,7 @@ class StageNest:
     def _read(self, tensor: Tensor, indices: tuple[Expr, ...]) -> Expr:
         buffer = self.builder.buffer(tensor)
         producer = self.builder.bounds.get(self.builder.schedule.stage_of[tensor.op])
-        if producer is None or buffer in self.builder.kept:
+        if producer is None or buffer in self.builder.kept or isinstance(producer.stage.op, ExternOp):
             return Load(buffer, indices)
         shifted = zip(indices, producer.region, strict=True)
         return Load(buffer, tuple(subtract(i, part.min) for i, part in shifted))

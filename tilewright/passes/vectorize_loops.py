@@ -31,6 +31,7 @@ from ..expr.nodes import (
 )
 from ..expr.operators import add, const, multiply, subtract
 from ..expr.traverse import post_order, substitute, variables
+from ..loops import uses
 from ..loops.nodes import Evaluate, For, Function, If, Seq, Stmt, Store, map_statements, seq
 
 
@@ -116,13 +117,25 @@ class _Vectorizer:
         if isinstance(stmt, Seq):
             return seq(*(self.statement(part) for part in stmt.stmts))
         if isinstance(stmt, If):
-            orelse = None if stmt.orelse is None else self.statement(stmt.orelse)
-            return If(self.uniform(stmt.condition), self.statement(stmt.then), orelse)
+            return self.branch(stmt)
         if isinstance(stmt, For) and self.var not in variables(stmt.min, stmt.extent) and stmt.thread is None:
             return For(stmt.var, stmt.min, stmt.extent, stmt.kind, None, stmt.pragmas, self.statement(stmt.body))
         if isinstance(stmt, Evaluate) and self.var not in variables(stmt.value):
             return stmt
         raise _StaysScalarError
+
+    def branch(self, stmt: If) -> Stmt:
+        """Both sides of a branch; where lanes differ, one after the other, each under its own mask."""
+        condition = self.uniform(stmt.condition)
+        then = self.statement(stmt.then)
+        if stmt.orelse is None:
+            return If(condition, then, None)
+        orelse = self.statement(stmt.orelse)
+        if condition.dtype.lanes == 1:
+            return If(condition, then, orelse)
+        if uses.read(condition) & uses.written(then):  # the second mask would see what the first side stored
+            raise _StaysScalarError
+        return seq(If(condition, then, None), If(Not(condition), orelse, None))
 
     def uniform(self, condition: Expr) -> Expr:
         """A condition that is the same for all lanes, freed of the loop variable; a vector where those may be."""

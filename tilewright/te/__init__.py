@@ -33,6 +33,7 @@ from ..tensor.reduction import comm_reducer, max, max_value, min, min_value, sum
 from . import operation as operation
 from . import schedule as schedule
 from . import tensor as tensor
+from .extern import extern
 from .operation import compute, placeholder, reduce_axis, thread_axis
 from .schedule import Schedule, Stage, create_schedule
 from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor, TensorSlice

@@ -17,6 +17,7 @@ from ..core.errors import InternalError, UserError
 from ..expr import nodes as n
 from ..expr.nodes import Expr, Var
 from .axis import IterVar
+from .extern import ExternOp
 from .reduction import Reduce
 from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor, topological
 
@@ -67,6 +68,15 @@ class _Graph:
             values = _reduction(self, op, first, shape) if isinstance(first, Reduce) else _plain(self, op, shape)
             for tensor, value in zip(op.outputs, values, strict=True):
                 self.arrays[tensor] = np.array(np.broadcast_to(value, shape), self.numpy(tensor.dtype))
+        elif isinstance(op, ExternOp):
+            if all(tensor in self.inputs for tensor in op.outputs):
+                self.arrays.update((tensor, self._given(tensor)) for tensor in op.outputs)
+                return
+            raise UserError(
+                f"{op.name!r} is a te.extern: what its statement computes has no NumPy reference",
+                primitive="reference",
+                fix=f"give its values as an input: {{{op.name}: array}}",
+            )
         else:
             raise InternalError(f"no reference for {op!r}")
 

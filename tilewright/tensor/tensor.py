@@ -21,7 +21,7 @@ from .reduction import Reduce
 
 
 class Operation:
-    """What produces tensors: a `PlaceholderOp` or a `ComputeOp`. Immutable; its identity is the object."""
+    """What produces tensors: a `PlaceholderOp`, a `ComputeOp` or an `ExternOp`. Immutable; it is its own identity."""
 
     __slots__ = ("__weakref__", "attrs", "dtypes", "name", "outputs", "shape", "tag")
 
@@ -49,6 +49,10 @@ class Operation:
                 fix=f"it has {len(self.outputs)}: give a number from 0 to {len(self.outputs) - 1}",
             )
         return self.outputs[index]
+
+    def shape_of(self, index: int) -> tuple[Expr, ...]:
+        """The extents of the `index`-th tensor that the operation produces."""
+        return self.shape
 
     @property
     def axis(self) -> tuple[IterVar, ...]:
@@ -140,12 +144,12 @@ class Tensor:
     @property
     def shape(self) -> tuple[Expr, ...]:
         """The extent of each dimension."""
-        return self.op.shape
+        return self.op.shape_of(self.value_index)
 
     @property
     def ndim(self) -> int:
         """The number of dimensions."""
-        return len(self.op.shape)
+        return len(self.shape)
 
     @property
     def dtype(self) -> DType:
@@ -238,10 +242,11 @@ def read_tensors(body: Sequence[Expr]) -> tuple[Tensor, ...]:
     return tuple(dict.fromkeys(t for t in found if isinstance(t, Tensor)))
 
 
-def _shape(shape: Any, primitive: str, name: str) -> tuple[Expr, ...]:
-    extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+def extents(shape: Any, primitive: str, name: str) -> tuple[Expr, ...]:
+    """`shape`, an extent or several, as integer expressions of at least 0."""
+    given = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     result = []
-    for extent in extents:
+    for extent in given:
         e = whole(extent)
         if e is None or (isinstance(e, IntImm) and e.value < 0):
             raise UserError(
@@ -271,7 +276,7 @@ def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder")
             primitive="placeholder",
             fix='give a numeric dtype such as "float32"',
         )
-    return PlaceholderOp(name, _shape(shape, "placeholder", name), (kind,)).outputs[0]
+    return PlaceholderOp(name, extents(shape, "placeholder", name), (kind,)).outputs[0]
 
 
 def compute(
@@ -294,9 +299,9 @@ def compute(
         raise UserError(f"attrs={attrs!r} of {name!r} is no mapping", primitive="compute", fix='give {"key": value}')
     if not isinstance(tag, str):
         raise UserError(f"tag={tag!r} of {name!r} is no text", primitive="compute", fix='give tag="injective"')
-    extents = _shape(shape, "compute", name)
-    names = _axis_names(fcompute, len(extents), name, varargs_names)
-    axes = tuple(IterVar(a, Range(e), AxisKind.DATA) for a, e in zip(names, extents, strict=True))
+    sizes = extents(shape, "compute", name)
+    names = _axis_names(fcompute, len(sizes), name, varargs_names)
+    axes = tuple(IterVar(a, Range(e), AxisKind.DATA) for a, e in zip(names, sizes, strict=True))
     variables = tuple(axis.var for axis in axes)
     with declaring(variables):
         value = fcompute(*variables)

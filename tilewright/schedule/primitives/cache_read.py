@@ -40,6 +40,12 @@ def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence
                 primitive="cache_read",
                 fix="after cache_write, the reader is the cache stage that cache_write returned",
             )
+        if not reader.op.body:
+            raise UserError(
+                f"stage {reader.name!r} is a te.extern, whose statement names the buffers that it reads",
+                primitive="cache_read",
+                fix=f"stage the data within the statement, or make {reader.name!r} read a te.compute that copies",
+            )
     axes = tuple(IterVar(f"ax{i}", Range(extent), AxisKind.DATA) for i, extent in enumerate(tensor.shape))
     copy = ComputeOp(f"{tensor.name}.{scope}", axes, (tensor(*axes),))
     schedule, stage = schedule.with_new_stage(copy, before=min((r.id for r in readers), key=schedule.order.index))

@@ -31,6 +31,12 @@ def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule,
     tensor(s). Raises UserError for an input, and where a reduction axis has been split already.
     """
     has_loops(stage, "cache_write")
+    if not stage.op.body:
+        raise UserError(
+            f"stage {stage.name!r} is a te.extern, whose statement names the buffers that it writes",
+            primitive="cache_write",
+            fix=f"copy its result with a te.compute that reads {stage.name!r}",
+        )
     kind = memory_scope(scope, "cache_write", stage.name)
     split_up = [r for r in stage.relations if any(a.kind is AxisKind.REDUCE for a in r.above)]
     if split_up:

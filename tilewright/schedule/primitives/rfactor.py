@@ -35,7 +35,7 @@ def rfactor(
     reduction loops, and where `factor_axis` is not a dimension of the partial result.
     """
     has_loops(stage, "rfactor")
-    body = stage.op.body[0]
+    body = stage.op.body[0] if stage.op.body else None
     if not isinstance(body, Reduce):
         raise UserError(
             f"stage {stage.name!r} is not a reduction",

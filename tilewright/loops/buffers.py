@@ -1,0 +1,24 @@
+"""Putting a statement on other buffers than those that it was written for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..expr.nodes import Load
+from ..expr.traverse import rewrite
+from .nodes import Buffer, Stmt, Store
+
+
+def with_buffers(stmt: Stmt, theirs: Mapping[Buffer, Buffer]) -> Stmt:
+    """`stmt` with each buffer that is a key of `theirs` replaced by its value."""
+
+    def replaced(node: Any) -> Any:
+        if isinstance(node, Load) and node.source in theirs:
+            return Load(theirs[node.source], node.indices)  # type: ignore[index]  # a buffer: it is a key
+        if isinstance(node, Store) and node.buffer in theirs:
+            return Store(theirs[node.buffer], node.indices, node.value)
+        return node
+
+    made: Stmt = rewrite(stmt, replaced)
+    return made

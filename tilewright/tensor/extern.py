@@ -1,0 +1,45 @@
+"""Operations given by statements instead of by the value of each element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.dtype import DType
+from ..expr.nodes import Expr
+from .tensor import Operation, Tensor
+
+
+class ExternOp(Operation):
+    """An operation that `statement`, a program of the loop grammar, carries out on whole tensors.
+
+    `statement` reads `input_buffers` and writes `output_buffers`, which stand for `inputs` and for the results. What a
+    statement and a buffer are is known to the floors above.
+    """
+
+    __slots__ = ("input_buffers", "inputs", "output_buffers", "shapes", "statement")
+
+    def __init__(
+        self,
+        name: str,
+        inputs: tuple[Tensor, ...],
+        shapes: tuple[tuple[Expr, ...], ...],
+        dtypes: tuple[DType, ...],
+        statement: Any,
+        input_buffers: tuple[Any, ...],
+        output_buffers: tuple[Any, ...],
+        tag: str = "",
+        attrs: Any = None,
+    ) -> None:
+        self.inputs = inputs
+        self.shapes = shapes
+        self.statement = statement
+        self.input_buffers = input_buffers
+        self.output_buffers = output_buffers
+        super().__init__(name, shapes[0], dtypes, tag, attrs)
+
+    def shape_of(self, index: int) -> tuple[Expr, ...]:
+        return self.shapes[index]
+
+    @property
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        return tuple(dict.fromkeys(self.inputs))
