@@ -38,7 +38,7 @@ _LAYOUT = "declare the other layout with te.compute"
 INSTEAD: dict[str, dict[str, str]] = {
     "te": {
         "scan": _STEPS,
-        **dict.fromkeys(("extern", "extern_primfunc"), f"{_COMPUTE}; call other libraries on the arrays themselves"),
+        **dict.fromkeys(("extern_primfunc",), f"{_COMPUTE}; call other libraries on the arrays themselves"),
         "hybrid": _COMPUTE,
         **dict.fromkeys(("tag_scope", "tag"), 'give the tag to the tensor: te.compute(..., tag="...")'),
         **dict.fromkeys(("decl_tensor_intrin", "TensorIntrin", "tensor_intrin"), _TENSORIZE),
@@ -93,7 +93,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("save_json", "load_json", "module"), "module.save(path), and tw.runtime.load_module(path)"),
         "contrib": "nothing of it is here; a kernel's source is module.imported_modules[0].get_source(), NVRTC "
         "compiles it, other libraries take arrays by DLPack",
-        **dict.fromkeys(("make", "ir_builder"), _LOOPS),
+        **dict.fromkeys(("make",), _LOOPS),
         "convert": _PLAIN,
         "generic": _CHOOSE,
         **dict.fromkeys(("intrin", "register_intrin_rule", "call_pure_intrin"), _CALLS),
@@ -170,7 +170,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         "compute_flop": "task.flop",
     },
     "the schedule": {
-        "rfactor": "reduce in two steps: a te.compute of partial sums over k.inner, and one that adds them up",
         **dict.fromkeys(("create_group", "groups"), "s[stage].compute_at(s[reader], axis) for each stage of the group"),
     },
     "the stage": {

@@ -6,7 +6,8 @@ Threads of one group (those that `AllReduce.threads` count) combine their values
   the first lane's result to all.
 - Larger groups of whole warps do so in each warp; the first lane of each warp leaves its result in shared memory,
   and each warp combines those.
-- Any other group combines in shared memory, in a tree over halves that are rounded up to a power of two.
+- Any other group combines in shared memory, in a tree over halves that are rounded up to a power of two. Each step
+  writes an array of its own, so that one barrier a step is enough.
 
 Every combination has the value of the lower thread on the left, so all targets agree on the order of operations of a
 tree, and all threads of a group on the result. See M. Harris, "Optimizing parallel reduction in CUDA" (NVIDIA, 2007).
@@ -23,7 +24,7 @@ from typing import Any
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope, ThreadTag
 from ..expr.nodes import Call, Expr, IntImm, Load, Var
-from ..expr.operators import add, all_of, const, equal, floordiv, floormod, if_then_else, less, multiply
+from ..expr.operators import add, const, equal, floordiv, floormod, if_then_else, less, multiply
 from ..loops.nodes import (
     Allocate,
     AllReduce,
@@ -240,19 +241,31 @@ def _by_warps(values: _Values, group: _Group, warp: int) -> Stmt:
 
 
 def _by_tree(values: _Values, group: _Group) -> Stmt:
-    """Combine in shared memory, halving the threads that work in each step."""
+    """Combine in shared memory, halving the threads that work in each step, each of which has an array of its own."""
+    groups, size = group.block // group.size, group.size
     shared = values.shared(group.block)
-    here = [(b, (group.slot,)) for b in shared]
-    steps: list[Stmt] = [values.start(), seq(*(Store(*p, v) for p, v in zip(here, values.now(), strict=True)))]
-    half = (1 << (group.size - 1).bit_length()) // 2
-    while half:
-        there = [Load(b, (add(group.slot, half),)) for b in shared]
-        new = values.combined([Load(*place) for place in here], there)
-        working = [less(group.rank, half)] if half * 2 <= group.size else [less(group.rank, group.size - half)]
-        steps.append(If(all_of(*working), store_together(here, new), None))
-        half //= 2
-    result = [Load(b, (multiply(group.number, group.size),)) for b in shared]
+    arrays = list(shared)
+    steps: list[Stmt] = [
+        values.start(),
+        seq(*(Store(b, (group.slot,), v) for b, v in zip(shared, values.now(), strict=True))),
+    ]
+    while size > 1:
+        half = (1 << (size - 1).bit_length()) // 2
+        lower = [Load(b, (add(multiply(group.number, size), group.rank),)) for b in shared]
+        upper = [Load(b, (add(multiply(group.number, size), add(group.rank, half)),)) for b in shared]
+        reached = less(group.rank, size - half)  # beyond, there is nothing to combine with
+        new = [
+            v if size == 2 * half else if_then_else(reached, v, kept)
+            for v, kept in zip(values.combined(lower, upper), lower, strict=True)
+        ]
+        shared = values.shared(groups * half)
+        arrays += shared
+        place = add(multiply(group.number, half), group.rank)
+        stores = store_together([(b, (place,)) for b in shared], new)
+        steps.append(If(less(group.rank, half), stores, None))
+        size = half
+    result = [Load(b, (group.number,)) for b in shared]
     body = seq(*steps, values.set(result))
-    for buffer in reversed(shared):
+    for buffer in reversed(arrays):
         body = Allocate(buffer, body)
     return body
