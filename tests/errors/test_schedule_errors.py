@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import tilewright
 from tests.errors.refused import refused
 from tilewright import te
 
@@ -214,18 +215,49 @@ def test_bind_of_two_loops_to_one_tag(e: Example) -> None:
         e.s[e.C].bind(j, te.thread_axis("threadIdx.x"))
 
 
-def test_bind_of_a_reduction_axis(e: Example) -> None:
-    with refused("bind", "axis 'k' of stage 'C' is a reduction axis", fix="use a data axis (i, j)"):
-        e.s[e.C].bind(e.k, te.thread_axis("threadIdx.x"))
+@pytest.mark.parametrize("tag", ["blockIdx.x", "vthread"])
+def test_bind_of_a_reduction_axis_to_what_cannot_combine(e: Example, tag: str) -> None:
+    says = f"axis 'k' of stage 'C' is a reduction axis, and {tag} cannot combine results"
+    with refused("bind", says, fix="s.rfactor(C, k)"):
+        e.s[e.C].bind(e.k, te.thread_axis(tag))
 
 
-def test_bind_of_the_only_axis_which_is_a_reduction_axis(e: Example) -> None:
-    k = te.reduce_axis((0, 3), name="k")
-    total = te.compute((), lambda: te.sum(e.A[k, k], axis=k), name="total")
-    s = te.create_schedule(total.op)
-    with refused("bind", "axis 'k' of stage 'total' is a reduction axis", fix="s[total].fuse() makes one"):
-        s[total].bind(k, te.thread_axis("threadIdx.x"))
-    s[total].bind(s[total].fuse(), te.thread_axis("threadIdx.x"))
+def test_a_data_loop_inside_what_threads_combine(e: Example) -> None:
+    i, j = e.C.op.axis
+    outer, inner = e.s[e.C].split(e.k, factor=4)
+    e.s[e.C].bind(inner, te.thread_axis("threadIdx.x"))
+    e.s[e.C].bind(i, te.thread_axis("blockIdx.x"))
+    e.s[e.C].reorder(outer, inner, j)
+    with refused(
+        "bind", "its data loop 'j' stands inside the reduction loop 'k.outer'", fix="s[C].reorder(j, k.outer)"
+    ):
+        tilewright.lower(e.s, [e.A, e.B, e.D, e.C])
+
+
+def test_a_vectorized_loop_around_what_threads_combine(e: Example) -> None:
+    i, j = e.C.op.axis
+    e.s[e.C].bind(e.k, te.thread_axis("threadIdx.x"))
+    e.s[e.C].bind(i, te.thread_axis("blockIdx.x"))
+    e.s[e.C].vectorize(e.s[e.C].split(j, factor=4)[1])
+    with refused("vectorize", "combine results one by one, but its loop 'j.inner' is vectorized", fix="unroll 'j.inner'"):
+        tilewright.lower(e.s, [e.A, e.B, e.D, e.C])
+
+
+def test_threads_that_combine_in_a_block_of_unknown_size() -> None:
+    n = te.size_var("n")
+    A, k = te.placeholder((8, n), name="A"), te.reduce_axis((0, n), "k")
+    B = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    s = te.create_schedule(B.op)
+    s[B].bind(k, te.thread_axis("threadIdx.x"))
+    s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.x"))
+    with refused("bind", "whose extent `n` of threadIdx.x is not constant", fix="split the bound axes"):
+        tilewright.build(s, [A, B], "cuda")
+
+
+@pytest.mark.parametrize("given", [3, None, "threadIdx.x == 0", te.var("n")])
+def test_a_store_predicate_that_is_not_a_condition(e: Example, given: Any) -> None:
+    with refused("set_store_predicate", "for stage 'C' is", "which is not a condition", fix="tx.var.equal(0)"):
+        e.s[e.C].set_store_predicate(given)
 
 
 def test_an_unknown_thread_tag() -> None:

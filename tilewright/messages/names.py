@@ -20,7 +20,6 @@ _INLINE = "call s[stage].compute_inline() for each of the stages"
 _CALLS = "use the intrinsics of te (te.exp, te.sqrt, te.popcount ...); other functions cannot be called"
 _TENSORIZE = "s[B].vectorize(axis) and s[B].unroll(axis)"
 _OPERATIONS = "te.ComputeOp and te.PlaceholderOp"
-_PREDICATE = "te.if_then_else in the declaration; a partial tile is guarded by itself"
 _OBJECTS = "give Python's own objects: functions, lists, numbers"
 _DEVICES = "tw.cuda(), tw.opencl() or tw.cpu()"
 _ND_DEVICES = "nd.cuda(), nd.opencl() or nd.cpu()"
@@ -176,7 +175,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "tensorize": "s[B].vectorize(axis) and s[B].unroll(axis)",
         "prefetch": 's.cache_read(A, "shared", [B]), with compute_at, and double_buffer',
         "env_threads": 's[B].bind(axis, te.thread_axis("threadIdx.x"))',
-        **dict.fromkeys(("set_store_predicate", "store_predicate"), _PREDICATE),
+        "store_predicate": "s[B].set_store_predicate(condition) sets it; s[B].value.store_predicate is it",
         "rolling_buffer": "s[B].compute_at(s[reader], axis)",
         "transform_layout": _LAYOUT,
         "axis": "s[B].op.axis, and s[B].op.reduce_axis",
