@@ -239,7 +239,9 @@ def test_a_vectorized_loop_around_what_threads_combine(e: Example) -> None:
     e.s[e.C].bind(e.k, te.thread_axis("threadIdx.x"))
     e.s[e.C].bind(i, te.thread_axis("blockIdx.x"))
     e.s[e.C].vectorize(e.s[e.C].split(j, factor=4)[1])
-    with refused("vectorize", "combine results one by one, but its loop 'j.inner' is vectorized", fix="unroll 'j.inner'"):
+    with refused(
+        "vectorize", "combine results one by one, but its loop 'j.inner' is vectorized", fix="unroll 'j.inner'"
+    ):
         tilewright.lower(e.s, [e.A, e.B, e.D, e.C])
 
 

@@ -174,4 +174,4 @@ def test_warps_of_cuda_exchange_registers() -> None:
     assert whole.count("__shfl") == 6 + 3
     assert whole.count("__syncthreads") == 1
     assert "__shfl" not in odd
-    assert odd.count("__syncthreads") == 5  # one for each level of a tree over 24
+    assert odd.count("__syncthreads") == 6  # after the first stores, and after each of the 5 levels of a tree over 24

@@ -78,6 +78,7 @@ def _tensor_memory_shapes() -> Iterator[MatrixShape]:
 def _synchronization(number: int) -> Iterator[Synchronization]:
     yield Synchronization("barrier", "block")
     yield Synchronization("named barrier", "block", count=16)
+    yield Synchronization("shuffle", "warp", awaits="registers of other lanes")
     if number >= 70:
         yield Synchronization("warp barrier", "warp")
     if number >= 80:

@@ -200,6 +200,11 @@ class Hardware:
         return 1 if level is None else level.threads
 
     @property
+    def exchange_width(self) -> int:
+        """Neighbouring threads that can read each other's registers; 1: none can."""
+        return self.warp if any(way.name == "shuffle" for way in self.synchronization) else 1
+
+    @property
     def block(self) -> Level:
         """The largest block."""
         level = self.level("block")

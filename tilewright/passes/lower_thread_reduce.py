@@ -23,6 +23,8 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope, ThreadTag
+from ..core.options import Options
+from ..core.target import Target
 from ..expr.nodes import Call, Expr, IntImm, Load, Var
 from ..expr.operators import add, const, equal, floordiv, floormod, if_then_else, less, multiply
 from ..loops.nodes import (
@@ -43,9 +45,9 @@ from ..loops.nodes import (
 _FASTEST_FIRST = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
 
 
-def lower_thread_reduce(function: Function, warp: int = 32) -> Function:
-    """Replace every `AllReduce`; `warp` is the number of threads that can exchange registers (1: none can)."""
-    return function.with_body(_host(function.body, warp))
+def lower_thread_reduce(function: Function, target: Target, options: Options) -> Function:
+    """Replace every `AllReduce` in kernels by exchanges that the target's threads can make."""
+    return function.with_body(_host(function.body, target.hardware.exchange_width))
 
 
 def _host(stmt: Stmt, warp: int) -> Stmt:
