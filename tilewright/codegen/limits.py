@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..core.errors import UserError
+from ..core.hardware import ThreadTag
+from ..core.limits import Exceeded, Limit, exceeded
 from ..core.target import Target
 from ..expr import nodes as n
 from .c_family import array_size, shared_bytes
-from .kernel import Kernel, constant, product
+from .kernel import Kernel, constant
 
 
 def check(kernel: Kernel, target: Target) -> Kernel:
@@ -17,18 +20,50 @@ def check(kernel: Kernel, target: Target) -> Kernel:
     Raises UserError where a block has too many threads, a grid too many blocks, or the shared buffers do not
     fit.
     """
-    _check_extents(kernel, target)
     total = sum(shared_bytes(buffer) for buffer in kernel.shared)
-    if total <= target.shared_bytes:
-        return kernel
-    if total > target.max_shared_bytes:
-        raise UserError(
-            f"kernel {kernel.name} needs {total:,} bytes of shared memory, but {target} has "
-            f"{target.max_shared_bytes:,} a block: {_sizes(kernel)}",
-            primitive="build",
-            fix="cache a smaller region: compute the cached stages further inside, or use smaller tiles",
-        )
-    return replace(kernel, dynamic_shared_bytes=total)
+    for broken in exceeded(target.hardware, _known_extents(kernel), total):
+        raise _ERRORS[broken.limit](kernel, target, broken)
+    return kernel if total <= target.shared_bytes else replace(kernel, dynamic_shared_bytes=total)
+
+
+def _known_extents(kernel: Kernel) -> dict[ThreadTag, int]:
+    extents = {tag: constant(extent) for tag, _, extent in kernel.launch.threads}
+    return {tag: extent for tag, extent in extents.items() if extent is not None}
+
+
+def _threads(kernel: Kernel, target: Target, broken: Exceeded) -> UserError:
+    return UserError(
+        f"kernel {kernel.name} has {broken.needed:,} threads a block ({_shown(kernel.block)}), "
+        f"but {target} allows {broken.allowed:,}",
+        primitive="build",
+        fix="split the axes bound to threads by smaller factors",
+    )
+
+
+def _extent(kernel: Kernel, target: Target, broken: Exceeded) -> UserError:
+    tag = (broken.tag or ThreadTag.THREAD_X).value
+    return UserError(
+        f"kernel {kernel.name} has {tag} of extent {broken.needed:,}, but {target} allows {broken.allowed:,}",
+        primitive="build",
+        fix=f"bind a smaller axis to {tag}, or move part of it to another dimension",
+    )
+
+
+def _shared(kernel: Kernel, target: Target, broken: Exceeded) -> UserError:
+    return UserError(
+        f"kernel {kernel.name} needs {broken.needed:,} bytes of shared memory, but {target} has "
+        f"{broken.allowed:,} a block: {_sizes(kernel)}",
+        primitive="build",
+        fix="cache a smaller region: compute the cached stages further inside, or use smaller tiles",
+    )
+
+
+# What a thread keeps goes to device memory where registers do not hold it: slow, and no error.
+_ERRORS: dict[Limit, Callable[[Kernel, Target, Exceeded], UserError]] = {
+    Limit.THREADS: _threads,
+    Limit.EXTENT: _extent,
+    Limit.SHARED: _shared,
+}
 
 
 def _sizes(kernel: Kernel) -> str:
@@ -37,31 +72,8 @@ def _sizes(kernel: Kernel) -> str:
     )
 
 
-def _check_extents(kernel: Kernel, target: Target) -> None:
-    threads = product(kernel.block)
-    if threads is not None and threads > target.max_threads_per_block:
-        raise UserError(
-            f"kernel {kernel.name} has {threads:,} threads a block ({_extents('threadIdx', kernel.block)}), "
-            f"but {target} allows {target.max_threads_per_block:,}",
-            primitive="build",
-            fix="split the axes bound to threads by smaller factors",
-        )
-    for axis, extents, limits in (
-        ("threadIdx", kernel.block, target.max_block_dims),
-        ("blockIdx", kernel.grid, target.max_grid_dims),
-    ):
-        for letter, extent, limit in zip("xyz", extents, limits, strict=True):
-            value = constant(extent)
-            if value is not None and value > limit:
-                raise UserError(
-                    f"kernel {kernel.name} has {axis}.{letter} of extent {value:,}, but {target} allows {limit:,}",
-                    primitive="build",
-                    fix=f"bind a smaller axis to {axis}.{letter}, or move part of it to another dimension",
-                )
-
-
-def _extents(name: str, extents: tuple[n.Expr, ...]) -> str:
+def _shown(extents: tuple[n.Expr, ...]) -> str:
     shown = [
-        f"{name}.{letter} {extent}" for letter, extent in zip("xyz", extents, strict=True) if constant(extent) != 1
+        f"threadIdx.{letter} {extent}" for letter, extent in zip("xyz", extents, strict=True) if constant(extent) != 1
     ]
-    return " × ".join(shown) or f"{name}.x 1"
+    return " × ".join(shown) or "threadIdx.x 1"

@@ -9,12 +9,13 @@ from ...bounds.infer import infer_bounds
 from ...core.errors import TVMError, UserError
 from ...core.target import Target
 from ...loops.build import build_function
+from ...refine.pipeline import refine
+from ...refine.usage import KernelUse, kernel_uses
 from ..space.config import Config
 from ..task import Task
 from . import features
 from .accesses import statements
 from .refuse import Refusal, refuse
-from .usage import KernelUse, kernel_uses
 
 
 @dataclass(frozen=True)
@@ -28,20 +29,22 @@ class Inspection:
 
 
 def inspect_candidate(task: Task, config: Config, target: Target, kind: str = "knob") -> Inspection:
-    """Inspect a configuration; `kind` says which features are wanted ("knob": none of the loop nest).
+    """Inspect a configuration as it is compiled for `target`.
+
+    `kind` says which features are wanted ("knob": none of the loop nest).
 
     Nothing that a template raises goes further than the refusal.
     """
     began = time.perf_counter()
     try:
         handle, args = task.instantiate(config)
-        bounds = infer_bounds(handle.value)
+        bounds = refine(handle.value, infer_bounds(handle.value), target).bounds
         uses = kernel_uses(handle.value, bounds)
         refusal = refuse(handle, uses, target)
         found: features.Features = {}
         if refusal is None and kind != "knob":
             nest = statements(build_function(handle.value, bounds, args))
-            found = features.of_nest(kind, nest, uses)
+            found = features.of_nest(kind, nest, uses, target.hardware)
         return Inspection(refusal, found, tuple(uses), time.perf_counter() - began)
     except UserError as error:
         step = f"{error.primitive} at {error.where}" if error.primitive and error.where else error.primitive

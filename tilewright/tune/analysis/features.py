@@ -11,16 +11,15 @@ from math import log2
 import numpy as np
 
 from ...core.errors import UserError
-from ...core.hardware import LoopKind, MemoryScope, ThreadTag
+from ...core.hardware import Hardware, LoopKind, MemoryScope, ThreadTag
+from ...refine.usage import KernelUse
 from ..space.knobs import SplitKnob
 from ..space.space import Space
 from .accesses import Access, Statement
-from .usage import KernelUse
 
 KINDS = ("knob", "itervar", "curve")
 Features = dict[str, float]
 
-_WARP = 32
 _CURVE = tuple(2.0**k for k in range(0, 21, 2))
 """Footprints in elements at which the curves are sampled."""
 
@@ -32,12 +31,12 @@ def check_kind(kind: str) -> str:
     return kind
 
 
-def of_nest(kind: str, statements: Sequence[Statement], uses: Sequence[KernelUse]) -> Features:
+def of_nest(kind: str, statements: Sequence[Statement], uses: Sequence[KernelUse], hardware: Hardware) -> Features:
     """The features of a loop nest: for kind "itervar" of every loop, for "curve" of reuse against footprint."""
     per_statement = _itervar if kind == "itervar" else _curve
     found: Features = {}
     for i, use in enumerate(uses):
-        found.update((f"kernel{i}.{name}", value) for name, value in _kernel(use))
+        found.update((f"kernel{i}.{name}", value) for name, value in _kernel(use, hardware))
     for i, statement in enumerate(statements):
         found.update((f"{i}.{statement.name}.{name}", value) for name, value in _work(statement))
         found.update((f"{i}.{statement.name}.{name}", value) for name, value in per_statement(statement))
@@ -48,13 +47,13 @@ def _log(value: float) -> float:
     return log2(1.0 + abs(value))
 
 
-def _kernel(use: KernelUse) -> Iterator[tuple[str, float]]:
+def _kernel(use: KernelUse, hardware: Hardware) -> Iterator[tuple[str, float]]:
     yield "threads", _log(use.threads)
     yield "blocks", _log(use.blocks)
     yield "vthreads", _log(use.vthreads)
     yield "shared", _log(use.bytes_in(MemoryScope.SHARED))
     yield "local", _log(use.local_words)
-    yield "warps filled", use.threads / (-(-use.threads // _WARP) * _WARP)
+    yield "warps filled", use.threads / (-(-use.threads // hardware.warp) * hardware.warp)
     for tag, extent in use.extents.items():
         yield tag.value, _log(extent)
 

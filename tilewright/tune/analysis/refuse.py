@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ...core.hardware import MemoryScope, ThreadTag
+from ...core.limits import Exceeded, Limit, exceeded
 from ...core.target import Target
+from ...refine.usage import KernelUse
 from ...schedule.handle import ScheduleHandle
-from .usage import KernelUse
 
-_HOPELESS = 8
-"""A thread whose arrays take this many times the registers that it can have keeps most of them in device memory."""
 _MAKERS = ("cache_read", "cache_write", "rfactor")  # the primitives that add one stage each
 
 
@@ -29,35 +28,44 @@ def refuse(handle: ScheduleHandle, uses: list[KernelUse], target: Target) -> Ref
     if not target.is_gpu:
         return None
     for use in uses:
-        for found in _broken(handle, use, target):
-            return found
+        shared = use.bytes_in(MemoryScope.SHARED)
+        for broken in exceeded(target.hardware, use.extents, shared, use.local_words):
+            return _REASONS[broken.limit](handle, use, target, broken)
     return None
 
 
-def _broken(handle: ScheduleHandle, use: KernelUse, target: Target) -> Iterator[Refusal]:
-    yield from _threads(handle, use, target)
-    shared = use.bytes_in(MemoryScope.SHARED)
-    if shared > target.max_shared_bytes:
-        largest = use.stored(MemoryScope.SHARED)[0]
-        reason = f"{shared:,} bytes of shared memory, but {target} has {target.max_shared_bytes:,} a block"
-        yield Refusal(f"{reason} ({largest.name} alone takes {largest.bytes:,})", _made(handle, largest.stage))
-    limit = _HOPELESS * target.registers_per_thread
-    if use.local_words > limit:
-        largest = use.stored(MemoryScope.LOCAL)[0]
-        reason = f"{use.local_words:,} words of local arrays a thread, over {_HOPELESS} times its registers"
-        yield Refusal(f"{reason} ({largest.name} alone takes {largest.bytes // 4:,})", _made(handle, largest.stage))
-
-
-def _threads(handle: ScheduleHandle, use: KernelUse, target: Target) -> Iterator[Refusal]:
+def _threads(handle: ScheduleHandle, use: KernelUse, target: Target, broken: Exceeded) -> Refusal:
     own = {tag: n for tag, n in use.extents.items() if tag.is_thread and n > 1}
-    if use.threads > target.max_threads_per_block:
-        shown = " × ".join(f"{tag.value} {n}" for tag, n in sorted(own.items(), key=lambda item: item[0].value))
-        reason = f"{use.threads:,} threads a block ({shown}), but {target} allows {target.max_threads_per_block:,}"
-        yield Refusal(reason, _bound(handle, max(own, key=lambda tag: own[tag])))
-    for tag, extent in use.extents.items():
-        limit = (target.max_grid_dims if tag.is_block else target.max_block_dims)[tag.dimension]
-        if extent > limit:
-            yield Refusal(f"{tag.value} has extent {extent:,}, but {target} allows {limit:,}", _bound(handle, tag))
+    shown = " × ".join(f"{tag.value} {n}" for tag, n in sorted(own.items(), key=lambda item: item[0].value))
+    reason = f"{broken.needed:,} threads a block ({shown}), but {target} allows {broken.allowed:,}"
+    return Refusal(reason, _bound(handle, max(own, key=lambda tag: own[tag])))
+
+
+def _extent(handle: ScheduleHandle, use: KernelUse, target: Target, broken: Exceeded) -> Refusal:
+    tag = broken.tag or ThreadTag.THREAD_X
+    return Refusal(
+        f"{tag.value} has extent {broken.needed:,}, but {target} allows {broken.allowed:,}", _bound(handle, tag)
+    )
+
+
+def _shared(handle: ScheduleHandle, use: KernelUse, target: Target, broken: Exceeded) -> Refusal:
+    largest = use.stored(MemoryScope.SHARED)[0]
+    reason = f"{broken.needed:,} bytes of shared memory, but {target} has {broken.allowed:,} a block"
+    return Refusal(f"{reason} ({largest.name} alone takes {largest.bytes:,})", _made(handle, largest.stage))
+
+
+def _local(handle: ScheduleHandle, use: KernelUse, target: Target, broken: Exceeded) -> Refusal:
+    largest = use.stored(MemoryScope.LOCAL)[0]
+    reason = f"{broken.needed:,} words of local arrays a thread, and {target} holds {broken.allowed:,} at most"
+    return Refusal(f"{reason} ({largest.name} alone takes {largest.bytes // 4:,})", _made(handle, largest.stage))
+
+
+_REASONS: dict[Limit, Callable[[ScheduleHandle, KernelUse, Target, Exceeded], Refusal]] = {
+    Limit.THREADS: _threads,
+    Limit.EXTENT: _extent,
+    Limit.SHARED: _shared,
+    Limit.LOCAL: _local,
+}
 
 
 def _bound(handle: ScheduleHandle, tag: ThreadTag) -> str:

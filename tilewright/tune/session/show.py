@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...core.architectures import NVIDIA
 from ...core.errors import UserError
 from ...core.log import logger
 from ...core.text import one_line, printable
@@ -20,9 +20,6 @@ from ..space.space import Space
 from .trials import Tally, Trial
 
 _PREFIXES = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_CORES = {5: 128, 6: 64, 7: 64, 8: 128, 9: 128, 10: 128, 11: 128, 12: 128}
-_CORES_EXACT = {"6.1": 128, "6.2": 128, "8.0": 64, "8.7": 128}
-"""Single-precision cores of a multiprocessor, by compute capability."""
 
 
 def scale_of(si_prefix: str) -> float:
@@ -169,7 +166,7 @@ def _share(flops: float, device: DeviceAttributes | None) -> str:
 
 def peak_flops(device: DeviceAttributes | None) -> float:
     """The single-precision operations a second that an NVIDIA device can do at most; 0 where that is not known."""
-    if device is None or re.fullmatch(r"\d+\.\d+", device.compute_version) is None:
+    row = NVIDIA.get(f"sm_{device.compute_version.replace('.', '')}") if device is not None else None
+    if device is None or row is None:
         return 0.0
-    cores = _CORES_EXACT.get(device.compute_version) or _CORES.get(int(device.compute_version.partition(".")[0]), 0)
-    return 2e3 * device.multi_processor_count * device.max_clock_rate * cores
+    return 2e3 * device.multi_processor_count * device.max_clock_rate * row.multiprocessor.float_lanes

@@ -1,4 +1,4 @@
-"""What each kernel of a schedule asks of the hardware, read off its bounds before any loop is built."""
+"""What each kernel of a schedule asks of the hardware, read off its (refined) bounds before any loop is built."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
 
-from ...bounds.infer import Bounds, StageBounds
-from ...bounds.nest import Loop, own_loops
-from ...core.hardware import MemoryScope, ThreadTag
-from ...expr.nodes import Expr, IntImm, Var
-from ...expr.traverse import variables
-from ...schedule.value import At, Schedule
-from ...tensor.tensor import read_tensors
+from ..bounds.infer import Bounds, StageBounds
+from ..bounds.nest import Loop, own_loops
+from ..core.hardware import MemoryScope, ThreadTag
+from ..expr.nodes import Expr, IntImm, Var
+from ..expr.traverse import variables
+from ..schedule.value import At, Schedule
+from ..tensor.tensor import read_tensors
 
 
 @dataclass(frozen=True)
