@@ -231,7 +231,13 @@ def test_spellings_of_one_workload_are_one():
         (lambda: Conv2d.of((1, 2, 7, 7), padding=(1, 2, 3)), "conv2d: padding 1x2x3 is not", "3x5"),
         (lambda: Conv2d.of((1, 2, 7, 7), stride=(1, -1)), "conv2d: stride 1x-1 is not", "say 3"),
         (lambda: Conv2d.of((1, 4, 7, 7), 6, groups=4), "groups 4 does not divide 4 channels and 6 filters", "divisor"),
-        (lambda: Conv2d.of((1, 4, 7, 7), dtype="int8"), "conv2d: dtype int8 is not covered", "float32 or float64"),
+        (
+            lambda: Conv2d.of((1, 4, 7, 7), dtype="int8"),
+            "conv2d: dtype int8 is not covered",
+            "float32, float64, float16, bfloat16",
+        ),
+        (lambda: Conv2d.of((1, 4, 7, 7), layout="HWCN"), "conv2d: layout HWCN is unknown", "NCHW, NHWC"),
+        (lambda: Depthwise.of((1, 4, 7, 7), layout="NCW"), "depthwise: shape 1x4x7x7 is not NxCxW", "8x64x1024"),
         (lambda: Depthwise.of((1, 4, 7, 7), dilation=4, padding=0), "kernel 9x9 is larger", "smaller kernel"),
         (lambda: Depthwise.of((1, 4, 7, 7), multiplier=0), "depthwise: multiplier 0 is not", "say 3"),
         (lambda: autotvm.templates.conv2d(shape=(1, 4, 7, 7)), "conv2d: no current target", "tw.target.Target"),
@@ -262,8 +268,8 @@ def test_what_a_log_knows_is_applied(tmp_path, caplog):
 
 
 def test_templates_are_known_by_name():
-    assert {t.name for t in (templates.CONV1D, templates.CONV2D, templates.DEPTHWISE)} == {
-        "topi/conv1d", "topi/conv2d", "topi/depthwise",
+    assert {t.name for t in templates.ALL} == {
+        "topi/conv1d", "topi/conv2d", "topi/conv2d.direct", "topi/depthwise", "topi/depthwise.direct",
     }  # fmt: skip
     workload = Conv2d.of((1, 8, 7, 7))
     assert autotvm.task.create("topi/conv2d", workload.args, "opencl").flop == workload.flop

@@ -7,11 +7,15 @@ with autotvm.apply_history_best("conv2d.log"), tvm.target.Target("cuda"):
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from ..core.errors import UserError
 from ..core.target import Target
+from ..schedule.handle import ScheduleHandle
+from ..tensor.tensor import Tensor
 from ..topi import templates as packaged
+from ..topi.templates import fusion
 from ..topi.templates.workload import Convolution
 from ..tune.space.config import Config
 from ..tune.task import Program, Task
@@ -44,6 +48,52 @@ class Packaged(Generic[W]):
         Where no log knows the workload, the schedule is a plain one that suits most sizes. UserError for wrong options,
         and where no target is given.
         """
+        target, workload = self._target(), self.template.kind.of(**options)
+        template, config = self._known(workload, target)
+        return template.program(config, workload, target)
+
+    def compute(
+        self, x: Tensor, w: Tensor, *, epilogue: Callable[..., Any] | None = None, target: Any = None, **options: Any
+    ) -> Tensor:
+        """Declare the convolution of two tensors as part of a program.
+
+        Parameters
+        ----------
+        x : Tensor
+            Images, N x C x H x W, or N x H x W x C with `layout="NHWC"`.
+        w : Tensor
+            Filters of PyTorch's shape: filters x channels of a group x rows x columns.
+        epilogue : callable, optional
+            Gets each sum, of type float32 (float64 for float64 data), and the indices of the result; returns the
+            value to store, which is converted to the type of `x`.
+        target : Target or str, optional
+            What the program is for; by default the current target.
+        **options
+            `stride`, `padding`, `dilation`, `layout`, as for a call of the template.
+
+        Returns
+        -------
+        Tensor
+            The result, of the type of `x`; `schedule` schedules it.
+
+        Raises
+        ------
+        UserError
+            Where the shapes do not fit, or there is no target.
+        """
+        chosen = Target.parse(target) if target is not None else self._target()
+        workload = fusion.workload_of(self.template.kind, x, w, options)
+        template, config = self._known(workload, chosen)
+        return fusion.compute(template, config, workload, chosen, (x, w), epilogue)
+
+    def schedule(self, s: ScheduleHandle, out: Tensor) -> None:
+        """Schedule the result of `compute`, its epilogue fused, in the schedule `s` of a program.
+
+        Raises UserError for a tensor that `compute` did not return.
+        """
+        fusion.schedule(s, out)
+
+    def _target(self) -> Target:
         target = Target.current()
         if target is None:
             raise UserError(
@@ -51,12 +101,17 @@ class Packaged(Generic[W]):
                 primitive=self.template.kind.name,
                 fix='call the template inside `with tw.target.Target("cuda"):`',
             )
-        args = self.template.kind.of(**options).args
-        found = DispatchContext.current.query(target, args_to_workload(args, self.template.name))
-        config = found.config if isinstance(found, AppliedConfig) else found
-        if not isinstance(config, Config):
-            config = self.template.first(args, target)
-        return self.template.instantiate(config, args, target)
+        return target
+
+    def _known(self, workload: W, target: Target) -> tuple[packaged.PackagedTemplate[W], Config]:
+        """The strategy and the configuration that the contexts know, or those to use where nothing was measured."""
+        able = [t for t in self.template.strategies if t.covers(workload, target)]
+        for template in able:
+            found = DispatchContext.current.query(target, args_to_workload(workload.args, template.name))
+            config = found.config if isinstance(found, AppliedConfig) else found
+            if isinstance(config, Config):
+                return template, config
+        return able[0], able[0].first(workload.args, target)
 
 
 conv1d = Packaged(packaged.CONV1D)

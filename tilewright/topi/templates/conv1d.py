@@ -5,14 +5,14 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from ...schedule.handle import create_schedule
+from ...schedule.handle import ScheduleHandle
 from ...tune.space.config import Config
 from ...tune.space.knobs import annotate_knob, split_knob, value_knob
 from ...tune.space.space import Space
-from ...tune.task import Program
 from .convolutions import Conv1d
 from .schedule_helpers import bind_all, fetch_together, tile_knob, written_out
 from .template import ScheduleStrategy
+from .tensors import Tensors
 
 _SIZES = [(v, t, n) for t in (16, 32, 64, 128, 256, 512) for v in (1, 2, 4) for n in (1, 2, 4, 8)]
 
@@ -33,13 +33,11 @@ def space(of: Conv1d) -> Space:
     )
 
 
-def schedule(of: Conv1d, config: Config) -> Program:
+def schedule(of: Conv1d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """Sums in registers; weights and input in shared memory as the configuration says."""
-    data, weights, out = of.declare()
-    s = create_schedule(out.op)
-    padded = next(t for t in out.op.input_tensors if t.op is not weights.op)
+    weights, padded, out = t.weights, t.padded, t.out
     s[padded].compute_inline()
-    sums = s.cache_write(out, "local")
+    sums = t.in_registers(s)
     wanted = {"none": [], "weights": [weights], "both": [weights, padded]}[config["shared"].val]
     caches = [s.cache_read(t, "shared", [sums]) for t in wanted]
 
@@ -54,7 +52,6 @@ def schedule(of: Conv1d, config: Config) -> Program:
     for cache in caches:
         s[cache].compute_at(s[sums], ro)
         fetch_together(s, cache, [("threadIdx.x", config["tile"].size[2])])
-    return s, [data, weights, out]
 
 
 def usual(of: Conv1d) -> dict[str, Any]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...schedule.handle import ScheduleHandle, create_schedule
+from ...schedule.handle import ScheduleHandle
 from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
-from ...tune.task import Program
 from .convolutions import Conv2d
 from .schedule_helpers import GRID_LIMIT, bind_all, fetch_together, tile_knob, written_out
-from .template import ScheduleStrategy
+from .template import ScheduleStrategy, plain
+from .tensors import Tensors
 
 _TILES, _SUMS = ("tile_f", "tile_y", "tile_x"), ("tile_rc", "tile_ry", "tile_rx")
 
@@ -34,13 +34,11 @@ def space(of: Conv2d) -> Space:
     )
 
 
-def schedule(of: Conv2d, config: Config) -> Program:
+def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """The schedule of a configuration."""
-    data, weights, out = of.declare()
-    s = create_schedule(out.op)
-    padded = next(t for t in out.op.input_tensors if t.op is not weights.op)
+    weights, padded, out = t.weights, t.padded, t.out
     s[padded].compute_inline()
-    sums = s.cache_write(out, "local")
+    sums = t.in_registers(s)
     tiles = [s.cache_read(t, "shared", [sums]) for t in (padded, weights)]
     registers = [s.cache_read(t, "local", [sums]) for t in tiles]
 
@@ -54,7 +52,6 @@ def schedule(of: Conv2d, config: Config) -> Program:
         s[register].compute_at(s[sums], middle[-1])
         counts = [config[name].size[2] for name in _TILES]
         fetch_together(s, tile, list(zip(("threadIdx.z", "threadIdx.y", "threadIdx.x"), counts, strict=True)))
-    return s, [data, weights, out]
 
 
 def _bind_results(of: Conv2d, config: Config, s: ScheduleHandle, out: Any) -> Any:
@@ -89,4 +86,9 @@ def usual(of: Conv2d) -> dict[str, Any]:
     }
 
 
-ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(space, schedule, usual)
+def covers(of: Conv2d) -> bool:
+    """Images whose rows lie one after another."""
+    return of.layout == "NCHW"
+
+
+ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(space, schedule, usual, plain, covers)

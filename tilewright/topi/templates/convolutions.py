@@ -14,7 +14,9 @@ from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
 from .. import nn, testing
-from .workload import Convolution, border, dtype_of, positions, shape_of, shortened, sizes
+from .declarations import placeholders, same_shape, sums_of
+from .layouts import LAYOUTS, as_images, in_layout, in_memory, in_order, layout_of
+from .workload import Convolution, border, dtype_of, positions, shape_of, shortened, sizes, sum_dtype
 
 
 @dataclass(frozen=True)
@@ -47,16 +49,24 @@ class Conv1d(Convolution):
             "dtype": self.dtype,
         }
 
-    def declare(self) -> tuple[Tensor, Tensor, Tensor]:
-        data = placeholder(self.shape, self.dtype, "A")
-        weights = placeholder((self.kernel,), self.dtype, "W")
+    def placeholders(self) -> tuple[Tensor, Tensor]:
+        return placeholder(self.shape, self.dtype, "A"), placeholder((self.kernel,), self.dtype, "W")
+
+    def sums(self, data: Tensor, weights: Tensor) -> Tensor:
         padded = nn.pad(data, self.padding[:1], self.padding[1:], name="padded")
         r = reduce_axis((0, self.kernel), name="r")
-        last = self.kernel - 1  # a convolution's kernel runs backwards
-        out = compute(
-            self.out_shape, lambda i: reduce_sum(padded[i * self.stride + last - r] * weights[r], axis=r), name="B"
-        )
-        return data, weights, out
+        last, kind = self.kernel - 1, sum_dtype(self.dtype)  # a convolution's kernel runs backwards
+
+        def element(i: Any) -> Any:
+            value, weight = padded[i * self.stride + last - r], weights[r]
+            return reduce_sum(value.astype(kind) * weight.astype(kind), axis=r)
+
+        made: Tensor = compute(self.out_shape, element, name="B")
+        return made
+
+    @property
+    def element(self) -> str:
+        return self.dtype
 
     @property
     def terms(self) -> int:
@@ -97,6 +107,7 @@ class Conv2d(Convolution):
     dilation: tuple[int, ...]
     groups: int
     dtype: str
+    layout: str
 
     @classmethod
     def of(
@@ -109,8 +120,14 @@ class Conv2d(Convolution):
         dilation: Any = 1,
         groups: int = 1,
         dtype: str = "float32",
+        layout: str = "NCHW",
     ) -> Conv2d:
-        """The workload; `filters` is by default as many as there are channels, `padding` as `window` says."""
+        """The workload; `filters` is by default as many as there are channels, `padding` as `window` says.
+
+        `shape` is batch, channels, height, width in every layout. With a layout of 1-D data it is batch, channels,
+        length, and the window's options are those of a line: images of one row compute it.
+        """
+        shape, kernel, stride, padding, dilation = as_images(cls.name, layout, shape, kernel, stride, padding, dilation)
         images = shape_of(cls.name, shape, "NCHW")
         (count,) = sizes(cls.name, "filters", images[1] if filters is None else filters, 1)
         (parts,) = sizes(cls.name, "groups", groups, 1)
@@ -121,21 +138,32 @@ class Conv2d(Convolution):
                 fix="give a common divisor of both",
             )
         return cls(images, count, *window(cls.name, images, kernel, stride, padding, dilation), parts,
-                   dtype_of(cls.name, dtype))  # fmt: skip
+                   dtype_of(cls.name, dtype), layout_of(cls.name, layout))  # fmt: skip
 
     @property
     def options(self) -> dict[str, Any]:
         found = {"shape": self.shape, "filters": self.filters, **_window_options(self)}
-        return {**found, **({"groups": self.groups} if self.groups > 1 else {}), "dtype": self.dtype}
+        return {**found, **({"groups": self.groups} if self.groups > 1 else {}), **_storage(self)}
 
-    def declare(self) -> tuple[Tensor, Tensor, Tensor]:
-        data = placeholder(self.shape, self.dtype, "data")
-        weights = placeholder((self.filters, self.shape[1] // self.groups, *self.kernel), self.dtype, "weights")
+    @property
+    def weights_shape(self) -> tuple[int, ...]:
+        """That of PyTorch: filters, channels of a group, rows, columns."""
+        return (self.filters, self.shape[1] // self.groups, *self.kernel)
+
+    def placeholders(self) -> tuple[Tensor, Tensor]:
+        return placeholders(self)
+
+    def sums(self, data: Tensor, weights: Tensor) -> Tensor:
+        if self.layout != "NCHW" or not same_shape(weights, self.weights_shape):
+            return sums_of(self, data, weights)
+        window, kind = (self.stride, self.padding, self.dilation), sum_dtype(self.dtype)
         if self.groups == 1:
-            out = nn.conv2d_nchw(data, weights, self.stride, self.padding, self.dilation)
-        else:
-            out = nn.group_conv2d_nchw(data, weights, self.stride, self.padding, self.dilation, self.groups)
-        return data, weights, out
+            return nn.conv2d_nchw(data, weights, *window, out_dtype=kind)
+        return nn.group_conv2d_nchw(data, weights, *window, self.groups, out_dtype=kind)
+
+    @property
+    def element(self) -> str:
+        return self.dtype
 
     @property
     def terms(self) -> int:
@@ -143,10 +171,25 @@ class Conv2d(Convolution):
 
     @property
     def out_shape(self) -> tuple[int, ...]:
-        return (self.shape[0], self.filters, *_places(self))
+        return in_layout(self.layout, (self.shape[0], self.filters, *self.places))
+
+    @property
+    def channels(self) -> int:
+        return self.filters
+
+    @property
+    def channel_axis(self) -> int:
+        return self.layout.index("C")
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """How many rows and columns the result has."""
+        return _places(self)
 
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        return testing.conv2d_nchw_python(data, weights, self.stride, self.padding, self.groups, self.dilation)
+        images = in_order(self.layout, data)
+        out = testing.conv2d_nchw_python(images, weights, self.stride, self.padding, self.groups, self.dilation)
+        return in_memory(self.layout, out)
 
     def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
         return _torch_ways(self, data, weights, self.groups)
@@ -165,6 +208,7 @@ class Depthwise(Convolution):
     dilation: tuple[int, ...]
     multiplier: int
     dtype: str
+    layout: str
 
     @classmethod
     def of(
@@ -176,22 +220,47 @@ class Depthwise(Convolution):
         dilation: Any = 1,
         multiplier: int = 1,
         dtype: str = "float32",
+        layout: str = "NCHW",
     ) -> Depthwise:
-        """The workload; `padding` as `window` says."""
+        """The workload; `padding` as `window` says, `shape` and 1-D layouts as `Conv2d.of` says."""
+        shape, kernel, stride, padding, dilation = as_images(cls.name, layout, shape, kernel, stride, padding, dilation)
         images = shape_of(cls.name, shape, "NCHW")
         (times,) = sizes(cls.name, "multiplier", multiplier, 1)
         return cls(images, *window(cls.name, images, kernel, stride, padding, dilation), times,
-                   dtype_of(cls.name, dtype))  # fmt: skip
+                   dtype_of(cls.name, dtype), layout_of(cls.name, layout))  # fmt: skip
 
     @property
     def options(self) -> dict[str, Any]:
         found = {"shape": self.shape, **_window_options(self)}
-        return {**found, **({"multiplier": self.multiplier} if self.multiplier > 1 else {}), "dtype": self.dtype}
+        return {**found, **({"multiplier": self.multiplier} if self.multiplier > 1 else {}), **_storage(self)}
 
-    def declare(self) -> tuple[Tensor, Tensor, Tensor]:
-        data = placeholder(self.shape, self.dtype, "data")
-        weights = placeholder((self.shape[1], self.multiplier, *self.kernel), self.dtype, "weights")
-        return data, weights, nn.depthwise_conv2d_nchw(data, weights, self.stride, self.padding, self.dilation)
+    @property
+    def filters(self) -> int:
+        """How many channels the result has."""
+        return self.shape[1] * self.multiplier
+
+    @property
+    def groups(self) -> int:
+        """How many groups of channels see kernels of their own: as many as there are channels."""
+        return self.shape[1]
+
+    @property
+    def weights_shape(self) -> tuple[int, ...]:
+        """Channels, kernels of each, rows, columns: in memory the same as PyTorch's filters, 1, rows, columns."""
+        return (self.shape[1], self.multiplier, *self.kernel)
+
+    def placeholders(self) -> tuple[Tensor, Tensor]:
+        return placeholders(self)
+
+    def sums(self, data: Tensor, weights: Tensor) -> Tensor:
+        if self.layout != "NCHW" or not same_shape(weights, self.weights_shape):
+            return sums_of(self, data, weights)
+        window, kind = (self.stride, self.padding, self.dilation), sum_dtype(self.dtype)
+        return nn.depthwise_conv2d_nchw(data, weights, *window, out_dtype=kind)
+
+    @property
+    def element(self) -> str:
+        return self.dtype
 
     @property
     def terms(self) -> int:
@@ -199,10 +268,25 @@ class Depthwise(Convolution):
 
     @property
     def out_shape(self) -> tuple[int, ...]:
-        return (self.shape[0], self.shape[1] * self.multiplier, *_places(self))
+        return in_layout(self.layout, (self.shape[0], self.filters, *self.places))
+
+    @property
+    def channels(self) -> int:
+        return self.filters
+
+    @property
+    def channel_axis(self) -> int:
+        return self.layout.index("C")
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """How many rows and columns the result has."""
+        return _places(self)
 
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        return testing.depthwise_conv2d_python_nchw(data, weights, self.stride, self.padding, self.dilation)
+        images = in_order(self.layout, data)
+        out = testing.depthwise_conv2d_python_nchw(images, weights, self.stride, self.padding, self.dilation)
+        return in_memory(self.layout, out)
 
     def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
         return _torch_ways(self, data, weights.flatten(0, 1)[:, None], self.shape[1])
@@ -242,16 +326,24 @@ def _torch_ways(of: Conv2d | Depthwise, data: Any, weights: Any, groups: int) ->
     even = (top, left) == (bottom, right)
 
     def way(memory_format: Any) -> Callable[[], Any]:
-        images, kernels = (t.contiguous(memory_format=memory_format) for t in (data, weights))
+        last = of.layout == "NHWC"
+        given = data.permute(0, 3, 1, 2) if last else data
+        images, kernels = (t.contiguous(memory_format=memory_format) for t in (given, weights))
 
         def call() -> Any:
             padded = images if even else pad(images, (left, right, top, bottom))
-            return conv2d(padded, kernels, None, of.stride, (top, left) if even else 0, of.dilation, groups)
+            out = conv2d(padded, kernels, None, of.stride, (top, left) if even else 0, of.dilation, groups)
+            return out.permute(0, 2, 3, 1) if last else out
 
         return call
 
     ways = (("conv2d", torch.contiguous_format), ("conv2d, channels last", torch.channels_last))
     return [(how, way(memory_format)) for how, memory_format in ways]
+
+
+def _storage(of: Conv2d | Depthwise) -> dict[str, Any]:
+    """How elements are stored: their type, and the layout where it is not the usual one."""
+    return {"dtype": of.dtype, **({"layout": of.layout} if of.layout != LAYOUTS[0] else {})}
 
 
 def _window_options(of: Conv2d | Depthwise) -> dict[str, Any]:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...schedule.handle import ScheduleHandle, create_schedule
+from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.space.knobs import SplitKnob, split_knob, value_knob
 from ...tune.space.space import Space
-from ...tune.task import Program
 from .convolutions import Conv1d, Conv2d, Depthwise
 from .schedule_helpers import tile_knob
-from .template import ScheduleStrategy
+from .template import ScheduleStrategy, plain
+from .tensors import Tensors
 
 _LANES = (4, 8, 16, 32, 64)
 _BLOCKS = (64, 256, 1024, 4096)
@@ -52,12 +52,11 @@ def line_space(of: Conv1d) -> Space:
     )
 
 
-def line_schedule(of: Conv1d, config: Config) -> Program:
+def line_schedule(of: Conv1d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """A block of vectors at a time; for each vector, all terms."""
-    data, weights, out = of.declare()
-    s = create_schedule(out.op)
-    _store_padding(s, _padded(out, weights), config["store_padding"].val)
-    sums = s.cache_write(out, "local")
+    out = t.out
+    _store_padding(s, t.padded, config["store_padding"].val)
+    sums = t.in_registers(s)
     block, row, lanes = config["tile"].apply(s, out, out.op.axis[0])
     s[out].vectorize(lanes)
     s[out].parallel(block)
@@ -66,7 +65,6 @@ def line_schedule(of: Conv1d, config: Config) -> Program:
     s[sums].reorder(*s[sums].leaf_iter_vars[1:], sums.op.axis[0])
     s[sums].unroll(terms)
     s[sums].vectorize(sums.op.axis[0])
-    return s, [data, weights, out]
 
 
 def line_usual(of: Conv1d) -> dict[str, Any]:
@@ -91,12 +89,11 @@ def images_space(of: Conv2d | Depthwise) -> Space:
     )
 
 
-def images_schedule(of: Conv2d | Depthwise, config: Config) -> Program:
+def images_schedule(of: Conv2d | Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """A tile of results in registers: channels and rows written out, columns in a vector."""
-    data, weights, out = of.declare()
-    s = create_schedule(out.op)
-    _store_padding(s, _padded(out, weights), config["store_padding"].val)
-    sums = s.cache_write(out, "local")
+    out = t.out
+    _store_padding(s, t.padded, config["store_padding"].val)
+    sums = t.in_registers(s)
     n, c, y, x = out.op.axis
     (co, ci), (yo, yi), (xo, xi) = (
         config[name].apply(s, out, axis) for name, axis in (("tile_c", c), ("tile_y", y), ("tile_x", x))
@@ -113,7 +110,6 @@ def images_schedule(of: Conv2d | Depthwise, config: Config) -> Program:
     for axis in [c, y, *[rx, ry][: config["unroll_kernel"].val]]:
         s[sums].unroll(axis)
     s[sums].vectorize(x)
-    return s, [data, weights, out]
 
 
 def images_usual(of: Conv2d | Depthwise) -> dict[str, Any]:
@@ -122,9 +118,10 @@ def images_usual(of: Conv2d | Depthwise) -> dict[str, Any]:
     return {**tile, "tile_x": [16], "unroll_kernel": 1}
 
 
-def _padded(out: Tensor, weights: Tensor) -> Tensor:
-    return next(t for t in out.op.input_tensors if t.op is not weights.op)
+def images_cover(of: Conv2d | Depthwise) -> bool:
+    """Images whose rows lie one after another."""
+    return of.layout == "NCHW"
 
 
 LINE: ScheduleStrategy[Conv1d] = ScheduleStrategy(line_space, line_schedule, line_usual)
-IMAGES: ScheduleStrategy[Any] = ScheduleStrategy(images_space, images_schedule, images_usual)
+IMAGES: ScheduleStrategy[Any] = ScheduleStrategy(images_space, images_schedule, images_usual, plain, images_cover)

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ...schedule.handle import ScheduleHandle, create_schedule
+from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.space.knobs import reorder_knob, value_knob
 from ...tune.space.space import Space
-from ...tune.task import Program
 from .convolutions import Depthwise
 from .schedule_helpers import GRID_LIMIT, bind_all, fetch_together, store_together, tile_knob, written_out
-from .template import ScheduleStrategy
+from .template import ScheduleStrategy, plain
+from .tensors import Tensors
 
 _TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 _TILES = ("tile_c", "tile_y", "tile_x")
@@ -60,15 +60,13 @@ def _registers(of: Depthwise, channels: int, rows: int, columns: int) -> int:
     return values * np.dtype(of.dtype).itemsize // 4
 
 
-def schedule(of: Depthwise, config: Config) -> Program:
+def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """Sums in registers; windows there too, tiles of images and weights in shared memory, as the configuration says."""
-    data, weights, out = of.declare()
-    s = create_schedule(out.op)
-    padded = next(t for t in out.op.input_tensors if t.op is not weights.op)
+    data, weights, padded, out = t.data, t.weights, t.padded, t.out
     shared = config["shared"].val
     planes = s.cache_read(data, "shared", [padded]) if shared == "input" else None
     s[padded].compute_inline()
-    sums = s.cache_write(out, "local")
+    sums = t.in_registers(s)
     tiles = [s.cache_read(t, "shared", [sums]) for t in {"data": [padded], "both": [padded, weights]}.get(shared, [])]
     window = s.cache_read(tiles[0] if tiles else padded, "local", [sums]) if config["window"].val != "none" else None
     block, thread = _tile(of, s, config, out)
@@ -83,7 +81,6 @@ def schedule(of: Depthwise, config: Config) -> Program:
     for tile in [planes] if planes is not None else tiles:
         s[tile].compute_at(s[out], block)
         fetch_together(s, tile, threads, _contiguous(of, config) if tile is planes else 1)
-    return s, [data, weights, out]
 
 
 def _contiguous(of: Depthwise, config: Config) -> int:
@@ -134,4 +131,9 @@ def usual(of: Depthwise) -> dict[str, Any]:
     }
 
 
-ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(space, schedule, usual)
+def covers(of: Depthwise) -> bool:
+    """Images whose rows lie one after another."""
+    return of.layout == "NCHW"
+
+
+ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(space, schedule, usual, plain, covers)

@@ -8,25 +8,55 @@ from heapq import heappop, heappush
 from math import log2
 from typing import Any, Generic, TypeVar
 
+from ...core.errors import UserError
 from ...core.target import Target
+from ...schedule.handle import ScheduleHandle, create_schedule
+from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.space.space import Space
 from ...tune.task import Declared, Program, Task, freeze
+from .epilogue import NO_EPILOGUE, Epilogue, Expression, finish
+from .tensors import Tensors
 from .workload import Convolution
 
 W = TypeVar("W", bound=Convolution)
 
 
+def plain(of: Any, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+    """Declare the sums as the workload does, whatever the configuration."""
+    made: Tensor = of.sums(data, weights)
+    return made
+
+
+def always(of: Any) -> bool:
+    """Accept every workload."""
+    return True
+
+
 @dataclass(frozen=True)
 class ScheduleStrategy(Generic[W]):
-    """A way to schedule a convolution: its knobs, the schedule of their choices, and choices that do for a start.
+    """A way to schedule a convolution for one kind of hardware.
 
-    `usual` names the wanted sizes of each knob's choice; the nearest that the space admits is taken.
+    Attributes
+    ----------
+    space : callable
+        Returns the knobs for a workload.
+    schedule : callable
+        Applies a configuration to a schedule of the tensors.
+    usual : callable
+        Returns the wanted sizes of each knob's choice where nothing was measured; the nearest that the space admits
+        is taken.
+    declare : callable
+        Returns the sums of a workload over data and weights, in the form that the schedule needs.
+    covers : callable
+        Says whether it can schedule a workload.
     """
 
     space: Callable[[W], Space]
-    schedule: Callable[[W, Config], Program]
+    schedule: Callable[[W, Config, ScheduleHandle, Tensors], None]
     usual: Callable[[W], dict[str, Any]]
+    declare: Callable[[W, Tensor, Tensor, Config], Tensor] = plain
+    covers: Callable[[W], bool] = always
 
     def first(self, workload: W) -> Config:
         """The configuration to use where nothing was measured."""
@@ -67,15 +97,22 @@ def _log(size: int) -> float:
 
 @dataclass(frozen=True)
 class PackagedTemplate(Generic[W]):
-    """A template for tuning, of the workloads that `of` makes; `gpu` and `cpu` schedule them.
+    """A template for tuning, of the workloads that `kind` makes; `gpu` and `cpu` schedule them.
 
-    Its arguments, in a log too, are the fields of the workload.
+    Its arguments, in a log too, are the fields of the workload. `others` are further strategies for the same
+    workloads; each is a template of its own, so that its name in a log says which strategy was measured.
     """
 
     name: str
     kind: type[W]
     gpu: ScheduleStrategy[W]
     cpu: ScheduleStrategy[W]
+    others: tuple[PackagedTemplate[W], ...] = ()
+
+    @property
+    def strategies(self) -> tuple[PackagedTemplate[W], ...]:
+        """All strategies, this one first."""
+        return (self, *self.others)
 
     def workload(self, args: tuple[Any, ...]) -> W:
         """The workload of a task's arguments; UserError where they are none."""
@@ -85,17 +122,80 @@ class PackagedTemplate(Generic[W]):
         """How the target's hardware is scheduled for (without a target: a GPU)."""
         return self.gpu if target is None or target.is_gpu else self.cpu
 
+    def covers(self, workload: W, target: Target | None) -> bool:
+        """Whether this strategy can schedule the workload."""
+        return self.strategy(target).covers(workload)
+
+    def choose(self, workload: W, target: Target | None) -> tuple[PackagedTemplate[W], Config]:
+        """The strategy and the configuration to use where nothing was measured.
+
+        The last strategy that covers the workload is taken: strategies are listed from the most general one on.
+        """
+        template = next(t for t in reversed(self.strategies) if t.covers(workload, target))
+        return template, template.first(workload.args, target)
+
     def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:
         """The knobs, and the operations of one run: a product and a sum a term, and nothing for padding.
 
         NumPy's matrix products compute what is right in a fraction of the time that the declaration takes.
         """
         workload = self.workload(args)
+        self._check(workload, target)
         return Declared(self.strategy(target).space(workload), workload.flop, workload.sample)
+
+    def _check(self, workload: W, target: Target | None) -> None:
+        if not self.covers(workload, target):
+            raise UserError(
+                f"the template {self.name!r} does not cover {workload.title}",
+                primitive=workload.name,
+                fix=f"use {', '.join(t.name for t in ALL if t.kind is self.kind and t.covers(workload, target))}",
+            )
 
     def instantiate(self, config: Config, args: tuple[Any, ...], target: Target | None) -> Program:
         """The schedule of a configuration, and its tensors: data, weights, result."""
-        return self.strategy(target).schedule(self.workload(args), config)
+        return self.program(config, self.workload(args), target)
+
+    def program(self, config: Config, workload: W, target: Target | None, epilogue: Epilogue = NO_EPILOGUE) -> Program:
+        """Return the schedule of a configuration and the arguments of its kernel.
+
+        Parameters
+        ----------
+        config : Config
+            Of the space of this strategy for the workload.
+        workload : Convolution
+            What to compute.
+        target : Target, optional
+            What to schedule for; by default a GPU.
+        epilogue : Epilogue
+            What to do to every sum before it is stored, in the same kernel.
+
+        Returns
+        -------
+        schedule : ScheduleHandle
+        args : list of Tensor
+            Data, weights, then bias and residual where the epilogue adds them, then the result.
+        """
+        self._check(workload, target)
+        data, weights = workload.placeholders()
+        extras = epilogue.placeholders(workload.out_shape, workload.channels, workload.element)
+        expression = epilogue.expression(extras, workload.channel_axis) if epilogue != NO_EPILOGUE else None
+        tensors = self.tensors(config, workload, target, (data, weights, *extras), expression)
+        s = create_schedule(tensors.out.op)
+        self.strategy(target).schedule(workload, config, s, tensors)
+        return s, tensors.args
+
+    def tensors(
+        self,
+        config: Config,
+        workload: W,
+        target: Target | None,
+        inputs: tuple[Tensor, ...],
+        expression: Expression | None = None,
+    ) -> Tensors:
+        """Declare the convolution of `inputs` (data, weights, what `expression` reads) as the strategy needs it."""
+        data, weights, *extras = inputs
+        sums = self.strategy(target).declare(workload, data, weights, config)
+        return Tensors(data, weights, tuple(extras), sums, finish(sums, workload.element, expression))
 
     def first(self, args: tuple[Any, ...], target: Target | None) -> Config:
         """The configuration to use where nothing was measured."""
@@ -104,3 +204,7 @@ class PackagedTemplate(Generic[W]):
     def task(self, workload: W, target: Target) -> Task:
         """What is to be tuned: the workload on a target."""
         return Task(self.name, freeze(workload.args), target)
+
+
+ALL: list[PackagedTemplate[Any]] = []
+"""Every packaged template, strategies of one operator from the most general one on."""

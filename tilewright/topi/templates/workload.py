@@ -17,8 +17,10 @@ import numpy as np
 
 from ...core.errors import UserError
 from ...tensor.tensor import Tensor
+from .epilogue import finish
+from .layouts import LAYOUTS
 
-DTYPES = ("float32", "float64")
+DTYPES = ("float32", "float64", "float16", "bfloat16")
 WORDS = ("same", "valid", "full")
 """Paddings by name: an output as large as the input (at stride 1), none, or all where window and input meet."""
 
@@ -34,17 +36,30 @@ class Convolution(ABC):
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The fields in order: the arguments of the template, as logs have them."""
-        return astuple(self)
+        """The fields in order: the arguments of the template, as logs have them.
+
+        A layout is left out where it is the usual one, as logs written before there were others have none.
+        """
+        given = astuple(self)
+        return given[:-1] if given[-1] == LAYOUTS[0] else given
 
     @classmethod
     @abstractmethod
     def of(cls, *args: Any, **options: Any) -> Self:
         """The workload that the options mean; UserError where they mean none."""
 
-    @abstractmethod
     def declare(self) -> tuple[Tensor, Tensor, Tensor]:
         """Fresh tensors: data, weights, result."""
+        data, weights = self.placeholders()
+        return data, weights, finish(self.sums(data, weights), self.element, None)
+
+    @abstractmethod
+    def placeholders(self) -> tuple[Tensor, Tensor]:
+        """Fresh tensors: data and weights."""
+
+    @abstractmethod
+    def sums(self, data: Tensor, weights: Tensor) -> Tensor:
+        """The convolution, declared plainly, in the type in which it is summed."""
 
     @property
     @abstractmethod
@@ -60,6 +75,21 @@ class Convolution(ABC):
     @abstractmethod
     def out_shape(self) -> tuple[int, ...]:
         """The shape of the result."""
+
+    @property
+    @abstractmethod
+    def element(self) -> str:
+        """The type of data, weights and result."""
+
+    @property
+    def channels(self) -> int:
+        """How many channels the result has."""
+        return 1
+
+    @property
+    def channel_axis(self) -> int:
+        """Which dimension of the result counts channels."""
+        return 0
 
     def inputs(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Data and weights of both signs, so that a wrong sign or a lost term cannot hide."""
@@ -180,8 +210,13 @@ def positions(
 def dtype_of(who: str, dtype: str) -> str:
     """The element type; UserError where templates do not cover it."""
     if dtype not in DTYPES:
-        raise UserError(f"dtype {dtype} is not covered", primitive=who, fix=f"give {' or '.join(DTYPES)}")
+        raise UserError(f"dtype {dtype} is not covered", primitive=who, fix=f"give {', '.join(DTYPES)}")
     return dtype
+
+
+def sum_dtype(dtype: str) -> str:
+    """The type in which products of elements are summed: float32 for 16-bit floats."""
+    return "float64" if dtype == "float64" else "float32"
 
 
 def shortened(padding: tuple[int, ...]) -> tuple[int, ...]:

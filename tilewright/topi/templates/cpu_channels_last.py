@@ -1,0 +1,72 @@
+"""Convolutions of images whose channels are neighbours, on a CPU: vectors of channels, sums in registers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...schedule.handle import ScheduleHandle
+from ...tensor.tensor import Tensor
+from ...tune.space.config import Config
+from ...tune.space.knobs import split_knob, value_knob
+from ...tune.space.space import Space
+from .declarations import sums_of
+from .images import Images
+from .template import ScheduleStrategy
+from .tensors import Tensors
+
+_LANES = (4, 8, 16, 32)
+
+
+def space(of: Images) -> Space:
+    """The knobs: channels in a vector, columns whose sums are computed together, and how far loops are written out."""
+    lanes = [[-1, n] for n in _LANES if n <= of.filters] or [[-1, of.filters]]
+    columns = [[-1, n] for n in (1, 2, 4, 8) if n <= of.places[1]]
+    return Space(
+        [
+            split_knob("tile_c", of.filters, "candidate", candidate=lanes),
+            split_knob("tile_x", of.places[1], "candidate", candidate=columns),
+            value_knob("unroll_kernel", [0, 1]),
+            value_knob("store_padding", [True, False]),
+        ]
+    )
+
+
+def declare(of: Images, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+    """Declare the sums over the padded input as it is."""
+    return sums_of(of, data, weights)
+
+
+def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+    """A tile of columns and channels in registers; rows on all processors."""
+    if config["store_padding"].val:
+        n, y, _, _ = t.padded.op.axis
+        s[t.padded].parallel(s[t.padded].fuse(n, y))
+    else:
+        s[t.padded].compute_inline()
+    out, sums = t.out, t.in_registers(s)
+    n, y, x, c = out.op.axis
+    xo, xi = config["tile_x"].apply(s, out, x)
+    co, ci = config["tile_c"].apply(s, out, c)
+    s[out].reorder(n, y, xo, co, xi, ci)
+    s[out].vectorize(ci)
+    s[out].parallel(s[out].fuse(n, y))
+    s[sums].compute_at(s[out], co)
+    *channels, ry, rx = sums.op.reduce_axis
+    s[sums].reorder(*channels, ry, rx, *sums.op.axis)
+    s[sums].unroll(sums.op.axis[2])
+    if config["unroll_kernel"].val:
+        s[sums].unroll(rx)
+    s[sums].vectorize(sums.op.axis[3])
+
+
+def usual(of: Images) -> dict[str, Any]:
+    """Vectors of 16 channels, four columns together."""
+    return {"tile_c": [16], "tile_x": [4], "unroll_kernel": 1, "store_padding": True}
+
+
+def covers(of: Images) -> bool:
+    """Channels last."""
+    return of.layout == "NHWC"
+
+
+ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, declare, covers)

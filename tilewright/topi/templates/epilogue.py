@@ -1,0 +1,111 @@
+"""Epilogues: what happens to each sum of a convolution before it is stored, in the same kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.errors import UserError
+from ...expr.convert import as_expr, cast, const
+from ...expr.intrinsics import TABLE
+from ...expr.nodes import Expr
+from ...expr.operators import maximum, minimum
+from ...tensor.tensor import Tensor, compute, placeholder
+
+Expression = Callable[..., Any]
+_erf, _sigmoid, _tanh = TABLE["erf"], TABLE["sigmoid"], TABLE["tanh"]
+
+
+def _gelu(v: Any) -> Any:
+    return v * const(0.5, v.dtype) * (_erf(v * const(math.sqrt(0.5), v.dtype)) + const(1.0, v.dtype))
+
+
+def _gelu_tanh(v: Any) -> Any:
+    inner = const(math.sqrt(2 / math.pi), v.dtype) * (v + const(0.044715, v.dtype) * v * v * v)
+    return v * const(0.5, v.dtype) * (_tanh(inner) + const(1.0, v.dtype))
+
+
+def _between(v: Any, low: float, high: float) -> Any:
+    return minimum(maximum(v, const(low, v.dtype)), const(high, v.dtype))
+
+
+ACTIVATIONS: Mapping[str, Expression] = {
+    "relu": lambda v: maximum(v, const(0.0, v.dtype)),
+    "relu6": lambda v: _between(v, 0.0, 6.0),
+    "silu": lambda v: v * _sigmoid(v),
+    "gelu": _gelu,
+    "gelu_tanh": _gelu_tanh,
+    "sigmoid": _sigmoid,
+    "hardswish": lambda v: v * _between(v + const(3.0, v.dtype), 0.0, 6.0) * const(1 / 6, v.dtype),
+}
+"""Activations by name, as PyTorch defines them, on values of the type in which sums are accumulated."""
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What is done to each sum: `activation(sum + bias + residual)`.
+
+    Attributes
+    ----------
+    bias : bool
+        Adds a tensor with one element per output channel.
+    residual : bool
+        Adds a tensor of the output's shape.
+    activation : str or callable, optional
+        A name among `ACTIVATIONS`, or a function from an expression to an expression.
+    """
+
+    bias: bool = False
+    residual: bool = False
+    activation: str | Expression | None = None
+
+    def __post_init__(self) -> None:
+        if self.activation is not None and not callable(self.activation) and self.activation not in ACTIVATIONS:
+            raise UserError(
+                f"activation {self.activation!r} is unknown",
+                primitive="epilogue",
+                fix=f"give {', '.join(ACTIVATIONS)}, or a function of an expression: lambda v: v * 2",
+            )
+
+    def placeholders(self, shape: tuple[int, ...], channels: int, dtype: str) -> tuple[Tensor, ...]:
+        """Returns fresh tensors for what it adds: bias, then residual."""
+        bias = (placeholder((channels,), dtype, "bias"),) if self.bias else ()
+        return bias + ((placeholder(shape, dtype, "residual"),) if self.residual else ())
+
+    def expression(self, extras: tuple[Tensor, ...], channel: int) -> Expression:
+        """Returns the function `(sum, *indices)` that computes it from `extras`; `channel` is the axis of channels."""
+
+        def computed(v: Any, *indices: Any) -> Any:
+            left = list(extras)
+            if self.bias:
+                v = v + cast(v.dtype, left.pop(0)(indices[channel]))
+            if self.residual:
+                v = v + cast(v.dtype, left.pop(0)(*indices))
+            name = self.activation
+            if name is None:
+                return v
+            return ACTIVATIONS[name](v) if isinstance(name, str) else name(v)
+
+        return computed
+
+
+NO_EPILOGUE = Epilogue()
+
+
+def finish(sums: Tensor, dtype: str, expression: Expression | None, attrs: dict[str, Any] | None = None) -> Tensor:
+    """Return the result: every sum through the expression and converted to `dtype`.
+
+    Where that is nothing to do, and no `attrs` are to be kept, it is `sums` itself.
+    """
+    if expression is None and sums.dtype == dtype and attrs is None:
+        return sums
+
+    def element(*indices: Any) -> Expr:
+        value = sums(*indices)
+        return cast(dtype, as_expr(value if expression is None else expression(value, *indices)))
+
+    names = [axis.var.name for axis in sums.op.axis]
+    made: Tensor = compute(sums.shape, element, "result", "convolution,epilogue", attrs, names)
+    return made

@@ -1,0 +1,74 @@
+"""Packaged templates within a user's own program: a convolution of the user's tensors with the user's epilogue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.errors import UserError
+from ...core.target import Target
+from ...expr.nodes import IntImm
+from ...schedule.handle import ScheduleHandle
+from ...tensor.tensor import ComputeOp, Tensor
+from ...tune.space.config import Config
+from .convolutions import Conv2d, Depthwise
+from .declarations import check_shapes
+from .epilogue import Expression, finish
+from .layouts import in_layout
+from .template import ALL, PackagedTemplate
+from .tensors import Tensors
+
+_KEYS = ("template", "workload", "target", "config")
+
+
+def workload_of(kind: type[Any], x: Tensor, w: Tensor, options: dict[str, Any]) -> Any:
+    """Return the workload of a convolution of `x` with `w`; UserError where there is none."""
+    layout = options.get("layout", "NCHW")
+    sizes, kernel = (tuple(e.value if isinstance(e, IntImm) else 0 for e in t.shape) for t in (x, w))
+    if kind not in (Conv2d, Depthwise) or len(sizes) != 4 or len(kernel) != 4 or 0 in (*sizes, *kernel):
+        raise UserError(
+            f"data of shape {list(x.shape)} and weights of shape {list(w.shape)} are not images and filters",
+            primitive=kind.name,
+            fix="give two 4-dimensional tensors of constant shape; 1-D data as images of height 1",
+        )
+    images = in_layout("NCHW", (sizes[0], sizes[3], sizes[1], sizes[2])) if layout == "NHWC" else sizes
+    given = {"shape": images, "kernel": kernel[2:], "dtype": x.dtype, **options}
+    if kind is Depthwise:
+        of_channel = kernel[1] if kernel[0] == images[1] else max(1, kernel[0] // images[1])
+        made: Any = Depthwise.of(multiplier=of_channel, **given)
+    else:
+        made = Conv2d.of(filters=kernel[0], groups=max(1, images[1] // kernel[1]), **given)
+    check_shapes(made, x, w)
+    return made
+
+
+def compute(
+    template: PackagedTemplate[Any],
+    config: Config,
+    workload: Any,
+    target: Target | None,
+    inputs: tuple[Tensor, Tensor],
+    epilogue: Expression | None,
+) -> Tensor:
+    """Declare a convolution with an epilogue as the template's configuration needs it."""
+    sums = template.strategy(target).declare(workload, *inputs, config)
+    attrs = dict(zip(_KEYS, (template.name, workload.args, str(target or ""), config.index), strict=True))
+    return finish(sums, workload.element, epilogue, attrs)
+
+
+def schedule(s: ScheduleHandle, out: Tensor) -> None:
+    """Schedule what `compute` declared, in a schedule of the program that it is part of."""
+    attrs = out.op.attrs if isinstance(out.op, ComputeOp) else {}
+    known = {template.name: template for template in ALL}
+    if attrs.get("template") not in known:
+        raise UserError(
+            f"{out.name!r} was not declared by a packaged template",
+            primitive="schedule",
+            fix="give the tensor that the template's `compute` returned",
+        )
+    name, args, on, index = (attrs[key] for key in _KEYS)
+    template, target = known[name], Target(on) if on else None
+    workload, strategy = template.workload(args), template.strategy(target)
+    sums = next(t for t in out.op.input_tensors if isinstance(t.op, ComputeOp) and t.op.reduce_axis)
+    _, weights = sums.op.input_tensors
+    tensors = Tensors(weights, weights, (), sums, out)
+    strategy.schedule(workload, strategy.space(workload).get(index), s, tensors)

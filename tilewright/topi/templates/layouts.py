@@ -1,0 +1,60 @@
+"""Layouts: the orders in which images, and 1-D data as images of one row, lie in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import UserError
+
+LAYOUTS = ("NCHW", "NHWC")
+"""The orders of an image's dimensions in memory; the first is the usual one."""
+ROWS = {"NCW": "NCHW", "NWC": "NHWC"}
+"""Layouts of 1-D data, and those of the images, one row high, that compute it."""
+
+
+def layout_of(who: str, layout: str) -> str:
+    """The order of dimensions, of images; UserError for an unknown one."""
+    found = ROWS.get(layout, layout)
+    if found not in LAYOUTS:
+        raise UserError(
+            f"layout {layout} is unknown", primitive=who, fix=f"give {', '.join(LAYOUTS)}, or for 1-D {', '.join(ROWS)}"
+        )
+    return found
+
+
+def as_images(who: str, layout: Any, shape: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> list[Any]:
+    """Shape, kernel, stride, padding and dilation of images; those of 1-D data get a height of one."""
+    if layout not in ROWS:
+        return [shape, kernel, stride, padding, dilation]
+    lengths = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if len(lengths) != 3:
+        raise UserError(
+            f"shape {'x'.join(map(str, lengths))} is not NxCxW",
+            primitive=who,
+            fix="give batch x channels x length: say 8x64x1024",
+        )
+    taps, step, spread = (
+        value[0] if isinstance(value, (tuple, list)) else value for value in (kernel, stride, dilation)
+    )
+    sides = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,)
+    if not isinstance(padding, str):
+        padding = (0, sides[0], 0, sides[-1])
+    return [(*lengths[:2], 1, lengths[2]), (1, taps), (1, step), padding, (1, spread)]
+
+
+def in_layout(layout: str, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Batch, channels, rows, columns in the order of a layout."""
+    n, c, y, x = sizes
+    return (n, y, x, c) if layout == "NHWC" else sizes
+
+
+def in_order(layout: str, images: np.ndarray) -> np.ndarray:
+    """Images of a layout with batch, channels, rows, columns as dimensions."""
+    return images.transpose(0, 3, 1, 2) if layout == "NHWC" else images
+
+
+def in_memory(layout: str, images: np.ndarray) -> np.ndarray:
+    """The opposite: dimensions in the order of the layout."""
+    return np.ascontiguousarray(images.transpose(0, 2, 3, 1)) if layout == "NHWC" else images

@@ -1,0 +1,38 @@
+"""The tensors that a schedule of a convolution works on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...schedule.handle import ScheduleHandle
+from ...tensor.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """A convolution's tensors; `extras` are those that its epilogue adds. Without an epilogue, `sums` is `out`."""
+
+    data: Tensor
+    weights: Tensor
+    extras: tuple[Tensor, ...]
+    sums: Tensor
+    out: Tensor
+
+    @property
+    def padded(self) -> Tensor:
+        """What the sums read beside the weights: the input with its border."""
+        return next(t for t in self.sums.op.input_tensors if t.op is not self.weights.op)
+
+    @property
+    def args(self) -> list[Any]:
+        """The arguments of the kernel, in order: data, weights, extras, result."""
+        return [self.data, self.weights, *self.extras, self.out]
+
+    def in_registers(self, s: ScheduleHandle) -> Tensor:
+        """Have the sums computed in registers; returns the stage that does it, to be attached to `out`."""
+        if self.sums is self.out:
+            made: Tensor = s.cache_write(self.out, "local")
+            return made
+        s[self.sums].set_scope("local")
+        return self.sums
