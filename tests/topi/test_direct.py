@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.passes.running import finish
 from tilewright import te
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.driver import build, lower
 from tilewright.loops.interpret import interpret
-from tilewright.passes.pipeline import FINISH, run
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.topi.templates import ACTIVATIONS, CONV2D, DEPTHWISE, Conv2d, Depthwise, Epilogue
@@ -147,7 +147,7 @@ def test_by_the_interpreter(workload):
         inputs, right, allowed = problem(workload, EPILOGUES[1])
         schedule, args = template.program(config, workload, Target("cuda"), EPILOGUES[1])
         (lowered,) = lower(schedule, args).functions
-        finished = run(FINISH, lowered, check=True)
+        finished = finish(lowered, check=True)
         out = np.full(workload.out_shape, np.nan, inputs[0].dtype)
         interpret(finished, [*inputs, out], outputs=[finished.buffers[-1]], races=True)
         check(out, right, allowed)
