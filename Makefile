@@ -18,7 +18,7 @@ PYTEST_ARGS ?=
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test check test-gpu bench clean setup
+.PHONY: help demo test check test-gpu bench release clean setup
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -51,6 +51,9 @@ bench: $(READY) ## run every benchmark in benchmarks/
 	    found=1; echo "== benchmarks.$$name"; $(BIN)/python -m benchmarks.$$name; \
 	done; \
 	[[ -n $$found ]] || echo "benchmarks/ holds no benchmark yet"
+
+release: $(READY) ## build the sdist and the wheel, and try the wheel in a clean environment
+	@$(BIN)/python tools/release.py
 
 clean: ## remove .venv, caches and build outputs
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
