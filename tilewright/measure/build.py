@@ -5,6 +5,7 @@ Runs in a forked child. Nothing here touches a device.
 
 from __future__ import annotations
 
+import pickle
 import time
 import traceback
 from contextlib import suppress
@@ -47,9 +48,12 @@ def build(job: Job, build_func: str | BuildFunc) -> Built | Outcome:
                 lowered = lower_for(job.target, handle, tensors)
                 stage = "compile"
                 program = _compile(lowered, job.target)
+        if not isinstance(program, CompiledProgram):
+            raise TypeError(f"build_func gives {type(program).__name__}, not a CompiledProgram")
+        data = pickle.dumps(program, pickle.HIGHEST_PROTOCOL)
     except (Exception, SystemExit) as error:
         return _explain(error, stage, handle, time.perf_counter() - began)
-    return Built(program, spec, time.perf_counter() - began)
+    return Built(data, spec, time.perf_counter() - began)
 
 
 def _compile(lowered: Any, target: Target) -> CompiledProgram:

@@ -1,8 +1,9 @@
-"""Messages between our own processes: pickles with their length in front, over a pair of sockets.
+"""Messages between our own processes: pickles with their length and checksum in front, over a pair of sockets.
 
 Both ends are made by one process before it forks, or handed to a process that it starts, so nobody else can write
-to them. Reading never blocks on half a message: a process that dies or hangs in the middle of one must not hold up
-the one that watches it.
+to them, except what a candidate does in the process that runs it. Reading never blocks on half a message: a process
+that dies or hangs in the middle of one must not hold up the one that watches it. What is no message is read as
+`Garbled`, and never raises.
 """
 
 from __future__ import annotations
@@ -12,12 +13,30 @@ import select
 import socket
 import struct
 import time
+import zlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-_LENGTH = struct.Struct("<Q")
-_LARGEST = 1 << 36
+_MARK = b"twm\n"
+_HEAD = struct.Struct("<4sIQ")
+"""The mark, a checksum of the message, and its length."""
+_LARGEST = 1 << 30
 """Bytes; a longer message is a sign of a process that has lost its mind."""
+_AT_ONCE = 1 << 26
+"""Bytes taken in before messages are cut off: whoever never stops talking is not listened to for ever."""
+LATE = 1.0
+"""Seconds by which a deadline is missed where nobody watched: this process was stopped, or busy with other things."""
+_LONGEST_WAIT = 3600.0
+"""Seconds; system calls know no longer ones than some days, and waking up early costs nothing."""
+
+
+@dataclass(frozen=True)
+class Garbled:
+    """Something arrived that is no message, or that cannot be understood here; `final`: nothing after it can be."""
+
+    reason: str
+    final: bool
 
 
 class Channel:
@@ -27,6 +46,7 @@ class Channel:
         self.socket = end
         self.closed = False
         self._held = bytearray()
+        self._missing = 0  # bytes of the message at the front, as far as it is known
 
     @classmethod
     def pair(cls) -> tuple[Channel, Channel]:
@@ -43,7 +63,7 @@ class Channel:
         data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         self.socket.settimeout(seconds)
         try:
-            self.socket.sendall(_LENGTH.pack(len(data)))
+            self.socket.sendall(_HEAD.pack(_MARK, zlib.crc32(data), len(data)))
             self.socket.sendall(data)
         finally:
             self.socket.settimeout(None)  # a time limit would make reading wait, too
@@ -51,8 +71,8 @@ class Channel:
     def receive(self) -> Any:
         """The next message, waited for; EOFError where the other end is gone."""
         while True:
-            if (data := self._cut()) is not None:
-                return pickle.loads(data)
+            if (message := self._cut()) is not None:
+                return message
             if self.closed:
                 raise EOFError
             select.select([self.socket], [], [])
@@ -62,8 +82,8 @@ class Channel:
         """The messages that are here whole, without waiting; `closed` says whether more can come."""
         self._fill()
         found = []
-        while (data := self._cut()) is not None:
-            found.append(pickle.loads(data))
+        while (message := self._cut()) is not None:
+            found.append(message)
         return found
 
     def close(self) -> None:
@@ -73,7 +93,7 @@ class Channel:
 
     def _fill(self) -> None:
         """Take in what has arrived."""
-        while not self.closed:
+        while not self.closed and len(self._held) < _AT_ONCE + self._missing:
             try:
                 data = self.socket.recv(1 << 20, socket.MSG_DONTWAIT)
             except BlockingIOError:
@@ -83,19 +103,32 @@ class Channel:
             self._held += data
             self.closed = not data
 
-    def _cut(self) -> bytes | None:
-        """The bytes of the first whole message."""
-        if len(self._held) < _LENGTH.size:
+    def _cut(self) -> Any:
+        """The first whole message; None where there is none."""
+        if len(self._held) < _HEAD.size:
             return None
-        (length,) = _LENGTH.unpack_from(self._held)
-        if length > _LARGEST:
-            raise ValueError(f"a message of {length:,} bytes")
-        end = _LENGTH.size + length
+        mark, check, length = _HEAD.unpack_from(self._held)
+        if mark != _MARK or length > _LARGEST:
+            return self._garbled("sent what is no message")
+        end = _HEAD.size + length
+        self._missing = end
         if len(self._held) < end:
             return None
-        data = bytes(self._held[_LENGTH.size : end])
+        data = bytes(memoryview(self._held)[_HEAD.size : end])
+        if zlib.crc32(data) != check:
+            return self._garbled("sent a damaged message")
         del self._held[:end]
-        return data
+        self._missing = 0
+        try:
+            return pickle.loads(data)
+        except Exception as error:  # of a class that is known only there, perhaps
+            return Garbled(f"sent what cannot be read: {type(error).__name__}: {error}", final=False)
+
+    def _garbled(self, reason: str) -> Garbled:
+        """Where the next message begins, nobody knows."""
+        self._held.clear()
+        self.close()
+        return Garbled(reason, final=True)
 
 
 def wait(descriptors: Iterable[int], until: float | None) -> set[int]:
@@ -105,5 +138,5 @@ def wait(descriptors: Iterable[int], until: float | None) -> set[int]:
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     # Rounded up: a wait that ends a moment early would be followed by another, and another.
-    found = poll.poll(None if until is None else max(0.0, until - time.monotonic()) * 1e3 + 1)
+    found = poll.poll(None if until is None else min(max(0.0, until - time.monotonic()), _LONGEST_WAIT) * 1e3 + 1)
     return {descriptor for descriptor, _ in found}

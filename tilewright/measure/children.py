@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from .channel import Channel, wait
+from .family import adopt_orphans, kill_family
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
@@ -50,6 +51,7 @@ class Child:
         self.channel = channel
         self._status: int | None = None
         self._reaped = False
+        self._killed = False
         self._pidfd = open_pidfd(pid)
 
     def descriptors(self) -> list[int]:
@@ -62,20 +64,20 @@ class Child:
         if not self._reaped:
             blind = self._pidfd < 0 and self.channel.closed  # nothing will tell when it is gone, but it is leaving
             try:
-                pid, status = os.waitpid(self.pid, 0 if blind else os.WNOHANG)
+                if blind or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                    self._reap()
             except ChildProcessError:  # somebody else's SIGCHLD handler was faster
                 self._gone()
-            else:
-                if pid:
-                    self._status = status
-                    self._gone()
         return self._reaped
 
-    def kill(self) -> None:
-        """Begin to end the process, without waiting."""
-        if not self._reaped:
-            with suppress(ProcessLookupError):
+    def kill(self, idle: bool = False) -> None:
+        """Begin to end the process and those that it started, without waiting; an `idle` one has started none."""
+        if not self._reaped and not self._killed:
+            self._killed = True
+            if idle:
                 os.kill(self.pid, signal.SIGKILL)
+            else:
+                kill_family(self.pid)
 
     def await_end(self, seconds: float) -> bool:
         """Wait at most that long for the process to end by itself; whether it did."""
@@ -87,10 +89,19 @@ class Child:
         """End the process and wait until it is gone."""
         self.kill()
         if not self._reaped:
-            with suppress(ChildProcessError):
-                _, self._status = os.waitpid(self.pid, 0)
-            self._gone()
+            try:
+                self._reap()
+            except ChildProcessError:
+                self._gone()
         self.channel.close()
+
+    def _reap(self) -> None:
+        """Wait for the end of the process; what is left of its group ends with it."""
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)  # while its number cannot be somebody else's
+        _, self._status = os.waitpid(self.pid, 0)
+        self._gone()
 
     def _gone(self) -> None:
         self._reaped = True
@@ -137,12 +148,17 @@ def fork(main: Callable[[Channel], None], close: Iterable[Channel] = ()) -> Chil
         pid = os.fork()
     if pid:
         theirs.close()
+        with suppress(OSError):  # it may have done so itself
+            os.setpgid(pid, pid)
         child = Child(pid, ours)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return child
     status = 1
     try:
         die_with(parent)
+        # A group of its own: what a candidate starts is in it, and a terminal's Ctrl-C and Ctrl-Z are not for it.
+        os.setpgid(0, 0)
+        adopt_orphans()
         faulthandler.disable()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for number in _FATAL:  # whatever handlers the parent's libraries have, here a crash is a crash

@@ -42,6 +42,7 @@ class Client:
         self.devices = devices
         self.opened: dict[int, DeviceAttributes] = {}
         self.broken: dict[int, str] = {}
+        self.results = 0
         self.started: set[int] = set()
         """Tokens of the tasks that were begun."""
         self._end = weakref.finalize(self, _end, self.process, self.channel, os.getpid())
@@ -62,6 +63,7 @@ class Client:
         for message in self.channel.arrived():
             if isinstance(message, RunFinished):
                 finished.append(message)
+                self.results += 1
                 self.started.discard(message.token)
             elif isinstance(message, RunStarted):
                 self.started.add(message.token)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.abi import CompiledProgram
 from ..core.target import Target
 
 ReferenceFunc = Callable[[], tuple[Sequence[np.ndarray], Sequence[np.ndarray]]]
@@ -46,8 +45,11 @@ class CheckSpec:
 
 @dataclass(frozen=True)
 class Built:
-    """A candidate that can be run."""
+    """A candidate that can be run.
 
-    program: CompiledProgram
+    Its `program` stays pickled until it is run: nobody on the way has to understand what a build function made.
+    """
+
+    program: bytes
     spec: CheckSpec
     seconds: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -92,7 +93,12 @@ def check_count(who: str, name: str, value: Any) -> None:
 
 
 def _check_seconds(who: str, name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not value >= 0:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float, np.number))
+        or not value >= 0
+        or (value == math.inf and name != "timeout")
+    ):
         raise UserError(
             f"{name}={value!r}: a positive number is needed", primitive=who, fix=f"{name}=10, or leave it out"
         )

@@ -11,6 +11,7 @@ from ..codegen.abi import Resources
 from ..core.errors import TVMError
 
 _LONGEST_REASON = 2000
+_CUT = "\n...\n"
 SWITCHED_OFF = "check_correctness=False"
 """Why outputs were not compared, where nobody asked for it."""
 
@@ -99,6 +100,10 @@ class Failure(Outcome):
 
     reason: str
     step: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", shorten(self.reason))
+        object.__setattr__(self, "step", shorten(self.step))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,8 +196,8 @@ def to_result(outcome: Outcome) -> MeasureResult:
 
 
 def shorten(text: str) -> str:
-    """A reason of a length that a record can hold; the ends say most."""
-    if len(text) <= _LONGEST_REASON:
-        return text
-    half = _LONGEST_REASON // 2
-    return f"{text[:half]}\n...\n{text[-half:]}"
+    """A reason that a record can hold: not too long (the ends say most), and nothing that UTF-8 does not know."""
+    if len(text) > _LONGEST_REASON + len(_CUT):
+        half = _LONGEST_REASON // 2
+        text = f"{text[:half]}{_CUT}{text[-half:]}"
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -6,6 +6,7 @@ to them is only the number of a piece of work.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
@@ -13,8 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from .channel import Channel
+from .channel import LATE, Channel, Garbled
 from .children import Child, fork
+from .family import Surroundings, has_children, kill_descendants
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,36 @@ class Died:
     killed: bool
     overdue: bool
     seconds: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The result of a piece of work; `last` where the worker is not fit for another one."""
+
+    number: int
+    result: Any
+    last: bool
+
+
+@dataclass
+class _Work:
+    """A piece of work in hand."""
+
+    number: int
+    began: float
+    deadline: float
+    again: bool = False
+
+    def overdue(self, timeout: float) -> bool:
+        """Whether its time is over. Where that is noticed late, the worker may have been stopped as well, as by Ctrl-Z:
+        then it gets its time once more."""
+        now = time.monotonic()
+        if now < self.deadline:
+            return False
+        if now > self.deadline + LATE and not self.again:
+            self.again, self.deadline = True, now + timeout
+            return False
+        return True
 
 
 class Pool:
@@ -38,7 +70,7 @@ class Pool:
         self.foreign: list[Channel] = []
         """Channels of the caller that workers must not hold open."""
         self._idle: list[Child] = []
-        self._busy: dict[Child, tuple[int, float]] = {}  # the work's number, and when it began
+        self._busy: dict[Child, _Work] = {}
         self._outdated: set[Child] = set()  # busy ones that do not know of what is submitted next
 
     def submit(self, numbers: Iterable[int]) -> None:
@@ -47,7 +79,7 @@ class Pool:
 
     def renew(self) -> None:
         """What is submitted from now on needs what the caller defined only now: workers forked before get no more."""
-        _end(self._idle)
+        _end(self._idle, idle=True)
         self._idle.clear()
         self._outdated.update(self._busy)
 
@@ -63,7 +95,7 @@ class Pool:
     @property
     def deadline(self) -> float | None:
         """When the next worker will have taken too long, by `time.monotonic`."""
-        return min((began + self.timeout for _, began in self._busy.values()), default=None)
+        return min((work.deadline for work in self._busy.values()), default=None)
 
     def advance(self) -> list[tuple[int, Any]]:
         """Hand out work, and give what was finished since: (number, result or `Died`)."""
@@ -79,7 +111,8 @@ class Pool:
     def close(self) -> None:
         """End all workers."""
         self.waiting.clear()
-        _end([*self._idle, *self._busy])
+        _end(self._idle, idle=True)
+        _end(self._busy, idle=False)
         self._idle.clear()
         self._busy.clear()
         self._outdated.clear()
@@ -87,7 +120,8 @@ class Pool:
     def _start(self, number: int) -> None:
         while True:
             child = self._idle.pop() if self._idle else self._fork()
-            self._busy[child] = number, time.monotonic()
+            now = time.monotonic()
+            self._busy[child] = _Work(number, now, now + self.timeout)
             with suppress(OSError):  # it died while idle: that costs no work
                 child.channel.send(number)
                 return
@@ -96,39 +130,57 @@ class Pool:
 
     def _fork(self) -> Child:
         work = self.work
-
-        def serve(channel: Channel) -> None:
-            while True:
-                number = channel.receive()
-                channel.send(work(number))
-
         others = [child.channel for child in (*self._idle, *self._busy)]
-        return fork(serve, [*others, *self.foreign])
+        return fork(lambda channel: _serve(channel, work), [*others, *self.foreign])
 
     def _collect(self, child: Child) -> list[tuple[int, Any]]:
-        number, began = self._busy[child]
+        doing = self._busy[child]
         gone = child.ended()  # asked first: what it said before it ended is then all there
-        results = child.channel.arrived()
-        if results:
-            del self._busy[child]
-            outdated = child in self._outdated
-            self._outdated.discard(child)
-            (child.bury() if gone or outdated or child.channel.closed else self._idle.append(child))
-            return [(number, results[0])]
-        seconds = time.monotonic() - began
-        overdue = seconds >= self.timeout and not gone
+        for message in child.channel.arrived():
+            if isinstance(message, Answer) and message.number == doing.number:
+                fit = not (gone or message.last or child in self._outdated or child.channel.closed)
+                self._release(child, keep=fit)
+                return [(doing.number, message.result)]
+            how = message.reason if isinstance(message, Garbled) else "answered for another candidate"
+            self._release(child)
+            return [(doing.number, Died(how, False, False, time.monotonic() - doing.began))]
+        overdue = not gone and doing.overdue(self.timeout)
         if not (gone or child.channel.closed or overdue):
             return []
-        del self._busy[child]
-        self._outdated.discard(child)
         if not gone and not overdue:  # the channel closes a moment before the process is gone
             child.await_end(1.0)
-        child.bury()
-        return [(number, Died(child.describe_end(), child.killed_from_outside, overdue, seconds))]
+        self._release(child)
+        how, killed = child.describe_end(), child.killed_from_outside
+        return [(doing.number, Died(how, killed, overdue, time.monotonic() - doing.began))]
+
+    def _release(self, child: Child, keep: bool = False) -> None:
+        """The worker is done with its work; it is kept for more, or ended."""
+        del self._busy[child]
+        self._outdated.discard(child)
+        if keep:
+            self._idle.append(child)
+        else:
+            child.bury()
 
 
-def _end(children: Collection[Child]) -> None:
+def _serve(channel: Channel, work: Callable[[int], Any]) -> None:
+    """In a worker: do one piece of work after the other, as long as none leaves anything behind."""
+    me, before = os.getpid(), Surroundings.now()
+    last = False
+    while not last:
+        number = channel.receive()
+        result = work(number)
+        if os.getpid() != me:  # a fork that the work made; its result is not the worker's
+            os._exit(0)
+        children = has_children()
+        if children:
+            kill_descendants(me)
+        last = children or bool(before.changed())
+        channel.send(Answer(number, result, last))
+
+
+def _end(children: Collection[Child], idle: bool) -> None:
     for child in children:  # all at once: it takes each of them a moment
-        child.kill()
+        child.kill(idle)
     for child in children:
         child.bury()

@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum, auto
 
-from ..codegen.abi import CompiledProgram
 from ..runtime.driver import DeviceAttributes
 from .job import CheckSpec
 from .option import LocalRunner
@@ -24,9 +23,9 @@ from .outcome import Outcome
 @dataclass(frozen=True)
 class RunRequest:
     """What a runner does; `reference` names a file of inputs and expected outputs, or is empty (random inputs, no
-    comparison)."""
+    comparison). The `program` is pickled: only the runner, which may die of it, unpickles it."""
 
-    program: CompiledProgram
+    program: bytes
     spec: CheckSpec
     reference: str
     options: LocalRunner

@@ -7,6 +7,7 @@ compare, time, compare again. With each outcome it says whether it is fit for th
 from __future__ import annotations
 
 import os
+import pickle
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.abi import ArrayArgument, EntryPoint
+from ..codegen.abi import ArrayArgument, EntryPoint, Resources
 from ..core.errors import InternalError, TVMError, UserError
 from ..runtime.device import Device, device
 from ..runtime.driver import DeviceError
@@ -23,6 +24,7 @@ from ..runtime.module import Module
 from . import reference
 from .channel import Channel
 from .check import GuardedArray, compare
+from .family import Surroundings, has_children, kill_descendants
 from .outcome import BuildFailed, Measured, Outcome, ReferenceLost, RunFailed, WrongAnswer, shorten
 from .protocol import Accepted, Completed, CooledDown, DeviceReady, FirstRunOver, OpenFailed, RunRequest
 
@@ -57,12 +59,25 @@ def serve(channel: Channel, kind: str, index: int) -> None:
         channel.send(OpenFailed(f"{type(error).__name__}: {error}", final=False))
         return
     channel.send(DeviceReady(attributes))
+    me, before = os.getpid(), Surroundings.now()
+
+    def ran() -> None:
+        if os.getpid() != me:  # a fork that the candidate made: what it says is not this process's word
+            os._exit(0)
+        channel.send(FirstRunOver())
+
     for _ in range(_REQUESTS_EACH):
         request: RunRequest = channel.receive()
         channel.send(Accepted())
         began = time.perf_counter()
-        outcome = bench.attempt(request, lambda: channel.send(FirstRunOver()))
+        outcome = bench.attempt(request, ran)
+        if os.getpid() != me:
+            os._exit(0)
         outcome = replace(outcome, run_seconds=time.perf_counter() - began)
+        if has_children():
+            kill_descendants(me)
+            bench.healthy = False
+        bench.healthy &= not before.changed(strictly=False)  # threads and memory are those of the device's driver
         channel.send(Completed(outcome, bench.healthy))
         if not bench.healthy:
             return
@@ -79,6 +94,7 @@ class _Bench:
         self.healthy = True
         self.rng = np.random.default_rng()
         self.busy_until = 0.0
+        self.resources: dict[str, Resources] = {}
         self._file: tuple[str, Any] = ("", None)
         self._arrays: tuple[Any, list[GuardedArray]] = (None, [])
 
@@ -102,7 +118,7 @@ class _Bench:
         except Exception as error:
             self._examine()
             return RunFailed(reason=shorten(f"{type(error).__name__}: {error}"))
-        return Measured(costs=costs, checked=bool(request.reference), resources=dict(request.program.resources))
+        return Measured(costs=costs, checked=bool(request.reference), resources=self.resources)
 
     def _examine(self) -> None:
         """Whether the device still works: an error of a kernel can leave the whole context unusable."""
@@ -116,8 +132,10 @@ class _Bench:
             self.healthy = False
 
     def _run(self, request: RunRequest, ran: Callable[[], None]) -> tuple[float, ...]:
-        module = Module(request.program)
-        entry = request.program.entries[0]
+        program = pickle.loads(request.program)
+        module = Module(program)
+        entry = program.entries[0]
+        self.resources = dict(program.resources)
         arrays = self._prepare(request, entry)
         args = [a.array for a in arrays]
         module(*args)

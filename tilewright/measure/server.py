@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 # Imported before any runner is forked: they are shared, and a new runner is there in milliseconds.
-from .channel import Channel, wait
+from .channel import LATE, Channel, Garbled, wait
 from .children import Child, fork, open_pidfd
 from .outcome import Outcome, RunFailed, TimedOut
 from .protocol import (
@@ -65,6 +65,9 @@ class Slot:
         self.began = False
         self.ran = False
         self.deadline: float | None = None
+        self.again = False
+        self.limit = 0.0
+        self.nonsense = ""
         self.failures = 0
         self.log = os.memfd_create(f"runner-{index}", os.MFD_CLOEXEC)
         fcntl.fcntl(self.log, fcntl.F_SETFL, os.O_APPEND)  # so that it can be emptied while a runner writes to it
@@ -103,22 +106,27 @@ class Slot:
                 self.start()
             return None
         gone = self.child.ended()
-        try:
-            messages = self.child.channel.arrived()
-        except Exception:  # it wrote over its own memory, and what it says makes no sense
-            messages = []
-            self.child.kill()
-            self.child.channel.close()
-        for message in messages:
+        for message in self.child.channel.arrived():
+            if isinstance(message, Garbled):  # it wrote over its own memory, and what it says makes no sense
+                self.nonsense = message.reason
+                self.child.kill()
+                break
             self._hear(message)
         if gone:
             return self._buried()
-        if self.deadline is not None and time.monotonic() >= self.deadline:
-            self._overdue()
+        if self.deadline is not None and (late := time.monotonic() - self.deadline) >= 0:
+            if (
+                late > LATE and not self.again and self.state is DeviceState.BUSY
+            ):  # as where both were stopped meanwhile
+                self.again = True
+                self.deadline = time.monotonic() + self.limit
+            else:
+                self._overdue()
         return None
 
     def _become(self, state: DeviceState, seconds: float | None = None) -> None:
         self.state = state
+        self.again, self.limit = False, seconds or 0.0
         self.deadline = None if seconds is None else time.monotonic() + seconds
 
     def _hear(self, message: FromRunner) -> None:
@@ -168,15 +176,15 @@ class Slot:
         if child is None:
             return None
         if self.current is not None and self.began:
-            text = f"the process that ran it {child.describe_end()}{self._last_words()}"
-            self._finish(RunFailed(reason=text, killed=child.killed_from_outside))
+            text = f"the process that ran it {self.nonsense or child.describe_end()}{self._last_words()}"
+            self._finish(RunFailed(reason=text, killed=child.killed_from_outside and not self.nonsense))
         elif self.current is not None:
             lost, self.current = self.current, None
         elif self.state is DeviceState.STARTING:
             self.failures += 1
             self._give_up(f"opening it, a process {child.describe_end()}{self._last_words()}")
         child.bury()
-        self.child = None
+        self.child, self.nonsense = None, ""
         if self.state is not DeviceState.LOST:
             self._become(DeviceState.RESTING, _REST_SECONDS * self.failures)
             self.advance()

@@ -31,6 +31,8 @@ from .referee import References
 
 _STILLBORN = 5
 """Servers that may end, one after another, before they have opened a device."""
+_BARREN = 20
+"""Servers that may end, one after another, before they have a result."""
 
 __all__ = ["Job", "MeasureSession"]
 
@@ -49,7 +51,7 @@ class MeasureSession:
         # Made when first needed. The server knows its name, and removes it should this process be killed.
         self._folder = Path(tempfile.gettempdir()) / f"tilewright-{uuid.uuid4().hex}"
         self._folder_made = False
-        self._stillborn = 0
+        self._stillborn = self._barren = 0
         self._references = References()
         self._client: Client | None = None
         self._tidy = weakref.finalize(self, _remove, self._folder, os.getpid())
@@ -112,8 +114,10 @@ class MeasureSession:
         if self._client is None or self._client.channel.closed:
             if self._client is not None:
                 self._stillborn = 0 if self._client.opened else self._stillborn + 1
-                if self._stillborn >= _STILLBORN:
-                    raise InternalError("the measurement server ends before it has opened a device")
+                self._barren = 0 if self._client.results else self._barren + 1
+                if self._stillborn >= _STILLBORN or self._barren >= _BARREN:
+                    what = "opened a device" if self._stillborn >= _STILLBORN else "a result"
+                    raise InternalError(f"the measurement server ends, again and again, before it has {what}")
             self._disconnect()
             self._client = Client(str(self._target.kind), self.runner.n_parallel or 1, self._folder)
         return self._client

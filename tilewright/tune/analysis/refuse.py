@@ -9,6 +9,7 @@ from typing import Any
 from ...core.hardware import MemoryScope, ThreadTag
 from ...core.limits import Exceeded, Limit, exceeded
 from ...core.target import Target
+from ...measure.outcome import shorten
 from ...refine.usage import KernelUse
 from ...schedule.handle import ScheduleHandle
 
@@ -21,6 +22,10 @@ class Refusal:
 
     reason: str
     step: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", shorten(self.reason))
+        object.__setattr__(self, "step", shorten(self.step))
 
 
 def refuse(handle: ScheduleHandle, uses: list[KernelUse], target: Target) -> Refusal | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ...core.target import Target
@@ -10,6 +11,8 @@ from ...measure.pool import Died, Pool
 from ..analysis.candidate import Inspection, inspect_candidate
 from ..analysis.refuse import Refusal
 from ..task import Task
+
+_ATTEMPTS = 3
 
 
 class Prefilter:
@@ -20,6 +23,7 @@ class Prefilter:
         self.target = target
         self.kind = kind
         self._seen: dict[int, Inspection] = {}
+        self._killed: Counter[int] = Counter()
         self._pool = Pool(self._inspect, processes, timeout)
 
     def __enter__(self) -> Prefilter:
@@ -33,10 +37,20 @@ class Prefilter:
         self._pool.submit(i for i in dict.fromkeys(indices) if i not in self._seen)
         while self._pool.active:
             for index, found in self._pool.advance():
+                if isinstance(found, Died) and found.killed and self._again(index):
+                    continue
                 self._seen[index] = _of_dead(found) if isinstance(found, Died) else found
             if self._pool.active:
                 wait(self._pool.descriptors(), self._pool.deadline)
         return {i: self._seen[i] for i in indices}
+
+    def _again(self, index: int) -> bool:
+        """Inspect anew what somebody else ended, as the system does that runs out of memory; not for ever."""
+        self._killed[index] += 1
+        if self._killed[index] < _ATTEMPTS:
+            self._pool.submit([index])
+            self._pool.start()
+        return self._killed[index] < _ATTEMPTS
 
     def _inspect(self, index: int) -> Inspection:
         """In a child."""

@@ -1,0 +1,246 @@
+"""What a candidate does to the process that builds or runs it reaches no other candidate."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.measure.programs import Candidate, compile_candidate
+from tests.measure.test_parts import run
+from tests.measure.test_session import QUICK, good
+from tests.tune import fakes
+from tilewright.codegen.abi import CompiledProgram
+from tilewright.core.target import Target
+from tilewright.measure import family, pool
+from tilewright.measure.channel import Channel, Garbled
+from tilewright.measure.children import fork
+from tilewright.measure.option import LocalBuilder, LocalRunner
+from tilewright.measure.outcome import Measured, RunFailed, shorten
+from tilewright.measure.pool import Died, Pool
+from tilewright.measure.session import MeasureSession
+from tilewright.tune.session.prefilter import Prefilter
+
+
+def our_end() -> int:
+    """The descriptor of the channel of the worker that this runs in: the last socket that it opened."""
+    sockets = [n for n in map(int, os.listdir("/proc/self/fd")) if "socket" in _link(n)]
+    return max(sockets)
+
+
+def _link(descriptor: int) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return ""
+
+
+class Unwelcome:
+    """Pickles, and cannot be unpickled."""
+
+    def __reduce__(self) -> Any:
+        return int, ("no number",)
+
+
+FAULTS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: os.write(our_end(), b"\xff" * 100), "sent what is no message"),
+    (lambda: os.write(our_end(), os.urandom(1 << 16)), "sent what is no message"),
+    (lambda: Unwelcome(), "sent what cannot be read: ValueError"),
+]
+
+
+@pytest.mark.parametrize(("fault", "how"), FAULTS)
+def test_rubbish_in_the_channel_costs_the_work_that_made_it(fault: Callable[[], Any], how: str) -> None:
+    found = run(lambda number: fault() if number == 2 else number, list(range(6)), size=1)
+    assert [found[n] for n in (0, 1, 3, 4, 5)] == [0, 1, 3, 4, 5]
+    assert isinstance(found[2], Died)
+    assert how in found[2].how
+
+
+def test_a_flood_of_rubbish_does_not_hold_up_the_parent() -> None:
+    def flood(channel: Channel) -> None:
+        while True:
+            channel.socket.sendall(b"x" * (1 << 20))
+
+    child = fork(flood)
+    time.sleep(0.1)
+    (message,) = child.channel.arrived()
+    assert isinstance(message, Garbled)
+    assert message.final
+    assert child.channel.closed
+    child.bury()
+
+
+def test_work_that_forks_gives_its_own_result() -> None:
+    """Both processes go on; only one of them is the worker."""
+
+    def work(number: int) -> tuple[int, int]:
+        if number % 2:
+            os.fork()
+        return number, os.getpid()
+
+    found = run(work, list(range(12)), size=2)
+    assert [found[n][0] for n in range(12)] == list(range(12))
+
+
+def test_an_answer_for_other_work_is_none() -> None:
+    def answer_wrongly(channel: Channel, work: Any) -> None:
+        channel.send(pool.Answer(channel.receive() + 1, "wrong", last=False))
+        channel.receive()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "_serve", answer_wrongly)
+        found = run(lambda number: number, [1, 2])
+    assert all(isinstance(one, Died) and one.how == "answered for another candidate" for one in found.values())
+
+
+def _changes() -> dict[str, Callable[[], Any]]:
+    return {
+        "alarm": lambda: signal.alarm(1),
+        "timer": lambda: signal.setitimer(signal.ITIMER_VIRTUAL, 5),
+        "handler": lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
+        "folder": lambda: os.chdir("/"),
+        "environment": lambda: os.environ.update(TILEWRIGHT_TEST="1"),
+        "limit": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50)),
+        "mask": lambda: os.umask(0o777),
+        "recursion": lambda: sys.setrecursionlimit(200),
+        "memory": lambda: setattr(gc, "leaked_by_a_test", np.ones(family.LARGEST_GROWTH + (32 << 20), np.uint8)),
+    }
+
+
+@pytest.mark.parametrize("name", _changes())
+def test_what_work_changes_in_its_process_ends_with_it(name: str) -> None:
+    def work(number: int) -> int:
+        if number == 1:
+            _changes()[name]()
+        return os.getpid()
+
+    found = run(work, list(range(4)), size=1)
+    assert found[0] == found[1] != found[2] == found[3]
+
+
+def test_good_work_keeps_its_worker() -> None:
+    found = run(lambda number: os.getpid(), list(range(20)), size=1)
+    assert len(set(found.values())) == 1
+
+
+CHILD = "import os, sys, time; os.setsid(); open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+
+
+@pytest.mark.parametrize("how", ["answers", "hangs", "crashes", "is closed"])
+def test_what_work_starts_ends_with_it(how: str, tmp_path: Path) -> None:
+    mark = tmp_path / "child"
+    code = CHILD if how != "crashes" else CHILD.replace("os.setsid(); ", "")
+
+    def work(number: int) -> None:
+        subprocess.Popen([sys.executable, "-c", code, str(mark)])
+        while not (mark.exists() and mark.read_text()):
+            time.sleep(0.01)
+        if how == "crashes":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if how != "answers":
+            time.sleep(600)
+
+    if how == "is closed":
+        workers = Pool(work, 1, 60)
+        workers.submit([1])
+        workers.start()
+        while not (mark.exists() and mark.read_text()):
+            time.sleep(0.01)
+        workers.close()
+    else:
+        run(work, [1], timeout=3)
+    end = time.monotonic() + 5
+    while Path(f"/proc/{mark.read_text()}").exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not Path(f"/proc/{mark.read_text()}").exists()
+
+
+def test_a_deadline_that_nobody_watched_is_given_once_more() -> None:
+    """As after Ctrl-Z, which stops the one who watches and, where they were in its group, those who work."""
+    workers = Pool(lambda number: time.sleep(2.4), 1, 1.0)
+    workers.submit([1])
+    workers.start()
+    (worker,) = workers._busy
+    os.kill(worker.pid, signal.SIGSTOP)
+    time.sleep(2.1)
+    assert workers.advance() == []
+    os.kill(worker.pid, signal.SIGCONT)
+    end = time.monotonic() + 10
+    found: list[Any] = []
+    while not found and time.monotonic() < end:
+        time.sleep(0.05)
+        found = workers.advance()
+    workers.close()
+    ((_, result),) = found
+    assert result is None or (isinstance(result, Died) and result.overdue and result.seconds > 2.5)
+
+
+def test_inspections_that_somebody_else_ends_are_made_again(tmp_path: Path) -> None:
+    task = fakes.add_task()
+    mark = tmp_path / "tried"
+
+    class Killed(Prefilter):
+        def _inspect(self, index: int) -> Any:
+            if index == 3 and not mark.exists():
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            if index == 5:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super()._inspect(index)
+
+    with Killed(task, Target("opencl"), "knob", 2) as prefilter:
+        found = prefilter.inspect([2, 3, 5])
+    assert found[2].refusal is None
+    assert found[3].refusal is None
+    assert found[5].refusal is not None
+    assert "was killed by SIGKILL" in found[5].refusal.reason
+
+
+def test_reasons_are_short_and_are_text() -> None:
+    failed = RunFailed(reason="\udce9\udc80" * 30_000_000, step="x" * 10_000)
+    assert len(failed.reason) < 20_000
+    assert len(failed.step) < 2100
+    assert failed.reason.encode()
+    assert shorten("short") == "short"
+
+
+def test_a_program_that_nobody_else_understands_costs_its_candidate() -> None:
+    """A class of the script's own; the processes that run candidates know nothing of the script."""
+
+    class Mine(CompiledProgram):
+        pass
+
+    Mine.__module__, Mine.__qualname__ = __name__, "Mine"
+    globals()["Mine"] = Mine
+
+    def compile_oddly(handle: Any, tensors: list[Any], target: Target) -> Any:
+        program = compile_candidate(handle, tensors, target)
+        if handle.number == 1:
+            return Mine(**vars(program))
+        return "no program" if handle.number == 2 else program
+
+    with MeasureSession("llvm", LocalBuilder(build_func=compile_oddly), QUICK) as session:
+        found = {job.key.number: outcome for job, outcome in session.measure(good(4))}
+    assert found[0].ok
+    assert found[3].ok
+    assert not found[1].ok or "tests" in sys.modules
+    assert "build_func gives str, not a CompiledProgram" in found[2].reason  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("seconds", [3e6, 1e12, float("inf")])
+def test_time_limits_of_any_length(seconds: float) -> None:
+    builder = LocalBuilder(build_func=compile_candidate, timeout=seconds)
+    with MeasureSession("llvm", builder, LocalRunner(timeout=seconds, repeat=1, cooldown_interval=0)) as session:
+        ((_, outcome),) = session.measure([Candidate("").job("llvm")])
+    assert isinstance(outcome, Measured), outcome
