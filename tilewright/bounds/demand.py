@@ -16,12 +16,13 @@ from ..arith.simplify import prove, simplify
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope
 from ..expr.nodes import Expr, IntImm, Max, Min, Var
-from ..expr.operators import cast, greater_equal, less_equal, subtract
+from ..expr.operators import cast, const, greater_equal, less_equal, subtract
 from ..expr.traverse import loads as loads_in
 from ..expr.traverse import substitute, variables
 from ..schedule.value import At, Stage
 from ..tensor.axis import Range
 from ..tensor.extern import ExternOp
+from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor
 from .nest import Loop, axis_values, own_loops
 from .value import StageBounds
@@ -56,6 +57,11 @@ def demand(
         if isinstance(consumer.stage.op, ExternOp):
             return tuple(Region(Range(extent), "") for extent in stage.op.shape)
         values = axis_values(consumer.stage, consumer.ranges)
+        if isinstance(consumer.stage.op, ScanOp):
+            row = values[consumer.stage.op.scan_axis] if any(map(is_read, consumer.stage.op.update)) else None
+            found = _rows(stage, row)
+            spans = found if not spans else [_join(a, b, facts) for a, b in zip(spans, found, strict=True)]
+            continue
         mapping = {axis.var: cast(axis.var.dtype, values[axis]) for axis in consumer.stage.roots}
         reads = [e for e in loads_in(*consumer.body) if isinstance(e.source, Tensor) and is_read(e.source)]
         for indices in dict.fromkeys(read.indices for read in reads):
@@ -65,6 +71,14 @@ def demand(
     if facts is None:
         return tuple(Region(Range(extent), "") for extent in stage.op.shape)
     return tuple(_region(span, extent, facts) for span, extent in zip(spans, stage.op.shape, strict=True))
+
+
+def _rows(stage: Stage, row: Expr | None) -> list[Extremes | None]:
+    """What a scan needs of a stage: the row that it computes, or all of the first rows."""
+    found: list[Extremes | None] = [
+        Extremes(const(0, extent.dtype), subtract(extent, 1), True) for extent in stage.op.shape
+    ]
+    return found if row is None else [Extremes(row, row, True), *found[1:]]
 
 
 def running_loops(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> dict[Var, tuple[Expr, Expr]]:

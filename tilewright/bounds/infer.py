@@ -17,6 +17,7 @@ from ..schedule.inlining import inlined_bodies
 from ..schedule.value import Schedule, Stage
 from ..tensor.axis import IterVar, Range
 from ..tensor.extern import ExternOp
+from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor, read_tensors
 from .demand import Region, demand, running_loops
 from .nest import Loop, outer_loops, own_loops
@@ -67,10 +68,12 @@ def _bounds_of(
 ) -> StageBounds:
     outer = outer_loops(schedule, stage)
     tags = tuple(loop.tag for loop in outer if loop.tag is not None)
-    scope = stage.scope or default_scope(tags)
-    check_memory(stage, scope, outer, consumers)
+    states = [c for c in consumers if isinstance(c.stage.op, ScanOp) and advances(schedule, stage, c.stage.op)]
+    scope = states[0].scope if states else stage.scope or default_scope(tags)
+    if not states:  # what advances a scan is kept in the scan's memory
+        check_memory(stage, scope, outer, consumers)
     needed: tuple[Region, ...] = ()
-    if isinstance(stage.op, ExternOp):  # it computes whole tensors
+    if isinstance(stage.op, (ExternOp, ScanOp)):  # they compute whole tensors
         for consumer in consumers:
             running_loops(stage, scope, consumer)
     elif stage.is_output:
@@ -82,7 +85,7 @@ def _bounds_of(
 
         needed = demand(stage, scope, outer, consumers, loads)
     ranges = {axis: part.range for axis, part in zip(stage.op.axis, needed, strict=True)}
-    for axis in stage.op.reduce_axis:
+    for axis in (*stage.op.loop_axes[len(stage.op.axis) :], *(a for a in stage.leaves if a.thread is not None)):
         if axis.dom is None:
             raise UserError(
                 f"the reduction axis {axis.name!r} of stage {stage.name!r} has no range",
@@ -97,6 +100,11 @@ def _bounds_of(
     widened = {axis: part.widened for axis, part in zip(stage.op.axis, needed, strict=True) if part.widened}
     region = tuple(part.range for part in needed)
     return StageBounds(stage, body, ranges, region, scope, outer, facts, widened)
+
+
+def advances(schedule: Schedule, stage: Stage, scan: ScanOp) -> bool:
+    """Whether `stage` computes first rows or updates of a scan."""
+    return any(schedule.stage_of.get(t.op) == stage.id for t in (*scan.init, *scan.update))
 
 
 def outer_facts(outer: tuple[Loop, ...], reader: Facts) -> Facts:

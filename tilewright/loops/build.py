@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..bounds.infer import Bounds, StageBounds
+from ..bounds.nest import Loop, own_loops
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope
 from ..expr.nodes import Var
@@ -18,12 +19,13 @@ from ..expr.traverse import variables
 from ..schedule.value import At, Schedule
 from ..tensor.axis import IterVar
 from ..tensor.extern import ExternOp
+from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor
 from .buffers import with_buffers
 from .declare import bound_tensors
 from .layout import Layout
-from .nodes import Allocate, Buffer, Function, Stmt, seq
-from .stage_nest import StageNest
+from .nodes import NOTHING, Allocate, Buffer, Function, Stmt, seq
+from .stage_nest import StageNest, one_loop
 from .thread_reduction import ThreadReductionNest, is_thread_reduction
 
 
@@ -52,7 +54,9 @@ class _Builder:
         self.bounds = bounds
         self.name = name
         self.buffers: dict[tuple[int, int], Buffer] = {}
-        self.kept: set[Buffer] = set()
+        self.kept: set[Buffer] = set()  # the caller's
+        self.whole: set[Buffer] = set()  # those that have room for the whole tensor
+        self.shared: set[int] = set()  # the stages whose results are kept in the memory of another one
         self.binds = binds
         self.tensors = {buffer: tensor for tensor, buffer in binds.items()}
         self.params = tuple(self._param(arg, i) for i, arg in enumerate(args))
@@ -71,19 +75,24 @@ class _Builder:
         """The entry point: the stages at the root, producers first, within their allocations."""
         for stage_id, found in self.bounds.items():
             for k, tensor in enumerate(found.stage.op.outputs):
+                if stage_id in self.shared:
+                    continue
                 if (stage_id, k) in self.buffers:
                     self._check_kept(tensor, found)
                     continue
                 if found.stage.is_output:
                     raise self._missing(tensor, "is an output")
                 stage = found.stage
-                shape = tensor.shape if isinstance(stage.op, ExternOp) else tuple(p.extent for p in found.region)
+                is_whole = isinstance(stage.op, (ExternOp, ScanOp))
+                shape = tensor.shape if is_whole else tuple(p.extent for p in found.region)
                 aligns = tuple((d, *stage.aligns[a]) for d, a in enumerate(stage.op.axis) if a in stage.aligns)
                 layout, doubled = Layout(aligns), stage.double_buffered
                 buffer = Buffer(
                     tensor.name, tensor.dtype, shape, found.scope, note=stage.name, layout=layout, doubled=doubled
                 )
                 self.buffers[stage_id, k] = buffer
+            if isinstance(found.stage.op, ScanOp):
+                self._share(found.stage.id, found.stage.op)
         roots = [f for f in reversed(list(self.bounds.values())) if not isinstance(f.stage.placement, At)]
         body = seq(*(self.stage(found, frozenset()) for found in roots))
         for found in reversed(roots):
@@ -116,6 +125,7 @@ class _Builder:
         buffer = self.binds.get(arg) or Buffer(arg.name, arg.dtype, arg.shape, note=arg.name)
         self.buffers[key] = buffer
         self.kept.add(buffer)
+        self.whole.add(buffer)
         return buffer
 
     def _check_kept(self, tensor: Tensor, found: StageBounds) -> None:
@@ -143,7 +153,26 @@ class _Builder:
             raise self._missing(tensor, "is read")
         return found
 
+    def _share(self, scan_id: int, scan: ScanOp) -> None:
+        """Let first rows, updates and states of a scan live in the memory of its result."""
+        for parts in (scan.init, scan.update, scan.state):
+            for k, part in enumerate(parts):
+                stage_id = self.schedule.stage_of[part.op]
+                buffer = self.buffers[scan_id, k]
+                known = self.buffers.setdefault((stage_id, part.value_index), buffer)
+                if known is not buffer:
+                    raise UserError(
+                        f"{part.name!r}, a part of the scan {scan.name!r}, is an argument of the function, or part of "
+                        "another scan as well",
+                        primitive="lower",
+                        fix=f"leave {part.name!r} out of the arguments: its rows are those of {scan.name!r}",
+                    )
+                self.shared.add(stage_id)
+                self.whole.add(buffer)
+
     def _allocated(self, found: StageBounds, body: Stmt) -> Stmt:
+        if found.stage.id in self.shared:
+            return body
         for k in reversed(range(len(found.stage.op.outputs))):
             buffer = self.buffers[found.stage.id, k]
             body = body if buffer in self.kept else Allocate(buffer, body)
@@ -153,9 +182,19 @@ class _Builder:
         """The loop nest of one stage, inside loops that have bound the thread variables `bound`."""
         if isinstance(found.stage.op, ExternOp):
             return self._extern(found.stage.op)
+        if isinstance(found.stage.op, ScanOp):
+            return self._scan(found, own_loops(found.stage), bound)
         kind = ThreadReductionNest if is_thread_reduction(found.stage) else StageNest
         nest: StageNest = kind(self, found, bound)
         return nest.statement()
+
+    def _scan(self, found: StageBounds, loops: tuple[Loop, ...], bound: frozenset[Var]) -> Stmt:
+        """The loops of a scan around the stages that advance it."""
+        loop, *inner = loops
+        inside = bound | {loop.var} if loop.thread is not None else bound
+        body = self._scan(found, tuple(inner), inside) if inner else NOTHING
+        body = self.producers(found.stage.id, loop.axis, inside, body)
+        return one_loop(found, loop, loop.var, body, bound)
 
     def _extern(self, op: ExternOp) -> Stmt:
         """The statement of a `te.extern`, on the buffers of its tensors."""

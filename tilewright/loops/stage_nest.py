@@ -35,7 +35,7 @@ class NestContext(Protocol):
     @property
     def buffers(self) -> Mapping[tuple[int, int], Buffer]: ...
     @property
-    def kept(self) -> Set[Buffer]: ...
+    def whole(self) -> Set[Buffer]: ...
     @property
     def sizes(self) -> Set[Var]: ...
     @property
@@ -44,6 +44,19 @@ class NestContext(Protocol):
     def buffer(self, tensor: Tensor) -> Buffer: ...
 
     def producers(self, stage_id: int, axis: IterVar, bound: frozenset[Var], body: Stmt) -> Stmt: ...
+
+
+def one_loop(found: StageBounds, loop: Loop, var: Var, body: Stmt, bound: frozenset[Var]) -> Stmt:
+    """`body` in one loop of a stage; by itself in a loop that runs once, and on a hardware index that is `bound`."""
+    extent = found.ranges[loop.axis].extent
+    note = found.stage.note(loop.axis)
+    if loop.thread is not None:
+        if loop.var in bound:
+            return body
+        return For(var, const(0, var.dtype), extent, LoopKind.THREAD, loop.tag, note.pragmas, body)
+    if is_one(extent) and not note.pragmas:
+        return body
+    return For(var, const(0, var.dtype), extent, note.kind, None, note.pragmas, body)
 
 
 class StageNest:
@@ -67,7 +80,7 @@ class StageNest:
         self.data_guards = (*data_guards, *domain_guards)
         # What is allocated here is as large as the region; the caller's buffer is as large as the tensor, and so is
         # what the first values are read from.
-        keeps = any(builder.buffers[self.stage.id, k] in builder.kept for k in range(found.stage.op.num_outputs))
+        keeps = any(builder.buffers[self.stage.id, k] in builder.whole for k in range(found.stage.op.num_outputs))
         self.started_from = self._initial_reads() if is_reduction else set()
         self.initial_guards = self.data_guards if keeps or self.started_from else data_guards
 
@@ -137,15 +150,7 @@ class StageNest:
                     )
 
     def _loop(self, loop: Loop, var: Var, body: Stmt, bound: frozenset[Var]) -> Stmt:
-        extent = self.found.ranges[loop.axis].extent
-        note = self.stage.note(loop.axis)
-        if loop.thread is not None:
-            if loop.var in bound:
-                return body
-            return For(var, const(0, var.dtype), extent, LoopKind.THREAD, loop.tag, note.pragmas, body)
-        if is_one(extent) and not note.pragmas:
-            return body
-        return For(var, const(0, var.dtype), extent, note.kind, None, note.pragmas, body)
+        return one_loop(self.found, loop, var, body, bound)
 
     def _reduction(self) -> Reduce:
         body = self.found.body[0]
@@ -180,7 +185,7 @@ class StageNest:
         """The element of the `k`-th result that an iteration computes."""
         buffer = self.builder.buffers[self.stage.id, k]
         axes = zip(self.stage.op.axis, self.found.region, strict=True)
-        if buffer in self.builder.kept:
+        if buffer in self.builder.whole:
             return buffer, tuple(self.values[a] for a, _ in axes)
         return buffer, tuple(subtract(self.values[a], part.min) for a, part in axes)
 
@@ -204,7 +209,7 @@ class StageNest:
     def _read(self, tensor: Tensor, indices: tuple[Expr, ...]) -> Expr:
         buffer = self.builder.buffer(tensor)
         producer = self.builder.bounds.get(self.builder.schedule.stage_of[tensor.op])
-        if producer is None or buffer in self.builder.kept or isinstance(producer.stage.op, ExternOp):
+        if producer is None or buffer in self.builder.whole or isinstance(producer.stage.op, ExternOp):
             return Load(buffer, indices)
         shifted = zip(indices, producer.region, strict=True)
         return Load(buffer, tuple(subtract(i, part.min) for i, part in shifted))

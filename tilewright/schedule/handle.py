@@ -12,8 +12,9 @@ from ..core.refusals import missing
 from ..core.text import one_line
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Operation, Tensor
+from .groups import StageGroup, between
 from .primitives import annotate, place, storage
-from .primitives.bind import bind
+from .primitives.bind import bind, env_threads
 from .primitives.cache_read import cache_read
 from .primitives.cache_write import cache_write
 from .primitives.fuse import fuse
@@ -32,6 +33,7 @@ PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
         reorder,
         tile,
         bind,
+        env_threads,
         cache_read,
         cache_write,
         rfactor,
@@ -202,6 +204,17 @@ class ScheduleHandle:
         made = self.apply("rfactor", stage, axis, factor_axis)
         return list(made) if len(made) > 1 else made[0]
 
+    def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> StageGroup[StageHandle]:
+        """The stages between `inputs` and `outputs`, to be placed together; outputs included, inputs where asked for.
+
+        Raises UserError where no stage lies between them.
+        """
+        ends, starts = (
+            {self.stage_id(t, "create_group") for t in (given if isinstance(given, (list, tuple)) else [given])}
+            for given in (outputs, inputs)
+        )
+        return StageGroup([StageHandle(self, i) for i in between(self.value, starts, ends, include_inputs)])
+
     def normalize(self) -> ScheduleHandle:
         """This schedule: nothing needs normalising here (the legacy API returns a rebased copy)."""
         return self
@@ -337,6 +350,11 @@ class StageHandle:
     def double_buffer(self) -> StageHandle:
         """Keep two copies of the storage: one is filled while the other is read."""
         self._apply("double_buffer")
+        return self
+
+    def env_threads(self, threads: Any) -> StageHandle:
+        """Run a whole scan on hardware threads."""
+        self._apply("env_threads", threads)
         return self
 
     def set_store_predicate(self, predicate: Any) -> StageHandle:

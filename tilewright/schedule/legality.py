@@ -29,6 +29,13 @@ def leaf(stage: Stage, axis: Any, primitive: str, argument: str = "axis") -> Ite
             fix=f"{listed}use one of the loops of {stage.name!r}: {names(stage.leaves)}",
         )
     if axis in stage.leaves:
+        if axis.kind in (AxisKind.ORDERED, AxisKind.THREAD) and primitive != "compute_at":
+            raise UserError(
+                f"{of_stage(axis, stage)} is the loop of a scan, whose steps run one after the other",
+                primitive=primitive,
+                fix="schedule the stage of its update, or run the whole scan on threads: "
+                f"s[{stage.name}].env_threads([thread_axis])",
+            )
         return axis
     parts = next((r.below for r in stage.relations if axis in r.above), ())
     if parts:

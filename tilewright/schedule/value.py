@@ -16,6 +16,7 @@ from ..core.errors import InternalError, UserError
 from ..core.hardware import LoopKind, MemoryScope
 from ..expr.nodes import Expr
 from ..tensor.axis import IterVar
+from ..tensor.scan import ScanOp
 from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
 from .relations import Relation
 
@@ -92,7 +93,7 @@ class Stage:
     @property
     def roots(self) -> tuple[IterVar, ...]:
         """The operation's own axes, data axes first."""
-        return (*self.op.axis, *self.op.reduce_axis)
+        return self.op.loop_axes
 
     @cached_property
     def all_axes(self) -> tuple[IterVar, ...]:
@@ -154,7 +155,7 @@ class Schedule:
         self, op: Operation, before: int | None = None, after: int | None = None
     ) -> tuple[Schedule, Stage]:
         """This schedule with a stage for `op` put next to another in the order."""
-        stage = Stage(self.next_id, op, op, (*op.axis, *op.reduce_axis))
+        stage = Stage(self.next_id, op, op, op.loop_axes)
         at = self.order.index(before) if before is not None else self.order.index(after) + 1 if after is not None else 0
         order = (*self.order[:at], stage.id, *self.order[at:])
         made = replace(self, order=order, next_id=self.next_id + 1).with_stage(stage)
@@ -180,8 +181,12 @@ def create(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
     if not outputs:
         raise UserError("needs at least one operation", primitive="create_schedule", fix="pass B.op")
     ops_in_order = topological(outputs)
-    stages = {
-        i: Stage(i, op, op, (*op.axis, *op.reduce_axis), is_output=op in outputs) for i, op in enumerate(ops_in_order)
-    }
     stage_of = {op: i for i, op in enumerate(ops_in_order)}
+    # What a scan computes anew in each step is computed inside its loop.
+    inside = {step: op for op in ops_in_order if isinstance(op, ScanOp) for step in op.steps()}
+    placements: dict[Operation, Placement] = {op: At(stage_of[s], s.scan_axis) for op, s in inside.items()}
+    stages = {
+        i: Stage(i, op, op, op.loop_axes, placement=placements.get(op, AtRoot()), is_output=op in outputs)
+        for i, op in enumerate(ops_in_order)
+    }
     return Schedule(stages, tuple(stages), stage_of, tuple(dict.fromkeys(stage_of[op] for op in outputs)), len(stages))

@@ -22,6 +22,7 @@ class AxisKind(enum.Enum):
     DATA = "data-parallel"
     REDUCE = "reduction"
     THREAD = "thread"
+    ORDERED = "ordered"
 
 
 class Range:
@@ -79,8 +80,8 @@ class IterVar(Operand):
 
     @property
     def iter_type(self) -> int:
-        """The legacy number of the kind: 0 data-parallel, 1 thread, 2 reduction."""
-        return {AxisKind.DATA: 0, AxisKind.THREAD: 1, AxisKind.REDUCE: 2}[self.kind]
+        """The legacy number of the kind: 0 data-parallel, 1 thread, 2 reduction, 3 ordered."""
+        return {AxisKind.DATA: 0, AxisKind.THREAD: 1, AxisKind.REDUCE: 2, AxisKind.ORDERED: 3}[self.kind]
 
     def __bool__(self) -> bool:
         return True  # an axis is there or not: code asks `if axis`

@@ -21,7 +21,7 @@ from .reduction import Reduce
 
 
 class Operation:
-    """What produces tensors: a `PlaceholderOp`, a `ComputeOp` or an `ExternOp`. Immutable; it is its own identity."""
+    """What produces tensors: a placeholder, a computation, an extern or a scan. Immutable; it is its own identity."""
 
     __slots__ = ("__weakref__", "attrs", "dtypes", "name", "outputs", "shape", "tag")
 
@@ -63,6 +63,11 @@ class Operation:
     def reduce_axis(self) -> tuple[IterVar, ...]:
         """The reduction axes."""
         return ()
+
+    @property
+    def loop_axes(self) -> tuple[IterVar, ...]:
+        """The axes that the operation's loops run over, outermost first."""
+        return (*self.axis, *self.reduce_axis)
 
     @property
     def body(self) -> tuple[Expr, ...]:

@@ -1,12 +1,15 @@
-"""bind: a loop becomes a hardware thread index."""
+"""bind, env_threads: loops become hardware thread indices."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
+from typing import Any
 
 from ...core.errors import UserError, caller_location
 from ...core.hardware import LoopKind, ThreadTag
 from ...tensor.axis import AxisKind, IterVar
+from ...tensor.scan import ScanOp
 from ..legality import has_loops, leaf, of_stage
 from ..value import Schedule, Stage
 
@@ -55,3 +58,34 @@ def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tu
             stacklevel=5,
         )
     return schedule.with_stage(stage.with_note(loop, thread=thread, kind=LoopKind.THREAD)), None
+
+
+def env_threads(schedule: Schedule, stage: Stage, threads: Any) -> tuple[Schedule, None]:
+    """Run a whole scan on hardware threads: its loop stands inside the kernel instead of around one.
+
+        for t:                                    j = threadIdx.x
+            j = threadIdx.x              ->       for t:
+            S[t, j] = f(S[t - 1, j])                  S[t, j] = f(S[t - 1, j])
+
+    `threads` are thread axes with an extent; the loops of the update are bound to the same. Raises UserError for a
+    stage that is not a scan, and for axes without an extent.
+    """
+    has_loops(stage, "env_threads")
+    if not isinstance(stage.op, ScanOp):
+        raise UserError(
+            f"stage {stage.name!r} is not a scan",
+            primitive="env_threads",
+            fix=f"bind its loops: s[{stage.name}].bind(axis, thread)",
+        )
+    given = tuple(threads) if isinstance(threads, (list, tuple)) else (threads,)
+    for thread in given:
+        if not isinstance(thread, IterVar) or thread.thread is None or thread.dom is None:
+            shown = f"axis {thread.name!r}" if isinstance(thread, IterVar) else repr(thread)
+            raise UserError(
+                f"{shown} is not a thread axis with an extent",
+                primitive="env_threads",
+                fix='give te.thread_axis((0, 64), "threadIdx.x")',
+            )
+    for thread in given:
+        stage = stage.with_note(thread, thread=thread, kind=LoopKind.THREAD)
+    return schedule.with_stage(replace(stage, leaves=(*given, *stage.op.loop_axes))), None
