@@ -9,7 +9,6 @@ from ..core.errors import UserAttributeError
 
 _COMPUTE = "declare the values with te.compute, te.if_then_else and te.sum(..., axis=k)"
 _LOOPS = "loops come from a schedule: s = te.create_schedule(B.op), then s[B].split(...) and its kin"
-_STEPS = "run its steps one after the other: build a function for one step, and call it in a Python loop"
 _SEARCH = "tune a template with autotvm: @autotvm.template, autotvm.task.create, autotvm.tuner.XGBTuner"
 _TRANSPOSED = "topi.nn.dilate(data, strides), then a convolution with the kernel reversed"
 _MODELS = "declare the operators one by one with te.compute or topi, and build each"
@@ -36,7 +35,6 @@ _LAYOUT = "declare the other layout with te.compute"
 
 INSTEAD: dict[str, dict[str, str]] = {
     "te": {
-        "scan": _STEPS,
         **dict.fromkeys(("extern_primfunc",), f"{_COMPUTE}; call other libraries on the arrays themselves"),
         "hybrid": _COMPUTE,
         **dict.fromkeys(("tag_scope", "tag"), 'give the tag to the tensor: te.compute(..., tag="...")'),
@@ -169,12 +167,10 @@ INSTEAD: dict[str, dict[str, str]] = {
         "compute_flop": "task.flop",
     },
     "the schedule": {
-        **dict.fromkeys(("create_group", "groups"), "s[stage].compute_at(s[reader], axis) for each stage of the group"),
     },
     "the stage": {
         "tensorize": "s[B].vectorize(axis) and s[B].unroll(axis)",
         "prefetch": 's.cache_read(A, "shared", [B]), with compute_at, and double_buffer',
-        "env_threads": 's[B].bind(axis, te.thread_axis("threadIdx.x"))',
         "store_predicate": "s[B].set_store_predicate(condition) sets it; s[B].value.store_predicate is it",
         "rolling_buffer": "s[B].compute_at(s[reader], axis)",
         "transform_layout": _LAYOUT,
