@@ -42,7 +42,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("gradient", "autodiff"), "declare the gradient with te.compute"),
         "create_prim_func": "tw.lower(s, [A, B])",
         **dict.fromkeys(("AutoInlineElemWise", "AutoInlineInjective", "AutoInlineBroadcast"), _INLINE),
-        **dict.fromkeys(("ScanOp", "ExternOp", "HybridOp", "TensorComputeOp", "BaseComputeOp"), _OPERATIONS),
+        **dict.fromkeys(("HybridOp", "TensorComputeOp", "BaseComputeOp"), _OPERATIONS),
         "SpecializedCondition": "te.if_then_else in the declaration",
         "AXIS_SEPARATOR": _LAYOUT,
         "trace": "pass the tensor in between as an argument: tw.build(s, [A, B, C]) keeps B",
