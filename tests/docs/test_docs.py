@@ -185,6 +185,22 @@ def test_functions_named_in_contributing_exist() -> None:
         assert re.search(rf"^ *(?:def|class) {item}\b|^{item}\b *[:=]", source, re.M), f"{file} defines no {item}"
 
 
+def test_excerpts_stand_in_the_code() -> None:
+    """A block marked `py FILE` is an excerpt of that file; three dots stand for what is left out."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    excerpts = [block for block in blocks(page) if block.words[:1] == ("py",)]
+    assert excerpts
+    for block in excerpts:
+        file = block.words[1]
+        source = _unindented((ROOT / file).read_text(encoding="utf-8"))
+        for part in _unindented(block.text).split("\n...\n"):
+            assert part in source, f"{file} no longer holds:\n{part}"
+
+
+def _unindented(text: str) -> str:
+    return "\n".join(line.strip() for line in text.strip().splitlines())
+
+
 def test_the_house_has_the_floors_that_stand_in_contributing() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     table = page.partition("## The house")[2].partition("\n## ")[0]

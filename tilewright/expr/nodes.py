@@ -346,7 +346,7 @@ class Load(Expr):
 
 @node()
 class Call(Expr):
-    """An intrinsic function by its name (see `operators.INTRINSICS`); pure unless listed otherwise."""
+    """An intrinsic function by its name, without side effects: `numerics.py` says what each name computes."""
 
     name: str
     args: tuple[Expr, ...]

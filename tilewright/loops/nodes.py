@@ -1,8 +1,9 @@
 """The loop grammar, on one page.
 
     Program  = Function*                     what `lower` returns
-    Function = name, params, body, launches
+    Function = name, params, body
     Stmt     = For | If | Store | Evaluate | Let | Allocate | Barrier | Seq | Launch
+    Expr     = the expressions of expr/nodes.py | AllReduce
 
 A `For` of kind THREAD binds a hardware thread index: its body runs once per thread, and two loops of one tag
 are the same hardware index. In *lowered* programs such loops stand where the schedule put them; the *finished*

@@ -16,7 +16,6 @@ from ..core.hardware import LoopKind
 from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import cast, const, greater_equal, less, likely, subtract
 from ..expr.traverse import post_order, substitute, variables
-from ..schedule.relations import Split
 from ..schedule.value import Schedule
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.extern import ExternOp
@@ -73,8 +72,8 @@ class StageNest:
         first = [i for i, loop in enumerate(self.loops) if loop.axis.kind is AxisKind.REDUCE]
         is_reduction = isinstance(found.body[0], Reduce)
         self.reduce_from = first[0] if first else len(self.loops) if is_reduction else None
-        data_guards = self._split_guards(AxisKind.DATA)
-        reduce_guards = self._split_guards(AxisKind.REDUCE)
+        data_guards = self._relation_guards(AxisKind.DATA)
+        reduce_guards = self._relation_guards(AxisKind.REDUCE)
         domain_guards = self._domain_guards((*data_guards, *reduce_guards))
         self.guards = (*data_guards, *reduce_guards, *domain_guards)
         self.data_guards = (*data_guards, *domain_guards)
@@ -214,11 +213,11 @@ class StageNest:
         shifted = zip(indices, producer.region, strict=True)
         return Load(buffer, tuple(subtract(i, part.min) for i, part in shifted))
 
-    def _split_guards(self, kind: AxisKind) -> tuple[Expr, ...]:
-        """Conditions that keep uneven splits of axes of one kind inside what they split, outermost first."""
+    def _relation_guards(self, kind: AxisKind) -> tuple[Expr, ...]:
+        """The guards of uneven splits of axes of one kind, outermost first, but for those that provably hold."""
         guards = []
         for relation in self.stage.relations:
-            if not isinstance(relation, Split) or relation.parent.kind is not kind:
+            if not any(axis.kind is kind for axis in relation.above):
                 continue
             guard = relation.guard(self.values, self.found.ranges)
             if guard is not None and not prove(guard, self.found.facts):

@@ -1,9 +1,10 @@
 """Rewrite rules as data, and their compilation to Python `if` chains.
 
-A pattern is built with the operators and functions below from *wildcards*: `wild("x y")` match any expression,
-`constants("c d")` an integer constant, `numbers("m l")` a field that is a plain number. A wildcard that occurs twice
-has to match the same node twice. `compile_rules` turns all rules of one root type into one function, which tests each
-type and field once a rule and is many times faster than interpreting the patterns.
+`match(FloorDiv, x, c)` is the pattern of a node type and its fields. A field is another pattern, a node that must be
+met itself, None where it does not matter, or a *wildcard*: those of `wild("x y")` match any expression, of
+`constants("c d")` an integer constant, of `numbers("m l")` a field that holds a number or a type. A wildcard that
+occurs twice must match the same node twice. `compile_rules` turns all rules of one root type into one function, which
+tests each type and field once per rule and is many times faster than interpreting the patterns.
 """
 
 from __future__ import annotations
