@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -72,16 +73,16 @@ def test_a_saved_module_runs_in_a_fresh_process(target: str, tmp_path: Path) -> 
 def test_what_is_loaded_is_what_was_saved(target: str, tmp_path: Path) -> None:
     module = axpy(target)
     for write in (module.save, module.export_library):
-        write(str(tmp_path / "m.so"))
-        again = load_module(tmp_path / "m.so")
+        write(str(tmp_path / "m.tw"))
+        again = load_module(tmp_path / "m.tw")
         assert again.program == module.program
         assert again.program.binary == module.program.binary
         assert again.get_source() == module.get_source()
         assert repr(again) == repr(module)
-    first = (tmp_path / "m.so").read_bytes()
-    module.save(tmp_path / "m.so")
-    assert (tmp_path / "m.so").read_bytes() == first
-    assert [file.name for file in tmp_path.iterdir()] == ["m.so"]
+    first = (tmp_path / "m.tw").read_bytes()
+    module.save(tmp_path / "m.tw")
+    assert (tmp_path / "m.tw").read_bytes() == first
+    assert [file.name for file in tmp_path.iterdir()] == ["m.tw"]
 
 
 def test_a_module_for_another_gpu_than_this_machine_has_can_be_saved_and_looked_at(tmp_path: Path) -> None:
@@ -111,6 +112,7 @@ def rewritten(folder: Path, change: Any) -> Path:
         members = {name: archive.read(name) for name in archive.namelist()}
     described = json.loads(members["module.json"])
     change(described)
+    described["digest"] = saved.digest(described, {n: c for n, c in members.items() if n != "module.json"})
     members["module.json"] = json.dumps(described).encode()
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in members.items():
@@ -120,7 +122,7 @@ def rewritten(folder: Path, change: Any) -> Path:
 
 def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
     path = rewritten(tmp_path, lambda described: described.update(format=7, tilewright="9.0.0"))
-    message = r"was written by Tilewright 9\.0\.0 in format 7; this is .*format 1\n  fix: build and save"
+    message = r"was written by Tilewright 9\.0\.0 in format 7; this is .*format 2\n  fix: build and save"
     with pytest.raises(UserError, match=message):
         load_module(path)
 
@@ -154,5 +156,63 @@ def test_the_legacy_spelling() -> None:
     script = "import tilewright.legacy as l; l.install(); from tvm.runtime import load_module; print(load_module)"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
     assert "function load_module" in done.stdout, done.stderr
-    assert saved.FORMAT == 1
+    assert saved.FORMAT == 2
     assert device("cpu").kind == "cpu"
+
+
+def test_a_name_that_promises_another_kind_of_file_is_warned_of(tmp_path: Path) -> None:
+    module = axpy("llvm")
+    for name, kind in (("m.so", "a shared library"), ("m.o", "an object file"), ("m.C", "C source")):
+        with pytest.warns(UserWarning, match=rf"{name} is not {kind}, but a module archive.*\"m\.tw\""):
+            module.export_library(tmp_path / name)
+        assert load_module(tmp_path / name).program == module.program
+    with pytest.raises(UserError, match="there is no format 'll'"):
+        module.save(tmp_path / "m", "ll")
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [("", "it is empty"), ("a\0b", "it holds a NUL"), ("\ud800", "the file system cannot write it"), (3, "is no path")],
+)
+def test_what_names_no_file(path: Any, why: str) -> None:
+    module = axpy("llvm")
+    for use in (module.save, module.export_library, load_module):
+        with pytest.raises(UserError, match=why):
+            use(path)
+
+
+def test_an_archive_that_was_edited_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    axpy("llvm").save(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    for name, old, new in (("module.json", b"axpy", b"sneaky"), ("kernels.ll", b"fadd", b"fsub")):
+        with zipfile.ZipFile(path, "w") as archive:
+            for each, content in members.items():
+                archive.writestr(each, content.replace(old, new) if each == name else content)
+        with pytest.raises(UserError, match="its digest does not match: it was edited or damaged"):
+            load_module(path)
+
+
+def test_an_archive_that_unpacks_to_any_size_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved, "_MOST_BYTES", 1 << 20)
+    path = tmp_path / "m"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("module.json", b" " * (1 << 22))
+    with pytest.raises(UserError, match="unpacks to more than 1,048,576 bytes"):
+        load_module(path)
+
+
+def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(UserError, match="it is not a regular file"):
+            load_module(path)
+
+
+def test_a_foreign_description_is_refused(tmp_path: Path) -> None:
+    for text in ("[]", "{", "3", '{"format": 2}', '{"format": 2, "target": 3}', "[" * 100_000, '{"format": "\\ud800"}'):
+        with zipfile.ZipFile(tmp_path / "m", "w") as archive:
+            archive.writestr("module.json", text)
+        with pytest.raises(UserError):
+            load_module(tmp_path / "m")

@@ -16,7 +16,7 @@ from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import Tensor
 from ..topi import templates as packaged
 from ..topi.templates import fusion
-from ..topi.templates.workload import Convolution
+from ..topi.templates.workload import Convolution, of_options
 from ..tune.space.config import Config
 from ..tune.task import Program, Task
 from ..tune.task import create as create_task
@@ -40,7 +40,7 @@ class Packaged(Generic[W]):
 
     def task(self, target: Any = None, **options: Any) -> Task:
         """What is to be tuned; `target` is by default the one of the context. UserError for wrong options."""
-        return create_task(self.template.name, self.template.kind.of(**options).args, target)
+        return create_task(self.template.name, of_options(self.template.kind, options).args, target)
 
     def __call__(self, **options: Any) -> Program:
         """The schedule of the configuration that the contexts around the call know, and data, weights, result.
@@ -48,7 +48,7 @@ class Packaged(Generic[W]):
         Where no log knows the workload, the schedule is a plain one that suits most sizes. UserError for wrong options,
         and where no target is given.
         """
-        target, workload = self._target(), self.template.kind.of(**options)
+        target, workload = self._target(), of_options(self.template.kind, options)
         template, config = self._known(workload, target)
         return template.program(config, workload, target)
 

@@ -13,7 +13,11 @@ import numpy as np
 
 from .errors import UserError
 
-_PATTERN = re.compile(r"^(int|uint|float|bfloat)(\d+)(?:x(\d+))?$|^(bool)(?:x(\d+))?$")
+_PATTERN = re.compile(
+    r"(int|uint|float|bfloat)([0-9]{1,3})(?:x([1-9][0-9]{0,5}))?|(bool)(?:x([1-9][0-9]{0,5}))?",
+)
+MOST_LANES = 1024
+"""Lanes of a vector that a user may name; compilers abort on far longer ones."""
 _PYTHON_TYPES: dict[object, str] = {float: "float32", int: "int32", bool: "bool"}
 _WIDTHS = {"int": (8, 16, 32, 64), "uint": (8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,)}
 
@@ -36,7 +40,7 @@ class DType(str):
     @classmethod
     def _parse(cls, given: str | type | np.dtype | None) -> DType:
         name = given if isinstance(given, str) else _type_name(given)
-        match = _PATTERN.match({"uint1": "bool", "float": "float32", "int": "int32"}.get(name, name))
+        match = _PATTERN.fullmatch({"uint1": "bool", "float": "float32", "int": "int32"}.get(name, name))
         if name != "handle" and (match is None or (match[1] and int(match[2]) not in _WIDTHS[match[1]])):
             raise UserError(
                 f"unknown data type {given!r}",
@@ -49,6 +53,18 @@ class DType(str):
             kind, bits, lanes = "bool", 1, int(match[5] or 1)
         else:
             kind, bits, lanes = match[1], int(match[2]), int(match[3] or 1)
+        if lanes > MOST_LANES:
+            raise UserError(
+                f"data type {given!r} has {lanes:,} lanes, more than {MOST_LANES:,}",
+                fix='give fewer lanes, such as "float32x4", and the rest as a dimension',
+            )
+        made = cls._made(kind, bits, lanes)
+        if isinstance(given, str):
+            cls._known[given] = made
+        return made
+
+    @classmethod
+    def _made(cls, kind: str, bits: int, lanes: int) -> DType:
         scalar = kind if kind in ("bool", "handle") else f"{kind}{bits}"
         text = scalar if lanes == 1 else f"{scalar}x{lanes}"
         self = cls._known.get(text)
@@ -59,8 +75,6 @@ class DType(str):
             self.is_int = kind in ("int", "uint")
             self.is_bool = kind == "bool"
             cls._known[text] = self
-        if isinstance(given, str):
-            cls._known[given] = self
         return self
 
     def __reduce__(self) -> tuple[type[DType], tuple[str]]:
@@ -75,8 +89,7 @@ class DType(str):
         """The same lane type, `lanes` wide."""
         if lanes == self.lanes:
             return self
-        base = self.kind if self.kind in ("bool", "handle") else f"{self.kind}{self.bits}"
-        return DType(base if lanes == 1 else f"{base}x{lanes}")
+        return self._made(self.kind, self.bits, lanes)
 
     @property
     def bytes(self) -> int:

@@ -78,6 +78,12 @@ _LABELS: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 KINDS = tuple(_LIMITS)
+_MEANT = {
+    **dict.fromkeys(("gpu", "nvidia", "nvptx"), "cuda"),
+    **dict.fromkeys(("cpu", "c", "host", "x86", "stackvm"), "llvm"),
+    **dict.fromkeys(("rocm", "hip", "amd", "metal", "vulkan", "sycl", "intel", "cl"), "opencl"),
+}
+"""What other names of hardware come down to here."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -267,7 +273,9 @@ def _option_text(value: Any) -> str:
 def _fields(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
     """The fields of a target of that kind with those options."""
     if kind not in _LIMITS:
-        raise UserError(f"unknown target kind {kind!r}", primitive="Target", fix=f"use one of {', '.join(KINDS)}")
+        meant = _MEANT.get(kind.lower())
+        fix = f"write {meant!r}; the kinds are {', '.join(KINDS)}" if meant else f"use one of {', '.join(KINDS)}"
+        raise UserError(f"unknown target kind {kind!r}", primitive="Target", fix=fix)
     settable, row = _LIMITS[kind], _row(kind, options)
     accepted = (*(("arch",) if kind == "cuda" else ()), *settable)
     labels: dict[str, str] = {}
@@ -301,7 +309,7 @@ def _fields(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _whole(kind: str, option: str, text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if re.fullmatch("[0-9]{1,18}", text) is None or int(text) < 1:
         raise UserError(
             f"target {kind!r}: -{option}={text} is not a positive whole number",
             primitive="Target",

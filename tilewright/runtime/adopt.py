@@ -28,7 +28,7 @@ def from_dlpack(source: Any) -> NDArray:
             raise not_shared(source, f"its __cuda_array_interface__ is {interface!r}") from error
     try:
         kind, index = map(int, source.__dlpack_device__())
-    except (TypeError, ValueError, BufferError) as error:
+    except Exception as error:  # whatever the producer raises
         raise not_shared(source, error) from error
     on = {CPU: cpu(), CUDA_HOST: cpu(), CUDA: cuda(), CUDA_MANAGED: cuda()}.get(kind)
     if on is None:

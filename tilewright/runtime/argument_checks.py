@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.dtype import DType
 from ..core.errors import UserError
 
 Shape = tuple[int, ...]
@@ -35,6 +36,12 @@ def whole_numbers(given: Any, what: str, primitive: str) -> Shape:
 
 def host_values(data: Any, primitive: str) -> np.ndarray:
     """Numbers as a NumPy array; UserError for what holds none."""
+    if isinstance(data, np.ma.MaskedArray):
+        raise UserError(
+            "the values are a masked array, whose mask an array on a device does not have",
+            primitive=primitive,
+            fix="say what stands in the masked places: x.filled(0)",
+        )
     try:
         values = np.asarray(data)
     except UserError:
@@ -43,6 +50,12 @@ def host_values(data: Any, primitive: str) -> np.ndarray:
         raise UserError(
             f"the values are no array: {error}", primitive=primitive, fix="give rows of one length, or a NumPy array"
         ) from error
+    if values.dtype.kind == "c":
+        raise UserError(
+            f"the values are complex numbers ({values.dtype}): {_short(data)}",
+            primitive=primitive,
+            fix="give the real and the imaginary parts as two arrays: x.real, x.imag",
+        )
     if values.dtype.kind in "OSUMm":
         raise UserError(
             f"the values are of type {values.dtype}, which are no numbers: {_short(data)}",
@@ -50,6 +63,22 @@ def host_values(data: Any, primitive: str) -> np.ndarray:
             fix="give numbers, or a NumPy array of numbers",
         )
     return values
+
+
+def converted(values: np.ndarray, dtype: DType, primitive: str) -> np.ndarray:
+    """Values as contiguous ones of a type; UserError where an integer type cannot hold them."""
+    kind = dtype.numpy
+    if dtype.is_int and values.size and not np.can_cast(values.dtype, kind, "safe"):
+        numbers = values.astype(np.float32) if values.dtype.kind == "V" else values  # bfloat16
+        low, high = numbers.min().item(), numbers.max().item()
+        if not (dtype.min_value - 1 < low and high < dtype.max_value + 1):  # a NaN is in no range
+            found = low if not dtype.min_value - 1 < low else high
+            raise UserError(
+                f"the value {found} does not fit into {dtype}, which holds {dtype.min_value} to {dtype.max_value}",
+                primitive=primitive,
+                fix="give values in that range (x.clip(...)), or an array of a wider type",
+            )
+    return np.ascontiguousarray(values, dtype=kind)
 
 
 def _short(data: Any) -> str:

@@ -5,6 +5,7 @@ Host code compares (`if A.kind is not A_kind: wrong(A, 0)`); what it then calls 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -31,6 +32,14 @@ def explain(entry: EntryPoint, kind: str, args: tuple[Any, ...]) -> None:
             first = first or arg.device
         else:
             scalar(entry, position, arg)
+
+
+def by_name(entry: EntryPoint, named: Mapping[str, Any]) -> UserError:
+    """The error for a call with keywords."""
+    return UserError(
+        f"{entry.name} takes its {len(entry.arguments)} arguments by position, but {', '.join(named)} came by name",
+        fix=f"call it as f({', '.join(want.name for want in entry.arguments)})",
+    )
 
 
 def _signature(entry: EntryPoint) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.refusals import missing, refuses
-from .argument_checks import Shape, host_values, whole_numbers
+from .argument_checks import Shape, converted, host_values, whole_numbers
 from .device import Device, cpu, device
 from .dlpack import Shared, give
 from .layout import APART, in_one_row, kind_of, layout_of, packed, reach
@@ -146,7 +146,7 @@ class NDArray:
                 primitive="copyfrom",
                 fix="give values of the array's shape; a[:] = 0 fills it with one number",
             )
-        data = np.ascontiguousarray(values, dtype=self.dtype.numpy)
+        data = converted(values, self.dtype, "copyfrom")
         if self.layout is APART and self.size:  # what lies between the elements stays
             whole = self._whole()
             self._elements(whole)[...] = data
@@ -185,6 +185,7 @@ class NDArray:
         would reach beyond this array.
         """
         extents, steps = whole_numbers(shape, "shape", "as_strided"), whole_numbers(strides, "strides", "as_strided")
+        (offset,) = whole_numbers((offset,), "offset", "as_strided")
         if len(extents) != len(steps):
             raise UserError(
                 f"a view of shape {extents} needs {len(extents)} strides, not {steps}",
@@ -207,8 +208,8 @@ class NDArray:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._refuse_parts(key)
-        if isinstance(value, (int, float, bool, np.number)):
-            value = np.full(self.shape, value, self.dtype.numpy)
+        if isinstance(value, (int, float, complex, bool, np.number)):
+            value = np.full(self._host_shape(), converted(host_values(value, "copyfrom"), self.dtype, "copyfrom"))
         self.copyfrom(value)
 
     def _refuse_parts(self, key: Any) -> None:
@@ -275,6 +276,10 @@ class NDArray:
         return self.device.device_type, self.device.index
 
 
+_MOST_BYTES = 2**62
+_MOST_DIMENSIONS = 64  # NumPy's own limit
+
+
 class _NotSharedError(UserError, BufferError):
     """What the DLPack protocol wants raised where an array cannot be exported."""
 
@@ -305,7 +310,20 @@ def empty(
     if any(extent < 0 for extent in whole):
         raise UserError(f"an array cannot have the shape {whole}", primitive="empty", fix="give extents of at least 0")
     kind = DType(dtype)
-    return NDArray(on, kind, whole, on.driver.allocate(on.index, math.prod(whole) * kind.numpy.itemsize * kind.lanes))
+    if kind == "handle":
+        raise UserError(
+            "the elements would be of type handle, which are no numbers",
+            primitive="empty",
+            fix='give a numeric type such as "float32"',
+        )
+    size = math.prod(whole) * kind.numpy.itemsize * kind.lanes
+    if size > _MOST_BYTES or len(whole) > _MOST_DIMENSIONS:
+        raise UserError(
+            f"an array of {len(whole)} dimensions of type {kind} would take 2^{size.bit_length() - 1} bytes or more",
+            primitive="empty",
+            fix=f"give a shape of at most {_MOST_DIMENSIONS} dimensions that fits into memory",
+        )
+    return NDArray(on, kind, whole, on.driver.allocate(on.index, size))
 
 
 def array(data: Any, device: Device | None = None, ctx: Device | None = None, dtype: str | None = None) -> NDArray:

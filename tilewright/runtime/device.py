@@ -136,7 +136,7 @@ def enabled(target: str) -> bool:
 
 
 def _number(name: str, digits: str) -> int:
-    if not digits.isdecimal():
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 10):
         raise UserError(
             f"{name!r} names no device: {digits!r} is no number",
             primitive="device",

@@ -118,10 +118,11 @@ def take(source: Any, stream: int | None = None) -> Shared:
     """The memory of an array that has `__dlpack__`. `stream` (CUDA) waits for what the producer still computes."""
     options: dict[str, Any] = {} if stream is None else {"stream": stream}
     try:
-        capsule = source.__dlpack__(max_version=_VERSION, **options)
-    except TypeError:  # a producer from before version 1
-        capsule = source.__dlpack__(**options)
-    except (BufferError, RuntimeError, ValueError) as error:
+        try:
+            capsule = source.__dlpack__(max_version=_VERSION, **options)
+        except TypeError:  # a producer from before version 1
+            capsule = source.__dlpack__(**options)
+    except Exception as error:  # whatever the producer raises
         raise not_shared(source, error) from error
     name = next((name for name in _STRUCTS if _is_valid(capsule, name)), None)
     if name is None:

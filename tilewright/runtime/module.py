@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any, ClassVar
 from weakref import WeakSet
 
@@ -82,7 +83,9 @@ class Entry:
         with self._lock:
             self._runs.clear()
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: Any, **named: Any) -> None:
+        if named:
+            raise arguments.by_name(self._entry, named)
         try:
             run = self._runs[args[self._first_array].device]  # type: ignore[index]  # None takes the slow path
         except (KeyError, TypeError, IndexError, AttributeError):
@@ -138,7 +141,17 @@ class Entry:
             args = (dev, *args) if dev is not None else args
             dev = func_name
         before = options.pop("f_preproc", "")
-        return self.timed(dev or device(self._kind), TimingOptions(*args, **options), before)
+        known = [field.name for field in fields(TimingOptions)]
+        unknown = next((name for name in options if name not in known), None)
+        if unknown is not None or len(args) > len(known):
+            raise UserError(
+                f"there is no option {unknown!r}" if unknown else f"{len(args)} options are given",
+                primitive="time_evaluator",
+                fix=f"its options are {', '.join(known)}",
+            )
+        return self.timed(
+            dev or device(self._kind), TimingOptions(**dict(zip(known, args, strict=False)) | options), before
+        )
 
     def timed(self, on: Any, options: TimingOptions, before: str = "") -> Evaluator:
         """What times this function on a device; UserError for one that it does not run on."""
@@ -239,8 +252,8 @@ class Module:
         self.imported_modules = [DeviceModule(program)] if program.kernels and not for_cpu else []
         self.type_key = "llvm" if for_cpu else "host"
 
-    def __call__(self, *args: Any) -> None:
-        self.entry_func(*args)
+    def __call__(self, *args: Any, **named: Any) -> None:
+        self.entry_func(*args, **named)
 
     def __getitem__(self, name: str) -> Entry:
         return self.get_function(name)
@@ -298,7 +311,17 @@ class Module:
         return self.get_function(func_name).timed(dev, options, f_preproc)
 
     def save(self, file_name: str | os.PathLike[str], fmt: str = "") -> None:
-        """Write the module into one file that `load_module` reads, in this process or another."""
+        """Write the module into one file that `load_module` reads, in this process or another.
+
+        The file is an archive of source and compiled kernels, whatever its name promises. `fmt` is "" or "tw".
+        """
+        if fmt not in ("", "tw"):
+            raise UserError(
+                f"there is no format {fmt!r}: modules are saved as archives for load_module",
+                primitive="save",
+                fix="leave fmt out; the kernels' source alone is f.imported_modules[0].get_source(), or "
+                'f.get_source("ll") for the CPU',
+            )
         save_program(self.program, file_name)
 
     def export_library(self, file_name: str | os.PathLike[str], **legacy: Any) -> None:
@@ -315,5 +338,9 @@ class Module:
 
 
 def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
-    """The module in a file that `Module.save` wrote; its devices are looked for when it is first called."""
+    """The module in a file that `Module.save` wrote; its devices are looked for when it is first called.
+
+    A module is code, which runs when it is called: load only files that you trust. Raises UserError for a file that
+    holds no module, or whose content was damaged or edited since.
+    """
     return Module(load_program(path))

@@ -2,15 +2,17 @@
 
 A file is a zip archive: `module.json` describes functions and kernels, beside it stand the kernels' source and,
 where there is one, their machine code. Nothing in it is pickled. It holds code, Python's for the host among it: load
-only files that you trust.
+only files that you trust. Its digest finds damage and edits by accident; it is no signature.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
 import zipfile
-import zlib
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -25,29 +27,42 @@ from ..codegen.abi import (
     SizeFact,
 )
 from ..codegen.llvm.compile import compile_ir, host_machine
-from ..core.errors import UserError
+from ..core.errors import UserError, warn_caller
+from ..core.paths import file_path
 from ..core.target import Target
 from ..core.version import __version__
 
-FORMAT = 1
+FORMAT = 2
 """Counts up where files change so that older versions could not read them rightly."""
 _DESCRIPTION = "module.json"
 _SOURCES = {"cuda": "kernels.cu", "opencl": "kernels.cl", "llvm": "kernels.ll"}
 _BINARIES = {"cuda": "kernels.cubin", "llvm": "kernels.o"}
+_PROMISES = {
+    **dict.fromkeys((".so", ".dylib", ".dll"), "a shared library"),
+    **dict.fromkeys((".o", ".obj", ".a", ".lib"), "an object file"),
+    **dict.fromkeys((".c", ".cc", ".cpp", ".h"), "C source"),
+    **dict.fromkeys((".cu", ".cl", ".ll", ".s", ".asm", ".ptx"), "source of a kernel"),
+    **dict.fromkeys((".bc", ".cubin", ".fatbin"), "compiled code by itself"),
+    ".tar": "a tar archive",
+}
+"""What the endings of other kinds of files promise."""
+_MOST_BYTES = 256 * 2**20
+"""Bytes of one member: a small archive may unpack to any size."""
+_LONGEST_REASON = 300
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # files of the same content are the same
 
 
 def save_program(program: CompiledProgram, path: str | os.PathLike[str]) -> None:
     """Write a program into one file, whole or not at all."""
-    _check_path(path, "save")
+    target = file_path(path, "save", "kernel.tw")
+    _say_what_is_written(target)
     kind = str(Target(program.target).kind)
-    members: dict[str, bytes] = {
-        _DESCRIPTION: json.dumps(_described(program, kind), indent=1).encode(),
-        _SOURCES[kind]: program.source.encode(),
-    }
+    members: dict[str, bytes] = {_SOURCES[kind]: program.source.encode()}
     if program.binary is not None:
         members[_BINARIES[kind]] = program.binary
-    target = Path(path)
+    described = _described(program, kind)
+    described["digest"] = digest(described, members)
+    members = {_DESCRIPTION: json.dumps(described, indent=1).encode(), **members}
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -63,9 +78,25 @@ def save_program(program: CompiledProgram, path: str | os.PathLike[str]) -> None
         ) from error
 
 
-def _check_path(path: Any, primitive: str) -> None:
-    if not isinstance(path, (str, os.PathLike)):
-        raise UserError(f"{path!r} is no path of a file", primitive=primitive, fix='give one, such as "kernel.tw"')
+def _say_what_is_written(path: Path) -> None:
+    """Warn where a name promises another kind of file than the archive that is written."""
+    promised = _PROMISES.get(path.suffix.lower())
+    if promised is not None:
+        warn_caller(
+            f"{path.name} is not {promised}, but a module archive, which load_module reads and no linker or compiler "
+            f'does; call it "{path.stem}.tw"',
+            UserWarning,
+        )
+
+
+def digest(described: Mapping[str, Any], members: Mapping[str, bytes]) -> str:
+    """The SHA-256 of a description, but for its own digest, and of the other members."""
+    rest = {name: value for name, value in described.items() if name != "digest"}
+    made = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
+    for name, content in sorted(members.items()):
+        made.update(f"\n{name} {len(content)}\n".encode())
+        made.update(content)
+    return made.hexdigest()
 
 
 def _described(program: CompiledProgram, kind: str) -> dict[str, Any]:
@@ -92,30 +123,46 @@ def _entry(entry: EntryPoint) -> dict[str, Any]:
 
 def load_program(path: str | os.PathLike[str]) -> CompiledProgram:
     """The program in a file. UserError where there is none that this version can run."""
-    _check_path(path, "load_module")
+    path = file_path(path, "load_module", "kernel.tw")
     try:
+        if path.exists() and not path.is_file():  # reading a pipe or a device may never end
+            raise OSError(errno.EINVAL, "it is not a regular file")
         with zipfile.ZipFile(path) as archive:
-            described = json.loads(archive.read(_DESCRIPTION))
+            described = json.loads(_member(archive, _DESCRIPTION))
             _check_version(path, described)
             return _program(archive, described)
+    except UserError:
+        raise
     except OSError as error:
         raise UserError(
             f"cannot read {path}: {error.strerror}",
             primitive="load_module",
             fix="give a file that module.save(path) wrote",
         ) from error
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, KeyError, ValueError, TypeError) as error:
+    except Exception as error:  # a file may hold anything, and fail in any way
+        reason = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
         raise UserError(
-            f"{path} is no saved module, or a damaged one ({error})",
+            f"{path} is no saved module, or a damaged one ({reason})",
             primitive="load_module",
             fix="write it with module.save(path)",
         ) from error
 
 
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """One member, unpacked; an error where that would take more memory than any module."""
+    with archive.open(name) as stream:
+        content = stream.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"{name} unpacks to more than {_MOST_BYTES:,} bytes")
+    return content
+
+
 def _check_version(path: Any, described: dict[str, Any]) -> None:
+    if not isinstance(described, dict) or "format" not in described:
+        raise ValueError(f"{_DESCRIPTION} describes no module")
     if described["format"] != FORMAT:
         raise UserError(
-            f"{path} was written by Tilewright {described['tilewright']} in format {described['format']}; this is "
+            f"{path} was written by Tilewright {described.get('tilewright')} in format {described['format']}; this is "
             f"Tilewright {__version__}, which reads format {FORMAT}",
             primitive="load_module",
             fix="build and save the module again with this version",
@@ -124,14 +171,16 @@ def _check_version(path: Any, described: dict[str, Any]) -> None:
 
 def _program(archive: zipfile.ZipFile, described: dict[str, Any]) -> CompiledProgram:
     target = Target(described["target"])
-    source = archive.read(_SOURCES[target.kind]).decode()
-    has_binary = _BINARIES.get(target.kind, "") in archive.namelist()
+    names = set(archive.namelist()) & {_SOURCES[target.kind], _BINARIES.get(target.kind, "")}
+    members = {name: _member(archive, name) for name in names}
+    if digest(described, members) != described.get("digest"):
+        raise ValueError("its digest does not match: it was edited or damaged")
     program = CompiledProgram(
         described["target"],
         tuple(map(_read_entry, described["entries"])),
         tuple(KernelAbi(**{**kernel, "params": tuple(kernel["params"])}) for kernel in described["kernels"]),
-        source,
-        archive.read(_BINARIES[target.kind]) if has_binary else None,
+        members[_SOURCES[target.kind]].decode(),
+        members.get(_BINARIES.get(target.kind, "")),
         {name: Resources(**found) for name, found in described["resources"].items()},
         described["log"],
         described["compile_seconds"],

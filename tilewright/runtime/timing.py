@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import UserError
+from ..core.text import one_line
 from .array import empty
 from .device import Device
 
 _MARGIN = 1.03
+_MOST = 10**12
+"""The largest option that means something: beyond that, a measurement would not end."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,11 @@ class TimingOptions:
     def __post_init__(self) -> None:
         counts = ("number", "repeat", "repeats_to_cooldown")
         for name, value in vars(self).items():
-            least, kinds = (1, (int, np.integer)) if name in counts else (0, (int, float, np.number))
-            if isinstance(value, bool) or not isinstance(value, kinds) or not value >= least:
+            least, kinds = (1, (int, np.integer)) if name in counts else (0, (int, float, np.integer, np.floating))
+            if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= _MOST:
                 what = "whole number" if name in counts else "number"
                 raise UserError(
-                    f"{name}={value!r}: a {what} of at least {least} is needed",
+                    f"{name}={one_line(str(value))}: a {what} of at least {least} and at most {_MOST:.0e} is needed",
                     primitive="time_evaluator",
                     fix="leave it out, or give e.g. number=10, repeat=3, min_repeat_ms=100",
                 )

@@ -12,6 +12,7 @@ import ml_dtypes
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.node import node
+from ..core.own_code import calling
 from ..core.text import one_line
 from ..expr import nodes as n
 from ..expr.nodes import Expr, Var
@@ -168,7 +169,8 @@ def _folded(fcombine: Callable[..., Any], values: tuple[Any, ...], where: Any, i
             primitive=name,
             fix=f"over an axis: {name}(A[k], axis=k, where=...); of values: te.if_then_else(condition, a, b)",
         )
-    return reduce(fcombine, map(as_expr, values))
+    with calling(f"fcombine of the reducer {name!r}"):
+        return reduce(fcombine, map(as_expr, values))
 
 
 def _start(init: Any, sources: tuple[Expr, ...], axes: tuple[IterVar, ...], name: str) -> tuple[Expr, ...]:
@@ -209,7 +211,8 @@ def _called(name: str, role: str, function: Any, args: tuple[Any, ...]) -> Any:
             primitive="comm_reducer",
             fix="give te.comm_reducer(lambda x, y: ..., lambda dtype: ...): fcombine of two values, fidentity of types",
         ) from None
-    return function(*args)
+    with calling(f"{role} of the reducer {name!r}"):
+        return function(*args)
 
 
 def _check_axes(axes: tuple[Any, ...], name: str) -> None:

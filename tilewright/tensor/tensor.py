@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import UserError
+from ..core.own_code import calling
 from ..core.refusals import refusal, refuses
 from ..core.text import one_line
 from ..expr.nodes import Expr, IntImm, Load
@@ -308,7 +309,7 @@ def compute(
     names = _axis_names(fcompute, len(sizes), name, varargs_names)
     axes = tuple(IterVar(a, Range(e), AxisKind.DATA) for a, e in zip(names, sizes, strict=True))
     variables = tuple(axis.var for axis in axes)
-    with declaring(variables):
+    with declaring(variables), calling(f"the function of te.compute {name!r}"):
         value = fcompute(*variables)
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not values or not all(isinstance(v, (Operand, int, float, np.generic)) for v in values):

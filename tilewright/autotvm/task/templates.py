@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from ...core.errors import UserError
+from ...core.own_code import calling
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tune.flops import count_flop
@@ -46,6 +47,7 @@ class AmbientTemplate:
             around.enter_context(ApplyConfig(config))
             if target is not None:
                 around.enter_context(target)
+            around.enter_context(calling(f"the template {self.name!r}"))
             made = self.function(*self.given("task.create", *thaw(args)))
         if not (
             isinstance(made, (tuple, list)) and len(made) == 2

@@ -79,6 +79,7 @@ def machine_of(target: Target) -> Machine:
         raise UserError(
             f"target {str(target)!r}: -opt-level={level}", primitive="Target", fix="give a number from 0 to 3"
         )
+    _refuse_foreign(target, labels.get("mtriple"))
     if "mcpu" in labels or "mattr" in labels:
         features = labels.get("mattr", "")
         unsigned = next((name for name in features.split(",") if name and name[0] not in "+-"), None)
@@ -91,6 +92,19 @@ def machine_of(target: Target) -> Machine:
                 f"processor, {host_machine().cpu}",
             )
     return replace(host_machine(labels.get("mcpu"), labels.get("mattr")), level=int(level))
+
+
+def _refuse_foreign(target: Target, triple: str | None) -> None:
+    """UserError for `-mtriple=` of processors that are not this machine's: code runs where it was made."""
+    if triple is None:
+        return
+    family, here = triple.partition("-")[0], binding().get_process_triple()
+    if {"amd64": "x86_64", "arm64": "aarch64"}.get(family, family) != here.partition("-")[0]:
+        raise UserError(
+            f"target {str(target)!r}: -mtriple={triple} is not of this machine's processor family",
+            primitive="Target",
+            fix=f"leave it out: code is made for this machine, {here}",
+        )
 
 
 def compile_ir(source: str, machine: Machine) -> MachineCode:

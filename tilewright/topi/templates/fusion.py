@@ -16,6 +16,7 @@ from .epilogue import Expression, finish
 from .layouts import in_layout
 from .template import ALL, PackagedTemplate
 from .tensors import Tensors
+from .workload import of_options
 
 _KEYS = ("template", "workload", "target", "config")
 
@@ -34,9 +35,10 @@ def workload_of(kind: type[Any], x: Tensor, w: Tensor, options: dict[str, Any]) 
     given = {"shape": images, "kernel": kernel[2:], "dtype": x.dtype, **options}
     if kind is Depthwise:
         of_channel = kernel[1] if kernel[0] == images[1] else max(1, kernel[0] // images[1])
-        made: Any = Depthwise.of(multiplier=of_channel, **given)
+        made: Any = of_options(Depthwise, {"multiplier": of_channel, **given})
     else:
-        made = Conv2d.of(filters=kernel[0], groups=max(1, images[1] // kernel[1]), **given)
+        groups = max(1, images[1] // kernel[1])
+        made = of_options(Conv2d, {"filters": kernel[0], "groups": groups, **given})
     check_shapes(made, x, w)
     return made
 

@@ -6,12 +6,14 @@ so that two spellings of one thing are one workload in a log.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import astuple, dataclass
+from difflib import get_close_matches
 from math import prod
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -223,3 +225,22 @@ def shortened(padding: tuple[int, ...]) -> tuple[int, ...]:
     """A padding that is the same before and after, said once."""
     half = len(padding) // 2
     return padding[:half] if padding[:half] == padding[half:] else padding
+
+
+W = TypeVar("W", bound=Convolution)
+
+
+def of_options(kind: type[W], options: Mapping[str, Any]) -> W:
+    """Return the workload of those options; raise UserError for one that there is not, and for wrong values."""
+    make: Any = kind.of  # each kind has options of its own
+    known = list(inspect.signature(make).parameters)
+    unknown = next((name for name in options if name not in known), None)
+    if unknown is not None or "shape" not in options:
+        near = get_close_matches(unknown or "", known, 1)
+        raise UserError(
+            "the option shape is missing" if unknown is None else f"there is no option {unknown!r}",
+            primitive=kind.name,
+            fix=f"did you mean {near[0]}?" if near else f"the options are {', '.join(known)}",
+        )
+    made: W = make(**options)
+    return made

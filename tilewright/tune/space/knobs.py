@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import UserError
+from ...core.own_code import calling
 from ...expr.nodes import Expr, IntImm
 from ...expr.operand import Operand
 from ...tensor.axis import IterVar
@@ -193,7 +194,8 @@ def split_knob(
         sizes = list(factors.splits(given, parts, tried, policy == "factors" if no_tail is None else no_tail))
     else:
         raise _unknown(policy, name, "define_split", (*factors.POLICIES, "candidate"))
-    choices = tuple(c for c in map(SplitChoice, sizes) if filter is None or filter(c))
+    with calling(f"the filter of the knob {name!r}"):
+        choices = tuple(c for c in map(SplitChoice, sizes) if filter is None or filter(c))
     label = f"Split(policy={policy}, product={given}, num_outputs={parts})"
     return SplitKnob(name, label, choices, parts, policy, given)
 

@@ -11,6 +11,7 @@ from math import prod
 import numpy as np
 
 from ...core.errors import UserError
+from ...core.own_code import calling
 from .choices import Choice
 from .knobs import Knob
 
@@ -59,8 +60,9 @@ def names_read(test: Test, knobs: Sequence[Knob]) -> tuple[str, ...]:
     """The knobs that a test reads, found by watching it on random choices."""
     rng = np.random.default_rng(0)
     seen: set[str] = set()
-    for _ in range(_SAMPLES):
-        test(_Watched({k.name: k.choices[rng.integers(len(k))] for k in knobs}, seen))
+    with calling("the function of multi_filter"):
+        for _ in range(_SAMPLES):
+            test(_Watched({k.name: k.choices[rng.integers(len(k))] for k in knobs}, seen))
     return tuple(k.name for k in knobs if k.name in seen)
 
 

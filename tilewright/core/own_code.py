@@ -1,0 +1,20 @@
+"""Calls of functions that users wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .errors import TVMError, caller_location
+
+
+@contextmanager
+def calling(what: str) -> Iterator[None]:
+    """Within the block, a function of the user's runs: what it raises keeps its type, with a note that names `what`."""
+    try:
+        yield
+    except TVMError:
+        raise  # says where by itself
+    except Exception as error:
+        error.add_note(f"raised by {what}, called from {caller_location()}")
+        raise

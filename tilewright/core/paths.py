@@ -1,0 +1,28 @@
+"""Paths of files, as callers give them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from .errors import UserError
+
+
+def file_path(given: Any, primitive: str, example: str) -> Path:
+    """Return `given` as a path; raise UserError where no file can be called that. `example` is one that can."""
+    if not isinstance(given, (str, os.PathLike)):
+        raise UserError(f"{given!r} is no path of a file", primitive=primitive, fix=f'give one, such as "{example}"')
+    text = os.fspath(given)
+    why = "it is empty" if not text else "it holds a NUL" if "\0" in os.fsdecode(text) else _why_not_encoded(text)
+    if why:
+        raise UserError(f"{given!r} names no file: {why}", primitive=primitive, fix=f'give a name, such as "{example}"')
+    return Path(os.fsdecode(text))
+
+
+def _why_not_encoded(text: str | bytes) -> str:
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as error:
+        return f"the file system cannot write it ({error.reason})"
+    return ""
