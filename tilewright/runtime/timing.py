@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import UserError
-from ..core.text import one_line
 from .array import empty
 from .device import Device
 
@@ -76,7 +75,7 @@ class TimingOptions:
             if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= _MOST:
                 what = "whole number" if name in counts else "number"
                 raise UserError(
-                    f"{name}={one_line(str(value))}: a {what} of at least {least} is needed, and of at most {_MOST:.0e}",
+                    f"{name}={repr(value)[:60]}: a {what} of at least {least} is needed, and of at most {_MOST:.0e}",
                     primitive="time_evaluator",
                     fix="leave it out, or give e.g. number=10, repeat=3, min_repeat_ms=100",
                 )
