@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .bounds.infer import Bounds, infer_bounds
-from .core.errors import UserError
+from .core.errors import UserError, warn_caller
 from .core.options import Options
 from .core.target import KINDS, Target
 from .loops.build import build_function
@@ -72,8 +72,10 @@ class _Recipe:
         records: list[PassRecord] = []
         start = time.perf_counter()
         scheduled = Refined(self.bounds)
-        disabled = PassContext.current().options  # like finishing passes: those around the build, not around `lower`
-        refined = scheduled if target is None else refine(self.schedule, self.bounds, target, disabled)
+        around = PassContext.current().options  # as for finishing passes: those of the build, not those of `lower`
+        refined = scheduled if target is None else refine(self.schedule, self.bounds, target, around)
+        for remark in refined.remarks:
+            warn_caller(remark, UserWarning)
         nest = self.nest(refined.bounds)
         if refined.by:
             records.append(PassRecord(", ".join(refined.by), time.perf_counter() - start, nest))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,10 +18,11 @@ from tilewright.core.hardware import LoopKind, MemoryScope
 from tilewright.core.options import USUAL
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
+from tilewright.expr.evaluate import evaluate
 from tilewright.expr.nodes import Ramp
 from tilewright.expr.traverse import post_order
 from tilewright.loops.interpret import interpret
-from tilewright.loops.nodes import For, Function, If, Store
+from tilewright.loops.nodes import For, Function, If, Launch, Let, Stmt, Store
 from tilewright.refine.cooperative_fetch import cooperative_fetch
 from tilewright.tensor.reference import reference
 from tilewright.transform import PassContext
@@ -424,3 +427,113 @@ def test_explaining_a_build_shows_what_became_of_the_fill(capsys: pytest.Capture
     change = told.partition("── cooperative_fetch")[2].partition("──")[0]
     assert "\n+" in change
     assert "A.shared.round" in change or "A_shared_round" in change
+
+
+# Fills outside of the loops over threads, which name no thread index at all.
+
+
+def in_blocks(fill: Fill, shape: tuple[int, int] = (8, 16), block: tuple[int, int] = (4, 8)) -> tuple[Any, list[Any]]:
+    """Twice over: blocks that turn their tile by half a turn, through a copy that stands right below the grid."""
+    n, m = shape
+    A = te.placeholder((2 * n, m), name="A")
+    B = te.compute((2 * n, m), lambda i, j: A[i // n * n + n - 1 - i % n, m - 1 - j] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    AS = s.cache_read(A, "shared", [B])
+    b, i = s[B].split(B.op.axis[0], nparts=2)
+    bind(s, B, b, "blockIdx.x")
+    (y, yi), (x, xi) = (s[B].split(axis, nparts=k) for axis, k in zip((i, B.op.axis[1]), block, strict=True))
+    s[B].reorder(y, x, yi, xi)
+    bind(s, B, y, "threadIdx.y")
+    bind(s, B, x, "threadIdx.x")
+    s[AS].compute_at(s[B], b)
+    fill(s, AS)
+    return s, [A, B]
+
+
+def nothing(s: Any, AS: Any) -> None:
+    pass
+
+
+def fused(s: Any, AS: Any) -> None:
+    s[AS].fuse(*AS.op.axis)
+
+
+def reordered(s: Any, AS: Any) -> None:
+    s[AS].reorder(*reversed(AS.op.axis))
+
+
+def unrolled(s: Any, AS: Any) -> None:
+    s[AS].unroll(s[AS].split(AS.op.axis[1], factor=2)[1])
+
+
+def vectorized(s: Any, AS: Any) -> None:
+    s[AS].vectorize(s[AS].split(AS.op.axis[1], factor=4)[1])
+
+
+def padded(s: Any, AS: Any) -> None:
+    s[AS].storage_align(AS.op.axis[0], 8, 1)
+
+
+ANY_BLOCK = [nothing, fused, reordered, unrolled, vectorized, padded]
+FOR_4_BY_8 = [parts("x"), parts("y"), parts("x", "y")]
+TRIES = [(fill, block) for fill in ANY_BLOCK for block in ((4, 8), (1, 16), (8, 1), (2, 2))]
+
+
+@pytest.mark.parametrize(("fill", "block"), [*TRIES, *((fill, (4, 8)) for fill in FOR_4_BY_8)])
+def test_a_fill_below_the_grid_is_dealt_out(fill: Fill, block: tuple[int, int]) -> None:
+    """Bound or not, every thread stores its part once."""
+    s, args = in_blocks(fill, block=block)
+    stored = per_thread(compiled(s, args))
+    elements = 8 * 16 // (4 if fill is vectorized else 1)
+    assert set(stored.values()) == {elements // (block[0] * block[1])}
+    assert len(stored) == 2 * block[0] * block[1]
+
+
+SHARED = MemoryScope.SHARED
+
+
+def per_thread(made: Function) -> dict[tuple[int, ...], int]:
+    """How many stores to shared memory each thread of the grid does, by counting through its loops and guards."""
+    (kernel,) = [node for node in post_order(made.body) if isinstance(node, Launch)]
+    counts: dict[tuple[int, ...], int] = {}
+    extents = [[int(str(extent))] for _, _, extent in kernel.threads]
+    for place in itertools.product(*(range(extent) for (extent,) in extents)):
+        values = {var: i for (_, var, _), i in zip(kernel.threads, place, strict=True)}
+        counts[place] = stores(kernel.body, values)
+    return counts
+
+
+def stores(stmt: Any, values: dict[Any, int]) -> int:
+    """Stores to shared memory of one thread."""
+    if isinstance(stmt, Store):
+        return int(stmt.buffer.scope is SHARED)
+    if isinstance(stmt, For):
+        low, extent = (int(evaluate(e, values)) for e in (stmt.min, stmt.extent))
+        return sum(stores(stmt.body, {**values, stmt.var: i}) for i in range(low, low + extent))
+    if isinstance(stmt, If):
+        taken = stmt.then if evaluate(stmt.condition, values) else stmt.orelse
+        return 0 if taken is None else stores(taken, values)
+    if isinstance(stmt, Let):
+        return stores(stmt.body, {**values, stmt.var: int(evaluate(stmt.value, values))})
+    return sum(stores(child, values) for child in stmt.children() if isinstance(child, Stmt))
+
+
+def test_what_cannot_be_dealt_out_is_said() -> None:
+    """A reduction in shared memory that names no thread index: every thread would sum all of it."""
+    A, k = te.placeholder((16, 8), name="A"), te.reduce_axis((0, 8), "k")
+    C = te.compute((16,), lambda i: te.sum(A[i, k], axis=k), "C")
+    B = te.compute((4, 16), lambda i, j: C[15 - j] * te.const(1.0), name="B")
+    s = te.create_schedule(B.op)
+    s[C].set_scope("shared")
+    s[C].compute_at(s[B], B.op.axis[0])
+    bind(s, B, B.op.axis[0], "blockIdx.x")
+    bind(s, B, B.op.axis[1], "threadIdx.x")
+    said = "every thread of a block computes all of the shared stage 'C', since it is a reduction"
+    with pytest.warns(UserWarning, match=said) as caught:
+        lower_for(CUDA, s, [A, B])
+    assert caught[0].filename == __file__
+    bind(s, C, C.op.axis[0], "threadIdx.x")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lower_for(CUDA, s, [A, B])
+        lower_for(Target("opencl"), s, [A, B])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pickle
 import time
 import traceback
+import warnings
 from contextlib import suppress
 from typing import Any
 
@@ -45,7 +46,9 @@ def build(job: Job, build_func: str | BuildFunc) -> Built | Outcome:
             if callable(build_func):
                 program = build_func(handle, tensors, job.target)
             else:
-                lowered = lower_for(job.target, handle, tensors)
+                with warnings.catch_warnings():  # how a schedule could be better is no news in a search
+                    warnings.simplefilter("ignore", UserWarning)
+                    lowered = lower_for(job.target, handle, tensors)
                 stage = "compile"
                 program = _compile(lowered, job.target)
         if not isinstance(program, CompiledProgram):

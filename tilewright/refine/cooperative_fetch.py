@@ -9,13 +9,14 @@ one to the threads in the order of their numbers.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
 
 from ..arith.affine import Affine
 from ..arith.simplify import simplify
 from ..bounds.infer import outer_facts, own_facts
-from ..bounds.nest import axis_values, own_loops
+from ..bounds.nest import Loop, axis_values, own_loops
 from ..bounds.value import Bounds, StageBounds
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..core.options import Options
@@ -40,16 +41,60 @@ def cooperative_fetch(schedule: Schedule, bounds: Bounds, target: Target, option
     """
     if not target.has_warps:
         return bounds
-    holders = {stage.placement.stage for stage in schedule.in_order() if isinstance(stage.placement, At)}
-    made = {i: found if i in holders else _deal_out(found) for i, found in bounds.items()}
-    return bounds if all(made[i] is found for i, found in bounds.items()) else made
+    changed: Bounds = {}
+    for i, found in bounds.items():
+        if _is_fill(found):
+            block = _block(found, bounds)
+            if block and found.region and not _obstacle(schedule, found, block):
+                changed[i] = _deal_out(found, block)
+    return {**bounds, **changed} if any(found is not bounds[i] for i, found in changed.items()) else bounds
 
 
-def _deal_out(found: StageBounds) -> StageBounds:
-    shape = _constants([part.extent for part in found.region])
-    block, lanes = _block(found), _lanes(found)
-    if not shape or not block or not prod(shape) or not _is_plain_fill(found) or shape[-1] % lanes:
-        return found
+def idle_fills(schedule: Schedule, bounds: Bounds) -> list[str]:
+    """The fills in which every thread of a block does the same work, and why they were left so, in words."""
+    found: list[str] = []
+    for fill in filter(_is_fill, bounds.values()):
+        block = _block(fill, bounds)
+        alone = block is not None and prod(block.values()) < 2
+        uses_threads = any(loop.tag in _FASTEST_FIRST for loop in own_loops(fill.stage))
+        why = "" if alone or uses_threads or not fill.region else _obstacle(schedule, fill, block)
+        if why:
+            found.append(f"every thread of a block computes all of the shared stage {fill.stage.name!r}, since {why}")
+    return found
+
+
+def _is_fill(found: StageBounds) -> bool:
+    """Whether a stage is kept in shared memory within a kernel."""
+    return found.scope is MemoryScope.SHARED and _kernel(found.outer) is not None
+
+
+def _obstacle(schedule: Schedule, found: StageBounds, block: dict[ThreadTag, int] | None) -> str:
+    """Why a fill keeps the loops of its schedule; empty where it need not."""
+    placed = ((stage.name, stage.placement) for stage in schedule.in_order())
+    held = next((name for name, at in placed if isinstance(at, At) and at.stage == found.stage.id), None)
+    shape, lanes = _constants([part.extent for part in found.region]), _lanes(found)
+    notes = [found.stage.note(axis) for axis in found.stage.leaves]
+    if held is not None:
+        return f"the stage {held!r} is computed in it"
+    if isinstance(found.body[0], Reduce):
+        return "it is a reduction"
+    if shape is None:
+        return "its size is known only at the call"
+    if block is None:
+        return "the number of threads is known only at the call"
+    if not prod(shape):
+        return "it has no elements"
+    if any(note.pragmas for note in notes):
+        return "its loops carry pragmas"
+    if any(n.kind not in _PLAIN_KINDS for n in notes[:-1]) or any(n.kind is LoopKind.PARALLEL for n in notes[-1:]):
+        return "one of its outer loops is vectorised, or runs on CPU threads"
+    if shape and shape[-1] % lanes:
+        return f"its rows of {shape[-1]} elements are not whole vectors of {lanes}"
+    return ""
+
+
+def _deal_out(found: StageBounds, block: dict[ThreadTag, int]) -> StageBounds:
+    shape, lanes = _constants([part.extent for part in found.region]) or [], _lanes(found)
     if _is_even(found, shape, block, lanes):
         return found
     stage = _dealt_out(found.stage, block, lanes)
@@ -61,28 +106,30 @@ def _deal_out(found: StageBounds) -> StageBounds:
     return replace(found, stage=stage, ranges=ranges, facts=facts)
 
 
-def _is_plain_fill(found: StageBounds) -> bool:
-    """Whether the stage fills shared memory within a kernel, by loops whose order nobody depends on."""
-    notes = [found.stage.note(axis) for axis in found.stage.leaves]
-    return (
-        found.scope is MemoryScope.SHARED
-        and bool(found.outer)
-        and not isinstance(found.body[0], Reduce)
-        and all(note.kind in _PLAIN_KINDS and not note.pragmas for note in notes[:-1])
-        and all(note.kind is not LoopKind.PARALLEL and not note.pragmas for note in notes[-1:])
-    )
+def _kernel(loops: Iterable[Loop]) -> Loop | None:
+    """The loop that is a kernel: the outermost one that is bound to hardware."""
+    return next((loop for loop in loops if loop.tag not in (None, ThreadTag.VTHREAD)), None)
 
 
-def _block(found: StageBounds) -> dict[ThreadTag, int]:
-    """The extents of the thread indices around the stage and in it, the fastest first; empty where one is not known."""
+def _block(found: StageBounds, bounds: Bounds) -> dict[ThreadTag, int] | None:
+    """The extents of the thread indices of a stage's kernel, the fastest first; None where one is not known.
+
+    The stage may use none of them itself, nor stand within one: whatever loop of its kernel uses an index, all
+    threads pass by here.
+    """
+    kernel = _kernel(found.outer)
     extents: dict[ThreadTag, Expr] = {}
-    for loop in (*found.outer, *own_loops(found.stage)):
-        known = found.facts.range_of(loop.var)
-        if loop.tag is not None and known is not None:
-            extents[loop.tag] = known[1]
+    for other in bounds.values():
+        loops = (*other.outer, *own_loops(other.stage))
+        if kernel not in loops:
+            continue
+        for loop in loops:
+            known = other.facts.range_of(loop.var)
+            if loop.tag is not None and loop.tag.is_thread and known is not None:
+                extents[loop.tag] = known[1]
     block = {tag: extents[tag] for tag in _FASTEST_FIRST if tag in extents}
     sizes = _constants(list(block.values()))
-    return {} if sizes is None else dict(zip(block, sizes, strict=True))
+    return None if sizes is None else dict(zip(block, sizes, strict=True))
 
 
 def _lanes(found: StageBounds) -> int:

@@ -14,7 +14,7 @@ from ..bounds.infer import Bounds
 from ..core.options import USUAL, Options
 from ..core.target import Target
 from ..schedule.value import Schedule
-from .cooperative_fetch import cooperative_fetch
+from .cooperative_fetch import cooperative_fetch, idle_fills
 
 Refinement = Callable[[Schedule, Bounds, Target, Options], Bounds]
 
@@ -27,10 +27,14 @@ REFINEMENTS: tuple[Refinement, ...] = (
 
 
 class Refined(NamedTuple):
-    """The bounds that loops are built from, and the names of the refinements that changed them."""
+    """The bounds that loops are built from, and the names of the refinements that changed them.
+
+    `remarks` say what a refinement would have improved but for the schedule.
+    """
 
     bounds: Bounds
     by: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def refine(schedule: Schedule, bounds: Bounds, target: Target, options: Options = USUAL) -> Refined:
@@ -41,4 +45,5 @@ def refine(schedule: Schedule, bounds: Bounds, target: Target, options: Options 
             after = step(schedule, made.bounds, target, options)
             if after is not made.bounds:
                 made = Refined(after, (*made.by, step.__name__))
-    return made
+    remarks = idle_fills(schedule, made.bounds) if target.has_warps else []
+    return made._replace(remarks=tuple(remarks))
