@@ -15,6 +15,7 @@ from typing import Any
 from .bounds.infer import Bounds, infer_bounds
 from .core.errors import UserError, warn_caller
 from .core.options import Options
+from .core.recursion import deep
 from .core.target import KINDS, Target
 from .loops.build import build_function
 from .loops.nodes import Function, Program
@@ -110,6 +111,7 @@ class LoweredModule(Program):
         """Print the program."""
         print(show_program(self))
 
+    @deep
     def explain(self, target: Any = None, lines: int = LINES) -> str:
         """What each pass changed, and its time; for a `target`, the passes on the way to its code as well.
 
@@ -126,6 +128,7 @@ class LoweredModule(Program):
     __repr__ = __str__
 
 
+@deep
 def lower(
     inputs: ScheduleHandle | Schedule,
     args: Sequence[Any],
@@ -147,6 +150,7 @@ def lower(
     return lowered
 
 
+@deep
 def lower_for(
     target: Target, inputs: ScheduleHandle | Schedule, args: Sequence[Any], name: str = "main", binds: Any = None
 ) -> LoweredModule:
@@ -185,6 +189,7 @@ def _check_arguments(args: Any, name: Any) -> None:
 Source = ScheduleHandle | Schedule | LoweredModule
 
 
+@deep
 def build(
     inputs: Source | Sequence[LoweredModule] | Mapping[Any, Any],
     args: Sequence[Any] | None = None,

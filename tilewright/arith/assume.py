@@ -22,7 +22,7 @@ def decidable(e: Expr, facts: Facts) -> frozenset[Var]:
         if isinstance(e, _DECIDABLE):
             found = frozenset(variables(e))
         else:
-            found = _NONE.union(*(decidable(child, facts) for child in e.children()))
+            found = _NONE.union(*[decidable(child, facts) for child in e.children()])
         facts.decidable[e] = found
     return found
 

@@ -144,4 +144,4 @@ def is_size(e: Expr) -> bool:
     if kind is SizeVar or kind is IntImm:
         return True
     children = () if kind is Var or kind is Load or kind is Call else e.children()
-    return bool(children) and all(is_size(child) for child in children)
+    return bool(children) and all([is_size(child) for child in children])

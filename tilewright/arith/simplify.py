@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..core.recursion import ROOM
 from ..expr.nodes import TRUE, Expr
 from . import choices, compare, forms, generic, logic, vectors  # noqa: F401  (they fill the tables of the engine)
 from .assume import ready
@@ -16,7 +17,10 @@ def simplify(e: Expr, facts: Facts = EMPTY) -> Expr:
     Indices (signed integers of 32 bits or more) are taken not to overflow. Floating-point results keep every bit.
     """
     found = facts.memo.get(e)
-    return visit(e, ready(facts)) if found is None else found
+    if found is None:
+        with ROOM:
+            found = visit(e, ready(facts))
+    return found
 
 
 def prove(cond: Expr, facts: Facts = EMPTY) -> bool:

@@ -68,6 +68,10 @@ class ExprWriter:
 
     def __call__(self, e: n.Expr, at_least: int = 0) -> str:
         """The text of `e`, in parentheses where it binds less tightly than `at_least`."""
+        return self.write(e, at_least)
+
+    def write(self, e: n.Expr, at_least: int = 0) -> str:
+        """`__call__`, on the way down: calls of methods take no C stack, those of objects do."""
         text, level = self._text(e)
         return text if level >= at_least else f"({text})"
 
@@ -97,10 +101,10 @@ class ExprWriter:
     def _infix(self, e: Any) -> Text:
         sign, level = _INFIX[type(e)]
         if level <= AND:  # associative; an `and` within an `or` is put in parentheses, as compilers advise
-            left, right = (self(part, level if type(part) is type(e) else EQUAL) for part in (e.a, e.b))
+            left, right = (self.write(part, level if type(part) is type(e) else EQUAL) for part in (e.a, e.b))
         else:
             regroups = type(e) is n.Add and type(e.b) is n.Add and e.dtype.is_int
-            left, right = self(e.a, level + (level <= LESS)), self(e.b, level if regroups else level + 1)
+            left, right = self.write(e.a, level + (level <= LESS)), self.write(e.b, level if regroups else level + 1)
         return self._narrowed(f"{left} {sign} {right}", level, e.dtype)
 
     def _narrowed(self, text: str, level: int, dtype: DType) -> Text:
@@ -132,14 +136,14 @@ class ExprWriter:
             return self._quotient((n.Div if quotient else n.Mod)(e.a, e.b))
         if divisor > 0 and divisor & (divisor - 1) == 0:
             shift, mask = n.IntImm(divisor.bit_length() - 1, DType("int32")), n.IntImm(divisor - 1, e.dtype)
-            tail = f">> {self(shift)}" if quotient else f"& {self(mask, UNARY)}"
-            return self._narrowed(f"({self(e.a, SUM)} {tail})", ATOM, e.dtype)
+            tail = f">> {self.write(shift)}" if quotient else f"& {self.write(mask, UNARY)}"
+            return self._narrowed(f"({self.write(e.a, SUM)} {tail})", ATOM, e.dtype)
         name = "floordiv" if quotient else "floormod"
         return self._division_helper(name if self._divides(e.b) else f"safe{name}", e)
 
     def _division_helper(self, name: str, e: Any) -> Text:
         wide = e.dtype if e.dtype.bits >= 32 else DType("int32")
-        return self._narrowed(f"{self.helper(f'{name}_{wide}')}({self(e.a)}, {self(e.b)})", ATOM, e.dtype)
+        return self._narrowed(f"{self.helper(f'{name}_{wide}')}({self.write(e.a)}, {self.write(e.b)})", ATOM, e.dtype)
 
     def helper(self, name: str) -> str:
         """The helper function of that name (what it does, then the type), which the source will define."""
@@ -182,33 +186,33 @@ class ExprWriter:
             return self._function(name, e.dtype, e)
         self.dtypes.add(e.dtype)
         kind = FLOAT32 if is_half(e.dtype) else e.dtype
-        return f"{self.helper(f'{name}_{kind}')}({self(e.a)}, {self(e.b)})", ATOM
+        return f"{self.helper(f'{name}_{kind}')}({self.write(e.a)}, {self.write(e.b)})", ATOM
 
     def _function(self, name: str, dtype: DType, e: n.Expr) -> Text:
         self.dtypes.add(dtype)
-        args = [self(arg) for arg in e.children()]
+        args = [self.write(arg) for arg in e.children()]
         text = self.dialect.intrinsic(name, dtype, args)
         if text is None:
             raise InternalError(f"the {self.dialect.name} target has no function {name!r} for {dtype}")
         return self._narrowed(text, ATOM, e.dtype)
 
     def _not(self, e: n.Not) -> Text:
-        return f"!{self(e.a, UNARY)}", UNARY
+        return f"!{self.write(e.a, UNARY)}", UNARY
 
     def _choice(self, e: n.Select | n.IfThenElse) -> Text:
-        parts = [self(part, OR) for part in (e.condition, e.true_value)] + [self(e.false_value, TERNARY)]
+        parts = [self.write(part, OR) for part in (e.condition, e.true_value)] + [self.write(e.false_value, TERNARY)]
         return f"{parts[0]} ? {parts[1]} : {parts[2]}", TERNARY
 
     def _cast(self, e: n.Cast) -> Text:
         if e.dtype.is_bool:
-            return f"{self(e.value, EQUAL + 1)} != {self(zero(e.value.dtype))}", EQUAL
+            return f"{self.write(e.value, EQUAL + 1)} != {self(zero(e.value.dtype))}", EQUAL
         self.dtypes.update((e.dtype, e.value.dtype))
         if e.value.dtype.is_float and e.dtype.is_int:
             source = FLOAT32 if is_half(e.value.dtype) else e.value.dtype
-            return f"{self.helper(f'{source}_to_{e.dtype}')}({self(e.value)})", ATOM
+            return f"{self.helper(f'{source}_to_{e.dtype}')}({self.write(e.value)})", ATOM
         if is_half(e.dtype):
-            return self._narrowed(self(e.value), TERNARY, e.dtype)
-        return f"({self.dialect.scalar_type(e.dtype)}){self(e.value, UNARY)}", UNARY
+            return self._narrowed(self.write(e.value), TERNARY, e.dtype)
+        return f"({self.dialect.scalar_type(e.dtype)}){self.write(e.value, UNARY)}", UNARY
 
     def _load(self, e: n.Load) -> Text:
         self.dtypes.add(e.dtype)
@@ -233,10 +237,10 @@ class ExprWriter:
         if e.name == "likely":
             return self._text(e.args[0])
         if e.name in _BITWISE:
-            left, right = self(e.args[0], UNARY), self(e.args[1], UNARY)
+            left, right = self.write(e.args[0], UNARY), self.write(e.args[1], UNARY)
             return self._narrowed(f"({left} {_BITWISE[e.name]} {right})", ATOM, e.dtype)
         if e.name == "bitwise_not":
-            return self._narrowed(f"~{self(e.args[0], UNARY)}", UNARY, e.dtype)
+            return self._narrowed(f"~{self.write(e.args[0], UNARY)}", UNARY, e.dtype)
         return self._function(e.name, e.args[0].dtype if e.args else e.dtype, e)
 
 

@@ -24,6 +24,10 @@ class HostExpr:
 
     def __call__(self, e: Any) -> str:
         """The text of `e`."""
+        return self.write(e)
+
+    def write(self, e: Any) -> str:
+        """`__call__`, on the way down: calls of methods take no C stack, those of objects do."""
         if isinstance(e, n.Var):
             return self.names(e)
         if isinstance(e, (n.IntImm, n.FloatImm)):
@@ -33,9 +37,9 @@ class HostExpr:
     def _operation(self, e: Any) -> str:
         kind = type(e)
         if kind in _INFIX:
-            left = self(e.a) if kind in _CHAINS and type(e.a) is kind else self.operand(e.a)
+            left = self.write(e.a) if kind in _CHAINS and type(e.a) is kind else self.operand(e.a)
             return f"{left} {_INFIX[kind]} {self.operand(e.b)}"
-        args = [self(child) for child in e.children()]
+        args = [self.write(child) for child in e.children()]
         if kind is n.Div:
             if e.dtype.is_float:
                 return f"{self.operand(e.a)} / {self.operand(e.b)}"
@@ -55,6 +59,6 @@ class HostExpr:
 
     def operand(self, e: Any) -> str:
         """The text of `e`, in parentheses unless it binds tightest."""
-        text = self(e)
+        text = self.write(e)
         simple = isinstance(e, (n.Var, n.FloatImm, n.Min, n.Max, n.Mod, n.Cast))
         return text if simple or (isinstance(e, n.IntImm) and e.value >= 0) else f"({text})"

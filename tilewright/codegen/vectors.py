@@ -25,11 +25,11 @@ def lane_of(e: n.Expr, lane: int, known: Lanes) -> n.Expr:
     if isinstance(e, n.Load):
         if e in known:
             return known[e][lane]
-        return n.Load(e.source, tuple(lane_of(index, lane, known) for index in e.indices))
+        return n.Load(e.source, tuple([lane_of(index, lane, known) for index in e.indices]))
     if isinstance(e, n.Cast):
         return n.Cast(e.dtype.scalar, lane_of(e.value, lane, known))
     if isinstance(e, n.Call):
-        return n.Call(e.name, tuple(lane_of(arg, lane, known) for arg in e.args), e.dtype.scalar)
+        return n.Call(e.name, tuple([lane_of(arg, lane, known) for arg in e.args]), e.dtype.scalar)
     scalar: n.Expr = e.map_children(lambda child: lane_of(child, lane, known))
     return scalar
 

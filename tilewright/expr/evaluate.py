@@ -14,6 +14,7 @@ import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import InternalError
+from ..core.recursion import deep
 from . import nodes as n
 from .numerics import INTRINSICS, Value, convert, wrap
 
@@ -24,6 +25,7 @@ class UndefinedValueError(InternalError):
     """The expression has no value: a division by zero, a variable or source that is not given."""
 
 
+@deep
 def evaluate(e: n.Expr, env: Mapping[n.Var, Value], load: LoadValue | None = None) -> Value:
     """The value of `e` where variables have the values of `env` and `load(source, indices)` reads elements.
 

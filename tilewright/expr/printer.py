@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.dtype import INT32
 from ..core.text import one_line
+from ..core.recursion import deep
 from . import nodes as n
 from .operand import TEXT
 
@@ -53,6 +54,10 @@ class ExprPrinter:
     def __call__(self, e: n.Expr) -> str:
         return self.text(e)[0]
 
+    def write(self, e: n.Expr) -> str:
+        """The text of `e`, on the way down: calls of methods take no C stack, those of objects do."""
+        return self.text(e)[0]
+
     def text(self, e: n.Expr) -> tuple[str, int]:
         """The text of `e` and how tightly its outermost operator binds."""
         kind = type(e)
@@ -65,7 +70,7 @@ class ExprPrinter:
         if isinstance(e, n.FloatImm):
             return f"T.{e.dtype}({_float_text(e.value)})", _ATOM
         if isinstance(e, n.Not):
-            return f"not ({self(e.a)})", 3
+            return f"not ({self.write(e.a)})", 3
         if isinstance(e, n.Load):
             return f"{self.name(e.source)}[{self._indices(e.indices)}]", _ATOM
         return self._call(e), _ATOM
@@ -95,24 +100,24 @@ class ExprPrinter:
 
     def _index(self, e: n.Expr) -> str:
         if isinstance(e, n.Ramp) and isinstance(e.stride, n.IntImm):
-            base, step = self(e.base), e.stride.value
+            base, step = self.write(e.base), e.stride.value
             tail = f":{step}" if step != 1 else ""
             if isinstance(e.base, n.IntImm):
-                return f"{base}:{self(n.IntImm(e.base.value + e.lanes * step, e.base.dtype))}{tail}"
+                return f"{base}:{self.write(n.IntImm(e.base.value + e.lanes * step, e.base.dtype))}{tail}"
             return f"{base}:{base} + {e.lanes * step}{tail}"
-        return self(e)
+        return self.write(e)
 
     def _call(self, e: n.Expr) -> str:
         args: list[str]
         if isinstance(e, n.Cast):
-            return f"T.Cast({str(e.dtype)!r}, {self(e.value)})"
+            return f"T.Cast({str(e.dtype)!r}, {self.write(e.value)})"
         if isinstance(e, n.StringImm):
             return repr(e.value)
         if isinstance(e, n.Ramp):
-            return f"T.Ramp({self(e.base)}, {self(e.stride)}, {e.lanes})"
+            return f"T.Ramp({self.write(e.base)}, {self.write(e.stride)}, {e.lanes})"
         if isinstance(e, n.Broadcast):
-            return f"T.Broadcast({self(e.value)}, {e.lanes})"
-        args = [self(child) for child in e.children()]
+            return f"T.Broadcast({self.write(e.value)}, {e.lanes})"
+        args = [self.write(child) for child in e.children()]
         if isinstance(e, n.Call):
             return f"T.{e.name}({', '.join(args)})"
         name = _CALLS.get(type(e)) or getattr(e, "PRINTED", type(e).__name__)
@@ -129,6 +134,7 @@ def _float_text(value: float) -> str:
     return repr(value)
 
 
+@deep
 def show(e: n.Expr) -> str:
     """The expression as text, with the variables' own names."""
     return ExprPrinter()(e)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ..core.node import Node
+from ..core.recursion import with_room
 from .nodes import And, Expr, Load, Var
 
 
@@ -53,7 +54,7 @@ def substitute(root: Any, mapping: Mapping[Any, Expr]) -> Any:
             found = memo[e] = e.map_children(visit)
         return found
 
-    return visit(root) if memo else root
+    return with_room(visit, root) if memo else root
 
 
 def rewrite(root: Any, rule: Callable[[Any], Any]) -> Any:
@@ -66,9 +67,19 @@ def rewrite(root: Any, rule: Callable[[Any], Any]) -> Any:
             found = memo[e] = rule(e.map_children(visit))
         return found
 
-    return visit(root)
+    return with_room(visit, root)
 
 
 def conjuncts(cond: Expr) -> tuple[Expr, ...]:
     """The parts of a conjunction, left to right."""
-    return (*conjuncts(cond.a), *conjuncts(cond.b)) if isinstance(cond, And) else (cond,)
+    if not isinstance(cond, And):
+        return (cond,)
+    parts: list[Expr] = []
+    stack = [cond.b, cond.a]
+    while stack:
+        at = stack.pop()
+        if isinstance(at, And):
+            stack += (at.b, at.a)
+        else:
+            parts.append(at)
+    return tuple(parts)

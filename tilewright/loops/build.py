@@ -206,7 +206,7 @@ class _Builder:
     def producers(self, stage_id: int, axis: IterVar, bound: frozenset[Var], body: Stmt) -> Stmt:
         """`body` behind the stages that are computed at the loop `axis`, within their allocations."""
         inside = self.attached.get((stage_id, axis), [])
-        body = seq(*(self.stage(found, bound) for found in inside), body)
+        body = seq(*[self.stage(found, bound) for found in inside], body)
         for found in reversed(inside):
             body = self._allocated(found, body)
         return body

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..core.hardware import LoopKind, MemoryScope
+from ..core.recursion import deep
 from ..expr.nodes import Expr, IntImm, Load, SizeVar, Var
 from ..expr.printer import ExprPrinter
 from ..expr.traverse import post_order, variables
@@ -26,11 +27,13 @@ class Module:"""
 _KINDS = {LoopKind.PARALLEL: "T.parallel", LoopKind.VECTORIZED: "T.vectorized", LoopKind.UNROLLED: "T.unroll"}
 
 
+@deep
 def show_program(program: n.Program) -> str:
     """All functions of a program, as one module."""
     return "\n".join([_HEADER, *(show_function(f, "    ") for f in program.functions)]) + "\n"
 
 
+@deep
 def show_function(function: n.Function, indent: str = "") -> str:
     """One function, as a `T.prim_func`."""
     return "\n".join(indent + line for line in _FunctionPrinter(function).lines())

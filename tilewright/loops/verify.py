@@ -11,6 +11,7 @@ from ..core.dtype import DType
 from ..core.errors import InternalError
 from ..core.hardware import LoopKind, ThreadTag
 from ..core.node import Node
+from ..core.recursion import deep
 from ..expr import nodes as e
 from .describe import describe
 from .nodes import Allocate, Barrier, Buffer, Evaluate, For, Function, If, Launch, Let, Seq, Stmt, Store
@@ -29,6 +30,7 @@ class Form(enum.Flag):
     """A guard may be a vector, without an `else`."""
 
 
+@deep
 def verify(function: Function, form: Form = Form.BUILT) -> None:
     """Raise InternalError for the first node of `function` that breaks a rule of its form, naming both."""
     _Verifier(function, form).run()
@@ -196,7 +198,7 @@ class _Verifier:
         found = self.used.get(expr)
         if found is None:
             own = [expr] if isinstance(expr, e.Var) else [expr.source] if isinstance(expr, e.Load) else []
-            found = self.used[expr] = frozenset(own).union(*(self._names(c) for c in expr.children()))
+            found = self.used[expr] = frozenset(own).union(*[self._names(c) for c in expr.children()])
         return found
 
     def _types(self, expr: e.Expr, stmt: Stmt) -> None:

@@ -32,7 +32,7 @@ class Copies:
             if isinstance(e, Var):
                 found = (e,) if e in self.chosen else ()
             else:
-                found = tuple(dict.fromkeys(v for child in e.children() for v in self.variables(child)))
+                found = tuple(dict.fromkeys([v for child in e.children() for v in self.variables(child)]))
             self.used[e] = found
         return found
 

@@ -76,7 +76,7 @@ class _Expansion:
                 node is self.var
                 or (isinstance(node, Load) and node.source in self.touched)
                 or (isinstance(node, Store) and node.buffer in self.touched)
-                or any(self._depends(child) for child in node.children())
+                or any([self._depends(child) for child in node.children()])
             )
             self.memo[node] = found
         return found
@@ -92,7 +92,7 @@ class _Expansion:
         if not self._depends(stmt):
             return stmt
         if isinstance(stmt, Seq):
-            return seq(*(self.statement(part) for part in stmt.stmts))
+            return seq(*[self.statement(part) for part in stmt.stmts])
         if isinstance(stmt, Allocate):
             return Allocate(self.grown.get(stmt.buffer, stmt.buffer), self.statement(stmt.body))
         if isinstance(stmt, For) and not self._depends(stmt.extent) and not self._depends(stmt.min):

@@ -52,7 +52,7 @@ def _counts_wide(stmt: Stmt) -> bool:
         return True
     if isinstance(stmt, Launch) and any(var.dtype == INT64 for _, var, _ in stmt.threads):
         return True
-    return any(_counts_wide(child) for child in stmt.children() if isinstance(child, Stmt))
+    return any([_counts_wide(child) for child in stmt.children() if isinstance(child, Stmt)])
 
 
 def _visit(stmt: Stmt, facts: Facts) -> Stmt:
@@ -136,7 +136,7 @@ def _narrower(facts: Facts) -> Callable[[Expr], Expr]:
 
     def build(before: Expr, e: Any) -> Any:
         if isinstance(e, Load):
-            return Load(e.source, tuple(_index(i, facts) for i in e.indices))
+            return Load(e.source, tuple([_index(i, facts) for i in e.indices]))
         wide = isinstance(e, _ARITHMETIC) and e.dtype == INT64
         if not wide and not (isinstance(e, Compare) and e.a.dtype == INT64):
             return e

@@ -41,7 +41,7 @@ def _visit(stmt: Stmt, around: frozenset[Var]) -> Stmt:
     if isinstance(stmt, For):
         around |= {stmt.var}
     if isinstance(stmt, Seq):
-        return seq(*(_visit(part, around) for part in stmt.stmts))
+        return seq(*[_visit(part, around) for part in stmt.stmts])
     return map_statements(stmt, lambda child: _visit(child, around))
 
 

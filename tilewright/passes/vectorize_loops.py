@@ -107,7 +107,7 @@ class _Vectorizer:
 
     def statement(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, Store):
-            indices = tuple(self.expr(i) for i in stmt.indices)
+            indices = tuple([self.expr(i) for i in stmt.indices])
             value = self.expr(stmt.value)
             if max((e.dtype.lanes for e in (*indices, value)), default=1) == 1:
                 return stmt
@@ -115,7 +115,7 @@ class _Vectorizer:
                 raise _StaysScalarError
             return Store(stmt.buffer, indices, self.wide(value))
         if isinstance(stmt, Seq):
-            return seq(*(self.statement(part) for part in stmt.stmts))
+            return seq(*[self.statement(part) for part in stmt.stmts])
         if isinstance(stmt, If):
             return self.branch(stmt)
         if isinstance(stmt, For) and self.var not in variables(stmt.min, stmt.extent) and stmt.thread is None:
@@ -159,7 +159,7 @@ class _Vectorizer:
             children = e.children()
             if isinstance(e, IfThenElse):
                 children = (self.uniform(e.condition), e.true_value, e.false_value)
-            parts = tuple(c if c.dtype.lanes > 1 else self.expr(c) for c in children)
+            parts = tuple([c if c.dtype.lanes > 1 else self.expr(c) for c in children])
             done = self.memo[e] = self._build(e, parts)
         return done
 

@@ -55,7 +55,7 @@ def _needs(stmt: Stmt) -> bool:
         return True
     if isinstance(stmt, Allocate) and _is_large(stmt.buffer):
         return True
-    return any(_needs(child) for child in stmt.children() if isinstance(child, Stmt))
+    return any([_needs(child) for child in stmt.children() if isinstance(child, Stmt)])
 
 
 def _large_extent(extent: Expr) -> bool:
@@ -109,7 +109,7 @@ class _Widener:
             threads = tuple((tag, self._counter(var), self.wide(extent)) for tag, var, extent in stmt.threads)
             return Launch(stmt.name, threads, self.statement(stmt.body))
         if isinstance(stmt, Store):
-            return Store(self.buffer(stmt.buffer), tuple(map(self.wide, stmt.indices)), self.value(stmt.value))
+            return Store(self.buffer(stmt.buffer), tuple([self.wide(i) for i in stmt.indices]), self.value(stmt.value))
         if isinstance(stmt, Allocate):
             return Allocate(self.buffer(stmt.buffer), self.statement(stmt.body))
         if isinstance(stmt, Let):
@@ -141,7 +141,7 @@ class _Widener:
             return cast(e.dtype, self.variables[e]) if e in self.variables else e
         if isinstance(e, Load):
             source: Any = e.source
-            return Load(self.buffer(source), tuple(map(self.wide, e.indices)))
+            return Load(self.buffer(source), tuple([self.wide(i) for i in e.indices]))
         if isinstance(e, Compare) and e.a.dtype in (INT32, INT64) and self._counts(e):
             return type(e)(self.wide(e.a), self.wide(e.b))  # type: ignore[call-arg]  # every comparison takes (a, b)
         if isinstance(e, Cast) and e.dtype == INT64 and e.value.dtype == INT32 and self._counts(e.value):

@@ -10,6 +10,7 @@ from ..core.errors import UserAttributeError, UserError, UserTypeError, caller_l
 from ..core.hardware import MemoryScope
 from ..core.refusals import missing
 from ..core.text import one_line
+from ..core.recursion import deep
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Operation, Tensor
 from .groups import StageGroup, between
@@ -65,6 +66,7 @@ class ScheduleHandle:
         self.steps: list[Step] = []
         self._references = References()
 
+    @deep
     def apply(self, primitive: str, *args: Any) -> Any:
         """Apply a primitive by name and record it; gives the primitive's own result (new axes, a tensor)."""
         if primitive not in PRIMITIVES:

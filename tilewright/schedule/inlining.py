@@ -6,26 +6,39 @@ from typing import Any
 
 from ..expr.nodes import Expr, Load
 from ..expr.operators import cast
-from ..expr.traverse import rewrite, substitute
+from ..expr.traverse import substitute
 from ..tensor.tensor import Tensor
 from .value import Inlined, Schedule
 
 
 def inlined_bodies(schedule: Schedule) -> dict[int, tuple[Expr, ...]]:
-    """For each stage that is stored, the values of its outputs in terms of stored tensors only."""
-    expanded: dict[int, tuple[Expr, ...]] = {}
+    """For each stage that is stored, the values of its outputs in terms of stored tensors only.
+
+    Reads are replaced from the outside in, each distinct one once, so that a chain of inlined stages takes time in
+    proportion to its length.
+    """
+    stored = [s for s in schedule.in_order() if not isinstance(s.placement, Inlined)]
+    if len(stored) == len(schedule.order):
+        return {stage.id: stage.op.body for stage in stored}
+    memo: dict[Any, Any] = {}
 
     def expand(e: Any) -> Any:
-        if not isinstance(e, Load) or not isinstance(e.source, Tensor):
-            return e
-        producer = schedule.producer(e.source)
-        if not isinstance(producer.placement, Inlined):
-            return e
-        axes = {a.var: cast(a.var.dtype, index) for a, index in zip(producer.op.axis, e.indices, strict=True)}
-        return substitute(expanded[producer.id][e.source.value_index], axes)
+        found = memo.get(e)
+        if found is None:
+            own = _own_expression(schedule, e)
+            found = memo[e] = e.map_children(expand) if own is None else expand(own)
+        return found
 
-    inlines = any(isinstance(s.placement, Inlined) for s in schedule.in_order())
-    for stage in schedule.in_order():
-        body = stage.op.body
-        expanded[stage.id] = tuple(rewrite(e, expand) for e in body) if inlines else body
-    return {i: body for i, body in expanded.items() if not isinstance(schedule.stages[i].placement, Inlined)}
+    return {stage.id: tuple([expand(e) for e in stage.op.body]) for stage in stored}
+
+
+def _own_expression(schedule: Schedule, e: Any) -> Expr | None:
+    """The expression of an inlined stage at the indices at which `e` reads it; None for anything else."""
+    if not isinstance(e, Load) or not isinstance(e.source, Tensor):
+        return None
+    producer = schedule.producer(e.source)
+    if not isinstance(producer.placement, Inlined):
+        return None
+    axes = {a.var: cast(a.var.dtype, index) for a, index in zip(producer.op.axis, e.indices, strict=True)}
+    made: Expr = substitute(producer.op.body[e.source.value_index], axes)
+    return made

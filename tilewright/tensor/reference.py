@@ -14,6 +14,7 @@ import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import InternalError, UserError
+from ..core.recursion import deep
 from ..expr import nodes as n
 from ..expr.nodes import Expr, Var
 from .axis import IterVar
@@ -26,6 +27,7 @@ Active = tuple[tuple[Expr, bool], ...]  # the conditions above an expression, an
 EVERYWHERE: Active = ()
 
 
+@deep
 def reference(
     outputs: Tensor | Sequence[Tensor], inputs: Mapping[Any, Any], dtype: Any = np.float64
 ) -> list[np.ndarray]:

@@ -18,6 +18,7 @@ from typing import Any
 from ...core.dtype import INT64, DType
 from ...core.errors import InternalError
 from ...expr import nodes as n
+from ...expr.traverse import post_order
 from ...loops.nodes import Buffer
 from ..kernel import root
 from .convert import convert, from_single, mangled, to_single
@@ -71,6 +72,10 @@ class ExprWriter:
 
     def __call__(self, e: n.Expr) -> LLVMValue:
         """The value of `e`."""
+        return self.value(e)
+
+    def value(self, e: n.Expr) -> LLVMValue:
+        """`__call__`, on the way down: calls of methods take no C stack, those of objects do."""
         key = e if self.mask is None else (e, self.mask)
         found = self._find(key)
         if found is None:
@@ -110,7 +115,7 @@ class ExprWriter:
                 return divide(self.out, e, INT64, self.index(e.a), self.index(e.b))
             if isinstance(e, n.Cast) and e.value.dtype.is_int and e.value.dtype.bits <= e.dtype.bits:
                 return self.index(e.value)
-        return self.out.convert("sext" if e.dtype.kind == "int" else "zext", self(e), "i64")
+        return self.out.convert("sext" if e.dtype.kind == "int" else "zext", self.value(e), "i64")
 
     def lanes_index(self, e: n.Expr) -> LLVMValue:
         """A vector of integers in 64 bits."""
@@ -119,7 +124,7 @@ class ExprWriter:
             return self.out.splat(self.index(e.value), lanes)
         if isinstance(e, n.Ramp):
             return self._ramp_of(self.index(e.base), self.index(e.stride), lanes)
-        return self.out.convert("sext" if e.dtype.kind == "int" else "zext", self(e), vector("i64", lanes))
+        return self.out.convert("sext" if e.dtype.kind == "int" else "zext", self.value(e), vector("i64", lanes))
 
     def _ramp_of(self, base: LLVMValue, stride: LLVMValue, lanes: int) -> LLVMValue:
         steps = lanes_constant(range(lanes), base.type)
@@ -131,7 +136,7 @@ class ExprWriter:
         """The condition of a statement. Where it is one on positions in a loop, nothing overflows in it."""
         if isinstance(e, n.Call) and e.name == "likely":
             return self._positions(e.args[0])
-        return self(e)
+        return self.value(e)
 
     def _positions(self, e: n.Expr) -> LLVMValue:
         if isinstance(e, n.And) and harmless(e.b):
@@ -140,13 +145,13 @@ class ExprWriter:
             return self._lane_positions(e)
         if isinstance(e, n.Compare) and e.a.dtype.kind == "int" and e.a.dtype.lanes == 1 and harmless(e):
             return self.out.compare(f"icmp {_COMPARE[type(e)][0]}", self.index(e.a), self.index(e.b))
-        return self(e)
+        return self.value(e)
 
     def _lane_positions(self, e: n.Compare) -> LLVMValue:
         """base + ramp < end, as ramp < end - base: in few bits, for only whether a lane is beyond matters."""
         left, right = _position(e.a), _position(e.b)
         if left is None or right is None:
-            return self(e)
+            return self.value(e)
         (first, step), (second, other) = left, right
         gap = self.out.binary("sub", self.index(second), self.index(first), "gap")
         for side, bound in (("smin", 1 << 30), ("smax", -(1 << 30))):
@@ -171,24 +176,24 @@ class ExprWriter:
         return constant(e.value, e.dtype)
 
     def _ramp(self, e: n.Ramp) -> LLVMValue:
-        return self._ramp_of(self(e.base), self(e.stride), e.lanes)
+        return self._ramp_of(self.value(e.base), self.value(e.stride), e.lanes)
 
     def _broadcast(self, e: n.Broadcast) -> LLVMValue:
         if isinstance(e.value, (n.IntImm, n.FloatImm)):
-            return splat_constant(self(e.value), e.lanes)
-        return self.out.splat(self(e.value), e.lanes)
+            return splat_constant(self.value(e.value), e.lanes)
+        return self.out.splat(self.value(e.value), e.lanes)
 
     def _load(self, e: n.Load) -> LLVMValue:
         return self.load(e, self.mask)
 
     def _cast(self, e: n.Cast) -> LLVMValue:
-        return convert(self.out, self(e.value), e.value.dtype, e.dtype)
+        return convert(self.out, self.value(e.value), e.value.dtype, e.dtype)
 
     # Arithmetic
 
     def _arithmetic(self, e: Any) -> LLVMValue:
         whole, floating = _ARITHMETIC[type(e)]
-        a, b = self(e.a), self(e.b)
+        a, b = self.value(e.a), self.value(e.b)
         if e.dtype.is_float:
             return self.floating(floating, e.dtype, a, b)
         return self.out.binary(whole, a, b)
@@ -203,8 +208,8 @@ class ExprWriter:
 
     def _division(self, e: Division) -> LLVMValue:
         if e.dtype.is_float:
-            return self._float_division(e, self(e.a), self(e.b))
-        return divide(self.out, e, e.dtype, self(e.a), self(e.b))
+            return self._float_division(e, self.value(e.a), self.value(e.b))
+        return divide(self.out, e, e.dtype, self.value(e.a), self.value(e.b))
 
     def _float_division(self, e: Division, a: LLVMValue, b: LLVMValue) -> LLVMValue:
         if isinstance(e, n.Div):
@@ -219,7 +224,7 @@ class ExprWriter:
 
     def _extreme(self, e: n.Min | n.Max) -> LLVMValue:
         side = "min" if isinstance(e, n.Min) else "max"
-        a, b = self(e.a), self(e.b)
+        a, b = self.value(e.a), self.value(e.b)
         if e.dtype.is_int:
             sign = "s" if e.dtype.kind == "int" else "u"
             return self.out.call(f"llvm.{sign}{side}.{mangled(a.type)}", a.type, [a, b])
@@ -241,7 +246,7 @@ class ExprWriter:
 
     def _compare(self, e: n.Compare) -> LLVMValue:
         signed, unsigned, ordered = _COMPARE[type(e)]
-        a, b, kind = self(e.a), self(e.b), e.a.dtype
+        a, b, kind = self.value(e.a), self.value(e.b), e.a.dtype
         if kind.kind == "bfloat":
             a, b = self._singles(kind, [a, b])
         test = f"fcmp {ordered}" if kind.is_float else f"icmp {signed if kind.kind == 'int' else unsigned}"
@@ -252,35 +257,35 @@ class ExprWriter:
         is_and = isinstance(e, n.And)
         if e.dtype.lanes > 1:
             return self._both_lanes(e)
-        first = self(e.a)
+        first = self.value(e.a)
         if harmless(e.b):
-            second = self(e.b)
+            second = self.value(e.b)
             if is_and:
                 return self.out.select(first, second, LLVMValue("i1", "false"))
             return self.out.select(first, LLVMValue("i1", "true"), second)
         shortcut = lambda: LLVMValue("i1", "false" if is_and else "true")  # noqa: E731  # two branches side by side
-        rest = lambda: self(e.b)  # noqa: E731
+        rest = lambda: self.value(e.b)  # noqa: E731
         return self.branches(first, rest, shortcut) if is_and else self.branches(first, shortcut, rest)
 
     def _both_lanes(self, e: n.And | n.Or) -> LLVMValue:
-        is_and, first, outer = isinstance(e, n.And), self(e.a), self.mask
+        is_and, first, outer = isinstance(e, n.And), self.value(e.a), self.mask
         if not harmless(e.b):
             matters = first if is_and else self.out.binary("xor", first, constant(1, e.dtype), "not")
             self.mask = matters if outer is None else self.out.binary("and", outer, matters, "mask")
-        second = self(e.b)
+        second = self.value(e.b)
         self.mask = outer
         return self.out.binary("and" if is_and else "or", first, second)
 
     def _not(self, e: n.Not) -> LLVMValue:
-        return self.out.binary("xor", self(e.a), constant(1, e.dtype), "not")
+        return self.out.binary("xor", self.value(e.a), constant(1, e.dtype), "not")
 
     def _choice(self, e: n.Select | n.IfThenElse) -> LLVMValue:
-        condition = self(e.condition)
+        condition = self.value(e.condition)
         if e.condition.dtype.lanes > 1:
             return self._lane_choice(e, condition)
         if harmless(e.true_value) and harmless(e.false_value):
-            return self.out.select(condition, self(e.true_value), self(e.false_value))
-        return self.branches(condition, lambda: self(e.true_value), lambda: self(e.false_value))
+            return self.out.select(condition, self.value(e.true_value), self.value(e.false_value))
+        return self.branches(condition, lambda: self.value(e.true_value), lambda: self.value(e.false_value))
 
     def _lane_choice(self, e: n.Select | n.IfThenElse, condition: LLVMValue) -> LLVMValue:
         """Lane by lane; a branch reads memory only in the lanes that take it."""
@@ -290,7 +295,7 @@ class ExprWriter:
         for part, lanes in ((e.true_value, condition), (e.false_value, opposite)):
             if not harmless(part):
                 self.mask = lanes if outer is None else self.out.binary("and", outer, lanes, "mask")
-            parts.append(self(part))
+            parts.append(self.value(part))
             self.mask = outer
         return self.out.select(condition, parts[0], parts[1])
 
@@ -316,8 +321,8 @@ class ExprWriter:
 
     def _call(self, e: n.Call) -> LLVMValue:
         if e.name == "likely":
-            return self(e.args[0])
-        args = [self(arg) for arg in e.args]
+            return self.value(e.args[0])
+        args = [self.value(arg) for arg in e.args]
         if e.name in _BITWISE:
             return self.out.binary(_BITWISE[e.name], args[0], args[1])
         if e.name == "shift_right":
@@ -334,9 +339,9 @@ class ExprWriter:
 
 def harmless(e: n.Expr) -> bool:
     """Whether evaluating `e` where it is not wanted neither faults nor costs much."""
-    if isinstance(e, n.Load) or (isinstance(e, n.Call) and e.name not in _CHEAP_CALLS):
-        return False
-    return all(harmless(child) for child in e.children())
+    return not any(
+        isinstance(at, n.Load) or (isinstance(at, n.Call) and at.name not in _CHEAP_CALLS) for at in post_order(e)
+    )
 
 
 def _position(e: n.Expr) -> tuple[n.Expr, int] | None:

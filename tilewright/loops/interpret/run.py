@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ...core.hardware import ThreadTag
+from ...core.recursion import deep
 from ...expr import nodes as n
 from ...expr.numerics import Value
 from ..describe import describe
@@ -49,6 +50,7 @@ LANES = 1 << 17  # threads that run at once: arrays of this size stay in the cac
 CELLS = 1 << 23  # elements of shared or local memory that exist at once
 
 
+@deep
 def interpret(
     function: Function,
     args: Sequence[np.ndarray | int],

@@ -90,6 +90,10 @@ class Expressions:
         self.faulty: dict[n.Expr, bool] = {}
 
     def __call__(self, e: n.Expr) -> Get:
+        return self.get(e)
+
+    def get(self, e: n.Expr) -> Get:
+        """The function of `e`. Calls of methods take no C stack, those of objects do."""
         found = self.made.get(e)
         if found is None:
             made = self._make(e)
@@ -102,7 +106,7 @@ class Expressions:
         found = self.faulty.get(e)
         if found is None:
             own = isinstance(e, (n.Load, AllReduce)) or (isinstance(e, n.Call) and e.name in EXCHANGES)
-            found = own or _may_divide_by_zero(e) or any(self.can_fault(c) for c in e.children())
+            found = own or _may_divide_by_zero(e) or any([self.can_fault(c) for c in e.children()])
             self.faulty[e] = found
         return found
 
@@ -131,7 +135,7 @@ class Expressions:
         return found
 
     def _make_place(self, buffer: Buffer, indices: tuple[n.Expr, ...]) -> Locate:
-        machine, values = self.machine, [self(i) for i in indices]
+        machine, values = self.machine, [self.get(i) for i in indices]
         report = machine.report_for(buffer)
         steady = not any(self.can_fault(i) for i in indices)
         slot = self._slot(*indices) if steady else [None]
@@ -175,11 +179,11 @@ class Expressions:
         return lambda mask: value
 
     def _cast(self, e: n.Cast) -> Get:
-        value, to = self(e.value), e.dtype.scalar
+        value, to = self.get(e.value), e.dtype.scalar
         return lambda mask: convert(value(mask), to)
 
     def _binary(self, e: Any) -> Get:
-        a, b, compute = self(e.a), self(e.b), BINARY[type(e)]
+        a, b, compute = self.get(e.a), self.get(e.b), BINARY[type(e)]
         if not (_may_divide_by_zero(e) and self.machine.check):
             return lambda mask: compute(a(mask), b(mask))
         machine = self.machine
@@ -201,7 +205,7 @@ class Expressions:
 
     def _lazy(self, left: n.Expr, right: n.Expr, stop: bool) -> Get:
         """And / or: the right side counts only where the left one has not decided."""
-        a, b, risky = self(left), self(right), self.can_fault(right)
+        a, b, risky = self.get(left), self.get(right), self.can_fault(right)
 
         def run(mask: Value) -> Value:
             x = a(mask)
@@ -216,11 +220,11 @@ class Expressions:
         return run
 
     def _not(self, e: n.Not) -> Get:
-        a = self(e.a)
+        a = self.get(e.a)
         return lambda mask: ~a(mask)
 
     def _select(self, e: n.Select) -> Get:
-        c, x, y = self(e.condition), self(e.true_value), self(e.false_value)
+        c, x, y = self.get(e.condition), self.get(e.true_value), self.get(e.false_value)
 
         def run(mask: Value) -> Value:
             chosen: Value = np.where(c(mask), x(mask), y(mask))
@@ -229,7 +233,7 @@ class Expressions:
         return run
 
     def _if_then_else(self, e: n.IfThenElse) -> Get:
-        c, x, y = self(e.condition), self(e.true_value), self(e.false_value)
+        c, x, y = self.get(e.condition), self.get(e.true_value), self.get(e.false_value)
         risky_x, risky_y = self.can_fault(e.true_value), self.can_fault(e.false_value)
 
         def run(mask: Value) -> Value:
@@ -263,7 +267,7 @@ class Expressions:
         return run
 
     def _call(self, e: n.Call) -> Get:
-        args = [self(a) for a in e.args]
+        args = [self.get(a) for a in e.args]
         if e.name in EXCHANGES:
             return self._exchange(e)
         compute = INTRINSICS.get(e.name)
@@ -275,7 +279,7 @@ class Expressions:
 
     def _exchange(self, e: n.Call) -> Get:
         """A shuffle: the value of another lane of the same group of neighbouring threads."""
-        value, operand, width = self(e.args[0]), *(int(getattr(a, "value", 0)) for a in e.args[1:])
+        value, operand, width = self.get(e.args[0]), *(int(getattr(a, "value", 0)) for a in e.args[1:])
         machine = self.machine
 
         def run(mask: Value) -> Value:
@@ -291,8 +295,8 @@ class Expressions:
 
     def _all_reduce(self, e: AllReduce) -> Get:
         """The combination over thread indices, in any order; the same for all threads of a group."""
-        machine, sources, threads = self.machine, [self(s) for s in e.source], [self(t) for t in e.threads]
-        combine = [self(r) for r in e.combiner.result]
+        machine, sources, threads = self.machine, [self.get(s) for s in e.source], [self.get(t) for t in e.threads]
+        combine = [self.get(r) for r in e.combiner.result]
 
         def run(mask: Value) -> Value:
             shape = machine.together(mask)
@@ -314,7 +318,7 @@ class Expressions:
         return run
 
     def _ramp(self, e: n.Ramp) -> Get:
-        machine, base, stride = self.machine, self(e.base), self(e.stride)
+        machine, base, stride = self.machine, self.get(e.base), self.get(e.stride)
         steps: Value = np.arange(e.lanes).astype(e.dtype.numpy)
 
         def run(mask: Value) -> Value:
@@ -323,7 +327,7 @@ class Expressions:
         return run
 
     def _broadcast(self, e: n.Broadcast) -> Get:
-        return self(e.value)
+        return self.get(e.value)
 
 
 _MAKERS: dict[type, Callable[[Expressions, Any], Get]] = {
