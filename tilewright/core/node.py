@@ -6,7 +6,7 @@ tables hold nodes weakly. Nodes are immutable by convention (no `__setattr__` gu
 the rest of the construction together).
 
 Traps that the design avoids here: `1 == True == 1.0` (fields that hold numbers name their own key), and
-identity across pickling (`__reduce__` rebuilds through the constructor, so a node re-interns).
+identity across pickling (`__reduce__` rebuilds through the constructors, so nodes re-intern).
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class Node:
     read_below: Any
     """Set by `loops/uses.py` once it was asked: here, so that it goes when the node goes."""
     FIELDS: ClassVar[tuple[str, ...]] = ()
+    BELOW: ClassVar[dict[str, str]] = {}
+    """The fields that hold nodes, and whether each holds "one", "maybe" one, or "many"."""
 
     def children(self) -> tuple[Any, ...]:
         """The nodes directly below, in the order of the fields."""
@@ -36,7 +38,61 @@ class Node:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if any(child.children() for child in self.children()):
+            return _from_table, (_table(self),)
         return type(self), tuple(getattr(self, name) for name in self.FIELDS)
+
+
+Row = tuple[Any, ...]
+"""(class, values of its fields), with the numbers of earlier rows in place of nodes; or a node without children."""
+
+
+def _table(root: Node) -> list[Row | Node]:
+    """A node and all below it, children first. `pickle` recurses in C, and would overflow the stack on deep nodes."""
+    rows: list[Row | Node] = []
+    at: dict[Node, int] = {}
+    stack: list[Node | None] = [root]  # None: the children of what lies below it have their rows
+    while stack:
+        node = stack.pop()
+        if node is None:
+            node = stack.pop()
+            assert node is not None
+            if node not in at:
+                at[node] = len(rows)
+                rows.append((type(node), *[_numbered(node, name, at) for name in node.FIELDS]))
+        elif node not in at:
+            children = node.children()
+            if children:
+                stack += (node, None, *children)
+            else:
+                at[node] = len(rows)
+                rows.append(node)
+    return rows
+
+
+def _numbered(node: Node, name: str, at: dict[Node, int]) -> Any:
+    value = getattr(node, name)
+    kind = node.BELOW.get(name)
+    if kind is None or value is None:
+        return value
+    return at[value] if kind == "one" or kind == "maybe" else tuple([at[child] for child in value])
+
+
+def _from_table(rows: list[Row | Node]) -> Node:
+    made: list[Any] = []
+    for row in rows:
+        if isinstance(row, Node):
+            made.append(row)
+            continue
+        cls, *values = row
+        for i, name in enumerate(cls.FIELDS):
+            kind = cls.BELOW.get(name)
+            if kind is not None and values[i] is not None:
+                number = values[i]
+                values[i] = tuple([made[j] for j in number]) if kind == "many" else made[number]
+        made.append(cls(*values))
+    found: Node = made[-1]
+    return found
 
 
 class _Entry(weakref.ref[Any]):
@@ -141,6 +197,7 @@ def node(
         members = {k: v for k, v in cls.__dict__.items() if k not in {"__dict__", "__weakref__"}}
         members["__slots__"] = (*fields, *derived_slots)
         members["FIELDS"] = tuple(fields)
+        members["BELOW"] = {name: _KINDS[kind] for name, kind in fields.items() if kind in _KINDS}
         members["children"], members["map_children"] = _visitors(fields, scope)
         members["__new__"] = _constructor(fields, keys or {}, derived or {}, scope)
         made: type[T] = type(cls)(cls.__name__, cls.__bases__, members)  # type: ignore[misc]  # a metaclass call

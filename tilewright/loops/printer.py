@@ -240,6 +240,8 @@ class _Views:
     def _used(self, stmt: Any) -> dict[n.Buffer, None]:
         """The buffers used within a statement, stores before loads, in order."""
         found = self._uses.get(stmt)
+        if found is None and isinstance(stmt, n.Allocate):  # chains of thousands share what is found below them
+            found = self._uses[stmt] = self._used(stmt.body)
         if found is None:
             found = {}
             if isinstance(stmt, n.Store):
@@ -260,13 +262,19 @@ class _Views:
 
     def _place(self, stmt: n.Stmt, pending: list[n.Buffer]) -> None:
         """Declare the pending views within `stmt`, which holds all their uses, as far in as possible."""
+        while isinstance(stmt, n.Allocate):
+            stmt = stmt.body
         parts = [c for c in stmt.children() if isinstance(c, n.Stmt)]
         own = {e.source for c in stmt.children() if isinstance(c, Expr) for e in post_order(c) if isinstance(e, Load)}
         if isinstance(stmt, n.Store):
             own.add(stmt.buffer)
         down: dict[int, list[n.Buffer]] = {}
-        for buffer in pending:
-            users = [i for i, part in enumerate(parts) if buffer in self._used(part)]
+        found: dict[n.Buffer, list[int]] = {buffer: [] for buffer in pending}
+        for i, part in enumerate(parts):
+            for buffer in self._used(part):
+                if buffer in found:
+                    found[buffer].append(i)
+        for buffer, users in found.items():
             if buffer in own or (len(users) > 1 and not isinstance(stmt, n.Seq)):
                 self.at.setdefault(stmt, []).append(buffer)
             elif len(users) > 1:
