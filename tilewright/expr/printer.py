@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.dtype import INT32
-from ..core.text import one_line
 from ..core.recursion import deep
+from ..core.text import one_line
 from . import nodes as n
 from .operand import TEXT
 

@@ -62,7 +62,16 @@ def same(comparison: Any) -> bool:
 
 
 def _uses(e: Any, variables: tuple[Expr, ...]) -> bool:
-    return any(e is var for var in variables) or any(_uses(child, variables) for child in e.children())
+    stack: list[Any] = [e]
+    seen: set[int] = set()
+    while stack:
+        at = stack.pop()
+        if any(at is var for var in variables):
+            return True
+        if id(at) not in seen:
+            seen.add(id(at))
+            stack.extend(at.children())
+    return False
 
 
 @refuses(

@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 
 from ..core.errors import UserAttributeError, UserError, UserTypeError, caller_location
 from ..core.hardware import MemoryScope
+from ..core.recursion import deep
 from ..core.refusals import missing
 from ..core.text import one_line
-from ..core.recursion import deep
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Operation, Tensor
 from .groups import StageGroup, between

@@ -1,0 +1,117 @@
+"""Deep programs: expressions of 10,000 levels, chains of thousands of stages, on every target.
+
+Each runs in a process of its own, on a thread with a C stack of 256 KiB where no foreign compiler runs: a walk that
+took C stack at every level would end that process.
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from tilewright import te
+from tilewright.arith.simplify import simplify
+from tilewright.core.recursion import FRAMES
+from tilewright.expr.evaluate import evaluate
+from tilewright.expr.nodes import Expr
+from tilewright.expr.traverse import substitute
+
+DECLARE = """
+import sys, threading
+import numpy as np
+import tilewright as tw
+from tilewright import te
+from tilewright.loops.interpret import interpret
+
+A = te.placeholder((8,), name="A")
+data = np.arange(8, dtype="float32")
+
+def terms(count):
+    def body(i):
+        x = A[i]
+        for k in range(count):
+            x = x + A[i] if k % 2 else x * te.const(0.5, "float32")
+        return x
+    return te.compute((8,), body, name="B")
+
+def chain(count, inline):
+    x, stages = A, []
+    for k in range(count):
+        x = te.compute((8,), lambda i, p=x: p[i] + te.const(1, "float32"), name=f"B{k}")
+        stages.append(x)
+    s = te.create_schedule(x.op)
+    for stage in stages[:-1]:
+        if inline:
+            s[stage].compute_inline()
+    return s, x
+"""
+
+
+def in_process(program: str, small_stack: bool = True) -> str:
+    """What a program prints that begins with `DECLARE`; `run()` is what it does."""
+    start = "threading.stack_size(256 * 1024); t = threading.Thread(target=run); t.start(); t.join()"
+    source = DECLARE + textwrap.dedent(program) + (start if small_stack else "run()") + "\n"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout + done.stderr
+
+
+def deep_index(count: int) -> tuple[Expr, Expr]:
+    """A variable, and an expression of it that is three times as deep as `count`."""
+    i = te.var("i")
+    e = i
+    for _ in range(count):
+        e = (e * 3 + i) % 17
+    return i, e
+
+
+def test_an_expression_of_depth_10000_is_walked_and_rewritten() -> None:
+    i, e = deep_index(3_400)
+    assert str(e).count("%") == 3_400
+    j = te.var("j")
+    moved = substitute(e, {i: j})
+    assert moved is not e
+    assert substitute(moved, {j: i}) is e
+    simple = simplify(e)
+    assert evaluate(simple, {i: 1000}) == evaluate(e, {i: 1000})
+
+
+def test_pickling_keeps_a_deep_expression() -> None:
+    i, e = deep_index(3_400)
+    again, j = pickle.loads(pickle.dumps((e, i)))
+    assert substitute(again, {j: i}) is e
+
+
+def test_the_recursion_limit_is_as_it_was() -> None:
+    before = sys.getrecursionlimit()
+    _, e = deep_index(2_000)
+    simplify(e)
+    assert sys.getrecursionlimit() == before < FRAMES
+
+
+def test_lowering_printing_and_interpreting_take_no_c_stack() -> None:
+    printed = in_process("""
+        def run():
+            B = terms(10_000)
+            s = te.create_schedule(B.op)
+            m = tw.lower(s, [A, B])
+            assert len(str(m)) > 100_000
+            out = np.zeros(8, "float32")
+            interpret(m.functions[0], [data, out])
+            print("done", out[4])
+    """)
+    assert "done" in printed
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_chains_of_3000_stages_are_lowered_without_c_stack(inline: bool) -> None:
+    printed = in_process(f"""
+        def run():
+            s, B = chain(3_000, {inline})
+            print("done", len(str(tw.lower(s, [A, B]))) > 30_000)
+    """)
+    assert "done True" in printed
