@@ -96,7 +96,7 @@ class ExprPrinter:
         return f"{left} {sign} {right}", level
 
     def _indices(self, indices: tuple[n.Expr, ...]) -> str:
-        return ", ".join(self._index(i) for i in indices) or "()"
+        return ", ".join([self._index(i) for i in indices]) or "()"
 
     def _index(self, e: n.Expr) -> str:
         if isinstance(e, n.Ramp) and isinstance(e.stride, n.IntImm):
