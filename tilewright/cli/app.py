@@ -26,10 +26,10 @@ app = typer.Typer(
 ladder = typer.Typer(
     name="ladder",
     cls=Group,
-    help="Climb a ladder of schedules for one convolution, from naive to fast: every variant built, checked, timed.",
+    help="Climb a ladder of schedules for one convolution, from naive to fast; each is built, checked and timed.",
     no_args_is_help=True,
 )
-log = typer.Typer(name="log", cls=Group, help="Look at logs of tuning.", no_args_is_help=True)
+log = typer.Typer(name="log", cls=Group, help="Inspect tuning logs.", no_args_is_help=True)
 app.add_typer(ladder)
 app.add_typer(app_tune.app)
 app.add_typer(log)
