@@ -313,7 +313,7 @@ def test_loops_whose_extent_is_known_at_the_call() -> None:
 
 L = buf("L", 64, scope="local")
 wide = buf("wide", 1024, scope="shared")
-D = Buffer("D", "float32", (const(64, "int32"),), MemoryScope.SHARED, has_halves=True)
+D = Buffer("D", "float32", (const(64, "int32"),), MemoryScope.SHARED, stages=2)
 LEFT_ALONE: dict[str, Callable[[], Function]] = {
     "one iteration": lambda: kernel(loop(i, 1, seq(fill(), use()))),
     "nothing is computed after the fill": lambda: kernel(store(S, tx, 0.0), loop(i, 4, seq(use(), fill()))),

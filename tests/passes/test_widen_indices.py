@@ -192,18 +192,18 @@ def test_named_values() -> None:
 
 @pytest.mark.usefixtures("always")
 def test_buffers_keep_what_else_they_are() -> None:
-    shared = Buffer("S", "float32", (const(8, "int32"),), MemoryScope.SHARED, 32, note="stage", doubled=True)
+    shared = Buffer("S", "float32", (const(8, "int32"),), MemoryScope.SHARED, 32, note="stage", stages=2)
     made = run_pass(
         widen_indices, function((A, B), alloc(shared, store(shared, 0, load(A, 0)), store(B, 0, load(shared, 0))))
     )
     assert isinstance(made.body, Allocate)
     buffer = made.body.buffer
-    assert (buffer.name, buffer.scope, buffer.align, buffer.note, buffer.doubled) == (
+    assert (buffer.name, buffer.scope, buffer.align, buffer.note, buffer.stages) == (
         "S",
         MemoryScope.SHARED,
         32,
         "stage",
-        True,
+        2,
     )
     assert [p.shape[0].dtype for p in made.buffers] == ["int64", "int64"]
 

@@ -27,7 +27,7 @@ def draw_schedule(program: RandomProgram, steps: int = 8, gpu: bool | None = Non
             if stage.is_output:
                 bind_nest(program, i, threads)
     actions += [fetch] * 2 if on_gpu else []
-    actions += [padded, doubled, root]
+    actions += [padded, staged, root]
     for _ in range(program.draw(st.integers(0, steps))):
         action = program.pick(actions)
         if action is fetch:
@@ -180,8 +180,9 @@ def padded(program: RandomProgram) -> None:
         program.do(f"s.stages[{i}].storage_align({axis}, {factor}, {program.pick([1, 0, 2])})")
 
 
-def doubled(program: RandomProgram) -> None:
-    program.do(f"s.stages[{some_stage(program)}].double_buffer()")
+def staged(program: RandomProgram) -> None:
+    how = program.pick(["double_buffer()", "pipeline(2)", "pipeline(3)", "pipeline(4)"])
+    program.do(f"s.stages[{some_stage(program)}].{how}")
 
 
 def virtual(program: RandomProgram) -> None:

@@ -206,7 +206,8 @@ def share(program: RandomProgram, name: str, threads: dict[str, int]) -> None:
     """The fill `name`, shared among some of the threads."""
     i = stage(program, name)
     if program.chance(25):
-        program.do(f"s.stages[{i}].double_buffer()")
+        how = program.pick(["double_buffer()", "pipeline(3)", "pipeline(4)"])
+        program.do(f"s.stages[{i}].{how}")
     if program.chance(25):
         axis = program.pick(range(len(program.schedule.stages[i].op.axis)))
         factor, offset = program.pick([(8, 1), (32, 4), (4, 0)])

@@ -27,7 +27,7 @@ from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
 from tilewright.passes import widen_indices as widening
-from tilewright.passes.pipeline import PassRecord
+from tilewright.passes.runner import PassRecord
 
 ROOT = Path(__file__).parents[2]
 CUDA = Target("cuda -arch=sm_90")
@@ -56,7 +56,7 @@ def test_a_tiled_kernel_computes_the_same_as_it_is_compiled(program: RandomProgr
             patch.setattr(widening, "NARROW", 0 if wide == 7 else widening.NARROW)
             (part,) = lower_for(CUDA, program.schedule, program.arguments).parts
         records: list[PassRecord] = []
-        function = finish(part.function, records, check=True)
+        function = finish(part.function, records=records, check=True)
     except UserError as error:
         note(f"refused: {error}")
         count("refused")

@@ -86,9 +86,9 @@ class _Builder:
                 is_whole = isinstance(stage.op, (ExternOp, ScanOp))
                 shape = tensor.shape if is_whole else tuple(p.extent for p in found.region)
                 aligns = tuple((d, *stage.aligns[a]) for d, a in enumerate(stage.op.axis) if a in stage.aligns)
-                layout, doubled = Layout(aligns), stage.double_buffered
+                layout = Layout(aligns)
                 buffer = Buffer(
-                    tensor.name, tensor.dtype, shape, found.scope, note=stage.name, layout=layout, doubled=doubled
+                    tensor.name, tensor.dtype, shape, found.scope, note=stage.name, layout=layout, stages=stage.stages
                 )
                 self.buffers[stage_id, k] = buffer
             if isinstance(found.stage.op, ScanOp):

@@ -32,22 +32,21 @@ class Buffer:
 
     `shape` has one expression a dimension (elements); `align` is the alignment in bytes that accesses may
     rely on; `alias_of` is the buffer whose memory this one views, if any; `note` says which stage of the
-    schedule it holds; `layout` how its elements lie in memory; `doubled` asks for two copies, one being filled
-    while the other is read, and `has_halves` says that it has them.
+    schedule it holds; `layout` how its elements lie in memory; `stages` of how many copies it is a ring, some being
+    filled while another is read. The shape is that of one copy until `pipeline_loops`, and of all of them from there.
     """
 
     __slots__ = (
         "__weakref__",
         "alias_of",
         "align",
-        "doubled",
         "dtype",
-        "has_halves",
         "layout",
         "name",
         "note",
         "scope",
         "shape",
+        "stages",
     )
 
     def __init__(
@@ -60,8 +59,7 @@ class Buffer:
         alias_of: Buffer | None = None,
         note: str = "",
         layout: Layout = ROW_MAJOR,
-        doubled: bool = False,
-        has_halves: bool = False,
+        stages: int = 1,
     ) -> None:
         self.name = name
         self.dtype = DType(dtype)
@@ -71,8 +69,7 @@ class Buffer:
         self.alias_of = alias_of
         self.note = note
         self.layout = layout
-        self.doubled = doubled
-        self.has_halves = has_halves
+        self.stages = stages
 
     def __repr__(self) -> str:
         return f"Buffer({self.name}: {self.dtype}{list(self.shape)} in {self.scope.value})"

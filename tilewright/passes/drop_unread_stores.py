@@ -141,7 +141,7 @@ class _Sweep:
     def _make_begun(self, stmt: Stmt) -> Sources:
         if _is_unit(stmt):
             fresh = uses.written(stmt) - uses.read(stmt)
-            return frozenset(buffer for buffer in fresh if _is_own(buffer) and not buffer.has_halves)
+            return frozenset(buffer for buffer in fresh if _is_own(buffer) and buffer.stages == 1)
         if isinstance(stmt, If) and stmt.orelse is not None:
             return (self.begun(stmt.then) & self.begun(stmt.orelse)) - _heads(stmt)
         found, met = NO_SOURCES, _heads(stmt)

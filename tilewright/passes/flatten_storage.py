@@ -58,7 +58,7 @@ def _flat(buffer: Buffer, is_param: bool) -> Buffer:
         align = min(64, 1 << int(math.log2(bytes_held)))
     alias = buffer if is_param else None
     kind, size = buffer.dtype.scalar, multiply(size, buffer.dtype.lanes)
-    return Buffer(buffer.name, kind, (size,), buffer.scope, align, alias, buffer.note, doubled=buffer.doubled)
+    return Buffer(buffer.name, kind, (size,), buffer.scope, align, alias, buffer.note, stages=buffer.stages)
 
 
 def _index(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -8,7 +8,6 @@ from ..core.options import Options
 from ..core.target import Target
 from ..loops.nodes import Function
 from ..loops.verify import Form
-from .double_buffer import double_buffer
 from .drop_unread_stores import drop_unread_stores
 from .expand_virtual_threads import expand_virtual_threads
 from .flatten_storage import flatten_storage
@@ -21,6 +20,7 @@ from .lower_thread_reduce import lower_thread_reduce
 from .mask_guarded_loops import mask_guarded_loops
 from .narrow_indices import narrow_indices
 from .partition_loops import partition_loops
+from .pipeline_loops import pipeline_loops
 from .place_barriers import place_barriers
 from .register_prefetch import register_prefetch
 from .separate_full_tiles import separate_full_tiles
@@ -45,8 +45,8 @@ READABLE: tuple[Pass, ...] = (
     vectorize_loops,
     # Before unrolling: the copies share the loops that the schedule unrolls.
     expand_virtual_threads,
-    # After the copies, which must not be halves of each other; before unrolling, while the loop is still one.
-    double_buffer,
+    # After the copies, each of which then has its place in every stage; before unrolling, while the loop is still one.
+    pipeline_loops,
     # Before unrolling, so that each index is simplified once and its copies only get their constants.
     simplify_program,
     unroll_loops,

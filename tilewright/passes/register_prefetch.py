@@ -132,7 +132,7 @@ def _is_fill(stmt: Stmt, changing: Sources) -> bool:
     filled, sources = uses.written(stmt), uses.read(stmt)
     return (
         bool(filled and sources)
-        and all(buffer.scope is MemoryScope.SHARED and not buffer.has_halves for buffer in filled)
+        and all(buffer.scope is MemoryScope.SHARED and buffer.stages == 1 for buffer in filled)
         and all(source.scope is MemoryScope.GLOBAL and source not in changing for source in sources)
         and all(
             isinstance(node, (If, Seq, Store)) or (isinstance(node, For) and _is_constant(node.min, node.extent))

@@ -56,7 +56,7 @@ def _kernel(body: Stmt) -> Stmt:
             align,
             owner,
             buffer.note,
-            has_halves=buffer.has_halves,
+            stages=buffer.stages,
         )
     return _with_views(body, views) if views else body
 

@@ -93,7 +93,7 @@ class _Widener:
                 layout = replace(layout, given=tuple(map(self.wide, layout.given)), start=self.wide(layout.start))
             base = None if buffer.alias_of is None else self.buffer(buffer.alias_of)
             made = self.buffers[buffer] = Buffer(
-                buffer.name, buffer.dtype, shape, buffer.scope, buffer.align, base, buffer.note, layout, buffer.doubled
+                buffer.name, buffer.dtype, shape, buffer.scope, buffer.align, base, buffer.note, layout, buffer.stages
             )
         return made
 

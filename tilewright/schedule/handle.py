@@ -14,7 +14,7 @@ from ..core.text import one_line
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Operation, Tensor
 from .groups import StageGroup, between
-from .primitives import annotate, place, storage
+from .primitives import annotate, pipeline, place, storage
 from .primitives.bind import bind, env_threads
 from .primitives.cache_read import cache_read
 from .primitives.cache_write import cache_write
@@ -47,7 +47,8 @@ PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
         place.compute_root,
         place.set_scope,
         storage.storage_align,
-        storage.double_buffer,
+        pipeline.pipeline,
+        pipeline.double_buffer,
         storage.set_store_predicate,
     )
 }
@@ -347,6 +348,11 @@ class StageHandle:
     def storage_align(self, axis: IterVar, factor: Any, offset: Any) -> StageHandle:
         """Pad the storage so that the stride of `axis` is `offset` modulo `factor`."""
         self._apply("storage_align", axis, factor, offset)
+        return self
+
+    def pipeline(self, depth: int) -> StageHandle:
+        """Keep `depth` copies of the storage: each is filled depth - 1 iterations before it is read."""
+        self._apply("pipeline", depth)
         return self
 
     def double_buffer(self) -> StageHandle:

@@ -60,7 +60,8 @@ class Stage:
 
     `leaves` are the axes of its loops, outermost first; `relations` say how they come from the operation's
     own axes, in the order made. `scope` is None until the user gives one: then the placement decides. `aligns`
-    maps a data axis of the operation to the (factor, offset) of its stride in memory. Results are stored only where
+    maps a data axis of the operation to the (factor, offset) of its stride in memory; `stages` is how many
+    copies of its result there are in a loop that computes it ahead of its readers. Results are stored only where
     `store_predicate` holds.
     """
 
@@ -74,7 +75,7 @@ class Stage:
     notes: Mapping[IterVar, AxisNotes] = field(default_factory=dict)
     is_output: bool = False
     aligns: Mapping[IterVar, tuple[int, int]] = field(default_factory=dict)
-    double_buffered: bool = False
+    stages: int = 1
     store_predicate: Expr | None = None
 
     def __repr__(self) -> str:

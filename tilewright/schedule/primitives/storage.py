@@ -1,4 +1,4 @@
-"""storage_align, double_buffer, set_store_predicate: how the result of a stage lies in memory, and who stores it."""
+"""storage_align, set_store_predicate: how the result of a stage lies in memory, and who stores it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...expr.operand import Operand
 from ...expr.operators import as_expr
 from ...tensor.axis import AxisKind, IterVar
 from ..legality import has_loops, names, no_output, of_stage, positive
-from ..value import At, Schedule, Stage
+from ..value import Schedule, Stage
 
 
 def storage_align(schedule: Schedule, stage: Stage, axis: IterVar, factor: Any, offset: Any) -> tuple[Schedule, None]:
@@ -36,28 +36,6 @@ def storage_align(schedule: Schedule, stage: Stage, axis: IterVar, factor: Any, 
             f"factor is {factor!r} and offset {offset!r}", primitive="storage_align", fix="give two whole numbers"
         )
     return schedule.with_stage(replace(stage, aligns={**stage.aligns, axis: (every, shift % every)})), None
-
-
-def double_buffer(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
-    """Give `stage` two copies of its storage: the next iteration's part is computed while this one's is read.
-
-        for k:                             T[0] = load(0)
-            T = load(k)             ->     for k in range(n - 1):
-            use(T)                             T[(k + 1) % 2] = load(k + 1)
-                                               use(T[k % 2])
-                                           use(T[(n - 1) % 2])
-
-    Takes effect where the stage is computed inside a serial loop. Raises UserError for an output or an input.
-    """
-    has_loops(stage, "double_buffer")
-    no_output(schedule, stage, "double_buffer", "is memory of the caller's, of which there is one copy")
-    if not isinstance(stage.placement, At):
-        raise UserError(
-            f"stage {stage.name!r} is not computed inside a loop of another stage",
-            primitive="double_buffer",
-            fix=f"call s[{stage.name}].compute_at(reader, axis) first",
-        )
-    return schedule.with_stage(replace(stage, double_buffered=True)), None
 
 
 def set_store_predicate(schedule: Schedule, stage: Stage, predicate: Any) -> tuple[Schedule, None]:

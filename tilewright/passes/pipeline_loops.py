@@ -1,0 +1,197 @@
+"""pipeline_loops: compute the next iterations' data while this one's are used.
+
+A buffer that the schedule gives several stages becomes a ring of so many copies. The loop around its writer runs the
+writer ahead by all but one of them, each iteration into the copy that was read last:
+
+    for i in range(n):        for i in range(d - 1): T[i] = load(i)
+        T = load(i)       ->  for i in range(n - d + 1):
+        use(T)                    T[(i + d - 1) % d] = load(i + d - 1)
+                                  use(T[i % d])
+                              for i in range(n - d + 1, n): use(T[i % d])
+
+Where the buffers of one loop have rings of different depths, or it is not known how often the loop runs, guards take
+the place of the last part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.hardware import LoopKind
+from ..core.options import Options
+from ..core.target import Target
+from ..expr.nodes import Expr, IntImm, Load, Ramp
+from ..expr.operators import add, const, floormod, less, likely, multiply, subtract
+from ..expr.traverse import post_order, substitute
+from ..loops import uses
+from ..loops.nodes import NOTHING, Allocate, Buffer, For, Function, If, Seq, Stmt, Store, map_statements, seq
+
+
+def pipeline_loops(function: Function, target: Target, options: Options) -> Function:
+    """Pipeline the loops directly around the writers of buffers of several stages. Works on flat storage.
+
+    A loop must be serial and not known to run only once, and the writers must read nothing else that the loop
+    computes; elsewhere the buffer keeps one copy. Afterwards the shape of a buffer counts all of its stages.
+    """
+    if not any(isinstance(node, Allocate) and node.buffer.stages > 1 for node in post_order(function.body)):
+        return function
+    rings: dict[Buffer, Buffer] = {}
+    body = _visit(function.body, rings)
+    made = set(rings.values())
+    asked = {node.buffer for node in post_order(body) if isinstance(node, Allocate)}
+    single = {buffer: _copies(buffer, 1) for buffer in asked if buffer.stages > 1 and buffer not in made}
+    return function.with_body(_moved(body, single, const(0, "int32")) if single else body)
+
+
+def _visit(stmt: Stmt, rings: dict[Buffer, Buffer]) -> Stmt:
+    made = map_statements(stmt, lambda child: _visit(child, rings))
+    if not isinstance(made, For) or made.kind is not LoopKind.SERIAL:
+        return made
+    plan = _plan(made, set(rings.values()))
+    if plan is None:
+        return made
+    rings.update(plan.rings)
+    constant = isinstance(made.extent, IntImm) and len({ring.stages for ring in plan.rings.values()}) == 1
+    return plan.allocated(plan.cut() if constant else plan.guarded())
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A loop whose `writers` run ahead of its `users`, and the ring for each buffer."""
+
+    loop: For
+    writers: tuple[Stmt, ...]
+    users: Stmt
+    rings: Mapping[Buffer, Buffer]
+
+    def depth(self, writer: Stmt) -> int:
+        """How many stages the buffers of a writer have."""
+        return min(self.rings[buffer].stages for buffer in uses.written(writer))
+
+    def at(self, root: Stmt, iteration: Expr) -> Stmt:
+        """A part of the loop's body for one of its iterations, which may be an expression of the loop's variable."""
+        there: Stmt = substitute(root, {self.loop.var: iteration})
+        moved: Stmt = _moved(there, self.rings, subtract(iteration, self.loop.min))
+        return moved
+
+    def over(self, first: Expr, count: int, body: Stmt) -> Stmt:
+        """A loop like the one that is pipelined, over `count` iterations; a single one stands by itself."""
+        loop = self.loop
+        if count == 1:
+            alone: Stmt = substitute(body, {loop.var: first})
+            return alone
+        return For(loop.var, first, const(count, loop.var.dtype), loop.kind, None, loop.pragmas, body)
+
+    def cut(self) -> Stmt:
+        """In three parts: only writers, both, only users."""
+        loop, ahead = self.loop, self.depth(self.writers[0]) - 1
+        assert isinstance(loop.extent, IntImm)
+        steady = loop.extent.value - ahead
+        fills, var = seq(*self.writers), loop.var
+        both = seq(self.at(fills, add(var, ahead)), self.at(self.users, var))
+        middle = For(var, loop.min, const(steady, var.dtype), loop.kind, None, loop.pragmas, both)
+        start = self._each(loop.min, ahead, fills)
+        end = self._each(add(loop.min, steady), ahead, self.users)
+        return seq(start, middle, end)
+
+    def _each(self, first: Expr, count: int, part: Stmt) -> Stmt:
+        """A part of the body in `count` iterations."""
+        return self.at(part, first) if count == 1 else self.over(first, count, self.at(part, self.loop.var))
+
+    def guarded(self) -> Stmt:
+        """In two parts: each writer in the iterations that it is ahead, then users and writers, as long as they run."""
+        loop = self.loop
+        start: list[Stmt] = []
+        fills: list[Stmt] = []
+        end = add(loop.min, loop.extent)
+        for writer in self.writers:
+            ahead = self.depth(writer) - 1
+            for by in range(ahead):
+                first = add(loop.min, by)
+                start.append(_where(less(first, end), self.at(writer, first)))
+            later = add(loop.var, ahead)
+            fills.append(_where(less(later, end), self.at(writer, later)))
+        body = seq(*fills, self.at(self.users, loop.var))
+        return seq(*start, For(loop.var, loop.min, loop.extent, loop.kind, None, loop.pragmas, body))
+
+    def allocated(self, body: Stmt) -> Stmt:
+        """`body` within the allocations of the rings."""
+        for ring in reversed(list(self.rings.values())):
+            body = Allocate(ring, body)
+        return body
+
+
+def _where(condition: Expr, stmt: Stmt) -> Stmt:
+    if isinstance(condition, IntImm):
+        return stmt if condition.value else NOTHING
+    return If(likely(condition), stmt, None)
+
+
+def _plan(loop: For, made: set[Buffer]) -> _Plan | None:
+    """How to pipeline a loop, where buffers of several stages are allocated at the head of its body; else None.
+
+    Those that are `made` are rings already, of a loop further in.
+    """
+    most = loop.extent.value if isinstance(loop.extent, IntImm) else None
+    if most is not None and most < 2:
+        return None
+    body, held = loop.body, []
+    while isinstance(body, Allocate):
+        held.append(body.buffer)
+        body = body.body
+    staged = {
+        buffer: min(buffer.stages, most or buffer.stages) for buffer in held if buffer.stages > 1 and buffer not in made
+    }
+    parts = body.stmts if isinstance(body, Seq) else (body,)
+    writers = tuple(part for part in parts if uses.written(part) and uses.written(part) <= staged.keys())
+    others = [part for part in parts if part not in writers]
+    if not writers or not _may_run_ahead(writers, others, staged):
+        return None
+    users = seq(*others)
+    for buffer in reversed(held):
+        users = users if buffer in staged else Allocate(buffer, users)
+    return _Plan(loop, writers, users, {buffer: _copies(buffer, depth) for buffer, depth in staged.items()})
+
+
+def _may_run_ahead(writers: tuple[Stmt, ...], others: list[Stmt], staged: Mapping[Buffer, int]) -> bool:
+    """Whether no writer depends on what stays behind, and none needs another's result sooner than that is there."""
+    behind = uses.written(seq(*others))
+    for writer in writers:
+        depths = {staged[buffer] for buffer in (uses.written(writer) | uses.read(writer)) & staged.keys()}
+        if len(depths) > 1 or uses.read(writer) & behind:
+            return False
+    return True
+
+
+def _copies(buffer: Buffer, stages: int) -> Buffer:
+    """The buffer with room for so many copies of it."""
+    shape = (multiply(buffer.shape[0], stages),) if stages > 1 else buffer.shape
+    return Buffer(buffer.name, buffer.dtype, shape, buffer.scope, buffer.align, note=buffer.note, stages=stages)
+
+
+def _moved(root: Any, rings: Mapping[Buffer, Buffer], iteration: Expr) -> Any:
+    """`root` with every access to a buffer going to the copy in its ring for an iteration, counted from 0."""
+    memo: dict[Any, Any] = {}
+
+    def moved(buffer: Buffer, index: Expr) -> tuple[Expr, ...]:
+        offset = multiply(floormod(iteration, rings[buffer].stages), buffer.shape[0])
+        if isinstance(index, Ramp):
+            return (Ramp(add(offset, index.base), index.stride, index.lanes),)
+        return (add(offset, index),)
+
+    def visit(node: Any) -> Any:
+        done = memo.get(node)
+        if done is None:
+            done = node.map_children(visit)
+            if isinstance(done, Load) and isinstance(done.source, Buffer) and done.source in rings:
+                done = Load(rings[done.source], moved(done.source, done.indices[0]))
+            elif isinstance(done, Store) and done.buffer in rings:
+                done = Store(rings[done.buffer], moved(done.buffer, done.indices[0]), done.value)
+            elif isinstance(done, Allocate) and done.buffer in rings:
+                done = Allocate(rings[done.buffer], done.body)
+            memo[node] = done
+        return done
+
+    return visit(root)
