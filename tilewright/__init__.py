@@ -13,12 +13,16 @@ from .core.refusals import missing_from_module
 from .core.version import __version__ as __version__
 from .messages import hook_in_all
 
-_MODULES = ("te", "tir", "nd", "target", "testing", "error", "topi", "autotvm", "runtime", "transform", "arith")
+_MODULES = ("nn", "te", "tir", "nd", "target", "testing", "error", "topi", "autotvm", "runtime", "transform", "arith")
 _HOMES = {
     "driver": ("lower", "build"),
     "nd": ("array", "device", "context", "cpu", "cuda", "gpu", "opencl", "cl"),
     "error": ("TVMError", "UserError", "InternalError"),
     "tir": ("decl_buffer",),
+    "functional": (
+        "conv1d conv2d depthwise_conv2d conv_transpose1d conv_transpose2d max_pool2d avg_pool2d explain_call"
+    ).split(),
+    "nn": ("accelerate",),
     # The oldest spelling kept all of these at the top level.
     "te": (
         "placeholder compute reduce_axis thread_axis create_schedule var size_var const sum min max all any exp log "

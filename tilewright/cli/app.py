@@ -10,7 +10,7 @@ import typer
 
 from ..core.errors import UserError
 from ..core.version import __version__
-from . import app_tune
+from . import app_cache, app_tune
 from .commands import Command, Group
 from .console import complain
 
@@ -33,6 +33,7 @@ log = typer.Typer(name="log", cls=Group, help="Inspect tuning logs.", no_args_is
 app.add_typer(ladder)
 app.add_typer(app_tune.app)
 app.add_typer(log)
+app.add_typer(app_cache.app)
 
 
 def main() -> None:

@@ -14,8 +14,11 @@ from .dlpack import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, Shared, not_shared, take
 from .layout import reach
 
 
-def from_dlpack(source: Any) -> NDArray:
-    """The array of another library, sharing its memory, strides included."""
+def from_dlpack(source: Any, read_only: bool = False) -> NDArray:
+    """The array of another library, sharing its memory, strides included.
+
+    With `read_only`, also one that must not be written: then that is up to the caller.
+    """
     if not hasattr(source, "__dlpack__"):
         interface = getattr(source, "__cuda_array_interface__", None)
         if interface is None:
@@ -36,7 +39,7 @@ def from_dlpack(source: Any) -> NDArray:
     if on.kind == "cuda":
         on = cuda(index).require()
     shared = take(source, on.driver.takes_over(on.index))
-    if shared.read_only:
+    if shared.read_only and not read_only:
         raise UserError("this array is read-only, so its memory cannot be shared", fix="copy it: nd.array(x)")
     if shared.strides is not None and min(shared.strides, default=0) < 0:
         raise UserError(f"this array has strides {shared.strides}, some negative", fix="copy it: nd.array(x)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import log2
@@ -60,7 +60,11 @@ class ScheduleStrategy(Generic[W]):
 
     def first(self, workload: W) -> Config:
         """The configuration to use where nothing was measured."""
-        space, wanted = self.space(workload), self.usual(workload)
+        return self.nearest(workload, self.usual(workload))
+
+    def nearest(self, workload: W, wanted: Mapping[str, Any]) -> Config:
+        """The configuration nearest to the wanted sizes and choices, by knob, such as those of another workload."""
+        space = self.space(workload)
         knobs = [_ranked(knob, wanted.get(knob.name)) for knob in space.knobs]
         return space.get(next(index for index in map(space.index, _by_distance(knobs)) if space.is_index_valid(index)))
 

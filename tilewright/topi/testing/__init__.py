@@ -12,6 +12,8 @@ from .conv2d import depthwise_conv2d_python_nhwc as depthwise_conv2d_python_nhwc
 from .elementwise import dilate_python as dilate_python
 from .elementwise import relu_python as relu_python
 from .elementwise import scale_shift_nchw_python as scale_shift_nchw_python
+from .windows import conv_transpose_python as conv_transpose_python
+from .windows import pool_python as pool_python
 
 if not TYPE_CHECKING:
 

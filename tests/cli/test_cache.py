@@ -1,0 +1,34 @@
+"""`tilewright cache`: what is kept, listed, moved and removed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+
+
+def run(*arguments: str, folder: Path) -> str:
+    command = [sys.executable, "-m", "tilewright", "cache", *arguments]
+    environment = {**os.environ, "TILEWRIGHT_CACHE": str(folder), "COLUMNS": "200"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(here))
+    x, w = np.ones((1, 2, 7, 11), np.float32), np.ones((2, 1, 3, 3), np.float32)
+    tw.conv2d(x, w, groups=2)
+    shown = run("show", folder=here)
+    assert "1 kernels and decisions" in shown
+    assert "conv  1x2x7x11  weights 2x1x3x3  groups 2  float32  NCHW" in shown
+    assert "1 entries written" in run("export", str(tmp_path / "all.tgz"), folder=here)
+    assert "1 entries taken in" in run("import", str(tmp_path / "all.tgz"), folder=there)
+    assert "1 kernels and decisions" in run("show", folder=there)
+    assert "1 entries removed" in run("clear", folder=here)
+    assert "0 kernels and decisions" in run("show", folder=here)

@@ -1,0 +1,198 @@
+"""Calls on NumPy arrays: every operator, type and layout against sums written from the definition."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.functional import direct
+from tilewright import te
+from tilewright.core.errors import UserError
+from tilewright.functional import numpy_arrays
+from tilewright.topi import testing
+
+TOLERANCE = {"float16": 3e-2, "bfloat16": 2e-1, "float32": 1e-4, "float64": 1e-10}
+TYPES = {name: np.dtype(getattr(ml_dtypes, name, None) or name) for name in TOLERANCE}
+
+
+def random(*shape, dtype="float32"):
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(TYPES[dtype])
+
+
+def same(found, wanted, dtype="float32"):
+    assert found.dtype == TYPES[dtype]
+    np.testing.assert_allclose(found.astype(np.float64), wanted, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize(("groups", "filters"), [(4, 4), (4, 8), (2, 6), (1, 3)])
+def test_conv2d(dtype: str, layout: str, groups: int, filters: int) -> None:
+    x, w, bias = (
+        random(2, 4, 6, 7, dtype=dtype),
+        random(filters, 4 // groups, 3, 2, dtype=dtype),
+        random(filters, dtype=dtype),
+    )
+    wanted = direct.conv(x, w, bias, 2, ((1, 1), (1, 1)), 1, groups)
+    given = x.transpose(0, 2, 3, 1).copy() if layout == "NHWC" else x
+    found = tw.conv2d(given, w, bias, stride=2, padding=1, groups=groups, layout=layout)
+    same(found.transpose(0, 3, 1, 2) if layout == "NHWC" else found, wanted, dtype)
+
+
+@pytest.mark.parametrize("activation", [name for name in direct.ACTIVATIONS if name])
+def test_bias_residual_and_activation_are_fused(activation: str) -> None:
+    x, w, bias, more = random(1, 4, 5, 9), random(4, 1, 3, 3), random(4), random(1, 4, 5, 9) * 3
+    found = tw.conv2d(x, w, bias, padding=1, groups=4, activation=activation, residual=more)
+    same(found, direct.conv(x, w, bias, 1, ((1, 1), (1, 1)), 1, 4, activation, more))
+
+
+def test_an_activation_of_ones_own() -> None:
+    x, w = random(1, 4, 5, 9), random(4, 1, 3, 3)
+    found = tw.conv2d(x, w, groups=4, activation=lambda v: te.max(v, 0.1 * v))
+    plain = direct.conv(x, w, groups=4)
+    same(found, np.maximum(plain, 0.1 * plain))
+
+
+@pytest.mark.parametrize(
+    ("padding", "zeros"),
+    [
+        (2, ((2, 2), (2, 2))),
+        ((1, 2), ((1, 1), (2, 2))),
+        (((0, 1), (2, 3)), ((0, 1), (2, 3))),
+        ((0, 2, 1, 3), ((0, 1), (2, 3))),
+        ("same", ((1, 2), (1, 1))),
+        ("valid", ((0, 0), (0, 0))),
+    ],
+)
+def test_paddings(padding: object, zeros: object) -> None:
+    x, w = random(1, 2, 6, 7), random(2, 1, 4, 3)
+    same(tw.conv2d(x, w, padding=padding, groups=2), direct.conv(x, w, padding=zeros, groups=2))
+
+
+def test_conv1d_in_both_layouts_and_without_a_batch() -> None:
+    x, w = random(2, 6, 20), random(6, 1, 4)
+    wanted = direct.conv(x[:, :, None], w[:, :, None], padding=((0, 0), (3, 0)), dilation=1, groups=6)[:, :, 0]
+    same(tw.conv1d(x, w, padding=(3, 0), groups=6), wanted)
+    last = tw.conv1d(x.transpose(0, 2, 1).copy(), w, padding=(3, 0), groups=6, layout="NWC")
+    same(last.transpose(0, 2, 1), wanted)
+    same(tw.conv1d(x[0], w, padding=(3, 0), groups=6), wanted[0])
+
+
+def test_depthwise_takes_both_shapes_of_weights() -> None:
+    x, w = random(1, 3, 5, 6), random(6, 1, 3, 3)
+    wanted = direct.conv(x, w, groups=3)
+    same(tw.depthwise_conv2d(x, w), wanted)
+    same(tw.depthwise_conv2d(x, w.reshape(3, 2, 3, 3)), wanted)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize(("stride", "dilation", "groups"), [(1, 1, 1), (2, 1, 1), (3, 1, 2), (2, 2, 4)])
+def test_transposed(layout: str, stride: int, dilation: int, groups: int) -> None:
+    x, w, bias = random(2, 4, 5, 4), random(4, 8 // groups, 3, 2), random(8)
+    more = stride - 1
+    wanted = testing.conv_transpose_python(
+        x.astype(np.float64), w, (stride,) * 2, (1, 0, 1, 0), (more,) * 2, (dilation,) * 2, groups
+    ) + bias.reshape(1, -1, 1, 1)
+    given = x.transpose(0, 2, 3, 1).copy() if layout == "NHWC" else x
+    found = tw.conv_transpose2d(given, w, bias, stride, (1, 0), more, groups, dilation, layout=layout)
+    same(found.transpose(0, 3, 1, 2) if layout == "NHWC" else found, wanted)
+
+
+def test_transposed_in_one_dimension() -> None:
+    x, w = random(1, 3, 9), random(3, 2, 4)
+    wanted = testing.conv_transpose_python(
+        x[:, :, None].astype(np.float64), w[:, :, None], (1, 2), (0, 1, 0, 1), (0, 0), (1, 1)
+    )[:, :, 0]
+    same(tw.conv_transpose1d(x, w, stride=2, padding=1), wanted)
+
+
+def test_pooling() -> None:
+    x = random(2, 3, 9, 8)
+    window = (3, 3), (2, 2), (1, 1, 1, 1), (1, 1)
+    same(tw.max_pool2d(x, 3, 2, 1), testing.pool_python(x.astype(float), "max", *window))
+    same(tw.avg_pool2d(x, 3, 2, 1), testing.pool_python(x.astype(float), "average", *window))
+    inside = testing.pool_python(x.astype(float), "average inside", *window)
+    same(tw.avg_pool2d(x, 3, 2, 1, count_include_pad=False), inside)
+    last = tw.max_pool2d(x.transpose(0, 2, 3, 1).copy(), 2, layout="NHWC")
+    same(last.transpose(0, 3, 1, 2), x[:, :, :8].reshape(2, 3, 4, 2, 4, 2).max(axis=(3, 5)).astype(float))
+
+
+def test_a_value_that_is_not_a_number_stays_the_largest() -> None:
+    x = np.full((1, 1, 2, 4), -np.inf, np.float32)
+    x[0, 0, 0, 0] = np.nan
+    found = tw.max_pool2d(x, 2)
+    assert np.isnan(found[0, 0, 0, 0])
+    assert found[0, 0, 0, 1] == -np.inf
+
+
+def test_what_is_not_contiguous_or_not_aligned_is_copied() -> None:
+    w = random(2, 1, 3, 3)
+    x = random(1, 2, 6, 8)
+    wanted = direct.conv(x, w, groups=2)
+    for _ in range(2):  # as the first call of its shapes, and as a later one
+        same(tw.conv2d(np.asfortranarray(x), w, groups=2), wanted)
+        odd = np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(x.shape)
+        same(tw.conv2d(odd, w, groups=2), wanted)
+        same(tw.conv2d(x, w, groups=2), wanted)
+
+
+def test_out_is_written_and_returned() -> None:
+    x, w = random(1, 2, 6, 8), random(2, 1, 3, 3)
+    wanted = direct.conv(x, w, groups=2)
+    for out in (np.empty((1, 2, 4, 6), np.float32), np.asfortranarray(np.empty((1, 2, 4, 6), np.float32))):
+        assert tw.conv2d(x, w, groups=2, out=out) is out
+        same(out, wanted)
+    with pytest.raises(UserError, match="out shares memory with an input"):
+        tw.conv2d(x, w, padding=1, groups=2, out=x)
+    frozen = np.empty((1, 2, 4, 6), np.float32)
+    frozen.flags.writeable = False
+    with pytest.raises(UserError, match="out is read-only"):
+        tw.conv2d(x, w, groups=2, out=frozen)
+
+
+def test_an_input_may_be_read_only() -> None:
+    x, w = random(1, 2, 6, 8), random(2, 1, 3, 3)
+    x.flags.writeable = False
+    same(tw.conv2d(x, w, groups=2), direct.conv(x, w, groups=2))
+
+
+def test_an_empty_batch_has_an_empty_result() -> None:
+    assert tw.conv2d(random(0, 2, 6, 8), random(2, 1, 3, 3), groups=2).shape == (0, 2, 4, 6)
+
+
+def test_options_in_lists_work() -> None:
+    x, w = random(1, 2, 6, 8), random(2, 1, 3, 3)
+    same(tw.conv2d(x, w, stride=[1, 1], padding=[0, 0], groups=2), direct.conv(x, w, groups=2))
+
+
+def test_a_second_call_only_looks_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = random(1, 2, 6, 8), random(2, 1, 3, 3)
+    first = tw.conv2d(x, w, groups=2)
+    monkeypatch.setattr(numpy_arrays, "_prepared", None)
+    np.testing.assert_array_equal(tw.conv2d(x, w, groups=2), first)
+
+
+def test_arrays_of_our_own_and_anything_with_dlpack() -> None:
+    class Other:
+        """An array of a library that is not known."""
+
+        def __init__(self, data: np.ndarray) -> None:
+            self.data = data
+
+        def __dlpack__(self, **options: object) -> object:
+            return self.data.__dlpack__(**options)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.data.__dlpack_device__()
+
+    x, w = random(1, 2, 6, 8), random(2, 1, 3, 3)
+    wanted = direct.conv(x, w, groups=2)
+    ours = tw.conv2d(tw.nd.array(x), tw.nd.array(w), groups=2)
+    same(ours.numpy(), wanted)
+    same(tw.conv2d(Other(x), Other(w), groups=2).numpy(), wanted)
+    with pytest.raises(UserError, match="x is a list, which is not an array"):
+        tw.conv2d([1.0], w)
+    with pytest.raises(UserError, match="x is a NumPy array, but weight is a list"):
+        tw.conv2d(x, [1.0])

@@ -1,0 +1,92 @@
+"""Checked calls: shapes that follow, and one test for each message."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.core.errors import UserError
+from tilewright.functional.problem import Problem
+from tilewright.functional.signature import Arrays, Described, Options, activation_name, signature
+
+HERE = ("cpu", 0)
+
+
+def seen(shape, dtype="float32", device=HERE, last=False):
+    return Described(tuple(shape), dtype, device, last)
+
+
+def call(name="conv2d", x=(2, 4, 9, 8), w=(8, 2, 3, 3), bias=None, residual=None, out=None, **options):
+    given = [a if isinstance(a, Described) or a is None else seen(a) for a in (x, w, bias, residual, out)]
+    usual = {"groups": 2} if name == "conv2d" else {}
+    return signature(name, Arrays(*given), Options(**{**usual, **options}))
+
+
+def test_the_shape_of_the_result_follows() -> None:
+    assert call().shape == (2, 8, 7, 6)
+    assert call(stride=2, padding=1, dilation=2).shape == (2, 8, 4, 3)
+    assert call(x=(4, 9, 8)).shape == (8, 7, 6)
+    assert call(x=(2, 9, 8, 4), layout="NHWC").shape == (2, 7, 6, 8)
+    assert call("conv1d", (1, 4, 9), (6, 4, 3)).shape == (1, 6, 7)
+    assert call("conv_transpose2d", w=(4, 3, 3, 3), stride=2, output_padding=1).shape == (2, 3, 20, 18)
+    pooled = call("max_pool2d", w=None, kernel_size=3, stride=2, padding=1, ceil_mode=True)
+    assert pooled.shape == (2, 4, 5, 5)
+
+
+def test_channels_last_memory_is_another_problem_of_the_same_shape() -> None:
+    found = call(x=seen((2, 4, 9, 8), last=True))
+    assert found.problem.layout == "NHWC"
+    assert found.shape == (2, 8, 7, 6)
+    assert found.channels_last
+
+
+def test_a_problem_is_read_as_it_was_written() -> None:
+    problem = call(padding="same", bias=(8,)).problem
+    assert Problem.read(problem.described()) == problem
+    assert str(problem) == "conv  2x4x9x8  weights 8x2x3x3  padding 1x1x1x1  groups 2  bias  float32  NCHW"
+
+
+WRONG = {
+    "x has the type int32": {"x": seen((2, 4, 9, 8), "int32")},
+    "x has the shape (2, 4), of 2 dimensions": {"x": (2, 4)},
+    "x has the shape (2, 4, 0, 8), with a dimension of no elements": {"x": (2, 4, 0, 8)},
+    "a window of 3x3 is larger than the padded input, 2x2": {"x": (2, 4, 2, 2)},
+    "layout is 'NCW'": {"layout": "NCW"},
+    "output_padding 2x2 reaches the stride 2x2 and the dilation 1x1": {
+        "name": "conv_transpose2d", "w": (4, 3, 3, 3), "stride": 2, "output_padding": 2,
+    },
+    "the weight is not given": {"w": None},
+    "the weight is of shape (8, 2, 3)": {"w": (8, 2, 3)},
+    "the weight has the shape (8, 2, 0, 3)": {"w": (8, 2, 0, 3)},
+    "a weight of shape (8, 4, 3, 3) does not fit 4 channels in 2 groups": {"w": (8, 4, 3, 3)},
+    "groups is 0": {"groups": 0},
+    "there is no kernel_size": {"name": "max_pool2d", "w": None},
+    'padding="same" needs a convolution of stride 1': {"padding": "same", "stride": 2},
+    "padding is -1": {"padding": -1},
+    "padding is 'full'": {"padding": "full"},
+    "padding 2x2x2x2 is more than half of the kernel 3x3": {
+        "name": "max_pool2d", "w": None, "kernel_size": 3, "padding": 2,
+    },
+    "ceil_mode with padding that counts in the average is not covered": {
+        "name": "avg_pool2d", "w": None, "kernel_size": 3, "padding": 1, "ceil_mode": True,
+    },
+    "stride is (1, 2, 3)": {"stride": (1, 2, 3)},
+    "dilation is 1.5": {"dilation": 1.5},
+    "bias has the shape (7,)": {"bias": (7,)},
+    "residual has the shape (2, 8, 7, 7)": {"residual": (2, 8, 7, 7)},
+    "out has the shape (1,)": {"out": (1,)},
+    "weight has the type float64, and x has float32": {"w": seen((8, 2, 3, 3), "float64")},
+    "bias is on cuda:1, and x is on cpu": {"bias": seen((8,), device=("cuda", 1))},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_messages(message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        call(**WRONG[message])
+    assert message in caught.value.message
+    assert caught.value.fix
+
+
+def test_an_unknown_activation_is_named() -> None:
+    with pytest.raises(UserError, match="activation is 'swish'"):
+        activation_name("conv2d", "swish")

@@ -1,0 +1,158 @@
+"""The disk: whole entries or none, bounded, shared by processes, and not needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import warnings
+from pathlib import Path
+
+import pytest
+
+from tilewright.core.errors import UserError
+from tilewright.functional import store as module
+from tilewright.functional.store import Entry, Store, usual_folder, usual_limit
+
+ENTRY = Entry({"what": "a kernel"}, b"code" * 100)
+
+
+def test_what_was_put_is_found(tmp_path: Path) -> None:
+    held = Store(tmp_path / "new")
+    assert held.get("a1") is None
+    assert held.put("a1", ENTRY)
+    assert held.get("a1") == ENTRY
+
+
+def test_a_damaged_file_counts_as_absent(tmp_path: Path) -> None:
+    held = Store(tmp_path)
+    held.put("a1", ENTRY)
+    path = held.path("a1")
+    assert path is not None
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], whole[:20], b"", whole.replace(b"code", b"eodc", 1)):
+        path.write_bytes(damaged)
+        assert held.get("a1") is None
+    assert held.put("a1", ENTRY)
+    assert held.get("a1") == ENTRY
+
+
+def test_the_oldest_go_where_there_are_too_many(tmp_path: Path) -> None:
+    size = len(ENTRY.packed())
+    held = Store(tmp_path, limit=3 * size)
+    for number in range(5):
+        held.put(f"a{number}", ENTRY)
+        os.utime(tmp_path / f"a{number}.kernel", (number, number))
+        if number == 2:
+            held.get("a0")  # used: not the oldest any more
+    assert [path.name for path, _ in held.entries()] == ["a3.kernel", "a4.kernel", "a0.kernel"]
+    assert not Store(tmp_path, limit=size - 1).put("b", ENTRY)
+
+
+def test_a_folder_that_cannot_be_written_warns_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    held = Store(tmp_path / "file" / "folder")
+    with pytest.warns(RuntimeWarning, match="tilewright keeps no kernels in"):
+        assert not held.put("a", ENTRY)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not held.put("a", ENTRY)
+        assert held.get("a") is None
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, data: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(data[:7])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.warns(RuntimeWarning, match="No space left on device"):
+        assert not Store(tmp_path).put("a", ENTRY)
+    assert not list(tmp_path.iterdir())
+
+
+def test_processes_write_side_by_side(tmp_path: Path) -> None:
+    script = """
+import sys
+from pathlib import Path
+from tilewright.functional.store import Entry, Store
+held = Store(Path(sys.argv[1]), limit=40_000)
+for i in range(60):
+    entry = Entry({"by": sys.argv[2], "i": i}, bytes([i]) * 2000)
+    held.put(f"k{i % 7}", entry)
+    found = held.get(f"k{i % 5}")
+    assert found is None or found.binary == bytes([found.description["i"]]) * 2000
+"""
+    running = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path), str(i)]) for i in range(3)]
+    assert [process.wait(60) for process in running] == [0, 0, 0]
+    assert len(list(Store(tmp_path).read_all())) == 7
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
+
+
+def test_entries_travel(tmp_path: Path) -> None:
+    held, other = Store(tmp_path / "a"), Store(tmp_path / "b")
+    held.put("a1", ENTRY)
+    held.put("a2", ENTRY)
+    assert held.export(tmp_path / "all.tgz") == 2
+    assert other.load(tmp_path / "all.tgz") == (2, 0)
+    assert other.get("a2") == ENTRY
+    assert other.clear() == 2
+    assert other.get("a2") is None
+
+
+def test_an_archive_cannot_write_elsewhere(tmp_path: Path) -> None:
+    held = Store(tmp_path / "a")
+    with tarfile.open(tmp_path / "bad.tgz", "w:gz") as archive:
+        (tmp_path / "x").write_bytes(ENTRY.packed())
+        archive.add(tmp_path / "x", "../../evil.kernel")
+        archive.add(tmp_path / "x", "sub/evil.kernel")
+    assert held.load(tmp_path / "bad.tgz") == (0, 2)
+    assert not (tmp_path / "evil.kernel").exists()
+
+
+def test_files_of_the_wrong_kind_are_named(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no archive")
+    with pytest.raises(UserError, match="cannot read"):
+        Store(tmp_path).load(tmp_path / "text")
+    with pytest.raises(UserError, match="cannot write"):
+        Store(tmp_path).export(tmp_path / "no" / "folder")
+
+
+def test_the_environment_chooses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "0")
+    assert usual_folder() is None
+    assert not module.store().put("a", ENTRY)
+    monkeypatch.delenv("TILEWRIGHT_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert usual_folder() == tmp_path / "tilewright" / "kernels"
+    monkeypatch.setenv("TILEWRIGHT_CACHE_BYTES", "many")
+    with pytest.raises(UserError, match="TILEWRIGHT_CACHE_BYTES='many' is not a number of bytes"):
+        usual_limit()
+
+
+PROGRAM = """
+import json, sys, time
+import numpy as np
+import tilewright as tw
+from tilewright.functional import plans
+x, w = np.ones((1, 2, 6, 8), np.float32), np.ones((2, 1, 3, 3), np.float32)
+made = tw.conv2d(x, w, groups=2)
+plan = next(iter(plans._plans.values()))
+compiler = [name for name in sys.modules if name.startswith(("tilewright.passes", "tilewright.topi", "tilewright.te"))]
+print(json.dumps([plan.origin, float(made.sum()), compiler]))
+"""
+
+
+def test_a_second_process_starts_the_kernel_without_the_compiler(tmp_path: Path) -> None:
+    environment = {**os.environ, "TILEWRIGHT_CACHE": str(tmp_path)}
+    found = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
+        )
+        found.append(json.loads(done.stdout))
+    assert found[0][0] == "compiled"
+    assert found[1] == ["disk", found[0][1], []]

@@ -1,0 +1,244 @@
+"""Calls on PyTorch's tensors: its results, strides, gradients, graphs, and the modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.core.errors import UserError
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+F = torch.nn.functional
+
+X, W, B = torch.randn(2, 6, 9, 10), torch.randn(12, 1, 3, 3), torch.randn(12)
+DENSE = torch.randn(8, 6, 3, 3)
+
+
+def close(found: Any, wanted: Any, tolerance: float = 1e-4) -> None:
+    assert found.dtype == wanted.dtype
+    torch.testing.assert_close(found, wanted, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "x", [X, X.to(memory_format=torch.channels_last), X.transpose(2, 3)], ids="rows last odd".split()
+)
+@pytest.mark.parametrize(
+    "w", [W, DENSE, DENSE.to(memory_format=torch.channels_last)], ids="depthwise dense last".split()
+)
+def test_results_and_strides_are_pytorchs(x: Any, w: Any) -> None:
+    groups = 6 if w is W else 1
+    wanted = F.conv2d(x, w, None, 2, 1, 1, groups)
+    for _ in range(2):
+        found = tw.conv2d(x, w, None, 2, 1, 1, groups)
+        close(found, wanted)
+    if x.is_contiguous(memory_format=torch.channels_last):
+        assert found.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float16, 3e-2), (torch.bfloat16, 2e-1), (torch.float64, 1e-10)]
+)
+def test_types(dtype: Any, tolerance: float) -> None:
+    x, w, bias = X.to(dtype), W.to(dtype), B.to(dtype)
+    close(tw.conv2d(x, w, bias, padding=1, groups=6), F.conv2d(x, w, bias, padding=1, groups=6), tolerance)
+
+
+def test_every_operator() -> None:
+    t, line = torch.randn(6, 4, 3, 3), X[:, :, 0]
+    close(tw.conv_transpose2d(X, t, None, 2, 1, 1), F.conv_transpose2d(X, t, None, 2, 1, 1))
+    close(tw.conv_transpose1d(line, t[:, :, 0], stride=2), F.conv_transpose1d(line, t[:, :, 0], stride=2))
+    close(tw.conv1d(line, W[:, :, 0], padding=(2, 0), groups=6), F.conv1d(F.pad(line, (2, 0)), W[:, :, 0], groups=6))
+    close(tw.depthwise_conv2d(X, W.reshape(6, 2, 3, 3), B), F.conv2d(X, W, B, groups=6))
+    close(tw.max_pool2d(X, 3, 2, 1, ceil_mode=True), F.max_pool2d(X, 3, 2, 1, ceil_mode=True))
+    close(tw.avg_pool2d(X, 2, ceil_mode=True), F.avg_pool2d(X, 2, ceil_mode=True))
+    close(tw.avg_pool2d(X, 3, 2, 1, True, False), F.avg_pool2d(X, 3, 2, 1, True, False))
+
+
+@pytest.mark.parametrize("w", [W, DENSE], ids=["ours", "PyTorch's own kernel"])
+def test_what_follows_is_the_same_whoever_computes(w: Any) -> None:
+    groups, more = (6 if w is W else 1), torch.randn(2, w.shape[0], 9, 10)
+    bias = torch.randn(w.shape[0])
+    wanted = F.gelu(F.conv2d(X, w, bias, padding=1, groups=groups) + more, approximate="tanh")
+    options = {"padding": 1, "groups": groups, "activation": "gelu_tanh"}
+    close(tw.conv2d(X, w, bias, residual=more, **options), wanted)
+    last = tw.conv2d(
+        X.permute(0, 2, 3, 1).contiguous(), w, bias, residual=more.permute(0, 2, 3, 1), layout="NHWC", **options
+    )
+    close(last.permute(0, 3, 1, 2), wanted)
+    out = torch.empty(2, w.shape[0], 9, 10)
+    assert tw.conv2d(X, w, bias, residual=more, out=out, **options) is out
+    close(out, wanted)
+
+
+def test_an_activation_of_ones_own() -> None:
+    close(tw.conv2d(X, DENSE, activation=lambda v: te.max(v, 0.5)), F.conv2d(X, DENSE).clamp(min=0.5))
+
+
+def test_a_changed_tensor_is_seen() -> None:
+    w = W.clone()
+    tw.conv2d(X, w, groups=6)
+    w.data = W.double()
+    with pytest.raises(UserError, match="weight has the type float64, and x has float32"):
+        tw.conv2d(X, w, groups=6)
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(UserError, match="x is a tensor, but weight is a list"):
+        tw.conv2d(X, [1.0])
+    with pytest.raises(UserError, match="x is on meta"):
+        tw.explain_call(tw.conv2d, X.to("meta"), W.to("meta"), groups=6)
+    with pytest.raises(UserError, match="out shares memory with an input"):
+        tw.conv2d(X, W[:6].contiguous(), padding=1, groups=6, out=X)
+
+
+def doubles(*shape: int) -> Any:
+    return torch.randn(*shape, dtype=torch.double, requires_grad=True)
+
+
+@pytest.mark.parametrize("activation", [None, "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswish"])
+def test_gradients(activation: str | None) -> None:
+    def call(x: Any, w: Any, bias: Any, more: Any) -> Any:
+        return tw.conv2d(x, w, bias, stride=2, padding=1, groups=3, activation=activation, residual=more)
+
+    assert torch.autograd.gradcheck(call, (doubles(1, 3, 5, 4), doubles(6, 1, 3, 3), doubles(6), doubles(1, 6, 3, 2)))
+
+
+def test_gradients_of_every_operator() -> None:
+    x = doubles(1, 4, 5, 6)
+    check = torch.autograd.gradcheck
+    assert check(lambda x, w: tw.conv2d(x, w, padding=((0, 2), (1, 0)), dilation=(1, 2)), (x, doubles(2, 4, 3, 2)))
+    assert check(lambda x, w: tw.conv2d(x, w, groups=4, layout="NHWC"), (doubles(1, 5, 6, 4), doubles(4, 1, 2, 2)))
+    assert check(lambda x, w: tw.depthwise_conv2d(x, w, padding="same"), (x, doubles(4, 2, 3, 3)))
+    assert check(lambda x, w: tw.conv_transpose2d(x, w, stride=2, padding=1, groups=2), (x, doubles(4, 2, 3, 2)))
+    assert check(lambda x, w: tw.conv1d(x, w, padding=(2, 0), groups=4), (doubles(4, 8), doubles(4, 1, 3)))
+    assert check(lambda x: tw.avg_pool2d(x, 2), (x,))
+    assert check(lambda x: tw.max_pool2d(x, 2, 1), (x,))
+    assert torch.autograd.gradgradcheck(lambda x, w: tw.conv2d(x, w, padding=1, groups=4), (x, doubles(4, 1, 3, 3)))
+
+
+def test_an_activation_of_ones_own_has_no_gradient() -> None:
+    x = X.clone().requires_grad_()
+    with pytest.raises(UserError, match="an activation of your own has no gradient"):
+        tw.conv2d(x, W, groups=6, activation=lambda v: v * 2.0).sum().backward()
+
+
+def test_vmap_is_refused() -> None:
+    many = X[None].repeat(3, 1, 1, 1, 1)
+    for _ in range(2):  # once a call of this shape is known, too
+        with pytest.raises(UserError, match="vmap cannot add a dimension to it"):
+            torch.vmap(lambda x: tw.conv2d(x, W, groups=6))(many)
+        tw.conv2d(X, W, groups=6)
+
+
+def test_autocast_is_followed() -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found, wanted = tw.conv2d(X, W, groups=6), F.conv2d(X, W, groups=6)
+    close(found, wanted, 2e-1)
+
+
+def test_shapes_are_inferred() -> None:
+    with torch._subclasses.FakeTensorMode() as mode:
+        found = tw.conv2d(mode.from_tensor(X), mode.from_tensor(W), padding=1, groups=6)
+    assert tuple(found.shape) == (2, 12, 9, 10)
+    x, w = (a.detach().requires_grad_() for a in (X.double(), W.double()))
+    given = (x, w, None, None, "conv2d", [1, 1], [1, 1, 1, 1], [1, 1], 6, "relu", "NCHW", [0, 0])
+    torch.library.opcheck(torch.ops.tilewright.convolution, given)
+
+
+class Block(torch.nn.Module):
+    """A ConvNeXt block, its first layer by `conv`."""
+
+    def __init__(self, conv: Any) -> None:
+        super().__init__()
+        self.depthwise = conv(8, 8, 7, padding=3, groups=8)
+        self.norm = torch.nn.LayerNorm(8)
+        self.wide, self.narrow = torch.nn.Linear(8, 32), torch.nn.Linear(32, 8)
+
+    def forward(self, x: Any) -> Any:
+        y = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
+        return x + self.narrow(F.gelu(self.wide(y))).permute(0, 3, 1, 2)
+
+
+def test_a_compiled_block_is_one_graph() -> None:
+    model = Block(tw.nn.Conv2d)
+    x = torch.randn(2, 8, 10, 11, requires_grad=True)
+    found = torch._dynamo.explain(model)(x)
+    assert found.graph_break_count == 0
+    assert found.graph_count == 1
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    close(compiled(x), model(x))
+    compiled(x).sum().backward()
+    gradient = x.grad.clone()
+    x.grad = None
+    model(x).sum().backward()
+    close(gradient, x.grad)
+
+
+def test_a_compiled_call_takes_every_option() -> None:
+    def call(x: Any) -> Any:
+        y = tw.conv2d(x, W, B, padding="same", groups=6, activation="relu")
+        return tw.avg_pool2d(tw.max_pool2d(y, 2), 2)
+
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager", dynamic=True)
+    for batch in (2, 3, 5):
+        x = torch.randn(batch, 6, 9, 10)
+        close(compiled(x), call(x))
+
+
+def test_modules_have_pytorchs_state() -> None:
+    for ours, theirs, given in (
+        (tw.nn.Conv2d, torch.nn.Conv2d, (6, 12, 3, 2, 1, 1, 3)),
+        (tw.nn.ConvTranspose2d, torch.nn.ConvTranspose2d, (6, 4, 3, 2, 1, 1)),
+    ):
+        a, b = ours(*given), theirs(*given)
+        a.load_state_dict(b.state_dict())
+        with torch.no_grad():
+            close(a(X), b(X))
+    reflected = tw.nn.Conv2d(6, 6, 3, padding=1, padding_mode="reflect")
+    plain = torch.nn.Conv2d(6, 6, 3, padding=1, padding_mode="reflect")
+    plain.load_state_dict(reflected.state_dict())
+    close(reflected(X), plain(X))
+    assert "activation='relu'" in repr(tw.nn.Conv2d(6, 6, 3, activation="relu"))
+    close(tw.nn.MaxPool2d(2)(X), F.max_pool2d(X, 2))
+    close(tw.nn.AvgPool2d(2)(X), F.avg_pool2d(X, 2))
+    transposed = tw.nn.ConvTranspose2d(6, 4, 3, 2)
+    assert transposed(X, output_size=(20, 21)).shape == (2, 4, 20, 21)
+
+
+def test_accelerate_replaces_what_is_faster_and_undoes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.nn import acceleration
+
+    model = torch.nn.Sequential(Block(torch.nn.Conv2d), torch.nn.Conv2d(8, 4, 1)).eval()
+    x = torch.randn(1, 8, 10, 11)
+    before = model(x)
+    monkeypatch.setattr(acceleration, "both", lambda problem, *_: (1.0, 2.0) if problem.depthwise else (1.0, 1.0))
+    monkeypatch.setattr(acceleration, "in_turns", lambda works, _: [1.0])
+    done = tw.accelerate(model, x)
+    assert type(model[0].depthwise) is tw.nn.Conv2d
+    assert type(model[1]) is torch.nn.Conv2d
+    assert "1 of 2 layers replaced" in str(done)
+    close(model(x), before)
+    done.undo()
+    assert type(model[0].depthwise) is torch.nn.Conv2d
+    times = iter([1.0, 2.0])
+    monkeypatch.setattr(acceleration, "in_turns", lambda works, _: [next(times)])
+    tw.accelerate(model, x)  # which makes the model slower, and so is not kept
+    assert type(model[0].depthwise) is torch.nn.Conv2d
+
+
+def test_accelerate_says_what_it_needs() -> None:
+    with pytest.raises(UserError, match="model is a list"):
+        tw.accelerate([], X)
+    with pytest.raises(UserError, match="the model does not run on its sample"):
+        tw.accelerate(torch.nn.Sequential(torch.nn.Conv2d(5, 5, 3)), X)
+
+
+def test_a_call_is_explained() -> None:
+    text = tw.explain_call(tw.conv2d, X, W, groups=6)
+    assert "runs:    topi/depthwise" in text
+    assert "origin:" in text
+    text = tw.explain_call("conv2d", torch.randn(1, 64, 8, 8), torch.randn(64, 64, 3, 3))
+    assert f"runs:    the kernel of torch {torch.__version__}: a sum over 576 products is a matrix product" in text

@@ -1,0 +1,45 @@
+"""The commands of `tilewright cache`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .commands import Command, Group
+
+app = typer.Typer(name="cache", cls=Group, help="Kernels and decisions that calls keep on disk.", no_args_is_help=True)
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The file.", show_default=False)]
+
+
+@app.command("show", cls=Command)
+def show_command() -> None:
+    """List what is kept, the latest used first."""
+    from .cache import show
+
+    raise typer.Exit(show())
+
+
+@app.command("clear", cls=Command)
+def clear_command() -> None:
+    """Remove everything that is kept."""
+    from .cache import clear
+
+    raise typer.Exit(clear())
+
+
+@app.command("export", cls=Command)
+def export_command(path: FileArgument) -> None:
+    """Write everything into one file, for another machine of the same kind."""
+    from .cache import export
+
+    raise typer.Exit(export(path))
+
+
+@app.command("import", cls=Command)
+def import_command(path: FileArgument) -> None:
+    """Take in what `cache export` wrote. It holds code: take in only files that you trust."""
+    from .cache import load
+
+    raise typer.Exit(load(path))

@@ -1,0 +1,54 @@
+"""`tilewright cache`: what is kept on disk, and what to do with it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from ..functional.problem import Problem
+from ..functional.store import DIRECTORY_VARIABLE, store
+from ..report.table import Column, table
+from .console import print_lines
+
+
+def show() -> int:
+    """Print the folder, its size, and a line for each entry, the latest used first."""
+    held = store()
+    if held.folder is None:
+        print_lines([f"nothing is kept: {DIRECTORY_VARIABLE} is set to keep nothing"])
+        return 0
+    rows, size = [], 0
+    for _, entry, stat in held.read_all():
+        size += stat.st_size
+        choice = entry.description["choice"]
+        what = choice["template"] if choice["how"] == "tilewright" else entry.description["rival"]
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(stat.st_mtime))
+        device = entry.description["device"].split(" ")[0]
+        problem = str(Problem.read(entry.description["problem"]))
+        rows.append([used, f"{stat.st_size:,}", device, what, problem])
+    print_lines([f"{held.folder}: {len(rows)} kernels and decisions, {size:,} of at most {held.limit:,} bytes"])
+    if rows:
+        heads = [Column("last used", right=False), Column("bytes"), Column("device", right=False)]
+        heads += [Column("runs", right=False), Column("problem", right=False)]
+        print_lines(["", *table(heads, rows[::-1])])
+    return 0
+
+
+def clear() -> int:
+    """Remove everything that is kept."""
+    held = store()
+    print_lines([f"{held.clear()} entries removed from {held.folder}" if held.folder else "nothing is kept"])
+    return 0
+
+
+def export(path: Path) -> int:
+    """Write everything that is kept into one file."""
+    print_lines([f"{store().export(path)} entries written to {path}"])
+    return 0
+
+
+def load(path: Path) -> int:
+    """Take in a file that `export` wrote; 1 where some of its entries are damaged or could not be kept."""
+    taken, refused = store().load(path)
+    print_lines([f"{taken} entries taken in from {path}" + (f", {refused} refused" if refused else "")])
+    return 1 if refused else 0

@@ -1,0 +1,23 @@
+"""Convolutions and pooling in one call, on the arrays that people already have."""
+
+from .explain import explain_call
+from .operators import (
+    avg_pool2d,
+    conv1d,
+    conv2d,
+    conv_transpose1d,
+    conv_transpose2d,
+    depthwise_conv2d,
+    max_pool2d,
+)
+
+__all__ = [
+    "avg_pool2d",
+    "conv1d",
+    "conv2d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "depthwise_conv2d",
+    "explain_call",
+    "max_pool2d",
+]

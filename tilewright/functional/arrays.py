@@ -1,0 +1,122 @@
+"""Arrays of any library that speaks DLPack, and what a call does with them.
+
+NumPy and PyTorch have fast paths of their own (`numpy_arrays`, `torch_tensors`); every other library passes here: its
+arrays are described through DLPack, computed on where they lie, and the result goes back the same way.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from ..core.errors import UserError
+from ..runtime.adopt import from_dlpack
+from ..runtime.array import NDArray, empty
+from ..runtime.device import device
+from .running import Runner, runner_of
+from .signature import Arrays, Described, Options, Signature, activation_name, signature
+
+Extra = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Library:
+    """How arrays of one library come in and go out.
+
+    Attributes
+    ----------
+    name : str
+        Its module.
+    give : callable
+        Makes its array of one of ours, sharing memory.
+    stream : callable
+        Returns the CUDA stream that the library's work on a device goes to; 0 for the default one.
+    """
+
+    name: str
+    give: Callable[[NDArray], Any]
+    stream: Callable[[int], int]
+
+
+def _default_stream(index: int) -> int:
+    return 0
+
+
+def _cupy_stream(index: int) -> int:
+    cupy = sys.modules["cupy"]
+    with cupy.cuda.Device(index):
+        return int(cupy.cuda.get_current_stream().ptr)
+
+
+LIBRARIES = {
+    "tilewright": Library("tilewright", lambda out: out, _default_stream),
+    "cupy": Library("cupy", lambda out: sys.modules["cupy"].from_dlpack(out), _cupy_stream),
+    "jax": Library("jax", lambda out: sys.modules["jax"].dlpack.from_dlpack(out), _default_stream),
+    "jaxlib": Library("jax", lambda out: sys.modules["jax"].dlpack.from_dlpack(out), _default_stream),
+}
+
+
+def library_of(array: Any) -> Library:
+    """The library of an array; UserError for what is no array."""
+    name = type(array).__module__.partition(".")[0]
+    found = LIBRARIES.get(name)
+    if found is not None:
+        return found
+    if not hasattr(array, "__dlpack__"):
+        raise UserError(
+            f"x is a {type(array).__name__}, which is not an array",
+            fix="give a PyTorch tensor, an array of NumPy, CuPy or JAX, or anything with __dlpack__",
+        )
+    module = sys.modules.get(name)
+    give = getattr(module, "from_dlpack", None)
+    return Library(name, give if callable(give) else lambda out: out, _default_stream)
+
+
+def shared(array: Any) -> NDArray:
+    """An array of another library as one of ours, in the same memory; contiguous, by a copy where it was not."""
+    if isinstance(array, NDArray):
+        found = array
+    else:
+        found = from_dlpack(array, read_only=True)
+    return found if found.strides is None and not found.offset else found.copyto(found.device)
+
+
+def described(array: Any) -> Described:
+    """What a call needs to know of an array of ours."""
+    return Described(tuple(array.shape), str(array.dtype), (array.device.kind, array.device.index))
+
+
+def call(name: str, x: Any, extras: Extra, options: Options) -> Any:
+    """Compute an operator on arrays of any library; `extras`: weight, bias, residual, out."""
+    library = library_of(x)
+    given = [None if array is None else shared(array) for array in (x, *extras[:3])]
+    out = extras[3]
+    target = None if out is None else out if isinstance(out, NDArray) else from_dlpack(out)
+    seen = Arrays(*(None if array is None else described(array) for array in (*given, target)))  # type: ignore[arg-type]
+    checked, run = prepared(name, seen, options)
+    on = device(*seen.x.device)
+    result = target if target is not None else empty(checked.shape, seen.x.dtype, on)
+    if result.size:
+        pointers = [int(array.handle) for array in (*given, result) if array is not None]
+        run(pointers, library.stream(on.index) if on.kind == "cuda" else 0)
+    if out is not None:
+        return out
+    return library.give(result)
+
+
+def prepared(name: str, seen: Arrays, options: Options) -> tuple[Signature, Runner]:
+    """The checked signature of a call and what runs it."""
+    function, text = custom(name, options.activation)
+    checked = signature(name, seen, options, text)
+    return checked, runner_of(checked.problem, device(*seen.x.device), function, options.tune)
+
+
+def custom(name: str, activation: Any) -> tuple[Callable[[Any], Any] | None, str]:
+    """The function of an activation of the user's own, and the text that stands for it in a problem."""
+    if not callable(activation):
+        return None, activation_name(name, activation)
+    nodes = import_module("..expr.nodes", __package__)  # expressions take longer to import than a known kernel to start
+    return activation, f"custom:{activation(nodes.Var('v', 'float32'))}"

@@ -1,0 +1,118 @@
+"""Making a plan: which template computes a problem, with which configuration, and the kernel that follows.
+
+A record that was tuned for the workload comes first, then that of its nearest neighbour, then the configuration that
+suits most sizes. Where a library's own kernel was measured faster, that is the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from ..codegen.llvm.compile import PARALLEL_FOR
+from ..core.errors import UserError
+from ..core.target import Target
+from ..driver import build
+from ..runtime.device import Device, resolve_target
+from ..topi import templates
+from ..topi.templates import Convolution, Epilogue, PackagedTemplate
+from ..tune.space.config import Config
+from . import shipped
+from .executable import Executable, executable
+from .plans import OURS, THEIRS, Choice
+from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
+
+_TARGETS = {"cuda": "cuda", "cpu": "llvm"}
+Activation = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A template with a configuration for a workload, and where that comes from."""
+
+    template: PackagedTemplate[Any]
+    workload: Convolution
+    config: Config
+    why: str
+
+
+def make(
+    problem: Problem, on: Device, rival: str, activation: Activation | None, budget: float
+) -> tuple[Choice, Executable | None]:
+    """Choose and compile; `budget` is how many seconds may be spent on measuring configurations."""
+    target = resolve_target(Target(_TARGETS[on.kind]))
+    epilogue = epilogue_of(problem, activation)
+    if budget:
+        tuning = import_module(f"{__package__}.tuning")  # which tunes what this module makes
+        found: tuple[Choice, Executable | None] = tuning.tuned(problem, on, target, epilogue, rival, budget)
+        return found
+    if rival and activation is None:
+        faster = shipped.rival_is_faster(problem, on)
+        if faster:
+            return Choice(THEIRS, why=faster), None
+    usual = candidate(problem, target)
+    return described(usual), compiled(usual, target, epilogue)
+
+
+def described(found: Candidate) -> Choice:
+    """The choice of our kernel."""
+    return Choice(OURS, found.template.name, str(found.config), found.why)
+
+
+def compiled(found: Candidate, target: Target, epilogue: Epilogue) -> Executable:
+    """The kernel of a candidate."""
+    schedule, args = found.template.program(found.config, found.workload, target, epilogue)
+    program = build(schedule, args, target, name=found.workload.name).program
+    return executable(program, parallel=PARALLEL_FOR in program.source)
+
+
+def epilogue_of(problem: Problem, activation: Activation | None) -> Epilogue:
+    """What follows the sums of a problem."""
+    named: Any = problem.activation or None
+    if named is not None and named.startswith("custom:"):
+        if activation is None:
+            raise UserError("the function of this activation is not known here", fix="call the operator with it")
+        named = activation
+    return Epilogue(problem.bias, problem.residual, named)
+
+
+def workload_of(problem: Problem) -> tuple[PackagedTemplate[Any], Convolution]:
+    """The packaged template and the workload that compute a problem."""
+    window: dict[str, Any] = {
+        "kernel": problem.kernel,
+        "stride": problem.stride,
+        "padding": problem.padding,
+        "dilation": problem.dilation,
+        "dtype": problem.dtype,
+        "layout": problem.layout,
+    }
+    if problem.op == CONV and problem.depthwise:
+        multiplier = problem.filters // problem.shape[1]
+        return templates.DEPTHWISE, templates.Depthwise.of(problem.shape, multiplier=multiplier, **window)
+    if problem.op == CONV:
+        options = {"filters": problem.filters, "groups": problem.groups, **window}
+        return templates.CONV2D, templates.Conv2d.of(problem.shape, **options)
+    if problem.op == TRANSPOSED:
+        options = {
+            "filters": problem.filters,
+            "groups": problem.groups,
+            "output_padding": problem.output_padding,
+            **window,
+        }
+        return templates.TRANSPOSED, templates.Transposed.of(problem.shape, **options)
+    how = {MAX_POOL: "max", AVG_POOL: "average" if problem.count_border else "average inside"}[problem.op]
+    return templates.POOLING, templates.Pooling.of(problem.shape, how=how, **window)
+
+
+def candidate(problem: Problem, target: Target) -> Candidate:
+    """The template and configuration to use without measuring."""
+    general, workload = workload_of(problem)
+    for template in reversed(general.strategies):
+        if template.covers(workload, target):
+            known = shipped.configuration(template, workload, target)
+            if known is not None:
+                return Candidate(template, workload, known.config, known.why)
+    template, config = general.choose(workload, target)
+    return Candidate(template, workload, config, "the usual configuration; no record is near")

@@ -1,0 +1,146 @@
+"""Kernels on an NVIDIA GPU, through the driver library alone.
+
+`cuda.bindings` takes longer to import than a kernel off the disk takes to load, so the few functions that a call needs
+are called directly. Contexts are the primary ones, which every library of the process shares.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from ..core.errors import UserError
+from ..runtime.driver import DeviceError
+from . import launcher
+from .executable import Executable, Launch
+
+_OPT_IN_SHARED, _MAJOR, _MINOR = 8, 75, 76
+_PLAIN_SHARED = 48 << 10
+_NO_CONTEXT = (201, 400)
+"""CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE: this thread has no current context, or another's."""
+_QUICK_AFTER = 16
+"""Launches after which the compiled launcher pays for being made."""
+
+
+@cache
+def library() -> Any:
+    """The driver, started."""
+    try:
+        found = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise UserError("libcuda.so.1 not found: no NVIDIA driver here", fix="run on a machine with a GPU") from error
+    _check(found, "cuInit", found.cuInit(0))
+    return found
+
+
+def _check(driver: Any, what: str, status: int) -> None:
+    if status:
+        text = ctypes.c_char_p()
+        driver.cuGetErrorName(status, ctypes.byref(text))
+        name = (text.value or b"error %d" % status).decode()
+        raise DeviceError(f"{what}: {name}", name)
+
+
+def _call(name: str, *arguments: Any) -> None:
+    driver = library()
+    _check(driver, name, getattr(driver, name)(*arguments))
+
+
+@cache
+def described(index: int) -> tuple[str, str]:
+    """The architecture of a GPU, such as "sm_90", and its name."""
+    device, value, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
+    _call("cuDeviceGet", ctypes.byref(device), index)
+    _call("cuDeviceGetName", name, 256, device)
+    found = []
+    for attribute in (_MAJOR, _MINOR):
+        _call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
+        found.append(str(value.value))
+    return f"sm_{''.join(found)}", name.value.decode()
+
+
+@cache
+def _context(index: int) -> ctypes.c_void_p:
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    _call("cuDeviceGet", ctypes.byref(device), index)
+    _call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    return context
+
+
+class _Current:
+    """Makes the context of a GPU current, and the earlier one again at the end."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __enter__(self) -> None:
+        _call("cuCtxPushCurrent_v2", _context(self.index))
+
+    def __exit__(self, *_: object) -> None:
+        _call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+
+def load(program: Executable, index: int) -> list[Kernel]:
+    """The launches of a program, ready on a GPU."""
+    with _Current(index):
+        module = ctypes.c_void_p()
+        _call("cuModuleLoadData", ctypes.byref(module), program.binary)
+        return [Kernel(module, launch, program.alignment, index) for launch in program.launches]
+
+
+class Kernel:
+    """One launch: `kernel.start(*addresses, stream)` returns 0 or what went wrong.
+
+    The first few go through `ctypes`; then `start` becomes the compiled launcher.
+    """
+
+    def __init__(self, module: ctypes.c_void_p, launch: Launch, alignment: tuple[int, ...], index: int) -> None:
+        function = ctypes.c_void_p()
+        _call("cuModuleGetFunction", ctypes.byref(function), module, launch.kernel.encode())
+        if launch.shared > _PLAIN_SHARED:
+            _call("cuFuncSetAttribute", function, _OPT_IN_SHARED, launch.shared)
+        self.launch = launch
+        self.index = index
+        self.arguments = launch.arguments
+        aligned = tuple(alignment[a] if a >= 0 else 1 for a in launch.arguments)
+        self._numbers = (*launch.grid, *launch.block, launch.shared), aligned
+        self._function = function.value or 0
+        self._left = _QUICK_AFTER
+        self._slow = launcher.by_ctypes(self._function, library().cuLaunchKernel, *self._numbers)
+        self.start: Callable[..., int] = self._first
+
+    def _first(self, *arguments: int) -> int:
+        self._left -= 1
+        if self._left <= 0:
+            self.hasten()
+        return self._slow(*arguments)
+
+    def hasten(self) -> None:
+        """Have the compiled launcher from now on."""
+        address = ctypes.cast(library().cuLaunchKernel, ctypes.c_void_p).value or 0
+        if launcher.fits(len(self.arguments)):
+            self.start = launcher.on_gpu(self._function, address, *self._numbers)
+        else:
+            self.start = self._slow
+
+    def failed(self, status: int, arguments: tuple[int, ...]) -> None:
+        """Launch again where the thread had no context of this GPU; raise what is wrong otherwise."""
+        if status in _NO_CONTEXT:
+            with _Current(self.index):
+                status = self._slow(*arguments)
+        if status == launcher.MISALIGNED:
+            raise UserError(
+                "an array begins at an address that the kernel cannot load vectors from",
+                fix="pass a tensor that begins where its memory does: x.clone() instead of a slice of it",
+            )
+        _check(library(), f"launch of {self.launch.kernel}", status)
+
+
+def allocate(size: int, index: int) -> int:
+    """Memory of a GPU, kept until the process ends."""
+    with _Current(index):
+        found = ctypes.c_uint64()
+        _call("cuMemAlloc_v2", ctypes.byref(found), ctypes.c_size_t(max(1, size)))
+        return found.value

@@ -1,0 +1,99 @@
+"""What a call runs, and why: for people who wonder."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import UserError
+from ..runtime.device import Device, cpu, device
+from . import numpy_arrays
+from . import operators as public
+from .arrays import custom, shared
+from .arrays import described as described_array
+from .plans import THEIRS, Plan, plan_for
+from .signature import OPERATORS, Arrays, Options, Signature, options_tuple, signature
+from .store import store
+
+_EXTRAS = ("weight", "bias", "residual", "out")
+
+
+def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -> str:
+    """Say what a call would run, without running it.
+
+    Parameters
+    ----------
+    function : callable or str
+        One of the package's operators, such as `tilewright.conv2d`, or its name.
+    *args, **named
+        The arguments of the call.
+
+    Returns
+    -------
+    str
+        A few lines: the problem, the kernel and its configuration, why this one, and where it came from.
+
+    Raises
+    ------
+    UserError
+        Where the call itself would raise it, and for a function that is none of the operators.
+    """
+    name = function if isinstance(function, str) else getattr(function, "__name__", "")
+    if name not in OPERATORS:
+        raise UserError(
+            f"{function!r} is none of the operators",
+            primitive="explain_call",
+            fix=f"give one of {', '.join(OPERATORS)}",
+        )
+    try:
+        bound = inspect.signature(getattr(public, name)).bind(*args, **named)
+    except TypeError as error:
+        raise UserError(str(error), primitive=name, fix=f"call it as help(tilewright.{name}) says") from error
+    bound.apply_defaults()
+    given = dict(bound.arguments)
+    x = given.pop("x")
+    extras = tuple(given.pop(what, None) for what in _EXTRAS)
+    options = Options(**given)
+    checked, on, rival, function_of = _seen(name, x, extras, options)
+    plan = plan_for(checked.problem, on, rival, function_of, options.tune)
+    return "\n".join(_lines(checked, plan, rival))
+
+
+def _seen(name: str, x: Any, extras: tuple[Any, ...], options: Options) -> tuple[Signature, Device, str, Any]:
+    """The signature of a call, its device, its rival and its activation."""
+    given = options_tuple(name, options)
+    if isinstance(x, np.ndarray):
+        checked, function = numpy_arrays.signed(name, x, extras, given)
+        return checked, cpu(), "", function
+    if any(base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__):
+        tensors = import_module(f"{__package__}.torch_tensors")  # PyTorch is there: x is of it
+        tensors.check_types(name, x, extras)
+        checked, function = tensors.signed(name, x, extras, given)
+        return checked, tensors.place(name, x), tensors.RIVAL, function
+    arrays = [None if a is None else described_array(shared(a)) for a in (x, *extras)]
+    function, text = custom(name, options.activation)
+    checked = signature(name, Arrays(*arrays), options, text)  # type: ignore[arg-type]  # x is there
+    assert arrays[0] is not None
+    return checked, device(*arrays[0].device), "", function
+
+
+def _lines(checked: Signature, plan: Plan, rival: str) -> list[str]:
+    choice, executable = plan.choice, plan.executable
+    lines = [f"problem: {checked.problem}", f"result:  {checked.shape} on {plan.on}"]
+    if choice.how == THEIRS:
+        lines.append(f"runs:    the kernel of {rival}: {choice.why}")
+    elif executable is not None:
+        launch = executable.launches[-1]
+        size = f"{len(executable.launches)} kernel(s), the last one of grid {launch.grid} and block {launch.block}"
+        lines += [f"runs:    {choice.template}, {size}" if plan.on.kind == "cuda" else f"runs:    {choice.template}"]
+        lines += [f"config:  {choice.config}", f"because: {choice.why}"]
+    if choice.seconds:
+        other = f", {rival} {choice.rival_seconds * 1e6:.2f} µs" if choice.rival_seconds else ""
+        lines.append(f"time:    {choice.seconds * 1e6:.2f} µs{other}")
+    where = store().folder
+    origin = {"disk": f"off the disk ({where})", "compiled": "compiled in this process"}[plan.origin]
+    return [*lines, f"origin:  {origin}"]

@@ -1,0 +1,74 @@
+"""What makes a kept kernel valid: the problem, the device, the compilers, and this package's own source."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..runtime.device import Device
+from . import cuda_kernels
+from .problem import Problem
+
+FORMAT = 1
+"""Counts up where entries change so that older ones cannot be read."""
+_PACKAGE = Path(__file__).parents[1]
+_COMPILERS = {"cuda": "nvidia-cuda-nvrtc", "cpu": "llvmlite"}
+
+
+@cache
+def package() -> str:
+    """This package: its version, and size and time of every source file and shipped log.
+
+    Reading all sources would take longer than starting a kernel; an edit changes the time of a file.
+    """
+    digest = hashlib.sha256(__version__.encode())
+    for folder, folders, files in os.walk(_PACKAGE):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(files):
+            if name.endswith((".py", ".log", ".ll", ".jsonl")):
+                status = os.stat(os.path.join(folder, name))
+                digest.update(f"{name}{status.st_size}{status.st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+@cache
+def compiler(kind: str) -> str:
+    """The compiler for a kind of device, and its version."""
+    name = _COMPILERS[kind]
+    try:
+        return f"{name} {version(name)}"
+    except PackageNotFoundError:  # an NVRTC that came with something else
+        return name
+
+
+@cache
+def machine(on: Device) -> str:
+    """What code for a device depends on: its architecture, or the CPU with its features; and the device's name.
+
+    The name counts because decisions were measured on it.
+    """
+    if on.kind == "cuda":
+        return "cuda {} {}".format(*cuda_kernels.described(on.index))
+    return f"cpu {_cpu()} {on.attributes.name}"
+
+
+def _cpu() -> str:
+    """The CPU's features as the system lists them: asking LLVM would load it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return os.uname().machine
+    listed = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return hashlib.sha256(listed.encode()).hexdigest()[:16]
+
+
+def key(problem: Problem, on: Device, rivals: str, options: dict[str, Any] | None = None) -> str:
+    """The key of a call's entry. `rivals` says what else could compute it: decisions depend on that."""
+    facts = [FORMAT, problem.described(), machine(on), compiler(on.kind), package(), rivals, options or {}]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:40]

@@ -1,0 +1,156 @@
+"""The fast path of NumPy arrays: one look-up by shapes and options, then the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core.dtype import DType
+from ..core.errors import UserError
+from ..runtime.device import cpu
+from ..runtime.thread_pool import POOL
+from . import launcher
+from .arrays import Extra, custom
+from .plans import plan_for
+from .running import CpuProgram, failed, program_of
+from .signature import Arrays, Described, Signature, options_of, signature
+
+Run = Callable[[Any, Any, Any, Any, Any], Any]
+_calls: dict[Any, Run] = {}
+MOST_CALLS = 4096
+"""Shapes whose look-ups are kept; where there are more, all are made anew."""
+
+
+def call(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> Any:
+    """Compute an operator on NumPy arrays; `extras`: weight, bias, residual, out; `given`: the options in order."""
+    w, bias, residual, out = extras
+    try:
+        if bias is None and residual is None and out is None and w is not None:
+            key: Any = (name, given, x.shape, x.dtype, w.shape, w.dtype, type(w))
+        else:
+            key = (name, given, x.shape, x.dtype, *[a if a is None else (type(a), a.shape, a.dtype) for a in extras])
+        return _calls[key](x, w, bias, residual, out)
+    except (KeyError, TypeError, AttributeError):
+        pass
+    _check_types(name, extras)
+    run = _prepared(name, x, extras, given)
+    try:
+        if len(_calls) >= MOST_CALLS:
+            _calls.clear()
+        _calls[key] = run
+    except (NameError, TypeError):  # an option in a list: the call works, without being remembered
+        pass
+    return run(x, w, bias, residual, out)
+
+
+def _check_types(name: str, extras: Extra) -> None:
+    for what, array in zip(("weight", "bias", "residual", "out"), extras, strict=True):
+        if array is not None and not isinstance(array, np.ndarray):
+            raise UserError(
+                f"x is a NumPy array, but {what} is a {type(array).__name__}",
+                primitive=name,
+                fix=f"convert it: numpy.asarray({what})",
+            )
+
+
+def _described(array: np.ndarray | None) -> Described | None:
+    return None if array is None else Described(array.shape, str(DType(array.dtype)), ("cpu", 0))
+
+
+def signed(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> tuple[Signature, Any]:
+    """The checked signature of a call, and the function of an activation of the user's own."""
+    options = options_of(name, given)
+    function, text = custom(name, options.activation)
+    described = [_described(array) for array in (x, *extras)]
+    return signature(name, Arrays(*described), options, text), function  # type: ignore[arg-type]  # x is there
+
+
+def _prepared(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> Run:
+    """What computes every call of these shapes, types and options."""
+    checked, function = signed(name, x, extras, given)
+    shape, dtype = checked.shape, x.dtype
+    if 0 in shape:
+        return lambda x, w, bias, residual, out: np.empty(shape, dtype) if out is None else out
+    plan = plan_for(checked.problem, cpu(), "", function, options_of(name, given).tune)
+    program = program_of(plan)
+    assert isinstance(program, CpuProgram)
+    slow = _general(program, shape, dtype)
+    return slow if program.direct is None or extras[3] is not None else _direct(program, slow, shape, dtype, extras)
+
+
+def _direct(program: CpuProgram, slow: Run, shape: tuple[int, ...], dtype: Any, extras: Extra) -> Run:
+    """The compiled launcher itself, which finds the memory of each array."""
+    start: Any = program.direct
+    pool, parallel, empty = POOL, program.program.parallel, np.empty
+    w, bias, residual, _ = extras
+
+    def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+        if parallel and not pool.ready:
+            pool.start()
+        made = empty(shape, dtype)
+        status = start(*[array for array in (x, w, bias, residual, made) if array is not None])
+        if status:
+            return _again(slow, status, x, w, bias, residual, None)
+        return made
+
+    def run_plain(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+        if parallel and not pool.ready:
+            pool.start()
+        made = empty(shape, dtype)
+        if status := start(x, w, made):
+            return _again(slow, status, x, w, bias, residual, None)
+        return made
+
+    return run_plain if w is not None and bias is None and residual is None else run
+
+
+def _again(slow: Run, status: int, *arrays: Any) -> Any:
+    """The same by the general way, which copies what is not contiguous."""
+    if status not in (launcher.UNSUITABLE, launcher.MISALIGNED):
+        failed(status)
+    return slow(*arrays)
+
+
+def _general(program: CpuProgram, shape: tuple[int, ...], dtype: Any) -> Run:
+    """Any contiguity and alignment: copies are made where the kernel needs them."""
+    aligned = max(program.program.alignment)
+
+    def usable(array: np.ndarray) -> np.ndarray:
+        found = np.ascontiguousarray(array)
+        if not found.flags.aligned or found.ctypes.data % aligned:
+            found = _at(aligned, found.shape, found.dtype)
+            found[...] = array
+        return found
+
+    def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+        given = [array for array in (x, w, bias, residual) if array is not None]
+        if out is not None:
+            _check_out(out, given[:2])
+        made = out
+        if out is None or not out.flags.c_contiguous or out.ctypes.data % aligned:
+            made = _at(aligned, shape, dtype)
+        arrays = [*map(usable, given), made]
+        program([array.ctypes.data for array in arrays])
+        if out is not None and made is not out:
+            out[...] = made
+        return made if out is None else out
+
+    return run
+
+
+def _check_out(out: np.ndarray, inputs: list[np.ndarray]) -> None:
+    if not out.flags.writeable:
+        raise UserError("out is read-only", fix="pass an array that can be written")
+    if any(np.shares_memory(out, array) for array in inputs):
+        raise UserError("out shares memory with an input, which is read while it is written", fix="pass another array")
+
+
+def _at(alignment: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """A new array that begins at a multiple of `alignment`."""
+    size = int(np.prod(shape)) * dtype.itemsize
+    whole = np.empty(size + alignment, np.uint8)
+    first = -whole.ctypes.data % alignment
+    made: np.ndarray = whole[first : first + size].view(dtype).reshape(shape)
+    return made

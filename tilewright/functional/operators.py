@@ -1,0 +1,274 @@
+"""The public functions: one line each for the arrays that people already have.
+
+They hand on to whatever knows the arrays' type. Names, argument names, shapes and results are PyTorch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from . import arrays as any_arrays
+from . import numpy_arrays
+from .signature import options_of
+
+Call = Callable[[str, Any, tuple[Any, ...], tuple[Any, ...]], Any]
+
+
+def _of_any(name: str, x: Any, extras: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
+    """Arrays of a type that was not seen before: PyTorch's, or anything with DLPack."""
+    if any(base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__):
+        torch_tensors = import_module(f"{__package__}.torch_tensors")  # PyTorch is there: x is of it
+        import_module(f"{__package__}.torch_operator")
+        for kind in torch_tensors.TENSORS:
+            _calls[kind] = torch_tensors.call
+        call: Call = torch_tensors.call if type(x) in torch_tensors.TENSORS else torch_tensors.operator
+        return call(name, x, extras, given)
+    return any_arrays.call(name, x, extras, options_of(name, given))
+
+
+_calls: dict[type, Call] = {np.ndarray: numpy_arrays.call}
+
+
+def conv1d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    activation: Any = None,
+    residual: Any = None,
+    layout: str | None = None,
+    out: Any = None,
+    tune: Any = None,
+) -> Any:
+    """Convolve signals with filters; `activation(conv(x, weight) + bias + residual)` in one kernel.
+
+    Parameters
+    ----------
+    x : array
+        (N, C, W), or (C, W); with layout="NWC" (N, W, C). Of PyTorch, NumPy, CuPy, JAX or anything with DLPack;
+        float16, bfloat16, float32 or float64.
+    weight : array
+        (filters, C / groups, taps), whatever the layout of x.
+    bias : array, optional
+        (filters,).
+    stride, dilation : int
+    padding : int, (before, after), "same" or "valid"
+    groups : int
+    activation : str or callable, optional
+        "relu", "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswish", or a function of an expression.
+    residual : array, optional
+        Added before the activation; of the result's shape.
+    layout : "NCW" or "NWC"
+    out : array, optional
+        Where the result is written.
+    tune : "quick" or float, optional
+        Measure configurations for a few seconds, or so many, if that was not done yet; the result is kept.
+
+    Returns
+    -------
+    array
+        Of the same library, on the same device and stream. 16-bit types are summed in float32.
+
+    Raises
+    ------
+    UserError
+        Where an argument does not fit the others.
+    """
+    given = (stride, padding, dilation, groups, activation, layout, tune)
+    return _calls.get(type(x), _of_any)("conv1d", x, (weight, bias, residual, out), given)
+
+
+def conv2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    activation: Any = None,
+    residual: Any = None,
+    layout: str | None = None,
+    out: Any = None,
+    tune: Any = None,
+) -> Any:
+    """Convolve images with filters; `activation(conv(x, weight) + bias + residual)` in one kernel.
+
+    Parameters
+    ----------
+    x : array
+        (N, C, H, W), or (C, H, W); with layout="NHWC" (N, H, W, C). A PyTorch tensor in channels-last memory format
+        is taken as it lies.
+    weight : array
+        (filters, C / groups, rows, columns), whatever the layout of x.
+    stride, dilation : int or pair
+    padding : int, (vertical, horizontal), ((top, bottom), (left, right)), "same" or "valid"
+    layout : "NCHW" or "NHWC"
+
+    Returns
+    -------
+    array
+        Of the same library, on the same device and stream.
+
+    Notes
+    -----
+    The other arguments are those of `conv1d`.
+    """
+    given = (stride, padding, dilation, groups, activation, layout, tune)
+    return _calls.get(type(x), _of_any)("conv2d", x, (weight, bias, residual, out), given)
+
+
+def depthwise_conv2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    activation: Any = None,
+    residual: Any = None,
+    layout: str | None = None,
+    out: Any = None,
+    tune: Any = None,
+) -> Any:
+    """Convolve each channel of images with kernels of its own: `conv2d` with as many groups as channels.
+
+    Parameters
+    ----------
+    weight : array
+        (C * multiplier, 1, rows, columns), as PyTorch has it, or (C, multiplier, rows, columns).
+
+    Notes
+    -----
+    The other arguments are those of `conv2d`.
+    """
+    given = (stride, padding, dilation, 1, activation, layout, tune)
+    return _calls.get(type(x), _of_any)("depthwise_conv2d", x, (weight, bias, residual, out), given)
+
+
+def conv_transpose1d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+    activation: Any = None,
+    residual: Any = None,
+    layout: str | None = None,
+    out: Any = None,
+    tune: Any = None,
+) -> Any:
+    """Spread signals through filters, as the gradient of `conv1d` does; in PyTorch's order of arguments.
+
+    Parameters
+    ----------
+    weight : array
+        (C, filters / groups, taps).
+    output_padding : int
+        Elements more at the end of the result.
+
+    Notes
+    -----
+    The other arguments are those of `conv1d`.
+    """
+    given = (stride, padding, dilation, groups, activation, layout, tune, output_padding)
+    return _calls.get(type(x), _of_any)("conv_transpose1d", x, (weight, bias, residual, out), given)
+
+
+def conv_transpose2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+    activation: Any = None,
+    residual: Any = None,
+    layout: str | None = None,
+    out: Any = None,
+    tune: Any = None,
+) -> Any:
+    """Spread images through filters, as the gradient of `conv2d` does; in PyTorch's order of arguments.
+
+    Parameters
+    ----------
+    weight : array
+        (C, filters / groups, rows, columns).
+    output_padding : int or pair
+        Rows and columns more at the bottom and the right of the result.
+
+    Notes
+    -----
+    The other arguments are those of `conv2d`.
+    """
+    given = (stride, padding, dilation, groups, activation, layout, tune, output_padding)
+    return _calls.get(type(x), _of_any)("conv_transpose2d", x, (weight, bias, residual, out), given)
+
+
+def max_pool2d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    layout: str | None = None,
+    out: Any = None,
+    tune: Any = None,
+) -> Any:
+    """Take the largest value of each window of images.
+
+    Parameters
+    ----------
+    kernel_size, dilation : int or pair
+    stride : int or pair, optional
+        By default the kernel's size.
+    padding : int, pair or ((top, bottom), (left, right))
+        With minus infinity; at most half of the kernel.
+    ceil_mode : bool
+        Whether a last window may reach beyond the padded input.
+
+    Notes
+    -----
+    The other arguments are those of `conv2d`.
+    """
+    given = (kernel_size, stride, padding, dilation, ceil_mode, layout, tune)
+    return _calls.get(type(x), _of_any)("max_pool2d", x, (None, None, None, out), given)
+
+
+def avg_pool2d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    layout: str | None = None,
+    out: Any = None,
+    tune: Any = None,
+) -> Any:
+    """Take the average of each window of images.
+
+    Parameters
+    ----------
+    count_include_pad : bool
+        Whether zeros of the padding count in the average.
+
+    Notes
+    -----
+    The other arguments are those of `max_pool2d`.
+    """
+    given = (kernel_size, stride, padding, ceil_mode, count_include_pad, layout, tune)
+    return _calls.get(type(x), _of_any)("avg_pool2d", x, (None, None, None, out), given)

@@ -1,0 +1,168 @@
+"""From a problem on a device to what computes it: out of this process's memory, off the disk, or made now.
+
+What makes a plan (templates, schedules, compilers) is imported only when one has to be made.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
+from typing import Any
+
+from ..core.errors import UserError
+from ..runtime.device import Device
+from . import fingerprint
+from .executable import Executable
+from .problem import Problem
+from .store import Entry, store
+
+OURS, THEIRS = "tilewright", "framework"
+Activation = Callable[[Any], Any]
+Tune = str | float | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What computes a problem, and why.
+
+    Attributes
+    ----------
+    how : str
+        "tilewright", or "framework" for the kernel of the library that the arrays come from.
+    template, config : str
+        Of our kernel: the name of its template, and the configuration as logs print it.
+    why : str
+        One clause for people.
+    seconds : float
+        The measured time of one run, 0 where it was not measured here.
+    rival_seconds : float
+        The same for the framework's own kernel.
+    tuned : int
+        Configurations that were measured for this choice.
+    """
+
+    how: str
+    template: str = ""
+    config: str = ""
+    why: str = ""
+    seconds: float = 0.0
+    rival_seconds: float = 0.0
+    tuned: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A problem, the choice made for it, and the compiled kernel where the choice is ours."""
+
+    problem: Problem
+    on: Device
+    choice: Choice
+    executable: Executable | None
+    origin: str
+    """Where the kernel came from: "disk" or "compiled"."""
+
+
+_plans: dict[tuple[Any, ...], Plan] = {}
+_lock = threading.RLock()
+
+
+def plan_for(
+    problem: Problem, on: Device, rival: str = "", activation: Activation | None = None, tune: Tune = None
+) -> Plan:
+    """The plan for a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+    on : Device
+    rival : str
+        The library that could compute it as well, with its version; "" where there is none.
+    activation : callable, optional
+        The function behind a problem's "custom:" activation.
+    tune : None, "quick" or float
+        Without it, a known or usual configuration is taken. "quick" measures a few, a number spends so many seconds.
+
+    Returns
+    -------
+    Plan
+        The same one in later calls; with `tune`, until more is asked for.
+    """
+    budget = seconds_of(tune)
+    memo = (problem, on, rival)
+    found = _plans.get(memo)
+    if found is not None and (not budget or found.choice.tuned):
+        return found
+    with _lock:
+        found = _plans.get(memo) or _from_disk(problem, on, rival)
+        if found is None or (budget and not found.choice.tuned):
+            found = _made(problem, on, rival, activation, budget)
+        _plans[memo] = found
+        return found
+
+
+def seconds_of(tune: Tune) -> float:
+    """The seconds that an argument `tune` allows; UserError for anything else."""
+    if tune is None:
+        return 0.0
+    if tune == "quick":
+        return 5.0
+    if isinstance(tune, (int, float)) and not isinstance(tune, bool) and tune > 0:
+        return float(tune)
+    raise UserError(f"tune is {tune!r}", fix='give None, "quick", or a number of seconds')
+
+
+def forget() -> None:
+    """Drop what this process remembers; the disk keeps it."""
+    _plans.clear()
+
+
+def decide(plan: Plan, choice: Choice, rival: str) -> Plan:
+    """Replace the choice of a plan by one that was measured, in memory and on disk."""
+    changed = replace(plan, choice=choice)
+    if choice.how == OURS and plan.executable is None:
+        changed = _made(plan.problem, plan.on, "", None, 0.0)
+        changed = replace(
+            changed, choice=replace(choice, template=changed.choice.template, config=changed.choice.config)
+        )
+    with _lock:
+        _plans[plan.problem, plan.on, rival] = changed
+        _keep(changed, rival)
+    return changed
+
+
+def _from_disk(problem: Problem, on: Device, rival: str) -> Plan | None:
+    entry = store().get(fingerprint.key(problem, on, rival))
+    if entry is None:
+        return None
+    executable = entry.description["executable"]
+    return Plan(
+        problem,
+        on,
+        Choice(**entry.description["choice"]),
+        None if executable is None else Executable.read(executable, entry.binary),
+        "disk",
+    )
+
+
+def _made(problem: Problem, on: Device, rival: str, activation: Activation | None, budget: float) -> Plan:
+    compiler = import_module(f"{__package__}.compiler")  # the whole compiler: not needed for a kernel on disk
+    choice, executable = compiler.make(problem, on, rival, activation, budget)
+    plan = Plan(problem, on, choice, executable, "compiled")
+    _keep(plan, rival)
+    return plan
+
+
+def _keep(plan: Plan, rival: str) -> None:
+    executable = plan.executable
+    description = {
+        "problem": plan.problem.described(),
+        "device": fingerprint.machine(plan.on),
+        "compiler": fingerprint.compiler(plan.on.kind),
+        "rival": rival,
+        "choice": asdict(plan.choice),
+        "executable": None if executable is None else executable.described(),
+    }
+    entry = Entry(description, b"" if executable is None else executable.binary)
+    store().put(fingerprint.key(plan.problem, plan.on, rival), entry)

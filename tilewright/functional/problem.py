@@ -1,0 +1,152 @@
+"""What one call computes, as a value: sizes, options and types, and nothing of arrays, frameworks or schedules.
+
+One-dimensional data are images of one row, so that every operator has two spatial dimensions here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from math import prod
+from typing import Any
+
+CONV, TRANSPOSED, MAX_POOL, AVG_POOL = "conv", "conv_transpose", "max_pool", "avg_pool"
+Pair = tuple[int, int]
+Four = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One operator at one size.
+
+    Attributes
+    ----------
+    op : str
+        "conv", "conv_transpose", "max_pool" or "avg_pool".
+    shape : tuple of int
+        Batch, channels, height and width of the input, whatever its layout.
+    filters : int
+        Channels of the result.
+    kernel, stride, dilation, output_padding : pair of int
+        Vertical, horizontal.
+    padding : tuple of int
+        Top, left, bottom, right.
+    layout : str
+        "NCHW" or "NHWC": the order of the dimensions in memory, of input, residual and result.
+    activation : str
+        A name, "" for none, or the text of an expression of the user's own after "custom:".
+    count_border : bool
+        Whether an average divides by the whole window where it reaches into the padding.
+    """
+
+    op: str
+    shape: Four
+    filters: int
+    kernel: Pair
+    stride: Pair
+    padding: Four
+    dilation: Pair
+    groups: int
+    dtype: str
+    layout: str
+    bias: bool = False
+    residual: bool = False
+    activation: str = ""
+    output_padding: Pair = (0, 0)
+    count_border: bool = True
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether a kernel of weights slides over the input."""
+        return self.op in (CONV, TRANSPOSED)
+
+    @property
+    def covered(self) -> Pair:
+        """Rows and columns from the first tap of the window to the last."""
+        (kh, kw), (dh, dw) = self.kernel, self.dilation
+        return (kh - 1) * dh + 1, (kw - 1) * dw + 1
+
+    @property
+    def places(self) -> Pair:
+        """Height and width of the result."""
+        _, _, height, width = self.shape
+        top, left, bottom, right = self.padding
+        sizes = ((height, top + bottom), (width, left + right))
+        if self.op == TRANSPOSED:
+            found = [
+                (size - 1) * step - around + covered + more
+                for (size, around), step, covered, more in zip(
+                    sizes, self.stride, self.covered, self.output_padding, strict=True
+                )
+            ]
+        else:
+            found = [
+                (size + around - covered) // step + 1
+                for (size, around), step, covered in zip(sizes, self.stride, self.covered, strict=True)
+            ]
+        return found[0], found[1]
+
+    @property
+    def out_shape(self) -> Four:
+        """Batch, channels, height and width of the result."""
+        return (self.shape[0], self.filters, *self.places)
+
+    @property
+    def weights_shape(self) -> Four:
+        """PyTorch's: (filters, channels of a group, ...); of a transposed one (channels, filters of a group, ...)."""
+        if self.op == TRANSPOSED:
+            return (self.shape[1], self.filters // self.groups, *self.kernel)
+        return (self.filters, self.shape[1] // self.groups, *self.kernel)
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether each channel has kernels of its own."""
+        return self.has_weights and self.groups == self.shape[1]
+
+    @property
+    def terms(self) -> int:
+        """Products, or values, that one result is made of."""
+        taps = prod(self.kernel)
+        return taps * (self.shape[1] // self.groups) if self.has_weights else taps
+
+    @property
+    def flop(self) -> float:
+        """Floating-point operations of one run."""
+        if self.op == TRANSPOSED:
+            return 2.0 * prod(self.shape) * (self.filters // self.groups) * prod(self.kernel)
+        return 2.0 * self.terms * prod(self.out_shape)
+
+    @property
+    def extra_arguments(self) -> tuple[str, ...]:
+        """The arguments beside the input and the result, in the order in which kernels take them."""
+        wanted = (("weights", self.has_weights), ("bias", self.bias), ("residual", self.residual))
+        return tuple(name for name, there in wanted if there)
+
+    def with_batch(self, batch: int) -> Problem:
+        """The same for another number of images."""
+        return replace(self, shape=(batch, *self.shape[1:]))
+
+    def described(self) -> dict[str, Any]:
+        """The fields as JSON has them."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, described: dict[str, Any]) -> Problem:
+        """The problem that `described` was made from."""
+        fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in described.items()}
+        return cls(**fields)
+
+    def __str__(self) -> str:
+        """One line for people: the operator, its sizes and whatever is not the usual."""
+        parts = [self.op, "x".join(map(str, self.shape))]
+        if self.has_weights:
+            parts.append(f"weights {'x'.join(map(str, self.weights_shape))}")
+        else:
+            parts.append(f"kernel {self.kernel[0]}x{self.kernel[1]}")
+        usual = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), "output_padding": (0, 0), "groups": 1}
+        for name, value in usual.items():
+            given = getattr(self, name)
+            if given != value and not (name == "groups" and not self.has_weights):
+                parts.append(f"{name} {'x'.join(map(str, given)) if isinstance(given, tuple) else given}")
+        parts += [name for name in ("bias", "residual") if getattr(self, name)]
+        parts += [self.activation] if self.activation else []
+        return "  ".join([*parts, self.dtype, self.layout])

@@ -1,0 +1,145 @@
+"""Plans that are ready to run: code loaded, launches prepared, scratch memory at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..codegen.llvm.compile import PACKED, PARALLEL_FOR
+from ..core.errors import InternalError, UserError
+from ..runtime.device import Device
+from ..runtime.driver import DeviceError
+from ..runtime.llvm_link import link
+from ..runtime.thread_pool import POOL
+from . import cuda_kernels, launcher
+from .executable import Executable
+from .plans import Activation, Plan, Tune, plan_for
+from .problem import Problem
+
+Runner = Callable[[Sequence[int], int], None]
+"""`run(addresses, stream)`."""
+
+
+class CpuProgram:
+    """An executable on the CPU. `start(*addresses)` and `start_arrays(*arrays)` return a status."""
+
+    def __init__(self, program: Executable) -> None:
+        symbols = [launch.kernel + PACKED for launch in program.launches]
+        imports = {PARALLEL_FOR: POOL.start()} if program.parallel else {}
+        self._held, self._addresses = link(program.binary, symbols, imports)
+        self.program = program
+        self._free: list[list[np.ndarray]] = []
+        self.direct = self._direct(arrays=True)
+        """Starts the program with NumPy arrays, where it is one launch that takes just its arguments."""
+        self.direct_pointers = self._direct(arrays=False)
+        """The same with addresses."""
+        self._starts = [
+            (launcher.on_cpu(self._addresses[one.kernel + PACKED], self._aligned(one.arguments), False), one.arguments)
+            for one in program.launches
+        ]
+
+    def _aligned(self, arguments: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(self.program.alignment[a] if a >= 0 else 1 for a in arguments)
+
+    def _direct(self, arrays: bool) -> launcher.Start | None:
+        program = self.program
+        arguments = tuple(range(program.arguments))
+        if (
+            len(program.launches) != 1
+            or program.launches[0].arguments != arguments
+            or not launcher.fits(len(arguments))
+        ):
+            return None
+        address = self._addresses[program.launches[0].kernel + PACKED]
+        return launcher.on_cpu(address, self._aligned(arguments), arrays)
+
+    def __call__(self, pointers: Sequence[int], stream: int = 0) -> None:
+        if self.program.parallel and not POOL.ready:
+            POOL.start()
+        scratch = self._scratch()
+        try:
+            for start, arguments in self._starts:
+                status = start(*(pointers[a] if a >= 0 else scratch[-1 - a].ctypes.data for a in arguments))
+                if status:
+                    failed(status)
+        finally:
+            if scratch:
+                self._free.append(scratch)
+
+    def _scratch(self) -> list[np.ndarray]:
+        """Memory between kernels: of an earlier call, or new; two calls at once have their own."""
+        if not self.program.scratch:
+            return []
+        try:
+            return self._free.pop()
+        except IndexError:
+            return [_aligned_bytes(size) for size in self.program.scratch]
+
+
+def _aligned_bytes(size: int, to: int = 64) -> np.ndarray:
+    whole = np.empty(size + to, np.uint8)
+    first = -whole.ctypes.data % to
+    return whole[first : first + size]
+
+
+def failed(status: int) -> None:
+    """Raise what a launch on the CPU reported."""
+    if status == launcher.MISALIGNED:
+        raise UserError(
+            "an array begins at an address that the kernel cannot load vectors from",
+            fix="pass an array that begins where its memory does: x.copy() instead of a slice of it",
+        )
+    raise DeviceError("the kernel ran out of memory for what it computes in between", "OUT_OF_MEMORY")
+
+
+class GpuProgram:
+    """An executable on one GPU; `allocate(bytes)` gives memory for what lies between its kernels."""
+
+    def __init__(self, program: Executable, index: int) -> None:
+        self.program = program
+        self.index = index
+        self.kernels = cuda_kernels.load(program, index)
+        self._scratch: dict[int, list[int]] = {}
+
+    @property
+    def direct(self) -> cuda_kernels.Kernel | None:
+        """The only kernel, where it takes just the arguments."""
+        alone = len(self.kernels) == 1 and self.kernels[0].arguments == tuple(range(self.program.arguments))
+        return self.kernels[0] if alone else None
+
+    def __call__(self, pointers: Sequence[int], stream: int = 0) -> None:
+        scratch = self._memory(stream) if self.program.scratch else []
+        for kernel in self.kernels:
+            arguments = (*(pointers[a] if a >= 0 else scratch[-1 - a] for a in kernel.arguments), stream)
+            status = kernel.start(*arguments)
+            if status:
+                kernel.failed(status, arguments)
+
+    def _memory(self, stream: int) -> list[int]:
+        """Scratch memory, one piece for each stream: on a stream, calls follow each other."""
+        found = self._scratch.get(stream)
+        if found is None:
+            found = self._scratch[stream] = [cuda_kernels.allocate(size, self.index) for size in self.program.scratch]
+        return found
+
+
+Program = CpuProgram | GpuProgram
+_programs: dict[int, tuple[Executable, Program]] = {}
+
+
+def program_of(plan: Plan) -> Program:
+    """The loaded program of a plan that is ours; loaded once."""
+    executable = plan.executable
+    if executable is None:
+        raise InternalError(f"the plan for {plan.problem} has no kernel")
+    found = _programs.get(id(executable))
+    if found is None:
+        made: Program = CpuProgram(executable) if plan.on.kind == "cpu" else GpuProgram(executable, plan.on.index)
+        found = _programs.setdefault(id(executable), (executable, made))
+    return found[1]
+
+
+def runner_of(problem: Problem, on: Device, activation: Activation | None = None, tune: Tune = None) -> Runner:
+    """What runs a problem by our own kernel, on addresses."""
+    return program_of(plan_for(problem, on, "", activation, tune))

@@ -1,0 +1,395 @@
+"""Calls as people write them, checked and put into the one form that everything else works on.
+
+The names, the shapes of weights and the meaning of every option are PyTorch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.errors import UserError
+from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+ACTIVATIONS = ("relu", "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswish")
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One public function: what it computes, over how many spatial dimensions, and the options that it has."""
+
+    name: str
+    op: str
+    rank: int
+    depthwise: bool = False
+
+
+OPERATORS = {
+    operator.name: operator
+    for operator in (
+        Operator("conv1d", CONV, 1),
+        Operator("conv2d", CONV, 2),
+        Operator("depthwise_conv2d", CONV, 2, depthwise=True),
+        Operator("conv_transpose1d", TRANSPOSED, 1),
+        Operator("conv_transpose2d", TRANSPOSED, 2),
+        Operator("max_pool2d", MAX_POOL, 2),
+        Operator("avg_pool2d", AVG_POOL, 2),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Described:
+    """What a call needs to know of an array: its shape, its type, and where it is.
+
+    `channels_last` says that a four-dimensional array of shape NCHW lies in memory in the order NHWC.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    device: tuple[str, int]
+    channels_last: bool = False
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of a call as they were given; each operator uses those that it has."""
+
+    stride: Any = 1
+    padding: Any = 0
+    dilation: Any = 1
+    groups: Any = 1
+    activation: Any = None
+    layout: Any = None
+    output_padding: Any = 0
+    kernel_size: Any = None
+    ceil_mode: bool = False
+    count_include_pad: bool = True
+    tune: Any = None
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """The arrays of a call, described; None where one is not given."""
+
+    x: Described
+    weight: Described | None = None
+    bias: Described | None = None
+    residual: Described | None = None
+    out: Described | None = None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A checked call: the problem, and the shape of the result in the layout of the call."""
+
+    problem: Problem
+    shape: tuple[int, ...]
+    channels_last: bool
+    """Whether the result is of shape NCHW and lies in memory in the order NHWC, as the input does."""
+
+
+def signature(name: str, arrays: Arrays, options: Options, activation: str = "") -> Signature:
+    """Check a call and infer the shape of its result.
+
+    Parameters
+    ----------
+    name : str
+        The public function, such as "conv2d".
+    arrays : Arrays
+        What is known of its arrays.
+    options : Options
+        Its options as they were given.
+    activation : str
+        The activation in the form that `Problem` has.
+
+    Raises
+    ------
+    UserError
+        Where an argument does not fit; the message names it.
+    """
+    return _Reader(OPERATORS[name], arrays, options, activation).read()
+
+
+class _Reader:
+    """Reads one call."""
+
+    def __init__(self, operator: Operator, arrays: Arrays, options: Options, activation: str) -> None:
+        self.operator = operator
+        self.name = operator.name
+        self.arrays = arrays
+        self.options = options
+        self.activation = activation
+        self.order = self._layout()
+
+    def wrong(self, message: str, fix: str) -> UserError:
+        return UserError(message, primitive=self.name, fix=fix)
+
+    def read(self) -> Signature:
+        x = self.arrays.x
+        if x.dtype not in FLOATS:
+            raise self.wrong(f"x has the type {x.dtype}", f"convert it to one of {', '.join(FLOATS)}")
+        batched = len(x.shape) == self.operator.rank + 2
+        if not batched and len(x.shape) != self.operator.rank + 1:
+            raise self.wrong(
+                f"x has the shape {x.shape}, of {len(x.shape)} dimensions",
+                f"give it {self.operator.rank + 2} dimensions, in the order {self.order}",
+            )
+        shape = self._canonical(x.shape if batched else (1, *x.shape))
+        if min(shape[1:]) < 1:
+            raise self.wrong(f"x has the shape {x.shape}, with a dimension of no elements", "give at least one each")
+        problem = self._problem(shape)
+        places = problem.places
+        if min(places) < 1:
+            raise self.wrong(
+                f"a window of {_by(problem.covered)} is larger than the padded input, "
+                f"{_by((shape[2] + sum(problem.padding[::2]), shape[3] + sum(problem.padding[1::2])))}",
+                "pad more, or use a smaller kernel or dilation",
+            )
+        out = self._in_order(problem.out_shape)
+        out = out if batched else out[1:]
+        if self.arrays.residual is not None:
+            self._same(self.arrays.residual, "residual", out)
+        if self.arrays.out is not None:
+            self._same(self.arrays.out, "out", out)
+        return Signature(problem, out, x.channels_last and self.order == "NCHW")
+
+    # Layouts
+
+    def _layout(self) -> str:
+        usual = "NCHW" if self.operator.rank == 2 else "NCW"
+        known = ("NCHW", "NHWC") if self.operator.rank == 2 else ("NCW", "NWC")
+        given = self.options.layout
+        if given is None:
+            return usual
+        if given not in known:
+            raise self.wrong(f"layout is {given!r}", f"give {known[0]!r} or {known[1]!r}")
+        return str(given)
+
+    def _canonical(self, shape: Sequence[int]) -> tuple[int, int, int, int]:
+        """Batch, channels, height, width of a shape in the layout of the call."""
+        sizes = dict(zip(self.order, shape, strict=True))
+        return sizes["N"], sizes["C"], sizes.get("H", 1), sizes["W"]
+
+    def _in_order(self, shape: Sequence[int]) -> tuple[int, ...]:
+        sizes = dict(zip("NCHW", shape, strict=True))
+        return tuple(sizes[letter] for letter in self.order)
+
+    # Options
+
+    def _problem(self, shape: tuple[int, int, int, int]) -> Problem:
+        given, operator = self.options, self.operator
+        filters, kernel, groups = (
+            self._weights(shape[1]) if operator.op in (CONV, TRANSPOSED) else self._window(shape[1])
+        )
+        stride = self._pair("stride", kernel if given.stride is None else given.stride, 1)
+        dilation = self._pair("dilation", given.dilation, 1)
+        covered = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
+        padding = self._padding(covered, stride)
+        if operator.op in (MAX_POOL, AVG_POOL):
+            padding = self._pool_padding(shape, kernel, covered, stride, padding)
+        more = self._pair("output_padding", given.output_padding, 0) if operator.op == TRANSPOSED else (0, 0)
+        if any(m >= max(s, d) for m, s, d in zip(more, stride, dilation, strict=True)):
+            raise self.wrong(
+                f"output_padding {_by(more)} reaches the stride {_by(stride)} and the dilation {_by(dilation)}",
+                "give a smaller output_padding",
+            )
+        last = self.order.endswith("C") or self.arrays.x.channels_last
+        return Problem(
+            operator.op, shape, filters, kernel, stride, padding, dilation, groups, self.arrays.x.dtype,
+            "NHWC" if last else "NCHW", self.arrays.bias is not None, self.arrays.residual is not None,
+            # What `ceil_mode` reaches beyond the padded input never counts.
+            self.activation, more, bool(given.count_include_pad) and not given.ceil_mode,
+        )  # fmt: skip
+
+    def _weights(self, channels: int) -> tuple[int, tuple[int, int], int]:
+        """Filters, kernel and groups, from the weight; checked against the channels, and the bias against them."""
+        weight, rank = self.arrays.weight, self.operator.rank
+        if weight is None or len(weight.shape) != rank + 2:
+            got = "not given" if weight is None else f"of shape {weight.shape}"
+            raise self.wrong(f"the weight is {got}", f"give it {rank + 2} dimensions, as PyTorch has it")
+        self._agrees(weight, "weight")
+        first, second, *taps = weight.shape
+        kernel = (1, taps[0]) if rank == 1 else (taps[0], taps[1])
+        if min(weight.shape) < 1:
+            raise self.wrong(f"the weight has the shape {weight.shape}", "give at least one element in each dimension")
+        groups = channels if self.operator.depthwise else self._count("groups", self.options.groups)
+        if self.operator.op == TRANSPOSED:
+            filters, fits = second * groups, first == channels and channels % groups == 0
+            want = f"({channels}, filters / {groups}, ...)"
+        elif self.operator.depthwise:
+            filters = first * second
+            fits = filters % channels == 0 and (second == 1 or first == channels)
+            want = f"({channels} x multiplier, 1, rows, columns)"
+        else:
+            filters, fits = first, channels % groups == 0 and first % groups == 0 and second * groups == channels
+            want = f"(filters, {channels} / {groups}, ...), with filters a multiple of groups={groups}"
+        if not fits:
+            raise self.wrong(
+                f"a weight of shape {weight.shape} does not fit {channels} channels in {groups} groups", f"give {want}"
+            )
+        if self.arrays.bias is not None:
+            self._same(self.arrays.bias, "bias", (filters,))
+        return filters, kernel, groups
+
+    def _window(self, channels: int) -> tuple[int, tuple[int, int], int]:
+        if self.options.kernel_size is None:
+            raise self.wrong("there is no kernel_size", "give one, such as 2")
+        return channels, self._pair("kernel_size", self.options.kernel_size, 1), channels
+
+    def _padding(self, covered: tuple[int, ...], stride: tuple[int, int]) -> tuple[int, int, int, int]:
+        given, rank = self.options.padding, self.operator.rank
+        if isinstance(given, str) and given == "same" and (stride != (1, 1) or self.operator.op != CONV):
+            raise self.wrong('padding="same" needs a convolution of stride 1', "give the padding in numbers")
+        each = padding_of(given, covered[-rank:])
+        if each is None:
+            forms = "(vertical, horizontal), ((top, bottom), (left, right))" if rank == 2 else "(before, after)"
+            raise self.wrong(f"padding is {given!r}", f'give an int of at least 0, {forms}, "same" or "valid"')
+        return (each[0], each[1], each[2], each[3]) if rank == 2 else (0, each[0], 0, each[1])
+
+    def _pool_padding(
+        self,
+        shape: tuple[int, int, int, int],
+        kernel: tuple[int, int],
+        covered: tuple[int, ...],
+        stride: tuple[int, int],
+        padding: tuple[int, int, int, int],
+    ) -> tuple[int, int, int, int]:
+        """The padding of a pooling window; with `ceil_mode`, as much more behind as its last place needs."""
+        top, left, bottom, right = padding
+        if any(2 * p > k for p, k in zip(padding, (*kernel, *kernel), strict=True)):
+            raise self.wrong(
+                f"padding {_by(padding)} is more than half of the kernel {_by(kernel)}",
+                "give less: a window must see the input",
+            )
+        if not self.options.ceil_mode:
+            return padding
+        if self.operator.op == AVG_POOL and padding != (0, 0, 0, 0) and self.options.count_include_pad:
+            raise self.wrong(
+                "ceil_mode with padding that counts in the average is not covered",
+                "give count_include_pad=False, or pad before",
+            )
+        after = []
+        for size, before, behind, span, step in zip(
+            shape[2:], (top, left), (bottom, right), covered, stride, strict=True
+        ):
+            places = -(-(size + before + behind - span) // step) + 1
+            if (places - 1) * step >= size + before:  # PyTorch's: a window begins in the input or in the front padding
+                places -= 1
+            after.append(max(behind, (places - 1) * step + span - size - before))
+        return top, left, after[0], after[1]
+
+    def _pair(self, option: str, value: Any, least: int) -> tuple[int, int]:
+        rank = self.operator.rank
+        each = (value,) * rank if _is_int(value) else tuple(value) if isinstance(value, (tuple, list)) else ()
+        if len(each) == 1 and rank == 2:
+            each *= 2
+        if len(each) != rank or not all(_is_int(v) and v >= least for v in each):
+            what = "an int" if rank == 1 else "an int or a pair"
+            raise self.wrong(f"{option} is {value!r}", f"give {what} of at least {least}")
+        if rank == 1:
+            return ({"output_padding": 0}.get(option, 1), int(each[0]))
+        return int(each[0]), int(each[1])
+
+    def _count(self, option: str, value: Any) -> int:
+        if not _is_int(value) or value < 1:
+            raise self.wrong(f"{option} is {value!r}", "give an int of at least 1")
+        return int(value)
+
+    def _same(self, array: Described, what: str, shape: tuple[int, ...]) -> None:
+        self._agrees(array, what)
+        if tuple(array.shape) != shape:
+            raise self.wrong(f"{what} has the shape {tuple(array.shape)}", f"give it the shape {shape}")
+
+    def _agrees(self, array: Described, what: str) -> None:
+        x = self.arrays.x
+        if array.dtype != x.dtype:
+            raise self.wrong(f"{what} has the type {array.dtype}, and x has {x.dtype}", f"convert {what} to {x.dtype}")
+        if array.device != x.device:
+            raise self.wrong(
+                f"{what} is on {_place(array.device)}, and x is on {_place(x.device)}", f"move {what} to where x is"
+            )
+
+
+_WINDOW = ("stride", "padding", "dilation", "groups", "activation", "layout", "tune")
+_FIELDS = {
+    CONV: _WINDOW,
+    TRANSPOSED: (*_WINDOW, "output_padding"),
+    MAX_POOL: ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "layout", "tune"),
+    AVG_POOL: ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "layout", "tune"),
+}
+"""The options of each operator, in the order in which its public function hands them on."""
+
+
+def options_of(name: str, given: tuple[Any, ...]) -> Options:
+    """The options that a public function handed on."""
+    return Options(**dict(zip(_FIELDS[OPERATORS[name].op], given, strict=True)))
+
+
+def options_tuple(name: str, options: Options) -> tuple[Any, ...]:
+    """The options as the public function of that name would hand them on."""
+    return tuple(getattr(options, field) for field in _FIELDS[OPERATORS[name].op])
+
+
+def activation_name(name: str, activation: Any) -> str:
+    """The activation of a call by name, "" for none; UserError for what is neither a name nor a function."""
+    if activation is None:
+        return ""
+    if isinstance(activation, str) and activation in ACTIVATIONS:
+        return activation
+    raise UserError(
+        f"activation is {activation!r}",
+        primitive=name,
+        fix=f"give {', '.join(ACTIVATIONS)}, or a function of an expression: lambda v: te.max(v, 0)",
+    )
+
+
+def padding_of(given: Any, covered: Sequence[int]) -> tuple[int, ...] | None:
+    """A padding in full, before each dimension and then after each; None for what means none.
+
+    `covered` is how far the window reaches in each dimension, of which there are one or two.
+    """
+    rank = len(covered)
+    if isinstance(given, str):
+        if given == "valid":
+            return (0,) * (2 * rank)
+        if given != "same":
+            return None
+        before = [(c - 1) // 2 for c in covered]
+        return (*before, *(c - 1 - b for c, b in zip(covered, before, strict=True)))
+    each = _flat(given)
+    if each is None:
+        return None
+    if len(each) == 1:
+        return each * (2 * rank)
+    if rank == 2 and len(each) == 4 and isinstance(given[0], (tuple, list)):  # ((top, bottom), (left, right))
+        return each[0], each[2], each[1], each[3]
+    if len(each) == 2 * rank:
+        return each
+    return each * 2 if len(each) == rank else None
+
+
+def _flat(given: Any) -> tuple[int, ...] | None:
+    """The numbers of a padding in the order in which they stand; None where there is anything else."""
+    if _is_int(given):
+        return (int(given),) if given >= 0 else None
+    if not isinstance(given, (tuple, list)):
+        return None
+    parts = [_flat(part) for part in given]
+    if any(part is None for part in parts):
+        return None
+    return tuple(number for part in parts if part for number in part)
+
+
+def _is_int(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _by(sizes: Sequence[int]) -> str:
+    return "x".join(map(str, sizes))
+
+
+def _place(device: tuple[str, int]) -> str:
+    return device[0] if device[0] == "cpu" else f"{device[0]}:{device[1]}"

@@ -1,0 +1,222 @@
+"""Kernels and decisions on disk, so that the next process starts where this one ended.
+
+One file per call: a check sum, a description in JSON, and the machine code. A file is written under another name and
+then renamed, so readers see a whole one or none, however many processes write. A damaged file counts as absent. Where
+the disk is full or read-only, calls go on without it, and one warning says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tarfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import UserError
+
+DIRECTORY_VARIABLE, SIZE_VARIABLE = "TILEWRIGHT_CACHE", "TILEWRIGHT_CACHE_BYTES"
+USUAL_BYTES = 256 << 20
+SUFFIX = ".kernel"
+_MAGIC = b"TWK1"
+_HEAD = len(_MAGIC) + 32
+_OFF = ("", "0", "off")
+_STALE_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What one file holds: a description, and machine code that may be empty."""
+
+    description: dict[str, Any]
+    binary: bytes
+
+    def packed(self) -> bytes:
+        """The bytes of the file."""
+        text = json.dumps(self.description, sort_keys=True).encode()
+        body = len(text).to_bytes(8, "little") + text + self.binary
+        return _MAGIC + hashlib.sha256(body).digest() + body
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> Entry | None:
+        """The entry in such bytes; None where they are damaged or something else."""
+        body = data[_HEAD:]
+        if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != hashlib.sha256(body).digest():
+            return None
+        size = int.from_bytes(body[:8], "little")
+        return cls(json.loads(body[8 : 8 + size]), body[8 + size :])
+
+
+class Store:
+    """A folder of entries, bounded in size: the ones that were used longest ago go first."""
+
+    def __init__(self, folder: Path | None, limit: int = USUAL_BYTES) -> None:
+        self.folder = folder
+        self.limit = limit
+        self._complained = False
+
+    def path(self, key: str) -> Path | None:
+        """Where the entry of that key lies; None where nothing is kept."""
+        return None if self.folder is None else self.folder / f"{key}{SUFFIX}"
+
+    def get(self, key: str) -> Entry | None:
+        """The entry of that key, or None."""
+        path = self.path(key)
+        if path is None:
+            return None
+        try:
+            found = Entry.unpacked(path.read_bytes())
+        except OSError:
+            return None
+        if found is not None:
+            with suppress(OSError):  # a read-only folder serves all the same
+                os.utime(path)
+        return found
+
+    def put(self, key: str, entry: Entry) -> bool:
+        """Keep an entry, in place of an earlier one; whether that worked."""
+        path = self.path(key)
+        if path is None:
+            return False
+        data = entry.packed()
+        if len(data) > self.limit:
+            return False
+        draft = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_bytes(data)
+            draft.replace(path)
+        except OSError as error:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+            self._complain(error)
+            return False
+        self._shrink()
+        return True
+
+    def _complain(self, error: OSError) -> None:
+        if not self._complained:
+            self._complained = True
+            warnings.warn(
+                f"tilewright keeps no kernels in {self.folder}: {error.strerror or error}. Each process compiles its "
+                f"own; set {DIRECTORY_VARIABLE} to a folder that can be written, or to 0 to keep none",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def entries(self) -> list[tuple[Path, os.stat_result]]:
+        """All files, the one that was used longest ago first."""
+        found = []
+        with suppress(OSError):
+            for one in os.scandir(self.folder) if self.folder is not None else ():
+                if one.name.endswith(SUFFIX):
+                    with suppress(OSError):  # another process may have removed it
+                        found.append((Path(one.path), one.stat()))
+        return sorted(found, key=lambda pair: pair[1].st_mtime_ns)
+
+    def _shrink(self) -> None:
+        held = self.entries()
+        size = sum(stat.st_size for _, stat in held)
+        for path, stat in held:
+            if size <= self.limit:
+                break
+            with suppress(OSError):
+                path.unlink()
+            size -= stat.st_size
+
+    def read_all(self) -> Iterator[tuple[str, Entry, os.stat_result]]:
+        """Every entry that is whole: key, entry, status of its file."""
+        for path, stat in self.entries():
+            with suppress(OSError):
+                found = Entry.unpacked(path.read_bytes())
+                if found is not None:
+                    yield path.name.removesuffix(SUFFIX), found, stat
+
+    def clear(self) -> int:
+        """Remove all entries, and drafts that a killed process left; returns how many entries there were."""
+        held = self.entries()
+        for path, _ in held:
+            with suppress(OSError):
+                path.unlink()
+        with suppress(OSError):
+            for one in os.scandir(self.folder) if self.folder is not None else ():
+                if (
+                    one.name.startswith(".")
+                    and SUFFIX in one.name
+                    and time.time() - one.stat().st_mtime > _STALE_SECONDS
+                ):
+                    os.unlink(one.path)
+        return len(held)
+
+    def export(self, target: Path) -> int:
+        """Write all entries into one file that `load` takes; returns how many."""
+        number = 0
+        try:
+            with tarfile.open(target, "w:gz") as archive:
+                for key, entry, stat in self.read_all():
+                    data = entry.packed()
+                    member = tarfile.TarInfo(f"{key}{SUFFIX}")
+                    member.size, member.mtime = len(data), int(stat.st_mtime)
+                    archive.addfile(member, BytesIO(data))
+                    number += 1
+        except OSError as error:
+            raise UserError(
+                f"cannot write {target}: {error.strerror}",
+                primitive="cache export",
+                fix="give a file that can be written",
+            ) from error
+        return number
+
+    def load(self, source: Path) -> tuple[int, int]:
+        """Take in what `export` wrote; returns how many entries were taken and how many were not right."""
+        taken = refused = 0
+        try:
+            with tarfile.open(source, "r:*") as archive:
+                for member in archive:
+                    key = member.name.removesuffix(SUFFIX)
+                    file = archive.extractfile(member) if member.isfile() and key.isalnum() else None
+                    entry = Entry.unpacked(file.read()) if file is not None else None
+                    if entry is not None and self.put(key, entry):
+                        taken += 1
+                    else:
+                        refused += 1
+        except (OSError, tarfile.TarError) as error:
+            raise UserError(
+                f"cannot read {source}: {error}", primitive="cache import", fix="give a file that `cache export` wrote"
+            ) from error
+        return taken, refused
+
+
+def usual_folder() -> Path | None:
+    """The folder that the environment names, or the usual one; None where it says to keep nothing."""
+    given = os.environ.get(DIRECTORY_VARIABLE)
+    if given is not None:
+        return None if given.lower() in _OFF else Path(given)
+    base = os.environ.get("XDG_CACHE_HOME") or ""
+    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "tilewright" / "kernels"
+
+
+def usual_limit() -> int:
+    """How many bytes the environment allows; UserError where that is not a number."""
+    text = os.environ.get(SIZE_VARIABLE, "")
+    if not text:
+        return USUAL_BYTES
+    if not text.isdigit():
+        raise UserError(f"{SIZE_VARIABLE}={text!r} is not a number of bytes", fix=f"give one, such as {USUAL_BYTES}")
+    return int(text)
+
+
+_stores: dict[tuple[Path | None, int], Store] = {}
+
+
+def store() -> Store:
+    """The store that the environment chooses now; one object for each, so that it warns once."""
+    key = (usual_folder(), usual_limit())
+    return _stores.setdefault(key, Store(*key))

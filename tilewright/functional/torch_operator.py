@@ -1,0 +1,343 @@
+"""The operators as PyTorch knows them: `torch.ops.tilewright.convolution` and `.pool`.
+
+With shape inference they pass `torch.compile` in one graph; with gradients they train. A data gradient is a
+transposed convolution and goes where that is faster; the gradients of weights are PyTorch's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.library import Library, register_autograd, register_fake, register_vmap
+
+from ..core.errors import UserError
+from . import torch_native
+from .arrays import Extra, custom
+from .signature import OPERATORS, Arrays, Described, Options, options_of, options_tuple, padding_of, signature
+from .torch_tensors import NAMES, channels_last, dispatch_by, prepared
+
+_library = Library("tilewright", "DEF")
+_CONVOLUTION = (
+    "convolution(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, str name, SymInt[] stride, SymInt[] padding, "
+    "SymInt[] dilation, SymInt groups, str activation, str layout, SymInt[] output_padding) -> Tensor"
+)
+_POOL = (
+    "pool(Tensor x, str name, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, "
+    "bool ceil_mode, bool count_include_pad, str layout) -> Tensor"
+)
+for _schema in (_CONVOLUTION, _POOL):
+    _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
+_functions: dict[str, Callable[[Any], Any]] = {}
+"""Activations of users' own, by the text that stands for them in a graph."""
+
+
+def dispatch(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
+    """Call the registered operator with the options of a public function."""
+    options = options_of(name, given)
+    weight, bias, residual, out = extras
+    rank = OPERATORS[name].rank
+    layout = options.layout or ("NCHW" if rank == 2 else "NCW")
+    if weight is None:
+        made = torch.ops.tilewright.pool(
+            x, name, _numbers(options.kernel_size, rank),
+            _numbers(options.kernel_size if options.stride is None else options.stride, rank),
+            _numbers(options.padding, rank), _numbers(options.dilation, rank),
+            options.ceil_mode, options.count_include_pad, layout,
+        )  # fmt: skip
+    else:
+        x, weight, bias, residual = _cast((x, weight, bias, residual))
+        covered = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], _numbers(options.dilation, rank), strict=True)]
+        made = torch.ops.tilewright.convolution(
+            x, weight, bias, residual, name, _numbers(options.stride, rank),
+            _padding(name, options.padding, covered, options.stride), _numbers(options.dilation, rank), options.groups,
+            _activation(name, options.activation), layout, _numbers(options.output_padding, rank),
+        )  # fmt: skip
+    return made if out is None else out.copy_(made)
+
+
+def _cast(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The tensors as PyTorch's own convolutions take them under `torch.autocast`."""
+    kind = tensors[0].device.type
+    if not torch.is_autocast_enabled(kind):
+        return tensors
+    dtype = torch.get_autocast_dtype(kind)
+    return tuple(t.to(dtype) if t is not None and t.dtype.is_floating_point else t for t in tensors)
+
+
+def _numbers(value: Any, rank: int) -> list[int]:
+    return [value] * rank if isinstance(value, (int, torch.SymInt)) else list(value)
+
+
+def _padding(name: str, given: Any, covered: Sequence[int], stride: Any) -> list[int]:
+    """A padding in full: before, then after."""
+    found = padding_of(given, covered)
+    if found is None or (given == "same" and any(s != 1 for s in _numbers(stride, len(covered)))):
+        raise UserError(f"padding is {given!r}", primitive=name, fix="give numbers of at least 0")
+    return list(found)
+
+
+def _activation(name: str, activation: Any) -> str:
+    if activation is None or isinstance(activation, str):
+        return activation or ""
+    function, text = custom(name, activation)
+    if function is not None:
+        _functions[text] = function
+    return text
+
+
+# What the operators do
+
+
+def _given(name: str, **options: Any) -> tuple[Any, ...]:
+    """Options as `options_of` reads them."""
+    plain: dict[str, Any] = {key: tuple(v) if isinstance(v, (list, tuple)) else v for key, v in options.items()}
+    return options_tuple(name, Options(**plain))
+
+
+def _convolution(
+    x: Any, weight: Any, bias: Any, residual: Any, name: str, stride: Any, padding: Any, dilation: Any, groups: int,
+    activation: str, layout: str, output_padding: Any,
+) -> Any:  # fmt: skip
+    act: Any = _functions.get(activation, activation or None)
+    given = _given(
+        name, stride=stride, padding=padding, dilation=dilation, groups=groups, activation=act, layout=layout,
+        output_padding=output_padding,
+    )  # fmt: skip
+    with torch.no_grad():
+        return prepared(name, x, (weight, bias, residual, None), given)(x, weight, bias, residual, None)
+
+
+def _pool(
+    x: Any, name: str, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+    count_include_pad: bool, layout: str,
+) -> Any:  # fmt: skip
+    given = _given(
+        name, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation, ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad, layout=layout,
+    )  # fmt: skip
+    with torch.no_grad():
+        return prepared(name, x, (None,) * 4, given)(x, None, None, None, None)
+
+
+for _key in ("CPU", "CUDA"):
+    _library.impl("convolution", _convolution, _key)
+    _library.impl("pool", _pool, _key)
+
+
+def _seen(a: Any) -> Described | None:
+    if a is None:
+        return None
+    return Described(tuple(a.shape), NAMES.get(a.dtype, str(a.dtype)), (a.device.type, 0), channels_last(a))
+
+
+def _like(x: Any, shape: tuple[int, ...], last: bool) -> Any:
+    if not last:
+        return x.new_empty(shape)
+    rank = len(shape) - 2
+    return x.new_empty((shape[0], *shape[2:], shape[1])).permute(0, rank + 1, *range(1, rank + 1))
+
+
+def _convolution_shape(
+    x: Any, weight: Any, bias: Any, residual: Any, name: str, stride: Any, padding: Any, dilation: Any, groups: int,
+    activation: str, layout: str, output_padding: Any,
+) -> Any:  # fmt: skip
+    options = Options(
+        tuple(stride), tuple(padding), tuple(dilation), groups, None, layout, output_padding=tuple(output_padding)
+    )
+    seen = Arrays(*[_seen(a) for a in (x, weight, bias, residual)])  # type: ignore[arg-type]  # x is there
+    found = signature(name, seen, options)
+    return _like(x, found.shape, found.channels_last)
+
+
+def _pool_shape(
+    x: Any, name: str, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+    count_include_pad: bool, layout: str,
+) -> Any:  # fmt: skip
+    options = Options(
+        tuple(stride),
+        tuple(padding),
+        tuple(dilation),
+        1,
+        None,
+        layout,
+        0,
+        tuple(kernel_size),
+        ceil_mode,
+        count_include_pad,
+    )
+    seen = _seen(x)
+    assert seen is not None
+    found = signature(name, Arrays(seen), options)
+    return _like(x, found.shape, found.channels_last)
+
+
+register_fake("tilewright::convolution", _convolution_shape)
+register_fake("tilewright::pool", _pool_shape)
+
+
+# Gradients
+
+
+def _save_convolution(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, weight, bias, residual, *options = inputs
+    ctx.save_for_backward(x, weight, bias, residual if options[5] else None)
+    ctx.options = tuple(options)
+    ctx.biased, ctx.added = bias is not None, residual is not None
+
+
+def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
+    x, weight, bias, residual = ctx.saved_tensors
+    name, stride, padding, dilation, groups, activation, layout, more = ctx.options
+    if activation:
+        if activation.startswith("custom:"):
+            raise UserError(
+                "an activation of your own has no gradient",
+                primitive=name,
+                fix="call the operator without it, and apply it in PyTorch; or call it within torch.no_grad()",
+            )
+        before = torch.ops.tilewright.convolution(
+            x, weight, bias, residual, name, stride, padding, dilation, groups, "", layout, more
+        )
+        grad = torch_native.ACTIVATION_GRADIENTS[activation](grad, before)
+    window = _Window(name, stride, padding, dilation, groups, layout, more, x, weight)
+    of_x = window.data_gradient(grad) if ctx.needs_input_grad[0] else None
+    of_weight = window.weight_gradient(grad) if ctx.needs_input_grad[1] else None
+    of_bias = window.bias_gradient(grad) if ctx.biased and ctx.needs_input_grad[2] else None
+    of_residual = grad if ctx.added and ctx.needs_input_grad[3] else None
+    return of_x, of_weight, of_bias, of_residual, *[None] * 8
+
+
+class _Window:
+    """The sliding window of a call, for its gradients: on images with a batch, channels first, evenly padded."""
+
+    def __init__(
+        self,
+        name: str,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        groups: int,
+        layout: str,
+        more: Any,
+        x: Any,
+        weight: Any,
+    ) -> None:
+        self.name, self.rank, self.layout = name, OPERATORS[name].rank, layout
+        self.transposed = "transpose" in name
+        self.stride, self.dilation, self.more = list(stride), list(dilation), list(more)
+        self.before, self.after = list(padding[: self.rank]), list(padding[self.rank :])
+        self.batched = x.dim() == self.rank + 2
+        self.last = layout.endswith("C")
+        self.x, self.weight = x, weight
+        channels = x.shape[-1] if self.last else x.shape[-self.rank - 1]
+        self.depthwise = name == "depthwise_conv2d"
+        self.groups = channels if self.depthwise else groups
+        self.channels = channels
+
+    def _first(self, a: Any) -> Any:
+        """A tensor of the call's layout with a batch and the channels in front."""
+        a = a if self.batched else a[None]
+        return a.movedim(-1, 1) if self.last else a
+
+    def _back(self, a: Any) -> Any:
+        a = a.movedim(1, -1) if self.last else a
+        return a if self.batched else a[0]
+
+    @property
+    def _flat_weight(self) -> Any:
+        """The weight in PyTorch's shape."""
+        if not self.depthwise:
+            return self.weight
+        return self.weight.reshape(-1, 1, *self.weight.shape[2:])
+
+    def data_gradient(self, grad: Any) -> Any:
+        """By our transposed convolution where each channel has kernels of its own, by PyTorch elsewhere."""
+        if self.transposed or self.groups != self.channels:
+            return self._by_torch(grad, (True, False))[0]
+        spatial = self.x.shape[1:-1] if self.last else self.x.shape[-self.rank :]
+        spatial = spatial[-self.rank :]
+        places = (grad.shape[:-1] if self.last else grad.shape)[-self.rank :]
+        taps = self.weight.shape[2:]
+        more = [
+            size - ((place - 1) * s - b - a + d * (k - 1) + 1)
+            for size, place, s, b, a, d, k in zip(
+                spatial, places, self.stride, self.before, self.after, self.dilation, taps, strict=True
+            )
+        ]
+        return torch.ops.tilewright.convolution(
+            grad.contiguous(), self._flat_weight, None, None, f"conv_transpose{self.rank}d", self.stride,
+            [*self.before, *self.after], self.dilation, self.groups, "", self.layout, more,
+        )  # fmt: skip
+
+    def weight_gradient(self, grad: Any) -> Any:
+        """By PyTorch."""
+        return self._by_torch(grad, (False, True))[1]
+
+    def bias_gradient(self, grad: Any) -> Any:
+        """The sum over everything but the channels."""
+        grad = self._first(grad)
+        return grad.sum([0, *range(2, grad.dim())])
+
+    def _by_torch(self, grad: Any, wanted: tuple[bool, bool]) -> tuple[Any, Any]:
+        x, grad, weight = self._first(self.x), self._first(grad), self._flat_weight
+        even = self.before == self.after
+        around = [p for b, a in zip(reversed(self.before), reversed(self.after), strict=True) for p in (b, a)]
+        padding = self.before if even else [0] * self.rank
+        if not even and self.transposed:  # the crop that made the result is undone
+            grad = torch.nn.functional.pad(grad, around)
+        elif not even:
+            x = torch.nn.functional.pad(x, around)
+        of_x, of_weight, _ = torch.ops.aten.convolution_backward(
+            grad, x, weight, None, self.stride, padding, self.dilation, self.transposed,
+            self.more if self.transposed else [0] * self.rank, self.groups, [*wanted, False],
+        )  # fmt: skip
+        if of_x is not None:
+            if not even and not self.transposed:
+                of_x = torch.nn.functional.pad(of_x, [-p for p in around])
+            of_x = self._back(of_x)
+        return of_x, None if of_weight is None else of_weight.reshape(self.weight.shape)
+
+
+def _save_pool(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, *options = inputs
+    ctx.save_for_backward(x)
+    ctx.options = tuple(options)
+
+
+def _pool_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
+    """PyTorch's own: the pooling is computed again in its words, and that is differentiated."""
+    (x,) = ctx.saved_tensors
+    name, kernel, stride, padding, dilation, ceil_mode, count, layout = ctx.options
+    last = layout.endswith("C")
+    images, back = (x.movedim(-1, -3), grad.movedim(-1, -3)) if last else (x, grad)
+    before, after = list(padding[:2]), list(padding[2:]) or list(padding[:2])
+    if before != after:
+        raise UserError("uneven padding of a pooling has no gradient", primitive=name, fix="pad the input before")
+    if name == "max_pool2d":
+        _, where = torch.ops.aten.max_pool2d_with_indices(images, kernel, stride, before, dilation, ceil_mode)
+        made = torch.ops.aten.max_pool2d_with_indices_backward(
+            back, images, kernel, stride, before, dilation, ceil_mode, where
+        )
+    else:
+        made = torch.ops.aten.avg_pool2d_backward(back, images, kernel, stride, before, ceil_mode, count, None)
+    return (made.movedim(-3, -1) if last else made), *[None] * 8
+
+
+register_autograd("tilewright::convolution", _convolution_gradient, setup_context=_save_convolution)
+register_autograd("tilewright::pool", _pool_gradient, setup_context=_save_pool)
+
+
+def _refuse_vmap(info: Any, in_dims: Any, *arguments: Any, **named: Any) -> Any:
+    name = next((a for a in arguments if isinstance(a, str)), "convolution")
+    raise UserError(
+        "vmap cannot add a dimension to it",
+        primitive=name,
+        fix="put that dimension into the batch: x.flatten(0, 1), and the result's .unflatten(0, (m, n))",
+    )
+
+
+register_vmap("tilewright::convolution", _refuse_vmap)
+register_vmap("tilewright::pool", _refuse_vmap)
+dispatch_by(dispatch)

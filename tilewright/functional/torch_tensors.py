@@ -1,0 +1,302 @@
+"""The fast path of PyTorch's tensors: one look-up by shapes, strides and options, then the launch.
+
+It takes plain eager calls. Whatever else may be going on (gradients, tracing, compilation, autocast, modes) goes
+through the registered operator, which PyTorch understands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.compiler import is_dynamo_compiling
+
+from ..core.errors import UserError
+from ..runtime.device import Device, cpu, cuda
+from ..runtime.thread_pool import POOL
+from . import torch_native
+from .arrays import Extra, custom
+from .plans import THEIRS, Activation, plan_for
+from .running import CpuProgram, Program, failed, program_of
+from .signature import Arrays, Described, Signature, options_of, signature
+
+Run = Callable[[Any, Any, Any, Any, Any], Any]
+TENSORS = (torch.Tensor, torch.nn.Parameter)
+RIVAL = f"torch {torch.__version__}"
+MOST_CALLS = 4096
+"""Shapes whose look-ups are kept; where there are more, all are made anew."""
+_calls: dict[Any, Run] = {}
+NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32", torch.float64: "float64"}
+_dispatch: list[Callable[..., Any]] = []
+_grad_enabled = torch.is_grad_enabled
+_modes = torch._C._len_torch_dispatch_stack
+_autocast = torch._C._is_any_autocast_enabled
+_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+_raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
+
+
+def call(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
+    """Compute an operator on tensors; `extras`: weight, bias, residual, out; `given`: the options in order."""
+    if is_dynamo_compiling():
+        return operator(name, x, extras, given)
+    w, bias, residual, out = extras
+    key: Any = []  # of what is not even a tensor: never remembered
+    try:
+        if bias is None and residual is None and out is None and w is not None:
+            key = (
+                name, given, x.shape, x.dtype, x.get_device(), x.is_contiguous() or x.stride(),
+                w.shape, w.dtype, w.get_device(), w.is_contiguous(), type(w),
+                _grad_enabled() and (x.requires_grad or w.requires_grad), _modes(), _autocast(),
+            )  # fmt: skip
+        else:
+            grad = _grad_enabled() and _needs_gradient(x, *extras)
+            key = (name, given, grad, _modes(), _autocast(), *[None if a is None else _facts(a) for a in (x, *extras)])
+        run = _calls[key]
+    except (KeyError, TypeError, AttributeError):
+        run = _first
+    if run is not _first:
+        try:
+            return run(x, w, bias, residual, out)
+        except RuntimeError:  # the address of a tensor that `vmap` and its kin wrap
+            if not any(a is not None and _wrapped(a) for a in (x, *extras)):
+                raise
+            return operator(name, x, extras, given)
+    return _unknown(name, x, extras, given, key)
+
+
+def _first(*arrays: Any) -> Any:
+    """Stands for a call that is not known yet."""
+
+
+def _facts(a: Any) -> tuple[Any, ...]:
+    return a.shape, a.dtype, a.get_device(), a.is_contiguous() or a.stride(), type(a)
+
+
+def _needs_gradient(*arrays: Any) -> bool:
+    return any(a is not None and a.requires_grad for a in arrays)
+
+
+def operator(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
+    """The same through PyTorch's dispatcher."""
+    return _dispatch[0](name, x, extras, given)
+
+
+def dispatch_by(dispatch: Callable[..., Any]) -> None:
+    """Let `dispatch` call the registered operator."""
+    _dispatch.append(dispatch)
+
+
+def _unknown(name: str, x: Any, extras: Extra, given: tuple[Any, ...], key: Any) -> Any:
+    """The first call of its kind."""
+    check_types(name, x, extras)
+    everything = (x, *extras)
+    special = _modes() or _autocast() or any(a is not None and (_wrapped(a) or _is_special(a)) for a in everything)
+    if special or (_grad_enabled() and _needs_gradient(*everything)):
+        return operator(name, x, extras, given)
+    run = prepared(name, x, extras, given)
+    try:
+        hash(key)
+    except TypeError:  # an option in a list: the call works, without being remembered
+        return run(x, *extras)
+    if len(_calls) >= MOST_CALLS:
+        _calls.clear()
+    _calls[key] = run
+    return run(x, *extras)
+
+
+def _is_special(a: Any) -> bool:
+    """Whether a tensor is not simply strided memory of its own values."""
+    return a.layout is not torch.strided or a.is_neg() or type(a) not in (torch.Tensor, torch.nn.Parameter)
+
+
+def check_types(name: str, x: Any, extras: Extra) -> None:
+    """UserError for a call in which not everything is a tensor."""
+    for what, a in zip(("x", "weight", "bias", "residual", "out"), (x, *extras), strict=True):
+        if a is not None and not isinstance(a, torch.Tensor):
+            raise UserError(
+                f"x is a tensor, but {what} is a {type(a).__name__}" if what != "x" else f"x is a {type(a).__name__}",
+                primitive=name,
+                fix=f"convert it: torch.as_tensor({what})",
+            )
+
+
+def channels_last(a: Any) -> bool:
+    """Whether a tensor of shape NC... lies in memory in the order N...C, and in no other."""
+    if a.dim() not in (3, 4) or a.is_contiguous():
+        return False
+    return bool(a.permute(0, *range(2, a.dim()), 1).is_contiguous())
+
+
+def described(a: Any) -> Described | None:
+    """What a call needs to know of a tensor."""
+    if a is None:
+        return None
+    place = (a.device.type, a.get_device() if a.device.type != "cpu" else 0)
+    return Described(tuple(a.shape), NAMES.get(a.dtype, str(a.dtype)), place, channels_last(a))
+
+
+def signed(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> tuple[Signature, Activation | None]:
+    """The checked signature of a call, and the function of an activation of the user's own."""
+    options = options_of(name, given)
+    function, text = custom(name, options.activation)
+    seen = Arrays(*[described(a) for a in (x, *extras)])  # type: ignore[arg-type]  # x is there
+    return signature(name, seen, options, text), function
+
+
+def place(name: str, x: Any) -> Device:
+    """The device that a tensor is on; UserError where nothing of ours runs there."""
+    if x.device.type == "cpu":
+        return cpu()
+    if x.device.type == "cuda" and torch.version.hip is None:
+        return cuda(x.get_device())
+    raise UserError(f"x is on {x.device}", primitive=name, fix="move it to a CUDA device or to the CPU")
+
+
+def prepared(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Run:
+    """What computes every call of these shapes, strides, types and options, without gradients."""
+    checked, function = signed(name, x, extras, given)
+    problem = checked.problem
+    on = place(name, x)
+    fresh = _allocator(checked, x)
+    if 0 in checked.shape:
+        return lambda x, w, bias, residual, out: fresh(x) if out is None else out
+    plan = plan_for(problem, on, RIVAL, function, options_of(name, given).tune)
+    if plan.choice.how == THEIRS:
+        return _native(name, checked, given)
+    program = program_of(plan)
+    orders = [_suits(a, checked) for a in (x, extras[2], extras[3])]
+    plain = all(orders) and all(a is None or a.is_contiguous() for a in extras[:2])
+    general = _general(program, checked, fresh)
+    if not plain or extras[3] is not None:
+        return general
+    return _direct(program, on, fresh, extras) or general
+
+
+def _suits(a: Any, checked: Signature) -> bool:
+    """Whether a tensor lies in memory in the order that the kernel wants."""
+    if a is None:
+        return True
+    return channels_last(a) if checked.channels_last else bool(a.is_contiguous())
+
+
+def _allocator(checked: Signature, x: Any) -> Callable[[Any], Any]:
+    """A function from x to a new tensor for the result."""
+    shape, dtype, device = checked.shape, x.dtype, x.device
+    if tuple(x.shape) == shape and (x.is_contiguous() or checked.channels_last):
+        like: Callable[[Any], Any] = torch.empty_like
+        return like
+    empty = torch.empty
+    if not checked.channels_last:
+        return lambda x: empty(shape, dtype=dtype, device=device)
+    last = (shape[0], *shape[2:], shape[1])
+    order = (0, len(shape) - 1, *range(1, len(shape) - 1))
+    return lambda x: empty(last, dtype=dtype, device=device).permute(order)
+
+
+def _direct(program: Program, on: Device, fresh: Callable[[Any], Any], extras: Extra) -> Run | None:
+    """The shortest way: addresses straight into the compiled launcher."""
+    if isinstance(program, CpuProgram):
+        return _direct_on_cpu(program, fresh)
+    kernel: Any = program.direct
+    if kernel is None:
+        return None
+    index, stream = on.index, _raw_stream
+    w, bias, residual, _ = extras
+
+    def run_plain(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+        made = fresh(x)
+        if status := kernel.start(x.data_ptr(), w.data_ptr(), made.data_ptr(), stream(index)):
+            kernel.failed(status, (x.data_ptr(), w.data_ptr(), made.data_ptr(), stream(index)))
+        return made
+
+    def run_biased(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+        made = fresh(x)
+        if status := kernel.start(x.data_ptr(), w.data_ptr(), bias.data_ptr(), made.data_ptr(), stream(index)):
+            kernel.failed(status, (x.data_ptr(), w.data_ptr(), bias.data_ptr(), made.data_ptr(), stream(index)))
+        return made
+
+    def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+        made = fresh(x)
+        addresses = *[a.data_ptr() for a in (x, w, bias, residual, made) if a is not None], stream(index)
+        if status := kernel.start(*addresses):
+            kernel.failed(status, addresses)
+        return made
+
+    if w is None or residual is not None:
+        return run
+    return run_plain if bias is None else run_biased
+
+
+def _direct_on_cpu(program: CpuProgram, fresh: Callable[[Any], Any]) -> Run | None:
+    start: Any = program.direct_pointers
+    if start is None:
+        return None
+    parallel, pool = program.program.parallel, POOL
+
+    def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+        if parallel and not pool.ready:
+            pool.start()
+        made = fresh(x)
+        if status := start(*[a.data_ptr() for a in (x, w, bias, residual, made) if a is not None]):
+            failed(status)
+        return made
+
+    return run
+
+
+def _general(program: Program, checked: Signature, fresh: Callable[[Any], Any]) -> Run:
+    """Any strides: what does not lie as the kernel wants it is copied."""
+    last = checked.channels_last
+
+    def ordered(a: Any) -> Any:
+        """The tensor, or a copy, in the order of the kernel's images."""
+        if not last:
+            return a.contiguous()
+        if channels_last(a):
+            return a
+        back = a.dim() - 1
+        return a.permute(0, *range(2, a.dim()), 1).contiguous().permute(0, back, *range(1, back))
+
+    def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+        images = [ordered(x)]
+        images += [a.contiguous() for a in (w, bias) if a is not None]
+        images += [] if residual is None else [ordered(residual)]
+        if out is not None:
+            _check_out(out, [a for a in (x, w) if a is not None])
+        made = out if out is not None and _suits(out, checked) else fresh(x)
+        if not _suits(made, checked):
+            made = ordered(made)
+        index = x.get_device()
+        program([a.data_ptr() for a in (*images, made)], _raw_stream(index) if index >= 0 else 0)
+        if out is not None and made is not out:
+            out.copy_(made)
+        return made if out is None else out
+
+    return run
+
+
+def _check_out(out: Any, inputs: list[Any]) -> None:
+    def span(a: Any) -> tuple[int, int]:
+        reach = sum((size - 1) * step for size, step in zip(a.shape, a.stride(), strict=True)) + 1
+        return a.data_ptr(), a.data_ptr() + reach * a.element_size()
+
+    first, end = span(out)
+    if any(first < other_end and other < end for other, other_end in map(span, inputs)):
+        raise UserError("out shares memory with an input, which is read while it is written", fix="pass another tensor")
+
+
+def _native(name: str, checked: Signature, given: tuple[Any, ...]) -> Run:
+    """PyTorch's own kernel, with what follows it."""
+    compute = torch_native.computed(checked.problem, name, options_of(name, given).layout)
+
+    def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+        made = compute(x, w, bias, residual)
+        return made if out is None else out.copy_(made)
+
+    return run
+
+
+def forget() -> None:
+    """Look every call up anew: decisions have changed."""
+    _calls.clear()

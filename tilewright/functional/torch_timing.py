@@ -1,0 +1,112 @@
+"""Our kernel and PyTorch's for one problem, timed in turns in this process."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..runtime.device import Device
+from . import torch_native
+from .executable import Executable
+from .plans import OURS, Choice, Plan
+from .problem import TRANSPOSED, Problem
+from .running import program_of
+
+_RUNS, _ROUNDS = 10, 7
+_ENOUGH = 2e-3
+"""Seconds that a round takes at least."""
+Work = Callable[[], Any]
+
+
+def both(problem: Problem, on: Device, executable: Executable) -> tuple[float, float]:
+    """The seconds of one run of our kernel and of PyTorch's, on random data in the memory order of the problem."""
+    x, weight, bias, residual = tensors(problem, on)
+    program = program_of(Plan(problem, on, Choice(OURS), executable, "measured"))
+    last = problem.layout == "NHWC"
+    made = torch.empty(problem.out_shape, dtype=x.dtype, device=x.device)
+    made = made.to(memory_format=torch.channels_last) if last else made
+    given = [a.data_ptr() for a in (x, weight, bias, residual, made) if a is not None]
+
+    def ours() -> None:
+        stream = torch.cuda.current_stream().cuda_stream if on.kind == "cuda" else 0
+        program(given, stream)
+
+    name = "conv_transpose2d" if problem.op == TRANSPOSED else "conv2d"
+    compute = torch_native.computed(problem, name, None)
+    with torch.no_grad():
+        times = in_turns([ours, lambda: compute(x, weight, bias, residual)], on.kind == "cuda")
+    return times[0], times[1]
+
+
+def tensors(problem: Problem, on: Device) -> list[Any]:
+    """Random x, weight, bias and residual of a problem; None for what it has not."""
+    place = f"cuda:{on.index}" if on.kind == "cuda" else "cpu"
+    dtype = getattr(torch, problem.dtype)
+
+    def random(shape: tuple[int, ...], images: bool) -> Any:
+        made = torch.randn(shape, device=place).to(dtype)
+        return made.to(memory_format=torch.channels_last) if images and problem.layout == "NHWC" else made
+
+    return [
+        random(problem.shape, True),
+        random(problem.weights_shape, False) if problem.has_weights else None,
+        random((problem.filters,), False) if problem.bias else None,
+        random(problem.out_shape, True) if problem.residual else None,
+    ]
+
+
+def in_turns(works: list[Work], on_gpu: bool) -> list[float]:
+    """The median seconds of one run of each piece of work, measured in turns; on a GPU without the host's time."""
+    prepared = [_graph(work) if on_gpu else _repeated(work) for work in works]
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(_ROUNDS):
+        for measure, into in zip(prepared, times, strict=True):
+            into.append(measure())
+    return [statistics.median(one) for one in times]
+
+
+def _repeated(work: Work) -> Callable[[], float]:
+    """Seconds of one run on the CPU, over as many as take long enough."""
+    work()
+    began = time.perf_counter()
+    work()
+    number = max(1, min(1000, int(_ENOUGH / max(time.perf_counter() - began, 1e-7))))
+
+    def measure() -> float:
+        began = time.perf_counter()
+        for _ in range(number):
+            work()
+        return (time.perf_counter() - began) / number
+
+    return measure
+
+
+def _graph(work: Work) -> Callable[[], float]:
+    """Seconds of one run on the GPU, of a CUDA graph of several."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            work()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(_RUNS):
+            work()
+    began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    graph.replay()
+
+    def measure() -> float:
+        torch.cuda.synchronize()
+        graph.replay()  # keeps the GPU busy until the clock has started
+        began.record()
+        graph.replay()
+        ended.record()
+        ended.synchronize()
+        return float(began.elapsed_time(ended)) * 1e-3 / _RUNS
+
+    return measure

@@ -1,0 +1,87 @@
+"""Measuring configurations for one call: a search that ends when its time is over, and a comparison with the rival."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+from .. import autotvm
+from ..core.target import Target
+from ..measure.option import LocalBuilder, LocalRunner
+from ..runtime.device import Device
+from ..topi.templates import Epilogue
+from ..tune.search.annealing import AnnealingSearch
+from ..tune.space.config import Config
+from ..tune.task import Task
+from .compiler import Candidate, candidate, compiled, described, workload_of
+from .executable import Executable
+from .plans import OURS, THEIRS, Choice
+from .problem import Problem
+
+_MOST_TRIALS = 100_000
+"""More than any budget has time for."""
+
+
+class _UntilDeadline(AnnealingSearch):
+    """Proposes nothing more when the time is over, which ends the run."""
+
+    deadline = float("inf")
+    proposed = 0
+
+    def propose(self, count: int) -> list[int]:
+        if time.monotonic() >= self.deadline:
+            return []
+        found = super().propose(count)
+        self.proposed += len(found)
+        return found
+
+
+def tuned(
+    problem: Problem, on: Device, target: Target, epilogue: Epilogue, rival: str, budget: float
+) -> tuple[Choice, Executable | None]:
+    """Search for `budget` seconds, all strategies of the template in turn; then compare with the rival's kernel.
+
+    The kernel is searched without its epilogue, which changes no order among configurations worth speaking of.
+    """
+    start = candidate(problem, target)
+    general, workload = workload_of(problem)
+    strategies = [t for t in general.strategies if t.covers(workload, target)]
+    best, seconds, trials = start, float("inf"), 0
+    for template in strategies:
+        task = template.task(workload, target)
+        first = start.config if template is start.template else template.first(task.args, target)
+        found, took, tried = _searched(task, first, budget / len(strategies))
+        trials += tried
+        if found is not None and took < seconds:
+            best, seconds = Candidate(template, workload, found, f"measured, the best of {tried} configurations"), took
+    program = compiled(best, target, epilogue)
+    choice = replace(described(best), tuned=trials, seconds=0.0 if seconds == float("inf") else seconds)
+    if not rival or problem.activation.startswith("custom:"):
+        return choice, program
+    return compared(problem, on, choice, program)
+
+
+def compared(problem: Problem, on: Device, choice: Choice, program: Executable) -> tuple[Choice, Executable]:
+    """The choice between our kernel and the rival's, both timed here."""
+    timing = import_module(f"{__package__}.torch_timing")  # the rival is PyTorch, so it is there
+    ours, theirs = timing.both(problem, on, program)
+    how = OURS if ours <= theirs else THEIRS
+    why = choice.why if how == OURS else f"measured {ours / theirs:.2f} times as fast as ours here"
+    return replace(choice, how=how, why=why, seconds=ours, rival_seconds=theirs), program
+
+
+def _searched(task: Task, first: Config, budget: float) -> tuple[Config | None, float, int]:
+    """The best configuration within a budget of seconds, its time, and how many were measured."""
+    strategy = _UntilDeadline(task.config_space, "itervar", None)
+    strategy.suggest([first.index] if first.index is not None else [])
+    strategy.deadline = time.monotonic() + budget
+    tuner: Any = autotvm.tuner.Tuner(task, strategy)
+    runner = LocalRunner(timeout=10, number=4, repeat=3, min_repeat_ms=5, cooldown_interval=0)
+    option = autotvm.measure_option(builder=LocalBuilder(timeout=10), runner=runner)
+    tuner.tune(_MOST_TRIALS, option, confirm=2)
+    if tuner.best_measure_pair is None:
+        return None, float("inf"), strategy.proposed
+    costs = tuner.best_measure_pair[1].costs
+    return tuner.best_config, sum(costs) / len(costs), strategy.proposed

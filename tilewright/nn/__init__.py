@@ -1,0 +1,22 @@
+"""PyTorch modules whose convolutions are Tilewright's, with the parameters and the state dict of PyTorch's own."""
+
+from importlib.util import find_spec
+
+from ..core.errors import UserError
+
+if find_spec("torch") is None:
+    raise UserError("tilewright.nn needs PyTorch, which is not installed", fix="pip install torch")
+
+from .acceleration import Acceleration, accelerate
+from .modules import AvgPool2d, Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d, MaxPool2d
+
+__all__ = [
+    "Acceleration",
+    "AvgPool2d",
+    "Conv1d",
+    "Conv2d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "MaxPool2d",
+    "accelerate",
+]

@@ -1,0 +1,260 @@
+"""`accelerate(model, sample)`: the convolutions of a model by Tilewright, where that is faster."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ..core.errors import UserError
+from ..functional import torch_tensors
+from ..functional.plans import OURS, THEIRS, Plan, decide, plan_for
+from ..functional.problem import Problem
+from ..functional.torch_timing import both, in_turns
+from ..report.table import Column, table
+from . import modules
+
+_KINDS: dict[type, tuple[type, str]] = {
+    torch.nn.Conv1d: (modules.Conv1d, "conv1d"),
+    torch.nn.Conv2d: (modules.Conv2d, "conv2d"),
+    torch.nn.ConvTranspose1d: (modules.ConvTranspose1d, "conv_transpose1d"),
+    torch.nn.ConvTranspose2d: (modules.ConvTranspose2d, "conv_transpose2d"),
+}
+_GAIN = 1.02
+"""How much faster a layer has to be: less is noise."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A layer of the model: both times of one run, in seconds, and whether it was replaced."""
+
+    name: str
+    problem: Problem
+    ours: float
+    theirs: float
+    replaced: bool
+
+
+class Acceleration:
+    """What `accelerate` did to a model. Printing it shows the table; `undo()` takes everything back.
+
+    Attributes
+    ----------
+    rows : list of Row
+        A row per layer that was measured.
+    before, after : float
+        Seconds of one run of the whole model on the sample, as it was and as it is; 0 where nothing was replaced.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.rows: list[Row] = []
+        self.before = self.after = 0.0
+        self._replaced: list[tuple[Any, str, Any]] = []
+
+    def replace(self, parent: Any, name: str, module: Any) -> None:
+        """Put a module in the place of another one, which is kept."""
+        self._replaced.append((parent, name, getattr(parent, name)))
+        setattr(parent, name, module)
+
+    def undo(self) -> None:
+        """Put the model's own modules back, with the parameters as they are now."""
+        while self._replaced:
+            parent, name, module = self._replaced.pop()
+            setattr(parent, name, module)
+        self.rows = [replace(row, replaced=False) for row in self.rows]
+
+    def __enter__(self) -> Acceleration:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.undo()
+
+    def __str__(self) -> str:
+        heads = [Column("layer", right=False), Column("problem", right=False)]
+        heads += [Column("PyTorch, µs"), Column("ours, µs"), Column("gain"), Column("", right=False)]
+        lines = [
+            [row.name, str(row.problem), f"{row.theirs * 1e6:.1f}", f"{row.ours * 1e6:.1f}",
+             f"{row.theirs / row.ours:.2f}", "replaced" if row.replaced else "kept"]
+            for row in self.rows
+        ]  # fmt: skip
+        count = sum(row.replaced for row in self.rows)
+        whole = f"{count} of {len(self.rows)} layers replaced"
+        if self.after:
+            times = f"{self.before * 1e3:.3f} ms before, {self.after * 1e3:.3f} ms after"
+            whole += f"; the model: {times}, {self.before / self.after:.2f} times as fast"
+        return "\n".join([*table(heads, lines), whole])
+
+    __repr__ = __str__
+
+
+def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
+    """Replace the convolutions of a model by Tilewright's where those are faster, as measured on a sample.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Changed in place: layers are exchanged for modules of `tilewright.nn` that share their parameters.
+    sample : tensor or tuple
+        The input, or inputs, that the model is timed with.
+    tune : "quick" or float, optional
+        Measure configurations of each layer for that long first.
+
+    Returns
+    -------
+    Acceleration
+        A table of the layers; its `undo()` puts the model's own modules back. Where the whole model does not become
+        faster, nothing stays replaced.
+
+    Raises
+    ------
+    UserError
+        Where the model is not a module, or cannot run on the sample.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise UserError(f"model is a {type(model).__name__}", primitive="accelerate", fix="give a torch.nn.Module")
+    inputs = tuple(sample) if isinstance(sample, (tuple, list)) else (sample,)
+    done = Acceleration(model)
+    with torch.no_grad():
+        seen = _seen(model, inputs)
+        if not seen:
+            return done
+        on_gpu = any(a.is_cuda for a in inputs if isinstance(a, torch.Tensor))
+        measured: dict[Problem, tuple[float, float]] = {}
+        for name, (module, x) in seen.items():
+            _measure(done, name, module, x, tune, measured)
+        _prove(done, model, inputs, on_gpu)
+    return done
+
+
+def _seen(model: Any, inputs: tuple[Any, ...]) -> dict[str, tuple[Any, Any]]:
+    """The layers that could be replaced, with what they get when the model runs on its sample."""
+    found: dict[str, tuple[Any, Any]] = {}
+    names = {module: name for name, module in model.named_modules() if name and type(module) in _KINDS}
+    hooks = []
+
+    def note(module: Any, given: tuple[Any, ...], result: Any) -> None:
+        if given and isinstance(given[0], torch.Tensor) and module.padding_mode == "zeros":
+            found.setdefault(names[module], (module, given[0].detach()))
+
+    try:
+        hooks = [module.register_forward_hook(note) for module in names]
+        try:
+            model(*inputs)
+        except Exception as error:
+            raise UserError(
+                f"the model does not run on its sample: {error}",
+                primitive="accelerate",
+                fix="give the inputs that model(*sample) takes, on the device of the model",
+            ) from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def _measure(
+    done: Acceleration, name: str, module: Any, x: Any, tune: Any, measured: dict[Problem, tuple[float, float]]
+) -> None:
+    """Time a layer both ways, keep the decision, and replace the layer where it gains."""
+    kind, operator = _KINDS[type(module)]
+    more = {"output_padding": tuple(module.output_padding)} if "transpose" in operator else {}
+    window = (module.stride, module.padding, module.dilation, module.groups, None, None, None, *more.values())
+    extras = (module.weight, module.bias, None, None)
+    if torch_tensors.described(x).dtype not in ("float16", "bfloat16", "float32", "float64"):  # type: ignore[union-attr]
+        return
+    checked, _ = torch_tensors.signed(operator, x, extras, window)
+    problem = checked.problem
+    on = torch_tensors.place(operator, x)
+    plan = plan_for(problem, on, torch_tensors.RIVAL, tune=tune)
+    ours = plan if plan.executable is not None else plan_for(problem, on, "")
+    if problem not in measured:
+        assert ours.executable is not None
+        measured[problem] = both(problem, on, ours.executable)
+    mine, theirs = measured[problem]
+    wins = theirs >= _GAIN * mine
+    done.rows.append(Row(name, problem, mine, theirs, wins))
+    _keep(plan, ours, wins, mine, theirs)
+    if wins:
+        parent, _, attribute = name.rpartition(".")
+        done.replace(done.model.get_submodule(parent), attribute, _converted(module, kind))
+
+
+def _keep(plan: Plan, ours: Plan, wins: bool, mine: float, theirs: float) -> None:
+    """Have calls of this problem do from now on what was faster here."""
+    how = OURS if wins else THEIRS
+    why = f"measured {max(mine, theirs) / min(mine, theirs):.2f} times as fast as the other on this machine"
+    choice = replace(ours.choice, how=how, why=why, seconds=mine, rival_seconds=theirs)
+    decide(replace(plan, executable=ours.executable), choice, torch_tensors.RIVAL)
+    torch_tensors.forget()
+
+
+def _converted(module: Any, kind: type) -> Any:
+    """A module of ours with the very same parameters, buffers and hooks."""
+    made = copy.copy(module)
+    made.__class__ = kind
+    return made
+
+
+def _prove(done: Acceleration, model: Any, inputs: tuple[Any, ...], on_gpu: bool) -> None:
+    """Compare the results and the times of the whole model with those before; undo what did not help."""
+    if not any(row.replaced for row in done.rows):
+        return
+    mine = model(*inputs)
+
+    def swapped(work: Callable[[], Any]) -> Callable[[], Any]:
+        def run() -> Any:
+            with _originals(done):
+                return work()
+
+        return run
+
+    def run() -> Any:
+        return model(*inputs)
+
+    _agree(swapped(run)(), mine)
+    with _originals(done):
+        before = in_turns([run], on_gpu)[0]
+    after = in_turns([run], on_gpu)[0]
+    done.before, done.after = before, after
+    if after > before:
+        done.undo()
+
+
+def _agree(theirs: Any, mine: Any) -> None:
+    pairs = zip(_tensors(theirs), _tensors(mine), strict=True)
+    for expected, found in pairs:
+        scale = expected.double().norm()
+        error = (found.double() - expected.double()).norm() / scale if scale else found.double().norm()
+        bound = {torch.float16: 3e-2, torch.bfloat16: 2e-1}.get(expected.dtype, 1e-3)
+        if not error <= bound:
+            raise UserError(
+                f"the accelerated model differs from the model by {float(error):.2g} (relative L2)",
+                primitive="accelerate",
+                fix="put it into evaluation mode first: model.eval(); dropout makes every run different",
+            )
+
+
+def _tensors(value: Any) -> list[Any]:
+    """The tensors in a model's result."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
+    return [tensor for part in parts for tensor in _tensors(part)]
+
+
+@contextmanager
+def _originals(done: Acceleration) -> Iterator[None]:
+    """The model's own modules for a while."""
+    ours = [(parent, name, getattr(parent, name)) for parent, name, _ in done._replaced]
+    for parent, name, module in done._replaced:
+        setattr(parent, name, module)
+    try:
+        yield
+    finally:
+        for parent, name, module in ours:
+            setattr(parent, name, module)

@@ -1,0 +1,117 @@
+"""The modules: subclasses of PyTorch's, which call Tilewright where PyTorch's call its own functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.functional import pad
+
+from ..functional import operators
+
+Base = Any
+
+
+class _Convolution:
+    """What the two convolutions share. `activation` and a `residual` are computed in the same kernel."""
+
+    activation: Any = None
+    _operator: Any = None
+
+    def __init__(self, *args: Any, activation: Any = None, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.activation = activation
+
+    def forward(self: Any, x: Any, residual: Any = None) -> Any:
+        """Return `activation(conv(x) + bias + residual)`."""
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            x, padding = pad(x, self._reversed_padding_repeated_twice, mode=self.padding_mode), 0
+        return type(self)._operator(
+            x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups, self.activation, residual
+        )
+
+    def extra_repr(self: Any) -> str:
+        """PyTorch's, and the activation."""
+        found: str = super().extra_repr()  # type: ignore[misc]  # of the module beside it
+        return found if self.activation is None else f"{found}, activation={self.activation!r}"
+
+
+class Conv1d(_Convolution, torch.nn.Conv1d):  # type: ignore[misc]  # PyTorch is not followed
+    """`torch.nn.Conv1d` by Tilewright.
+
+    Parameters
+    ----------
+    activation : str or callable, optional
+        As `tilewright.conv1d` takes it; computed in the same kernel.
+
+    Notes
+    -----
+    All other parameters, and the state dict, are those of `torch.nn.Conv1d`.
+    """
+
+    _operator = staticmethod(operators.conv1d)
+
+
+class Conv2d(_Convolution, torch.nn.Conv2d):  # type: ignore[misc]  # PyTorch is not followed
+    """`torch.nn.Conv2d` by Tilewright; `activation` as `tilewright.conv2d` takes it."""
+
+    _operator = staticmethod(operators.conv2d)
+
+
+class _Transposed:
+    """What the two transposed convolutions share."""
+
+    activation: Any = None
+    _operator: Any = None
+
+    def __init__(self, *args: Any, activation: Any = None, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.activation = activation
+
+    def forward(self: Any, x: Any, output_size: Any = None) -> Any:
+        """Return `activation(conv_transpose(x) + bias)`, of `output_size` where that is given."""
+        rank = len(self.kernel_size)
+        more = self.output_padding
+        if output_size is not None:
+            more = self._output_padding(
+                x, output_size, self.stride, self.padding, self.kernel_size, rank, self.dilation
+            )
+        return type(self)._operator(
+            x, self.weight, self.bias, self.stride, self.padding, tuple(more), self.groups, self.dilation,
+            self.activation,
+        )  # fmt: skip
+
+
+class ConvTranspose1d(_Transposed, torch.nn.ConvTranspose1d):  # type: ignore[misc]  # PyTorch is not followed
+    """`torch.nn.ConvTranspose1d` by Tilewright; `activation` as `tilewright.conv_transpose1d` takes it."""
+
+    _operator = staticmethod(operators.conv_transpose1d)
+
+
+class ConvTranspose2d(_Transposed, torch.nn.ConvTranspose2d):  # type: ignore[misc]  # PyTorch is not followed
+    """`torch.nn.ConvTranspose2d` by Tilewright; `activation` as `tilewright.conv_transpose2d` takes it."""
+
+    _operator = staticmethod(operators.conv_transpose2d)
+
+
+class MaxPool2d(torch.nn.MaxPool2d):  # type: ignore[misc]  # PyTorch is not followed
+    """`torch.nn.MaxPool2d` by Tilewright; indices are PyTorch's own work."""
+
+    def forward(self, x: Any) -> Any:
+        """Return the largest value of each window."""
+        if self.return_indices:
+            return super().forward(x)
+        return operators.max_pool2d(x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+
+
+class AvgPool2d(torch.nn.AvgPool2d):  # type: ignore[misc]  # PyTorch is not followed
+    """`torch.nn.AvgPool2d` by Tilewright; a divisor of one's own is PyTorch's work."""
+
+    def forward(self, x: Any) -> Any:
+        """Return the average of each window."""
+        if self.divisor_override is not None:
+            return super().forward(x)
+        return operators.avg_pool2d(
+            x, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
+        )

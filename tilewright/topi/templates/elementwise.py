@@ -1,0 +1,119 @@
+"""Schedules of operators whose results are each computed by one thread: transposed convolutions and pooling.
+
+All results stand in one row, cut into blocks of threads; a thread has a few neighbours and, where channels share what
+they read, a few channels. On a CPU, rows run on all processors and neighbours in vectors.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import IterVar
+from ...tune.space.config import Config
+from ...tune.space.knobs import split_knob, value_knob
+from ...tune.space.space import Space
+from .schedule_helpers import bind_all, written_out
+from .template import ScheduleStrategy
+from .tensors import Tensors
+
+
+class Images(Protocol):
+    """What these schedules ask of a workload."""
+
+    @property
+    def layout(self) -> str:
+        """The order of dimensions."""
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        """The extents of the result, in that order."""
+
+    @property
+    def channels(self) -> int:
+        """How many channels the result has."""
+
+    @property
+    def shared_filters(self) -> int:
+        """How many neighbouring channels of the result are computed from the same inputs."""
+
+
+def space(of: Images) -> Space:
+    """The knobs: a block's threads, a thread's neighbours and channels, and how far loops are written out."""
+    row = of.out_shape[-1]
+    filters = [[-1, n] for n in (1, 2, 4, 8, 16) if of.shared_filters % n == 0]
+    return Space(
+        [
+            value_knob("threads", [64, 128, 256]),
+            split_knob("tile_x", row, "candidate", candidate=[[-1, n] for n in (1, 2, 4, 8) if n <= row]),
+            split_knob("tile_f", of.channels, "candidate", candidate=filters if of.layout == "NCHW" else [[-1, 1]]),
+            value_knob("auto_unroll_max_step", [0, 64, 512]),
+        ]
+    )
+
+
+def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+    """Sums in registers; blocks of threads over all results."""
+    out, sums = t.out, t.in_registers(s)
+    outer, inner = _tiles(of, config, s, out)
+    flat = s[out].fuse(*outer)
+    block, thread = s[out].split(flat, factor=config["threads"].val)
+    bind_all(s, out, (block, thread), ("blockIdx.x", "threadIdx.x"))
+    s[sums].compute_at(s[out], thread)
+    s[sums].reorder(*sums.op.reduce_axis, *sums.op.axis)
+    written_out(s, out, block, config["auto_unroll_max_step"].val, 0)
+    for axis in inner:
+        s[out].unroll(axis)
+
+
+def _tiles(of: Images, config: Config, s: ScheduleHandle, out: Any) -> tuple[list[IterVar], list[IterVar]]:
+    """Split the loops over results: those of the grid, and those of a thread."""
+    axes = list(out.op.axis)
+    inner = []
+    if of.layout == "NCHW":
+        axes[1], own = config["tile_f"].apply(s, out, axes[1])
+        inner.append(own)
+    axes[-1], own = config["tile_x"].apply(s, out, axes[-1])
+    inner.append(own)
+    s[out].reorder(*axes, *inner)
+    return axes, inner
+
+
+def usual(of: Images) -> dict[str, Any]:
+    """One result per thread, or some channels where they share what they read."""
+    return {"threads": 128, "tile_x": [1], "tile_f": [min(8, of.shared_filters)], "auto_unroll_max_step": 64}
+
+
+def cpu_space(of: Images) -> Space:
+    """The knobs: neighbours in a vector, and channels whose sums are computed together."""
+    row = of.out_shape[-1]
+    lanes = [[-1, n] for n in (4, 8, 16, 32) if n <= row] or [[-1, row]]
+    filters = [[-1, n] for n in (1, 2, 4, 8) if of.shared_filters % n == 0]
+    return Space(
+        [
+            split_knob("tile_x", row, "candidate", candidate=lanes),
+            split_knob("tile_f", of.channels, "candidate", candidate=filters if of.layout == "NCHW" else [[-1, 1]]),
+        ]
+    )
+
+
+def cpu_schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+    """Sums in registers; rows on all processors, neighbours in vectors."""
+    out, sums = t.out, t.in_registers(s)
+    outer, inner = _tiles(of, config, s, out)
+    s[out].vectorize(inner[-1])
+    s[out].parallel(s[out].fuse(*outer[:-1]))
+    s[sums].compute_at(s[out], outer[-1])
+    s[sums].reorder(*sums.op.reduce_axis, *sums.op.axis)
+    if len(inner) > 1:
+        s[sums].unroll(sums.op.axis[1])
+    s[sums].vectorize(sums.op.axis[-1])
+
+
+def cpu_usual(of: Images) -> dict[str, Any]:
+    """Vectors of 16, and four channels together."""
+    return {"tile_x": [16], "tile_f": [min(4, of.shared_filters)]}
+
+
+ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual)
+ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(cpu_space, cpu_schedule, cpu_usual)

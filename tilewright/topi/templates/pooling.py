@@ -1,0 +1,209 @@
+"""Pooling: the largest value or the average of each window of images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...core.errors import UserError
+from ...core.target import Target
+from ...expr.convert import cast, const
+from ...expr.intrinsics import TABLE
+from ...expr.operators import all_of, any_of, if_then_else, maximum, minimum, select
+from ...schedule.handle import create_schedule
+from ...tensor.axis import reduce_axis
+from ...tensor.reduction import comm_reducer
+from ...tensor.reduction import sum as reduce_sum
+from ...tensor.tensor import Tensor, compute, placeholder
+from ...tune.space.config import Config
+from ...tune.task import Program
+from .. import testing
+from .convolutions import window
+from .epilogue import NO_EPILOGUE, Epilogue, finish
+from .layouts import in_layout, in_memory, in_order, layout_of
+from .template import PackagedTemplate
+from .tensors import Tensors
+from .workload import Convolution, dtype_of, positions, shape_of, sum_dtype
+
+MAX, AVERAGE, AVERAGE_INSIDE = "max", "average", "average inside"
+_isnan = TABLE["isnan"]
+_largest = comm_reducer(
+    # A value that is not a number stays, as in PyTorch.
+    lambda x, y: select(any_of(y > x, _isnan(y)), y, x),
+    lambda dtype: const(float("-inf"), dtype),
+    name="largest",
+)
+
+
+@dataclass(frozen=True)
+class Pooling(Convolution):
+    """A window over images; `how`: "max", "average" of the whole window, or "average inside" of what it sees."""
+
+    name: ClassVar[str] = "pool"
+
+    shape: tuple[int, ...]
+    how: str
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    dtype: str
+    layout: str
+
+    @classmethod
+    def of(
+        cls,
+        shape: Any,
+        how: str = MAX,
+        kernel: Any = 2,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        dtype: str = "float32",
+        layout: str = "NCHW",
+    ) -> Pooling:
+        """The workload; `shape` is batch, channels, height, width in every layout."""
+        images = shape_of(cls.name, shape, "NCHW")
+        if how not in (MAX, AVERAGE, AVERAGE_INSIDE):
+            raise UserError(
+                f"how {how} is unknown", primitive=cls.name, fix=f"give {MAX}, {AVERAGE} or {AVERAGE_INSIDE}"
+            )
+        return cls(images, how, *window(cls.name, images, kernel, stride, padding, dilation),
+                   dtype_of(cls.name, dtype), layout_of(cls.name, layout))  # fmt: skip
+
+    @property
+    def options(self) -> dict[str, Any]:
+        found = {"shape": self.shape, "how": self.how, "kernel": self.kernel, "stride": self.stride}
+        return {**found, "padding": self.padding, "dilation": self.dilation, "dtype": self.dtype, "layout": self.layout}
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """How many rows and columns the result has."""
+        covered = tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+        return positions(self.name, self.shape[2:], covered, self.stride, self.padding)
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return in_layout(self.layout, (*self.shape[:2], *self.places))
+
+    @property
+    def element(self) -> str:
+        return self.dtype
+
+    @property
+    def channels(self) -> int:
+        return self.shape[1]
+
+    @property
+    def channel_axis(self) -> int:
+        return self.layout.index("C")
+
+    @property
+    def shared_filters(self) -> int:
+        """Each channel is computed from its own inputs."""
+        return 1
+
+    @property
+    def terms(self) -> int:
+        return prod(self.kernel)
+
+    def placeholders(self) -> tuple[Tensor, Tensor]:
+        """Fresh tensors: the data, and once more the data, as there are no weights."""
+        data = placeholder(in_layout(self.layout, self.shape), self.dtype, "data")
+        return data, data
+
+    def sums(self, data: Tensor, weights: Tensor) -> Tensor:
+        ry, rx = reduce_axis((0, self.kernel[0]), name="ry"), reduce_axis((0, self.kernel[1]), name="rx")
+        top, left, bottom, right = self.padding
+        neutral = const(float("-inf") if self.how == MAX else 0.0, self.dtype)
+        reduce = _largest if self.how == MAX else reduce_sum
+
+        def value(*position: Any) -> Any:
+            n, c, y, x = position if self.layout == "NCHW" else (position[0], position[3], *position[1:3])
+            row = y * self.stride[0] + ry * self.dilation[0] - top
+            column = x * self.stride[1] + rx * self.dilation[1] - left
+            inside = [row >= 0] if top else []
+            inside += [row < self.shape[2]] if bottom else []
+            inside += [column >= 0] if left else []
+            inside += [column < self.shape[3]] if right else []
+            seen = data(*in_layout(self.layout, (n, c, row, column)))
+            seen = if_then_else(all_of(*inside), seen, neutral) if inside else seen
+            return reduce(cast(sum_dtype(self.dtype), seen), axis=[ry, rx])
+
+        names = in_layout(self.layout, ("n", "c", "y", "x"))
+        made: Tensor = compute(self.out_shape, value, "sums", f"pool,{self.how}", varargs_names=names)
+        return made
+
+    def averaged(self, v: Any, *position: Any) -> Any:
+        """A sum divided by the number of values that count in it."""
+        _, y, x = self._place(position)
+        if self.how == AVERAGE:
+            return v * const(1.0 / prod(self.kernel), v.dtype)
+        seen = self._seen(0, y) * self._seen(1, x)
+        return v / cast(v.dtype, seen)
+
+    def _place(self, position: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+        first = self.layout == "NCHW"
+        return position[1 if first else 3], position[2 if first else 1], position[3 if first else 2]
+
+    def _seen(self, dim: int, at: Any) -> Any:
+        """How many taps of a window lie in the input, along one dimension."""
+        start = at * self.stride[dim] - self.padding[dim]
+        return minimum(start + self.kernel[dim], self.shape[2 + dim]) - maximum(start, 0)
+
+    def declare(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Fresh tensors: data, data, result."""
+        data, _ = self.placeholders()
+        return data, data, self._finished(self.sums(data, data))
+
+    def _finished(self, sums: Tensor) -> Tensor:
+        return finish(sums, self.dtype, None if self.how == MAX else self.averaged)
+
+    def tensors(self) -> Tensors:
+        """Fresh tensors for a schedule."""
+        data, _ = self.placeholders()
+        sums = self.sums(data, data)
+        return Tensors(data, data, (), sums, self._finished(sums))
+
+    def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        images = in_order(self.layout, data)
+        window = self.kernel, self.stride, self.padding, self.dilation
+        return in_memory(self.layout, testing.pool_python(images, self.how, *window))
+
+    def sample(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Random data, and the result in float64."""
+        data, _ = self.inputs(np.random.default_rng())
+        return [data], [self.numpy(data.astype(np.float64), data)]
+
+    def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
+        from torch.nn import functional
+
+        images = data.permute(0, 3, 1, 2) if self.layout == "NHWC" else data
+        top, left, bottom, right = self.padding
+        if (top, left) != (bottom, right):
+            return []
+        if self.how == MAX:
+            return [("max_pool2d", lambda: functional.max_pool2d(
+                images, self.kernel, self.stride, (top, left), self.dilation))]  # fmt: skip
+        whole = self.how == AVERAGE
+        return [("avg_pool2d", lambda: functional.avg_pool2d(
+            images, self.kernel, self.stride, (top, left), count_include_pad=whole))]  # fmt: skip
+
+
+class PoolingTemplate(PackagedTemplate[Pooling]):
+    """A template without weights: its kernels take data and result."""
+
+    def program(
+        self, config: Config, workload: Pooling, target: Target | None, epilogue: Epilogue = NO_EPILOGUE
+    ) -> Program:
+        """Return the schedule of a configuration, and data and result; nothing follows a pooling."""
+        if epilogue != NO_EPILOGUE:
+            raise UserError("a pooling has no epilogue", primitive="pool", fix="call it without bias and activation")
+        tensors = workload.tensors()
+        s = create_schedule(tensors.out.op)
+        self.strategy(target).schedule(workload, config, s, tensors)
+        return s, [tensors.data, tensors.out]

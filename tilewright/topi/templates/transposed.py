@@ -1,0 +1,202 @@
+"""Transposed convolutions: what a convolution's gradient computes, and how decoders make images larger.
+
+Each result sums over the inputs that a strided window could have made it from. Of the taps of the window only every
+`stride`-th meets an input, so the sum runs over these alone: result y takes the taps (y + top) % stride + stride * t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...core.errors import UserError
+from ...expr.convert import cast, const
+from ...expr.operators import all_of, equal, floordiv, floormod, if_then_else
+from ...tensor.axis import reduce_axis
+from ...tensor.reduction import sum as reduce_sum
+from ...tensor.tensor import Tensor, compute, placeholder
+from .. import testing
+from .layouts import in_layout, in_memory, in_order, layout_of
+from .workload import Convolution, dtype_of, shape_of, sizes, sum_dtype
+
+
+@dataclass(frozen=True)
+class Transposed(Convolution):
+    """The transposed 2-D convolution; weights (channels, filters of a group, rows, columns), as PyTorch has them.
+
+    `padding` is cut off the result: top, left, bottom, right; `output_padding` is added at the bottom and the right.
+    """
+
+    name: ClassVar[str] = "conv_transpose"
+
+    shape: tuple[int, ...]
+    filters: int
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    output_padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    dtype: str
+    layout: str
+
+    @classmethod
+    def of(
+        cls,
+        shape: Any,
+        filters: int | None = None,
+        kernel: Any = 3,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        dtype: str = "float32",
+        layout: str = "NCHW",
+    ) -> Transposed:
+        """The workload; `shape` is batch, channels, height, width in every layout."""
+        images = shape_of(cls.name, shape, "NCHW")
+        (count,) = sizes(cls.name, "filters", images[1] if filters is None else filters, 1)
+        (parts,) = sizes(cls.name, "groups", groups, 1)
+        if images[1] % parts or count % parts:
+            raise UserError(
+                f"groups {parts} does not divide {images[1]} channels and {count} filters",
+                primitive=cls.name,
+                fix="give a common divisor of both",
+            )
+        cut = sizes(
+            cls.name, "padding", padding, 4 if isinstance(padding, (tuple, list)) and len(padding) == 4 else 2, 0
+        )
+        made = cls(
+            images, count, sizes(cls.name, "kernel", kernel, 2), sizes(cls.name, "stride", stride, 2),
+            cut if len(cut) == 4 else cut * 2, sizes(cls.name, "output_padding", output_padding, 2, 0),
+            sizes(cls.name, "dilation", dilation, 2), parts, dtype_of(cls.name, dtype), layout_of(cls.name, layout),
+        )  # fmt: skip
+        if min(made.places) < 1:
+            raise UserError(f"padding {cut} leaves nothing of the result", primitive=cls.name, fix="give less padding")
+        return made
+
+    @property
+    def options(self) -> dict[str, Any]:
+        found = {"shape": self.shape, "filters": self.filters, "kernel": self.kernel, "stride": self.stride}
+        found |= {"padding": self.padding, "output_padding": self.output_padding, "dilation": self.dilation}
+        return {**found, "groups": self.groups, "dtype": self.dtype, "layout": self.layout}
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """How many rows and columns the result has."""
+        top, left, bottom, right = self.padding
+        height, width = (
+            (size - 1) * step + (taps - 1) * apart + 1 - cut + more
+            for size, step, taps, apart, cut, more in zip(
+                self.shape[2:], self.stride, self.kernel, self.dilation, (top + bottom, left + right),
+                self.output_padding, strict=True,
+            )
+        )  # fmt: skip
+        return height, width
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return in_layout(self.layout, (self.shape[0], self.filters, *self.places))
+
+    @property
+    def element(self) -> str:
+        return self.dtype
+
+    @property
+    def channels(self) -> int:
+        return self.filters
+
+    @property
+    def channel_axis(self) -> int:
+        return self.layout.index("C")
+
+    @property
+    def shared_filters(self) -> int:
+        """How many neighbouring channels of the result are computed from the same inputs."""
+        return self.filters // self.groups
+
+    @property
+    def weights_shape(self) -> tuple[int, ...]:
+        """Channels, filters of a group, rows, columns."""
+        return (self.shape[1], self.shared_filters, *self.kernel)
+
+    @property
+    def terms(self) -> int:
+        """How many products the largest sum has."""
+        return self.shape[1] // self.groups * prod(-(-k // s) for k, s in zip(self.kernel, self.stride, strict=True))
+
+    @property
+    def flop(self) -> float:
+        """Floating-point operations of one run: each input meets each weight of its channel."""
+        return 2.0 * prod(self.shape) * self.shared_filters * prod(self.kernel)
+
+    def placeholders(self) -> tuple[Tensor, Tensor]:
+        data = placeholder(in_layout(self.layout, self.shape), self.dtype, "data")
+        return data, placeholder(self.weights_shape, self.dtype, "weights")
+
+    def sums(self, data: Tensor, weights: Tensor) -> Tensor:
+        per_group, kind = self.shape[1] // self.groups, sum_dtype(self.dtype)
+        taps = [_taps(k, s, d) for k, s, d in zip(self.kernel, self.stride, self.dilation, strict=True)]
+        rc = [reduce_axis((0, per_group), name="rc")] if per_group > 1 else []
+        ry, rx = reduce_axis((0, taps[0]), name="ry"), reduce_axis((0, taps[1]), name="rx")
+
+        def value(*position: Any) -> Any:
+            n, f, y, x = position if self.layout == "NCHW" else (position[0], position[3], *position[1:3])
+            group = floordiv(f, self.shared_filters) if self.groups > 1 else 0
+            channel = group * per_group + (rc[0] if rc else 0)
+            row, down, over = self._source(0, y, ry)
+            column, across, beside = self._source(1, x, rx)
+            inside = [*over, *beside]
+            of_group = floormod(f, self.shared_filters) if self.groups > 1 else f
+            seen = data(*in_layout(self.layout, (n, channel, row, column)))
+            if inside:
+                seen = if_then_else(all_of(*inside), seen, const(0.0, self.dtype))
+            return reduce_sum(cast(kind, seen) * cast(kind, weights(channel, of_group, down, across)), [*rc, ry, rx])
+
+        names = in_layout(self.layout, ("n", "f", "y", "x"))
+        made: Tensor = compute(self.out_shape, value, "sums", "conv_transpose", varargs_names=names)
+        return made
+
+    def _source(self, dim: int, at: Any, r: Any) -> tuple[Any, Any, list[Any]]:
+        """For the result's index `at` and the `r`-th tap that may count: the input's index, the tap, and conditions."""
+        step, apart, taps, size = self.stride[dim], self.dilation[dim], self.kernel[dim], self.shape[2 + dim]
+        moved = at + self.padding[dim]
+        if apart == 1:  # the taps of this result's phase
+            tap = floormod(moved, step) + r * step if step > 1 else r
+            source = (floordiv(moved, step) if step > 1 else moved) - r
+            conditions = [tap < taps] if taps % step else []
+            tap = tap if not taps % step else if_then_else(tap < taps, tap, 0)
+        else:
+            tap, reached = r, moved - r * apart
+            source = floordiv(reached, step) if step > 1 else reached
+            conditions = [equal(floormod(reached, step), 0)] if step > 1 else []
+        return source, tap, [*conditions, source >= 0, source < size]
+
+    def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        images = in_order(self.layout, data)
+        window = self.stride, self.padding, self.output_padding, self.dilation
+        return in_memory(self.layout, testing.conv_transpose_python(images, weights, *window, self.groups))
+
+    def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
+        from torch.nn.functional import conv_transpose2d, pad
+
+        images = data.permute(0, 3, 1, 2) if self.layout == "NHWC" else data
+        top, left, bottom, right = self.padding
+
+        def call() -> Any:
+            out = conv_transpose2d(
+                images, weights, None, self.stride, 0, self.output_padding, self.groups, self.dilation
+            )
+            return pad(out, (-left, -right, -top, -bottom))
+
+        return [("conv_transpose2d", call)]
+
+
+def _taps(taps: int, step: int, apart: int) -> int:
+    """How many taps of a window one result may take: those of its phase, or all where they are dilated."""
+    return -(-taps // step) if apart == 1 else taps
