@@ -14,6 +14,7 @@ from typing import Any
 
 from .bounds.infer import Bounds, infer_bounds
 from .core.errors import UserError, warn_caller
+from .core.forking import not_while_forking
 from .core.options import Options
 from .core.recursion import deep
 from .core.target import KINDS, Target
@@ -128,6 +129,7 @@ class LoweredModule(Program):
     __repr__ = __str__
 
 
+@not_while_forking
 @deep
 def lower(
     inputs: ScheduleHandle | Schedule,
@@ -150,6 +152,7 @@ def lower(
     return lowered
 
 
+@not_while_forking
 @deep
 def lower_for(
     target: Target, inputs: ScheduleHandle | Schedule, args: Sequence[Any], name: str = "main", binds: Any = None
@@ -189,6 +192,7 @@ def _check_arguments(args: Any, name: Any) -> None:
 Source = ScheduleHandle | Schedule | LoweredModule
 
 
+@not_while_forking
 @deep
 def build(
     inputs: Source | Sequence[LoweredModule] | Mapping[Any, Any],

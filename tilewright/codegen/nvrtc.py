@@ -6,7 +6,6 @@ The result is a cubin for one architecture. The log of `ptxas -v` tells what eac
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from ..core.errors import InternalError, UserError
+from ..core.forking import new_lock, not_while_forking
 from .abi import Resources
 
 
@@ -54,10 +54,11 @@ def architectures() -> tuple[str, ...]:
 
 
 _memo: dict[tuple[str, str, tuple[str, ...]], CompiledSource] = {}
-_memo_lock = threading.Lock()
+_memo_lock = new_lock()
 _MEMO_SIZE = 1024
 
 
+@not_while_forking
 def compile_cuda(source: str, arch: str, options: tuple[str, ...] = ()) -> CompiledSource:
     """Compile `source` for `arch`; the same request in one process compiles once."""
     key = (source, arch, options)

@@ -12,14 +12,13 @@ Two rules follow for every function that recurses along a program:
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from .errors import UserError
+from .forking import new_lock
 
 FRAMES = 400_000
 """Frames that an entry point may stack: every walk takes fewer than 20 per level of a program 20,000 levels deep."""
@@ -32,13 +31,9 @@ class _Room:
     """A context in which the recursion limit is at least `FRAMES`; contexts nest, and threads may overlap."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._inside = 0
         self._before = 0
-        # A process that is forked while another thread holds the lock must find it free.
-        os.register_at_fork(
-            before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._lock.release
-        )
 
     def __enter__(self) -> None:
         with self._lock:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 # Imported before any runner is forked: they are shared, and a new runner is there in milliseconds.
+from ..runtime.opencl_driver import load_pyopencl
 from .channel import LATE, Channel, Garbled, wait
 from .children import Child, fork, open_pidfd
 from .outcome import Outcome, RunFailed, TimedOut
@@ -280,7 +281,7 @@ def main(descriptor: int, kind: str, devices: int, folder: str, caller: int) -> 
             import cuda.bindings.driver  # noqa: F401  # for the runners; importing it touches no device
     elif kind == "opencl":
         with suppress(ImportError):
-            import pyopencl  # noqa: F401  # likewise
+            load_pyopencl()  # likewise
     server = Server(Channel(socket.socket(fileno=descriptor)), kind, devices, caller)
     try:
         server.run()

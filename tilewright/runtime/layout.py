@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import threading
 from typing import Any
 from weakref import WeakValueDictionary
 
 from ..core.dtype import DType
+from ..core.forking import new_lock
 from .argument_checks import Shape
 from .device import Device
 
@@ -19,7 +19,7 @@ class _Mark:
 
 
 _marks: WeakValueDictionary[tuple[Any, ...], _Mark] = WeakValueDictionary()  # kept by the arrays and functions
-_making = threading.Lock()
+_making = new_lock()
 APART = _Mark()
 """The layout and kind of arrays whose elements do not simply follow each other."""
 

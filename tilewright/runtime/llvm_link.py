@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from ..codegen.llvm.compile import binding
+from ..core.forking import not_while_forking
 
 _numbers = itertools.count()
 
@@ -26,6 +27,7 @@ def keep_for_ever(thing: Any) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
+@not_while_forking
 def link(binary: bytes, symbols: Sequence[str], imports: Mapping[str, int]) -> tuple[Any, dict[str, int]]:
     """Put an object file into memory: what keeps it there, and the addresses of its `symbols`.
 

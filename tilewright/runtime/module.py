@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, ClassVar
@@ -13,6 +12,7 @@ from ..codegen.abi import ArrayArgument, CompiledProgram, EntryPoint, Resources
 from ..codegen.llvm.forms import show
 from ..core.dtype import DType
 from ..core.errors import UserError
+from ..core.forking import new_lock
 from ..core.target import Target
 from ..core.text import one_line
 from . import arguments
@@ -51,7 +51,7 @@ class _Loaded:
 
     def __init__(self, program: CompiledProgram) -> None:
         self.program = program
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._on: dict[Device, Launchers] = {}
 
     def on(self, device: Device) -> Launchers:
@@ -73,7 +73,7 @@ class Entry:
         self._loaded = loaded or _Loaded(program)
         self._kind = device(Target(program.target)).kind
         self._runs: dict[Device, Callable[..., None]] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         takes_array = [isinstance(argument, ArrayArgument) for argument in entry.arguments]
         self._first_array = takes_array.index(True) if any(takes_array) else None
         _Debug.entries.add(self)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
+import shutil
 import tempfile
-import threading
 import warnings
 from collections.abc import Callable
 from functools import cache, cached_property
@@ -16,23 +17,44 @@ import numpy as np
 
 from ..codegen.abi import CompiledProgram, KernelAbi
 from ..core.errors import InternalError, UserError
+from ..core.forking import new_lock, not_while_forking
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere
 
-_building = threading.Lock()
+_building = new_lock()
 _DOUBLES = "cl_khr_fp64"
 
 
+_PREFIX = "tilewright-pocl-"
+
+
 @cache
-def _pyopencl() -> Any:
-    """The package; PoCL's cache of compiled kernels goes to the temporary folder where there is no home."""
+def load_pyopencl() -> Any:
+    """The package; PoCL's cache of compiled kernels goes to a temporary folder where the home cannot be written."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    parent = home if home.exists() else home.parent
-    if not os.access(parent, os.W_OK):
-        os.environ.setdefault("POCL_CACHE_DIR", tempfile.mkdtemp(prefix="pocl-"))
+    there = next((folder for folder in (home, *home.parents) if folder.exists()), home)
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        if "POCL_CACHE_DIR" not in os.environ:
+            os.environ["POCL_CACHE_DIR"] = _temporary_cache()
         os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     import pyopencl
 
     return pyopencl
+
+
+def _temporary_cache() -> str:
+    """A folder that goes with this process; those of processes that were killed go now."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        owner = left.name.removeprefix(_PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path("/proc", owner).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    made, me = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == me:  # and not a fork of it that ends
+            shutil.rmtree(made, ignore_errors=True)
+
+    atexit.register(remove)
+    return made
 
 
 class _Device:
@@ -42,10 +64,21 @@ class _Device:
         self.cl = cl
         self.device = device
         self.events: list[Any] | None = None
+        self.used_by = 0
+        """The process that opened it: OpenCL's threads are not in a fork of it, which would wait for them for ever."""
 
     @cached_property
     def context(self) -> Any:
+        self.used_by = os.getpid()
         return self.cl.Context([self.device])
+
+    def check_process(self) -> None:
+        """UserError in a fork of the process that uses the device."""
+        if self.used_by and self.used_by != os.getpid():
+            raise UserError(
+                "OpenCL was used before this process was forked, and does not work in a fork",
+                fix='start processes afresh, multiprocessing.get_context("spawn"), or use OpenCL in the children only',
+            )
 
     @cached_property
     def queue(self) -> Any:
@@ -61,7 +94,7 @@ class OpenClDriver(Driver):
     def _found(self) -> tuple[list[_Device], str]:
         fix = "pip install 'tilewright[opencl]', which brings one that is the CPU"
         try:
-            cl = _pyopencl()
+            cl = load_pyopencl()
         except ImportError:
             return [], f"no OpenCL: pyopencl is not installed ({fix})"
         try:
@@ -86,6 +119,7 @@ class OpenClDriver(Driver):
                 f"there is no opencl({index}): this machine has {len(devices)} OpenCL device(s)",
                 fix=f"give a number from 0 to {len(devices) - 1}",
             )
+        devices[index].check_process()
         return devices[index]
 
     def attributes(self, index: int) -> DeviceAttributes:
@@ -142,6 +176,7 @@ class OpenClDriver(Driver):
     def sync(self, index: int) -> None:
         self._at(index).queue.finish()
 
+    @not_while_forking
     def load(self, program: CompiledProgram, index: int) -> dict[str, Launcher]:
         at = self._at(index)
         if _DOUBLES in program.source and _DOUBLES not in at.device.extensions:
@@ -185,9 +220,12 @@ def _launcher(at: _Device, kernel: Any, abi: KernelAbi) -> Launcher:
     scalars = [None if kind == "buffer" else np.dtype(passed.get(kind, kind)) for kind in abi.params]
     kernel.set_scalar_arg_dtypes(scalars)
     enqueue, queue, set_args = at.cl.enqueue_nd_range_kernel, at.queue, kernel.set_args
+    owner, process = os.getpid(), os.getpid
     failure = at.cl.Error
 
     def launch(gx: int, gy: int, gz: int, bx: int, by: int, bz: int, *args: Any) -> None:
+        if process() != owner:
+            at.check_process()
         try:
             set_args(*args)
             event = enqueue(queue, kernel, (gx * bx, gy * by, gz * bz), (bx, by, bz))

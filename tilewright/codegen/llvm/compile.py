@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from ...core.errors import InternalError, UserError
+from ...core.forking import not_while_forking
 from ...core.target import Target
 from .probe import complaint
 
@@ -107,6 +108,7 @@ def _refuse_foreign(target: Target, triple: str | None) -> None:
         )
 
 
+@not_while_forking
 def compile_ir(source: str, machine: Machine) -> MachineCode:
     """The object file of a module."""
     began = time.perf_counter()
@@ -114,6 +116,7 @@ def compile_ir(source: str, machine: Machine) -> MachineCode:
     return MachineCode(target.emit_object(module), time.perf_counter() - began)
 
 
+@not_while_forking
 def assembly(source: str, machine: Machine) -> str:
     """The machine code of a module, as text."""
     module, target = _optimised(source, machine)
@@ -122,6 +125,7 @@ def assembly(source: str, machine: Machine) -> str:
     return text
 
 
+@not_while_forking
 def optimised_ir(source: str, machine: Machine) -> str:
     """A module after LLVM's passes."""
     return str(_optimised(source, machine)[0])

@@ -1,0 +1,97 @@
+"""Forking while other threads work: nobody forks in the middle of a build, and locks are free in the child.
+
+A forked child has one thread. A lock that another thread holds at that moment is never released in the child: LLVM's,
+NVRTC's, and those of Python's own caches. So `os.fork`, by whomever, waits for the builds of other threads to end, and
+builds that begin meanwhile wait for the fork.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+from weakref import WeakSet
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_LONGEST = 60.0
+"""Seconds that a fork waits for builds, and a build for forks: two that wait for each other go on after it."""
+
+
+class _Gate:
+    """Any number of threads build; a fork is alone, but for what its own thread is doing."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.inside: dict[int, int] = {}  # thread → how deep it is in builds
+        self.forking = 0
+
+    def enter(self) -> None:
+        me = threading.get_ident()
+        with self.changed:
+            if self.forking and me not in self.inside:
+                self.changed.wait_for(lambda: not self.forking, _LONGEST)
+            self.inside[me] = self.inside.get(me, 0) + 1
+
+    def leave(self) -> None:
+        me = threading.get_ident()
+        with self.changed:
+            self.inside[me] -= 1
+            if not self.inside[me]:
+                del self.inside[me]
+                self.changed.notify_all()
+
+    def before_fork(self) -> None:
+        me = threading.get_ident()
+        self.changed.acquire()
+        self.forking += 1
+        until = time.monotonic() + _LONGEST
+        while any(thread != me for thread in self.inside) and time.monotonic() < until:
+            self.changed.wait(until - time.monotonic())
+
+    def after_in_parent(self) -> None:
+        self.forking -= 1
+        self.changed.notify_all()
+        self.changed.release()
+
+    def after_in_child(self) -> None:
+        me = threading.get_ident()
+        self.changed = threading.Condition()
+        self.inside = {thread: depth for thread, depth in self.inside.items() if thread == me}
+        self.forking = 0
+        for lock in _locks:
+            lock._at_fork_reinit()  # type: ignore[attr-defined]  # as the standard library does with its own
+
+
+_gate = _Gate()
+_locks: WeakSet[threading.Lock] = WeakSet()
+
+
+def new_lock() -> threading.Lock:
+    """A lock that is free in a forked child, whoever held it in the parent."""
+    lock = threading.Lock()
+    _locks.add(lock)
+    return lock
+
+
+def not_while_forking(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a build: forks by other threads wait until it is done."""
+
+    @functools.wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+        _gate.enter()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _gate.leave()
+
+    return guarded
+
+
+os.register_at_fork(
+    before=_gate.before_fork, after_in_parent=_gate.after_in_parent, after_in_child=_gate.after_in_child
+)
