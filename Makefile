@@ -14,11 +14,14 @@ EXTRAS ?= opencl,cuda,tune,plot,dev
 # Test processes: one a core, at most 8 (each of them loads the compiler once).
 JOBS ?= auto
 PYTEST_ARGS ?=
+# Of fuzz-api: how many hostile calls, and which ones.
+N ?= 2000
+SEED ?= 1
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test check test-gpu bench release clean setup
+.PHONY: help demo test fuzz-api check test-gpu bench release clean setup
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -33,6 +36,12 @@ demo: $(READY) ## climb both ladders of schedules, then tune a small convolution
 
 test: $(READY) ## run every test; those that need a GPU skip, saying so, where there is none
 	@$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 $(PYTEST_ARGS)
+
+fuzz-api: $(READY) ## run N hostile calls of the public API and N/40 hostile modules; SEED=... picks others
+	@$(BIN)/python -m tests.hostile calls --count $(N) --seed $(SEED)
+	@$(BIN)/python -m tests.hostile modules --count $$(( ($(N) + 39) / 40 )) --seed $(SEED)
+	@if [[ -f tests/hostile/logs.py ]]; then \
+	    $(BIN)/python -m tests.hostile.logs --count $$(( ($(N) + 9) / 10 )) --seed $(SEED); fi
 
 check: $(READY) ## lint, formatting, types, and who may import whom
 	@$(BIN)/ruff check .

@@ -121,7 +121,7 @@ def _type_name(given: Any) -> str:
     """The name of a Python or NumPy type; "" for what is none (NumPy takes None for float64)."""
     try:
         return "" if given is None else _PYTHON_TYPES.get(given) or str(np.dtype(given))
-    except TypeError:
+    except Exception:  # NumPy asks an object for its `dtype`, which may fail in any way
         return ""
 
 

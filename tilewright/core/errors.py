@@ -51,7 +51,7 @@ class UserError(TVMError):
     """
 
     def __init__(self, message: str, *, fix: str = "", primitive: str = "", where: str | None = None) -> None:
-        message, fix, primitive = printable(message), printable(fix), printable(primitive)
+        message, fix, primitive = printable(str(message)), printable(str(fix)), printable(str(primitive))
         self.message = message
         self.fix = fix
         self.primitive = primitive

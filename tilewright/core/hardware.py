@@ -54,7 +54,7 @@ class ThreadTag(enum.Enum):
     @classmethod
     def parse(cls, name: str) -> ThreadTag | None:
         """The tag of that name (`cthread` is the legacy name of `vthread`), or None."""
-        return _TAGS.get(name)
+        return _TAGS.get(name) if isinstance(name, str) else None
 
     @property
     def is_block(self) -> bool:

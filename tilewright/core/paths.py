@@ -11,7 +11,7 @@ from .errors import UserError
 
 def file_path(given: Any, primitive: str, example: str) -> Path:
     """Return `given` as a path; raise UserError where no file can be called that. `example` is one that can."""
-    if not isinstance(given, (str, os.PathLike)):
+    if not isinstance(given, (str, bytes, os.PathLike)):
         raise UserError(f"{given!r} is no path of a file", primitive=primitive, fix=f'give one, such as "{example}"')
     text = os.fspath(given)
     why = "it is empty" if not text else "it holds a NUL" if "\0" in os.fsdecode(text) else _why_not_encoded(text)

@@ -17,6 +17,7 @@ import struct
 from typing import Any, NamedTuple, Protocol
 
 from ..core.dtype import BOOL, DType
+from ..core.errors import UserError
 from ..core.node import Node, node
 from .operand import BUILD, TEXT, Operand
 from .runtime_value import same
@@ -68,6 +69,10 @@ class Var(Expr):
     FIELDS = ("name", "dtype", "known")
 
     def __init__(self, name: str, dtype: str = "int32", known: Known = ANYTHING) -> None:
+        if not isinstance(name, str) or not isinstance(known, Known):
+            raise UserError(
+                f"a variable cannot be made of {name!r} and {known!r}", fix='give a name: te.var("n"), te.size_var("n")'
+            )
         self.name = name
         self.dtype = DType(dtype)
         self.known = known

@@ -241,7 +241,7 @@ class Program:
         self.functions = functions
 
     def __getitem__(self, name: str) -> Function:
-        found = next((f for f in self.functions if f.name == name), None)
+        found = next((f for f in self.functions if isinstance(name, str) and f.name == name), None)
         if found is None:
             raise UserError(
                 f"the program has no function {name!r}", fix=f"it has {', '.join(f.name for f in self.functions)}"

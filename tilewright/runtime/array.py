@@ -214,7 +214,7 @@ class NDArray:
 
     def _refuse_parts(self, key: Any) -> None:
         keys = key if isinstance(key, tuple) else (key,)
-        if not all(k is Ellipsis or k == slice(None) for k in keys):
+        if not all(k is Ellipsis or (isinstance(k, slice) and k == slice(None)) for k in keys):
             raise UserError(
                 f"an array on a device is read and written whole, so [{key}] is not possible",
                 fix="use a[:] = values to fill it, and a.numpy()[...] to look at a part",

@@ -131,6 +131,8 @@ def device(name: str | int | Device | Target, index: int = 0) -> Device:
 
 def enabled(target: str) -> bool:
     """Whether programs for a target can run on this machine; False for a kind that Tilewright does not know."""
+    if not isinstance(target, str):
+        raise UserError(f"{target!r} is no name of a target", primitive="enabled", fix='give one: enabled("cuda")')
     kind = target.split(" ")[0]
     return kind == "llvm" or (kind in KINDS and device(kind).exist)
 

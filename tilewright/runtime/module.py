@@ -260,7 +260,7 @@ class Module:
 
     def get_function(self, name: str, query_imports: bool = False) -> Entry:
         """The function of that name."""
-        found = self._entries.get(self.entry_name if name == LEGACY_ENTRY else name)
+        found = self._entries.get(self.entry_name if name == LEGACY_ENTRY else name) if isinstance(name, str) else None
         if found is None:
             raise UserError(f"the module has no function {name!r}", fix=f"it has {', '.join(self._entries)}")
         return found

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.dtype import DType
 from ..core.errors import UserError
+from ..core.own_code import calling
 from ..expr.nodes import Expr, Load
 from ..expr.traverse import post_order
 from ..loops.declare import decl_buffer
@@ -61,7 +62,14 @@ def extern(
     theirs = _buffers(in_buffers, [(t.shape, str(t.dtype), t.name) for t in read], name)
     names = [name if len(shapes) == 1 else f"{name}.v{k}" for k in range(len(shapes))]
     ours = _buffers(out_buffers, list(zip(shapes, dtypes, names, strict=True)), name)
-    statement = fcompute(list(theirs), list(ours))
+    if not callable(fcompute):
+        raise UserError(
+            f"the statement of {name!r} is given as {fcompute!r}, which is no function",
+            primitive="extern",
+            fix="give a function of the input and the output buffers: lambda ins, outs: ib.get()",
+        )
+    with calling(f"the function of te.extern {name!r}"):
+        statement = fcompute(list(theirs), list(ours))
     if isinstance(statement, Expr):
         statement = Evaluate(statement)
     if not isinstance(statement, Stmt):

@@ -59,6 +59,12 @@ def compute(
 
 def schedule(s: ScheduleHandle, out: Tensor) -> None:
     """Schedule what `compute` declared, in a schedule of the program that it is part of."""
+    if not isinstance(s, ScheduleHandle) or not isinstance(out, Tensor):
+        raise UserError(
+            f"a schedule and a tensor are needed, got {type(s).__name__} and {type(out).__name__}",
+            primitive="schedule",
+            fix="give the schedule of the program, and the tensor that the template's `compute` returned",
+        )
     attrs = out.op.attrs if isinstance(out.op, ComputeOp) else {}
     known = {template.name: template for template in ALL}
     if attrs.get("template") not in known:

@@ -192,6 +192,10 @@ def pairs_of(given: Any, primitive: str) -> Iterator[Pair]:
 
 def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
     """What tells one measured thing from another, as text."""
+    if not isinstance(inp, MeasureInput):
+        raise UserError(
+            f"{inp!r} is no input of a measurement", primitive="record.measure_str_key", fix="give a MeasureInput"
+        )
     config = str(inp.config) if include_config else ""
     return f"{inp.target}{inp.task.name}{inp.task.args}{inp.task.kwargs}{config}"
 

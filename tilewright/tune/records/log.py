@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from ...core.errors import UserError
 from ...core.log import logger
+from ...core.paths import file_path
 from .format import Pair, decode
 
 _SYNC_SECONDS = 1.0  # between two requests to the disk: power may fail too, but records come by the hundred
@@ -26,11 +27,7 @@ _MOST_WARNINGS = 10  # of one log: that of another system may hold thousands of 
 
 def path_of(given: Any, primitive: str) -> Path:
     """The path of a file; UserError for what can be none."""
-    if isinstance(given, (str, bytes, os.PathLike)):
-        name = os.fsdecode(given)
-        if name and "\0" not in name:
-            return Path(name)
-    raise UserError(f"{given!r} is no path of a file", primitive=primitive, fix='give one: "conv.log"')
+    return file_path(given, primitive, "conv.log")
 
 
 class RecordLog:

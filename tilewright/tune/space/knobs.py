@@ -99,7 +99,7 @@ def extent_of(axis: Any, name: str) -> int:
         extent = extent.dom.extent if extent.dom is not None else None
     if isinstance(extent, IntImm):
         extent = extent.value
-    if isinstance(extent, bool) or not hasattr(extent, "__index__") or isinstance(extent, Operand):
+    if isinstance(extent, bool) or not hasattr(extent, "__index__") or isinstance(extent, (Operand, type)):
         raise UserError(
             f"the extent of the axis of knob {name!r} is not known: it is {axis!r}",
             primitive="define_split",
@@ -121,7 +121,8 @@ def check_name(name: Any, primitive: str) -> None:
 
 def listed(values: Any, name: str, what: str, primitive: str) -> list[Any]:
     """What a knob is to choose among, or applies to, as a list."""
-    if isinstance(values, (str, Expr)) or not isinstance(values, Iterable):
+    no_list = isinstance(values, np.ndarray) and values.ndim == 0
+    if no_list or isinstance(values, (str, Expr)) or not isinstance(values, Iterable):
         raise UserError(
             f"{what} of knob {name!r} is {values!r}, which is no list", primitive=primitive, fix="give a list"
         )

@@ -50,6 +50,10 @@ class Space:
                 primitive="multi_filter",
                 fix='give a function of the choices: lambda e: e["tile_x"].size[-1] * e["tile_y"].size[-1] <= 1024',
             )
+        if isinstance(names, str) or not isinstance(names, (list, tuple)):
+            raise UserError(
+                f"names={names!r} is no list of knobs", primitive="multi_filter", fix='give ["tile_x", "tile_y"]'
+            )
         for name in names:
             self[name]
         used = tuple(names) or names_read(test, self.knobs)
@@ -58,7 +62,7 @@ class Space:
         )
 
     def __getitem__(self, name: str) -> Knob:
-        found = self.space_map.get(name)
+        found = self.space_map.get(name) if isinstance(name, str) else None
         if found is None:
             known = ", ".join(self.space_map) or "none"
             raise UserError(f"the space has no knob {name!r}", primitive="config_space", fix=f"its knobs: {known}")

@@ -1,0 +1,166 @@
+"""One hostile call: any public function with arguments that fit, and some that do not."""
+
+from __future__ import annotations
+
+import inspect
+import random
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import tilewright as tw
+from tests.hostile.world import Mine, World, module
+from tilewright import autotvm, te, tir
+from tilewright.autotvm.task import ConfigSpace
+from tilewright.core.errors import InternalError, UserError
+from tilewright.runtime.driver import DeviceError
+
+_FACES = ("te", "tir", "nd", "topi", "topi.nn", "target", "transform", "runtime", "autotvm.record")
+_NOT_CALLED = {"tir.ir_builder", "runtime.set_num_threads", "runtime.set_debug"}
+"""What changes the process for all calls after it."""
+_MADE_BY_USERS = {"Target", "Range", "Var", "SizeVar", "StringImm", "PassContext"}
+_METHODS: dict[str, Callable[[World], Any]] = {
+    "schedule": lambda w: w.s,
+    "stage": lambda w: w.s[w.rng.choice([w.B, w.C])],
+    "tensor": lambda w: w.rng.choice([w.A, w.C]),
+    "op": lambda w: w.C.op,
+    "axis": lambda w: w.rng.choice(w.leaves),
+    "expression": lambda w: w.A[0, 0] + 1,
+    "array": lambda w: tw.nd.empty((8, 6)),
+    "module": lambda w: module(),
+    "function": lambda w: module().entry_func,
+    "lowered": lambda w: tw.lower(w.s, w.args),
+    "device": lambda w: tw.cpu(),
+    "Target": lambda w: tw.target.Target("cuda -arch=sm_90"),
+    "space": lambda w: ConfigSpace(),
+    "conv2d": lambda w: autotvm.templates.conv2d,
+    "conv1d": lambda w: autotvm.templates.conv1d,
+}
+_OPERANDS = {
+    **dict.fromkeys("neg invert iter len bool float int hash repr str".split(), 0),
+    **dict.fromkeys("getitem contains eq lt add sub mul truediv floordiv mod pow and or lshift".split(), 1),
+    "setitem": 2,
+}
+"""Operators, and how many operands Python passes to each."""
+_INSIDE = {"children", "map_children", "read_below", "written_below"}
+"""Methods of expressions that compilers call."""
+_SLOW = {"module.time_evaluator", "function.time_evaluator"}
+
+
+@cache
+def surface() -> tuple[tuple[str, Callable[[World], Any]], ...]:
+    """Every public callable, by name: functions of the faces, and methods of what they give."""
+    found: dict[str, Callable[[World], Any]] = {}
+    for face in _FACES:
+        home = tw
+        for part in face.split("."):
+            home = getattr(home, part)
+        for name in getattr(home, "__all__", dir(home)):
+            value = getattr(home, name, None)
+            if isinstance(value, type) and name not in _MADE_BY_USERS:
+                continue  # there to be asked for with isinstance: functions make them
+            if not name.startswith("_") and callable(value) and f"{face}.{name}" not in _NOT_CALLED:
+                found[f"{face}.{name}"] = lambda w, value=value: value
+    for name in ("lower", "build"):
+        found[name] = lambda w, name=name: getattr(tw, name)
+    found["autotvm.task.create"] = lambda w: autotvm.task.create
+    found["autotvm.apply_history_best"] = lambda w: autotvm.apply_history_best
+    found["autotvm.measure_option"] = lambda w: autotvm.measure_option
+    world = World(random.Random(0))
+    for owner, get in _METHODS.items():
+        for name in dir(get(world)):
+            public = not name.startswith("_") or name.strip("_") in (*_OPERANDS, "call")
+            if public and name not in _INSIDE and f"{owner}.{name}" not in _SLOW:
+                found[f"{owner}.{name}"] = lambda w, get=get, name=name: getattr(get(w), name)
+    return tuple(sorted(found.items()))
+
+
+class Call:
+    """Call number `number` of a seed: what it calls, with what, and what comes of it."""
+
+    def __init__(self, seed: int, number: int) -> None:
+        self.rng = random.Random(seed * 1_000_003 + number)
+        self.name, self.get = self.rng.choice(surface())
+        self.shown = self.name
+
+    def run(self) -> str:
+        """Empty where the outcome is one of those that a user may meet; else what went wrong."""
+        world = World(self.rng)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                function = self.get(world)
+                if not callable(function):
+                    return ""
+                args, named = self._arguments(function, world)
+                self.shown = f"{self.name}({_text(args)}, {_text(named)})"[:600]
+                made = function(*args, **named)
+                if not isinstance(made, tw.nd.NDArray) or made.size < 1000:
+                    repr(made)
+                if self.rng.random() < 0.3:  # what was done must not break what comes after
+                    tw.lower(world.s, world.args)
+            except (UserError, Mine, DeviceError):
+                return ""
+            except BaseException as error:  # whatever a call raises is its outcome
+                return "" if _is_callers(error) else _report(error)
+        return ""
+
+    def _arguments(self, function: Any, world: World) -> tuple[list[Any], dict[str, Any]]:
+        args: list[Any] = []
+        named: dict[str, Any] = {}
+        operands = _OPERANDS.get(self.name.rpartition(".")[2].strip("_"))
+        if "__" in self.name and operands is not None:
+            return [world.hostile() for _ in range(operands)], named
+        for parameter in _parameters(function):
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                args += [world.fitting(parameter.name) for _ in range(self.rng.randrange(3))]
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                if self.rng.random() < 0.1:
+                    named["nonsense"] = world.hostile()
+            elif parameter.default is parameter.empty or self.rng.random() < 0.3:
+                value = world.fitting(parameter.name) if self.rng.random() < 0.6 else world.hostile()
+                if parameter.kind is parameter.KEYWORD_ONLY or named:
+                    named[parameter.name] = value
+                elif parameter.default is parameter.empty:
+                    args.append(value)
+                else:
+                    named[parameter.name] = value
+        return args, named
+
+
+def _parameters(function: Any) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return []
+
+
+def _is_callers(error: BaseException) -> bool:
+    """Whether Python itself refused the call, by the signature of what was called, or on behalf of the user's code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, TypeError) and len(frames) == 1:
+        return True
+    return not isinstance(error, InternalError) and "raised by " in "".join(getattr(error, "__notes__", []))
+
+
+def _report(error: BaseException) -> str:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/tilewright/" in f.filename]
+    at = " < ".join(f"{f.filename.partition('/tilewright/')[2]}:{f.lineno} {f.name}" for f in reversed(frames[-3:]))
+    return f"{type(error).__name__}: {str(error)[:200]!r} at {at}"
+
+
+def _text(values: Any) -> str:
+    try:
+        return repr(values)[:300]
+    except BaseException as error:  # a repr of ours, perhaps
+        return f"<repr raised {type(error).__name__}>"
+
+
+def descriptions(seed: int, count: int) -> Iterator[str]:
+    """What the first calls of a seed are."""
+    return (Call(seed, number).name for number in range(count))
+
+
+__all__ = ["Call", "descriptions", "surface", "te", "tir"]

@@ -1,0 +1,25 @@
+"""Hostile calls and modules end in a value, an error of the user, or the user's own exception.
+
+`make fuzz-api` runs more of them.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hostile.calls import surface
+from tests.hostile.children import run
+
+CALLS, MODULES = 300, 25
+
+
+@pytest.mark.parametrize(("kind", "count"), [("calls", CALLS), ("modules", MODULES)])
+def test_hostile(kind: str, count: int) -> None:
+    faults = [fault for fault in run(kind, seed=1, first=0, count=count) if fault is not None]
+    assert not faults, "\n".join(map(str, faults))
+
+
+def test_the_surface_is_all_that_users_call() -> None:
+    names = {name for name, _ in surface()}
+    assert {"te.compute", "build", "stage.split", "schedule.cache_write", "nd.array", "topi.nn.conv2d"} <= names
+    assert len(names) > 400
