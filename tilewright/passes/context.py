@@ -109,7 +109,7 @@ class PassContext:
         instruments: Sequence[Any] | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        if instruments:
+        if instruments is not None and not (isinstance(instruments, (list, tuple)) and not instruments):
             raise UserError("instruments are not supported", primitive="PassContext", fix='use "tilewright.explain"')
         if isinstance(opt_level, bool) or not isinstance(opt_level, int):
             raise UserError(f"opt_level={opt_level!r} is no number", primitive="PassContext", fix="give 0 to 3")
@@ -117,7 +117,8 @@ class PassContext:
             raise UserError(
                 f"config={config!r} is no mapping", primitive="PassContext", fix='give {"tir.disable_vectorize": True}'
             )
-        if isinstance(disabled_pass, str) or not isinstance(disabled_pass or (), Iterable):
+        disabled = () if disabled_pass is None else disabled_pass
+        if isinstance(disabled, str) or not isinstance(disabled, Iterable):
             raise UserError(
                 f"disabled_pass={disabled_pass!r} is no list of names",
                 primitive="PassContext",
@@ -125,7 +126,7 @@ class PassContext:
             )
         self.opt_level = opt_level
         self.config = dict(config or {})
-        self.options = Options(disabled=frozenset(_known_pass(name) for name in disabled_pass or ()))
+        self.options = Options(disabled=frozenset(_known_pass(name) for name in disabled))
         for key, value in self.config.items():
             if key not in _KEYS:
                 raise UserError(
@@ -151,7 +152,7 @@ class PassContext:
 
 
 def _known_pass(name: str) -> str:
-    if name not in _OPTIONAL:
+    if not isinstance(name, str) or name not in _OPTIONAL:
         raise UserError(
             f"the pass {name!r} cannot be left out", primitive="PassContext", fix=f"these can: {', '.join(_OPTIONAL)}"
         )

@@ -70,7 +70,7 @@ class ScheduleHandle:
     @deep
     def apply(self, primitive: str, *args: Any) -> Any:
         """Apply a primitive by name and record it; gives the primitive's own result (new axes, a tensor)."""
-        if primitive not in PRIMITIVES:
+        if not isinstance(primitive, str) or primitive not in PRIMITIVES:
             raise UserError(
                 f"there is no primitive {primitive!r}", primitive="apply", fix=f"use one of {', '.join(PRIMITIVES)}"
             )

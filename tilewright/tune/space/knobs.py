@@ -99,7 +99,7 @@ def extent_of(axis: Any, name: str) -> int:
         extent = extent.dom.extent if extent.dom is not None else None
     if isinstance(extent, IntImm):
         extent = extent.value
-    if isinstance(extent, bool) or not hasattr(extent, "__index__") or isinstance(extent, (Operand, type)):
+    if isinstance(extent, (bool, Operand, type, np.ndarray)) or not hasattr(extent, "__index__"):
         raise UserError(
             f"the extent of the axis of knob {name!r} is not known: it is {axis!r}",
             primitive="define_split",
