@@ -20,7 +20,7 @@ from tilewright.runtime.driver import DeviceError
 _FACES = ("te", "tir", "nd", "topi", "topi.nn", "target", "transform", "runtime", "autotvm.record")
 _NOT_CALLED = {"tir.ir_builder", "runtime.set_num_threads", "runtime.set_debug"}
 """What changes the process for all calls after it."""
-_MADE_BY_USERS = {"Target", "Range", "Var", "SizeVar", "StringImm", "PassContext"}
+_MADE_BY_USERS = {"Target", "Range", "Var", "SizeVar", "PassContext"}
 _METHODS: dict[str, Callable[[World], Any]] = {
     "schedule": lambda w: w.s,
     "stage": lambda w: w.s[w.rng.choice([w.B, w.C])],

@@ -16,7 +16,9 @@ def file_path(given: Any, primitive: str, example: str) -> Path:
     text = os.fspath(given)
     why = "it is empty" if not text else "it holds a NUL" if "\0" in os.fsdecode(text) else _why_not_encoded(text)
     if why:
-        raise UserError(f"{given!r} names no file: {why}", primitive=primitive, fix=f'give a name, such as "{example}"')
+        raise UserError(
+            f"{given!r} is no path of a file: {why}", primitive=primitive, fix=f'give one, such as "{example}"'
+        )
     return Path(os.fsdecode(text))
 
 

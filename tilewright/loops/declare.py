@@ -47,7 +47,7 @@ def decl_buffer(
         ("buffer_type", buffer_type, ""),
         ("axis_separators", axis_separators, None),
     ):
-        if value not in (usual, [], ()):
+        if not (value is None or (isinstance(value, (str, list, tuple)) and value in (usual, [], ()))):
             raise UserError(f"{what}={value!r} is not supported", primitive="decl_buffer", fix=f"leave {what} out")
     found = MemoryScope.parse(scope or "global")
     if found is None:
