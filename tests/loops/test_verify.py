@@ -214,3 +214,19 @@ def test_the_error_names_function_rule_and_node() -> None:
     with pytest.raises(InternalError) as caught:
         verify(function((A,), loop(Var("i"), 8, Store(A, (ZERO,), ONE))))
     assert str(caught.value) == "main: a value of type int32 is stored as float32, in `A[0] = 1`"
+
+
+def test_exchanges_between_threads_stand_alone() -> None:
+    """An expression may be evaluated for some threads only; an exchange may not."""
+    own = load(A, 0)
+    theirs = e.Call("shuffle_down", (own, const(1, "int32"), const(32, "int32")), own.dtype)
+
+    def kernel(value: Expr) -> Stmt:
+        return thread("tx", 32, store(A, 1, value))
+
+    verify(function((A, I8), kernel(theirs)))
+    broken(kernel(if_then_else(own > 0, theirs, own)), rule="an exchange between threads stands inside of")
+    broken(
+        thread("tx", 32, If(theirs > 0, store(A, 1, own), None)), rule="an exchange between threads stands inside of"
+    )
+    broken(thread("tx", 32, Evaluate(theirs)), rule="an exchange between threads is not the whole value of a store")

@@ -22,7 +22,8 @@ from ..core.errors import UserError
 from ..core.hardware import LoopKind as LoopKind
 from ..core.hardware import MemoryScope, ThreadTag
 from ..core.node import Node, node
-from ..expr.nodes import Expr, Var
+from ..expr.nodes import Call, Expr, Var
+from ..expr.numerics import EXCHANGES
 from ..tensor.reduction import CommReducer
 from .layout import ROW_MAJOR, Layout
 
@@ -139,6 +140,11 @@ class AllReduce(Expr):
     source: tuple[Expr, ...]
     threads: tuple[Expr, ...]
     value_index: int
+
+
+def is_exchange(e: Any) -> bool:
+    """Whether an expression reads what other threads bring to it, so that all of them must evaluate it together."""
+    return isinstance(e, AllReduce) or (isinstance(e, Call) and e.name in EXCHANGES)
 
 
 @node()

@@ -14,7 +14,7 @@ from ..core.node import Node
 from ..core.recursion import deep
 from ..expr import nodes as e
 from .describe import describe
-from .nodes import Allocate, Barrier, Buffer, Evaluate, For, Function, If, Launch, Let, Seq, Stmt, Store
+from .nodes import Allocate, Barrier, Buffer, Evaluate, For, Function, If, Launch, Let, Seq, Stmt, Store, is_exchange
 
 
 class Form(enum.Flag):
@@ -184,6 +184,8 @@ class _Verifier:
 
     def expression(self, expr: e.Expr, stmt: Stmt) -> None:
         """Check an expression's types, and that what it names is there."""
+        if is_exchange(expr) and not (isinstance(stmt, (Store, Let)) and expr is stmt.value):
+            self.fail("an exchange between threads is not the whole value of a store", stmt)
         if expr not in self.typed:
             self._types(expr, stmt)
         for name in self._names(expr):
@@ -203,6 +205,8 @@ class _Verifier:
 
     def _types(self, expr: e.Expr, stmt: Stmt) -> None:
         for child in expr.children():
+            if is_exchange(child):  # an expression may be evaluated for some threads only
+                self.fail(f"an exchange between threads stands inside of `{expr}`", stmt)
             if child not in self.typed:
                 self._types(child, stmt)
         check = next((c for kind, c in _EXPRESSIONS.items() if isinstance(expr, kind)), None)

@@ -190,8 +190,12 @@ class _Values:
         steps: list[Stmt] = []
         distance = width // 2
         while distance:
-            there = [_shuffle("shuffle_down", v, distance, width) for v in self.now()]
-            steps.append(self.set(self.combined(self.now(), there)))
+            # Named, so that every lane takes part: a combiner may ask for a value in some lanes only.
+            there = [Var(f"{place[0].name}.there", v.dtype) for place, v in zip(self.places, self.now(), strict=True)]
+            step = self.set(self.combined(self.now(), there))
+            for name, v in reversed(list(zip(there, self.now(), strict=True))):
+                step = Let(name, _shuffle("shuffle_down", v, distance, width), step)
+            steps.append(step)
             distance //= 2
         steps.append(self.set([_shuffle("shuffle", v, 0, width) for v in self.now()]))
         return seq(*steps)

@@ -15,7 +15,7 @@ import numpy as np
 from ...expr import nodes as n
 from ...expr.numerics import EXCHANGES, INTRINSICS, Value, convert
 from ...expr.traverse import variables
-from ..nodes import AllReduce, Buffer
+from ..nodes import AllReduce, Buffer, is_exchange
 from .memory import InterpretError, Place, Report, View
 
 Get = Callable[[Value], Value]  # activity mask (None: all lanes) -> value
@@ -105,7 +105,7 @@ class Expressions:
         """Whether evaluating `e` in lanes that are off could raise an error, or read memory."""
         found = self.faulty.get(e)
         if found is None:
-            own = isinstance(e, (n.Load, AllReduce)) or (isinstance(e, n.Call) and e.name in EXCHANGES)
+            own = isinstance(e, n.Load) or is_exchange(e)
             found = own or _may_divide_by_zero(e) or any([self.can_fault(c) for c in e.children()])
             self.faulty[e] = found
         return found
