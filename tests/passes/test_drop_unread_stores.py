@@ -15,7 +15,7 @@ from tilewright.expr.nodes import Expr, Var
 from tilewright.expr.operators import less, likely
 from tilewright.expr.traverse import post_order
 from tilewright.loops.interpret import interpret
-from tilewright.loops.nodes import Allocate, For, Function, If, Launch, Let, Stmt, Store, seq
+from tilewright.loops.nodes import Allocate, For, Function, If, Launch, Let, LifetimeStart, Stmt, Store, seq
 from tilewright.loops.verify import Form, verify
 from tilewright.passes.drop_unread_stores import drop_unread_stores
 
@@ -89,8 +89,9 @@ def test_the_remainder_of_a_loop_that_lost_its_reader_goes() -> None:
     """Also within a loop, the next iteration of which fills anew before it reads."""
     inner = loop(j, 2, seq(fill(i + j), use(j)))
     rest = loop(k, 1, fill(i + k + 2))
-    assert len(kept(loop(i, 3, seq(inner, rest)))) == 2
-    assert len(kept(loop(i, 3, seq(fill(i), use(), rest)))) == 2
+    assert len(kept(loop(i, 3, seq(LifetimeStart(S), inner, rest)))) == 2
+    assert len(kept(loop(i, 3, seq(LifetimeStart(S), fill(i), use(), rest)))) == 2
+    assert len(kept(loop(i, 3, seq(fill(i), use(), rest)))) == 3  # it is not known that all of S is filled anew
 
 
 def test_what_the_next_iteration_reads_stays() -> None:
@@ -108,7 +109,29 @@ def test_parts_of_one_fill_stay() -> None:
 
 
 def test_a_loop_that_fills_for_itself_reads_nothing_from_before_it() -> None:
-    assert len(kept(fill(1), loop(i, 2, seq(fill(i), use(i))))) == 2
+    assert len(kept(fill(1), loop(i, 2, seq(LifetimeStart(S), fill(i), use(i))))) == 2
+
+
+def test_what_a_loop_fills_in_part_keeps_its_first_values() -> None:
+    """A program written by hand: each iteration fills one element, and reads one that another may have filled."""
+    row = buf("R", 8, scope="local")
+    first = loop(j, 8, store(row, j, 0))
+    body = loop(i, 8, seq(store(row, i, load(A, i)), store(B, i, load(row, 3))))
+    assert len(kept(alloc(row, first, body))) == 3
+
+
+def test_what_is_read_by_another_name_stays() -> None:
+    view = buf("V", 8, scope="shared", of=S)
+    assert len(kept(fill(), store(B, tx, load(view, tx)))) == 2
+
+
+def test_only_the_element_of_a_thread_is_surely_stored_anew() -> None:
+    """Unless a branch may leave it out."""
+    first, again = store(L, 0, 1), store(L, 0, load(A, tx))
+    read = store(B, tx, load(L, 0))
+    assert len(kept(first, again, read)) == 2
+    assert len(kept(first, If(less(tx, 4), again, None), read)) == 3
+    assert len(kept(first, If(less(tx, 4), again, again), read)) == 2  # the two branches are one statement
 
 
 def test_the_same_elements_filled_again_before_a_reader() -> None:

@@ -25,6 +25,7 @@ from ..loops.nodes import (
     If,
     Launch,
     Let,
+    LifetimeStart,
     LoopKind,
     Seq,
     Stmt,
@@ -207,6 +208,9 @@ class KernelWriter:
         if not isinstance(s.value, n.IntImm):
             self._line(f"{self.expr(s.value)};")
 
+    def _lifetime_start(self, s: LifetimeStart) -> None:
+        """For passes: nothing happens."""
+
     def _barrier(self, s: Barrier) -> None:
         self._line(self.dialect.barrier(s.scope))
 
@@ -380,6 +384,7 @@ _WRITE: dict[type, Callable[[KernelWriter, Any], None]] = {
     Store: KernelWriter._store,
     Evaluate: KernelWriter._evaluate,
     Allocate: KernelWriter._allocate,
+    LifetimeStart: KernelWriter._lifetime_start,
     Barrier: KernelWriter._barrier,
     Launch: KernelWriter._launch,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core.node import Node
 from ..expr.nodes import Expr
 from ..expr.printer import show
-from .nodes import Allocate, Barrier, Evaluate, For, If, Launch, Let, Store
+from .nodes import Allocate, Barrier, Evaluate, For, If, Launch, Let, LifetimeStart, Store
 
 
 def describe(node: Node) -> str:
@@ -25,6 +25,8 @@ def describe(node: Node) -> str:
     if isinstance(node, Allocate):
         shape = ", ".join(map(show, node.buffer.shape))
         return f"allocate {node.buffer.name}[{shape}] ({node.buffer.dtype}, {node.buffer.scope.value})"
+    if isinstance(node, LifetimeStart):
+        return f"lifetime of {node.buffer.name} starts"
     if isinstance(node, Barrier):
         return f"barrier ({node.scope.value})"
     if isinstance(node, Launch):

@@ -2,7 +2,7 @@
 
     Program  = Function*                     what `lower` returns
     Function = name, params, body
-    Stmt     = For | If | Store | Evaluate | Let | Allocate | Barrier | Seq | Launch
+    Stmt     = For | If | Store | Evaluate | Let | Allocate | LifetimeStart | Barrier | Seq | Launch
     Expr     = the expressions of expr/nodes.py | AllReduce
 
 A `For` of kind THREAD binds a hardware thread index: its body runs once per thread, and two loops of one tag
@@ -169,6 +169,16 @@ class Allocate(Stmt):
 
     buffer: Buffer
     body: Stmt
+
+
+@node()
+class LifetimeStart(Stmt):
+    """What `buffer` held is given up: whatever is read of it from here on has been stored after this.
+
+    It stands where an `Allocate` stood that was moved outwards, out of loops perhaps. Programs print without it.
+    """
+
+    buffer: Buffer
 
 
 @node()

@@ -17,6 +17,7 @@ from ..expr.nodes import Expr, IntImm, Load, SizeVar, Var
 from ..expr.printer import ExprPrinter
 from ..expr.traverse import post_order, variables
 from . import nodes as n
+from .liveness import without_lifetimes
 
 _HEADER = """\
 # from tvm.script import ir as I
@@ -41,6 +42,7 @@ def show_function(function: n.Function, indent: str = "") -> str:
 
 class _FunctionPrinter:
     def __init__(self, function: n.Function) -> None:
+        function = function.with_body(without_lifetimes(function.body))
         self.function = function
         self.names: dict[Any, str] = {}
         self.taken: set[str] = set()

@@ -14,7 +14,22 @@ from ..core.node import Node
 from ..core.recursion import deep
 from ..expr import nodes as e
 from .describe import describe
-from .nodes import Allocate, Barrier, Buffer, Evaluate, For, Function, If, Launch, Let, Seq, Stmt, Store, is_exchange
+from .nodes import (
+    Allocate,
+    Barrier,
+    Buffer,
+    Evaluate,
+    For,
+    Function,
+    If,
+    Launch,
+    Let,
+    LifetimeStart,
+    Seq,
+    Stmt,
+    Store,
+    is_exchange,
+)
 
 
 class Form(enum.Flag):
@@ -171,6 +186,11 @@ class _Verifier:
     def _evaluate(self, stmt: Evaluate) -> None:
         self.expression(stmt.value, stmt)
 
+    def _lifetime_start(self, stmt: LifetimeStart) -> None:
+        self._stored(stmt.buffer, stmt)
+        if stmt.buffer.alias_of is not None:
+            self.fail(f"a lifetime of {stmt.buffer.name} starts, which is a view", stmt)
+
     def _barrier(self, stmt: Barrier) -> None:
         if self.kernel is None and self.launch is None:
             self.fail("a barrier stands outside any kernel", stmt)
@@ -249,6 +269,7 @@ _STATEMENTS: dict[type, Callable[[_Verifier, Any], None]] = {
     Allocate: _Verifier._allocate,
     Seq: _Verifier._seq,
     Evaluate: _Verifier._evaluate,
+    LifetimeStart: _Verifier._lifetime_start,
     Barrier: _Verifier._barrier,
 }
 

@@ -8,14 +8,14 @@ from ..core.hardware import LoopKind
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.traverse import variables
-from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Stmt, map_statements
+from ..loops.nodes import Allocate, Buffer, For, Function, Launch, LifetimeStart, Stmt, map_statements, seq
 
 
 def hoist_allocations(function: Function, target: Target, options: Options) -> Function:
     """Move every allocation of constant size to the outermost thread or parallel loop around it.
 
     Code generators then meet all storage of a kernel in one place. In what order: that of the first use. Copies of
-    one allocation (of an unrolled loop) become one.
+    one allocation (of an unrolled loop) become one. Where an allocation of a kernel stood, a lifetime starts.
     """
     found: dict[Buffer, None] = {}
     body = _strip(function.body, found)
@@ -26,7 +26,8 @@ def _strip(stmt: Stmt, found: dict[Buffer, None], in_kernel: bool = False) -> St
     """`stmt` without its allocations, which are collected unless a kernel or parallel loop inside takes them."""
     if isinstance(stmt, Allocate) and not variables(*stmt.buffer.shape):
         found[stmt.buffer] = None
-        return _strip(stmt.body, found, in_kernel)
+        body = _strip(stmt.body, found, in_kernel)
+        return seq(LifetimeStart(stmt.buffer), body) if in_kernel else body
     kernel = isinstance(stmt, Launch) or (isinstance(stmt, For) and stmt.kind is LoopKind.THREAD)
     parallel = isinstance(stmt, For) and stmt.kind is LoopKind.PARALLEL
     if (kernel or parallel) and not in_kernel:

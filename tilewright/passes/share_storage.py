@@ -1,9 +1,9 @@
 """share_storage: shared buffers of a kernel that are not in use at the same time take the same memory.
 
-A shared buffer is in use, within the sequence that holds all its accesses, from the first part that touches it
-to the last. Every stage fills its buffer before its readers read, each time around the loops that enclose it, so
-nothing survives outside that lifetime. A buffer whose lifetime is free of another's of the same type becomes a view
-of it; `place_barriers` then keeps the last reader of the one and the writer of the other apart.
+A shared buffer is in use where it may hold a value that is read later: it has been stored to since its last lifetime
+started, and is read further on, around a loop perhaps, before the next one starts. Two buffers may share memory where
+neither is stored to while the other is in use; the smaller one then becomes a view of the larger one, and
+`place_barriers` keeps the last reader of the one and the writer of the other apart.
 """
 
 from __future__ import annotations
@@ -16,13 +16,29 @@ from ..core.target import Target
 from ..expr.nodes import IntImm, Load
 from ..expr.traverse import post_order
 from ..loops import uses
-from ..loops.nodes import Allocate, Buffer, Function, Launch, Seq, Stmt, Store, map_statements
-
-Lifetime = tuple[int, int]
+from ..loops.dataflow import memory
+from ..loops.liveness import Liveness, heads, parts, without_lifetimes
+from ..loops.nodes import (
+    Allocate,
+    Buffer,
+    For,
+    Function,
+    If,
+    Launch,
+    LifetimeStart,
+    Seq,
+    Stmt,
+    Store,
+    map_statements,
+)
+from ..loops.uses import NO_SOURCES, Sources
 
 
 def share_storage(function: Function, target: Target, options: Options) -> Function:
-    """Let shared buffers of one type whose lifetimes are apart share memory, in each kernel."""
+    """Let shared buffers of one type that are never in use at the same time share memory, in each kernel.
+
+    Nobody after this pass asks where lifetimes start: it takes that out of kernels.
+    """
     return function.with_body(_host(function.body))
 
 
@@ -33,20 +49,33 @@ def _host(stmt: Stmt) -> Stmt:
 
 
 def _kernel(body: Stmt) -> Stmt:
-    allocated = [node.buffer for node in post_order(body) if isinstance(node, Allocate)]
+    touched = uses.written(body) | uses.read(body)
+    viewed = {memory(buffer) for buffer in touched if buffer.alias_of is not None}
+    allocated = dict.fromkeys(node.buffer for node in post_order(body) if isinstance(node, Allocate))
     shared = [b for b in allocated if b.scope is MemoryScope.SHARED and isinstance(b.shape[0], IntImm)]
+    views = _views([buffer for buffer in shared if buffer not in viewed], body)
+    body = without_lifetimes(body)
+    return _with_views(body, views) if views else body
+
+
+def _views(shared: list[Buffer], body: Stmt) -> dict[Buffer, Buffer]:
+    """The buffers that lie in the memory of others, each as a view of one that none of them is in use with."""
     if len(shared) < 2:
-        return body
-    numbers = _numbered(body)
-    lifetimes = {buffer: lifetime for buffer in shared if (lifetime := _lifetime(body, buffer, numbers)) is not None}
-    owners: dict[Buffer, list[Lifetime]] = {}
+        return {}
+    clashes = _Clashes(frozenset(shared)).of(body)
+    owners: dict[Buffer, list[Buffer]] = {}
     views: dict[Buffer, Buffer] = {}
-    for buffer in sorted(lifetimes, key=_elements, reverse=True):
-        owner = next((o for o in owners if o.dtype == buffer.dtype and _apart(lifetimes[buffer], owners[o])), None)
+    for buffer in sorted(shared, key=_elements, reverse=True):
+        fitting = (
+            owner
+            for owner, held in owners.items()
+            if owner.dtype == buffer.dtype and not any(frozenset((buffer, other)) in clashes for other in held)
+        )
+        owner = next(fitting, None)
         if owner is None:
-            owners[buffer] = [lifetimes[buffer]]
+            owners[buffer] = [buffer]
             continue
-        owners[owner].append(lifetimes[buffer])
+        owners[owner].append(buffer)
         align = min(buffer.align, owner.align)
         views[buffer] = Buffer(
             buffer.name,
@@ -58,7 +87,7 @@ def _kernel(body: Stmt) -> Stmt:
             buffer.note,
             stages=buffer.stages,
         )
-    return _with_views(body, views) if views else body
+    return views
 
 
 def _elements(buffer: Buffer) -> int:
@@ -66,41 +95,49 @@ def _elements(buffer: Buffer) -> int:
     return size.value if isinstance(size, IntImm) else 0
 
 
-def _apart(lifetime: Lifetime, others: list[Lifetime]) -> bool:
-    return all(lifetime[1] < other[0] or other[1] < lifetime[0] for other in others)
+class _Clashes:
+    """Finds the pairs of buffers of which one is stored to while the other is in use."""
 
+    def __init__(self, buffers: Sources) -> None:
+        self.buffers = buffers
+        self.liveness = Liveness()
+        self.found: set[frozenset[Buffer]] = set()
 
-def _numbered(body: Stmt) -> dict[Stmt, Lifetime]:
-    """For every statement, the numbers of its first and last leaf in program order (a repeated one: its last place)."""
-    numbers: dict[Stmt, Lifetime] = {}
-    count = 0
+    def of(self, body: Stmt) -> set[frozenset[Buffer]]:
+        """The pairs in a kernel's body."""
+        self._walk(body, NO_SOURCES, NO_SOURCES)
+        return self.found
 
-    def visit(stmt: Stmt) -> None:
-        nonlocal count
-        first = count
-        inside = [child for child in stmt.children() if isinstance(child, Stmt)]
-        for child in inside:
-            visit(child)
-        count += not inside
-        before = numbers.get(stmt)
-        numbers[stmt] = (first if before is None else before[0], count - 1)
+    def _walk(self, stmt: Stmt, held: Sources, live: Sources) -> Sources:
+        """Walk through a statement; gives the buffers that may hold a value after it.
 
-    visit(body)
-    return numbers
+        `held` are those that may before it, and `live` those that are read after it.
+        """
+        if isinstance(stmt, LifetimeStart):
+            return held - {stmt.buffer}
+        if isinstance(stmt, Seq):
+            return self._sequence(stmt, held, live)
+        inside, written = parts(stmt), uses.written(stmt) & self.buffers
+        live |= heads(stmt) & self.buffers  # while one thread stores, another may still be reading
+        if not inside:
+            in_use = (held | written) & live
+            self.found |= {frozenset((buffer, other)) for buffer in written for other in in_use if other is not buffer}
+            return held | written
+        if isinstance(stmt, For):
+            again = live | (self.liveness.exposed(stmt.body) & self.buffers)
+            return held | self._walk(stmt.body, held | written, again)
+        reached = held if isinstance(stmt, If) and stmt.orelse is None else NO_SOURCES
+        for part in inside:
+            reached |= self._walk(part, held, live)
+        return reached
 
-
-def _lifetime(stmt: Stmt, buffer: Buffer, numbers: dict[Stmt, Lifetime]) -> Lifetime | None:
-    """Where the buffer is in use; None where it is read before it is written, and so lives on around a loop."""
-    users = [stmt]
-    while len(users) == 1:
-        stmt = users[0]
-        inside = [child for child in stmt.children() if isinstance(child, Stmt)]
-        users = [child for child in inside if buffer in uses.written(child) or buffer in uses.read(child)]
-    parts = users if isinstance(stmt, Seq) else [stmt]
-    first = parts[0]
-    if buffer not in uses.written(first):
-        return None
-    return numbers[first][0], numbers[parts[-1]][1]
+    def _sequence(self, stmt: Seq, held: Sources, live: Sources) -> Sources:
+        behind = [live]  # what is live behind each part, from the last one backwards
+        for part in reversed(stmt.stmts[1:]):
+            behind.append(behind[-1] - self.liveness.ended(part) | self.liveness.exposed(part) & self.buffers)
+        for part, after in zip(stmt.stmts, reversed(behind), strict=True):
+            held = self._walk(part, held, after)
+        return held
 
 
 def _with_views(body: Stmt, views: dict[Buffer, Buffer]) -> Stmt:

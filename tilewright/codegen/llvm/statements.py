@@ -14,7 +14,7 @@ from ...core.errors import InternalError
 from ...core.hardware import LoopKind
 from ...expr import nodes as n
 from ...expr.traverse import post_order
-from ...loops.nodes import Allocate, Barrier, Buffer, Evaluate, For, If, Launch, Let, Seq, Stmt, Store
+from ...loops.nodes import Allocate, Barrier, Buffer, Evaluate, For, If, Launch, Let, LifetimeStart, Seq, Stmt, Store
 from ..kernel import Param, product, root
 from .compile import PARALLEL_FOR
 from .convert import mangled
@@ -153,6 +153,9 @@ class BodyWriter:
         self.expr.mask = outer
         out.branch(joined)
         out.start(joined)
+
+    def _lifetime_start(self, s: LifetimeStart) -> None:
+        """For passes: nothing happens."""
 
     def _barrier(self, s: Barrier) -> None:
         """One thread runs all of it, so there is nobody to wait for."""
@@ -336,6 +339,7 @@ _WRITE: dict[type, Callable[[BodyWriter, Any], None]] = {
     Store: BodyWriter._store,
     Evaluate: BodyWriter._evaluate,
     Allocate: BodyWriter._allocate,
+    LifetimeStart: BodyWriter._lifetime_start,
     Barrier: BodyWriter._barrier,
     Launch: BodyWriter._launch,
 }

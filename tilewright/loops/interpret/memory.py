@@ -177,6 +177,16 @@ class Storage:
         if self.written is not None:
             self.written.reshape(-1)[cells] = True
 
+    def forget(self, mask: Value) -> None:
+        """What stands in the copies of the active lanes counts as never written."""
+        if self.written is None:
+            return
+        if mask is None or self.copy is None:
+            self.written[...] = False
+            return
+        lost = mask if self.copy.ndim == 4 else mask.any(axis=(0, 1, 2))
+        self.written &= ~lost
+
     def store_checked(self, place: Place, value: Value, mask: Value, actors: Value, report: Report) -> None:
         """`store`, and report races with what other threads wrote and read."""
         shadow = self.shadow

@@ -34,6 +34,7 @@ from ..nodes import (
     If,
     Launch,
     Let,
+    LifetimeStart,
     LoopKind,
     Seq,
     Stmt,
@@ -198,6 +199,12 @@ class Runner(Machine):
             else:
                 body(mask)
 
+    def _lifetime_start(self, stmt: LifetimeStart) -> Run:
+        def run(mask: Value) -> None:
+            self.storages[stmt.buffer].forget(mask)
+
+        return run
+
     def _barrier(self, stmt: Barrier) -> Run:
         def run(mask: Value) -> None:
             self.at = stmt
@@ -301,6 +308,7 @@ _STATEMENTS: dict[type, Callable[[Runner, Any], Run]] = {
     Allocate: Runner._allocate_around,
     If: Runner._if,
     For: Runner._for,
+    LifetimeStart: Runner._lifetime_start,
     Barrier: Runner._barrier,
     Launch: Runner._launch,
 }
