@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,6 +39,9 @@ app.add_typer(app_cache.app)
 
 def main() -> None:
     """The entry point: errors of the user's end with status 2 and no traceback."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started us: what is said goes nowhere
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # for the rest of the process
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # × and µ must not break a narrow terminal
     try:

@@ -44,7 +44,7 @@ Target = Annotated[
     str | None,
     _option(
         _WHAT, "--target", "-t", metavar="cuda|opencl|llvm", what="Where to run; llvm is the CPU.",
-        show_default="cuda where there is a GPU, else opencl",
+        show_default="cuda where there is an NVIDIA GPU, else opencl where its device is no CPU, else llvm",
     ),
 ]  # fmt: skip
 Trials = Annotated[

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from ..core.errors import UserError
+from ..core.log import is_terminal
 from ..core.text import one_line, printable
 from ..report.table import width
 
@@ -48,7 +49,7 @@ def _styled(text: str, **how: Any) -> str:
 def fitted(line: str) -> str:
     """A line that fits the terminal, its end left out where it does not; whole where stdout is none."""
     line = one_line(line)
-    if not sys.stdout.isatty():
+    if not is_terminal(sys.stdout):
         return line
     columns = shutil.get_terminal_size().columns
     return line if width(line) <= columns else line[: max(columns - 1, 1)] + "…"
@@ -60,7 +61,7 @@ def progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], N
 
     Gives `say(what)` and `step()`, which counts one of `total` as done.
     """
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield lambda what: None, lambda: None
         return
     from rich import progress as rich

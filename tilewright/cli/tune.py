@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from .. import autotvm
 from ..autotvm.templates import Packaged
 from ..autotvm.tuner import Tuner
 from ..core.errors import UserError
-from ..core.log import logger
+from ..core.log import is_terminal, logger
 from ..core.target import Target
 from ..core.text import printable
 from ..runtime.device import Device
@@ -43,6 +44,7 @@ OPERATORS: Mapping[str, Packaged[Any]] = {
 }
 _GREETING = "Get devices for measurement successfully!"
 """The tuner's, for scripts that wait for it; the command has named the device already."""
+_MOST_ELEMENTS = 1 << 40
 _TUNERS = ("xgb", "ga", "random", "gridsearch")
 
 
@@ -113,7 +115,17 @@ def workload_of(packaged: Packaged[Any], sizes: Mapping[str, str | None]) -> Con
         made: Convolution = packaged.template.kind.of(**given)
     except UserError as error:  # its message begins with the option
         raise UserError(f"--{error.message}", fix=error.fix, where="") from None
+    if prod(made.shape) > _MOST_ELEMENTS or any(_elements(t) > _MOST_ELEMENTS for t in made.declare()):
+        raise UserError(
+            f"--shape {sizes['shape']} makes more than {_MOST_ELEMENTS:,} elements, which no device here holds",
+            fix="give the sizes of one layer: --shape 1x64x56x56",
+            where="",
+        )
     return made
+
+
+def _elements(tensor: Any) -> int:
+    return prod(getattr(extent, "value", 1) for extent in tensor.shape)
 
 
 def _parsed(name: str, text: str) -> Any:
@@ -153,7 +165,7 @@ def search(task: Task, first: Config, options: TuneOptions) -> Tuner:
     tuner = _tuner(task, options)
     # First what needs no tuning, so that no search ends below where it began.
     tuner.strategy.suggest([first.index] if first.index is not None else [])
-    with _shown(live=sys.stderr.isatty()):
+    with _shown(live=is_terminal(sys.stderr)):
         tuner.tune(
             options.trials,
             measure,

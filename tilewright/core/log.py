@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import TextIO
 
 from .text import printable
 
@@ -18,6 +19,11 @@ class _Printable(logging.Filter):
                 return True
         record.msg = printable(str(record.msg))
         return True
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a standard stream is a terminal; one that is missing or closed is none."""
+    return stream is not None and not stream.closed and stream.isatty()
 
 
 logger = logging.getLogger("autotvm")

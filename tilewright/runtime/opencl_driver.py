@@ -21,6 +21,8 @@ from ..core.forking import new_lock, not_while_forking
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere
 
 _building = new_lock()
+_QUIET = ["-w"]
+"""Without remarks about generated code: PoCL counts them on stderr, where no user can do anything about them."""
 _DOUBLES = "cl_khr_fp64"
 
 
@@ -187,7 +189,7 @@ class OpenClDriver(Driver):
         with _building, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a compiler's remarks about generated code are no news to the caller
             try:
-                built = at.cl.Program(at.context, program.source).build()
+                built = at.cl.Program(at.context, program.source).build(options=_QUIET)
             except at.cl.RuntimeError as error:
                 raise InternalError(f"OpenCL refuses generated code: {error}\n\n{program.source}") from error
             return {abi.name: _launcher(at, at.cl.Kernel(built, abi.name), abi) for abi in program.kernels}

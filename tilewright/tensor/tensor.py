@@ -365,7 +365,15 @@ def _axis_names(fcompute: Any, count: int, name: str, varargs_names: Sequence[st
 
 def _check_body(body: tuple[Expr, ...], name: str) -> None:
     reductions = [e for e in body if isinstance(e, Reduce)]
-    if reductions and (len(reductions) != len(body) or any(r.source is not reductions[0].source for r in reductions)):
+    if reductions and len(reductions) == len(body) and any(r.source is not reductions[0].source for r in reductions):
+        raise UserError(
+            f"the {len(body)} outputs of {name!r} are reductions of their own",
+            primitive="compute",
+            fix="give each a te.compute of its own. One pass reduces both by one reducer: pair = te.comm_reducer("
+            "lambda x, y: (x[0] + y[0], x[1] + y[1]), lambda a, b: (te.const(0, a), te.const(0, b))), then "
+            "pair((first, second), axis=k)",
+        )
+    if reductions and len(reductions) != len(body):
         raise UserError(
             f"the outputs of {name!r} mix reductions and plain values", primitive="compute",
             fix="make each a compute of its own, or one reduction of a tuple",

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...core.log import logger
 from ...core.target import Target
+from ...topi.templates.template import ALL
 from ...tune.space.config import Config
 from ..env import GLOBAL_SCOPE
 from .space import FallbackConfigEntity
@@ -84,7 +85,8 @@ class FallbackContext(DispatchContext):
         key = (str(target), workload)
         found = self.memory.get(key)
         if found is None:
-            if key not in self._warned and not GLOBAL_SCOPE.silent:
+            packaged = any(workload[0] == template.name for template in ALL)  # those choose a usual schedule
+            if key not in self._warned and not GLOBAL_SCOPE.silent and not packaged:
                 self._warned.add(key)
                 logger.warning(
                     "Cannot find config for target=%s, workload=%s. A fallback configuration is used, which may "

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...core.architectures import NVIDIA
 from ...core.errors import UserError
-from ...core.log import logger
+from ...core.log import is_terminal, logger
 from ...core.text import one_line, printable
 from ...runtime.driver import DeviceAttributes
 from ..space.config import Config
@@ -55,7 +55,7 @@ class Display:
     @contextmanager
     def shown(self, tally: Tally) -> Iterator[Display]:
         """Show the line within the block."""
-        if not sys.stderr.isatty() or logger.isEnabledFor(logging.DEBUG):
+        if not is_terminal(sys.stderr) or logger.isEnabledFor(logging.DEBUG):
             yield self
             return
         from rich import progress
@@ -100,13 +100,13 @@ def say(lines: list[str]) -> None:
     lines = [printable(line) for line in lines]
     for line in lines:
         logger.info("%s", line)
-    if sys.stderr.isatty() and not logger.isEnabledFor(logging.INFO):
+    if is_terminal(sys.stderr) and not logger.isEnabledFor(logging.INFO):
         print("\n".join(lines), file=sys.stderr)
 
 
 def warn_of_nothing(tally: Tally, name: str) -> None:
     """Warn where a run measured nothing, and `say` told nobody."""
-    if tally.best is not None or logger.isEnabledFor(logging.INFO) or sys.stderr.isatty():
+    if tally.best is not None or logger.isEnabledFor(logging.INFO) or is_terminal(sys.stderr):
         return
     failed = [f"{kind}: {count} ({tally.reasons.get(kind, '')})" for kind, count in tally.failures.most_common()]
     logger.warning("no configuration of %s could be measured; %s", name, "; ".join(failed) or "there was none to try")
