@@ -340,6 +340,102 @@ def test_a_pipe_or_a_device_takes_lines_and_tells_nothing(tmp_path):
     log.close()
 
 
+# Files and lines that are something else
+
+
+@pytest.mark.parametrize("depth", [65, 500, 700, 950, 5000])
+@pytest.mark.parametrize("bracket", ["[]", "{}"])
+def test_nested_brackets_are_no_record(depth, bracket):
+    good = encode(*pair(1))
+    deep = '{"a": ' * depth + "1" + "}" * depth if bracket == "{}" else "[" * depth + "]" * depth
+    for line in (good.replace("[4096]", f"[{deep}]"), deep, good[:-1] + f', "more": {deep}}}'):
+        with pytest.raises(UserError, match="nested more than 64 deep"):
+            decode(line)
+    assert decode(good[:-1] + ', "more": "' + "[" * 5000 + '"}')
+
+
+def test_what_is_no_file_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    for path, what in ((tmp_path / "fifo", "a pipe"), ("/dev/zero", "a device"), (tmp_path, "a folder")):
+        for use in (load_from_file, autotvm.apply_history_best, lambda p: pick_best(p, tmp_path / "out")):
+            with pytest.raises(UserError, match=f"it is {what}"):
+                list(use(path))
+
+
+def test_a_line_that_never_ends_costs_neither_memory_nor_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("tilewright.tune.records.log._LONGEST_LINE", 1 << 14)
+    monkeypatch.setattr("tilewright.tune.records.log._LONGEST_SKIP", 1 << 16)
+    path, good = tmp_path / "a.log", encode(*pair(1)).encode() + b"\n"
+    path.write_bytes(good + b"x" * 40_000 + b"\n" + good)
+    problems = []
+    assert len(list(load_from_file(path, problems))) == 2
+    assert problems == [Problem(2, "it is longer than 16,384 characters")]
+    with path.open("ab") as file:
+        file.truncate(1 << 40)  # sparse
+    assert len(list(load_from_file(path, problems := []))) == 2
+    assert [p.line for p in problems] == [2, 4]
+
+
+def test_a_byte_order_mark_hides_no_record(tmp_path):
+    path = tmp_path / "a.log"
+    path.write_text(encode(*pair(1)) + "\n", encoding="utf-8-sig")
+    assert [inp.config.index for inp, _ in load_from_file(path)] == [1]
+    with path.open(encoding="utf-8") as file:
+        assert len(list(autotvm.record.load_from_buffer(file))) == 1
+    path.write_text(encode(*pair(1)) + "\n", encoding="utf-16")
+    with pytest.raises(UserError, match="it is UTF-16"):
+        list(load_from_file(path))
+    with path.open(encoding="utf-8") as file, pytest.raises(UserError, match="cannot read"):
+        list(autotvm.record.load_from_buffer(file))
+
+
+def test_numbers_and_text_that_nothing_here_can_hold_are_no_record():
+    good = json.loads(encode(*pair(1)))
+    huge = 10**300
+    odd = [
+        {"input": ["opencl", "t", [huge], {}]},
+        {"input": ["opencl", "t", [2**70], {}]},
+        {"input": ["opencl", "t\ud800", [], {}]},
+        {"input": [["opencl"], "t", [], {}]},
+        {"result": [[1.0], huge, 1.0, 1.0]},
+        {"result": [[1.0], 0.5, 1.0, 1.0]},
+        {"result": [[1.0], 0, huge, 1.0]},
+        *({"config": {"index": i, "code_hash": None, "entity": []}} for i in (huge, -1, 1.5, True, "1")),
+        *({"config": {"index": 1, "code_hash": None, "entity": [["x", tag, data]]}} for tag, data in (
+            ("sp", [0, 2]), ("sp", "12"), ("sp", [2**70]), ("sp", [1.5]), ("re", [-1]), ("re", 3), ("an", [[1]]),
+            ("ot", "\udcff"),
+        )),
+    ]  # fmt: skip
+    for change in odd:
+        with pytest.raises(UserError):
+            decode(json.dumps({**good, **change}))
+
+
+def test_notes_are_made_fit_to_be_shown():
+    good = json.loads(encode(*pair(1)))
+    notes = decode(json.dumps({**good, "reason": "\udcff" * 10**6, "flop": 1e400, "device": "\ud800"}))[0].notes
+    assert len(notes.reason) < 20_000
+    assert notes.reason.encode()
+    assert notes.device.encode()
+    assert notes.flop == 0
+
+
+def test_text_that_utf8_has_no_form_for_is_written_all_the_same(tmp_path):
+    line = encode(*pair(1, reason="\udce9 \ud800"))
+    log = RecordLog(tmp_path / "a.log")
+    log.append(line)
+    log.close()
+    assert len(list(load_from_file(tmp_path / "a.log"))) == 1
+
+
+def test_arguments_of_templates_are_not_nested_without_end():
+    nested = []
+    for _ in range(5000):
+        nested = [nested]
+    with pytest.raises(UserError, match="nested more than 32 deep"):
+        autotvm.task.create("tests/add", (nested,), "opencl")
+
+
 # The best
 
 

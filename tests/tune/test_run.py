@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import random
@@ -396,6 +397,47 @@ def test_a_subclass_may_change_what_another_tuner_gives(monkeypatch):
     Even(TASK, seed=0).tune(10, autotvm.measure_option(), early_stopping=None)
     assert len(set(measurer.asked)) >= 10
     assert all(index % 2 == 0 for index in measurer.asked)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (None, r"next_batch\(\d+\) gives None"),
+        (3, r"next_batch\(\d+\) gives 3"),
+        ("endless", "more than .* configurations"),
+        ([3], "next_batch gives 3"),
+    ],
+)
+def test_what_is_no_batch_is_named(monkeypatch, given, said):
+    class Odd(autotvm.tuner.Tuner):
+        def next_batch(self, batch_size):
+            return itertools.cycle([self.task.config_space.get(0)]) if given == "endless" else given
+
+        def has_next(self):
+            return True
+
+    measure_with(monkeypatch, fakes.FakeMeasurer(cost))
+    with pytest.raises(UserError, match=said):
+        Odd(TASK).tune(10, autotvm.measure_option())
+
+
+def test_a_tuner_that_forgets_its_base_is_told():
+    class Forgetful(autotvm.tuner.Tuner):
+        def __init__(self, task):
+            self.mine = task
+
+        def next_batch(self, batch_size):
+            return []
+
+    for use in (
+        lambda t: t.tune(3, autotvm.measure_option()),
+        lambda t: t.load_history([]),
+        repr,
+        lambda t: t.best_flops,
+    ):
+        with pytest.raises(UserError, match=r"its __init__ does not call that of Tuner"):
+            use(Forgetful(TASK))
+    assert not hasattr(Forgetful(TASK), "anything else")
 
 
 def test_a_second_interruption_ends_the_script(monkeypatch):

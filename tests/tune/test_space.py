@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tilewright import autotvm, te
 from tilewright.error import UserError
 from tilewright.tune.search.simple import RandomSearch
-from tilewright.tune.space import factors
+from tilewright.tune.space import factors, lazy
 from tilewright.tune.space.choices import SplitChoice, ValueChoice
 from tilewright.tune.space.config import Config
 from tilewright.tune.space.knobs import annotate_knob, reorder_knob, split_knob, value_knob
@@ -58,7 +58,9 @@ def test_the_first_knob_varies_fastest(space):
 @given(st.integers(1, 300), st.integers(1, 4), st.sampled_from(factors.POLICIES), st.booleans())
 def test_splits_are_all_the_products_that_fit(n, parts, policy, no_tail):
     tried = factors.candidates(n, policy)
-    found = list(factors.splits(n, parts, tried, no_tail))
+    splits = lazy.Splits(n, parts, tried, no_tail)
+    found = [splits.at(i) for i in range(splits.count)]
+    assert [splits.place(sizes) for sizes in found] == list(range(len(found)))
     every = [(-1, *reversed(sizes)) for sizes in product(tried, repeat=parts - 1)]
     fits = [s for s in every if (n % prod(s[1:]) == 0 if no_tail else prod(s[1:]) <= n)]
     assert found == fits

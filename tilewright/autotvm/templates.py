@@ -7,6 +7,7 @@ with autotvm.apply_history_best("conv2d.log"), tvm.target.Target("cuda"):
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -23,6 +24,8 @@ from ..tune.task import create as create_task
 from .task.dispatcher import DispatchContext
 from .task.space import AppliedConfig
 from .task.templates import args_to_workload
+
+logger = logging.getLogger("autotvm")
 
 W = TypeVar("W", bound=Convolution)
 
@@ -109,7 +112,14 @@ class Packaged(Generic[W]):
         for template in able:
             found = DispatchContext.current.query(target, args_to_workload(workload.args, template.name))
             config = found.config if isinstance(found, AppliedConfig) else found
-            if isinstance(config, Config):
+            if isinstance(config, Config) and template.declare(workload.args, target).space.find(config) is None:
+                logger.warning(
+                    "What the log knows for %s on %s is no configuration of this template, and is not used: %s",
+                    args_to_workload(workload.args, template.name),
+                    target,
+                    config,
+                )
+            elif isinstance(config, Config):
                 return template, config
         return able[0], able[0].first(workload.args, target)
 

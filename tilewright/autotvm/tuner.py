@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ..core.errors import UserError
+from ..core.errors import UserAttributeError, UserError
 from ..core.log import logger
 from ..core.refusals import missing_from_module as _missing
 from ..measure.option import LocalBuilder, LocalRunner
@@ -31,6 +31,10 @@ from . import callback as callback
 from .env import GLOBAL_SCOPE
 
 Callback = Callable[[Any, Sequence[MeasureInput], Sequence[MeasureResult]], None]
+
+
+_MADE = ("task", "space", "strategy", "best_config", "best_flops", "best_measure_pair", "best_iter", "n_trial")
+"""What `Tuner.__init__` makes."""
 
 
 class Tuner:
@@ -150,6 +154,15 @@ class Tuner:
             )
             return
         self.strategy.advise([seen[i] for i in sorted(seen)])
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in _MADE:
+            raise UserAttributeError(
+                f"{type(self).__name__} has no {name!r} yet: its __init__ does not call that of Tuner",
+                primitive="tuner",
+                fix="begin it with super().__init__(task)",
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.task!r}, best_flops={self.best_flops:.4g})"

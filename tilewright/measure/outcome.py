@@ -195,9 +195,9 @@ def to_result(outcome: Outcome) -> MeasureResult:
     return MeasureResult(costs, outcome.error_no, spent, outcome.timestamp)
 
 
-def shorten(text: str) -> str:
+def shorten(text: str, longest: int = _LONGEST_REASON) -> str:
     """A reason that a record can hold: not too long (the ends say most), and nothing that UTF-8 does not know."""
-    if len(text) > _LONGEST_REASON + len(_CUT):
-        half = _LONGEST_REASON // 2
+    if len(text) > longest + len(_CUT):
+        half = longest // 2
         text = f"{text[:half]}{_CUT}{text[-half:]}"
     return text.encode("utf-8", "backslashreplace").decode()

@@ -201,10 +201,19 @@ def create(
     return task
 
 
-def freeze(value: Any) -> Any:
+_DEEPEST = 32
+
+
+def freeze(value: Any, depth: int = 0) -> Any:
     """An argument as a value that compares, hashes and can be written to a log: tensors by shape and type."""
+    if depth > _DEEPEST:
+        raise UserError(
+            f"the arguments of a template are nested more than {_DEEPEST} deep",
+            primitive="task.create",
+            fix="templates take numbers, strings, None, tensors, and tuples of these",
+        )
     if isinstance(value, (list, tuple)):
-        return tuple(freeze(v) for v in value)
+        return tuple([freeze(v, depth + 1) for v in value])
     if isinstance(value, Tensor):
         return ("TENSOR", tuple(freeze(e) for e in value.shape), str(value.dtype))
     if isinstance(value, (n.IntImm, n.FloatImm, n.StringImm)):
@@ -216,7 +225,7 @@ def freeze(value: Any) -> Any:
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
         return value.item()
     if isinstance(value, Mapping):
-        return tuple((str(k), freeze(v)) for k, v in value.items())
+        return tuple([(str(k), freeze(v, depth + 1)) for k, v in value.items()])
     raise UserError(
         f"the argument {value!r} of a template is a {type(value).__name__}",
         primitive="task.create",

@@ -13,7 +13,7 @@ import numpy as np
 from ...core.errors import UserError
 from ...core.hardware import Hardware, LoopKind, MemoryScope, ThreadTag
 from ...refine.usage import KernelUse
-from ..space.knobs import SplitKnob
+from ..space.knobs import Knob, SplitKnob
 from ..space.space import Space
 from .accesses import Access, Statement
 
@@ -106,16 +106,30 @@ def _thread_stride(statement: Statement, access: Access) -> float:
     return 0.0
 
 
-def of_knobs(space: Space) -> list[np.ndarray]:
-    """For each knob, the numbers of its choices, one choice a row; what a split leaves over is worked out."""
-    tables = []
-    for knob in space.knobs:
-        rows = np.array([knob.numbers(i) for i in range(len(knob))], dtype=np.float64).reshape(len(knob), -1)
+class KnobTable:
+    """The numbers of a knob's choices by their places; what a split leaves over is worked out."""
+
+    def __init__(self, knob: Knob) -> None:
+        self._knob = knob
+        listed = isinstance(knob.choices, tuple)
+        self._rows = self._made(range(len(knob))) if listed else None
+
+    def __getitem__(self, places: np.ndarray) -> np.ndarray:
+        """One row for each place."""
+        return self._made(places.tolist()) if self._rows is None else self._rows[places]
+
+    def _made(self, places: Sequence[int]) -> np.ndarray:
+        knob = self._knob
+        rows = np.array([knob.numbers(i) for i in places], dtype=np.float64).reshape(len(places), -1)
         if isinstance(knob, SplitKnob):
             rows = np.where(rows < 0, knob.product // np.abs(rows.prod(axis=1, keepdims=True)), rows)
             rows = np.log2(1 + rows)
-        tables.append(rows)
-    return tables
+        return rows
+
+
+def of_knobs(space: Space) -> list[KnobTable]:
+    """Return the table of each knob."""
+    return [KnobTable(knob) for knob in space.knobs]
 
 
 class Columns:

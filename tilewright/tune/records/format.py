@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 from ...core.errors import UserError
 from ...core.target import Target
 from ...core.version import __version__
-from ...measure.outcome import MeasureErrorNo, MeasureResult
+from ...measure.outcome import MeasureErrorNo, MeasureResult, shorten
 from ..space.config import Config
 from ..task import Task
 
@@ -96,8 +97,10 @@ def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> 
         **inp.notes.written(),
     }
     try:
-        return json.dumps(line, ensure_ascii=False)
-    except (TypeError, ValueError) as error:
+        text = json.dumps(line, ensure_ascii=False)
+        # What UTF-8 has no form for, such as half of a pair of surrogates, JSON has one for.
+        return text if text.isascii() or _is_text(text) else json.dumps(line)
+    except (TypeError, ValueError, RecursionError) as error:
         raise UserError(
             f"the workload {inp.task.workload} cannot be written to a log: {error}",
             primitive="record.encode",
@@ -131,7 +134,9 @@ def decode(row: str, protocol: str = "json") -> Pair:
     """The measurement of a line; UserError where it is none."""
     only_json(protocol)
     try:
-        line = json.loads(row)
+        if _is_nested(row):
+            raise _foreign(f"brackets nested more than {_DEEPEST} deep")
+        line = json.loads(row, parse_int=_integer)
     except TypeError as error:
         raise _foreign(f"it is {row!r}, no text") from error
     except (ValueError, RecursionError) as error:
@@ -140,8 +145,56 @@ def decode(row: str, protocol: str = "json") -> Pair:
         raise _foreign("no object")
     try:
         return _decoded(_current(line))
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, RecursionError) as error:
         raise _foreign(f"{type(error).__name__}: {error}") from error
+
+
+_LONGEST_REASON = 300
+_DEEPEST = 64
+"""Brackets within brackets: a record has five, and a template's arguments seldom more."""
+_LONGEST_NUMBER = 100
+"""Digits of an integer; only the index of a configuration has more than twenty."""
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+
+
+def _is_nested(row: str) -> bool:
+    """Whether the brackets of a line are nested so deep that nobody can walk over what they hold."""
+    if row.count("[") + row.count("{") <= _DEEPEST:
+        return False
+    depth = 0
+    for found in _BRACKETS.finditer(row):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        if depth > _DEEPEST:
+            return True
+    return False
+
+
+def _integer(text: str) -> int:
+    if len(text) > _LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(text)} digits")
+    return int(text)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_plain(value: Any) -> None:
+    """ValueError for data that templates cannot have been given: they run on numbers of 64 bits, and on text."""
+    if isinstance(value, str):
+        value.encode()
+    elif isinstance(value, int):
+        if not -(1 << 63) <= value < 1 << 64:
+            raise ValueError(f"{value} has more than 64 bits")
+    elif isinstance(value, dict):
+        _check_plain([*value, *value.values()])
+    elif isinstance(value, list):
+        for one in value:
+            _check_plain(one)
 
 
 def only_json(protocol: str) -> None:
@@ -152,7 +205,10 @@ def only_json(protocol: str) -> None:
 
 def _foreign(why: str) -> UserError:
     return UserError(
-        f"this is no record ({why})", primitive="record.decode", fix="give a line that record.encode made", where=""
+        f"this is no record ({shorten(why, _LONGEST_REASON)})",
+        primitive="record.decode",
+        fix="give a line that record.encode made",
+        where="",
     )
 
 
@@ -170,12 +226,26 @@ def _decoded(line: Mapping[str, Any]) -> Pair:
     costs, error_no, all_cost, timestamp = line["result"]
     if not isinstance(args, list):
         raise ValueError(f"the arguments are {args!r}, no list")
+    if not isinstance(name, str) or not isinstance(target, str):
+        raise ValueError(f"the target and the template are {target!r} and {name!r}, no text")
+    if type(error_no) is not int or not all(isinstance(n, (int, float)) for n in (all_cost, timestamp)):
+        raise ValueError(f"the result is {line['result']!r}")
+    _check_plain([name, target, args, line["config"]["entity"]])
     where = Target.parse(target)
-    inp = MeasureInput(where, Task(str(name), args, where), Config.from_json_dict(line["config"]))
+    inp = MeasureInput(where, Task(name, args, where), Config.from_json_dict(line["config"]))
     hash((inp.task.workload, inp.config))  # all who compare records rely on it
-    known = {key: line[key] for key, kind in _KINDS.items() if isinstance(line.get(key), kind)}
-    result = MeasureResult(_seconds(costs, int(error_no)), int(error_no), float(all_cost), float(timestamp))
+    known = {key: _note(line[key]) for key, kind in _KINDS.items() if isinstance(line.get(key), kind)}
+    result = MeasureResult(_seconds(costs, error_no), error_no, float(all_cost), float(timestamp))
     return inp.noted(Notes(**known)), result
+
+
+def _note(value: Any) -> Any:
+    """A note as it may be shown and calculated with."""
+    if isinstance(value, str):
+        return shorten(value)
+    if isinstance(value, bool):
+        return value
+    return float(value) if 0 <= value < math.inf else 0.0
 
 
 def pairs_of(given: Any, primitive: str) -> Iterator[Pair]:

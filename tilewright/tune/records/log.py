@@ -18,10 +18,18 @@ from typing import IO, Any
 from ...core.errors import UserError
 from ...core.log import logger
 from ...core.paths import file_path
+from ...measure.outcome import shorten
 from .format import Pair, decode
 
 _SYNC_SECONDS = 1.0  # between two requests to the disk: power may fail too, but records come by the hundred
 
+_LONGEST_LINE = 1 << 24
+_LONGEST_SKIP = 1 << 28
+"""Bytes of a line that may be a record, and of one that is passed over before the rest of the file is given up."""
+_KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFDIR: "a folder",
+          stat.S_IFSOCK: "a socket"}  # fmt: skip
+
+_LONGEST_REASON = 300
 _MOST_WARNINGS = 10  # of one log: that of another system may hold thousands of lines that are no records
 
 
@@ -113,13 +121,15 @@ def read(source: Iterable[bytes | str], name: str, problems: list[Problem] | Non
     What is no record is put into `problems`, or reported to the `autotvm` logger, and skipped.
     """
     skipped = 0
-    for number, row in enumerate(source, 1):
+    for number, row in enumerate(_rows(source, name), 1):
         try:
-            text = row.decode() if isinstance(row, bytes) else row
+            if row is None:
+                raise UserError(f"it is longer than {_LONGEST_LINE:,} characters")
+            text = (row.decode() if isinstance(row, bytes) else row).lstrip(_BYTE_ORDER_MARK)
             if text.strip() and not text.startswith("#"):
                 yield decode(text)
         except (UserError, UnicodeDecodeError) as error:
-            reason = error.message if isinstance(error, UserError) else str(error)
+            reason = shorten(error.message if isinstance(error, UserError) else str(error), _LONGEST_REASON)
             skipped += 1
             if problems is not None:
                 problems.append(Problem(number, reason))
@@ -129,10 +139,62 @@ def read(source: Iterable[bytes | str], name: str, problems: list[Problem] | Non
         logger.warning("%s: %d more lines skipped", name, skipped - _MOST_WARNINGS)
 
 
+_BYTE_ORDER_MARK = "\ufeff"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+def _rows(source: Any, name: str) -> Iterator[bytes | str | None]:
+    """The lines of an open file, or those given; None for one that is too long. UserError for text of another kind."""
+    lines = _lines(source) if hasattr(source, "readline") else iter(source)
+    try:
+        for number, row in enumerate(lines):
+            if not isinstance(row, (bytes, str, type(None))):
+                raise UserError(f"{name} gives {type(row).__name__}, not lines", primitive="load_from_buffer")
+            if not number and isinstance(row, bytes) and row.startswith(_UTF16):
+                raise _not_utf8(name, "it is UTF-16")
+            yield row
+    except UnicodeDecodeError as error:  # of a file that was opened as text
+        raise _not_utf8(name, str(error)) from None
+
+
+def _not_utf8(name: str, why: str) -> UserError:
+    return UserError(
+        f"cannot read {name}: {why}", primitive="load_from_file", fix="write it as UTF-8, as log_to_file does"
+    )
+
+
+def _lines(file: IO[Any]) -> Iterator[bytes | str | None]:
+    """The lines of a file, of which one may never end."""
+    while row := file.readline(_LONGEST_LINE):
+        if len(row) < _LONGEST_LINE or row[-1:] in ("\n", b"\n"):
+            yield row
+            continue
+        skipped = len(row)
+        while (row := file.readline(_LONGEST_LINE)) and row[-1:] not in ("\n", b"\n"):
+            skipped += len(row)
+            if skipped > _LONGEST_SKIP:
+                break
+        yield None
+        if skipped > _LONGEST_SKIP:
+            return
+
+
+def _check_is_file(path: Path) -> None:
+    """UserError for what is there, but no file: reading it might never end."""
+    kind = stat.S_IFMT(path.stat().st_mode)
+    if kind != stat.S_IFREG:
+        raise UserError(
+            f"cannot read {path}: it is {_KINDS.get(kind, 'no file')}",
+            primitive="load_from_file",
+            fix="give a log that autotvm.callback.log_to_file wrote; what comes through a pipe, write to a file first",
+        )
+
+
 def load_from_file(filename: str | bytes | os.PathLike[str], problems: list[Problem] | None = None) -> Iterator[Pair]:
     """The measurements of a log file, in order; see `read` for what happens to lines that are none."""
     path = path_of(filename, "load_from_file")
     try:
+        _check_is_file(path)
         file = path.open("rb")
     except OSError as error:
         raise UserError(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, Protocol
 
 from ...core.errors import UserError
@@ -13,6 +14,8 @@ from ..space.config import Config
 from ..task import Task
 from .strategy import Seen, Strategy
 
+_TIMES = 64
+"""A batch may be so many times as long as it should be."""
 _ATTEMPTS = 1000
 """So many batches in a row without anything new end the search."""
 
@@ -41,7 +44,7 @@ class SubclassSearch(Strategy):
 
     def propose(self, count: int) -> list[int]:
         for _ in range(_ATTEMPTS):
-            given = [self._index(config) for config in self._tuner.next_batch(count)] if self._tuner.has_next() else []
+            given = [self._index(config) for config in self._batch(count)] if self._tuner.has_next() else []
             if not given:
                 return []
             self._given += given
@@ -49,6 +52,20 @@ class SubclassSearch(Strategy):
                 return new
             self._tell()
         return []
+
+    def _batch(self, count: int) -> list[Config]:
+        """What the tuner gives next; UserError for what is no batch, or has no end."""
+        most = _TIMES * count + _TIMES
+        given: Any = self._tuner.next_batch(count)
+        batch = list(islice(given, most + 1)) if isinstance(given, Iterable) else None
+        if batch is None or len(batch) > most:
+            what = repr(given) if batch is None else f"more than {most:,} configurations"
+            raise UserError(
+                f"{type(self._tuner).__name__}.next_batch({count}) gives {what}",
+                primitive="tune",
+                fix="let it give a list of batch_size configurations; an empty one ends the search",
+            )
+        return batch
 
     def learn(self, results: Sequence[Seen]) -> None:
         self._known.update((seen.index, seen.score) for seen in results)

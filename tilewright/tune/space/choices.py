@@ -186,6 +186,14 @@ class AnnotateChoice(Choice):
         """
         check_schedule(sch)
         loops = listed_axes(axes)
+        places = [mark for mark in self.marks if isinstance(mark, int)]
+        needed = len(self.marks) if source is None else 1 + max(places, default=0)
+        if len(loops) < needed or (axis_lens is not None and len(axis_lens) < needed):
+            raise UserError(
+                f"the annotations {self!r} are for {needed} loops or more, but {len(loops)} are given",
+                primitive="annotate",
+                fix="give the loops that the knob was defined for",
+            )
         if source is not None:
             for caches, at in zip(source, self.marks, strict=False):
                 for cache in caches:
@@ -207,6 +215,8 @@ class AnnotateChoice(Choice):
         return loops
 
     def _mark(self, sch: ScheduleHandle, op: Any, loops: list[IterVar], i: int, mark: str) -> None:
+        if mark == "fuse" and i + 1 >= len(loops):
+            raise UserError("there is no loop to fuse the last one with", primitive="annotate", fix="give one more")
         if mark == "unroll":
             sch[op].unroll(loops[i])
         elif mark == "vec":
@@ -253,3 +263,17 @@ def _json(value: Any) -> Any:
 KINDS: dict[str, Callable[[Any], Choice]] = {
     "sp": SplitChoice, "re": OrderChoice, "an": AnnotateChoice, "ot": ValueChoice,
 }  # fmt: skip
+
+
+def check_data(tag: str, data: Any) -> Any:
+    """The JSON data of a choice; ValueError where no choice of that kind has it."""
+    if tag == "ot":
+        return data
+    fits = {
+        "sp": lambda x: type(x) is int and (x >= 1 or x == -1),
+        "re": lambda x: type(x) is int and x >= 0,
+        "an": lambda x: isinstance(x, str) or (type(x) is int and x >= 0),
+    }.get(tag)
+    if fits is not None and not (isinstance(data, list) and all(map(fits, data))):
+        raise ValueError(f"{data!r} is no choice of the kind {tag!r}")
+    return data

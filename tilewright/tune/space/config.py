@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...core.errors import UserError
-from .choices import KINDS, Choice, ValueChoice
+from ...measure.outcome import shorten
+from .choices import KINDS, Choice, ValueChoice, check_data
 
 
 class Config(Mapping[str, Choice]):
@@ -74,12 +75,14 @@ class Config(Mapping[str, Choice]):
     def from_json_dict(written: Mapping[str, Any]) -> Config:
         """The configuration that a log line has; UserError where it has none."""
         try:
-            choices = {str(name): KINDS[tag](value) for name, tag, value in written["entity"]}
-            index = written["index"]
-            return Config(choices, None if index is None else int(index), written.get("code_hash"))
-        except (KeyError, TypeError, ValueError) as error:
+            choices = {str(name): KINDS[tag](check_data(tag, value)) for name, tag, value in written["entity"]}
+            index, code = written["index"], written.get("code_hash")
+            if index is not None and (type(index) is not int or index < 0):
+                raise ValueError(f"the index is {index!r}")
+            return Config(choices, index, code if isinstance(code, str) else None)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise UserError(
-                f"this is no configuration: {written!r} ({error})",
+                shorten(f"this is no configuration: {written!r} ({error})"),
                 primitive="from_json_dict",
                 fix="give what config.to_json_dict() gave",
             ) from error

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations, permutations
+from itertools import combinations, islice
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,14 @@ from ...expr.operand import Operand
 from ...tensor.axis import IterVar
 from . import factors
 from .choices import AnnotateChoice, Choice, OrderChoice, SplitChoice, ValueChoice
+from .lazy import Choices, Orders, Splits, Words, choices_of
 
 _NO_LIMIT = 1 << 31
+_MOST_VALUES = 1_000_000
+"""Of a plain knob, and choices that a filter is tried on."""
+_MOST_PARTS = 64
+_SHOWN = 100
+"""Values of a plain knob that its label shows."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class Knob:
 
     name: str
     label: str
-    choices: tuple[Choice, ...]
+    choices: Sequence[Choice]
     outputs: int = 0
 
     def __post_init__(self) -> None:
@@ -60,14 +67,17 @@ class Knob:
         return f"{self.label} len={len(self)}"
 
     @property
-    def entities(self) -> list[Choice]:
+    def entities(self) -> Sequence[Choice]:
         """The legacy name of `choices`."""
-        return list(self.choices)
+        return self.choices if isinstance(self.choices, Choices) else list(self.choices)
 
     @cached_property
-    def index_of(self) -> Mapping[Choice, int]:
-        """The place of each choice."""
+    def _places(self) -> Mapping[Choice, int]:
         return {choice: i for i, choice in enumerate(self.choices)}
+
+    def place_of(self, choice: Choice) -> int | None:
+        """The place of a choice; None where the knob does not offer it."""
+        return self.choices.place(choice) if isinstance(self.choices, Choices) else self._places.get(choice)
 
     def numbers(self, index: int) -> list[float]:
         """A choice as numbers for a cost model; its place among the choices where it is a word."""
@@ -126,7 +136,7 @@ def listed(values: Any, name: str, what: str, primitive: str) -> list[Any]:
         raise UserError(
             f"{what} of knob {name!r} is {values!r}, which is no list", primitive=primitive, fix="give a list"
         )
-    return list(values)
+    return list(islice(values, _MOST_VALUES + 1))  # it may never end
 
 
 def _is_size(value: Any) -> bool:
@@ -171,9 +181,13 @@ def split_knob(
         )
     given = extent_of(axis, name) if policy != "candidate" or not isinstance(axis, KnobAxis) else 0
     parts = num_outputs or (len(candidate[0]) if candidate else 0)
+    if parts > _MOST_PARTS:
+        raise UserError(
+            f"knob {name!r} has num_outputs={parts}", primitive="define_split", fix=f"give {_MOST_PARTS} or less"
+        )
     if parts < 1:
         raise UserError(f"knob {name!r} has num_outputs={num_outputs}", primitive="define_split", fix="give 1 or more")
-    sizes: list[Sequence[int]]
+    choices: Sequence[Choice]
     if policy == "candidate":
         sizes = list(candidate or ())
         wrong = next((s for s in sizes if len(s) != parts), None)
@@ -190,15 +204,29 @@ def split_knob(
                 primitive="define_split",
                 fix="give whole numbers of 1 or more; the first may be -1, for what is left",
             )
+        choices = tuple(map(SplitChoice, sizes))
     elif policy in factors.POLICIES:
         tried = [f for f in factors.candidates(given, policy) if f <= max_factor]
-        sizes = list(factors.splits(given, parts, tried, policy == "factors" if no_tail is None else no_tail))
+        splits = Splits(given, parts, tried, policy == "factors" if no_tail is None else bool(no_tail))
+        choices = choices_of(name, splits.count, splits.at, splits.place, SplitChoice, lambda c: c.sizes)
     else:
         raise _unknown(policy, name, "define_split", (*factors.POLICIES, "candidate"))
-    with calling(f"the filter of the knob {name!r}"):
-        choices = tuple(c for c in map(SplitChoice, sizes) if filter is None or filter(c))
+    if filter is not None:
+        choices = _filtered(name, choices, filter)
     label = f"Split(policy={policy}, product={given}, num_outputs={parts})"
     return SplitKnob(name, label, choices, parts, policy, given)
+
+
+def _filtered(name: str, choices: Sequence[Choice], filter: Callable[[Any], bool]) -> tuple[Choice, ...]:
+    """The choices for which a filter holds; UserError where they are too many to try it on."""
+    if len(choices) > _MOST_VALUES:
+        raise UserError(
+            f"the filter of knob {name!r} would have to be tried on {len(choices):,} choices",
+            primitive="define_split",
+            fix="give fewer outputs, a max_factor, or cfg.multi_filter(...), which tests configurations as they come",
+        )
+    with calling(f"the filter of the knob {name!r}"):
+        return tuple([choice for choice in choices if filter(choice)])
 
 
 def reorder_knob(
@@ -223,11 +251,12 @@ def reorder_knob(
         chosen = listed(given, name, what, "define_reorder")
         return [[_place(axes, x, name) for x in listed(one, name, f"a {what}", "define_reorder")] for one in chosen]
 
+    label = f"Reorder(policy={policy})"
     orders: Sequence[Sequence[int]]
     if policy == "identity":
         orders = [everything]
     elif policy == "all":
-        orders = list(permutations(everything))
+        return _Reorder(name, label, _orders(name, count, 0, count), count, policy)
     elif policy == "interval_all":
         whole = isinstance(interval, (tuple, list)) and all(isinstance(i, (int, np.integer)) for i in interval)
         if not whole or interval is None or len(interval) != 2 or not 0 <= interval[0] <= interval[1] <= count:
@@ -236,8 +265,7 @@ def reorder_knob(
                 primitive="define_reorder",
                 fix=f"give interval=(begin, end) with 0 <= begin <= end <= {count}",
             )
-        begin, end = interval
-        orders = [(*range(begin), *p, *range(end, count)) for p in permutations(range(begin, end))]
+        return _Reorder(name, label, _orders(name, count, *map(int, interval)), count, policy)
     elif policy == "candidate":
         orders = places("candidate", candidate or ())
     elif policy in ("interleave", "interleave_cuda"):
@@ -245,7 +273,20 @@ def reorder_knob(
     else:
         known = ("identity", "all", "interval_all", "candidate", "interleave", "interleave_cuda")
         raise _unknown(policy, name, "define_reorder", known)
-    return _Reorder(name, f"Reorder(policy={policy})", tuple(OrderChoice(o) for o in orders), count, policy)
+    return _Reorder(name, label, tuple(OrderChoice(o) for o in orders), count, policy)
+
+
+def _orders(name: str, count: int, begin: int, end: int) -> Sequence[Choice]:
+    """All orders of the loops from `begin` to `end` of `count`."""
+    moved = Orders(end - begin)
+
+    def at(place: int) -> list[int]:
+        return [*range(begin), *(begin + i for i in moved.at(place)), *range(end, count)]
+
+    def place(order: Sequence[int]) -> int | None:
+        return moved.place([i - begin for i in order[begin:end]]) if len(order) == count else None
+
+    return choices_of(name, moved.count, at, place, OrderChoice, lambda c: c.places)
 
 
 def _place(axes: Sequence[Any], wanted: Any, name: str) -> int:
@@ -313,14 +354,14 @@ def annotate_knob(name: str, axes: Sequence[Any], policy: str, *, num_anchor: in
     if not isinstance(policy, str):
         raise _unknown(policy, name, "define_annotate", _ANNOTATING)
     if policy in _GPU:
-        words = next((w.split() for least, w in _GPU[policy].items() if count >= least), None)
-        if words is None:
+        gpu = next((w.split() for least, w in _GPU[policy].items() if count >= least), None)
+        if gpu is None:
             raise UserError(
                 f"knob {name!r} has too few loops ({count}) for {policy!r}",
                 primitive="define_annotate",
                 fix=f"give {min(_GPU[policy])} or more",
             )
-        marks = [["fuse"] * (count - len(words)) + words]
+        marks = [["fuse"] * (count - len(gpu)) + gpu]
     elif policy == "locate_cache":
         if not _is_size(num_anchor) or num_anchor > count:
             raise UserError(
@@ -328,29 +369,33 @@ def annotate_knob(name: str, axes: Sequence[Any], policy: str, *, num_anchor: in
                 primitive="define_annotate",
                 fix=f"give a number from 1 to {count}",
             )
+        if comb(count, num_anchor) > _MOST_VALUES:
+            raise UserError(
+                f"knob {name!r} chooses {num_anchor} of {count} loops, in {comb(count, num_anchor):,} ways",
+                primitive="define_annotate",
+                fix="give fewer loops",
+            )
         marks = list(combinations(range(count), num_anchor))
     else:
         tried = policy.replace("try", "none").split("_")
         if not set(tried) <= {"none", "unroll", "vec"}:
             raise _unknown(policy, name, "define_annotate", _ANNOTATING)
-        marks = [list(m) for m in _words(tried, count) if m.count("vec") <= 1]
+        words = Words(tried, count, once="vec")
+        made = choices_of(name, words.count, words.at, words.place, AnnotateChoice, lambda c: c.marks)
+        return Knob(name, f"Annotate(policy={policy})", made, count)
     return Knob(name, f"Annotate(policy={policy})", tuple(AnnotateChoice(m) for m in marks), count)
-
-
-def _words(tried: list[str], count: int) -> Iterator[tuple[str, ...]]:
-    """All tuples of words, the last one varying fastest."""
-    if count == 0:
-        yield ()
-        return
-    for word in tried:
-        for rest in _words(tried, count - 1):
-            yield (word, *rest)
 
 
 def value_knob(name: str, candidate: Sequence[Any]) -> Knob:
     """A choice among the values listed."""
     check_name(name, "define_knob")
     values = listed(candidate, name, "candidate", "define_knob")
+    if len(values) > _MOST_VALUES:
+        raise UserError(
+            f"knob {name!r} chooses among more than {_MOST_VALUES:,} values",
+            primitive="define_knob",
+            fix="list fewer, or put the value together from several knobs",
+        )
     for value in values:
         if value is not None and not isinstance(value, (bool, int, float, str, list, tuple, np.generic)):
             raise UserError(
@@ -358,7 +403,8 @@ def value_knob(name: str, candidate: Sequence[Any]) -> Knob:
                 primitive="define_knob",
                 fix="give numbers, strings, None, or lists of these, and look other things up by them",
             )
-    return Knob(name, f"OtherOption({values})", tuple(ValueChoice(v) for v in values))
+    more = f"[{', '.join(map(repr, values[:_SHOWN]))}, ... {len(values):,} values]" if len(values) > _SHOWN else values
+    return Knob(name, f"OtherOption({more})", tuple(ValueChoice(v) for v in values))
 
 
 def _unknown(policy: str, name: str, primitive: str, known: Sequence[str]) -> UserError:

@@ -62,7 +62,7 @@ def names_read(test: Test, knobs: Sequence[Knob]) -> tuple[str, ...]:
     seen: set[str] = set()
     with calling("the function of multi_filter"):
         for _ in range(_SAMPLES):
-            test(_Watched({k.name: k.choices[rng.integers(len(k))] for k in knobs}, seen))
+            test(_Watched({k.name: k.choices[int(rng.integers(len(k)))] for k in knobs}, seen))
     return tuple(k.name for k in knobs if k.name in seen)
 
 

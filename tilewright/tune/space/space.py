@@ -167,7 +167,7 @@ class Space:
             return None
         places = []
         for knob in self.knobs:
-            place = knob.index_of.get(config[knob.name]) if knob.name in config else None
+            place = knob.place_of(config[knob.name]) if knob.name in config else None
             if place is None:
                 return None
             places.append(place)

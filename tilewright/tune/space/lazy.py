@@ -1,0 +1,222 @@
+"""Sequences of choices that are counted and indexed without being listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from math import factorial
+from typing import Any, overload
+
+from ...core.errors import UserError
+from .choices import Choice
+
+LISTED = 1 << 16
+"""So many choices are listed, which makes looking them up quick; of more, each is made when it is asked for."""
+_MOST = 1 << 62
+"""What `len` and NumPy's random integers can say."""
+
+
+class Choices(Sequence[Choice]):
+    """`count` choices: `at` makes the one at a place, `place` finds the place of one (None: it is none of them)."""
+
+    def __init__(self, count: int, at: Callable[[int], Choice], place: Callable[[Choice], int | None]) -> None:
+        self._count = count
+        self._at = at
+        self._place = place
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Choice: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Choice]: ...
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self._at(i) for i in range(*index.indices(self._count))]
+        place = int(index) + self._count * (index < 0)
+        if not 0 <= place < self._count:
+            raise IndexError(f"choice {index} of {self._count}")
+        return self._at(place)
+
+    def __iter__(self) -> Iterator[Choice]:
+        return map(self._at, range(self._count))
+
+    def place(self, choice: Choice) -> int | None:
+        """The place of a choice; None where it is none of them."""
+        return self._place(choice)
+
+
+def choices_of(
+    name: str,
+    count: int,
+    at: Callable[[int], Sequence[Any]],
+    place: Callable[[Sequence[Any]], int | None],
+    make: Callable[[Any], Choice],
+    parts: Callable[[Any], Sequence[Any]],
+) -> Sequence[Choice]:
+    """The choices of a knob, listed where they are few.
+
+    `at` gives the parts (sizes, places, marks) of the choice at a place, `place` finds their place; `make` makes a
+    choice of parts, `parts` takes them out of it. UserError where there are more than can be numbered.
+    """
+    if count > _MOST:
+        raise UserError(
+            f"knob {name!r} offers {count:.2e} choices, more than can be numbered",
+            primitive="define",
+            fix="give fewer outputs or loops, or several knobs",
+        )
+    if count <= LISTED:
+        return tuple(make(at(i)) for i in range(count))
+
+    def find(choice: Choice) -> int | None:
+        if type(choice) is not type(make(at(0))):
+            return None
+        try:
+            found = place(parts(choice))
+        except (TypeError, ValueError):  # of other parts
+            return None
+        return found if found is not None and make(at(found)) == choice else None
+
+    return Choices(count, lambda i: make(at(i)), find)
+
+
+class Splits:
+    """The splits of an extent, in the order of `factors.splits`, each made from its place.
+
+    The last size varies slowest. `_left(k, product)` counts the ways to choose k more sizes where those chosen have
+    this product; there are few products, so that every count is known after a moment.
+    """
+
+    def __init__(self, extent: int, parts: int, tried: Sequence[int], no_tail: bool) -> None:
+        self.extent = extent
+        self.more = parts - 1
+        self.tried = tuple(tried)
+        self.no_tail = no_tail
+        self._left = cache(self._count)
+
+    def _next(self, product: int) -> Iterator[tuple[int, int]]:
+        """The sizes that can follow, each with the product that it leads to."""
+        for size in self.tried:
+            total = product * size
+            if total > self.extent:
+                return
+            if not self.no_tail or self.extent % total == 0:
+                yield size, total
+
+    def _count(self, more: int, product: int) -> int:
+        if not more:
+            return 1
+        return sum([self._left(more - 1, total) for _, total in self._next(product)])
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        for more in range(self.more):  # in this order no count stacks up on another
+            self._left(more, 1)
+        return self._left(self.more, 1)
+
+    def at(self, place: int) -> tuple[int, ...]:
+        """The sizes at a place, -1 for what is left first."""
+        sizes, product = [], 1
+        for more in range(self.more, 0, -1):
+            for size, total in self._next(product):
+                ways = self._left(more - 1, total)
+                if place < ways:
+                    sizes.append(size)
+                    product = total
+                    break
+                place -= ways
+        return (-1, *reversed(sizes))
+
+    def place(self, sizes: Sequence[int]) -> int | None:
+        """The place of some sizes; None where they are no such split."""
+        if len(sizes) != self.more + 1 or sizes[0] != -1:
+            return None
+        place, product = 0, 1
+        for more, wanted in zip(range(self.more, 0, -1), reversed(sizes[1:]), strict=True):
+            for size, total in self._next(product):
+                if size == wanted:
+                    product = total
+                    break
+                place += self._left(more - 1, total)
+            else:
+                return None
+        return place
+
+
+class Orders:
+    """The permutations of `count` things in lexicographic order, as `itertools.permutations` has them."""
+
+    def __init__(self, count: int) -> None:
+        self.things = count
+        self.count = factorial(min(count, 170))
+
+    def at(self, place: int) -> tuple[int, ...]:
+        """The permutation at a place."""
+        left, order = list(range(self.things)), []
+        for rest in range(self.things - 1, -1, -1):
+            first, place = divmod(place, factorial(rest))
+            order.append(left.pop(first))
+        return tuple(order)
+
+    def place(self, order: Sequence[int]) -> int | None:
+        """The place of a permutation; None where it is none."""
+        left, place = list(range(self.things)), 0
+        for one in order:
+            if one not in left:
+                return None
+            at = left.index(one)
+            place += at * factorial(len(left) - 1)
+            left.pop(at)
+        return None if left else place
+
+
+class Words:
+    """The tuples of `count` words, the last one varying fastest, of which at most one is `once`."""
+
+    def __init__(self, words: Sequence[str], count: int, once: str) -> None:
+        self.words = tuple(words)
+        self.places = count
+        self.once = once
+        self.count = self._left(count, False)
+
+    def _left(self, more: int, used: bool) -> int:
+        """How many tuples of `more` words there are, where `once` was used or not."""
+        special = self.words.count(self.once)
+        others = len(self.words) - special
+        free: int = others**more
+        return free if used or not more else free + special * more * others ** (more - 1)
+
+    def at(self, place: int) -> tuple[str, ...]:
+        """The words at a place."""
+        found: list[str] = []
+        used = False
+        for more in range(self.places - 1, -1, -1):
+            for word in self.words:
+                if used and word == self.once:
+                    continue
+                ways = self._left(more, used or word == self.once)
+                if place < ways:
+                    found.append(word)
+                    used = used or word == self.once
+                    break
+                place -= ways
+        return tuple(found)
+
+    def place(self, marks: Sequence[str]) -> int | None:
+        """The place of some words; None where they are no such tuple."""
+        if len(marks) != self.places:
+            return None
+        place, used = 0, False
+        for more, wanted in zip(range(self.places - 1, -1, -1), marks, strict=True):
+            for word in self.words:
+                if used and word == self.once:
+                    continue
+                if word == wanted:
+                    used = used or word == self.once
+                    break
+                place += self._left(more, used or word == self.once)
+            else:
+                return None
+        return place
