@@ -180,8 +180,8 @@ class TestGuards:
         assert not array.stray()
         address = int(array.array.handle) + offset
         ctypes.memset(address, (ctypes.string_at(address, 1)[0] + 1) % 256, 1)
-        assert not array.changed()
-        assert array.stray() == said
+        assert (array.changed() or array.stray()) == said
+        array.fill(None)
         assert not array.stray(), "it is mended"
 
     def test_guards_are_as_wide_as_the_array_where_there_is_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,3 +359,14 @@ class TestWorkloads:
     def test_sizes_must_be_known(self) -> None:
         with pytest.raises(UserError, match="only tensors of known shape"):
             reference.describe([te.var("n")])
+
+
+@pytest.mark.opencl
+@pytest.mark.parametrize("shape", [(), (7,), (304,), (1 << 15,), ((1 << 15) + 1,)])
+def test_guards_of_an_opencl_array_of_any_size(shape):
+    array = GuardedArray("B", shape, "float32", device("opencl"))
+    values = np.arange(np.prod(shape), dtype="float32").reshape(shape)
+    array.fill(values)
+    found, damage = array.read()
+    np.testing.assert_array_equal(found, values)
+    assert (damage, array.stray(), array.changed()) == ("", "", "")

@@ -23,6 +23,8 @@ _SHARE = 64
 _PATTERN = np.random.default_rng(0x711E).integers(0, 256, GUARD, np.uint8)
 _RARE = 1000
 _STRETCH = 1 << 16
+_ALIGN = 4096
+"""Bytes that the place of every zone is a multiple of: OpenCL refuses parts of a buffer elsewhere."""
 _POISON = 0xFF
 """In every byte: NaN for floats, -1 or the largest value for integers."""
 
@@ -40,15 +42,17 @@ class GuardedArray:
         self.dtype = DType(dtype)
         self.size = math.prod(shape) * self.dtype.numpy.itemsize
         self.far = _far_bytes(self.size, on)
+        pad = -self.size % _ALIGN
         try:
-            memory = empty(2 * (self.far + GUARD) + self.size, "uint8", on)
+            memory = empty(2 * (self.far + GUARD) + self.size + pad, "uint8", on)
         except DeviceError:  # full, or more than it gives at a time
             self.far = 0
-            memory = empty(2 * GUARD + self.size, "uint8", on)
-        self._whole = _part(memory, self.far, 2 * GUARD + self.size)
+            memory = empty(2 * GUARD + self.size + pad, "uint8", on)
+        self._whole = _part(memory, self.far, 2 * GUARD + self.size + pad)
         self.array = NDArray(on, self.dtype, shape, _inside(memory, self.far + GUARD, self.size), owner=memory)
         self._content = np.empty(self._whole.size, np.uint8)
-        self._content[:GUARD] = self._content[GUARD + self.size :] = _PATTERN
+        self._after = np.resize(_PATTERN, GUARD + pad)
+        self._content[:GUARD], self._content[GUARD + self.size :] = _PATTERN, self._after
         self._zones = [_part(memory, at, self.far) for at in (0, memory.size - self.far) if self.far]
         self._seen = np.empty(self.far, np.uint8)
         self._fill_far()
@@ -68,8 +72,8 @@ class GuardedArray:
         """The values in it, and what is wrong with the guards (empty where nothing is)."""
         now = self._whole.numpy()
         values = now[GUARD : GUARD + self.size].view(self.dtype.numpy).reshape(self.array.shape)
-        for side, begin in (("before", 0), ("after", GUARD + self.size)):
-            changed = np.flatnonzero(now[begin : begin + GUARD] != _PATTERN)
+        for side, begin, zone in (("before", 0, _PATTERN), ("after", GUARD + self.size, self._after)):
+            changed = np.flatnonzero(now[begin : begin + zone.size] != zone)
             if changed.size:
                 far = GUARD - int(changed[-1]) if side == "before" else int(changed[0]) + 1
                 where = "its first element" if side == "before" else "its last element"
@@ -87,7 +91,8 @@ class GuardedArray:
             self._fill_far()
             far = self.far - int(changed[-1]) if side == "before" else int(changed[0]) + 1
             where = "its first element" if side == "before" else "its last element"
-            return f"it writes outside of {self.name}, {GUARD + far:,} byte(s) {side} {where}"
+            near = GUARD if side == "before" else self._after.size
+            return f"it writes outside of {self.name}, {near + far:,} byte(s) {side} {where}"
         return ""
 
     def changed(self) -> str:
