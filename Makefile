@@ -32,7 +32,7 @@ demo: $(READY) ## climb both ladders of schedules, then tune a small convolution
 	@$(BIN)/tilewright ladder conv1d
 	@$(BIN)/tilewright ladder depthwise
 	@echo; rm -f build/demo.log
-	@$(BIN)/tilewright tune conv2d --shape 1x32x14x14 --kernel 1 --trials 20 --timeout 2 --seed 0 --log build/demo.log
+	@$(BIN)/tilewright tune conv2d --shape 1x32x14x14 --kernel 1 --trials 20 --seed 0 --log build/demo.log
 
 test: $(READY) ## run every test; those that need a GPU skip, saying so, where there is none
 	@$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 $(PYTEST_ARGS)

@@ -110,3 +110,13 @@ def test_sizes_that_no_device_holds() -> None:
     done = subprocess.run([*command, "--target", "llvm"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "--shape 1x1x999999999x999999999 makes more than 1,099,511,627,776 elements" in done.stderr
+
+
+def test_hints_name_what_this_machine_has() -> None:
+    if tw.cuda().exist:
+        pytest.skip("there is a CUDA device")
+    with refused("", "", fix='run elsewhere: target "llvm" with tw.cpu()'):
+        tw.cuda().require()
+    with pytest.raises(tw.error.UserError) as caught:
+        tw.cuda().require()
+    assert ("opencl" in caught.value.fix) == tw.opencl().exist

@@ -13,10 +13,11 @@ from ..core.refusals import missing
 from ..core.target import KINDS, Target
 from .cpu_driver import CpuDriver
 from .cuda_driver import CudaDriver
-from .driver import DeviceAttributes, Driver, elsewhere
+from .driver import COUNTS, DeviceAttributes, Driver, elsewhere
 from .opencl_driver import OpenClDriver
 
 _DRIVERS: dict[str, Driver] = {driver.kind: driver for driver in (CpuDriver(), CudaDriver(), OpenClDriver())}
+COUNTS.update((kind, driver.count) for kind, driver in _DRIVERS.items())
 _TYPE_CODES = {"cpu": 1, "cuda": 2, "opencl": 4}
 _KIND_OF_NAME = {
     "cpu": "cpu", "llvm": "cpu", "c": "cpu", "cuda": "cuda", "gpu": "cuda", "nvptx": "cuda",

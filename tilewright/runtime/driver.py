@@ -21,9 +21,14 @@ Launcher = Callable[..., None]
 _PLACES = {"cpu": 'target "llvm" with tw.cpu()', "opencl": '"opencl" with tw.opencl()', "cuda": '"cuda" with tw.cuda()'}
 
 
+COUNTS: dict[str, Callable[[], int]] = {}
+"""How many devices of each kind are there; `device.py` fills it in."""
+
+
 def elsewhere(kind: str) -> str:
-    """What to do where no device of that kind is there."""
-    return "run elsewhere: " + ", or ".join(place for other, place in _PLACES.items() if other != kind)
+    """What to do where no device of that kind is there: the places that this machine has."""
+    here = (place for other, place in _PLACES.items() if other != kind and COUNTS[other]())
+    return "run elsewhere: " + ", or ".join(here)
 
 
 class DeviceError(TVMError):
