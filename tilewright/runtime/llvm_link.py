@@ -16,8 +16,12 @@ _numbers = itertools.count()
 
 @cache
 def _linker() -> Any:
-    """The process's own linker of compiled code; it lives as long as the process."""
-    made = binding().create_lljit_compiler()
+    """The process's own linker of compiled code; it lives as long as the process.
+
+    JITLink puts the sections of an object side by side. The older linker maps each by itself; where a driver has
+    reserved much of the address space they end up more than 2 GiB apart, and relative addresses no longer reach.
+    """
+    made = binding().create_lljit_compiler(use_jit_link=True)
     keep_for_ever(made)
     return made
 
