@@ -207,7 +207,11 @@ def test_a_line_moves_and_ctrl_c_keeps_what_was_found(tmp_path):
         ("conv2d --shape 1x4x7x7 --groups 3", "--groups 3 does not divide 4 channels and 4 filters", "divisor"),
         ("conv2d --shape 1x4x7x7 --filters 0", "--filters 0 is not a whole number of at least 1", "say 3"),
         ("depthwise --shape 1x4x7x7 --multiplier 0", "--multiplier 0 is not a whole number of at least 1", "say 3"),
-        ("depthwise --shape 1x4x7x7 --dtype int8", "--dtype int8 is not covered", "float32 or float64"),
+        (
+            "depthwise --shape 1x4x7x7 --dtype int8",
+            "--dtype int8 is not covered",
+            "give float32, float64, float16, bfloat16",
+        ),
         ("depthwise --shape 1x4x7x7 --trials 0", "--trials 0 is less than 1", "give 1 or more"),
         ("depthwise --shape 1x4x7x7 --early-stopping 0", "--early-stopping 0 is less than 1", "give 1 or more"),
         ("depthwise --shape 1x4x7x7 --repeat 0", "--repeat 0 is less than 1", "give 1 or more"),

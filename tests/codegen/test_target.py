@@ -49,7 +49,7 @@ def test_the_legacy_forms() -> None:
 @pytest.mark.parametrize(
     ("spelling", "message"),
     [
-        ("metal", r"unknown target kind 'metal'\n  fix: use one of cuda, opencl, llvm"),
+        ("metal", r"unknown target kind 'metal'\n  fix: write 'opencl'; the kinds are cuda, opencl, llvm"),
         ("cuda -speed=9", r"target 'cuda' has no option -speed\n  fix: its options are -arch, .*-libs"),
         ("cuda -arch=sm_91", r"unknown CUDA architecture 'sm_91'\n  fix: use one of sm_50, .*sm_121"),
         ("cuda fast", r"'fast' is not an option"),

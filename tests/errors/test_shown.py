@@ -33,7 +33,7 @@ def everything() -> dict[str, Any]:
     lowered, module = tw.lower(s, [A, C]), tw.build(s, [A, C], "llvm")
     s[C].bind(C.op.axis[0], te.thread_axis("threadIdx.x"))
     s[B].compute_at(s[C], C.op.axis[0])
-    kernels = tw.build(s, [A, C], "cuda")
+    kernels = tw.build(s, [A, C], "cuda -arch=sm_90")
     task = autotvm.task.create("shown/template", (3,), "llvm")
     return {
         "Tensor(shape=[16, 24], dtype=float32, name=A)": A,
@@ -49,7 +49,7 @@ def everything() -> dict[str, Any]:
         "Function(main(A: float32[16, 24], C: float32[16]))": lowered["main"],
         "<Module main for llvm>": module,
         "<function main for llvm>": module["main"],
-        "<DeviceModule main_kernel for cuda>": kernels.imported_modules[0],
+        "<DeviceModule main_kernel for cuda -arch=sm_90>": kernels.imported_modules[0],
         "cpu(0)": tw.cpu(),
         "<NDArray shape=(3,), cpu(0)>\narray([0., 0., 0.], dtype=float32)": tw.nd.array(np.zeros(3, "float32")),
         "Target('cuda -arch=sm_90')": tw.target.Target("cuda -arch=sm_90"),

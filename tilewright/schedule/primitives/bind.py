@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
-from ...core.errors import UserError, caller_location
+from ...core.errors import UserError, caller_location, warn_caller
 from ...core.hardware import LoopKind, ThreadTag
 from ...tensor.axis import AxisKind, IterVar
 from ...tensor.scan import ScanOp
@@ -52,10 +51,10 @@ def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tu
             )
     before = stage.note(loop).thread
     if before is not None and before is not thread:
-        warnings.warn(
+        warn_caller(
             f"{caller_location()}: axis {loop.name!r} of stage {stage.name!r} was bound to {before.thread_tag}; it is "
             f"now bound to {thread.thread_tag}",
-            stacklevel=5,
+            UserWarning,
         )
     return schedule.with_stage(stage.with_note(loop, thread=thread, kind=LoopKind.THREAD)), None
 

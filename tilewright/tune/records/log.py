@@ -124,7 +124,7 @@ def read(source: Iterable[bytes | str], name: str, problems: list[Problem] | Non
     for number, row in enumerate(_rows(source, name), 1):
         try:
             if row is None:
-                raise UserError(f"it is longer than {_LONGEST_LINE:,} characters")
+                raise UserError(f"it is longer than {_LONGEST_LINE:,} characters", fix="a record is one line of JSON")
             text = (row.decode() if isinstance(row, bytes) else row).lstrip(_BYTE_ORDER_MARK)
             if text.strip() and not text.startswith("#"):
                 yield decode(text)
@@ -149,7 +149,11 @@ def _rows(source: Any, name: str) -> Iterator[bytes | str | None]:
     try:
         for number, row in enumerate(lines):
             if not isinstance(row, (bytes, str, type(None))):
-                raise UserError(f"{name} gives {type(row).__name__}, not lines", primitive="load_from_buffer")
+                raise UserError(
+                    f"{name} gives {type(row).__name__}, not lines",
+                    primitive="load_from_buffer",
+                    fix="give an open file, or the lines of one",
+                )
             if not number and isinstance(row, bytes) and row.startswith(_UTF16):
                 raise _not_utf8(name, "it is UTF-16")
             yield row
