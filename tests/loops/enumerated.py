@@ -139,10 +139,10 @@ def _one_statement(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     return a == b if apart is None else all(isinstance(x, _Branch) for x in apart)
 
 
-def races(found: list[Event]) -> Iterator[tuple[Event, Event]]:
+def races(found: list[Event], within: bool = False) -> Iterator[tuple[Event, Event]]:
     """Pairs of accesses of different threads that no barrier orders, at least one a write.
 
-    Accesses of one statement in one iteration are left out: no barrier can part them.
+    Those of one statement in one iteration, which no barrier can part, count only where `within` asks for them.
     """
     places: dict[tuple[Any, ...], list[Event]] = defaultdict(list)
     for event in found:
@@ -151,6 +151,6 @@ def races(found: list[Event]) -> Iterator[tuple[Event, Event]]:
         writers = [event for event in here if event.writes]
         for writer in writers:
             for other in here:
-                if other.thread != writer.thread and not _one_statement(writer.moment, other.moment):
+                if other.thread != writer.thread and (within or not _one_statement(writer.moment, other.moment)):
                     yield writer, other
                     break

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +22,18 @@ from tilewright.expr.evaluate import evaluate
 from tilewright.expr.nodes import Expr, Var
 from tilewright.expr.operators import const, floordiv, floormod, less, shift_right
 from tilewright.expr.traverse import post_order
-from tilewright.loops.dataflow import MANY, Access, Accesses, Actors, Scene, accesses, dependence, memory
+from tilewright.loops.dataflow import (
+    MANY,
+    Access,
+    Accesses,
+    Actors,
+    Scene,
+    accesses,
+    dependence,
+    feeds,
+    index_variables,
+)
+from tilewright.loops.interpret import InterpretError, interpret
 from tilewright.loops.nodes import Barrier, For, Function, If, Let, Seq, Stmt, map_statements, seq
 from tilewright.loops.overlap import Meeting, Step, meeting
 from tilewright.passes.place_barriers import place_barriers
@@ -50,6 +62,23 @@ def test_a_program_that_has_its_barriers_gets_no_more(kernel: Function) -> None:
     with suppress(InternalError):
         placed = run_pass(place_barriers, kernel)
         assert run_pass(place_barriers, placed).body is placed.body
+
+
+@settings(max_examples=40, deadline=None)
+@given(kernels())
+def test_the_race_detector_agrees(kernel: Function) -> None:
+    """It finds no race where there is none: where only one statement can race, that is what it finds."""
+    with suppress(InternalError):
+        placed = run_pass(place_barriers, kernel)
+        data = np.arange(24, dtype="float32"), np.zeros(24, "float32")
+        fault = ""
+        try:
+            interpret(placed, data)
+        except InterpretError as error:
+            fault = str(error)
+        if "race: " in fault and not fault.startswith("B:"):
+            met = next(races(events(placed), within=True), None)
+            assert met is not None, f"{fault}\n{placed.body}"
 
 
 def barriers(stmt: Any) -> int:
@@ -272,9 +301,23 @@ def test_dependences_say_who_and_which_loop() -> None:
     assert carried.actors is Actors.ONE_THREAD
 
 
+def test_what_feeds_what_goes_by_memory() -> None:
+    view = buf("V", 64, scope="shared", of=S)
+    assert feeds(fill(S), store(B, tx, load(S, tx)))
+    assert feeds(fill(view), store(B, tx, load(S, tx)))
+    assert not feeds(fill(T), store(B, tx, load(S, tx)))
+    assert not feeds(store(B, tx, load(S, tx)), fill(S))
+
+
+def test_variables_of_indices_are_those_of_one_memory() -> None:
+    stmt = store(S, tx + i, load(A, j))
+    assert index_variables(stmt, MemoryScope.SHARED) == {tx, i}
+    assert index_variables(stmt, MemoryScope.GLOBAL) == {j}
+
+
 def test_views_of_one_memory_depend_on_each_other() -> None:
     view = buf("V", 64, scope="shared", of=S)
-    assert memory(view) is S
+    assert view.memory is S
     a, b = Access(S, True, None), Access(view, False, None)
     found = dependence(a, b, Scene(frozenset({tx}), EMPTY))
     assert found is not None

@@ -42,11 +42,9 @@ class Kernel:
 
 def root(buffer: Any) -> Buffer:
     """The buffer whose memory this one is."""
-    while buffer.alias_of is not None:
-        buffer = buffer.alias_of
     if not isinstance(buffer, Buffer):
         raise InternalError(f"a load from {buffer!r} after the loops were built")
-    return buffer
+    return buffer.memory
 
 
 def constant(e: n.Expr) -> int | None:

@@ -19,7 +19,7 @@ from ..core.hardware import MemoryScope
 from ..core.node import Node
 from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import logical_not
-from ..expr.traverse import conjuncts, post_order, substitute
+from ..expr.traverse import conjuncts, post_order, substitute, variables
 from . import uses
 from .nodes import Buffer, Evaluate, For, If, Let, Stmt, Store
 from .overlap import Meeting, Region, Step, involves, meeting
@@ -92,7 +92,7 @@ class Scene:
 
 def dependence(source: Access, sink: Access, scene: Scene, step: Step | None = None) -> Dependence | None:
     """How `sink`, made later (with `step`: in a later iteration), depends on `source`; None where it does not."""
-    if not (source.writes or sink.writes) or memory(source.buffer) is not memory(sink.buffer):
+    if not (source.writes or sink.writes) or source.buffer.memory is not sink.buffer.memory:
         return None
     carried = None if step is None else step.var
     if source.buffer is not sink.buffer or source.region is None or sink.region is None:
@@ -102,13 +102,6 @@ def dependence(source: Access, sink: Access, scene: Scene, step: Step | None = N
         return None
     actors = Actors.ONE_THREAD if met is Meeting.IN_ONE_THREAD else Actors.SEVERAL_THREADS
     return Dependence(source, sink, actors, carried)
-
-
-def memory(buffer: Buffer) -> Buffer:
-    """The buffer whose memory `buffer` is a view of: itself for one that is no view."""
-    while buffer.alias_of is not None:
-        buffer = buffer.alias_of
-    return buffer
 
 
 MANY = 48
@@ -275,6 +268,22 @@ def _region(index: Expr, conditions: tuple[Expr, ...]) -> Region | None:
     if step < 0:
         form, step = form.shift(step * (index.lanes - 1)), -step
     return Region(form, max(step, 1), index.lanes if step else 1, (), conditions)
+
+
+def feeds(source: Node, sink: Node) -> bool:
+    """Whether a statement may read what another one stores, by whatever name and in whatever iteration."""
+    stored = {buffer.memory for buffer in uses.written(source)}
+    return bool(stored) and any(buffer.memory in stored for buffer in uses.read(sink))
+
+
+def index_variables(stmt: Node, scope: MemoryScope) -> frozenset[Var]:
+    """The variables that say which elements of memory of one scope a statement accesses."""
+    found: set[Var] = set()
+    for node in post_order(stmt):
+        buffer = node.source if isinstance(node, Load) else node.buffer if isinstance(node, Store) else None
+        if isinstance(buffer, Buffer) and buffer.scope is scope:
+            found.update(variables(*(index for index in node.indices if not isinstance(index, IntImm))))
+    return frozenset(found)
 
 
 def depends_on_threads(e: Expr, scene: Scene) -> bool:

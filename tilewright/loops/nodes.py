@@ -72,6 +72,14 @@ class Buffer:
         self.layout = layout
         self.stages = stages
 
+    @property
+    def memory(self) -> Buffer:
+        """The buffer whose memory this one is a view of: itself for one that is no view."""
+        base = self
+        while base.alias_of is not None:
+            base = base.alias_of
+        return base
+
     def __repr__(self) -> str:
         return f"Buffer({self.name}: {self.dtype}{list(self.shape)} in {self.scope.value})"
 

@@ -253,9 +253,7 @@ class _Verifier:
             self.fail(f"indices of {buffer.name} have vectors of several lengths", stmt)
 
     def _stored(self, buffer: Buffer, stmt: Stmt) -> None:
-        base = buffer
-        while base.alias_of is not None:
-            base = base.alias_of
+        base = buffer.memory
         if base not in self.storage:
             self.fail(f"buffer {base.name} is neither a parameter nor allocated here", stmt)
 

@@ -19,7 +19,6 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.operators import const
 from ..loops import uses
-from ..loops.dataflow import memory
 from ..loops.liveness import Liveness, heads, is_own, parts, without_lifetimes
 from ..loops.nodes import (
     NOTHING,
@@ -53,7 +52,7 @@ def _host(stmt: Stmt) -> Stmt:
     if not isinstance(stmt, Launch):
         return map_statements(stmt, _host)
     touched = uses.written(stmt.body) | uses.read(stmt.body)
-    viewed = frozenset(memory(buffer) for buffer in touched if buffer.alias_of is not None)
+    viewed = frozenset(buffer.memory for buffer in touched if buffer.alias_of is not None)
     before, (body, _) = stmt.body, _Sweep(viewed).back(stmt.body, NO_SOURCES)
     while body is not before:  # what only a dropped store read need not be stored either
         before, (body, _) = body, _Sweep(viewed).back(body, NO_SOURCES)

@@ -67,9 +67,9 @@ def _independent(nodes: list[Any], var: Var, lanes: int) -> bool:
             buffer: Any = at.source if isinstance(at, Load) else at.buffer
             if len(at.indices) != 1:
                 return False
-            touched.setdefault(_memory(buffer), []).append(at.indices[0])
+            touched.setdefault(buffer.memory, []).append(at.indices[0])
             if isinstance(at, Store):
-                stored.add(_memory(buffer))
+                stored.add(buffer.memory)
     return all(_apart(touched[memory], var, lanes, inner) for memory in stored)
 
 
@@ -85,12 +85,6 @@ def _apart(indices: list[Expr], var: Var, lanes: int, inner: set[Var]) -> bool:
         if away.terms or (away.const != 0 and abs(away.const) < lanes):
             return False
     return True
-
-
-def _memory(buffer: Any) -> Any:
-    while buffer.alias_of is not None:
-        buffer = buffer.alias_of
-    return buffer
 
 
 def _in_order(node: Any) -> bool:

@@ -26,6 +26,7 @@ from ..expr.nodes import Expr, IntImm, Load, Ramp
 from ..expr.operators import add, const, floormod, less, likely, multiply, subtract
 from ..expr.traverse import post_order, substitute
 from ..loops import uses
+from ..loops.dataflow import feeds
 from ..loops.nodes import NOTHING, Allocate, Buffer, For, Function, If, Seq, Stmt, Store, map_statements, seq
 
 
@@ -157,10 +158,10 @@ def _plan(loop: For, made: set[Buffer]) -> _Plan | None:
 
 def _may_run_ahead(writers: tuple[Stmt, ...], others: list[Stmt], staged: Mapping[Buffer, int]) -> bool:
     """Whether no writer depends on what stays behind, and none needs another's result sooner than that is there."""
-    behind = uses.written(seq(*others))
+    behind = seq(*others)
     for writer in writers:
         depths = {staged[buffer] for buffer in (uses.written(writer) | uses.read(writer)) & staged.keys()}
-        if len(depths) > 1 or uses.read(writer) & behind:
+        if len(depths) > 1 or feeds(behind, writer):
             return False
     return True
 

@@ -27,8 +27,8 @@ from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import add, const, floordiv, floormod, less, multiply, subtract
 from ..expr.traverse import post_order, substitute
 from ..loops import uses
+from ..loops.dataflow import feeds
 from ..loops.nodes import Allocate, Buffer, For, Function, If, Launch, Seq, Stmt, Store, map_statements, seq
-from ..loops.uses import Sources
 from .simplify_program import simplify_statement
 
 MAX_HELD = 32
@@ -91,7 +91,7 @@ def _prefetched(loops: list[For], facts: Facts, spare: int) -> Stmt | None:
         return None
     body = loops[-1].body
     parts = body.stmts if isinstance(body, Seq) else (body,)
-    fills = [i for i, part in enumerate(parts) if _is_fill(part, uses.written(body))]
+    fills = [i for i, part in enumerate(parts) if _is_fill(part, body)]
     held = _Held([parts[i] for i in fills])
     extent = prod(_constant(loop.extent) for loop in loops)
     if extent < 2 or not fills or fills[-1] + 1 == len(parts) or held.registers > spare:
@@ -127,13 +127,14 @@ def _digits(loops: list[For], step: Expr) -> dict[Var, Expr]:
     return {**values, loops[0].var: add(step, loops[0].min)}
 
 
-def _is_fill(stmt: Stmt, changing: Sources) -> bool:
+def _is_fill(stmt: Stmt, body: Stmt) -> bool:
     """Whether a statement only stores elements of shared memory, and only reads global memory that stays the same."""
     filled, sources = uses.written(stmt), uses.read(stmt)
     return (
         bool(filled and sources)
         and all(buffer.scope is MemoryScope.SHARED and buffer.stages == 1 for buffer in filled)
-        and all(source.scope is MemoryScope.GLOBAL and source not in changing for source in sources)
+        and all(source.scope is MemoryScope.GLOBAL for source in sources)
+        and not feeds(body, stmt)
         and all(
             isinstance(node, (If, Seq, Store)) or (isinstance(node, For) and _is_constant(node.min, node.extent))
             for node in post_order(stmt)

@@ -16,7 +16,6 @@ from ..core.target import Target
 from ..expr.nodes import IntImm, Load
 from ..expr.traverse import post_order
 from ..loops import uses
-from ..loops.dataflow import memory
 from ..loops.liveness import Liveness, heads, parts, without_lifetimes
 from ..loops.nodes import (
     Allocate,
@@ -50,7 +49,7 @@ def _host(stmt: Stmt) -> Stmt:
 
 def _kernel(body: Stmt) -> Stmt:
     touched = uses.written(body) | uses.read(body)
-    viewed = {memory(buffer) for buffer in touched if buffer.alias_of is not None}
+    viewed = {buffer.memory for buffer in touched if buffer.alias_of is not None}
     allocated = dict.fromkeys(node.buffer for node in post_order(body) if isinstance(node, Allocate))
     shared = [b for b in allocated if b.scope is MemoryScope.SHARED and isinstance(b.shape[0], IntImm)]
     views = _views([buffer for buffer in shared if buffer not in viewed], body)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from ..core.hardware import LoopKind, MemoryScope
 from ..core.options import Options
 from ..core.target import Target
-from ..expr.nodes import IntImm, Load, Var
-from ..expr.traverse import post_order, variables
-from ..loops.nodes import Buffer, Evaluate, For, Function, Launch, Seq, Stmt, Store, map_statements
+from ..expr.nodes import IntImm, Var
+from ..loops.dataflow import index_variables
+from ..loops.nodes import Evaluate, For, Function, Launch, Seq, Stmt, Store, map_statements
 
 
 def unroll_local_accesses(function: Function, target: Target, options: Options) -> Function:
@@ -25,20 +25,11 @@ def unroll_local_accesses(function: Function, target: Target, options: Options) 
 
     def host(stmt: Stmt) -> Stmt:
         if isinstance(stmt, Launch):
-            return Launch(stmt.name, stmt.threads, _visit(stmt.body, _local_indices(stmt.body), most)[0])
+            wanted = index_variables(stmt.body, MemoryScope.LOCAL)
+            return Launch(stmt.name, stmt.threads, _visit(stmt.body, wanted, most)[0])
         return map_statements(stmt, host)
 
     return function.with_body(host(function.body))
-
-
-def _local_indices(body: Stmt) -> frozenset[Var]:
-    """The variables that occur in an index of local storage."""
-    found: set[Var] = set()
-    for node in post_order(body):
-        buffer = node.source if isinstance(node, Load) else node.buffer if isinstance(node, Store) else None
-        if isinstance(buffer, Buffer) and buffer.scope is MemoryScope.LOCAL:
-            found.update(variables(*(index for index in node.indices if not isinstance(index, IntImm))))
-    return frozenset(found)
 
 
 def _visit(stmt: Stmt, wanted: frozenset[Var], max_steps: int) -> tuple[Stmt, int]:

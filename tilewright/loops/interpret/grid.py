@@ -12,7 +12,7 @@ from ...expr import nodes as n
 from ...expr.numerics import Value
 from ...expr.traverse import post_order
 from ..nodes import Allocate, Buffer, For, LoopKind, Stmt, Store
-from .memory import Storage, root
+from .memory import Storage
 from .races import BLOCK, THREAD_BITS
 
 TAGS: tuple[ThreadTag, ...] = tuple(tag for tag in ThreadTag if tag is not ThreadTag.VTHREAD)
@@ -86,7 +86,7 @@ def thread_loops(stmt: Stmt) -> Iterator[For]:
 
 def stored_roots(stmt: Stmt) -> set[Buffer]:
     """The buffers whose memory `stmt` writes."""
-    return {root(s.buffer) for s in post_order(stmt) if isinstance(s, Store)}
+    return {s.buffer.memory for s in post_order(stmt) if isinstance(s, Store)}
 
 
 def footprint(stmt: Stmt, threads: int) -> int:

@@ -14,7 +14,7 @@ from ...expr.numerics import Value
 from ..describe import describe
 from ..nodes import Buffer, Function
 from .grid import Grid
-from .memory import InterpretError, Place, Report, Storage, View, root
+from .memory import InterpretError, Place, Report, Storage, View
 from .races import Shadow
 from .values import Expressions
 
@@ -107,7 +107,7 @@ class Machine:
         """The buffer's shape over its storage."""
         found = self.views.get(buffer)
         if found is None:
-            base = root(buffer)
+            base = buffer.memory
             storage = self.storages.get(base)
             if storage is None:
                 raise InterpretError(f"buffer {buffer.name} is used where no storage is allocated for it")

@@ -237,10 +237,3 @@ def _lanes_of(place: Place, actors: Value, mask: Value, race: Race) -> Value:
     cells, actors = np.broadcast_arrays(place.cells, actors)
     found = (cells == race.cell) & (actors == race.actor)
     return found if mask is None else found & mask
-
-
-def root(buffer: Buffer) -> Buffer:
-    """The buffer whose memory `buffer` is a view of."""
-    while buffer.alias_of is not None:
-        buffer = buffer.alias_of
-    return buffer

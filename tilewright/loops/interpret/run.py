@@ -42,7 +42,7 @@ from ..nodes import (
 )
 from .grid import TAGS, Grid, footprint, stored_roots, thread_loops
 from .machine import Machine
-from .memory import InterpretError, root
+from .memory import InterpretError
 from .races import EVERY, Shadow
 from .values import own
 
@@ -141,7 +141,7 @@ class Runner(Machine):
             self.storages[buffer] = self._allocate(buffer)
             body(mask)
             del self.storages[buffer]
-            for name in [b for b in self.views if root(b) is buffer]:
+            for name in [b for b in self.views if b.memory is buffer]:
                 del self.views[name]
 
         return run
