@@ -1,4 +1,4 @@
-"""Hostile calls and modules end in a value, an error of the user, or the user's own exception.
+"""Hostile calls, modules and logs end in a value, an error of the user, or the user's own exception.
 
 `make fuzz-api` runs more of them.
 """
@@ -11,9 +11,10 @@ from tests.hostile.calls import surface
 from tests.hostile.children import run
 
 MODULES = 25
+LOGS = 100
 
 
-@pytest.mark.parametrize(("kind", "count"), [("calls", len(surface())), ("modules", MODULES)])
+@pytest.mark.parametrize(("kind", "count"), [("calls", len(surface())), ("modules", MODULES), ("logs", LOGS)])
 def test_hostile(kind: str, count: int) -> None:
     faults = [fault for fault in run(kind, seed=1, first=0, count=count) if fault is not None]
     assert not faults, "\n".join(map(str, faults))

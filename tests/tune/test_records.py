@@ -428,6 +428,17 @@ def test_text_that_utf8_has_no_form_for_is_written_all_the_same(tmp_path):
     assert len(list(load_from_file(tmp_path / "a.log"))) == 1
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [(["x", "sp", [-1, 2]], "needs 3 extents"), (["x", "ot", 3], "has 3 for the knob .x., which needs 3 extents")],
+)
+def test_a_choice_that_does_not_fit_its_knob_is_named(change, said):
+    row = json.loads(encode(*pair(1)))
+    row["config"]["entity"][0] = change
+    with autotvm.apply_history_best([decode(json.dumps(row))]), Target("opencl"), pytest.raises(UserError, match=said):
+        fakes.add(4096)
+
+
 def test_arguments_of_templates_are_not_nested_without_end():
     nested = []
     for _ in range(5000):

@@ -63,7 +63,7 @@ class Ambient:
 
     # Knobs: what `_define` does with them is the role's own.
 
-    def _define(self, make: Callable[[], Knob], count: int) -> list[KnobAxis]:
+    def _define(self, make: Callable[[], Knob], name: str, kind: type[Choice], count: int) -> list[KnobAxis]:
         raise NotImplementedError
 
     def define_split(self, name: str, axis: Any, policy: str = "factors", **options: Any) -> list[KnobAxis]:
@@ -71,25 +71,25 @@ class Ambient:
         _check_options("define_split", split_knob, options)
         outputs, first = options.get("num_outputs"), next(iter(_list_or_none(options.get("candidate")) or [()]), ())
         count = outputs if isinstance(outputs, int) and outputs else len(first) if isinstance(first, Sized) else 0
-        return self._define(lambda: split_knob(name, axis, policy, **options), count)
+        return self._define(lambda: split_knob(name, axis, policy, **options), name, SplitEntity, count)
 
     def define_reorder(self, name: str, axes: Sequence[Any], policy: str, **options: Any) -> list[KnobAxis]:
         """A knob that orders loops; see `tune.space.knobs.reorder_knob`."""
         _check_options("define_reorder", reorder_knob, options)
         check_name(name, "define_reorder")
         given = listed(axes, name, "axes", "define_reorder")
-        return self._define(lambda: reorder_knob(name, given, policy, **options), len(given))
+        return self._define(lambda: reorder_knob(name, given, policy, **options), name, ReorderEntity, len(given))
 
     def define_annotate(self, name: str, axes: Sequence[Any], policy: str, **options: Any) -> list[KnobAxis]:
         """A knob that annotates loops; see `tune.space.knobs.annotate_knob`."""
         _check_options("define_annotate", annotate_knob, options)
         check_name(name, "define_annotate")
         given = listed(axes, name, "axes", "define_annotate")
-        return self._define(lambda: annotate_knob(name, given, policy, **options), len(given))
+        return self._define(lambda: annotate_knob(name, given, policy, **options), name, AnnotateEntity, len(given))
 
     def define_knob(self, name: str, candidate: Sequence[Any]) -> list[KnobAxis]:
         """A knob that chooses among values; `cfg[name].val` is the value."""
-        return self._define(lambda: value_knob(name, candidate), 0)
+        return self._define(lambda: value_knob(name, candidate), name, OtherOptionEntity, 0)
 
     def multi_filter(self, filter: Callable[[Any], bool], names: Sequence[str] = (), reason: str = "") -> None:
         """Keep the configurations for which `filter` holds; it gets the choices by name.
@@ -149,7 +149,7 @@ class ConfigSpace(Ambient):
         self.space = Space()
         self._chosen: dict[str, Choice] = {}
 
-    def _define(self, make: Callable[[], Knob], count: int) -> list[KnobAxis]:
+    def _define(self, make: Callable[[], Knob], name: str, kind: type[Choice], count: int) -> list[KnobAxis]:
         knob = make()
         self.space = self.space.with_knob(knob)
         self._chosen[knob.name] = knob.choices[0]
@@ -190,7 +190,17 @@ class AppliedConfig(Ambient):
         self.index = config.index
         self.code_hash = config.code_hash
 
-    def _define(self, make: Callable[[], Knob], count: int) -> list[KnobAxis]:
+    def _define(self, make: Callable[[], Knob], name: str, kind: type[Choice], count: int) -> list[KnobAxis]:
+        known = isinstance(name, str) and name in self.config
+        chosen = self.config[name] if known else None
+        parts = len(chosen.sizes) if isinstance(chosen, SplitEntity) and count else count
+        if chosen is not None and (not isinstance(chosen, kind) or parts != count):
+            wanted = f"{count} extents" if kind is SplitEntity and count else f"a {kind.__name__}"
+            raise UserError(
+                f"the configuration has {chosen!r} for the knob {name!r}, which needs {wanted}",
+                primitive="cfg.define",
+                fix="use configurations of this template only: its knobs may have changed since the log was written",
+            )
         return [KnobAxis(None, i) for i in range(count)]
 
     def __len__(self) -> int:
