@@ -119,13 +119,8 @@ def forget() -> None:
 
 
 def decide(plan: Plan, choice: Choice, rival: str) -> Plan:
-    """Replace the choice of a plan by one that was measured, in memory and on disk."""
+    """Replace the choice of a plan that has a kernel by one that was measured, in memory and on disk."""
     changed = replace(plan, choice=choice)
-    if choice.how == OURS and plan.executable is None:
-        changed = _made(plan.problem, plan.on, "", None, 0.0)
-        changed = replace(
-            changed, choice=replace(choice, template=changed.choice.template, config=changed.choice.config)
-        )
     with _lock:
         _plans[plan.problem, plan.on, rival] = changed
         _keep(changed, rival)

@@ -30,13 +30,17 @@ _GAIN = 1.02
 
 @dataclass(frozen=True)
 class Row:
-    """A layer of the model: both times of one run, in seconds, and whether it was replaced."""
+    """A layer of the model: both times of one run, in seconds, and whether it was replaced.
+
+    Where the times are 0, the layer was not measured, for the reason in `why`.
+    """
 
     name: str
     problem: Problem
     ours: float
     theirs: float
     replaced: bool
+    why: str = ""
 
 
 class Acceleration:
@@ -78,8 +82,7 @@ class Acceleration:
         heads = [Column("layer", right=False), Column("problem", right=False)]
         heads += [Column("PyTorch, µs"), Column("ours, µs"), Column("gain"), Column("", right=False)]
         lines = [
-            [row.name, str(row.problem), f"{row.theirs * 1e6:.1f}", f"{row.ours * 1e6:.1f}",
-             f"{row.theirs / row.ours:.2f}", "replaced" if row.replaced else "kept"]
+            [row.name, str(row.problem), *_times(row), _what(row)]
             for row in self.rows
         ]  # fmt: skip
         count = sum(row.replaced for row in self.rows)
@@ -92,6 +95,18 @@ class Acceleration:
     __repr__ = __str__
 
 
+def _times(row: Row) -> list[str]:
+    """The times of a row, and their quotient."""
+    if not row.ours:
+        return ["–"] * 3
+    return [f"{row.theirs * 1e6:.1f}", f"{row.ours * 1e6:.1f}", f"{row.theirs / row.ours:.2f}"]
+
+
+def _what(row: Row) -> str:
+    """What became of a layer."""
+    return "replaced" if row.replaced else f"kept: {row.why}" if row.why else "kept"
+
+
 def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
     """Replace the convolutions of a model by Tilewright's where those are faster, as measured on a sample.
 
@@ -102,7 +117,8 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
     sample : tensor or tuple
         The input, or inputs, that the model is timed with.
     tune : "quick" or float, optional
-        Measure configurations of each layer for that long first.
+        Measure configurations of each layer for that long first; layers, too, of which it is known without measuring
+        that a matrix product computes them (dense ones) and that ours is not faster untuned.
 
     Returns
     -------
@@ -171,25 +187,26 @@ def _measure(
     problem = checked.problem
     on = torch_tensors.place(operator, x)
     plan = plan_for(problem, on, torch_tensors.RIVAL, tune=tune)
-    ours = plan if plan.executable is not None else plan_for(problem, on, "")
+    if plan.executable is None:
+        done.rows.append(Row(name, problem, 0.0, 0.0, False, plan.choice.why))
+        return
     if problem not in measured:
-        assert ours.executable is not None
-        measured[problem] = both(problem, on, ours.executable)
+        measured[problem] = both(problem, on, plan.executable)
     mine, theirs = measured[problem]
     wins = theirs >= _GAIN * mine
     done.rows.append(Row(name, problem, mine, theirs, wins))
-    _keep(plan, ours, wins, mine, theirs)
+    _keep(plan, wins, mine, theirs)
     if wins:
         parent, _, attribute = name.rpartition(".")
         done.replace(done.model.get_submodule(parent), attribute, _converted(module, kind))
 
 
-def _keep(plan: Plan, ours: Plan, wins: bool, mine: float, theirs: float) -> None:
+def _keep(plan: Plan, wins: bool, mine: float, theirs: float) -> None:
     """Have calls of this problem do from now on what was faster here."""
     how = OURS if wins else THEIRS
     why = f"measured {max(mine, theirs) / min(mine, theirs):.2f} times as fast as the other on this machine"
-    choice = replace(ours.choice, how=how, why=why, seconds=mine, rival_seconds=theirs)
-    decide(replace(plan, executable=ours.executable), choice, torch_tensors.RIVAL)
+    choice = replace(plan.choice, how=how, why=why, seconds=mine, rival_seconds=theirs)
+    decide(plan, choice, torch_tensors.RIVAL)
     torch_tensors.forget()
 
 

@@ -1,0 +1,108 @@
+"""Calls on an NVIDIA GPU: results, streams, graphs, compilation, and the context of the calling thread."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+F = torch.nn.functional
+pytestmark = pytest.mark.cuda
+TYPES = [("float32", 1e-5), ("float64", 1e-12), ("float16", 2e-3), ("bfloat16", 1e-2)]
+
+
+def random(*shape: int, dtype: str = "float32", last: bool = False) -> Any:
+    made = torch.randn(*shape, device="cuda").to(getattr(torch, dtype))
+    return made.to(memory_format=torch.channels_last) if last else made
+
+
+def error(found: Any, wanted: Any) -> float:
+    return float((found.double() - wanted).norm() / wanted.norm())
+
+
+@pytest.mark.parametrize(("dtype", "bound"), TYPES)
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(("channels", "filters", "groups"), [(32, 32, 32), (8, 24, 8), (64, 64, 16), (5, 7, 1)])
+def test_results(dtype: str, bound: float, last: bool, channels: int, filters: int, groups: int) -> None:
+    x, w = random(3, channels, 17, 19, dtype=dtype, last=last), random(filters, channels // groups, 3, 5, dtype=dtype)
+    bias = random(filters, dtype=dtype)
+    wanted = F.silu(F.conv2d(x.double(), w.double(), bias.double(), 2, 1, 1, groups))
+    for _ in range(20):  # past the point where the compiled launcher takes over
+        found = tw.conv2d(x, w, bias, 2, 1, 1, groups, activation="silu")
+    assert error(found, wanted) <= bound
+    assert found.is_contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+
+
+def test_other_operators() -> None:
+    x, w = random(2, 16, 20, 21), random(16, 8, 4, 4)
+    wanted = F.conv_transpose2d(x.double(), w.double(), None, 2, 1)
+    assert error(tw.conv_transpose2d(x, w, None, 2, 1), wanted) <= 1e-5
+    assert torch.equal(tw.max_pool2d(x, 3, 2, 1), F.max_pool2d(x, 3, 2, 1))
+    assert error(tw.avg_pool2d(x, 2), F.avg_pool2d(x.double(), 2)) <= 1e-5
+    line, taps = random(2, 16, 300), random(16, 1, 4)
+    wanted = F.conv1d(F.pad(line, (3, 0)).double(), taps.double(), groups=16)
+    assert error(tw.conv1d(line, taps, padding=(3, 0), groups=16), wanted) <= 1e-5
+
+
+def test_a_side_stream_is_followed() -> None:
+    x, w = random(8, 64, 56, 56), random(64, 1, 3, 3)
+    wanted = F.conv2d(x.double() * 2, w.double(), padding=1, groups=64)
+    stream = torch.cuda.Stream()
+    tw.conv2d(x, w, padding=1, groups=64)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)  # what comes before on the stream takes its time
+        y = x * 2
+        found = tw.conv2d(y, w, padding=1, groups=64)
+    stream.synchronize()
+    assert error(found, wanted) <= 1e-5
+
+
+def test_a_graph_captures_a_call() -> None:
+    x, w = random(2, 32, 14, 14), random(32, 1, 3, 3)
+    tw.conv2d(x, w, padding=1, groups=32)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = tw.conv2d(x, w, padding=1, groups=32, activation=None)
+    x.copy_(random(2, 32, 14, 14))
+    graph.replay()
+    torch.cuda.synchronize()
+    assert error(found, F.conv2d(x.double(), w.double(), padding=1, groups=32)) <= 1e-5
+
+
+def test_another_thread_may_call() -> None:
+    x, w = random(2, 32, 14, 14), random(32, 1, 3, 3)
+    wanted = F.conv2d(x.double(), w.double(), padding=1, groups=32)
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.extend(tw.conv2d(x, w, padding=1, groups=32) for _ in range(30)))
+    thread.start()
+    thread.join()
+    torch.cuda.synchronize()
+    assert error(found[-1], wanted) <= 1e-5
+
+
+def test_gradients() -> None:
+    x = torch.randn(1, 3, 5, 4, device="cuda", dtype=torch.double, requires_grad=True)
+    w = torch.randn(6, 1, 3, 3, device="cuda", dtype=torch.double, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, w: tw.conv2d(x, w, padding=1, groups=3, activation="gelu"), (x, w))
+
+
+def test_a_slice_of_a_tensor() -> None:
+    base, w = random(1 + 2 * 32 * 14 * 14), random(32, 1, 3, 3)
+    x = base[1:].view(2, 32, 14, 14)
+    wanted = F.conv2d(x.double(), w.double(), padding=1, groups=32)
+    for _ in range(2):
+        assert error(tw.conv2d(x, w, padding=1, groups=32), wanted) <= 1e-5
+        tw.conv2d(base[:-1].view(2, 32, 14, 14), w, padding=1, groups=32)
+
+
+def test_a_compiled_model() -> None:
+    model = tw.nn.Conv2d(32, 32, 7, padding=3, groups=32, activation="relu", device="cuda")
+    x = random(2, 32, 14, 14)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x))
