@@ -24,8 +24,12 @@ from .problem import CONV, Problem
 RECORDS = Path(__file__).parent / "records"
 _NEAR = 2.0
 """How far a neighbour may be, in doublings of all sizes together."""
+_FAR = 6.0
+"""How far a layer may be that says which library is faster."""
 _FASTER = 1.03
 """How much faster the other library has to be before it is preferred: less is noise."""
+_OTHER_TYPE = 2.5
+"""How far away the same layer in another type is."""
 _DENSE_TERMS = 64
 """Sums over so many products are matrix products, which libraries compute with matrix units."""
 
@@ -102,7 +106,7 @@ def rival_is_faster(problem: Problem, on: Device) -> str:
     near = []
     for known, where, ours, theirs in _rivals():
         away = _problem_distance(problem, known)
-        if away <= 2 * _NEAR and (where.startswith("cpu") == (on.kind == "cpu")):
+        if away <= _FAR and (where.startswith("cpu") == (on.kind == "cpu")):
             near.append((away, ours / theirs, known))
     if near:
         away, ratio, known = min(near, key=lambda one: one[0])
@@ -116,10 +120,11 @@ def rival_is_faster(problem: Problem, on: Device) -> str:
 
 
 def _problem_distance(a: Problem, b: Problem) -> float:
-    same = ("op", "kernel", "stride", "dilation", "dtype", "layout", "depthwise")
+    same = ("op", "kernel", "stride", "dilation", "layout", "depthwise")
     if any(getattr(a, name) != getattr(b, name) for name in same):
         return float("inf")
+    other_type = 0.0 if a.dtype == b.dtype else _OTHER_TYPE
     pairs = [*zip(a.shape, b.shape, strict=True), (a.filters, b.filters)]
     if not a.depthwise:
         pairs.append((a.groups, b.groups))
-    return sum(abs(log2(v) - log2(w)) for v, w in pairs)
+    return other_type + sum(abs(log2(v) - log2(w)) for v, w in pairs)

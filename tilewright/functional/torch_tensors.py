@@ -17,6 +17,7 @@ from ..runtime.device import Device, cpu, cuda
 from ..runtime.thread_pool import POOL
 from . import torch_native
 from .arrays import Extra, custom
+from .launcher import MISALIGNED
 from .plans import THEIRS, Activation, plan_for
 from .running import CpuProgram, Program, failed, program_of
 from .signature import Arrays, Described, Signature, options_of, signature
@@ -27,6 +28,9 @@ RIVAL = f"torch {torch.__version__}"
 MOST_CALLS = 4096
 """Shapes whose look-ups are kept; where there are more, all are made anew."""
 _calls: dict[Any, Run] = {}
+_recent: dict[Any, tuple[Callable[..., bool], Run]] = {}
+TensorGuards = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards", None)
+"""PyTorch's check of tensors; None in a version without it, where calls are always looked up."""
 NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32", torch.float64: "float64"}
 _dispatch: list[Callable[..., Any]] = []
 _grad_enabled = torch.is_grad_enabled
@@ -41,32 +45,51 @@ def call(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     if is_dynamo_compiling():
         return operator(name, x, extras, given)
     w, bias, residual, out = extras
+    if residual is None and out is None:
+        try:
+            check, run = _recent[name, given, id(w), id(bias)]
+            if (check(x, w) if bias is None else check(x, w, bias)) and not (
+                _grad_enabled() and _needs_gradient(x, w, bias)
+            ):
+                return run(x, w, bias, None, None)
+        except (KeyError, TypeError):
+            pass
+    return _known(name, x, extras, given)
+
+
+def _known(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
+    """A call of tensors that were not the last ones of their kind: looked up by everything that matters."""
     key: Any = []  # of what is not even a tensor: never remembered
     try:
-        if bias is None and residual is None and out is None and w is not None:
-            key = (
-                name, given, x.shape, x.dtype, x.get_device(), x.is_contiguous() or x.stride(),
-                w.shape, w.dtype, w.get_device(), w.is_contiguous(), type(w),
-                _grad_enabled() and (x.requires_grad or w.requires_grad), _modes(), _autocast(),
-            )  # fmt: skip
-        else:
-            grad = _grad_enabled() and _needs_gradient(x, *extras)
-            key = (name, given, grad, _modes(), _autocast(), *[None if a is None else _facts(a) for a in (x, *extras)])
+        grad = _grad_enabled() and _needs_gradient(x, *extras)
+        key = (name, given, grad, _modes(), _autocast(), *[None if a is None else _facts(a) for a in (x, *extras)])
         run = _calls[key]
     except (KeyError, TypeError, AttributeError):
-        run = _first
-    if run is not _first:
-        try:
-            return run(x, w, bias, residual, out)
-        except RuntimeError:  # the address of a tensor that `vmap` and its kin wrap
-            if not any(a is not None and _wrapped(a) for a in (x, *extras)):
-                raise
-            return operator(name, x, extras, given)
-    return _unknown(name, x, extras, given, key)
+        return _unknown(name, x, extras, given, key)
+    try:
+        made = run(x, *extras)
+    except RuntimeError:  # the address of a tensor that `vmap` and its kin wrap
+        if not any(a is not None and _wrapped(a) for a in (x, *extras)):
+            raise
+        return operator(name, x, extras, given)
+    _remember(name, x, extras, given, run)
+    return made
 
 
-def _first(*arrays: Any) -> Any:
-    """Stands for a call that is not known yet."""
+def _remember(name: str, x: Any, extras: Extra, given: tuple[Any, ...], run: Run) -> None:
+    """Let the next call with this weight and this bias be recognised by one check of PyTorch's own, in C++.
+
+    The check compares type, dispatch keys (which modes, autocast and `vmap` change), device, shape and strides of each
+    tensor. That a weight's identity may return for another tensor does no harm, therefore.
+    """
+    w, bias, residual, out = extras
+    if TensorGuards is None or w is None or residual is not None or out is not None:
+        return
+    if len(_recent) >= MOST_CALLS:
+        _recent.clear()
+    watched = [a for a in (x, w, bias) if a is not None]
+    guards = TensorGuards(*watched, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+    _recent[name, given, id(w), id(bias)] = guards.check, run
 
 
 def _facts(a: Any) -> tuple[Any, ...]:
@@ -170,7 +193,7 @@ def prepared(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Run:
     general = _general(program, checked, fresh)
     if not plain or extras[3] is not None:
         return general
-    return _direct(program, on, fresh, extras) or general
+    return _direct(program, on, fresh, extras, general) or general
 
 
 def _suits(a: Any, checked: Signature) -> bool:
@@ -182,22 +205,25 @@ def _suits(a: Any, checked: Signature) -> bool:
 
 def _allocator(checked: Signature, x: Any) -> Callable[[Any], Any]:
     """A function from x to a new tensor for the result."""
-    shape, dtype, device = checked.shape, x.dtype, x.device
-    if tuple(x.shape) == shape and (x.is_contiguous() or checked.channels_last):
+    if tuple(x.shape) == checked.shape and (x.is_contiguous() or checked.channels_last):
         like: Callable[[Any], Any] = torch.empty_like
         return like
-    empty = torch.empty
-    if not checked.channels_last:
-        return lambda x: empty(shape, dtype=dtype, device=device)
-    last = (shape[0], *shape[2:], shape[1])
-    order = (0, len(shape) - 1, *range(1, len(shape) - 1))
-    return lambda x: empty(last, dtype=dtype, device=device).permute(order)
+    shape = checked.shape
+    if checked.channels_last:
+        last = (shape[0], *shape[2:], shape[1])
+        order = (0, len(shape) - 1, *range(1, len(shape) - 1))
+        model = torch.empty(last, dtype=x.dtype, device=x.device).permute(order)
+    else:
+        model = torch.empty(shape, dtype=x.dtype, device=x.device)
+    model.untyped_storage().resize_(0)  # its shape and strides are all that is needed
+    empty_like = torch.empty_like
+    return lambda x: empty_like(model)
 
 
-def _direct(program: Program, on: Device, fresh: Callable[[Any], Any], extras: Extra) -> Run | None:
+def _direct(program: Program, on: Device, fresh: Callable[[Any], Any], extras: Extra, general: Run) -> Run | None:
     """The shortest way: addresses straight into the compiled launcher."""
     if isinstance(program, CpuProgram):
-        return _direct_on_cpu(program, fresh)
+        return _direct_on_cpu(program, fresh, general)
     kernel: Any = program.direct
     if kernel is None:
         return None
@@ -207,12 +233,16 @@ def _direct(program: Program, on: Device, fresh: Callable[[Any], Any], extras: E
     def run_plain(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
         made = fresh(x)
         if status := kernel.start(x.data_ptr(), w.data_ptr(), made.data_ptr(), stream(index)):
+            if status == MISALIGNED:
+                return general(x, w, bias, residual, out)
             kernel.failed(status, (x.data_ptr(), w.data_ptr(), made.data_ptr(), stream(index)))
         return made
 
     def run_biased(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
         made = fresh(x)
         if status := kernel.start(x.data_ptr(), w.data_ptr(), bias.data_ptr(), made.data_ptr(), stream(index)):
+            if status == MISALIGNED:
+                return general(x, w, bias, residual, out)
             kernel.failed(status, (x.data_ptr(), w.data_ptr(), bias.data_ptr(), made.data_ptr(), stream(index)))
         return made
 
@@ -220,6 +250,8 @@ def _direct(program: Program, on: Device, fresh: Callable[[Any], Any], extras: E
         made = fresh(x)
         addresses = *[a.data_ptr() for a in (x, w, bias, residual, made) if a is not None], stream(index)
         if status := kernel.start(*addresses):
+            if status == MISALIGNED:
+                return general(x, w, bias, residual, out)
             kernel.failed(status, addresses)
         return made
 
@@ -228,7 +260,7 @@ def _direct(program: Program, on: Device, fresh: Callable[[Any], Any], extras: E
     return run_plain if bias is None else run_biased
 
 
-def _direct_on_cpu(program: CpuProgram, fresh: Callable[[Any], Any]) -> Run | None:
+def _direct_on_cpu(program: CpuProgram, fresh: Callable[[Any], Any], general: Run) -> Run | None:
     start: Any = program.direct_pointers
     if start is None:
         return None
@@ -239,7 +271,9 @@ def _direct_on_cpu(program: CpuProgram, fresh: Callable[[Any], Any]) -> Run | No
             pool.start()
         made = fresh(x)
         if status := start(*[a.data_ptr() for a in (x, w, bias, residual, made) if a is not None]):
-            failed(status)
+            if status != MISALIGNED:
+                failed(status)
+            return general(x, w, bias, residual, out)
         return made
 
     return run
@@ -247,7 +281,7 @@ def _direct_on_cpu(program: CpuProgram, fresh: Callable[[Any], Any]) -> Run | No
 
 def _general(program: Program, checked: Signature, fresh: Callable[[Any], Any]) -> Run:
     """Any strides: what does not lie as the kernel wants it is copied."""
-    last = checked.channels_last
+    last, aligned = checked.channels_last, max(program.program.alignment)
 
     def ordered(a: Any) -> Any:
         """The tensor, or a copy, in the order of the kernel's images."""
@@ -264,7 +298,9 @@ def _general(program: Program, checked: Signature, fresh: Callable[[Any], Any]) 
         images += [] if residual is None else [ordered(residual)]
         if out is not None:
             _check_out(out, [a for a in (x, w) if a is not None])
-        made = out if out is not None and _suits(out, checked) else fresh(x)
+        images = [a if a.data_ptr() % aligned == 0 else a.clone() for a in images]
+        suits = out is not None and _suits(out, checked) and out.data_ptr() % aligned == 0
+        made = out if suits else fresh(x)
         if not _suits(made, checked):
             made = ordered(made)
         index = x.get_device()
@@ -300,3 +336,4 @@ def _native(name: str, checked: Signature, given: tuple[Any, ...]) -> Run:
 def forget() -> None:
     """Look every call up anew: decisions have changed."""
     _calls.clear()
+    _recent.clear()
