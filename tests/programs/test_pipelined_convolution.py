@@ -53,13 +53,15 @@ def test_it_is_right_and_keeps_three_stages(step: Any) -> None:
     np.testing.assert_array_equal(b, expected)
 
 
-@pytest.mark.opencl
+@pytest.mark.parametrize(
+    "target", [pytest.param("opencl", marks=pytest.mark.opencl), pytest.param("cuda", marks=pytest.mark.cuda)]
+)
 @pytest.mark.parametrize("depth", [2, 3, 4])
-def test_it_is_right_on_opencl(depth: int) -> None:
+def test_it_is_right_where_it_runs(target: str, depth: int) -> None:
     a, w, expected = data()
-    device = tilewright.opencl(0)
+    device = tilewright.device(target, 0)
     b = tilewright.nd.empty(expected.shape, "float32", device)
-    module = tilewright.build(*pipelined(depth), "opencl")
+    module = tilewright.build(*pipelined(depth), target)
     module(tilewright.nd.array(a, device), tilewright.nd.array(w, device), b)
     np.testing.assert_array_equal(b.numpy(), expected)
 
