@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from tests.loops.programs import TAGS, alloc, buf, function, launch, load, loop, ramp, spread, store, thread
+from tilewright import te
 from tilewright.core.dtype import INT64, DType
 from tilewright.core.errors import InternalError
 from tilewright.core.hardware import LoopKind, MemoryScope, ThreadTag
 from tilewright.expr import nodes as e
 from tilewright.expr.nodes import Expr, SizeVar, Var
-from tilewright.expr.operators import const, if_then_else
-from tilewright.loops.nodes import NOTHING, Barrier, Evaluate, For, If, Launch, Let, Seq, Stmt, Store, seq
+from tilewright.expr.operators import const, if_then_else, less
+from tilewright.loops.nodes import NOTHING, AllReduce, Barrier, Evaluate, For, If, Launch, Let, Seq, Stmt, Store, seq
 from tilewright.loops.verify import Form, verify
 
 A = buf("A", 8)
@@ -230,3 +231,66 @@ def test_exchanges_between_threads_stand_alone() -> None:
         thread("tx", 32, If(theirs > 0, store(A, 1, own), None)), rule="an exchange between threads stands inside of"
     )
     broken(thread("tx", 32, Evaluate(theirs)), rule="an exchange between threads is not the whole value of a store")
+
+
+# What passes rely on from a place in the list on.
+
+
+def test_what_was_expanded_or_made_vectors_is_gone() -> None:
+    i = Var("i")
+    broken(
+        loop(i, 8, store(A, i, 0.0), LoopKind.VECTORIZED), form=Form.SCALAR, rule="a loop is to run as vectors after"
+    )
+    broken(thread("vt", 2, NOTHING), form=Form.EXPANDED, rule="a virtual thread is left after they were expanded")
+
+
+def test_the_bounds_of_a_loop_have_the_type_of_its_variable() -> None:
+    i = Var("i", "int64")
+    rule = "the loop variable i of type int64 has bounds of int32 and int32"
+    broken(For(i, const(0), const(8), LoopKind.SERIAL, None, (), NOTHING), rule=rule)
+
+
+def test_shared_memory_is_allocated_at_the_head_of_its_kernel() -> None:
+    i, tx, S = Var("i"), Var("tx"), buf("S", 8, scope="shared")
+    inside = alloc(S, store(S, 0, 0.0))
+    rule = "the shared buffer S is not allocated at the head of its kernel"
+    verify(function((A,), launch(inside, tx=(tx, 8))), Form.HOISTED)
+    broken(launch(loop(i, 2, inside), tx=(tx, 8)), form=Form.HOISTED, rule=rule)
+    broken(thread("tx", 8, loop(i, 2, inside)), form=Form.HOISTED, rule=rule)
+    verify(function((A,), launch(loop(i, 2, inside), tx=(tx, 8))))
+
+
+@pytest.mark.parametrize("where", ["a guard", "a loop", "a loop over such a loop's variable", "a name"])
+def test_every_thread_of_a_block_reaches_a_barrier(where: str) -> None:
+    i, j, x, tx = Var("i"), Var("j"), Var("x"), Var("tx")
+    inside: Stmt = {
+        "a guard": If(less(tx, 4), SYNC, None),
+        "a loop": loop(i, tx, SYNC),
+        "a loop over such a loop's variable": loop(i, tx, loop(j, i, SYNC)),
+        "a name": Let(x, tx + 1, If(less(x, 4), SYNC, None)),
+    }[where]
+    broken(launch(inside, tx=(tx, 8)), form=Form.FINISHED, rule="some threads of the block do not reach a barrier")
+    same_for_all = If(less(Var("n"), 4), SYNC, None)
+    verify(function((A, same_for_all.condition.a), launch(same_for_all, tx=(tx, 8))), Form.FINISHED)  # type: ignore[attr-defined]
+
+
+def test_no_loop_for_cpu_threads_stands_in_a_kernel() -> None:
+    i, tx = Var("i"), Var("tx")
+    inside = loop(i, 2, store(A, i, 0.0), LoopKind.PARALLEL)
+    broken(launch(inside, tx=(tx, 8)), form=Form.FINISHED, rule="a loop over CPU threads stands in a kernel of a grid")
+
+
+def test_a_view_lies_in_the_memory_that_it_views() -> None:
+    S, tx = buf("S", 8, scope="shared"), Var("tx")
+    view = buf("V", 8, scope="local", of=S)
+    rule = "V in local memory is a view of S in shared memory"
+    broken(launch(alloc(S, store(view, 0, 0.0)), tx=(tx, 8)), rule=rule)
+
+
+def test_reductions_over_threads_are_whole_values_and_then_gone() -> None:
+    tx, k = Var("tx"), te.reduce_axis((0, 8), "k")
+    combiner = te.sum(te.placeholder((8,))[k], axis=k).combiner
+    reduced = AllReduce(combiner, (load(A, tx),), (tx,), 0)
+    verify(function((A,), launch(store(A, 0, reduced), tx=(tx, 8))))
+    broken(launch(store(A, 0, reduced), tx=(tx, 8)), form=Form.REDUCED, rule="a reduction over threads is left")
+    broken(launch(store(A, 0, reduced + 1.0), tx=(tx, 8)), rule="an exchange between threads stands inside of")

@@ -102,31 +102,47 @@ class _Entry(weakref.ref[Any]):
     key: tuple[Any, ...]
 
 
-_KINDS = {"Expr": "one", "Stmt": "one", "Expr | None": "maybe", "Stmt | None": "maybe"}
-_KINDS |= {"tuple[Expr, ...]": "many", "tuple[Stmt, ...]": "many"}
+_BELOW = {"Expr": "one", "Stmt": "one", "Expr | None": "maybe", "Stmt | None": "maybe"}
+_BELOW |= {"tuple[Expr, ...]": "many", "tuple[Stmt, ...]": "many"}
+# The nodes that a field holds, and those nodes mapped by f (in code; {x} is the field).
+_CODE = {
+    "one": ("{x},", "f({x})"),
+    "maybe": ("*(() if {x} is None else ({x},)),", "None if {x} is None else f({x})"),
+    "many": ("*{x},", "same({x}, tuple([f(y) for y in {x}]))"),
+    "extents": ("*[y[2] for y in {x}],", "same_extents({x}, [f(y[2]) for y in {x}])"),
+}
+# For each annotation of a field that holds nodes, how. A launch says of each hardware index its tag, its variable and
+# its extent; of these, the extent is a node that it holds.
+_HOLDS_NODES = {**_BELOW, "tuple[tuple[ThreadTag, Var, Expr], ...]": "extents"}
+# Annotations of fields in which no node is found: data, names that the node defines, and names of what is defined
+# elsewhere (a buffer's extents belong to the statement that allocates it, a reducer's to the reducer).
+_HOLDS_NONE = frozenset(
+    (
+        *("str", "int", "float", "bool", "Any", "DType", "LoopKind", "ThreadTag | None", "MemoryScope"),
+        *("Var", "Buffer", "LoadSource", "tuple[IterVar, ...]", "CommReducer", "tuple[tuple[str, Any], ...]"),
+    )
+)
 
 
-def _visitors(fields: dict[str, str], scope: dict[str, Any]) -> tuple[Any, Any]:
-    """Compile `children()` and `map_children(f)` for the fields that hold nodes."""
-    kinds = {name: _KINDS[kind] for name, kind in fields.items() if kind in _KINDS}
-    parts = [
-        {"one": f"self.{n},", "maybe": f"*(() if self.{n} is None else (self.{n},)),", "many": f"*self.{n},"}[k]
-        for n, k in kinds.items()
-    ]
+def _visitors(owner: str, fields: dict[str, str], scope: dict[str, Any]) -> tuple[Any, Any]:
+    """Compile `children()` and `map_children(f)` for the fields that hold nodes.
+
+    Raises TypeError for an annotation that neither table knows: nothing that a node holds is passed over by mistake.
+    """
+    known = _HOLDS_NONE.union(_HOLDS_NODES)
+    strange = [f"{name}: {kind}" for name, kind in fields.items() if kind not in known]
+    if strange:
+        raise TypeError(f"{owner} has fields of which it is not known what nodes they hold: {', '.join(strange)}")
+    codes = {name: _CODE[_HOLDS_NODES[kind]] for name, kind in fields.items() if kind in _HOLDS_NODES}
+    parts = [children.format(x=f"self.{name}") for name, (children, _) in codes.items()]
     lines = ["def children(self):", f"    return ({' '.join(parts)})", "def map_children(self, f):"]
-    for name, kind in kinds.items():
-        value = {
-            "one": f"f(self.{name})",
-            "maybe": f"None if self.{name} is None else f(self.{name})",
-            "many": f"same(self.{name}, tuple([f(x) for x in self.{name}]))",
-        }[kind]
-        lines.append(f"    {name} = {value}")
-    if kinds:
-        lines.append(f"    if {' and '.join(f'{n} is self.{n}' for n in kinds)}: return self")
-        lines.append(f"    return type(self)({', '.join(n if n in kinds else f'self.{n}' for n in fields)})")
+    lines += [f"    {name} = {mapped.format(x=f'self.{name}')}" for name, (_, mapped) in codes.items()]
+    if codes:
+        lines.append(f"    if {' and '.join(f'{n} is self.{n}' for n in codes)}: return self")
+        lines.append(f"    return type(self)({', '.join(n if n in codes else f'self.{n}' for n in fields)})")
     else:
         lines.append("    return self")
-    names = {**scope, "same": _same}
+    names = {**scope, "same": _same, "same_extents": _same_extents}
     exec("\n".join(lines), names)
     return names["children"], names["map_children"]
 
@@ -136,6 +152,12 @@ def _same(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
         if a is not b:
             return new
     return old
+
+
+def _same_extents(old: tuple[Any, ...], extents: list[Any]) -> tuple[Any, ...]:
+    if all(row[2] is extent for row, extent in zip(old, extents, strict=True)):
+        return old
+    return tuple((tag, var, extent) for (tag, var, _), extent in zip(old, extents, strict=True))
 
 
 _CONSTRUCTOR = """
@@ -160,14 +182,24 @@ def __new__(cls{params}):
 """
 
 
-def _constructor(fields: dict[str, Any], keys: dict[str, str], derived: dict[str, str], scope: dict[str, Any]) -> Any:
+_CONSTRUCTOR_OF_ONE = """
+def __new__(cls{params}):
+    self = allocate(cls)
+    {assign}
+    return self
+"""
+
+
+def _constructor(
+    fields: dict[str, Any], keys: dict[str, str], derived: dict[str, str], scope: dict[str, Any], interned: bool
+) -> Any:
     table: dict[tuple[Any, ...], _Entry] = {}
 
     def forget(entry: _Entry) -> None:
         if table.get(entry.key) is entry:
             del table[entry.key]
 
-    source = _CONSTRUCTOR.format(
+    source = (_CONSTRUCTOR if interned else _CONSTRUCTOR_OF_ONE).format(
         params="".join(f", {name}" for name in fields),
         key=", ".join(keys.get(name, name) for name in fields),
         assign="\n    ".join(
@@ -182,13 +214,19 @@ def _constructor(fields: dict[str, Any], keys: dict[str, str], derived: dict[str
 
 @dataclass_transform(frozen_default=True)
 def node(
-    *, keys: dict[str, str] | None = None, derived: dict[str, str] | None = None, **scope: Any
+    *,
+    keys: dict[str, str] | None = None,
+    derived: dict[str, str] | None = None,
+    interned: bool = True,
+    **scope: Any,
 ) -> Callable[[type[T]], type[T]]:
     """Make an annotated class an interned node.
 
     `keys` maps a field to the expression that identifies it in the intern table where the value itself is
     not a safe key (floats by their bits). `derived` maps a further slot to the expression that computes it
-    from the fields (a result type). `scope` holds the names that those expressions use.
+    from the fields (a result type). `scope` holds the names that those expressions use. Without `interned` each
+    construction makes another node, as statements with an effect need: two equal effects are two. A class may define
+    `children` and `map_children` itself, where more belongs to it than its fields show.
     """
 
     def decorate(cls: type[T]) -> type[T]:
@@ -197,9 +235,11 @@ def node(
         members = {k: v for k, v in cls.__dict__.items() if k not in {"__dict__", "__weakref__"}}
         members["__slots__"] = (*fields, *derived_slots)
         members["FIELDS"] = tuple(fields)
-        members["BELOW"] = {name: _KINDS[kind] for name, kind in fields.items() if kind in _KINDS}
-        members["children"], members["map_children"] = _visitors(fields, scope)
-        members["__new__"] = _constructor(fields, keys or {}, derived or {}, scope)
+        members["BELOW"] = {name: _BELOW[kind] for name, kind in fields.items() if kind in _BELOW}
+        children, map_children = _visitors(cls.__name__, fields, scope)
+        members.setdefault("children", children)
+        members.setdefault("map_children", map_children)
+        members["__new__"] = _constructor(fields, keys or {}, derived or {}, scope, interned)
         made: type[T] = type(cls)(cls.__name__, cls.__bases__, members)  # type: ignore[misc]  # a metaclass call
         made.__qualname__ = cls.__qualname__
         return made

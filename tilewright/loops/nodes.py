@@ -15,6 +15,7 @@ with `alias_of`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any, ClassVar
 
 from ..core.dtype import DType
@@ -24,6 +25,7 @@ from ..core.hardware import MemoryScope, ThreadTag
 from ..core.node import Node, node
 from ..expr.nodes import Call, Expr, Var
 from ..expr.numerics import EXCHANGES
+from ..expr.traverse import rewrite
 from ..tensor.reduction import CommReducer
 from .layout import ROW_MAJOR, Layout
 
@@ -155,9 +157,9 @@ def is_exchange(e: Any) -> bool:
     return isinstance(e, AllReduce) or (isinstance(e, Call) and e.name in EXCHANGES)
 
 
-@node()
+@node(interned=False)
 class Evaluate(Stmt):
-    """An expression for its effect."""
+    """An expression for its effect. Two equal ones are two effects."""
 
     value: Expr
 
@@ -173,10 +175,23 @@ class Let(Stmt):
 
 @node()
 class Allocate(Stmt):
-    """Uninitialised storage for `buffer`, alive within the body."""
+    """Uninitialised storage for `buffer`, alive within the body. The extents of the buffer belong to this node."""
 
     buffer: Buffer
     body: Stmt
+
+    def children(self) -> tuple[Any, ...]:
+        """The extents, then the body."""
+        return (*self.buffer.shape, self.body)
+
+    def map_children(self, f: Callable[[Any], Any]) -> Stmt:
+        """The allocation with `f` applied to extents and body; where extents change, of another buffer throughout."""
+        shape, body = tuple([f(extent) for extent in self.buffer.shape]), f(self.body)
+        if all(new is old for new, old in zip(shape, self.buffer.shape, strict=True)):
+            return self if body is self.body else Allocate(self.buffer, body)
+        buffer = copy(self.buffer)
+        buffer.shape = shape
+        return Allocate(buffer, with_buffer(body, self.buffer, buffer))
 
 
 @node()
@@ -189,9 +204,9 @@ class LifetimeStart(Stmt):
     buffer: Buffer
 
 
-@node()
+@node(interned=False)
 class Barrier(Stmt):
-    """All threads of a block wait here, and see each other's writes to `scope` memory."""
+    """All threads of a block wait here, and see each other's writes to `scope` memory. Two equal ones are two."""
 
     scope: MemoryScope
 
@@ -213,6 +228,28 @@ class Launch(Stmt):
 
 
 NOTHING = Seq(())
+
+
+def with_buffer(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
+    """`stmt` with every access to `old`, or to a view of it, made one to `new`."""
+    moved: dict[Buffer, Buffer] = {old: new}
+
+    def at(buffer: Any) -> Any:
+        if isinstance(buffer, Buffer) and buffer not in moved:
+            moved[buffer] = buffer
+            base = None if buffer.alias_of is None else at(buffer.alias_of)
+            if base is not buffer.alias_of:
+                moved[buffer] = copy(buffer)
+                moved[buffer].alias_of = base
+        return moved.get(buffer, buffer)
+
+    def visit(part: Any) -> Any:
+        fields = [getattr(part, name) for name in part.FIELDS]
+        held = [at(value) if isinstance(value, Buffer) else value for value in fields]
+        return part if all(new is value for new, value in zip(held, fields, strict=True)) else type(part)(*held)
+
+    made: Stmt = rewrite(stmt, visit)
+    return made
 
 
 def seq(*stmts: Stmt) -> Stmt:

@@ -9,13 +9,14 @@ from typing import Any, NoReturn
 
 from ..core.dtype import DType
 from ..core.errors import InternalError
-from ..core.hardware import LoopKind, ThreadTag
+from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..core.node import Node
 from ..core.recursion import deep
 from ..expr import nodes as e
 from .describe import describe
 from .nodes import (
     Allocate,
+    AllReduce,
     Barrier,
     Buffer,
     Evaluate,
@@ -39,8 +40,16 @@ class Form(enum.Flag):
     """Nothing yet: the function is as it was built."""
     FLAT = enum.auto()
     """Storage is flattened: every access has one index."""
+    SCALAR = enum.auto()
+    """No loop runs as vectors: they are vectors by now."""
+    EXPANDED = enum.auto()
+    """No virtual thread is left."""
+    HOISTED = enum.auto()
+    """A kernel allocates all of its shared memory of constant size at its head, before its other statements."""
     FINISHED = enum.auto()
     """Kernels are `Launch`es: no loop over threads is left, and no virtual thread."""
+    REDUCED = enum.auto()
+    """No value is a reduction over threads: what they exchange is written out."""
     MASKED = enum.auto()
     """A guard may be a vector, without an `else`."""
 
@@ -56,9 +65,13 @@ class _Verifier:
 
     def __init__(self, function: Function, form: Form) -> None:
         self.function = function
+        self.form = form
         self.masks = Form.MASKED in form
         self.flat = Form.FLAT in form
         self.finished = Form.FINISHED in form
+        self.heads: set[Stmt] = set()
+        self.diverging: set[e.Var] = set()
+        self.diverges = 0
         self.defined: set[e.Var] = set()
         self.storage: set[Buffer] = set()
         self.kernel: dict[ThreadTag, e.Expr] | None = None
@@ -103,25 +116,40 @@ class _Verifier:
     def _for(self, stmt: For) -> None:
         self._integer(stmt.min, "the minimum of a loop", stmt)
         self._integer(stmt.extent, "the extent of a loop", stmt)
+        if not stmt.var.dtype == stmt.min.dtype == stmt.extent.dtype:
+            types = f"{stmt.min.dtype} and {stmt.extent.dtype}"
+            self.fail(f"the loop variable {stmt.var.name} of type {stmt.var.dtype} has bounds of {types}", stmt)
         if stmt.kind is not LoopKind.THREAD:
-            if stmt.thread is not None:
-                self.fail(f"a {stmt.kind.value} loop has a hardware index", stmt)
-            with self._bound(stmt, stmt.var):
-                self.statement(stmt.body)
+            self._plain_loop(stmt)
             return
         if stmt.thread is None:
             self.fail("a THREAD loop has no hardware index", stmt)
         if self.finished or self.launch is not None:
             self.fail("a loop over threads is left in finished code", stmt)
+        if Form.EXPANDED in self.form and stmt.thread is ThreadTag.VTHREAD:
+            self.fail("a virtual thread is left after they were expanded", stmt)
         outermost = self.kernel is None and stmt.thread is not ThreadTag.VTHREAD
         if outermost:
             self.kernel = {}
+            self._note_head(stmt.body)
         if stmt.thread is not ThreadTag.VTHREAD:
             self._one_extent(stmt.thread, stmt.extent, stmt)
         with self._bound(stmt, stmt.var):
             self.statement(stmt.body)
         if outermost:
             self.kernel = None
+
+    def _plain_loop(self, stmt: For) -> None:
+        if stmt.thread is not None:
+            self.fail(f"a {stmt.kind.value} loop has a hardware index", stmt)
+        if Form.SCALAR in self.form and stmt.kind is LoopKind.VECTORIZED:
+            self.fail("a loop is to run as vectors after those were made", stmt)
+        if stmt.kind is LoopKind.PARALLEL and self.launch is not None and self.launch.threads:
+            self.fail("a loop over CPU threads stands in a kernel of a grid", stmt)
+        if self._differs(stmt.min, stmt.extent):
+            self.diverging.add(stmt.var)
+        with self._reached_by_some(stmt.min, stmt.extent), self._bound(stmt, stmt.var):
+            self.statement(stmt.body)
 
     def _one_extent(self, tag: ThreadTag, extent: e.Expr, stmt: Stmt) -> None:
         known = self.kernel.setdefault(tag, extent) if self.kernel is not None else extent
@@ -137,18 +165,34 @@ class _Verifier:
         for tag, _, extent in stmt.threads:
             self._integer(extent, f"the extent of {tag.value}", stmt)
         self.launch = stmt
+        self._note_head(stmt.body)
+        self.diverging = {var for tag, var, _ in stmt.threads if tag.is_thread}
         with self._bound(stmt, *(var for _, var, _ in stmt.threads)):
             self.statement(stmt.body)
         self.launch = None
+        self.diverging = set()
 
     def _if(self, stmt: If) -> None:
         self.expression(stmt.condition, stmt)
         lanes = stmt.condition.dtype.lanes
         if not stmt.condition.dtype.is_bool or (lanes > 1 and (stmt.orelse is not None or not self.masks)):
             self.fail(f"the condition has type {stmt.condition.dtype}, not bool", stmt)
-        self.statement(stmt.then)
-        if stmt.orelse is not None:
-            self.statement(stmt.orelse)
+        with self._reached_by_some(stmt.condition):
+            self.statement(stmt.then)
+            if stmt.orelse is not None:
+                self.statement(stmt.orelse)
+
+    @contextmanager
+    def _reached_by_some(self, *decide: e.Expr) -> Iterator[None]:
+        """A part of the function that not all threads of a block reach alike, if a thread index decides it."""
+        split = self._differs(*decide)
+        self.diverges += split
+        yield
+        self.diverges -= split
+
+    def _differs(self, *exprs: e.Expr) -> bool:
+        """Whether threads of one block may find different values, as far as thread indices tell."""
+        return bool(self.diverging) and any(not self.diverging.isdisjoint(self._names(expr)) for expr in exprs)
 
     def _store(self, stmt: Store) -> None:
         for part in (*stmt.indices, stmt.value):
@@ -162,6 +206,8 @@ class _Verifier:
         self.expression(stmt.value, stmt)
         if stmt.value.dtype is not stmt.var.dtype:
             self.fail(f"{stmt.var.name} of type {stmt.var.dtype} stands for a {stmt.value.dtype}", stmt)
+        if self._differs(stmt.value):
+            self.diverging.add(stmt.var)
         with self._bound(stmt, stmt.var):
             self.statement(stmt.body)
 
@@ -173,9 +219,19 @@ class _Verifier:
             self.fail(f"buffer {buffer.name} is allocated where it has storage already", stmt)
         if buffer.alias_of is not None:
             self.fail(f"buffer {buffer.name} is allocated, but is a view of {buffer.alias_of.name}", stmt)
+        constant = all(isinstance(size, e.IntImm) for size in buffer.shape)
+        on_chip = buffer.scope is MemoryScope.SHARED and (self.kernel is not None or self.launch is not None)
+        if Form.HOISTED in self.form and on_chip and constant and stmt not in self.heads:
+            self.fail(f"the shared buffer {buffer.name} is not allocated at the head of its kernel", stmt)
         self.storage.add(buffer)
         self.statement(stmt.body)
         self.storage.discard(buffer)
+
+    def _note_head(self, body: Stmt) -> None:
+        """Note the allocations at the head of a kernel, among names of values."""
+        while isinstance(body, (Allocate, Let)):
+            self.heads.add(body)
+            body = body.body
 
     def _seq(self, stmt: Seq) -> None:
         for part in stmt.stmts:
@@ -194,6 +250,8 @@ class _Verifier:
     def _barrier(self, stmt: Barrier) -> None:
         if self.kernel is None and self.launch is None:
             self.fail("a barrier stands outside any kernel", stmt)
+        if self.diverges:
+            self.fail("some threads of the block do not reach a barrier", stmt)
 
     # Expressions.
 
@@ -229,6 +287,8 @@ class _Verifier:
                 self.fail(f"an exchange between threads stands inside of `{expr}`", stmt)
             if child not in self.typed:
                 self._types(child, stmt)
+        if isinstance(expr, AllReduce) and Form.REDUCED in self.form:
+            self.fail("a reduction over threads is left after they were written out", stmt)
         check = next((c for kind, c in _EXPRESSIONS.items() if isinstance(expr, kind)), None)
         fault = check(expr) if check is not None else None
         if fault:
@@ -241,6 +301,9 @@ class _Verifier:
 
     def _access(self, buffer: Buffer, indices: tuple[e.Expr, ...], stmt: Stmt) -> None:
         self._stored(buffer, stmt)
+        if buffer.alias_of is not None and buffer.alias_of.scope is not buffer.scope:
+            view = f"{buffer.name} in {buffer.scope.value} memory"
+            self.fail(f"{view} is a view of {buffer.alias_of.name} in {buffer.alias_of.scope.value} memory", stmt)
         if self.flat and len(buffer.shape) != 1:
             self.fail(f"buffer {buffer.name} has {len(buffer.shape)} dimensions in flat code", stmt)
         if len(indices) != len(buffer.shape):

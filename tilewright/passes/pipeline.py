@@ -112,7 +112,11 @@ OPTIONAL: frozenset[Pass] = frozenset(
 
 ESTABLISHES: dict[Pass, Form] = {
     flatten_storage: Form.FLAT,
+    vectorize_loops: Form.SCALAR,
+    expand_virtual_threads: Form.EXPANDED,
+    hoist_allocations: Form.HOISTED,
     split_host_device: Form.FINISHED,
+    lower_thread_reduce: Form.REDUCED,
     launch_on_host: Form.FINISHED,
     mask_guarded_loops: Form.MASKED,
 }
