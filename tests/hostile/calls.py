@@ -8,6 +8,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import tilewright as tw
@@ -46,6 +47,14 @@ _OPERANDS = {
 """Operators, and how many operands Python passes to each."""
 _INSIDE = {"children", "map_children", "read_below", "written_below"}
 """Methods of expressions that compilers call."""
+_OF_THE_PACKAGE = (
+    "lower build conv1d conv2d depthwise_conv2d conv_transpose1d conv_transpose2d avg_pool2d max_pool2d explain_call"
+).split()
+_OF_TUNING = (
+    "task.create create apply_history_best measure_option get_config template LocalBuilder LocalRunner "
+    "ApplyHistoryBest MeasureInput MeasureResult callback.log_to_file callback.progress_bar tuner.XGBTuner tuner.GATuner "
+    "tuner.RandomTuner tuner.GridSearchTuner"
+).split()
 _SLOW = {"module.time_evaluator", "function.time_evaluator"}
 
 
@@ -63,11 +72,10 @@ def surface() -> tuple[tuple[str, Callable[[World], Any]], ...]:
                 continue  # there to be asked for with isinstance: functions make them
             if not name.startswith("_") and callable(value) and f"{face}.{name}" not in _NOT_CALLED:
                 found[f"{face}.{name}"] = lambda w, value=value: value
-    for name in ("lower", "build"):
+    for name in _OF_THE_PACKAGE:
         found[name] = lambda w, name=name: getattr(tw, name)
-    found["autotvm.task.create"] = lambda w: autotvm.task.create
-    found["autotvm.apply_history_best"] = lambda w: autotvm.apply_history_best
-    found["autotvm.measure_option"] = lambda w: autotvm.measure_option
+    for name in _OF_TUNING:
+        found[f"autotvm.{name}"] = lambda w, name=name: attrgetter(name)(autotvm)
     world = World(random.Random(0))
     for owner, get in _METHODS.items():
         for name in dir(get(world)):

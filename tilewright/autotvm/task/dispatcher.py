@@ -85,7 +85,9 @@ class FallbackContext(DispatchContext):
         key = (str(target), workload)
         found = self.memory.get(key)
         if found is None:
-            packaged = any(workload[0] == template.name for template in ALL)  # those choose a usual schedule
+            packaged = workload is not None and any(
+                workload[0] == template.name for template in ALL
+            )  # those choose a usual schedule
             if key not in self._warned and not GLOBAL_SCOPE.silent and not packaged:
                 self._warned.add(key)
                 logger.warning(

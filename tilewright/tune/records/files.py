@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from ...core.errors import UserError
 from .format import Pair, encode, measure_str_key
 from .history import History
@@ -38,7 +40,7 @@ def split_workload(in_file: PathLike, clean: bool = True) -> list[Path]:
 
 def merge(in_files: Iterable[PathLike], out_file: PathLike) -> int:
     """Write the lines of several logs into one, each once, in the order of time; gives how many there are."""
-    if isinstance(in_files, (str, bytes)) or not isinstance(in_files, Iterable):
+    if isinstance(in_files, (str, bytes, np.ndarray)) or not isinstance(in_files, Iterable):
         raise UserError(f"{in_files!r} is no list of logs", primitive="record.merge", fix='give ["a.log", "b.log"]')
     return merge_pairs((pair for path in in_files for pair in load_from_file(path)), out_file)
 

@@ -133,12 +133,12 @@ def _seconds(costs: Any, error_no: int) -> tuple[float, ...]:
 def decode(row: str, protocol: str = "json") -> Pair:
     """The measurement of a line; UserError where it is none."""
     only_json(protocol)
+    if not isinstance(row, str):
+        raise _foreign(f"it is {row!r}, no text")
     try:
         if _is_nested(row):
             raise _foreign(f"brackets nested more than {_DEEPEST} deep")
         line = json.loads(row, parse_int=_integer)
-    except TypeError as error:
-        raise _foreign(f"it is {row!r}, no text") from error
     except (ValueError, RecursionError) as error:
         raise _foreign(f"no JSON: {error}") from error
     if not isinstance(line, dict):
