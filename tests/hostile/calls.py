@@ -52,8 +52,8 @@ _OF_THE_PACKAGE = (
 ).split()
 _OF_TUNING = (
     "task.create create apply_history_best measure_option get_config template LocalBuilder LocalRunner "
-    "ApplyHistoryBest MeasureInput MeasureResult callback.log_to_file callback.progress_bar tuner.XGBTuner tuner.GATuner "
-    "tuner.RandomTuner tuner.GridSearchTuner"
+    "ApplyHistoryBest MeasureInput MeasureResult callback.log_to_file callback.progress_bar tuner.XGBTuner "
+    "tuner.GATuner tuner.RandomTuner tuner.GridSearchTuner"
 ).split()
 _SLOW = {"module.time_evaluator", "function.time_evaluator"}
 

@@ -85,9 +85,8 @@ class FallbackContext(DispatchContext):
         key = (str(target), workload)
         found = self.memory.get(key)
         if found is None:
-            packaged = workload is not None and any(
-                workload[0] == template.name for template in ALL
-            )  # those choose a usual schedule
+            # Packaged templates choose a usual schedule of their own.
+            packaged = workload is not None and workload[0] in {template.name for template in ALL}
             if key not in self._warned and not GLOBAL_SCOPE.silent and not packaged:
                 self._warned.add(key)
                 logger.warning(
