@@ -105,6 +105,14 @@ def test_closed_streams(closed: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_progress_without_a_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    bar = autotvm.callback.progress_bar(3)
+    bar(None, [], [])
+    bar.close()
+    assert bar.count == 0
+
+
 def test_sizes_that_no_device_holds() -> None:
     command = [sys.executable, "-m", "tilewright", "tune", "conv2d", "--shape", "1x1x999999999x999999999"]
     done = subprocess.run([*command, "--target", "llvm"], cwd=ROOT, capture_output=True, text=True, check=False)
