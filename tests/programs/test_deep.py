@@ -115,3 +115,64 @@ def test_chains_of_3000_stages_are_lowered_without_c_stack(inline: bool) -> None
             print("done", len(str(tw.lower(s, [A, B]))) > 30_000)
     """)
     assert "done True" in printed
+
+
+@pytest.mark.opencl
+@pytest.mark.parametrize("depth", [10, 3_000])
+def test_deep_expressions_run_on_opencl(depth: int) -> None:
+    """C compilers stop at 256 nested brackets: variables hold what is deeper."""
+    printed = in_process(
+        f"""
+        def run():
+            A = te.placeholder((8,), name="A")
+            def body(i):
+                x = A[i]
+                for k in range({depth}):
+                    x = te.max(A[i] - x * te.const(0.5, "float32"), A[(i + k) % 8])
+                return x
+            B = te.compute((8,), body, name="B")
+            s = te.create_schedule(B.op)
+            s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+            f = tw.build(s, [A, B], "opencl")
+            dev = tw.opencl(0)
+            out = tw.nd.array(np.zeros(8, "float32"), dev)
+            f(tw.nd.array(data, dev), out)
+            x = data.copy()
+            for k in range({depth}):
+                x = np.maximum(data - x * np.float32(0.5), np.roll(data, -k))
+            assert np.array_equal(out.numpy(), x)
+            print("done", "part" in f.imported_modules[0].get_source())
+        """,
+        small_stack=False,
+    )
+    assert f"done {depth > 64}" in printed
+
+
+def test_nested_choices_take_time_in_proportion_to_their_number() -> None:
+    A = te.placeholder((64,), name="A")
+
+    def body(i: Expr) -> Expr:
+        value = A[i]
+        for k in range(500):  # each level looked at once more under its condition would be 2 ** 500 looks
+            value = te.if_then_else((i * 7) % (k + 2) == 1, A[(i + k) % 64], value)
+        return value
+
+    B = te.compute((64,), body, name="B")
+    assert "T.if_then_else" in str(tw.lower(te.create_schedule(B.op), [A, B]))
+
+
+@pytest.mark.opencl
+def test_a_value_that_is_read_under_conditions_is_written_once() -> None:
+    A = te.placeholder((64,), name="A")
+
+    def body(i: Expr) -> Expr:
+        x = A[i]
+        for k in range(60):
+            x = te.if_then_else(x > k, x - 1.0, x * 0.5) + 1.0
+        return x
+
+    B = te.compute((64,), body, name="B")
+    s = te.create_schedule(B.op)
+    s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+    source = tw.build(s, [A, B], "opencl").imported_modules[0].get_source()
+    assert len(source) < 100_000

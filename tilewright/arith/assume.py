@@ -12,6 +12,8 @@ _DECIDABLE = (
     *(n.FloorDiv, n.FloorMod, n.Div, n.Mod, n.Min, n.Max, n.Select, n.IfThenElse, n.And, n.Or, n.Not),
     *(n.LT, n.LE, n.GT, n.GE, n.EQ, n.NE),
 )
+MOST_CHOICES = 6
+"""Nested choices up to which branches are looked at again under their conditions: each level doubles the work."""
 _NONE: frozenset[Var] = frozenset()
 
 
@@ -27,8 +29,22 @@ def decidable(e: Expr, facts: Facts) -> frozenset[Var]:
     return found
 
 
+def choices(e: Expr) -> int:
+    """How many choices are nested within e."""
+    found: int | None = getattr(e, "choices_below", None)
+    if found is None:
+        for at in post_order(e):
+            if getattr(at, "choices_below", None) is None:
+                below = max([child.choices_below for child in at.children()], default=0)
+                at.choices_below = below + isinstance(at, (n.Select, n.IfThenElse))
+        found = e.choices_below
+    return found
+
+
 def assuming(e: Expr, cond: Expr, facts: Facts) -> Expr:
     """A simplified e, simplified further where `cond` holds; looked into only where that can matter."""
+    if choices(e) > MOST_CHOICES:
+        return e
     useful = decidable(e, facts)
     if not useful or useful.isdisjoint(variables(cond)):
         return e

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from ..core.dtype import FLOAT32, DType
-from ..core.errors import InternalError
+from ..core.errors import InternalError, UserError
 from ..expr import nodes as n
 from ..expr.traverse import post_order
 from .dialect import Dialect, is_half
@@ -14,6 +15,12 @@ from .names import Names
 
 TERNARY, OR, AND, EQUAL, LESS, SUM, PRODUCT, UNARY, ATOM = 1, 2, 3, 7, 8, 10, 11, 12, 14
 Text = tuple[str, int]
+MOST_NESTED = 64
+"""Levels of an expression that stand in one C expression; variables hold what is deeper."""
+MOST_CHARACTERS = 4_096
+"""Characters of one C expression: what is read several times would double at every level."""
+MOST_BRANCHES = 2_000
+"""Levels where that cannot be done: parts that are evaluated under conditions only."""
 # What the hardware leaves open, or traps on, is settled: a division by 0 gives 0, as in NumPy, and the least
 # integer divided by -1 wraps. Min and max of floats give NaN where an operand is one, as in NumPy and PyTorch (C's
 # fmin and fmax drop it, as the legacy API did, but then relu hides a NaN that the caller should see). Floats
@@ -65,6 +72,12 @@ class ExprWriter:
         self.positive: frozenset[n.Var] = frozenset()
         """Variables that are not 0 wherever something is divided by them: extents of arrays and loops."""
         self._memo: dict[n.Expr, Text] = {}
+        self._heights: dict[n.Expr, int] = {}
+        self._branches = 0
+        """Choices around the expression at hand of which only the part taken is evaluated."""
+        self.keep: Callable[[n.Expr, str], str] | None = None
+        """Puts a text into a variable above the statement at hand, and returns the variable's name."""
+        self.kept = False
 
     def __call__(self, e: n.Expr, at_least: int = 0) -> str:
         """The text of `e`, in parentheses where it binds less tightly than `at_least`."""
@@ -83,8 +96,37 @@ class ExprWriter:
             write = _WRITE.get(type(e))
             if write is None:
                 raise InternalError(f"code generation does not know {type(e).__name__}: {e}")
-            found = self._memo[e] = write(self, e)
+            found = self._memo[e] = self._bounded(e, write(self, e))
         return found
+
+    def _bounded(self, e: n.Expr, text: Text) -> Text:
+        """The text, or a variable that holds its value: C compilers take 256 nested brackets."""
+        height = 1 + max([self._heights.get(child, 0) for child in e.children()], default=0)
+        small = height < MOST_NESTED and len(text[0]) < MOST_CHARACTERS
+        if small or self.keep is None or self._branches:
+            self._heights[e] = height
+            if height > MOST_BRANCHES or len(text[0]) > MOST_CHARACTERS << 8:
+                raise UserError(
+                    f"conditions within conditions are nested more than {MOST_BRANCHES} deep",
+                    primitive="build",
+                    fix="look the value up in a tensor, or compute parts of it as stages of their own",
+                )
+            return text
+        self.kept = True
+        return self.keep(e, text[0]), ATOM
+
+    def forget(self) -> None:
+        """Forget the texts of expressions, once the statement is written in which variables hold parts of them."""
+        if self.kept:
+            self._memo.clear()
+            self._heights.clear()
+            self.kept = False
+
+    @contextmanager
+    def _branch(self) -> Iterator[None]:
+        self._branches += 1
+        yield
+        self._branches -= 1
 
     def _var(self, e: n.Var) -> Text:
         return self.names(e), ATOM
@@ -101,7 +143,9 @@ class ExprWriter:
     def _infix(self, e: Any) -> Text:
         sign, level = _INFIX[type(e)]
         if level <= AND:  # associative; an `and` within an `or` is put in parentheses, as compilers advise
-            left, right = (self.write(part, level if type(part) is type(e) else EQUAL) for part in (e.a, e.b))
+            left = self.write(e.a, level if type(e.a) is type(e) else EQUAL)
+            with self._branch():
+                right = self.write(e.b, level if type(e.b) is type(e) else EQUAL)
         else:
             regroups = type(e) is n.Add and type(e.b) is n.Add and e.dtype.is_int
             left, right = self.write(e.a, level + (level <= LESS)), self.write(e.b, level if regroups else level + 1)
@@ -200,8 +244,10 @@ class ExprWriter:
         return f"!{self.write(e.a, UNARY)}", UNARY
 
     def _choice(self, e: n.Select | n.IfThenElse) -> Text:
-        parts = [self.write(part, OR) for part in (e.condition, e.true_value)] + [self.write(e.false_value, TERNARY)]
-        return f"{parts[0]} ? {parts[1]} : {parts[2]}", TERNARY
+        condition = self.write(e.condition, OR)
+        with self._branch() if isinstance(e, n.IfThenElse) else nullcontext():
+            yes, no = self.write(e.true_value, OR), self.write(e.false_value, TERNARY)
+        return f"{condition} ? {yes} : {no}", TERNARY
 
     def _cast(self, e: n.Cast) -> Text:
         if e.dtype.is_bool:

@@ -66,6 +66,7 @@ class KernelWriter:
         self.names = Names(dialect.reserved | {kernel.name}, dialect.owned)
         self.expr = ExprWriter(dialect, self.names, self._element)
         self.expr.positive = _sizes(kernel)
+        self.expr.keep = self._keep
         self.lines: list[str] = []
         self.indent = 1
         self.scopes: list[set[Any]] = [set()]
@@ -147,6 +148,13 @@ class KernelWriter:
 
     def _line(self, text: str) -> None:
         self.lines.append("  " * self.indent + text)
+        self.expr.forget()
+
+    def _keep(self, e: n.Expr, text: str) -> str:
+        """A variable of the value of an expression, declared above the statement that is being written."""
+        name = self.names.fresh("part")
+        self.lines.append("  " * self.indent + f"const {self.dialect.scalar_type(e.dtype)} {name} = {text};")
+        return name
 
     @contextmanager
     def _block(self, head: str) -> Iterator[None]:

@@ -22,7 +22,9 @@ T = TypeVar("T")
 class Node:
     """Base of all interned nodes; `FIELDS` names the constructor's arguments in order."""
 
-    __slots__ = ("__weakref__", "read_below")
+    __slots__ = ("__weakref__", "choices_below", "read_below")
+    choices_below: int
+    """Set by `arith/assume.py` once it was asked."""
     read_below: Any
     """Set by `loops/uses.py` once it was asked: here, so that it goes when the node goes."""
     FIELDS: ClassVar[tuple[str, ...]] = ()
