@@ -13,6 +13,7 @@ import textwrap
 
 import pytest
 
+import tilewright as tw
 from tilewright import te
 from tilewright.arith.simplify import simplify
 from tilewright.core.recursion import FRAMES
@@ -23,6 +24,7 @@ from tilewright.expr.traverse import substitute
 DECLARE = """
 import sys, threading
 import numpy as np
+import tilewright as tw
 import tilewright as tw
 from tilewright import te
 from tilewright.loops.interpret import interpret
