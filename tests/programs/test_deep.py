@@ -25,7 +25,6 @@ DECLARE = """
 import sys, threading
 import numpy as np
 import tilewright as tw
-import tilewright as tw
 from tilewright import te
 from tilewright.loops.interpret import interpret
 

@@ -1,8 +1,8 @@
 """Reads that certainly leave their tensor: found before anything runs, whatever the schedule.
 
-Only what is certain is refused: an index whose extreme value is reached at a point that is computed, read under no
-condition. Reads inside `if_then_else`, `select` or the second part of `all` and `any`, and those of a reduction with
-`where`, are left alone, as are indices that depend on values.
+Only what is certain is refused: an index whose extreme value is reached at a point that is computed, or one that
+leaves its tensor at a point where the conditions around it hold (`witnesses.py`). Indices that depend on values are
+left alone.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..expr.operators import const, greater_equal, less, subtract
 from ..expr.traverse import variables
 from ..tensor.reduction import Reduce
 from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
+from .witnesses import check_witness, guarded_reads
 
 End = int | Expr
 """An end of the values of an axis or an index; an expression only where it is not constant."""
@@ -49,6 +50,19 @@ def check_reads(outputs: Sequence[Operation]) -> None:
                 found = [reader.span(e) for e in load.indices]
                 _check(op, load, found)
                 _need(needed, load.source.op, found)
+        _check_points(op, reader)
+
+
+def _check_points(op: Operation, reader: _Reader) -> None:
+    """Look for points at which reads under conditions, and those of indices that are not linear, leave a tensor."""
+    ends = {v: (s.lo, s.hi) for v, s in reader.spans.items() if isinstance(s.lo, int) and isinstance(s.hi, int)}
+    for read in guarded_reads(op):
+        used = frozenset(variables(*read.load.indices, *read.conditions))
+        if not reader.occur_together(used):
+            continue
+        for d, index in enumerate(read.load.indices):
+            if read.conditions or _constant_span(index, reader.spans) is None:
+                check_witness(op, read, d, ends)
 
 
 def _whole(extent: Expr) -> ExactRange:
@@ -137,15 +151,16 @@ class _Reader:
         if numbers is not None:
             low, high, used = numbers
             wraps = low < index.dtype.min_value or high > index.dtype.max_value
-            return None if wraps or not self._occur_together(used) else ExactRange(low, high)
+            return None if wraps or not self.occur_together(used) else ExactRange(low, high)
         used = frozenset(variables(index))
-        if not self._occur_together(used) or not used <= {*self.spans, *self._sizes}:
+        if not self.occur_together(used) or not used <= {*self.spans, *self._sizes}:
             return None
         relaxed = {v: _range(self.spans[v], v) for v in used if v in self.spans}
         found = extremes(simplify(index), relaxed)
         return ExactRange(_end(found.lo), _end(found.hi)) if found is not None and found.exact else None
 
-    def _occur_together(self, used: frozenset[Var]) -> bool:
+    def occur_together(self, used: frozenset[Var]) -> bool:
+        """Whether all combinations of the variables' values occur."""
         return self.together or sum(axis.var in used for axis in self.op.axis) < 2
 
     @cached_property
