@@ -446,3 +446,12 @@ def test_names_that_no_compiler_takes() -> None:
     tilewright.build(s, [A, B], "llvm", name="für")
     s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
     tilewright.build(s, [A, B], "cuda", name="für")
+
+
+def test_vectors_have_a_largest_size() -> None:
+    A = te.placeholder((65_536,), name="A")
+    B = te.compute((65_536,), lambda i: A[i] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    s[B].vectorize(B.op.axis[0])
+    with pytest.raises(tilewright.error.TVMError, match="vectors of 65536 elements; they may have 4096"):
+        tilewright.lower(s, [A, B])

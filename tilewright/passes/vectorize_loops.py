@@ -34,6 +34,9 @@ from ..expr.traverse import post_order, substitute, variables
 from ..loops import uses
 from ..loops.nodes import Evaluate, For, Function, If, Seq, Stmt, Store, map_statements, seq
 
+MOST_LANES = 4_096
+"""Elements of a vector: of many more, compilers run out of stack or time."""
+
 
 class _StaysScalarError(Exception):
     """The loop cannot run on vectors: a guard or a branch differs between its iterations."""
@@ -72,6 +75,12 @@ def _visit(stmt: Stmt, facts: Facts) -> Stmt:
                 fix="split the axis by a constant factor and vectorize the inner loop",
             )
         lanes = stmt.extent.value
+        if lanes > MOST_LANES:
+            raise UserError(
+                f"loop {stmt.var.name!r} would run on vectors of {lanes} elements; they may have {MOST_LANES}",
+                primitive="vectorize",
+                fix="split the axis by a small factor, such as 16, and vectorize the inner loop",
+            )
         if lanes == 1:
             return substitute(body, {stmt.var: stmt.min})  # type: ignore[no-any-return]
         # A loop of no iteration stays one: there are no vectors without elements.
