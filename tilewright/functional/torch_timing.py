@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ _RUNS, _ROUNDS = 10, 7
 _ENOUGH = 2e-3
 """Seconds that a round takes at least."""
 Work = Callable[[], Any]
+Around = Callable[[], AbstractContextManager[Any]]
 
 
 def both(problem: Problem, on: Device, executable: Executable) -> tuple[float, float]:
@@ -59,13 +61,21 @@ def tensors(problem: Problem, on: Device) -> list[Any]:
     ]
 
 
-def in_turns(works: list[Work], on_gpu: bool) -> list[float]:
-    """The median seconds of one run of each piece of work, measured in turns; on a GPU without the host's time."""
-    prepared = [_graph(work) if on_gpu else _repeated(work) for work in works]
+def in_turns(works: list[Work], on_gpu: bool, around: list[Around] | None = None) -> list[float]:
+    """The median seconds of one run of each piece of work, measured in turns; on a GPU without the host's time.
+
+    What `around` has for a piece of work is entered for each of its measurements, and not timed.
+    """
+    within: list[Around] = around or [nullcontext for _ in works]
+    prepared = []
+    for work, enter in zip(works, within, strict=True):
+        with enter():
+            prepared.append(_graph(work) if on_gpu else _repeated(work))
     times: list[list[float]] = [[] for _ in works]
     for _ in range(_ROUNDS):
-        for measure, into in zip(prepared, times, strict=True):
-            into.append(measure())
+        for measure, enter, into in zip(prepared, within, times, strict=True):
+            with enter():
+                into.append(measure())
     return [statistics.median(one) for one in times]
 
 

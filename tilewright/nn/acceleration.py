@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -221,22 +221,15 @@ def _prove(done: Acceleration, model: Any, inputs: tuple[Any, ...], on_gpu: bool
     """Compare the results and the times of the whole model with those before; undo what did not help."""
     if not any(row.replaced for row in done.rows):
         return
-    mine = model(*inputs)
-
-    def swapped(work: Callable[[], Any]) -> Callable[[], Any]:
-        def run() -> Any:
-            with _originals(done):
-                return work()
-
-        return run
 
     def run() -> Any:
         return model(*inputs)
 
-    _agree(swapped(run)(), mine)
+    mine = run()
     with _originals(done):
-        before = in_turns([run], on_gpu)[0]
-    after = in_turns([run], on_gpu)[0]
+        theirs = run()
+    _agree(theirs, mine)
+    before, after = in_turns([run, run], on_gpu, [lambda: _originals(done), nullcontext])
     done.before, done.after = before, after
     if after > before:
         done.undo()
