@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -15,11 +16,13 @@ from tilewright import te
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.driver import build, lower
+from tilewright.functional import shipped
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
-from tilewright.topi.templates import ACTIVATIONS, CONV2D, DEPTHWISE, Conv2d, Depthwise, Epilogue
+from tilewright.topi.templates import ACTIVATIONS, ALL, CONV2D, DEPTHWISE, Conv2d, Depthwise, Epilogue
 from tilewright.tune.analysis.candidate import inspect_candidate
+from tilewright.tune.records.log import load_from_file
 
 FAMILIES = {Conv2d: CONV2D, Depthwise: DEPTHWISE}
 WORKLOADS = (
@@ -31,6 +34,8 @@ WORKLOADS = (
     Depthwise.of((3, 16, 20), 7, dtype="float16", layout="NWC"),
     Depthwise.of((1, 2, 12, 20), 11, dtype="float64"),
     Depthwise.of((1, 1, 5, 36), (1, 31)),
+    Depthwise.of((2, 6, 14, 14), 3, stride=2),  # whole planes in shared memory, too
+    Depthwise.of((1, 32, 6, 9), 9, dtype="float16", layout="NHWC"),  # too many weights for registers
     Conv2d.of((2, 8, 6, 12), 8, groups=2, dtype="float16"),
     Conv2d.of((1, 6, 9, 10), 12, groups=3, padding=(0, 1, 2, 3), dilation=2, layout="NHWC", dtype="bfloat16"),
     Conv2d.of((1, 5, 8, 8), 7, stride=2, layout="NHWC", dtype="float16"),
@@ -129,8 +134,12 @@ def test_on_the_cpu(workload):
     on_device(workload, "llvm", 2)
 
 
+SLOW_TO_COMPILE = 9 * 9
+"""PoCL takes minutes for so many products of eight channels that are written out."""
+
+
 @pytest.mark.opencl
-@pytest.mark.parametrize("workload", cases())
+@pytest.mark.parametrize("workload", cases([w for w in WORKLOADS if w.terms < SLOW_TO_COMPILE]))
 def test_on_opencl(workload):
     on_device(workload, "opencl", 2)
 
@@ -237,6 +246,16 @@ def test_a_strategy_that_does_not_cover_a_workload():
     with pytest.raises(UserError, match="'topi/depthwise' does not cover") as caught:
         DEPTHWISE.task(workload, Target("cuda")).config_space
     assert "topi/depthwise.direct" in caught.value.fix
+
+
+def test_shipped_records_fit_the_templates():
+    """Each names a configuration that the space of its template still has."""
+    pairs = list(load_from_file(Path(shipped.__file__).parent / "records" / "h200_convolutions.log"))
+    assert len(pairs) > 50
+    known = {template.name: template for template in ALL}
+    for inp, _ in pairs[::8]:
+        space = known[inp.task.name].gpu.space(known[inp.task.name].workload(inp.task.args))
+        assert space.find(inp.config) is not None
 
 
 def test_the_usual_layout_is_not_part_of_the_key():

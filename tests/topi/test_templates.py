@@ -263,7 +263,7 @@ def test_what_a_log_knows_is_applied(tmp_path, caplog):
     assert str(tw.lower(applied, args)) == str(tw.lower(*task.instantiate(config)))
     with caplog.at_level(logging.WARNING, "autotvm"), tw.target.Target("opencl"):
         untuned, args = template(**options)
-    assert "fallback configuration" in caplog.text
+    assert not caplog.text  # its first configuration is a choice, not a fallback
     assert str(tw.lower(untuned, args)) == str(tw.lower(*task.instantiate(DEPTHWISE.first(task.args, task.target))))
 
 

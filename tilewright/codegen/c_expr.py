@@ -272,12 +272,15 @@ class ExprWriter:
 
     def stored(self, value: n.Expr, dtype: DType) -> str:
         """The value as an element in memory."""
-        text, level = self._text(value)
         if not is_half(dtype):
-            return text
-        rounded = f"{dtype.scalar}_round("  # taking its bits rounds it too
-        inner = text[len(rounded) : -1] if level == ATOM and text.startswith(rounded) else text
-        return f"{self.helper(f'{dtype.scalar}_bits')}({inner})"
+            return self._text(value)[0]
+        return f"{self.helper(f'{dtype.scalar}_bits')}({self.unrounded(value, dtype)})"
+
+    def unrounded(self, value: n.Expr, dtype: DType) -> str:
+        """The value of a 16-bit float where it is rounded to one next."""
+        text, level = self._text(value)
+        rounded = f"{dtype.scalar}_round("
+        return text[len(rounded) : -1] if level == ATOM and text.startswith(rounded) else text
 
     def _call(self, e: n.Call) -> Text:
         if e.name == "likely":

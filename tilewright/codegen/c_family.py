@@ -35,7 +35,7 @@ from .c_expr import OR, SUM, ExprWriter
 from .dialect import Dialect, Parameter
 from .kernel import Kernel, product, root
 from .names import Names
-from .vectors import contiguous, flat_index, known_divisor, lane_of, reads, strict_loads
+from .vectors import contiguous, flat_index, guarded_load, known_divisor, lane_of, reads, strict_loads
 
 
 def write_source(dialect: Dialect, kernels: tuple[Kernel, ...]) -> tuple[str, frozenset[Buffer]]:
@@ -295,28 +295,35 @@ class KernelWriter:
         if self.dialect.vector_needs_alignment():
             self.aligned.add(root(buffer))
 
-    def _load_first(self, value: n.Expr) -> dict[n.Load, tuple[n.Expr, ...]]:
+    def _load_first(self, value: n.Expr) -> dict[n.Expr, tuple[n.Expr, ...]]:
         """Contiguous loads that are part of `value` go into vector variables first, to be read by lane."""
-        known: dict[n.Load, tuple[n.Expr, ...]] = {}
+        known: dict[n.Expr, tuple[n.Expr, ...]] = {}
         if isinstance(value, n.Load):
             return known
-        for load in strict_loads(value, lambda at: self._width(at.source, self._load_index(at)) > 1):
+        for wanted in strict_loads(value, lambda at: self._width(at.source, self._load_index(at)) > 1):
+            guarded = guarded_load(wanted)
+            load = wanted if guarded is None else guarded
+            assert isinstance(load, n.Load)
             index = self._load_index(load)
             width = self._width(load.source, index)
             parts: list[n.Expr] = []
             for start in range(0, load.dtype.lanes, width):
                 name = self.names.fresh(f"{root(load.source).name}_vector")
                 kind = self.dialect.vector_type(load.source.dtype, width)
-                self._line(f"const {kind} {name} = {self._vector_load(load, start, width)};")
+                text = self._vector_load(load, start, width)
+                if guarded is not None:
+                    zeros = self.dialect.vector_zeros(load.source.dtype, width)
+                    text = f"{self.expr(wanted.condition, OR)} ? {text} : {zeros}"  # type: ignore[attr-defined]
+                self._line(f"const {kind} {name} = {text};")
                 for lane in range(width):
                     part = n.Var(name, load.source.dtype)
-                    text = self.dialect.lane(name, lane)
+                    text = self.dialect.lane(name, lane, load.source.dtype, width)
                     self.names.bind(part, self.expr.loaded(text, load.source.dtype))
                     parts.append(part)
-            known[load] = tuple(parts)
+            known[wanted] = tuple(parts)
         return known
 
-    def _keep_lanes(self, value: n.Expr, lanes: int, known: dict[n.Load, tuple[n.Expr, ...]]) -> n.Expr:
+    def _keep_lanes(self, value: n.Expr, lanes: int, known: dict[n.Expr, tuple[n.Expr, ...]]) -> n.Expr:
         """Every lane of `value` in a variable; gives a load that `known` maps to those variables."""
         variables = []
         for lane in range(lanes):
@@ -342,15 +349,19 @@ class KernelWriter:
             space += "const "
         return self.dialect.vector_load(self._pointer(load.source, at), load.source.dtype, width, space)
 
-    def _vector(self, e: n.Expr, start: int, width: int, dtype: DType, known: dict[n.Load, tuple[n.Expr, ...]]) -> str:
+    def _vector(self, e: n.Expr, start: int, width: int, dtype: DType, known: dict[n.Expr, tuple[n.Expr, ...]]) -> str:
         """Lanes `start` to `start + width` of a vector expression, as one vector."""
         if isinstance(e, n.Load) and e not in known and self._width(e.source, self._load_index(e)) == width:
             return self._vector_load(e, start, width)
         if isinstance(e, (n.IfThenElse, n.Select)) and e.condition.dtype.lanes == 1:
             parts = [self._vector(part, start, width, dtype, known) for part in (e.true_value, e.false_value)]
             return f"({self.expr(e.condition, OR)} ? {parts[0]} : {parts[1]})"
-        lanes = [self.expr.stored(lane_of(e, start + i, known), dtype) for i in range(width)]
-        return self.dialect.vector_value(dtype, lanes)
+        each = [lane_of(e, start + i, known) for i in range(width)]
+        if f"{dtype}_pair" in self.dialect.helpers:
+            pair, values = self.expr.helper(f"{dtype}_pair"), [self.expr.unrounded(lane, dtype) for lane in each]
+            words = [f"{pair}({low}, {high})" for low, high in zip(values[::2], values[1::2], strict=True)]
+            return self.dialect.vector_value(dtype, words)
+        return self.dialect.vector_value(dtype, [self.expr.stored(lane, dtype) for lane in each])
 
 
 def _sizes(kernel: Kernel) -> frozenset[n.Var]:

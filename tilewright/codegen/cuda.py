@@ -10,7 +10,7 @@ from typing import ClassVar
 from ..core.dtype import DType
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope, ThreadTag
-from .dialect import C_WORDS, MATH, OWNED, Dialect, Parameter, signature, storage_dtype
+from .dialect import C_WORDS, MATH, OWNED, Dialect, Parameter, is_half, signature, storage_dtype
 
 
 def _intrinsics() -> dict[str, str]:
@@ -67,6 +67,23 @@ def _conversions() -> dict[str, str]:
     return made
 
 
+def _pair(kind: str, letters: str) -> str:
+    """Two floats as a word of two 16-bit ones, the first in its low half: one instruction since sm_80."""
+    convert = f'asm("cvt.rn.{letters}x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));'
+    if kind == "float16":
+        each = 'asm("{ .reg .b16 a, b; cvt.rn.f16.f32 a, %1; cvt.rn.f16.f32 b, %2; mov.b32 %0, {a, b}; }"'
+        other = f'  {each} : "=r"(word) : "f"(low), "f"(high));'
+    else:
+        other = (
+            "  unsigned int a = (unsigned int)__float_as_int(low), b = (unsigned int)__float_as_int(high);\n"
+            "  a = low != low ? 0x7fff : (a + 0x7fff + (a >> 16 & 1)) >> 16;\n"
+            "  b = high != high ? 0x7fff : (b + 0x7fff + (b >> 16 & 1)) >> 16;\n"
+            "  word = a | b << 16;"
+        )
+    head = f"unsigned int {kind}_pair(float low, float high) {{\n  unsigned int word;\n#if __CUDA_ARCH__ >= 800\n"
+    return f"{head}  {convert}\n#else\n{other}\n#endif\n  return word;\n}}"
+
+
 class Cuda(Dialect):
     """What NVRTC compiles."""
 
@@ -94,9 +111,11 @@ class Cuda(Dialect):
         "float16_bits": "unsigned short float16_bits(float x) {\n"
         '  unsigned short bits;\n  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));\n  return bits;\n}',
         "bfloat16_value": "float bfloat16_value(unsigned short bits) {\n  return __int_as_float((int)bits << 16);\n}",
-        "bfloat16_bits": "unsigned short bfloat16_bits(float x) {\n"
+        "bfloat16_bits": "unsigned short bfloat16_bits(float x) {\n#if __CUDA_ARCH__ >= 800\n"
+        '  unsigned short bits;\n  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));\n  return bits;\n#else\n'
         "  unsigned int bits = (unsigned int)__float_as_int(x);\n"
-        "  return x != x ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;\n}",
+        "  return x != x ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;\n#endif\n}",
+        **{f"{kind}_pair": _pair(kind, letters) for kind, letters in (("float16", "f16"), ("bfloat16", "bf16"))},
     }
     intrinsics: ClassVar[dict[str, str]] = _intrinsics()
     reserved: ClassVar[frozenset[str]] = C_WORDS | {
@@ -119,18 +138,30 @@ class Cuda(Dialect):
         return f"__longlong_as_double({bits}LL)"
 
     def vector_widths(self, dtype: DType) -> Sequence[int]:
+        if is_half(dtype):
+            return (8, 4, 2)
         return [lanes for lanes in (4, 2) if lanes * dtype.bytes <= 16]
 
     def vector_type(self, dtype: DType, lanes: int) -> str:
+        if is_half(dtype):  # words of two: no vector type has eight elements
+            return {8: "uint4", 4: "uint2", 2: "unsigned int"}[lanes]
         stem = {"int8": "char", "int16": "short", "int32": "int", "int64": "longlong"}
         stem |= {"u" + key: "u" + text for key, text in stem.items()}
         stem |= {"float32": "float", "float64": "double"}
         return f"{stem[storage_dtype(dtype)]}{lanes}"
 
     def vector_value(self, dtype: DType, parts: Sequence[str]) -> str:
+        if is_half(dtype):
+            return parts[0] if len(parts) == 1 else f"make_uint{len(parts)}({', '.join(parts)})"
         return f"make_{self.vector_type(dtype, len(parts))}({', '.join(parts)})"
 
-    def lane(self, vector: str, lane: int) -> str:
+    def vector_zeros(self, dtype: DType, lanes: int) -> str:
+        return self.vector_value(dtype, ["0"] * (lanes // 2 if is_half(dtype) else lanes))
+
+    def lane(self, vector: str, lane: int, dtype: DType, lanes: int) -> str:
+        if is_half(dtype):
+            word = f".{'xyzw'[lane // 2]}" if lanes > 2 else ""
+            return f"(unsigned short)({vector}{word}{' >> 16' * (lane % 2)})"
         return f"{vector}.{'xyzw'[lane]}"
 
     def vector_load(self, pointer: str, dtype: DType, lanes: int, space: str) -> str:

@@ -120,8 +120,12 @@ class Dialect(ABC):
         """A vector made of scalars."""
 
     @abstractmethod
-    def lane(self, vector: str, lane: int) -> str:
-        """One element of a vector variable."""
+    def vector_zeros(self, dtype: DType, lanes: int) -> str:
+        """A vector of zeros."""
+
+    @abstractmethod
+    def lane(self, vector: str, lane: int, dtype: DType, lanes: int) -> str:
+        """One element, as memory holds it, of a vector variable of so many lanes."""
 
     @abstractmethod
     def vector_load(self, pointer: str, dtype: DType, lanes: int, space: str) -> str:

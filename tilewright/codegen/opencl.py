@@ -84,7 +84,10 @@ class OpenCl(Dialect):
     def vector_value(self, dtype: DType, parts: Sequence[str]) -> str:
         return f"({self.vector_type(dtype, len(parts))})({', '.join(parts)})"
 
-    def lane(self, vector: str, lane: int) -> str:
+    def vector_zeros(self, dtype: DType, lanes: int) -> str:
+        return f"({self.vector_type(dtype, lanes)})(0)"
+
+    def lane(self, vector: str, lane: int, dtype: DType, lanes: int) -> str:
         return f"{vector}.s{lane:x}"
 
     def vector_load(self, pointer: str, dtype: DType, lanes: int, space: str) -> str:

@@ -11,7 +11,7 @@ from ..expr import operators as op
 from ..expr.traverse import post_order
 from ..loops.nodes import Buffer
 
-Lanes = Mapping[n.Load, tuple[n.Expr, ...]]
+Lanes = Mapping[n.Expr, tuple[n.Expr, ...]]
 
 
 def lane_of(e: n.Expr, lane: int, known: Lanes) -> n.Expr:
@@ -22,9 +22,9 @@ def lane_of(e: n.Expr, lane: int, known: Lanes) -> n.Expr:
         return op.add(e.base, op.multiply(e.stride, op.const(lane, e.stride.dtype)))
     if isinstance(e, n.Broadcast):
         return e.value
+    if e in known:
+        return known[e][lane]
     if isinstance(e, n.Load):
-        if e in known:
-            return known[e][lane]
         return n.Load(e.source, tuple([lane_of(index, lane, known) for index in e.indices]))
     if isinstance(e, n.Cast):
         return n.Cast(e.dtype.scalar, lane_of(e.value, lane, known))
@@ -78,11 +78,24 @@ def known_divisor(e: n.Expr) -> int:
     return 1
 
 
-def strict_loads(e: n.Expr, wanted: Callable[[n.Load], bool]) -> list[n.Load]:
-    """The wanted vector loads that are evaluated whatever the conditions in `e` are."""
-    found: dict[n.Load, None] = {}
+def guarded_load(e: n.Expr) -> n.Load | None:
+    """The load of a choice between a vector load and zeros by a condition of one lane: padding; None for another."""
+    if isinstance(e, (n.IfThenElse, n.Select)) and e.condition.dtype.lanes == 1:
+        zeros = e.false_value.value if isinstance(e.false_value, n.Broadcast) else None
+        if isinstance(e.true_value, n.Load) and isinstance(zeros, n.FloatImm) and op.is_const(zeros, 0):
+            return e.true_value
+    return None
+
+
+def strict_loads(e: n.Expr, wanted: Callable[[n.Load], bool]) -> list[n.Expr]:
+    """The wanted vector loads, guarded ones too, that are evaluated whatever the conditions around them in `e` are."""
+    found: dict[n.Expr, None] = {}
 
     def visit(at: n.Expr) -> None:
+        guarded = guarded_load(at)
+        if at is not e and guarded is not None and wanted(guarded):
+            found[at] = None
+            return
         if isinstance(at, n.Load):
             if at.dtype.lanes > 1 and wanted(at):
                 found[at] = None

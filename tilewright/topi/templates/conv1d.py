@@ -14,6 +14,8 @@ from .schedule_helpers import bind_all, fetch_together, tile_knob, written_out
 from .template import ScheduleStrategy
 from .tensors import Tensors
 
+_SHORT = 132 * 32 * 16
+"""Results that blocks of a warp spread over all multiprocessors."""
 _SIZES = [(v, t, n) for t in (16, 32, 64, 128, 256, 512) for v in (1, 2, 4) for n in (1, 2, 4, 8)]
 
 
@@ -55,8 +57,15 @@ def schedule(of: Conv1d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
 
 
 def usual(of: Conv1d) -> dict[str, Any]:
-    """128 threads a block, one result each, straight from memory."""
-    return {"tile": [1, 128, 1], "tile_r": [1, 8], "auto_unroll_max_step": 64}
+    """Return small blocks for short lines, one result per thread, and up to 32 terms written out."""
+    threads = 32 if of.out_shape[0] <= _SHORT else 128
+    return {
+        "tile": [1, threads, 1],
+        "tile_r": [1, min(of.kernel, 32)],
+        "unroll": (0, 1),
+        "auto_unroll_max_step": 64,
+        "unroll_explicit": 1,
+    }
 
 
 ON_GPU: ScheduleStrategy[Conv1d] = ScheduleStrategy(space, schedule, usual)

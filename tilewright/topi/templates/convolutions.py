@@ -178,7 +178,7 @@ class Conv2d(Convolution):
         return self.filters
 
     @property
-    def channel_axis(self) -> int:
+    def channel_axis(self) -> int | None:
         return self.layout.index("C")
 
     @property
@@ -275,7 +275,7 @@ class Depthwise(Convolution):
         return self.filters
 
     @property
-    def channel_axis(self) -> int:
+    def channel_axis(self) -> int | None:
         return self.layout.index("C")
 
     @property
@@ -318,12 +318,18 @@ def _places(of: Conv2d | Depthwise) -> tuple[int, ...]:
 
 
 def _torch_ways(of: Conv2d | Depthwise, data: Any, weights: Any, groups: int) -> list[tuple[str, Callable[[], Any]]]:
-    """In both orders of memory that PyTorch has; padding that is not the same on both sides is a step of its own."""
+    """In both orders of memory that PyTorch has.
+
+    Where more is padded before than after, as in causal layers, the further results are cut off; the opposite takes a
+    step of its own.
+    """
     import torch
     from torch.nn.functional import conv2d, pad
 
     top, left, bottom, right = of.padding
     even = (top, left) == (bottom, right)
+    crops = top >= bottom and left >= right  # the same zeros on all sides give the same results, and further ones
+    rows, columns = of.places
 
     def way(memory_format: Any) -> Callable[[], Any]:
         last = of.layout == "NHWC"
@@ -331,8 +337,10 @@ def _torch_ways(of: Conv2d | Depthwise, data: Any, weights: Any, groups: int) ->
         images, kernels = (t.contiguous(memory_format=memory_format) for t in (given, weights))
 
         def call() -> Any:
-            padded = images if even else pad(images, (left, right, top, bottom))
-            out = conv2d(padded, kernels, None, of.stride, (top, left) if even else 0, of.dilation, groups)
+            padded = images if crops else pad(images, (left, right, top, bottom))
+            out = conv2d(padded, kernels, None, of.stride, (top, left) if crops else 0, of.dilation, groups)
+            if not even and crops:
+                out = out[:, :, :rows, :columns]
             return out.permute(0, 2, 3, 1) if last else out
 
         return call

@@ -48,7 +48,7 @@ def check_shapes(of: Images, data: Tensor, weights: Tensor) -> None:
             )
 
 
-def sums_of(of: Images, data: Tensor, weights: Tensor, chunk: int = 0) -> Tensor:
+def sums_of(of: Images, data: Tensor, weights: Tensor, chunk: int = 0, turned: bool = False) -> Tensor:
     """Return the convolution without its epilogue, in the type in which it is summed.
 
     Parameters
@@ -59,7 +59,10 @@ def sums_of(of: Images, data: Tensor, weights: Tensor, chunk: int = 0) -> Tensor
         With 0 the input is padded as it is, in its own type. Otherwise the padded input is converted to the type of
         the sums, and in the layout NCHW its rows are divided into chunks of so many elements, aligned with those of
         the input, whose width must be a multiple of it.
+    turned : bool
+        Whether the weights are read from a copy of the type of the sums in which filters are neighbours.
     """
+    kernels = _turned(of, weights) if turned else lambda f, rc, ry, rx: _weight(of, weights, f, rc, ry, rx)
     element = _chunked(of, data, chunk) if chunk and of.layout == "NCHW" else _padded(of, data, converted=bool(chunk))
     per_group, per_filters, kind = of.shape[1] // of.groups, of.filters // of.groups, sum_dtype(of.dtype)
     (sy, sx), (dy, dx) = of.stride, of.dilation
@@ -71,7 +74,7 @@ def sums_of(of: Images, data: Tensor, weights: Tensor, chunk: int = 0) -> Tensor
         rc = channels[0] if channels else 0
         group = floordiv(f, per_filters) if of.groups > 1 else 0
         seen = element(n, group * per_group + rc, y * sy + ry * dy, x * sx + rx * dx)
-        return reduce_sum(cast(kind, seen) * cast(kind, _weight(of, weights, f, rc, ry, rx)), [*channels, ry, rx])
+        return reduce_sum(cast(kind, seen) * cast(kind, kernels(f, rc, ry, rx)), [*channels, ry, rx])
 
     shape = in_layout(of.layout, (of.shape[0], of.filters, *of.places))
     names = in_layout(of.layout, ("n", "f", "y", "x"))
@@ -85,6 +88,17 @@ def _weight(of: Images, weights: Tensor, f: Any, rc: Any, ry: Any, rx: Any) -> A
     if per_channel > 1 and same_shape(weights, (of.shape[1], per_channel, *of.kernel)):
         return weights(floordiv(f, per_channel), floormod(f, per_channel), ry, rx)
     return weights(f, rc, ry, rx)
+
+
+def _turned(of: Images, weights: Tensor) -> Any:
+    """Return how weights are read at (filter, channel of a group, row, column), from a tensor with filters last."""
+    kind, per_group = sum_dtype(of.dtype), of.shape[1] // of.groups
+
+    def value(rc: Any, ry: Any, rx: Any, f: Any) -> Any:
+        return cast(kind, _weight(of, weights, f, rc, ry, rx))
+
+    made = compute((per_group, *of.kernel, of.filters), value, "turned")
+    return lambda f, rc, ry, rx: made(rc, ry, rx, f)
 
 
 def _padded(of: Images, data: Tensor, converted: bool) -> Any:

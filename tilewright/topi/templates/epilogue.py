@@ -74,13 +74,16 @@ class Epilogue:
         bias = (placeholder((channels,), dtype, "bias"),) if self.bias else ()
         return bias + ((placeholder(shape, dtype, "residual"),) if self.residual else ())
 
-    def expression(self, extras: tuple[Tensor, ...], channel: int) -> Expression:
-        """Returns the function `(sum, *indices)` that computes it from `extras`; `channel` is the axis of channels."""
+    def expression(self, extras: tuple[Tensor, ...], channel: int | None) -> Expression:
+        """Returns the function `(sum, *indices)` that computes it from `extras`.
+
+        `channel` is the axis of channels, None where there is one channel and no axis.
+        """
 
         def computed(v: Any, *indices: Any) -> Any:
             left = list(extras)
             if self.bias:
-                v = v + cast(v.dtype, left.pop(0)(indices[channel]))
+                v = v + cast(v.dtype, left.pop(0)(0 if channel is None else indices[channel]))
             if self.residual:
                 v = v + cast(v.dtype, left.pop(0)(*indices))
             name = self.activation

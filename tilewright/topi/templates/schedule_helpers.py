@@ -32,12 +32,16 @@ def bind_all(s: ScheduleHandle, tensor: Any, axes: Sequence[IterVar], tags: Sequ
         s[tensor].bind(axis, thread_axis(tag))
 
 
-def fetch_together(s: ScheduleHandle, tile: Any, threads: Sequence[tuple[str, int]], width: int = 1) -> None:
+def fetch_together(
+    s: ScheduleHandle, tile: Any, threads: Sequence[tuple[str, int]], width: int = 1, order: Sequence[int] = ()
+) -> None:
     """Let all threads of a block fetch a tile, `width` neighbours at a time.
 
-    `threads` are the hardware indices and how many each has.
+    `threads` are the hardware indices and how many each has, `order` the dimensions in the order of the loops.
     """
-    rest = s[tile].fuse(*tile.op.axis)
+    axes = [tile.op.axis[i] for i in order] or list(tile.op.axis)
+    s[tile].reorder(*axes)
+    rest = s[tile].fuse(*axes)
     if width > 1:
         rest, together = s[tile].split(rest, factor=width)
         s[tile].vectorize(together)

@@ -1,14 +1,31 @@
-"""What a thread's window of a convolution costs: registers, and products that its code writes out."""
+"""What a thread's tile of a convolution costs: registers, loads, and products that its code writes out."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
 
 from .images import Images
 
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
-REGISTERS = 208
-"""That a thread can fill with inputs and sums: of 255, some are for addresses and weights."""
-_ACCESS = 16
+REGISTERS = 272
+"""That a thread's inputs and sums may fill: more than there are, as the last inputs are loaded when first ones are
+used."""
+STEPS = 4096
+"""Products that a thread's code may write out: beyond it, compiling takes seconds."""
+ACCESS = 16
 """Bytes of the widest access."""
+SHARED_BYTES = 40_960
+"""Of a block's weights; more of them would leave few blocks on a multiprocessor."""
+
+
+class Weights(Enum):
+    """Where a thread finds its weights: each where it needs it, all in registers, or turned in shared memory."""
+
+    GLOBAL = "global"
+    REGISTERS = "registers"
+    SHARED = "shared"
 
 
 def widest(of: Images) -> int:
@@ -16,38 +33,90 @@ def widest(of: Images) -> int:
     extent = of.shape[1] if of.layout == "NHWC" else of.shape[3]
     if of.layout == "NHWC" and (of.groups != of.shape[1] or of.filters != of.shape[1]):
         return 1  # neighbouring results do not read neighbouring channels
-    width = _ACCESS // BYTES[of.dtype]
+    width = ACCESS // BYTES[of.dtype]
     while extent % width:
         width //= 2
     return width
 
 
-def rows_of(of: Images, axis: int, count: int) -> int:
-    """How many rows (axis 0) or columns of the input so many results need."""
-    return (count - 1) * of.stride[axis] + (of.kernel[axis] - 1) * of.dilation[axis] + 1
+def own_channels(of: Images) -> list[int]:
+    """How many groups of channels (in NHWC filters) a thread may compute: there, whole or within one group."""
+    if of.layout == "NCHW":
+        return [1, 2, 4]
+    per_group = of.filters // of.groups
+    return [i for i in (1, 2, 4, 8) if of.filters % i == 0 and (per_group % i == 0 or per_group == 1)]
 
 
-def columns_loaded(of: Images, columns: int, chunk: int) -> int:
-    """How many columns of whole chunks so many results need, wherever their window begins in a chunk."""
-    if of.layout == "NHWC" or chunk == 1:
-        return rows_of(of, 1, columns)
-    shift = -of.padding[1] % chunk
-    return ((shift + rows_of(of, 1, columns) - 1) // chunk + 1) * chunk
+def even_threads(channels: int, own: int) -> list[int]:
+    """How many threads of up to 96 divide the channels evenly, with so many channels each."""
+    rest = -(-channels // own)
+    return [t for t in range(1, 97) if rest % t == 0]
 
 
-def own_filters_of(of: Images) -> list[int]:
+def own_filters(of: Images) -> list[int]:
     """How many filters of a group a thread may compute (channels last: its channels are filters)."""
     per_group = of.filters // of.groups
     return [1] if of.layout == "NHWC" else [f for f in range(1, min(per_group, 16) + 1) if per_group % f == 0]
 
 
-def registers(of: Images, channels: int, filters: int, rows: int, columns: int, chunk: int, whole: bool) -> int:
-    """Registers, of four bytes, for a thread's sums, and for its window or for one row of it for each of its rows."""
-    height = rows_of(of, 0, rows) if whole else rows
-    window = channels * height * columns_loaded(of, columns, chunk)
-    return (channels * filters * rows * columns + window) * (2 if of.dtype == "float64" else 1)
+def reach(of: Images, axis: int, count: int) -> int:
+    """How many rows (axis 0) or columns of the input so many results need."""
+    return (count - 1) * of.stride[axis] + (of.kernel[axis] - 1) * of.dilation[axis] + 1
 
 
-def steps(of: Images, channels: int, filters: int, rows: int, columns: int, whole: bool) -> int:
-    """Products that are written out: of all rows of the window, or of one."""
-    return channels * filters * rows * columns * of.kernel[1] * (of.kernel[0] if whole else 1)
+@dataclass(frozen=True)
+class Tile:
+    """What a thread computes: results, in chunks of how many inputs they are loaded, and whether all rows at once."""
+
+    channels: int
+    filters: int
+    rows: int
+    columns: int
+    chunk: int
+    whole: bool
+
+    def results(self) -> int:
+        """How many results it has."""
+        return self.channels * self.filters * self.rows * self.columns
+
+    def columns_loaded(self, of: Images) -> int:
+        """How many columns of whole chunks it needs."""
+        if of.layout == "NHWC" or self.chunk == 1:
+            return reach(of, 1, self.columns)
+        shift = -of.padding[1] % self.chunk
+        return ((shift + reach(of, 1, self.columns) - 1) // self.chunk + 1) * self.chunk
+
+    def registers(self, of: Images) -> int:
+        """Registers, of four bytes, for its sums, and for its window or one row of it for each of its rows."""
+        height = reach(of, 0, self.rows) if self.whole else self.rows
+        window = self.channels * height * self.columns_loaded(of)
+        return (self.results() + window) * (2 if of.dtype == "float64" else 1)
+
+    def steps(self, of: Images) -> int:
+        """Products that are written out: of all rows of the window, or of one."""
+        return self.results() * of.kernel[1] * (of.kernel[0] if self.whole else 1)
+
+    def loads(self, of: Images) -> float:
+        """How many loads of chunks it makes for all channels of its sums."""
+        height = reach(of, 0, self.rows) if self.whole else self.rows * of.kernel[0]
+        chunks = self.channels * height * self.columns_loaded(of) / self.chunk
+        return chunks * (of.shape[1] // of.groups)
+
+
+def weights_of(of: Images, tile: Tile) -> Weights:
+    """Return where a thread finds its weights.
+
+    In NHWC the weights of a thread's channels lie one after another, but those of a warp's far apart: each thread
+    loads its own at once where they fit its registers. In NCHW all threads of a warp read the same one, and those of
+    several filters together from shared memory.
+    """
+    if of.layout == "NCHW":
+        return Weights.SHARED if tile.filters > 1 and of.shape[1] > of.groups else Weights.GLOBAL
+    if of.groups != of.shape[1]:
+        return Weights.GLOBAL
+    held = tile.channels * prod(of.kernel) * BYTES[of.dtype] / 4
+    return Weights.REGISTERS if held <= _HELD else Weights.SHARED
+
+
+_HELD = 64
+"""Registers for weights."""

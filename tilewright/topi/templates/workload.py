@@ -89,9 +89,9 @@ class Convolution(ABC):
         return 1
 
     @property
-    def channel_axis(self) -> int:
-        """Which dimension of the result counts channels."""
-        return 0
+    def channel_axis(self) -> int | None:
+        """Which dimension of the result counts channels; None where there is one channel and no dimension."""
+        return None
 
     def inputs(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Data and weights of both signs, so that a wrong sign or a lost term cannot hide."""

@@ -1,0 +1,350 @@
+"""Many configurations of the packaged templates at once, by the order of their cost model, against PyTorch.
+
+    python -m benchmarks.convolution_sweep --modes float32 float16 float16/NHWC --trials 24 --out DIR [NAME ...]
+
+Every workload is compiled in `--trials` configurations by all processors, checked against float64 on poisoned output,
+and timed; the first configuration is what a call without a log uses, the best goes into a log. Then the first, the
+best and PyTorch's ways (both memory orders, `benchmark=True`) are timed in turns, in CUDA graphs, in one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from benchmarks.convolution_rows import DENSE, WORKLOADS
+from tilewright.codegen.abi import CompiledProgram
+from tilewright.core.errors import TVMError
+from tilewright.core.target import Target
+from tilewright.driver import build
+from tilewright.measure.outcome import MeasureResult
+from tilewright.topi.templates import ALL, CONV1D, CONV2D, DEPTHWISE, Epilogue, PackagedTemplate
+from tilewright.topi.templates.direct_choice import candidates, cycles, wanted
+from tilewright.tune.records.format import MeasureInput, encode
+from tilewright.tune.space.config import Config
+
+TARGET = Target("cuda")
+FAMILIES = {"conv1d": CONV1D, "conv2d": CONV2D, "depthwise": DEPTHWISE}
+TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2, "float64": 1e-12}
+ROUNDS, CALLS, GRAPH = 9, 20, 256
+"""Rounds in which everything is timed in turns; calls in a graph of PyTorch's; kernels in a graph of ours."""
+Job = tuple[str, str, str, int, bool]
+"""The row and the mode, the template's name, the configuration's index, and whether it has an epilogue."""
+Seeds = dict[str, list[tuple[str, dict[str, Any]]]]
+"""By row and mode: templates, and the wanted choices of their knobs."""
+
+
+def workload_of(name: str, mode: str) -> Any:
+    """The workload of a row in a type and a layout, "float16/NHWC"; None where it has no layout."""
+    operator, options = WORKLOADS[name]
+    dtype, _, layout = mode.partition("/")
+    if layout and operator == "conv1d":
+        return None
+    return FAMILIES[operator].kind.of(**options, dtype=dtype, **({"layout": layout} if layout else {}))
+
+
+def jobs_of(name: str, mode: str, trials: int, fused: bool, seeds: Seeds) -> Iterator[Job]:
+    """What to compile for a row: the first configuration, `seeds`, and what the model likes, one after another."""
+    family, of = FAMILIES[WORKLOADS[name][0]], workload_of(name, mode)
+    template, first = family.choose(of, TARGET)
+    found = dict.fromkeys([(template.name, first.index)])
+    for other in family.strategies:
+        if other.covers(of, TARGET):
+            found[other.name, other.first(of.args, TARGET).index] = None
+    if family is DEPTHWISE and of.layout == "NCHW" and prod(of.shape[2:]) <= 400 and trials > 8:
+        found.update(dict.fromkeys((family.name, index) for index in _of_small_images(of, trials // 3)))
+    for known, choices in seeds.get(f"{name} {mode}", ()):
+        found[known, _named(known).strategy(TARGET).nearest(of, choices).index] = None
+    found.update(dict.fromkeys((template.name, index) for index in _drawn(template, of, trials)))
+    for at, (which, index) in enumerate(found):
+        if at < max(trials, 1) or (at < 2 * trials and which.endswith("direct") and prod(of.shape[2:]) <= 400):
+            yield name, mode, which, index, False
+    if fused:
+        yield name, mode, template.name, first.index, True
+
+
+def _drawn(template: PackagedTemplate[Any], of: Any, trials: int) -> Iterator[int]:
+    """Configurations that the model likes, and some of the others; of the 1-D convolution, a grid."""
+    strategy = template.strategy(TARGET)
+    if not template.name.endswith(".direct"):
+        for threads, own, terms, shared in product((32, 64, 128, 256), (1, 2, 4), (32, 8), ("none", "weights", "both")):
+            wanted_tile = {"tile": [1, threads, own], "tile_r": [1, terms], "shared": shared}
+            yield strategy.nearest(of, {**wanted_tile, "auto_unroll_max_step": 64, "unroll_explicit": 1}).index
+        return
+    ranked = sorted(((cycles(of, *each), each) for each in candidates(of)), key=lambda pair: pair[0])
+    near = [each for cost, each in ranked if cost < 2.5 * ranked[0][0]]
+    some = near[: 2 * trials // 3] + near[2 * trials // 3 :: max(1, 3 * len(near) // max(trials, 1))]
+    for tile, block in some:
+        yield strategy.nearest(of, wanted(tile, block)).index
+    if len(strategy.space(of)["planes"].choices) > 1:
+        for tile, block in near[: 2 * trials]:
+            config = strategy.nearest(of, {**wanted(tile, block), "planes": "shared"})
+            if config["planes"].val == "shared":
+                yield config.index
+
+
+def _of_small_images(of: Any, trials: int) -> Iterator[int]:
+    """Configurations of the general depthwise strategy whose blocks fetch whole planes."""
+    strategy = DEPTHWISE.strategy(TARGET)
+    for planes, rows, threads in list(product((4, 8, 16, 32), (1, 2, 7), (1, 2, 4, 7)))[:trials]:
+        tiles = {"tile_c": [planes, 1], "tile_y": [threads, rows], "tile_x": [1, of.places[1], 1]}
+        yield strategy.nearest(of, {**tiles, "shared": "input", "window": "all", "auto_unroll_max_step": 64}).index
+
+
+def _named(name: str) -> PackagedTemplate[Any]:
+    return next(t for t in ALL if t.name == name)
+
+
+def compiled(job: Job) -> tuple[Job, CompiledProgram | str]:
+    """A program, or why there is none."""
+    name, mode, which, index, fused = job
+    of = workload_of(name, mode)
+    template = _named(which)
+    config = template.strategy(TARGET).space(of).get(index)
+    try:
+        program = template.program(config, of, TARGET, _EPILOGUE if fused else Epilogue())
+        return job, build(*program, TARGET).program
+    except TVMError as failure:
+        return job, str(failure).splitlines()[0]
+
+
+_EPILOGUE = Epilogue(bias=True, activation="relu")
+
+
+class Row:
+    """A workload on the GPU: its tensors, what is right, and everything that was timed."""
+
+    def __init__(self, name: str, mode: str) -> None:
+        import torch
+
+        self.name, self.mode, self.of = name, mode, workload_of(name, mode)
+        self.torch = torch
+        kind = getattr(torch, self.of.dtype)
+        shapes = [[int(str(e)) for e in t.shape] for t in self.of.placeholders()]
+        self.data, self.weights = ((torch.rand(s, device="cuda") * 2 - 1).to(kind) for s in shapes)
+        self.bias = (torch.rand(self.of.channels, device="cuda") * 2 - 1).to(kind)
+        self.out = torch.empty(self.of.out_shape, device="cuda", dtype=kind)
+        self.times: list[dict[str, Any]] = []
+        with torch.backends.cudnn.flags(enabled=False):
+            ((_, exact), *_) = self.of.torch(self.data.double(), self.weights.double())
+            self.right = exact().reshape(self.out.shape)
+
+    def arrays(self, fused: bool) -> list[Any]:
+        """The arguments of a kernel."""
+        from tilewright.nd import from_dlpack
+
+        given = [self.data, self.weights, *([self.bias] if fused else []), self.out]
+        return [from_dlpack(t) for t in given]
+
+    def error(self, fused: bool) -> float:
+        """The relative error of the output in the L2 norm; infinite where elements were not written."""
+        right = self.right
+        if fused:
+            shape = [1] * right.dim()
+            shape[self.of.channel_axis or 0] = -1
+            right = (right + self.bias.double().view(shape)).clamp(min=0)
+        off = (self.out.double() - right).norm() / right.norm()
+        return float("inf") if off.isnan() else float(off)
+
+    def ours(self, program: CompiledProgram, fused: bool) -> tuple[Any, float]:
+        """A timer of a program, and its error on poisoned output."""
+        from tilewright.runtime.device import cuda
+        from tilewright.runtime.module import Module
+
+        module, arrays, on = Module(program), self.arrays(fused), cuda(0).require()
+        self.out.fill_(float("nan"))
+        self.torch.cuda.synchronize()
+        module(*arrays)
+        on.sync()
+        error = self.error(fused)
+        self.torch.cuda.synchronize()
+        return on.driver.timer(on.index, partial(module, *arrays)), error
+
+    def theirs(self) -> list[tuple[str, Any]]:
+        """PyTorch's ways as timers."""
+        torch = self.torch
+        found = []
+        for how, call in self.of.torch(self.data, self.weights):
+            with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False), torch.inference_mode():
+                side = torch.cuda.Stream()
+                with torch.cuda.stream(side):
+                    for _ in range(3):
+                        call()
+                torch.cuda.synchronize()
+                graph = torch.cuda.CUDAGraph()
+                calls = 100 if self.of.flop < 5e8 else CALLS if self.of.flop < 4e9 else 4
+                with torch.cuda.graph(graph):
+                    for _ in range(calls):
+                        call()
+            found.append((how, partial(_replayed, torch, graph, calls)))
+        return found
+
+
+def _replayed(torch: Any, graph: Any, calls: int, number: int) -> float:
+    began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    runs = max(1, number // calls)
+    graph.replay()
+    began.record()
+    for _ in range(runs):
+        graph.replay()
+    ended.record()
+    ended.synchronize()
+    return float(began.elapsed_time(ended)) * 1e-3 / (runs * calls) * number
+
+
+def measure(row: Row, programs: list[tuple[Job, CompiledProgram | str]], log: Path) -> dict[str, Any]:
+    """Check and time everything of a row: a line of the table."""
+    allowed = TOLERANCE[row.of.dtype]
+    timers: dict[str, Any] = {}
+    best: tuple[float, Job, Any] | None = None
+    for at, (job, program) in enumerate(programs):
+        name, index, fused = job[2], job[3], job[4]
+        found = {"template": name, "index": index, "fused": fused}
+        row.times.append(found)
+        if isinstance(program, str):
+            found["failure"] = program
+            continue
+        timer, error = row.ours(program, fused)
+        (resources,) = program.resources.values()
+        found |= {"error": error, "registers": resources.registers, "spills": resources.spill_store_bytes}
+        found["config"] = [list(map(str, pair)) for pair in _config(job).items()]
+        if error > allowed:
+            found["failure"] = f"wrong: {error}"
+            if at == 0:
+                timers["untuned"] = None
+            continue
+        once = timer(8) / 8
+        runs = max(4, min(256, int(1e-3 / once)))
+        seconds = statistics.median(timer(runs) / runs for _ in range(3))
+        found["us"] = seconds * 1e6
+        if at == 0:
+            timers["untuned"] = timer
+        if fused:
+            timers["fused"] = timer
+        elif best is None or seconds < best[0]:
+            best = seconds, job, timer
+    if best is not None:
+        timers["tuned"] = best[2]
+    for how, timer in row.theirs():
+        timers[f"PyTorch {how}"] = timer
+    line = in_turns(timers)
+    if best is not None:
+        keep(best[1], line["tuned"] * 1e-6, log)
+    pytorch = min(us for who, us in line.items() if who.startswith("PyTorch"))
+    moved = sum(t.numel() * t.element_size() for t in (row.data, row.weights, row.out))
+    return {"row": row.name, "mode": row.mode, **line, "pytorch": pytorch, "bytes": moved, "flop": row.of.flop}
+
+
+def in_turns(timers: dict[str, Any]) -> dict[str, float]:
+    """Microseconds a call, medians of rounds in which everything is timed once."""
+    able = {who: timer for who, timer in timers.items() if timer is not None}
+    runs = {}
+    for who, timer in able.items():
+        once = timer(GRAPH) / GRAPH if timer(4) < 2e-3 else 1e-3
+        runs[who] = max(1, round(3e-3 / once / GRAPH)) * GRAPH if once < 2e-5 else max(4, int(4e-3 / once))
+    seconds: dict[str, list[float]] = {who: [] for who in able}
+    for _ in range(ROUNDS):
+        for who, timer in able.items():
+            seconds[who].append(timer(runs[who]) / runs[who])
+    return {who: statistics.median(values) * 1e6 for who, values in seconds.items()}
+
+
+def _config(job: Job) -> Config:
+    name, mode, which, index, _ = job
+    template = _named(which)
+    return template.strategy(TARGET).space(workload_of(name, mode)).get(index)
+
+
+def keep(job: Job, seconds: float, log: Path) -> None:
+    """Append the best configuration to the log."""
+    template = _named(job[2])
+    task = template.task(workload_of(job[0], job[1]), TARGET)
+    result = MeasureResult((seconds,), 0, 0.0, time.time())
+    with log.open("a", encoding="utf-8") as file:
+        file.write(encode(MeasureInput(TARGET, task, _config(job)), result) + "\n")
+
+
+def shown(line: dict[str, Any]) -> str:
+    """A line of the table."""
+    untuned, tuned, theirs = line.get("untuned"), line.get("tuned"), line["pytorch"]
+    cells = [f"{line['row']:24} {line['mode']:13}"]
+    cells += [f"{us:9.2f}" if us else "        –" for us in (untuned, tuned, line.get("fused"), theirs)]
+    cells += [f"{theirs / us:6.2f}" if us else "     –" for us in (untuned, tuned)]
+    cells.append(f"{line['bytes'] / 4.25e6:8.1f}")
+    return " ".join(cells)
+
+
+def geomeans(lines: list[dict[str, Any]]) -> Iterator[str]:
+    """A line for each mode, over the depthwise and 1-D rows."""
+    for mode in dict.fromkeys(line["mode"] for line in lines):
+        for who in ("untuned", "tuned"):
+            ratios = [
+                line["pytorch"] / line[who]
+                for line in lines
+                if line["mode"] == mode and line.get(who) and not line["row"].startswith(("grouped", "replk", *DENSE))
+            ]
+            if ratios:
+                mean = prod(ratios) ** (1 / len(ratios))
+                yield f"{mode:14} {who:8} geomean {mean:5.2f} over {len(ratios)}, least {min(ratios):.2f}"
+
+
+def main() -> None:
+    """Measure the rows and modes that the command line names."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--modes", nargs="+", default=["float32"], help="types and layouts: float16/NHWC")
+    parser.add_argument("--trials", type=int, default=24)
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop after so many")
+    parser.add_argument("--fused", action="store_true", help="also the first configuration with bias and relu")
+    parser.add_argument("--seeds", type=Path, help="a file of configurations to measure too, by row and mode")
+    parser.add_argument("--compile-only", action="store_true")
+    parser.add_argument("--out", type=Path, default=Path("convolution-sweep"))
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
+    seeds: Seeds = json.loads(given.seeds.read_text()) if given.seeds else {}
+    rows = [name for name in WORKLOADS if any(name.startswith(n) for n in given.names or [""])]
+    rows = [name for name in rows if given.names or not name.startswith(DENSE)]
+    pairs = [(name, mode) for mode in given.modes for name in rows if workload_of(name, mode) is not None]
+    jobs = [job for pair in pairs for job in jobs_of(*pair, given.trials, given.fused, seeds)]
+    lines: list[dict[str, Any]] = []
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
+        done = pool.map(compiled, jobs, chunksize=1)
+        for name, mode in pairs:
+            count = sum(job[:2] == (name, mode) for job in jobs)
+            programs = [next(done) for _ in range(count)]
+            if given.compile_only:
+                failed = [program for _, program in programs if isinstance(program, str)]
+                print(f"{name:24} {mode:13} {count} programs, {len(failed)} failed {failed[:1]}", flush=True)
+                continue
+            if time.perf_counter() - began > given.seconds:
+                print(f"{name} {mode}: no time left", flush=True)
+                continue
+            try:
+                row = Row(name, mode)
+                lines.append(measure(row, programs, given.out / "records.log"))
+                lines[-1]["trials"] = row.times
+                print(shown(lines[-1]), flush=True)
+            except (RuntimeError, TVMError) as failure:
+                print(f"{name} {mode}: {type(failure).__name__}: {failure}", flush=True)
+            (given.out / "sweep.json").write_text(json.dumps(lines))
+        pool.shutdown(cancel_futures=True)
+    heads = ("untuned", "tuned", "fused", "PyTorch")
+    print(f"{time.perf_counter() - began:.0f} s\n{'':38} {' '.join(f'{h:>9}' for h in heads)} ÷untun ÷tuned     copy")
+    for line in lines:
+        print(shown(line))
+    print("\n".join(geomeans(lines)))
+
+
+if __name__ == "__main__":
+    main()
