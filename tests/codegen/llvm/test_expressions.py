@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tilewright
 from tests.codegen.llvm.harness import call, pointwise
 from tests.expr.random_exprs import DIVISIONS, conditions, numbers
+from tilewright import te
 from tilewright.core.dtype import DType
 from tilewright.expr import nodes as n
 from tilewright.expr.evaluate import UndefinedValueError, evaluate
@@ -124,3 +126,28 @@ def test_casts(source: str) -> None:
                 np.testing.assert_array_equal(got, column.astype(DType(to).numpy))
             elif source != to:
                 check(n.Cast(DType(to), x), [x], lanes)
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_float64_to_float16_rounds_once(lanes: int) -> None:
+    """Values beside the middles between neighbours, where rounding to float32 first would go the wrong way."""
+    size = 1 << 12
+    A = te.placeholder((size,), "float64", name="A")
+    B = te.compute((size,), lambda i: A[i].astype("float16"), name="B")
+    s = te.create_schedule(B.op)
+    if lanes > 1:
+        s[B].vectorize(s[B].split(B.op.axis[0], lanes)[1])
+    rng = np.random.default_rng(1)
+    below = rng.integers(0, 0x7BFF, size).astype("uint16")
+    low, high = (b.view("float16").astype("float64") for b in (below, (below + 1).astype("uint16")))
+    middle = (low + high) / 2
+    values = np.choose(
+        rng.integers(0, 4, size), [low, middle, np.nextafter(middle, np.inf), np.nextafter(middle, -np.inf)]
+    ) * rng.choice([-1.0, 1.0], size)
+    values[:8] = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e300, 65519.99999, 65520.0]
+    out = tilewright.nd.array(np.zeros(size, "float16"))
+    tilewright.build(s, [A, B], "llvm")(tilewright.nd.array(values), out)
+    with np.errstate(over="ignore"):
+        want = values.astype("float16")
+    np.testing.assert_array_equal(out.numpy(), want)
+    np.testing.assert_array_equal(np.signbit(out.numpy()), np.signbit(want))

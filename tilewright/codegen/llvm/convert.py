@@ -75,7 +75,31 @@ def _float_to_float(out: FunctionWriter, value: LLVMValue, source: DType, to: DT
         return round_to_bfloat(out, _float_to_float(out, value, source, single), to.lanes)
     if source == to:
         return value
+    if source.bits == 64 and to.bits == 16:  # few processors have an instruction, and LLVM would call a library
+        value = _round_to_odd(out, value, source.lanes)
     return out.convert("fptrunc" if to.bits < source.bits else "fpext", value, value_type(to))
+
+
+def _round_to_odd(out: FunctionWriter, value: LLVMValue, lanes: int) -> LLVMValue:
+    """A float64 as a float32 that rounds on to a float16 as the float64 itself would.
+
+    Of the two neighbours of a value that is not exact, it is the one whose last bit is set, so that the second
+    rounding sees no tie that was none (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
+    """
+    word = INT32.with_lanes(lanes)
+    single, one = vector("float", lanes), constant(1, word)
+    nearest = out.convert("fptrunc", value, single)
+    back = out.convert("fpext", nearest, vector("double", lanes))
+    bits = out.convert("bitcast", nearest, vector("i32", lanes))
+    inexact = out.compare("fcmp one", back, value, lanes)
+    even = out.compare("icmp eq", out.binary("and", bits, one), constant(0, word), lanes)
+    # Bits count away from 0 for both signs: up where the magnitude was rounded down.
+    positive = out.compare("fcmp ogt", value, constant(0, DType("float64").with_lanes(lanes)), lanes)
+    below = out.compare("fcmp olt", back, value, lanes)
+    up = out.compare("icmp eq", positive, below, lanes)
+    moved = out.select(up, out.binary("add", bits, one), out.binary("sub", bits, one))
+    chosen = out.select(out.binary("and", inexact, even), moved, bits)
+    return out.convert("bitcast", chosen, single, "odd")
 
 
 def _int_to_float(out: FunctionWriter, value: LLVMValue, source: DType, to: DType) -> LLVMValue:
