@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from ..functional.host_objects import host_store
 from ..functional.problem import Problem
 from ..functional.store import DIRECTORY_VARIABLE, store
 from ..report.table import Column, table
@@ -37,6 +38,7 @@ def show() -> int:
 def clear() -> int:
     """Remove everything that is kept."""
     held = store()
+    host_store().clear()
     print_lines([f"{held.clear()} entries removed from {held.folder}" if held.folder else "nothing is kept"])
     return 0
 

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any
 
 from ..runtime.llvm_link import keep_for_ever, link
+from ..runtime.thread_pool import compiled_for_host
 
 Start = Callable[..., int]
 """`start(*addresses)`, on a GPU with the stream last: 0, `MISALIGNED`, `UNSUITABLE`, or the driver's error."""
@@ -173,9 +174,7 @@ class _Definition(ctypes.Structure):
 @cache
 def _definitions() -> dict[str, _Definition]:
     """The entries, compiled and linked into this process for good."""
-    from ..codegen.llvm.compile import compile_ir, host_machine
-
-    held, found = link(compile_ir(_assembly(), host_machine()).binary, [*_ENTRIES], {})
+    held, found = link(compiled_for_host(_assembly()), [*_ENTRIES], {})
     keep_for_ever(held)
     return {name: _Definition(name.encode(), found[name], _FASTCALL, None) for name in _ENTRIES}
 

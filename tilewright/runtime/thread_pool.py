@@ -12,6 +12,7 @@ import os
 import platform
 import signal
 import threading
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -28,6 +29,23 @@ _WORDS = {"x86_64": ("202", "pause"), "aarch64": ("98", "yield")}
 _WORKERS_AT = 512
 
 
+def _compiled(text: str) -> bytes:
+    return compile_ir(text, host_machine()).binary
+
+
+_compile: list[Callable[[str], bytes]] = [_compiled]
+
+
+def compile_by(compiled: Callable[[str], bytes]) -> None:
+    """Have the pool's code compiled by that function, which may know it from an earlier process."""
+    _compile.append(compiled)
+
+
+def compiled_for_host(text: str) -> bytes:
+    """The object file of some LLVM IR for this machine."""
+    return _compile[-1](text)
+
+
 class _Code:
     """The compiled pool."""
 
@@ -37,7 +55,7 @@ class _Code:
         text = text.replace("i64 FUTEX", f"i64 {futex}").replace("PAUSE", pause)
         text = text.replace("i64 SPIN_CYCLES", f"i64 {SPIN_CYCLES}")
         names = ["tilewright_parallel_for", "tilewright_worker", "tilewright_end_pool", "tilewright_pool"]
-        held, found = link(compile_ir(text, host_machine()).binary, names, {})
+        held, found = link(compiled_for_host(text), names, {})
         keep_for_ever(held)
         self.parallel_for = found["tilewright_parallel_for"]
         self.worker = ctypes.c_void_p(found["tilewright_worker"])

@@ -1,0 +1,33 @@
+"""Machine code that calls need beside kernels, the launcher and the thread pool, kept on disk as kernels are."""
+
+from __future__ import annotations
+
+import hashlib
+
+from ..codegen.llvm.compile import compile_ir, host_machine
+from ..runtime import thread_pool
+from ..runtime.device import cpu
+from . import fingerprint
+from .store import Entry, Store, store
+
+
+def host_store() -> Store:
+    """Where it is kept: a folder of its own within that of the kernels."""
+    held = store()
+    return Store(None if held.folder is None else held.folder / "host", held.limit)
+
+
+def compiled(text: str) -> bytes:
+    """The object file of some LLVM IR for this machine; compiled once for all processes."""
+    facts = (text, fingerprint.machine(cpu()), fingerprint.compiler("cpu"))
+    key = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:40]
+    found = host_store().get(key)
+    if found is not None:
+        return found.binary
+    binary = compile_ir(text, host_machine()).binary
+    if store().folder is not None:
+        host_store().put(key, Entry({}, binary))
+    return binary
+
+
+thread_pool.compile_by(compiled)
