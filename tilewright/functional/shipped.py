@@ -1,6 +1,6 @@
 """Records that come with the package: configurations tuned for known layers, and where other libraries are faster.
 
-`records/*.log` are logs in AutoTVM's format, as `python -m benchmarks.records` writes them; `records/rivals.jsonl` has
+`records/*.log` are logs in AutoTVM's format, as `python -m benchmarks.convolution_sweep` writes them; `records/rivals.jsonl` has
 the times of both sides for the same layers. For a layer that is not among them, the nearest one that is decides.
 """
 
