@@ -222,7 +222,14 @@ def test_times_in_the_readme_were_measured() -> None:
     table = page.partition("| on one NVIDIA H200")[2].partition("\n\n")[0]
     times = re.findall(r"[\d.,]+ (?:µs|ms|TFLOP/s)", table)
     assert times
-    assert not (wrong := [time for time in times if time not in results]), f"not in benchmarks/RESULTS.md: {wrong}"
+
+    def measured(time: str) -> bool:
+        """Whether it stands there with its unit, or in a cell of a table of microseconds."""
+        number, unit = time.split()
+        cell = unit == "µs" and re.search(rf"[|,] {re.escape(number)}(, | \|)", results)
+        return time in results or bool(cell)
+
+    assert not (wrong := [time for time in times if not measured(time)]), f"not in benchmarks/RESULTS.md: {wrong}"
 
 
 def test_the_charts_show_the_measured_numbers() -> None:
