@@ -1,7 +1,8 @@
 """Records that come with the package: configurations tuned for known layers, and where other libraries are faster.
 
 `records/*.log` are logs in AutoTVM's format, as `python -m benchmarks.convolution_sweep` writes them;
-`records/rivals.jsonl` has the times of both sides for known layers, as `python -m benchmarks.one_call` writes them. For a layer that is not among them, the nearest one that is decides.
+`records/rivals.jsonl` has the times of both sides for known layers, as `python -m benchmarks.one_call` writes them.
+For a layer that is not among them, the nearest one that is decides.
 """
 
 from __future__ import annotations
