@@ -109,7 +109,7 @@ def test_logs_without_measurements_say_so(command, tmp_path):
     empty.touch()
     folder.mkdir()
     assert run(command, empty) == (1, f"{empty} holds no measurements\n")
-    with pytest.raises(UserError, match=r"cannot read .*folder\.log: Is a directory"):
+    with pytest.raises(UserError, match=r"cannot read .*folder\.log: it is a folder"):
         run(command, folder)
 
 

@@ -234,3 +234,18 @@ def log_plot_command(
     from .log import plot
 
     raise typer.Exit(plot(out, paths))
+
+
+@log.command("report", cls=Command)
+def log_report_command(
+    paths: LogsArgument,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")] = Path("report.html"),
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print the figures as JSON instead.")] = False,
+    programs: Annotated[
+        int, typer.Option("--programs", min=0, metavar="N", help="Winners to compile and show with their source.")
+    ] = 3,
+) -> None:
+    """Write what logs say as one page for a browser: progress, failures, knobs, time, and the winners."""
+    from .log_report import report
+
+    raise typer.Exit(report(paths, out, as_json, programs))

@@ -33,24 +33,24 @@ _MOST_REASONS = 8
 
 def show(path: Path, rows: int = _MOST_ROWS) -> int:
     """Print a log: its workloads, and the fastest `rows` lines of each; 1 where it holds lines that are no records."""
-    pairs, problems = _read(path)
+    pairs, problems = read_log(path)
     for workload, own in _by_workload(pairs).items():
         failed = sum(result.error_no != 0 for inp, result in own if not inp.notes.refused)
         refused = sum(inp.notes.refused for inp, _ in own)
         again = sum(inp.notes.confirmed for inp, _ in own)
         counts = f"{len(own) - refused} measurements, {failed} of them failed"
         counts += f", {again} of them to confirm the best" if again else ""
-        print_lines([heading(_name(workload)), f"{counts}; {refused} refused without one"])
+        print_lines([heading(workload_name(workload)), f"{counts}; {refused} refused without one"])
         print_lines(["", *_fastest(own, rows), ""])
     return _tell(path, pairs, problems)
 
 
 def best(path: Path) -> int:
     """Print the best configuration of each workload, whatever device measured it."""
-    pairs, problems = _read(path)
+    pairs, problems = read_log(path)
     known = {inp.task.workload: (inp, result) for inp, result in History(pairs, lambda _: "").pairs()}
     for workload, own in _by_workload(pairs).items():
-        print_lines([heading(_name(workload))])
+        print_lines([heading(workload_name(workload))])
         if workload not in known:
             print_lines([f"none of {len(own)} configurations could be measured: tilewright log show {path}", ""])
             continue
@@ -68,7 +68,7 @@ def merge_logs(out: Path, paths: Sequence[Path]) -> int:
     """Write the lines of several logs into one; 1 where they hold lines that are no records."""
     if out.exists() and out not in paths:
         raise UserError(f"{out} exists", fix="name a new file, or give it among the logs to merge as well", where="")
-    found = [(path, *_read(path)) for path in paths]
+    found = [(path, *read_log(path)) for path in paths]
     print_lines([f"{merge_pairs((pair for _, pairs, _ in found for pair in pairs), out)} lines in {out}"])
     return max(_tell(path, pairs, problems) for path, pairs, problems in found)
 
@@ -76,7 +76,7 @@ def merge_logs(out: Path, paths: Sequence[Path]) -> int:
 def plot(out: Path, paths: Sequence[Path]) -> int:
     """Draw the best against the number of trials, a line for each log and workload; 1 where a log has no trials."""
     check_figure(out)
-    found = [(path, *_read(path)) for path in paths]
+    found = [(path, *read_log(path)) for path in paths]
     print_lines(draw(out, [(path, pairs) for path, pairs, _ in found]))
     return max(_tell(path, pairs, problems) for path, pairs, problems in found)
 
@@ -104,12 +104,12 @@ def draw(out: Path, logs: Sequence[tuple[Path, Sequence[Pair]]]) -> list[str]:
     single = len({curve.workload for _, curve in drawn}) == 1
     name_of = _short_names([path for path, _ in drawn])
     lines = [
-        Line(name_of[path] if single else f"{name_of[path]}: {_name(curve.workload)}", _values(curve, in_flops))
+        Line(name_of[path] if single else f"{name_of[path]}: {workload_name(curve.workload)}", _values(curve, in_flops))
         for path, curve in drawn
     ]
-    title = _name(drawn[0][1].workload) if single else "tuning"
+    title = workload_name(drawn[0][1].workload) if single else "tuning"
     line_chart(title, "best, GFLOPS" if in_flops else "best, µs", lines, out)
-    left_out = [f"{path}: no trial of {_name(curve.workload)} succeeded" for path, curve in found
+    left_out = [f"{path}: no trial of {workload_name(curve.workload)} succeeded" for path, curve in found
                 if curve.best[-1] is None]  # fmt: skip
     return [f"{len(lines)} curve{'s' * (len(lines) > 1)} in {out}", *left_out]
 
@@ -120,7 +120,8 @@ def _short_names(paths: Sequence[Path]) -> dict[Path, str]:
     return {path: path.stem if stems.count(path.stem) == 1 else str(path) for path in paths}
 
 
-def _read(path: Path) -> tuple[list[Pair], list[Problem]]:
+def read_log(path: Path) -> tuple[list[Pair], list[Problem]]:
+    """Return the records of a log, and its lines that are none."""
     problems: list[Problem] = []
     try:
         return list(load_from_file(path, problems)), problems
@@ -197,7 +198,7 @@ def _values(curve: Curve, in_flops: bool) -> list[float | None]:
     return [None if cost is None else curve.flop / cost / 1e9 if in_flops else cost * 1e6 for cost in curve.best]
 
 
-def _name(workload: Workload) -> str:
+def workload_name(workload: Workload) -> str:
     """A workload for people: the template's name, and its arguments or, of one of ours, the options that they mean."""
     name, *args = workload
     ours = next((t for t in (CONV1D, CONV2D, DEPTHWISE) if t.name == name), None)

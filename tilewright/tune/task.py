@@ -112,6 +112,13 @@ class Task:
         self._declared: Declared | None = None
         self._flop: float | None = None
 
+    @classmethod
+    def of_frozen(cls, name: str, args: tuple[Any, ...], target: Target) -> Task:
+        """Return the task of arguments that `freeze` has made: the lines of a log share theirs."""
+        made = cls(name, (), target)
+        made.args = args
+        return made
+
     @property
     def workload(self) -> Workload:
         """The name and the arguments, as logs compare them."""

@@ -8,6 +8,7 @@ Further keys at the top level say what the format has no room for; readers of ol
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -20,7 +21,7 @@ from ...core.target import Target
 from ...core.version import __version__
 from ...measure.outcome import MeasureErrorNo, MeasureResult, shorten
 from ..space.config import Config
-from ..task import Task
+from ..task import Task, freeze
 
 VERSION = 0.2
 FAILED = (1e9,)
@@ -35,7 +36,8 @@ class Notes:
     `device` is the name of the device that measured, `compiler` what compiled for it. A failure has its
     `reason` and the schedule `step` at fault; a `refused` one was never compiled, and was no trial. A
     `confirmed` measurement was made again at the end, and replaces earlier ones of the same configuration.
-    `flop` is the number of operations of one run. `checked` is False where nobody compared the output with a
+    `flop` is the number of operations of one run, `predicted` the seconds that a model expected.
+    `checked` is False where nobody compared the output with a
     reference; logs of the legacy system do not say.
     """
 
@@ -47,6 +49,7 @@ class Notes:
     confirmed: bool = False
     flop: float = 0.0
     checked: bool = True
+    predicted: float = 0.0
 
     def written(self) -> dict[str, Any]:
         """The notes that say something."""
@@ -56,7 +59,7 @@ class Notes:
 SILENT = Notes()
 
 
-_KINDS = {key: (int, float) if key == "flop" else type(value) for key, value in vars(SILENT).items()}
+_KINDS = {key: (int, float) if type(value) is float else type(value) for key, value in vars(SILENT).items()}
 
 
 class _Fields(NamedTuple):
@@ -138,13 +141,14 @@ def decode(row: str, protocol: str = "json") -> Pair:
     try:
         if _is_nested(row):
             raise _foreign(f"brackets nested more than {_DEEPEST} deep")
-        line = json.loads(row, parse_int=_integer)
+        odd = _ODD.search(row) is not None
+        line = json.loads(row, parse_int=_integer if odd else None)
     except (ValueError, RecursionError) as error:
         raise _foreign(f"no JSON: {error}") from error
     if not isinstance(line, dict):
         raise _foreign("no object")
     try:
-        return _decoded(_current(line))
+        return _decoded(_current(line), odd)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, RecursionError) as error:
         raise _foreign(f"{type(error).__name__}: {error}") from error
 
@@ -154,6 +158,8 @@ _DEEPEST = 64
 """Brackets within brackets: a record has five, and a template's arguments seldom more."""
 _LONGEST_NUMBER = 100
 """Digits of an integer; only the index of a configuration has more than twenty."""
+_ODD = re.compile(r"\\u|\d{19}")
+"""Only lines with this can hold half of a pair of surrogates, or an integer of more than 64 bits."""
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
@@ -221,7 +227,7 @@ def _current(line: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"input": [target, name, args, kwargs], "config": entity, "result": line["r"]}
 
 
-def _decoded(line: Mapping[str, Any]) -> Pair:
+def _decoded(line: Mapping[str, Any], odd: bool) -> Pair:
     target, name, args, _ = line["input"]
     costs, error_no, all_cost, timestamp = line["result"]
     if not isinstance(args, list):
@@ -230,13 +236,33 @@ def _decoded(line: Mapping[str, Any]) -> Pair:
         raise ValueError(f"the target and the template are {target!r} and {name!r}, no text")
     if type(error_no) is not int or not all(isinstance(n, (int, float)) for n in (all_cost, timestamp)):
         raise ValueError(f"the result is {line['result']!r}")
-    _check_plain([name, target, args, line["config"]["entity"]])
-    where = Target.parse(target)
-    inp = MeasureInput(where, Task(name, args, where), Config.from_json_dict(line["config"]))
+    if odd:
+        _check_plain(line["config"]["entity"])
+    where, frozen = _task_of(target, name, repr(args), _Unhashed(args))
+    inp = MeasureInput(where, Task.of_frozen(name, frozen, where), Config.from_json_dict(line["config"]))
     hash((inp.task.workload, inp.config))  # all who compare records rely on it
     known = {key: _note(line[key]) for key, kind in _KINDS.items() if isinstance(line.get(key), kind)}
     result = MeasureResult(_seconds(costs, error_no), error_no, float(all_cost), float(timestamp))
     return inp.noted(Notes(**known)), result
+
+
+class _Unhashed(NamedTuple):
+    """Arguments beside a key that tells them apart: all of them are equal, so that a cache compares the key alone."""
+
+    args: list[Any]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Unhashed)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@functools.lru_cache(maxsize=64)  # the lines of a log have few workloads
+def _task_of(target: str, name: str, key: str, given: _Unhashed) -> tuple[Target, tuple[Any, ...]]:
+    """Return the target and the frozen arguments of a line; `key` is the text of the arguments."""
+    _check_plain([name, target, given.args])
+    return Target.parse(target), freeze(given.args)
 
 
 def _note(value: Any) -> Any:

@@ -71,7 +71,8 @@ class History:
                 self._confirmed[_identity(inp)] = (inp, result)
         for inp, result in good:
             if inp.notes.checked or _identity(inp) not in self._wrong:
-                self._consider(self._confirmed.get(_identity(inp), (inp, result)))
+                again = self._confirmed.get(_identity(inp)) if self._confirmed else None
+                self._consider(again or (inp, result))
 
     def _consider(self, pair: Pair) -> None:
         inp, _ = pair

@@ -1,0 +1,48 @@
+"""The GPU boards whose peaks are known, one row per name that the driver reports.
+
+Numbers of multiprocessors, boost clocks and memory bandwidths are those of NVIDIA's data sheets; what one
+multiprocessor computes per cycle is in `core/architectures.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .architectures import NVIDIA
+
+
+@dataclass(frozen=True)
+class Board:
+    """One board: `megahertz` is its boost clock, `gigabytes` its memory bandwidth in 1e9 bytes per second."""
+
+    architecture: str
+    multiprocessors: int
+    megahertz: int
+    gigabytes: int
+
+    @property
+    def flops(self) -> float:
+        """The peak rate in float32 operations per second, without matrix instructions."""
+        lanes = NVIDIA[self.architecture].multiprocessor.float_lanes
+        return 2e6 * self.multiprocessors * self.megahertz * lanes
+
+    def bound(self, flop: float, moved: float) -> float:
+        """The least seconds for `flop` operations on `moved` bytes of memory: the roofline."""
+        return max(flop / self.flops, moved / (1e9 * self.gigabytes))
+
+
+BOARDS: dict[str, Board] = {
+    "Tesla V100-SXM2-16GB": Board("sm_70", 80, 1530, 900),
+    "Tesla V100-SXM2-32GB": Board("sm_70", 80, 1530, 900),
+    "Tesla T4": Board("sm_75", 40, 1590, 320),
+    "NVIDIA A100-SXM4-40GB": Board("sm_80", 108, 1410, 1555),
+    "NVIDIA A100-SXM4-80GB": Board("sm_80", 108, 1410, 2039),
+    "NVIDIA A10": Board("sm_86", 72, 1695, 600),
+    "NVIDIA GeForce RTX 3090": Board("sm_86", 82, 1695, 936),
+    "NVIDIA L4": Board("sm_89", 58, 2040, 300),
+    "NVIDIA L40S": Board("sm_89", 142, 2520, 864),
+    "NVIDIA GeForce RTX 4090": Board("sm_89", 128, 2520, 1008),
+    "NVIDIA H100 PCIe": Board("sm_90", 114, 1755, 2039),
+    "NVIDIA H100 80GB HBM3": Board("sm_90", 132, 1980, 3350),
+    "NVIDIA H200": Board("sm_90", 132, 1980, 4800),
+}

@@ -1,0 +1,194 @@
+"""What a log says about its sessions: progress, failures by cause, the worth of each knob, and where time went."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from ...measure.outcome import MeasureErrorNo
+from ..records.format import MeasureInput, Pair, mean_cost
+from ..records.history import History
+from ..space.choices import Choice as AnyChoice
+from ..task import Workload
+from .trials import gist
+
+_PAUSE = 300.0
+"""Seconds between two records, beyond the time of the second, that part one session from the next."""
+_MOST_CAUSES = 12
+_MOST_CHOICES = 6
+_KINDS = {
+    MeasureErrorNo.INSTANTIATION_ERROR: "no kernel",
+    MeasureErrorNo.COMPILE_HOST: "no kernel",
+    MeasureErrorNo.COMPILE_DEVICE: "compile error",
+    MeasureErrorNo.RUNTIME_DEVICE: "runtime error",
+    MeasureErrorNo.WRONG_ANSWER: "wrong answer",
+    MeasureErrorNo.BUILD_TIMEOUT: "build timeout",
+    MeasureErrorNo.RUN_TIMEOUT: "run timeout",
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """An improvement: the number of the trial, the seconds since the start, the best cost, and the predicted cost."""
+
+    trial: int
+    seconds: float
+    cost: float
+    predicted: float = 0.0
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A cause of failures: how often, the first reason in full, and the schedule steps most often at fault."""
+
+    kind: str
+    count: int
+    example: str
+    steps: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One choice of a knob: how many measurements have it, their least and their median seconds."""
+
+    shown: str
+    count: int
+    best: float
+    median: float
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A knob: the share of the variance of log(time) that it explains, its number of choices, and the best of them."""
+
+    name: str
+    worth: float
+    number: int
+    choices: tuple[Choice, ...]
+
+
+@dataclass(frozen=True)
+class Insight:
+    """What a log says about one workload on one target and device. Costs and times are seconds."""
+
+    workload: Workload
+    target: str
+    device: str
+    trials: int
+    seconds: float
+    counts: dict[str, int]
+    spent: dict[str, float]
+    points: tuple[Point, ...]
+    causes: tuple[Cause, ...]
+    knobs: tuple[Knob, ...]
+    winner: Pair | None
+    runner_up: Pair | None
+    flop: float
+
+
+def insights(pairs: Iterable[Pair]) -> list[Insight]:
+    """Return what a log says about each workload on each target and device, in order of appearance."""
+    groups: dict[tuple[Workload, str, str], list[Pair]] = {}
+    for pair in pairs:
+        inp = pair[0]
+        groups.setdefault((inp.task.workload, str(inp.target), inp.notes.device), []).append(pair)
+    return [_insight(*key, own) for key, own in groups.items()]
+
+
+def _insight(workload: Workload, target: str, device: str, pairs: list[Pair]) -> Insight:
+    points, trials, seconds = _progress(pairs)
+    counts: Counter[str] = Counter()
+    spent: dict[str, float] = {}
+    for inp, result in pairs:
+        kind = kind_of(inp, result.error_no)
+        counts[kind] += 1
+        spent[kind] = spent.get(kind, 0.0) + (max(0.0, result.all_cost) if math.isfinite(result.all_cost) else 0.0)
+    winner = _best(pairs)
+    rest = [pair for pair in pairs if winner is not None and pair[0].config != winner[0].config]
+    flop = max((inp.notes.flop for inp, _ in pairs), default=0.0)
+    return Insight(
+        workload, target, device, trials, seconds, dict(counts), spent, points, _causes(pairs), _knobs(pairs),
+        winner, _best(rest), flop,
+    )  # fmt: skip
+
+
+def kind_of(inp: MeasureInput, error_no: int) -> str:
+    """Return what became of a record's configuration, in a word or two."""
+    if inp.notes.refused:
+        return "refused"
+    if error_no == MeasureErrorNo.NO_ERROR:
+        return "confirmed" if inp.notes.confirmed else "measured"
+    return _KINDS.get(error_no, f"error number {error_no}")
+
+
+def _best(pairs: Sequence[Pair]) -> Pair | None:
+    """Return the record that `History`, and so every user of a log, takes as the best."""
+    return next(iter(History(pairs, lambda _: "").pairs()), None)
+
+
+def _progress(pairs: Sequence[Pair]) -> tuple[tuple[Point, ...], int, float]:
+    """Return the improvements, the number of trials, and the seconds of all sessions together."""
+    points: list[Point] = []
+    trials, elapsed = 0, 0.0
+    before: float | None = None
+    for inp, result in pairs:
+        own = result.all_cost if math.isfinite(result.all_cost) else 0.0
+        gap = own if before is None else result.timestamp - before
+        elapsed += max(0.0, gap if gap <= own + _PAUSE else own)
+        before = result.timestamp
+        if inp.notes.refused or inp.notes.confirmed:
+            continue
+        trials += 1
+        if result.error_no == MeasureErrorNo.NO_ERROR:
+            cost = mean_cost(result)
+            if not points or cost < points[-1].cost:
+                points.append(Point(trials, elapsed, cost, inp.notes.predicted))
+    return tuple(points), trials, elapsed
+
+
+def _causes(pairs: Sequence[Pair]) -> tuple[Cause, ...]:
+    """Return the causes of failures, the most frequent first; reasons that differ only in numbers are one cause."""
+    groups: dict[tuple[str, str], list[MeasureInput]] = {}
+    for inp, result in pairs:
+        if result.error_no != MeasureErrorNo.NO_ERROR:
+            groups.setdefault((kind_of(inp, result.error_no), gist(inp.notes.reason)), []).append(inp)
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    causes = []
+    for (kind, _), own in ordered[:_MOST_CAUSES]:
+        steps = Counter(inp.notes.step for inp in own if inp.notes.step)
+        causes.append(Cause(kind, len(own), own[0].notes.reason, tuple(steps.most_common(2))))
+    rest = sum(len(own) for _, own in ordered[_MOST_CAUSES:])
+    return (*causes, *([Cause("others", rest, "")] if rest else []))
+
+
+def _knobs(pairs: Sequence[Pair]) -> tuple[Knob, ...]:
+    """Return the knobs that take more than one value, the most telling first."""
+    last = {inp.config: mean_cost(result) for inp, result in pairs if result.error_no == MeasureErrorNo.NO_ERROR}
+    groups: dict[str, dict[AnyChoice, list[float]]] = {}
+    for config, cost in last.items():
+        for name, choice in config.items():
+            groups.setdefault(name, {}).setdefault(choice, []).append(cost)
+    found = [_knob(name, choices) for name, choices in groups.items() if len(choices) > 1]
+    return tuple(sorted(found, key=lambda knob: -knob.worth))
+
+
+def _knob(name: str, choices: dict[AnyChoice, list[float]]) -> Knob:
+    rows = [Choice(str(choice), len(costs), min(costs), median(costs)) for choice, costs in choices.items()]
+    rows.sort(key=lambda row: row.best)
+    return Knob(name, _explained(list(choices.values())), len(rows), tuple(rows[:_MOST_CHOICES]))
+
+
+def _explained(groups: Sequence[Sequence[float]]) -> float:
+    """Return omega squared of log(cost): unlike the plain share of variance, chance does not add to it."""
+    logs = [[math.log(cost) for cost in costs] for costs in groups]
+    number = sum(map(len, logs))
+    mean = sum(map(sum, logs)) / number
+    total = sum((x - mean) ** 2 for costs in logs for x in costs)
+    between = sum(len(costs) * (sum(costs) / len(costs) - mean) ** 2 for costs in logs)
+    if number <= len(logs) or total <= 0:
+        return 0.0
+    noise = (total - between) / (number - len(logs))
+    return max(0.0, (between - (len(logs) - 1) * noise) / (total + noise))
