@@ -23,7 +23,7 @@ class _Printable(logging.Filter):
 
 def is_terminal(stream: TextIO | None) -> bool:
     """Whether a standard stream is a terminal; one that is missing or closed is none."""
-    return stream is not None and not stream.closed and stream.isatty()
+    return stream is not None and not getattr(stream, "closed", False) and stream.isatty()
 
 
 logger = logging.getLogger("autotvm")
