@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
+from ..arith.affine import Affine
 from ..arith.facts import EMPTY
 from ..arith.interval import interval
 from ..core.errors import UserError
@@ -22,7 +23,7 @@ from ..tensor.reduction import Reduce
 from ..tensor.tensor import Operation, Tensor
 
 MOST_CONDITIONS = 8
-MOST_POINTS = 256
+MOST_POINTS = 64
 _ALL_OF = 16
 """Values of an axis up to which each is tried."""
 
@@ -67,7 +68,9 @@ def check_witness(op: Operation, read: GuardedRead, dimension: int, ends: Mappin
     if not isinstance(extent, IntImm) or loads(index, *read.conditions):
         return
     used = variables(index, *read.conditions)
-    if not all(var in ends for var in used) or _inside(index, extent.value, ends, read.conditions):
+    if not all(var in ends for var in used) or _guarded(index, extent.value, ends, read.conditions):
+        return
+    if _inside(index, extent.value, ends, read.conditions):
         return
     for values in _points(used, (index, *read.conditions), ends, extent.value):
         try:
@@ -77,6 +80,44 @@ def check_witness(op: Operation, read: GuardedRead, dimension: int, ends: Mappin
                     raise _beyond(op, read, dimension, values, at)
         except UndefinedValueError:
             continue
+
+
+def _guarded(index: Expr, extent: int, ends: Mapping[Var, tuple[int, int]], conditions: Sequence[Expr]) -> bool:
+    """Whether conditions that compare the index itself keep it inside, as those of padding do; linear forms suffice."""
+    form = Affine.of(index)
+    lowest = highest = form.const
+    for atom, scale in form.terms.items():
+        span = ends.get(atom) if isinstance(atom, Var) else None
+        if span is None:
+            return False
+        lowest += scale * span[scale < 0]
+        highest += scale * span[scale > 0]
+    opposite = form.scale(-1)
+    for known in _positive_forms(conditions):  # known >= 0
+        if known.terms == form.terms:
+            lowest = max(lowest, form.const - known.const)
+        elif known.terms == opposite.terms:
+            highest = min(highest, form.const + known.const)
+    return lowest >= 0 and highest < extent
+
+
+def _positive_forms(conditions: Sequence[Expr]) -> Iterator[Affine]:
+    """Linear forms that are at least 0 where the conditions hold."""
+    stack = [(condition, True) for condition in conditions]
+    while stack:
+        e, holds = stack.pop()
+        if isinstance(e, n.Not):
+            stack.append((e.a, not holds))
+        elif isinstance(e, n.Call) and e.name == "likely":
+            stack.append((e.args[0], holds))
+        elif isinstance(e, n.And if holds else n.Or):
+            stack += [(e.a, holds), (e.b, holds)]
+        elif isinstance(e, (n.LT, n.LE, n.GT, n.GE)) and e.a.dtype.is_int:
+            ahead = Affine.of(e.a) - Affine.of(e.b)  # a - b
+            if isinstance(e, (n.LT, n.LE)):
+                ahead = ahead.scale(-1)
+            strict = isinstance(e, (n.LT, n.GT))
+            yield ahead.shift(-strict) if holds else ahead.scale(-1).shift(-(not strict))
 
 
 def _inside(index: Expr, extent: int, ends: Mapping[Var, tuple[int, int]], conditions: Sequence[Expr]) -> bool:
