@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from ...core.target import Target
 from ...measure.outcome import MeasureErrorNo
 from ...runtime.device import device
-from ..space.config import Config
 from ..task import Workload
-from .format import COMPILER, MeasureInput, Notes, Pair, mean_cost
+from .best import best_of, by_target
+from .format import COMPILER, Notes, Pair, mean_cost
 
 Key = tuple[str, Workload]
 
@@ -51,28 +51,33 @@ class History:
         self.foreign = 0
         """Measurements left out because another device or compiler made them."""
         self._name_of = name_of
-        self._confirmed: dict[tuple[str, Workload, Config], Pair] = {}
-        self._wrong: set[tuple[str, Workload, Config]] = set()
+        self._known: dict[tuple[str, Workload], list[Pair]] = {}
+        self._best: dict[tuple[str, Workload], Pair] = {}
         self.add(records)
 
     def add(self, records: Iterable[Pair]) -> None:
-        """Take in measurements. Of failures only a wrong answer counts: against the same configuration unchecked."""
-        good: list[Pair] = []
+        """Take in measurements; `best_of` says which is the best of a workload on a target."""
+        touched: dict[tuple[str, Workload], None] = {}
         for inp, result in records:
-            if result.error_no != MeasureErrorNo.NO_ERROR:
-                if result.error_no == MeasureErrorNo.WRONG_ANSWER:
-                    self._wrong.add(_identity(inp))
+            if result.error_no not in (MeasureErrorNo.NO_ERROR, MeasureErrorNo.WRONG_ANSWER):
                 continue
-            if not applies(inp.notes, str(inp.target.kind), self._name_of):
+            if result.error_no == MeasureErrorNo.NO_ERROR and not applies(
+                inp.notes, str(inp.target.kind), self._name_of
+            ):
                 self.foreign += 1
                 continue
-            good.append((inp, result))
-            if inp.notes.confirmed:
-                self._confirmed[_identity(inp)] = (inp, result)
-        for inp, result in good:
-            if inp.notes.checked or _identity(inp) not in self._wrong:
-                again = self._confirmed.get(_identity(inp)) if self._confirmed else None
-                self._consider(again or (inp, result))
+            key = by_target(inp)
+            self._known.setdefault(key, []).append((inp, result))
+            touched[key] = None
+        for key in touched:
+            best = best_of(self._known[key])
+            self._best.pop(key, None)
+            if best is not None:
+                self._best[key] = best
+        self.best_by_targetkey.clear()
+        self.best_by_model.clear()
+        for best in self._best.values():
+            self._consider(best)
 
     def _consider(self, pair: Pair) -> None:
         inp, _ = pair
@@ -108,7 +113,3 @@ class History:
 def _rank(pair: Pair) -> tuple[bool, float]:
     """What is least for the best: a kernel that computes something else may well be faster."""
     return not pair[0].notes.checked, mean_cost(pair[1])
-
-
-def _identity(inp: MeasureInput) -> tuple[str, Workload, Config]:
-    return str(inp.target), inp.task.workload, inp.config

@@ -10,9 +10,10 @@ from typing import Protocol
 from ...core.log import logger
 from ...core.target import Target
 from ...measure.job import Job
-from ...measure.outcome import Failure, Measured, Outcome, Refused, WrongAnswer, to_result
+from ...measure.outcome import Failure, Measured, MeasureErrorNo, Outcome, Refused, WrongAnswer, to_result
 from ...runtime.driver import DeviceAttributes
 from ..analysis.features import Features
+from ..records.best import best_of
 from ..records.format import COMPILER, MeasureInput, Notes, Pair
 from ..records.history import applies
 from ..search.strategy import Seen, Strategy
@@ -83,6 +84,8 @@ class Run:
         self._unlearned: list[Seen] = []
         self._device: DeviceAttributes | None = None
         self._good: dict[int, Trial] = {}
+        self._records: list[Trial] = []
+        """What says what is best: all that were measured, and wrong answers."""
         self._features: dict[int, Features] = {}
         self._display = Display(options.si_prefix, task.name)
 
@@ -108,14 +111,17 @@ class Run:
             seen[index] = one
             if one.score > best and not inp.notes.confirmed:
                 best, self.best_iter = one.score, self.tally.done  # early stopping goes on where it was
+            if result.error_no == MeasureErrorNo.WRONG_ANSWER:
+                self._records.append(Trial(0, self._input(index, inp.notes), result, Outcome(), 0.0))
             if one.score > 0:
                 noted = self._input(index, inp.notes)
                 done = Measured(costs=result.costs, checked=inp.notes.checked)
                 self._good[index] = Trial(0, noted, result, done, one.score)
+                self._records.append(self._good[index])
         self.strategy.skip(list(seen))
         self.strategy.advise(advice)
         self.strategy.learn([seen[i] for i in sorted(seen)])
-        self.tally.best = max(self._good.values(), key=lambda trial: trial.rank, default=None)
+        self.tally.best = self._best()
 
     def go(self) -> Tally:
         """Tune until the trials are used up, nothing is left to try, or the user interrupts."""
@@ -228,6 +234,8 @@ class Run:
             self.best_iter = self.tally.done
         if outcome.ok:
             self._good[index] = trial
+        if outcome.ok or isinstance(outcome, WrongAnswer):
+            self._records.append(trial)
         if number:
             logger.debug("%s", trial_line(trial, self.tally.best_flops, self.options.si_prefix))
         self._display.update(self.tally)
@@ -243,17 +251,21 @@ class Run:
         self.strategy.learn([Seen(index, 0.0)])
 
     def _confirm(self) -> None:
-        """Measure the best few again; the best of these is the winner."""
+        """Measure the best few again, beside each other: a single measurement wins by luck."""
         best = sorted(self._good, key=lambda i: self._good[i].rank, reverse=True)[: self.options.confirm]
         if len(best) < 2 or self.options.confirm < 2 or self.tally.done == self.tally.resumed:
             return
-        again = []
         for job, outcome in self.measurer.measure([self._job(i) for i in best]):
-            again.append(self._take(0, job.key, outcome, confirmed=True))
+            self._take(0, job.key, outcome, confirmed=True)
             if isinstance(outcome, WrongAnswer):  # nobody had checked it before
                 del self._good[job.key]
-        good = [trial for trial in again if trial.outcome.ok]
-        self.tally.best = max(good or self._good.values(), key=lambda trial: trial.rank, default=None)
+        self.tally.best = self._best()
+
+    def _best(self) -> Trial | None:
+        """The best of all, by the rule that readers of the log go by."""
+        by_result = {id(trial.result): trial for trial in self._records}
+        found = best_of([(trial.input, trial.result) for trial in self._records])
+        return None if found is None else by_result[id(found[1])]
 
     def _seen(self, trial: Trial) -> Seen:
         index = trial.input.config.index or 0

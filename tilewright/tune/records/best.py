@@ -1,0 +1,47 @@
+"""The one rule of what is best: tuning, `log best`, reports and `apply_history_best` all ask `best_of`.
+
+The best few of a search are measured again beside each other at its end. The least time of a single measurement is
+partly luck, so that such a confirmation replaces earlier times of its configuration, and outranks whatever the same
+device measured once before it. What a later, interrupted search measured competes with it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...measure.outcome import MeasureErrorNo
+from ..task import Workload
+from .format import MeasureInput, Pair, mean_cost
+
+
+def best_of(pairs: Sequence[Pair]) -> Pair | None:
+    """Return the best of the records of one workload on one target; None where nothing was measured.
+
+    Failures count only where an answer was wrong: against the same configuration unchecked. A checked record comes
+    before all that are not; of two equal ones the earlier is better.
+    """
+    wrong = {inp.config for inp, result in pairs if result.error_no == MeasureErrorNo.WRONG_ANSWER}
+    good = [
+        (inp, result)
+        for inp, result in pairs
+        if result.error_no == MeasureErrorNo.NO_ERROR and (inp.notes.checked or inp.config not in wrong)
+    ]
+    again = {(pair[0].config, pair[0].notes.device): pair for pair in good if pair[0].notes.confirmed}
+    since: dict[str, float] = {}
+    for inp, result in again.values():
+        for device in {inp.notes.device, ""}:
+            since[device] = max(since.get(device, 0.0), result.timestamp)
+    if again:
+        good = [again.get((pair[0].config, pair[0].notes.device), pair) for pair in good]
+
+    def rank(pair: Pair) -> tuple[bool, bool, float]:
+        notes = pair[0].notes
+        outranked = not notes.confirmed and pair[1].timestamp <= since.get(notes.device, -1.0)
+        return not notes.checked, outranked, mean_cost(pair[1])
+
+    return min(good, key=rank, default=None)
+
+
+def by_target(inp: MeasureInput) -> tuple[str, Workload]:
+    """Return what the records that `best_of` compares have in common."""
+    return str(inp.target), inp.task.workload
