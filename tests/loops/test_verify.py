@@ -294,3 +294,19 @@ def test_reductions_over_threads_are_whole_values_and_then_gone() -> None:
     verify(function((A,), launch(store(A, 0, reduced), tx=(tx, 8))))
     broken(launch(store(A, 0, reduced), tx=(tx, 8)), form=Form.REDUCED, rule="a reduction over threads is left")
     broken(launch(store(A, 0, reduced + 1.0), tx=(tx, 8)), rule="an exchange between threads stands inside of")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "room", "offset", "rule"),
+    [
+        ("float32", 64, 0, "V begins at byte 0, but of no buffer of bytes"),
+        ("uint8", 64, 6, "V of type float32 begins at byte 6, between two elements"),
+        ("uint8", 64, 36, "V at byte 36 is not within S"),
+        ("uint8", 64, -4, "V at byte -4 is not within S"),
+    ],
+)
+def test_a_view_of_bytes_has_its_elements_in_them(dtype: str, room: int, offset: int, rule: str) -> None:
+    S = buf("S", room, dtype=dtype)
+    view = buf("V", 8, of=S)
+    view.byte_offset = offset
+    broken(alloc(S, store(view, 0, 0.0)), rule=rule)

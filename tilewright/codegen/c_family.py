@@ -72,6 +72,7 @@ class KernelWriter:
         self.scopes: list[set[Any]] = [set()]
         self.aligned: set[Buffer] = set()
         self.dynamic: dict[Buffer, int] = {}
+        self.views: dict[Buffer, None] = {}
 
     def write(self) -> str:
         """The whole kernel."""
@@ -117,9 +118,17 @@ class KernelWriter:
                 align = self._alignment(buffer)
                 text = self.dialect.array(MemoryScope.SHARED, buffer.dtype, name, size, align)
             lines.append(f"  {text}{_note(buffer)}")
-        return lines
+        return lines + [self._view(buffer, buffer.byte_offset) for buffer in self.views]
+
+    def _view(self, buffer: Buffer, offset: int | None) -> str:
+        """A name for the place of a view in an array of bytes."""
+        kind = f"{self.dialect.space(buffer.scope)}{self.dialect.aliasing_type(buffer.dtype)}*"
+        place = f"{self.names(buffer.memory)} + {offset}" if offset else self.names(buffer.memory)
+        return f"  {kind} const {self.names(buffer)} = ({kind})({place});{_note(buffer)}"
 
     def _alignment(self, buffer: Buffer) -> int:
+        if any(view.memory is buffer for view in self.views):
+            return buffer.align
         return 16 if buffer in self.aligned else 0
 
     def _allocate(self, s: Allocate) -> None:
@@ -235,6 +244,9 @@ class KernelWriter:
 
     def _pointer_name(self, buffer: Any) -> str:
         base = root(buffer)
+        if buffer.byte_offset is not None:
+            self.views[buffer] = None
+            return self.names(buffer)
         if base.dtype.scalar == buffer.dtype.scalar:
             return self.names(base)
         const = "" if base in self.kernel.written or base not in self.kernel.params else "const "

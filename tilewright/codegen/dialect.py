@@ -81,6 +81,10 @@ class Dialect(ABC):
         """The type of an element in memory: a boolean takes one byte, a 16-bit float its bits."""
         return self.scalar_type(storage_dtype(dtype))
 
+    def aliasing_type(self, dtype: DType) -> str:
+        """`storage_type` for accesses to memory that others access as elements of other types."""
+        return self.storage_type(dtype)
+
     def integer(self, value: int, dtype: DType) -> str:
         """A literal of an integer type or of bool."""
         if dtype.is_bool:

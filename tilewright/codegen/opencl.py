@@ -71,6 +71,10 @@ class OpenCl(Dialect):
 
     owned: ClassVar[re.Pattern[str]] = re.compile("|".join((*OWNED, *_FAMILIES)))
 
+    def aliasing_type(self, dtype: DType) -> str:
+        """Compilers for processors drop barriers, and would then take it that other types are other memory."""
+        return f"{self.storage_type(dtype)} __attribute__((may_alias))"
+
     def not_finite(self, value: float, dtype: DType) -> str:
         text = "NAN" if math.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
         return text if dtype.bits != 64 else f"((double){text})"
@@ -104,7 +108,8 @@ class OpenCl(Dialect):
 
     def array(self, scope: MemoryScope, dtype: DType, name: str, size: int, align: int) -> str:
         place = "__local " if scope is MemoryScope.SHARED else ""
-        return f"{place}{self.storage_type(dtype)} {name}[{size}];"
+        aligned = f" __attribute__((aligned({align})))" if align else ""
+        return f"{place}{self.storage_type(dtype)} {name}[{size}]{aligned};"
 
     def barrier(self, scope: MemoryScope) -> str:
         if scope is MemoryScope.LOCAL:

@@ -92,7 +92,7 @@ class Scene:
 
 def dependence(source: Access, sink: Access, scene: Scene, step: Step | None = None) -> Dependence | None:
     """How `sink`, made later (with `step`: in a later iteration), depends on `source`; None where it does not."""
-    if not (source.writes or sink.writes) or source.buffer.memory is not sink.buffer.memory:
+    if not (source.writes or sink.writes) or not source.buffer.overlaps(sink.buffer):
         return None
     carried = None if step is None else step.var
     if source.buffer is not sink.buffer or source.region is None or sink.region is None:
@@ -272,8 +272,8 @@ def _region(index: Expr, conditions: tuple[Expr, ...]) -> Region | None:
 
 def feeds(source: Node, sink: Node) -> bool:
     """Whether a statement may read what another one stores, by whatever name and in whatever iteration."""
-    stored = {buffer.memory for buffer in uses.written(source)}
-    return bool(stored) and any(buffer.memory in stored for buffer in uses.read(sink))
+    stored = uses.written(source)
+    return bool(stored) and any(buffer.overlaps(other) for buffer in uses.read(sink) for other in stored)
 
 
 def index_variables(stmt: Node, scope: MemoryScope) -> frozenset[Var]:

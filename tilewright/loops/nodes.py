@@ -23,7 +23,7 @@ from ..core.errors import UserError
 from ..core.hardware import LoopKind as LoopKind
 from ..core.hardware import MemoryScope, ThreadTag
 from ..core.node import Node, node
-from ..expr.nodes import Call, Expr, Var
+from ..expr.nodes import Call, Expr, IntImm, Var
 from ..expr.numerics import EXCHANGES
 from ..expr.traverse import rewrite
 from ..tensor.reduction import CommReducer
@@ -37,12 +37,14 @@ class Buffer:
     rely on; `alias_of` is the buffer whose memory this one views, if any; `note` says which stage of the
     schedule it holds; `layout` how its elements lie in memory; `stages` of how many copies it is a ring, some being
     filled while another is read. The shape is that of one copy until `pipeline_loops`, and of all of them from there.
+    A view with a `byte_offset` begins at that byte of the buffer that it views, whatever the types of the two.
     """
 
     __slots__ = (
         "__weakref__",
         "alias_of",
         "align",
+        "byte_offset",
         "dtype",
         "layout",
         "name",
@@ -63,6 +65,7 @@ class Buffer:
         note: str = "",
         layout: Layout = ROW_MAJOR,
         stages: int = 1,
+        byte_offset: int | None = None,
     ) -> None:
         self.name = name
         self.dtype = DType(dtype)
@@ -73,6 +76,7 @@ class Buffer:
         self.note = note
         self.layout = layout
         self.stages = stages
+        self.byte_offset = byte_offset
 
     @property
     def memory(self) -> Buffer:
@@ -81,6 +85,25 @@ class Buffer:
         while base.alias_of is not None:
             base = base.alias_of
         return base
+
+    @property
+    def constant_bytes(self) -> int | None:
+        """The bytes that the elements take; None where that is not known when compiling."""
+        total = self.dtype.bytes
+        for extent in self.shape:
+            if not isinstance(extent, IntImm):
+                return None
+            total *= extent.value
+        return total
+
+    def overlaps(self, other: Buffer) -> bool:
+        """Whether the two may have bytes of memory in common."""
+        if self is other or self.memory is not other.memory:
+            return self is other
+        own, theirs = self.constant_bytes, other.constant_bytes
+        if self.byte_offset is None or other.byte_offset is None or own is None or theirs is None:
+            return True
+        return self.byte_offset < other.byte_offset + theirs and other.byte_offset < self.byte_offset + own
 
     def __repr__(self) -> str:
         return f"Buffer({self.name}: {self.dtype}{list(self.shape)} in {self.scope.value})"

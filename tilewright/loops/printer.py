@@ -218,7 +218,7 @@ class _FunctionPrinter:
         data = self.names.get(base, _identifier(base.name))
         owned = buffer.alias_of is None
         shape = self._shape(buffer)
-        name = self._declare(buffer, base.name)
+        name = self._declare(buffer, base.name if buffer.byte_offset is None else buffer.name)
         parts = [shape, f"data={data}" if owned else f"data={data}.data"]
         if buffer.dtype != "float32":
             parts.insert(1, f'"{buffer.dtype}"')
@@ -226,6 +226,8 @@ class _FunctionPrinter:
             parts.append(f'scope="{buffer.scope.value}"')
         if buffer.align < 64:
             parts.append(f"align={buffer.align}")
+        if buffer.byte_offset is not None:
+            parts.append(f"byte_offset={buffer.byte_offset}")
         self._line(level, f"{name} = T.Buffer({', '.join(parts)})")
 
 

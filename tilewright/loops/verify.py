@@ -304,6 +304,8 @@ class _Verifier:
         if buffer.alias_of is not None and buffer.alias_of.scope is not buffer.scope:
             view = f"{buffer.name} in {buffer.scope.value} memory"
             self.fail(f"{view} is a view of {buffer.alias_of.name} in {buffer.alias_of.scope.value} memory", stmt)
+        if buffer.byte_offset is not None:
+            self._bytes(buffer, buffer.byte_offset, stmt)
         if self.flat and len(buffer.shape) != 1:
             self.fail(f"buffer {buffer.name} has {len(buffer.shape)} dimensions in flat code", stmt)
         if len(indices) != len(buffer.shape):
@@ -314,6 +316,16 @@ class _Verifier:
                 self.fail(f"an index of {buffer.name}, `{index}`, has type {index.dtype}", stmt)
         if len({index.dtype.lanes for index in indices} - {1}) > 1:
             self.fail(f"indices of {buffer.name} have vectors of several lengths", stmt)
+
+    def _bytes(self, buffer: Buffer, offset: int, stmt: Stmt) -> None:
+        base = buffer.alias_of
+        if base is None or base.alias_of is not None or base.dtype != "uint8":
+            self.fail(f"{buffer.name} begins at byte {offset}, but of no buffer of bytes", stmt)
+        if offset % buffer.dtype.bytes:
+            self.fail(f"{buffer.name} of type {buffer.dtype} begins at byte {offset}, between two elements", stmt)
+        size, room = buffer.constant_bytes, base.constant_bytes
+        if offset < 0 or size is None or room is None or offset + size > room:
+            self.fail(f"{buffer.name} at byte {offset} is not within {base.name}", stmt)
 
     def _stored(self, buffer: Buffer, stmt: Stmt) -> None:
         base = buffer.memory

@@ -2,18 +2,22 @@
 
 A shared buffer is in use where it may hold a value that is read later: it has been stored to since its last lifetime
 started, and is read further on, around a loop perhaps, before the next one starts. Two buffers may share memory where
-neither is stored to while the other is in use; the smaller one then becomes a view of the larger one, and
-`place_barriers` keeps the last reader of the one and the writer of the other apart.
+neither is stored to while the other is in use. Of two that have one type, the smaller one then becomes a view of the
+larger one. Where that leaves more bytes in use than an arena of bytes needs, in which buffers of any type overlap, they
+all become views of the arena. `place_barriers` keeps the last reader of the one and the writer of the other apart.
 """
 
 from __future__ import annotations
 
+from copy import copy
+from math import lcm
 from typing import Any
 
 from ..core.hardware import MemoryScope
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import IntImm, Load
+from ..expr.operators import const
 from ..expr.traverse import post_order
 from ..loops import uses
 from ..loops.liveness import Liveness, heads, parts, without_lifetimes
@@ -32,36 +36,49 @@ from ..loops.nodes import (
 )
 from ..loops.uses import NO_SOURCES, Sources
 
+Clashes = set[frozenset[Buffer]]
+"""Pairs of buffers that may not share memory."""
+
 
 def share_storage(function: Function, target: Target, options: Options) -> Function:
-    """Let shared buffers of one type that are never in use at the same time share memory, in each kernel.
+    """Let shared buffers that are never in use at the same time share memory, in each kernel.
 
     Nobody after this pass asks where lifetimes start: it takes that out of kernels.
     """
-    return function.with_body(_host(function.body))
+    memory = target.hardware.memory(MemoryScope.SHARED)
+
+    def visit(stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, Launch):
+            return map_statements(stmt, visit)
+        extents = [extent for tag, _, extent in stmt.threads if tag.is_thread]
+        # One thread gets no barriers, and without them compilers move accesses of different types past each other.
+        several = not all(isinstance(extent, IntImm) and extent.value == 1 for extent in extents)
+        return Launch(stmt.name, stmt.threads, _kernel(stmt.body, memory.alignment if several else None))
+
+    return function.with_body(visit(function.body))
 
 
-def _host(stmt: Stmt) -> Stmt:
-    if isinstance(stmt, Launch):
-        return Launch(stmt.name, stmt.threads, _kernel(stmt.body))
-    return map_statements(stmt, _host)
-
-
-def _kernel(body: Stmt) -> Stmt:
+def _kernel(body: Stmt, alignment: int | None) -> Stmt:
     touched = uses.written(body) | uses.read(body)
     viewed = {buffer.memory for buffer in touched if buffer.alias_of is not None}
     allocated = dict.fromkeys(node.buffer for node in post_order(body) if isinstance(node, Allocate))
     shared = [b for b in allocated if b.scope is MemoryScope.SHARED and isinstance(b.shape[0], IntImm)]
-    views = _views([buffer for buffer in shared if buffer not in viewed], body)
-    body = without_lifetimes(body)
+    shared = [buffer for buffer in shared if buffer not in viewed]
+    if len(shared) < 2:
+        return without_lifetimes(body)
+    clashes = _Clashes(frozenset(shared)).of(body)
+    body, views = without_lifetimes(body), _views(shared, clashes)
+    if alignment is not None and all(buffer.dtype.lanes == 1 for buffer in shared):
+        offsets = arena_offsets(shared, clashes, alignment)
+        size = max(offset + _bytes(buffer) for buffer, offset in offsets.items())
+        if size < sum(_bytes(buffer) for buffer in shared if buffer not in views):
+            arena = Buffer("arena", "uint8", (const(size, "int32"),), MemoryScope.SHARED, _alignment(shared, alignment))
+            return Allocate(arena, _with_views(body, _in_arena(arena, offsets)))
     return _with_views(body, views) if views else body
 
 
-def _views(shared: list[Buffer], body: Stmt) -> dict[Buffer, Buffer]:
+def _views(shared: list[Buffer], clashes: Clashes) -> dict[Buffer, Buffer]:
     """The buffers that lie in the memory of others, each as a view of one that none of them is in use with."""
-    if len(shared) < 2:
-        return {}
-    clashes = _Clashes(frozenset(shared)).of(body)
     owners: dict[Buffer, list[Buffer]] = {}
     views: dict[Buffer, Buffer] = {}
     for buffer in sorted(shared, key=_elements, reverse=True):
@@ -89,6 +106,37 @@ def _views(shared: list[Buffer], body: Stmt) -> dict[Buffer, Buffer]:
     return views
 
 
+def arena_offsets(shared: list[Buffer], clashes: Clashes, alignment: int) -> dict[Buffer, int]:
+    """The byte at which each buffer begins: the larger ones first, each as low as those that it clashes with let it."""
+    offsets: dict[Buffer, int] = {}
+    for buffer in sorted(shared, key=_bytes, reverse=True):
+        step = _alignment([buffer], alignment)
+        others = [other for other in offsets if frozenset((buffer, other)) in clashes]
+        offset = 0
+        for other in sorted(others, key=lambda other: offsets[other]):
+            if offset + _bytes(buffer) > offsets[other]:
+                offset = max(offset, -(-(offsets[other] + _bytes(other)) // step) * step)
+        offsets[buffer] = offset
+    return offsets
+
+
+def _alignment(buffers: list[Buffer], alignment: int) -> int:
+    """What the beginning of each of the buffers is a multiple of, in a memory of such an alignment."""
+    return lcm(alignment, *(buffer.align for buffer in buffers), *(buffer.dtype.bytes for buffer in buffers))
+
+
+def _in_arena(arena: Buffer, offsets: dict[Buffer, int]) -> dict[Buffer, Buffer]:
+    views = {}
+    for buffer, offset in offsets.items():
+        view = views[buffer] = copy(buffer)
+        view.alias_of, view.byte_offset = arena, offset
+    return views
+
+
+def _bytes(buffer: Buffer) -> int:
+    return buffer.constant_bytes or 0
+
+
 def _elements(buffer: Buffer) -> int:
     size = buffer.shape[0]
     return size.value if isinstance(size, IntImm) else 0
@@ -100,9 +148,9 @@ class _Clashes:
     def __init__(self, buffers: Sources) -> None:
         self.buffers = buffers
         self.liveness = Liveness()
-        self.found: set[frozenset[Buffer]] = set()
+        self.found: Clashes = set()
 
-    def of(self, body: Stmt) -> set[frozenset[Buffer]]:
+    def of(self, body: Stmt) -> Clashes:
         """The pairs in a kernel's body."""
         self._walk(body, NO_SOURCES, NO_SOURCES)
         return self.found

@@ -111,7 +111,7 @@ class Machine:
             storage = self.storages.get(base)
             if storage is None:
                 raise InterpretError(f"buffer {buffer.name} is used where no storage is allocated for it")
-            if buffer.dtype != storage.dtype:
+            if buffer.dtype != storage.dtype and buffer.byte_offset is None:
                 raise InterpretError(f"{buffer.name} views {base.name} as {buffer.dtype}, but that is {storage.dtype}")
             found = self.views[buffer] = View(buffer, self.extents(buffer), storage)
         return found

@@ -40,6 +40,7 @@ from ..nodes import (
     Stmt,
     Store,
 )
+from .arena import byte_stores
 from .grid import TAGS, Grid, footprint, stored_roots, thread_loops
 from .machine import Machine
 from .memory import InterpretError
@@ -115,10 +116,12 @@ class Runner(Machine):
             self.at = stmt
             new = value(mask)
             place = locate(mask)
-            if place.storage.shadow is None or self.grid is None or report is None:
-                place.storage.store(place, new, mask)
-            else:
-                place.storage.store_checked(place, new, mask, self.grid.actors(buffer.scope), report)
+            parts = [(place, new)] if buffer.byte_offset is None else byte_stores(place, new)
+            for at, part in parts:
+                if at.storage.shadow is None or self.grid is None or report is None:
+                    at.storage.store(at, part, mask)
+                else:
+                    at.storage.store_checked(at, part, mask, self.grid.actors(buffer.scope), report)
 
         return run
 

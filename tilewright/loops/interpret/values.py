@@ -16,6 +16,7 @@ from ...expr import nodes as n
 from ...expr.numerics import EXCHANGES, INTRINSICS, Value, convert
 from ...expr.traverse import variables
 from ..nodes import AllReduce, Buffer, is_exchange
+from .arena import byte_places, value_of_bytes
 from .memory import InterpretError, Place, Report, View
 
 Get = Callable[[Value], Value]  # activity mask (None: all lanes) -> value
@@ -259,10 +260,12 @@ class Expressions:
 
         def run(mask: Value) -> Value:
             place = locate(mask)
-            storage = place.storage
-            if storage.shadow is not None:
-                machine.check_read(place, mask)
-            return storage.load(place, mask, report)
+            parts = [place] if buffer.byte_offset is None else byte_places(place)
+            if place.storage.shadow is not None:
+                for part in parts:
+                    machine.check_read(part, mask)
+            loaded = [part.storage.load(part, mask, report) for part in parts]
+            return loaded[0] if buffer.byte_offset is None else value_of_bytes(loaded, buffer.dtype)
 
         return run
 

@@ -1,0 +1,29 @@
+"""Typed views of memory that is an arena of bytes: what is stored goes byte by byte, and is put together when read."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...core.dtype import DType
+from ...expr.numerics import Value
+from .memory import Place
+
+
+def byte_places(place: Place) -> list[Place]:
+    """The places of the bytes of an element of a view."""
+    buffer = place.view.buffer
+    first = place.offset * buffer.dtype.bytes + (buffer.byte_offset or 0)
+    return [Place(place.view, first + i) for i in range(buffer.dtype.bytes)]
+
+
+def byte_stores(place: Place, value: Value) -> list[tuple[Place, Value]]:
+    """The places of the bytes of an element, and what goes there for it to have a value."""
+    array = np.asarray(value, place.view.buffer.dtype.numpy)
+    split = np.ascontiguousarray(array).reshape((*array.shape, 1)).view(np.uint8)
+    return [(at, split[..., i]) for i, at in enumerate(byte_places(place))]
+
+
+def value_of_bytes(parts: list[Value], dtype: DType) -> Value:
+    """The value of an element whose bytes were loaded."""
+    joined = np.stack(np.broadcast_arrays(*parts), axis=-1)
+    return joined.view(dtype.numpy)[..., 0]
