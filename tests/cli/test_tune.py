@@ -111,6 +111,7 @@ def test_a_log_is_gone_on_with(tuned, tmp_path):
 
 
 def test_another_workload_in_the_same_log_is_another_matter(tuned, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     log = Path("depthwise.log")  # the name that is used where none is given
     log.write_bytes(tuned[0].read_bytes())
@@ -229,6 +230,8 @@ def test_a_line_moves_and_ctrl_c_keeps_what_was_found(tmp_path):
     ],
 )
 def test_a_wrong_option_is_named_with_its_value(options, message, fix, tmp_path, monkeypatch):
+    if "--plot" in options:
+        pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     target = [] if "--target" in options else ["--target", "llvm"]
     with pytest.raises(UserError) as caught:

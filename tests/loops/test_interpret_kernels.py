@@ -96,9 +96,9 @@ def test_conv1d_block_by_block(lanes: int) -> None:
 
 def test_a_naive_kernel_of_two_thousand_blocks_takes_seconds_at_most() -> None:
     x, w, y = floats(2048), floats(32), empty(2079)
-    begin = time.perf_counter()
+    begin = time.process_time()
     run(conv1d(2048, 32), x, w, y)
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
     np.testing.assert_allclose(y, np.convolve(x, w), rtol=1e-3, atol=1e-4)
 
 

@@ -175,6 +175,18 @@ def picked(target: str, size: int) -> Any:
     return tilewright.build(s, [A, at, C], target)
 
 
+def needs_allocation(target: str, nbytes: int) -> None:
+    """Skip where the OpenCL device refuses an array of `nbytes` bytes."""
+    if target != "opencl":
+        return
+    pyopencl = pytest.importorskip("pyopencl")
+    on = next(one for platform in pyopencl.get_platforms() for one in platform.get_devices())
+    if on.max_mem_alloc_size < nbytes:
+        pytest.skip(
+            f"{on.name} allows {on.max_mem_alloc_size:,} bytes per allocation; the array takes {nbytes:,} bytes"
+        )
+
+
 OPENCL, CUDA = (pytest.param(kind, marks=getattr(pytest.mark, kind)) for kind in ("opencl", "cuda"))
 
 
@@ -189,6 +201,7 @@ OPENCL, CUDA = (pytest.param(kind, marks=getattr(pytest.mark, kind)) for kind in
     ],
 )
 def test_an_array_of_more_than_two_to_the_31_elements(target: str, symbolic: bool) -> None:
+    needs_allocation(target, HUGE)
     on = device(target)
     large = empty((HUGE,), "int8", on)
     counted(target, te.size_var("n", "int64") if symbolic else HUGE)(large)
@@ -214,6 +227,7 @@ def _copy(n: Any, target: str) -> tuple[te.Schedule, list[Any]]:
 def test_rows_whose_offsets_exceed_32_bits(target: str) -> None:
     """More than 2³¹ bytes, and fewer elements than 2³¹."""
     rows, columns = 2, 2**28 + 5
+    needs_allocation(target, rows * columns * 4)
     fill = te.compute((rows, columns), lambda i, j: ((i * 7 + j) % 11).astype("int32"), name="fill")
     s = te.create_schedule(fill.op)
     spread(s, fill, target, threads=256)

@@ -143,10 +143,10 @@ def test_a_call_is_cheap() -> None:
 
 
 def _seconds(module: Module, arrays: list[object]) -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(500):
         module(*arrays)
-    return (time.perf_counter() - began) / 500
+    return (time.process_time() - began) / 500
 
 
 def test_two_threads_calling_one_module() -> None:
