@@ -100,9 +100,11 @@ def _cut(text: str) -> str:
 def _bound(found: Insight, made: Program | None) -> float:
     """Return the least seconds that the roofline of the device allows for float32; 0 where it is not known."""
     board = BOARDS.get(found.device)
-    if board is None or not found.flop or "float32" not in map(str, found.workload):
+    if board is None or made is None or not made.moved or not found.flop:
         return 0.0
-    return board.bound(found.flop, made.moved if made is not None else 0.0)
+    if "float32" not in map(str, found.workload):
+        return 0.0
+    return board.bound(found.flop, made.moved)
 
 
 def _data(run: Run) -> dict[str, Any]:
