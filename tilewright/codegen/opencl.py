@@ -18,6 +18,10 @@ _FAMILIES = (r"(?:as|async|atom|atomic|cl|convert|get|half|native|sub_group|work
 """What built-in functions and macros of OpenCL C are called."""
 
 
+_WIDEST_VECTOR = 32
+"""Bytes of the widest vector that is written: with 64, PoCL does not come back on some processors with AVX-512."""
+
+
 class OpenCl(Dialect):
     """What OpenCL drivers compile."""
 
@@ -80,7 +84,7 @@ class OpenCl(Dialect):
         return text if dtype.bits != 64 else f"((double){text})"
 
     def vector_widths(self, dtype: DType) -> Sequence[int]:
-        return (16, 8, 4, 2)
+        return [lanes for lanes in (16, 8, 4, 2) if lanes * dtype.bytes <= _WIDEST_VECTOR]
 
     def vector_type(self, dtype: DType, lanes: int) -> str:
         return f"{self.types[storage_dtype(dtype)]}{lanes}"
