@@ -45,7 +45,7 @@ _OPERANDS = {
     "setitem": 2,
 }
 """Operators, and how many operands Python passes to each."""
-_INSIDE = {"children", "map_children", "read_below", "written_below"}
+_INSIDE = {"children", "map_children", "choices_below", "read_below", "written_below"}
 """Methods of expressions that compilers call."""
 _OF_THE_PACKAGE = (
     "lower build conv1d conv2d depthwise_conv2d conv_transpose1d conv_transpose2d avg_pool2d max_pool2d explain_call"
