@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -194,3 +195,16 @@ def test_our_own_errors_get_no_note() -> None:
     with pytest.raises(tw.error.UserError) as caught, calling("anything"):
         te.placeholder((-1,))
     assert not hasattr(caught.value, "__notes__")
+
+
+def test_a_form_a_policy_and_a_file_name_that_are_none(tmp_path: Path) -> None:
+    A = te.placeholder((4,), name="A")
+    B = te.compute((4,), lambda i: A[i] + 1, name="B")
+    module = tw.build(te.create_schedule(B.op), [A, B], "llvm")
+    pair = np.zeros(2)
+    with refused("", "there is no array([0., 0.]) form of a module for llvm", fix="ask for one of ll"):
+        module.get_source(pair)  # type: ignore[arg-type]
+    with refused("save", "File name too long", fix="that can be written"):
+        module.export_library(str(tmp_path / ("9" * 300)))
+    with refused("define_reorder", "array([0., 0.])", fix="identity"):
+        ConfigSpace().define_reorder("order", [te.var("x")], pair)  # type: ignore[arg-type]

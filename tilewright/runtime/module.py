@@ -223,7 +223,7 @@ class DeviceModule:
     def get_source(self, fmt: str = "") -> str:
         """The kernels' source; `fmt` is "" or its language, "cu" or "cl"."""
         known = {"cuda": ("", "cu", "cuda"), "opencl": ("", "cl", "opencl")}[self.type_key]
-        if fmt not in known:
+        if not isinstance(fmt, str) or fmt not in known:
             raise UserError(f"there is no {fmt!r} form of a {self.type_key} module", fix=f"ask for one of {known}")
         return self._program.source
 
@@ -315,7 +315,7 @@ class Module:
 
         The file is an archive of source and compiled kernels, whatever its name promises. `fmt` is "" or "tw".
         """
-        if fmt not in ("", "tw"):
+        if not isinstance(fmt, str) or fmt not in ("", "tw"):
             raise UserError(
                 f"there is no format {fmt!r}: modules are saved as archives for load_module",
                 primitive="save",

@@ -7,6 +7,7 @@ only files that you trust. Its digest finds damage and edits by accident; it is 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -70,7 +71,8 @@ def save_program(program: CompiledProgram, path: str | os.PathLike[str]) -> None
                 archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
         draft.replace(target)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # nor could it be made, perhaps
+            draft.unlink(missing_ok=True)
         raise UserError(
             f"cannot write {target}: {error.strerror}",
             primitive="save",

@@ -12,6 +12,8 @@ FORMS = ("ll", "opt", "asm", "host")
 
 def show(program: CompiledProgram, form: str) -> str:
     """The program as "ll" (or ""), "opt", "asm", or the Python that checks the arguments of a call, "host"."""
+    if not isinstance(form, str):
+        raise _unknown(form)
     if form in ("", "ll", "llvm"):
         return program.source
     if form == "host":
@@ -21,4 +23,8 @@ def show(program: CompiledProgram, form: str) -> str:
         return optimised_ir(program.source, machine)
     if form in ("asm", "s"):
         return assembly(program.source, machine)
-    raise UserError(f"there is no {form!r} form of a module for llvm", fix=f"ask for one of {', '.join(FORMS)}")
+    raise _unknown(form)
+
+
+def _unknown(form: object) -> UserError:
+    return UserError(f"there is no {form!r} form of a module for llvm", fix=f"ask for one of {', '.join(FORMS)}")

@@ -253,6 +253,9 @@ def reorder_knob(
 
     label = f"Reorder(policy={policy})"
     orders: Sequence[Sequence[int]]
+    known = ("identity", "all", "interval_all", "candidate", "interleave", "interleave_cuda")
+    if not isinstance(policy, str):
+        raise _unknown(policy, name, "define_reorder", known)
     if policy == "identity":
         orders = [everything]
     elif policy == "all":
@@ -271,7 +274,6 @@ def reorder_knob(
     elif policy in ("interleave", "interleave_cuda"):
         orders = list(_interleaved(places("spatial", spatial), places("reduce", reduce), policy))
     else:
-        known = ("identity", "all", "interval_all", "candidate", "interleave", "interleave_cuda")
         raise _unknown(policy, name, "define_reorder", known)
     return _Reorder(name, label, tuple(OrderChoice(o) for o in orders), count, policy)
 
