@@ -46,7 +46,7 @@ NAMED: list[tuple[str, str, str, str]] = [
     ("transform", "Sequential", "transform.Sequential is not part of Tilewright", "tir.add_lower_pass"),
     ("te.schedule", "ScheduleOps", "te.schedule.ScheduleOps is not part of Tilewright", "tw.lower(s, args)"),
     ("tir", "For", "tir.For is not part of Tilewright", "te.create_schedule"),
-    ("topi", "tensordot", "topi.tensordot is not part of Tilewright", "te.compute"),
+    ("topi", "einsum", "topi.einsum is not part of Tilewright", "te.compute"),
     ("topi", "dense", "topi.dense is not part of Tilewright", "topi.nn.dense"),
     ("topi.utils", "traverse_inline", "topi.utils.traverse_inline is not part of Tilewright", "compute_inline"),
     ("arith", "detect_iter_map", "arith.detect_iter_map is not part of Tilewright", "arith.Analyzer"),

@@ -22,7 +22,7 @@ _OPERATIONS = "te.ComputeOp and te.PlaceholderOp"
 _OBJECTS = "give Python's own objects: functions, lists, numbers"
 _DEVICES = "tw.cuda(), tw.opencl() or tw.cpu()"
 _ND_DEVICES = "nd.cuda(), nd.opencl() or nd.cpu()"
-_SCHEDULE = "tune a template of autotvm, or write the schedule yourself"
+_SCHEDULE = "use topi.cuda, topi.x86 or topi.generic, which schedules for the current target"
 _TASK = "declare the task of each operator: autotvm.task.create(name, args, target)"
 _IN_NN = "relu leaky_relu pad dilate dense conv1d conv2d conv2d_nchw depthwise_conv2d_nchw scale_shift_nchw".split()
 _CHOOSE = "choose by target.kind in Python"
@@ -126,7 +126,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "infinity": 'te.const(float("inf"), "float32")',
     },
     "topi": {
-        **dict.fromkeys(("cuda", "generic", "x86", "arm_cpu", "mali", "bifrost", "intel_graphics", "rocm"), _SCHEDULE),
+        **dict.fromkeys(("arm_cpu", "mali", "bifrost", "intel_graphics", "rocm", "hls"), _SCHEDULE),
         **{name: f"topi.nn.{name}" for name in _IN_NN},
         "util": "topi.utils",
         **dict.fromkeys(("equal_const_int", "get_const_tuple"), "topi.utils.get_const_tuple(shape)"),

@@ -8,7 +8,7 @@ from typing import Any
 from ...expr.nodes import Expr
 from ...expr.operators import all_of, const, equal, floordiv, floormod, if_then_else, is_const
 from ...tensor.tensor import Tensor, compute
-from .argument_checks import entries, tensor
+from ..argument_checks import entries, tensor
 
 
 def dilate(data: Tensor, strides: Sequence[Any], dilation_value: Any = 0.0, name: str = "DilatedInput") -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 from ...core.errors import UserError
 from ...expr.operators import const, greater, maximum, multiply, select
 from ...tensor.tensor import Tensor, compute
-from .argument_checks import tensor
+from ..argument_checks import tensor
 
 
 def relu(x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 from ...expr.nodes import Expr
 from ...expr.operators import all_of, const, if_then_else, is_const
 from ...tensor.tensor import Tensor, compute
-from .argument_checks import entries, tensor
+from ..argument_checks import entries, tensor
 
 
 def pad(

@@ -14,7 +14,7 @@ from ...expr.nodes import Expr, IntImm
 from ...expr.operators import as_expr, floordiv
 from ...tensor.axis import reduce_axis
 from ...tensor.tensor import Tensor
-from .argument_checks import tensor
+from ..argument_checks import tensor
 from .pad import pad
 
 SPATIAL = {"D": "depth", "H": "height", "W": "width"}

@@ -12,6 +12,10 @@ from .conv2d import depthwise_conv2d_python_nhwc as depthwise_conv2d_python_nhwc
 from .elementwise import dilate_python as dilate_python
 from .elementwise import relu_python as relu_python
 from .elementwise import scale_shift_nchw_python as scale_shift_nchw_python
+from .math import BINARY as BINARY
+from .math import UNARY as UNARY
+from .math import ceil_log2_python as ceil_log2_python
+from .math import fixed_point_multiply_python as fixed_point_multiply_python
 from .windows import conv_transpose_python as conv_transpose_python
 from .windows import pool_python as pool_python
 

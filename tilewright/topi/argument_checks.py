@@ -1,0 +1,164 @@
+"""What callers give to operators, checked: tensors, axes, types, and lists of one whole number per dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.dtype import DType
+from ..core.errors import UserError
+from ..expr.nodes import Expr, IntImm
+from ..tensor.axis import whole
+from ..tensor.tensor import Tensor
+
+
+def tensor(given: Any, argument: str, primitive: str) -> Tensor:
+    """`given`, which must be a tensor."""
+    if not isinstance(given, Tensor):
+        raise UserError(
+            f"argument {argument!r} is {given!r}, which is no tensor",
+            primitive=primitive,
+            fix='give one: te.placeholder((1, 64, 56, 56), name="A"), or what an operator gave',
+        )
+    return given
+
+
+def tensors(given: Any, argument: str, primitive: str) -> list[Tensor]:
+    """`given`, which must be a list of at least one tensor."""
+    if not isinstance(given, (list, tuple)) or not given:
+        raise UserError(
+            f"argument {argument!r} is {given!r}, which is not a list of tensors",
+            primitive=primitive,
+            fix="give at least one tensor in a list: [A, B]",
+        )
+    return [tensor(each, f"{argument}[{i}]", primitive) for i, each in enumerate(given)]
+
+
+def entries(given: Any, argument: str, data: Tensor, primitive: str, least: int) -> list[Expr]:
+    """`given` as one integer per dimension of `data`; constants must be >= `least`."""
+    if not isinstance(given, (list, tuple)):
+        raise UserError(
+            f"argument {argument!r} is {given!r}, which is no list",
+            primitive=primitive,
+            fix=f"give one entry for each dimension of {data.name!r}: {[given] * data.ndim}",
+        )
+    if len(given) != data.ndim:
+        raise UserError(
+            f"{data.name!r} has {data.ndim} dimensions, but {argument} has {len(given)} entries",
+            primitive=primitive,
+            fix="give one entry a dimension",
+        )
+    found = [whole(each) for each in given]
+    for each, number in zip(given, found, strict=True):
+        if number is None or getattr(number, "value", least) < least:
+            raise UserError(
+                f"{argument} is {list(given)}, and {each!r} is no whole number of at least {least}",
+                primitive=primitive,
+                fix=f"give whole numbers from {least} on, or integer variables; "
+                "to leave elements out, read only the others: te.compute(shape, lambda i: A[i + 1])",
+            )
+    return [number for number in found if number is not None]
+
+
+def integer(given: Any, argument: str, primitive: str, least: int | None = None) -> int:
+    """`given`, which must be a whole number of at least `least`, where that is given."""
+    number = given.value if isinstance(given, IntImm) else given
+    if isinstance(number, bool) or not isinstance(number, int) or (least is not None and number < least):
+        raise UserError(
+            f"argument {argument!r} is {given!r}",
+            primitive=primitive,
+            fix=f"give an int >= {least}" if least is not None else "give an int",
+        )
+    return number
+
+
+def integers(given: Any, count: int, argument: str, primitive: str, least: int | None = None) -> list[int]:
+    """`given` as `count` whole numbers of at least `least`: one number stands for all."""
+    each = list(given) if isinstance(given, (list, tuple)) else [given] * count
+    if len(each) != count:
+        raise UserError(
+            f"argument {argument!r} is {given!r}, which has {len(each)} entries instead of {count}",
+            primitive=primitive,
+            fix=f"give an int, or a tuple of {count}",
+        )
+    return [integer(value, argument, primitive, least) for value in each]
+
+
+def dimension(given: Any, rank: int, primitive: str, argument: str = "axis") -> int:
+    """`given`, which must be one of `rank` dimensions, counted from the first one; -1 is the last one."""
+    number = given.value if isinstance(given, IntImm) else given
+    if isinstance(number, bool) or not isinstance(number, int) or not -rank <= number < rank:
+        raise UserError(
+            f"argument {argument!r} is {given!r}, which is not one of {rank} dimension(s)",
+            primitive=primitive,
+            fix=f"give an int from {-rank} to {rank - 1}" if rank else "give a tensor that has dimensions",
+        )
+    return number % rank
+
+
+def dimensions(given: Any, rank: int, primitive: str, argument: str = "axis") -> list[int]:
+    """`given` as different dimensions in ascending order: one, several, or all of them where it is None."""
+    if given is None:
+        return list(range(rank))
+    each = given if isinstance(given, (list, tuple)) else [given]
+    found = sorted(dimension(one, rank, primitive, argument) for one in each)
+    if len(set(found)) != len(found):
+        raise UserError(
+            f"argument {argument!r} is {given!r}, which names a dimension twice",
+            primitive=primitive,
+            fix="name each dimension once",
+        )
+    return found
+
+
+def rank_of(data: Tensor, ranks: int | Sequence[int], argument: str, primitive: str, shown: str = "") -> Tensor:
+    """`data`, which must have one of these numbers of dimensions; `shown` writes the shape: "(batch, channels)"."""
+    wanted = (ranks,) if isinstance(ranks, int) else tuple(ranks)
+    if data.ndim not in wanted:
+        count = " or ".join(map(str, wanted))
+        raise UserError(
+            f"{argument} {data.name!r} has the shape {list(data.shape)}",
+            primitive=primitive,
+            fix=f"give a tensor of {count} dimension(s)" + f": {shown}" * bool(shown),
+        )
+    return data
+
+
+def index_tensor(given: Any, argument: str, primitive: str) -> Tensor:
+    """`given`, which must be a tensor of integers."""
+    found = tensor(given, argument, primitive)
+    if not found.dtype.is_int:
+        raise UserError(
+            f"{argument} {found.name!r} has type {found.dtype}, but indices are integers",
+            primitive=primitive,
+            fix='convert it: topi.cast(indices, "int32")',
+        )
+    return found
+
+
+def one_of(given: Any, choices: Sequence[Any], argument: str, primitive: str) -> Any:
+    """`given`, which must be one of `choices`."""
+    if not any(given is choice or (type(given) is type(choice) and given == choice) for choice in choices):
+        raise UserError(
+            f"argument {argument!r} is {given!r}",
+            primitive=primitive,
+            fix=f"use one of {', '.join(map(repr, choices))}",
+        )
+    return given
+
+
+def same(a: Any, b: Any, what: str, primitive: str) -> None:
+    """Check that two extents agree where both are constant; `what` names them."""
+    first, second = (e.value if isinstance(e, IntImm) else e for e in (a, b))
+    if isinstance(first, int) and isinstance(second, int) and first != second:
+        raise UserError(f"{what}: {first} and {second} differ", primitive=primitive, fix="make the shapes agree")
+
+
+def element_type(given: Any, primitive: str) -> DType:
+    """`given` as a type of elements."""
+    try:
+        return DType(given)
+    except (UserError, TypeError, ValueError):
+        raise UserError(
+            f"argument 'dtype' is {given!r}", primitive=primitive, fix='name a type: dtype="float32"'
+        ) from None

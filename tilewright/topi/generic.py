@@ -1,0 +1,46 @@
+"""Schedules for the current target, under the legacy names: those of `cuda` on grids of threads, else of `x86`.
+
+    with tw.target.Target("cuda"):
+        s = topi.generic.schedule_injective([B])
+
+Without a current target they are those of the CPU. For all of them: `outs` is the output tensor or a list of them; the
+result is a schedule; they raise UserError where `outs` holds anything but tensors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..core.refusals import missing_from_module as _missing
+from ..core.target import Target
+from ..schedule.handle import ScheduleHandle
+from ..tensor.tensor import Tensor
+from .schedules import injective, reduce
+
+
+def _target() -> Target:
+    return Target.current() or Target("llvm")
+
+
+def schedule_injective(outs: Any) -> ScheduleHandle:
+    """Schedule element-wise, broadcasting and reordering operators, all of them inline but the outputs."""
+    return injective.schedule_injective(outs, _target())
+
+
+def schedule_injective_from_existing(sch: ScheduleHandle, out: Tensor) -> ScheduleHandle:
+    """Schedule the one output `out` of a schedule that is there already."""
+    injective.one_element_each(sch, out.op, _target())
+    return sch
+
+
+def schedule_reduce(outs: Any) -> ScheduleHandle:
+    """Schedule reductions, and what follows them element by element."""
+    return reduce.schedule_reduce(outs, _target())
+
+
+schedule_elemwise = schedule_broadcast = schedule_injective
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name, globals())

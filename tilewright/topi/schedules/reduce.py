@@ -1,0 +1,201 @@
+"""Schedules of reductions: many threads share each sum, and blocks share it too where there are few sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.errors import InternalError
+from ...core.target import Target
+from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import IterVar, thread_axis
+from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from .injective import one_element_each
+from .stages import (
+    bytes_of,
+    count,
+    is_reduction,
+    power_of_two,
+    read_through,
+    reads_rows,
+    reductions,
+    started,
+    threads_of,
+)
+
+_FEW_TERMS = 32
+"""Below, a thread computes a sum alone."""
+_ENOUGH_BLOCKS = 1056
+"""Blocks that keep a large GPU busy: 8 for each of 132 multiprocessors."""
+_TERMS_PER_BLOCK = 4096
+"""Terms below which a sum is not worth another block."""
+_CPU_LANES = 16
+_PARALLEL_FROM = 1 << 14
+_UNROLL = 4
+
+
+def schedule_reduce(outs: Any, target: Target, primitive: str = "schedule_reduce") -> ScheduleHandle:
+    """The schedule of reductions and of what follows them element by element."""
+    s, operations = started(outs, primitive)
+    schedule_each(s, operations, target)
+    return s
+
+
+def schedule_each(s: ScheduleHandle, outputs: list[Operation], target: Target) -> None:
+    """Schedule each reduction with the one output that follows it element by element, all others by themselves."""
+    done: set[Operation] = set()
+    for op in reductions(s):
+        reader: Operation | None = _follower(s, op, outputs)
+        if reader in done:
+            reader = None
+        reduce_to(s, op, reader or op, target)
+        done.add(reader or op)
+    for out in outputs:
+        if out not in done and not is_reduction(out):
+            one_element_each(s, out, target)
+
+
+def _follower(s: ScheduleHandle, op: ComputeOp, outputs: list[Operation]) -> Operation | None:
+    """The one output that reads a reduction, at the very element that it computes; None where there is none."""
+    if op in outputs or any(other is not op and read_through(other, op) for other in reductions(s)):
+        return None
+    readers = [each for each in outputs if each is not op and read_through(each, op)]
+    if len(readers) != 1 or len(readers[0].axis) != len(op.axis):
+        return None
+    (reader,) = readers
+    same = all(count([a]) == count([b]) for a, b in zip(reader.axis, op.axis, strict=True))
+    return reader if same and reader.tag.startswith(("elemwise", "broadcast", "comm_reduce")) else None
+
+
+def reduce_to(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target) -> None:
+    """Schedule the reduction `op` whose results `out` stores, which is `op` itself or reads it element by element."""
+    if not target.is_gpu:
+        _on_processors(s, op, out)
+        return
+    sums, terms, rows = count(op.axis), count(op.reduce_axis), reads_rows(op)
+    if terms is not None and terms < _FEW_TERMS:
+        _thread_per_sum(s, op, out, target)
+        return
+    parts = _parts(sums, terms, rows)
+    if parts > 1:
+        part, _ = s[op].split(_terms(s, op), nparts=parts)
+        first = s.rfactor(op.output(0), part)
+        partial = (first[0] if isinstance(first, list) else first).op
+        _threads_per_sum(s, partial, partial, target, rows)
+        op = reduction_of(s, op)
+        _threads_per_sum(s, op, s[out].op, target, rows=sums == 1 or rows)
+        return
+    _threads_per_sum(s, op, out, target, rows)
+
+
+def _terms(s: ScheduleHandle, op: ComputeOp) -> IterVar:
+    """The one loop over all terms."""
+    return s[op].fuse(*op.reduce_axis)
+
+
+def reduction_of(s: ScheduleHandle, op: ComputeOp) -> ComputeOp:
+    """The operation that the stage of `op` has now, which `rfactor` replaces."""
+    found = s[op].op
+    if not isinstance(found, ComputeOp):
+        raise InternalError(f"the stage of {op} has the operation {found}")
+    return found
+
+
+def _parts(sums: int | None, terms: int | None, rows: bool) -> int:
+    """How many blocks share each sum."""
+    if sums is None or terms is None:
+        return 1
+    blocks = sums if rows else max(1, sums // 32)
+    return max(1, min(_ENOUGH_BLOCKS // max(1, blocks), terms // _TERMS_PER_BLOCK))
+
+
+def _thread_per_sum(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target) -> None:
+    block, thread = s[out].split(s[out].fuse(*out.axis), factor=threads_of(target, 128))
+    s[out].bind(block, thread_axis("blockIdx.x"))
+    s[out].bind(thread, thread_axis("threadIdx.x"))
+    if out is not op:
+        s[op].compute_at(s[out], thread)
+
+
+def _threads_per_sum(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target, rows: bool) -> None:
+    """A block computes one sum or several: along x the terms of each where they are neighbours, else the sums."""
+    terms, threads = count(op.reduce_axis), threads_of(target)
+    if rows:
+        across = threads if terms is None else min(threads, max(32, power_of_two(terms / 4)))
+        together, tags = threads // across, ("threadIdx.y", "threadIdx.x")
+    else:
+        together, across, tags = 32, threads // 32, ("threadIdx.x", "threadIdx.y")
+    sums = count(op.axis)
+    together = 1 if sums == 1 else together
+    place = s[out].fuse(*out.axis)
+    if together > 1:
+        block, place = s[out].split(place, factor=together)
+        s[out].bind(block, thread_axis("blockIdx.x"))
+        s[out].bind(place, thread_axis(tags[0]))
+    else:
+        s[out].bind(place, thread_axis("blockIdx.x"))
+    if out is not op:
+        s[op].compute_at(s[out], place)
+    thread = thread_axis(tags[1])
+    width = _vector_width(op, across) if rows else 1
+    if width > 1:
+        _share_vectors(s, op, across, width, thread)
+    else:
+        _, term = s[op].split(_terms(s, op), factor=across)
+        s[op].bind(term, thread)
+    if out is not op:
+        s[out].set_store_predicate(thread.var.equal(0))
+
+
+def _vector_width(op: ComputeOp, across: int) -> int:
+    """How many neighbouring terms a thread loads at once: what an access takes, where rows are whole vectors."""
+    terms = count(op.reduce_axis)
+    source = _only_input(op)
+    if source is None or terms is None or len(op.reduce_axis) > 1:
+        return 1
+    width = 16 // bytes_of([source])
+    row = count([source.op.axis[-1]]) if source.op.axis else _constant_row(source)
+    return width if row is not None and row % width == 0 and terms % (across * width) == 0 and width > 1 else 1
+
+
+def _constant_row(source: Tensor) -> int | None:
+    value = getattr(source.shape[-1], "value", None)
+    return value if isinstance(value, int) else None
+
+
+def _only_input(op: ComputeOp) -> Tensor | None:
+    """The one input that a reduction reads directly."""
+    read = op.input_tensors
+    return read[0] if len(read) == 1 and isinstance(read[0].op, PlaceholderOp) else None
+
+
+def _share_vectors(s: ScheduleHandle, op: ComputeOp, across: int, width: int, thread: Any) -> None:
+    """Threads load neighbouring vectors of terms into registers, and add what they loaded."""
+    source = op.input_tensors[0]
+    step, rest = s[op].split(_terms(s, op), factor=across * width)
+    term, lane = s[op].split(rest, factor=width)
+    s[op].bind(term, thread)
+    s[op].reorder(term, step, lane)
+    vector = s.cache_read(source, "local", [op.output(0)])
+    s[vector].compute_at(s[op], step)
+    s[vector].vectorize(vector.op.axis[-1])
+    s[op].unroll(lane)
+
+
+def _on_processors(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
+    """Sums to processors; the terms of a row, or neighbouring sums, to vectors."""
+    sums, terms, rows = count(op.axis), count(op.reduce_axis), reads_rows(op)
+    work = None if sums is None or terms is None else sums * terms
+    place = None
+    if out.axis:
+        place = s[out].fuse(*out.axis) if rows or len(out.axis) == 1 else None
+    if place is not None and out is not op:
+        s[op].compute_at(s[out], place)
+    if place is not None and (work is None or work >= _PARALLEL_FROM) and sums != 1:
+        s[out].parallel(place)
+    if rows and terms is not None and terms >= 4 * _CPU_LANES and len(op.outputs) == 1:
+        _, lane = s[op].split(op.reduce_axis[-1], factor=_CPU_LANES)
+        partial = s.rfactor(op.output(0), lane)
+        if out.axis and out is not op:
+            s[partial].compute_at(s[s[op.output(0)].op], s[op.output(0)].op.axis[-1])
+        s[partial].reorder(*s[partial].op.reduce_axis, s[partial].op.axis[0])
+        s[partial].vectorize(s[partial].op.axis[0])

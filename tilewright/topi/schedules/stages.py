@@ -1,0 +1,123 @@
+"""What general schedules ask of a schedule and its stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any
+
+from ...arith.simplify import simplify
+from ...core.errors import UserError
+from ...core.target import Target
+from ...expr.nodes import Expr, IntImm, Load
+from ...expr.traverse import post_order, uses_any
+from ...schedule.handle import ScheduleHandle, create_schedule
+from ...tensor.axis import IterVar
+from ...tensor.reduction import Reduce
+from ...tensor.tensor import ComputeOp, Operation, Tensor
+
+BLOCK = 256
+"""Threads per block, where nothing speaks for another number."""
+
+
+def given_outputs(outs: Any, primitive: str) -> list[Tensor]:
+    """The output tensors that a schedule is made for, given as one tensor or as a list."""
+    found = list(outs) if isinstance(outs, (list, tuple)) else [outs]
+    for each in found:
+        if not isinstance(each, Tensor):
+            raise UserError(
+                f"argument 'outs' holds {each!r}, which is not a tensor",
+                primitive=primitive,
+                fix="give the tensors that operators returned: [B]",
+            )
+    if not found:
+        raise UserError("argument 'outs' is empty", primitive=primitive, fix="give the tensors that operators returned")
+    return found
+
+
+def started(outs: Any, primitive: str) -> tuple[ScheduleHandle, list[Operation]]:
+    """The schedule of the outputs, in which what only computes elements is inline, and their operations."""
+    operations = list(dict.fromkeys(each.op for each in given_outputs(outs, primitive)))
+    s = create_schedule(operations)
+    inline_elements(s, operations)
+    return s, operations
+
+
+def inline_elements(s: ScheduleHandle, keep: Iterable[Operation] = ()) -> None:
+    """Compute inline whatever is neither a reduction nor in `keep`, unless its tag asks for storage."""
+    kept = set(keep)
+    for op in computed(s):
+        if op not in kept and not is_reduction(op) and not op.attrs.get("store"):
+            s[op].compute_inline()
+
+
+def computed(s: ScheduleHandle) -> list[ComputeOp]:
+    """The operations given element by element, producers first."""
+    return [stage.op for stage in s.value.in_order() if isinstance(stage.op, ComputeOp)]
+
+
+def is_reduction(op: Operation) -> bool:
+    """Whether an operation reduces."""
+    return isinstance(op, ComputeOp) and isinstance(op.body[0], Reduce)
+
+
+def reductions(s: ScheduleHandle) -> list[ComputeOp]:
+    """The operations that reduce, producers first."""
+    return [op for op in computed(s) if is_reduction(op)]
+
+
+def read_through(op: Operation, inner: Operation) -> bool:
+    """Whether `op` reads `inner`, directly or through operations that only compute elements."""
+    return any(
+        t.op is inner or (isinstance(t.op, ComputeOp) and not is_reduction(t.op) and read_through(t.op, inner))
+        for t in op.input_tensors
+    )
+
+
+def constant(extent: Expr) -> int | None:
+    """The value of an extent, or None where it is known only at the call."""
+    found = simplify(extent)
+    return found.value if isinstance(found, IntImm) else None
+
+
+def count(axes: Sequence[IterVar]) -> int | None:
+    """How many iterations the loops over `axes` have together, or None where that is known only at the call."""
+    each = [constant(axis.dom.extent) if axis.dom is not None else None for axis in axes]
+    return None if None in each else prod(n for n in each if n is not None)
+
+
+def reads_rows(op: ComputeOp) -> bool:
+    """Whether neighbouring terms of a reduction are neighbours in memory, as far as its own loads tell."""
+    body = op.body[0]
+    if not isinstance(body, Reduce):
+        return False
+    variables = {axis.var for axis in body.axes}
+    loads = [e for e in post_order(*body.source) if isinstance(e, Load) and e.indices]
+    return not loads or any(uses_any(load.indices[-1], variables) for load in loads)
+
+
+def bytes_of(tensors: Iterable[Tensor]) -> int:
+    """The size of the largest element among tensors, in bytes."""
+    return max((-(-t.dtype.bits // 8) for t in tensors), default=4)
+
+
+def power_of_two(number: float) -> int:
+    """The largest power of two that is at most `number`, and at least 1."""
+    return 1 << max(0, int(number).bit_length() - 1)
+
+
+def threads_of(target: Target, wanted: int = BLOCK) -> int:
+    """How many threads a block gets: `wanted`, or as many as the target allows."""
+    return min(wanted, power_of_two(target.max_threads_per_block))
+
+
+def on_grid(given: Target | None = None) -> Target:
+    """The target of a grid of threads to schedule for: the current one, or CUDA."""
+    current = given or Target.current()
+    return current if current is not None and current.is_gpu else Target("cuda")
+
+
+def on_processor() -> Target:
+    """The target of a processor to schedule for: the current one, or LLVM's."""
+    current = Target.current()
+    return current if current is not None and not current.is_gpu else Target("llvm")

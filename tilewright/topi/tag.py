@@ -1,0 +1,29 @@
+"""Tags of operations: what kind of computation a tensor is, by which schedules decide what to compute inline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..core.refusals import missing_from_module as _missing
+
+ELEMWISE = "elemwise"
+BROADCAST = "broadcast"
+INJECTIVE = "injective"
+COMM_REDUCE = "comm_reduce"
+COMM_REDUCE_IDX = "comm_reduce_idx"
+
+
+def is_broadcast(tag: str) -> bool:
+    """Whether a tag is that of an element-wise or a broadcasting operation."""
+    return tag in (ELEMWISE, BROADCAST) or tag.startswith((ELEMWISE, BROADCAST))
+
+
+def is_injective(tag: str) -> bool:
+    """Whether a tag is that of an operation whose elements each read one element per input."""
+    return is_broadcast(tag) or tag.startswith(INJECTIVE)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name, globals())

@@ -1,0 +1,38 @@
+"""Schedules for processors, under the legacy names: vectors of neighbouring elements, and all processors.
+
+See `generic` for what they share.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..core.refusals import missing_from_module as _missing
+from ..schedule.handle import ScheduleHandle
+from ..tensor.tensor import Tensor
+from .schedules import injective, reduce
+from .schedules.stages import on_processor
+
+
+def schedule_injective(outs: Any) -> ScheduleHandle:
+    """Schedule element-wise, broadcasting and reordering operators, all of them inline but the outputs."""
+    return injective.schedule_injective(outs, on_processor())
+
+
+def schedule_injective_from_existing(sch: ScheduleHandle, out: Tensor) -> ScheduleHandle:
+    """Schedule the one output `out` of a schedule that is there already."""
+    injective.one_element_each(sch, out.op, on_processor())
+    return sch
+
+
+def schedule_reduce(outs: Any) -> ScheduleHandle:
+    """Schedule reductions, and what follows them element by element."""
+    return reduce.schedule_reduce(outs, on_processor())
+
+
+schedule_elemwise = schedule_broadcast = schedule_injective
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name, globals())
