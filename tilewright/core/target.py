@@ -6,6 +6,7 @@ spelling may change some limits. `with Target(...):` makes it the current one; o
 
 from __future__ import annotations
 
+import functools
 import re
 import threading
 from collections.abc import Callable, Mapping
@@ -223,8 +224,12 @@ class Target:
     def __getattr__(self, name: str) -> NoReturn:
         raise missing("the target", name, dir(type(self)), self)
 
-    def __str__(self) -> str:
+    @functools.cached_property
+    def _spelling(self) -> str:
         return " ".join([str(self.kind), *(f"-{name}={value}" for name, value in self._options())])
+
+    def __str__(self) -> str:
+        return self._spelling
 
     def __repr__(self) -> str:
         return f"Target({str(self)!r})"

@@ -115,8 +115,9 @@ class Task:
     @classmethod
     def of_frozen(cls, name: str, args: tuple[Any, ...], target: Target) -> Task:
         """Return the task of arguments that `freeze` has made: the lines of a log share theirs."""
-        made = cls(name, (), target)
-        made.args = args
+        made = cls.__new__(cls)
+        made.name, made.args, made.kwargs, made.target = name, args, {}, target
+        made._template = made._declared = made._flop = None
         return made
 
     @property

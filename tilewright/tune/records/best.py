@@ -22,9 +22,9 @@ def best_of(pairs: Sequence[Pair]) -> Pair | None:
     """
     wrong = {inp.config for inp, result in pairs if result.error_no == MeasureErrorNo.WRONG_ANSWER}
     good = [
-        (inp, result)
-        for inp, result in pairs
-        if result.error_no == MeasureErrorNo.NO_ERROR and (inp.notes.checked or inp.config not in wrong)
+        pair
+        for pair in pairs
+        if pair[1].error_no == MeasureErrorNo.NO_ERROR and (pair[0].notes.checked or pair[0].config not in wrong)
     ]
     again = {(pair[0].config, pair[0].notes.device): pair for pair in good if pair[0].notes.confirmed}
     since: dict[str, float] = {}

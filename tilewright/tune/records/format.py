@@ -20,6 +20,7 @@ from ...core.errors import UserError
 from ...core.target import Target
 from ...core.version import __version__
 from ...measure.outcome import MeasureErrorNo, MeasureResult, shorten
+from ..space.choices import Choice, ValueChoice, named_choice
 from ..space.config import Config
 from ..task import Task, freeze
 
@@ -138,17 +139,18 @@ def decode(row: str, protocol: str = "json") -> Pair:
     only_json(protocol)
     if not isinstance(row, str):
         raise _foreign(f"it is {row!r}, no text")
+    if _is_nested(row):
+        raise _foreign(f"brackets nested more than {_DEEPEST} deep")
+    if (pair := _quickly(row)) is not None:
+        return pair
     try:
-        if _is_nested(row):
-            raise _foreign(f"brackets nested more than {_DEEPEST} deep")
-        odd = _ODD.search(row) is not None
-        line = json.loads(row, parse_int=_integer if odd else None)
+        line = json.loads(row)
     except (ValueError, RecursionError) as error:
         raise _foreign(f"no JSON: {error}") from error
     if not isinstance(line, dict):
         raise _foreign("no object")
     try:
-        return _decoded(_current(line), odd)
+        return _decoded(_current(line))
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, RecursionError) as error:
         raise _foreign(f"{type(error).__name__}: {error}") from error
 
@@ -156,10 +158,6 @@ def decode(row: str, protocol: str = "json") -> Pair:
 _LONGEST_REASON = 300
 _DEEPEST = 64
 """Brackets within brackets: a record has five, and a template's arguments seldom more."""
-_LONGEST_NUMBER = 100
-"""Digits of an integer; only the index of a configuration has more than twenty."""
-_ODD = re.compile(r"\\u|\d{19}")
-"""Only lines with this can hold half of a pair of surrogates, or an integer of more than 64 bits."""
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
@@ -173,12 +171,6 @@ def _is_nested(row: str) -> bool:
         if depth > _DEEPEST:
             return True
     return False
-
-
-def _integer(text: str) -> int:
-    if len(text) > _LONGEST_NUMBER:
-        raise ValueError(f"a number of {len(text)} digits")
-    return int(text)
 
 
 def _is_text(value: str) -> bool:
@@ -227,42 +219,96 @@ def _current(line: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"input": [target, name, args, kwargs], "config": entity, "result": line["r"]}
 
 
-def _decoded(line: Mapping[str, Any], odd: bool) -> Pair:
-    target, name, args, _ = line["input"]
-    costs, error_no, all_cost, timestamp = line["result"]
+def _decoded(line: Mapping[str, Any]) -> Pair:
+    config = Config.from_json_dict(line["config"], _choice)
+    return _pair(_input(*line["input"]), config, _result(line), line)
+
+
+def _input(target: Any, name: Any, args: Any, _: Any) -> tuple[Target, str, tuple[Any, ...]]:
+    """Return the target, the template and the frozen arguments of a line."""
     if not isinstance(args, list):
         raise ValueError(f"the arguments are {args!r}, no list")
     if not isinstance(name, str) or not isinstance(target, str):
         raise ValueError(f"the target and the template are {target!r} and {name!r}, no text")
-    if type(error_no) is not int or not all(isinstance(n, (int, float)) for n in (all_cost, timestamp)):
+    _check_plain([name, target, args])
+    frozen = freeze(args)
+    hash(frozen)  # all who compare records rely on it
+    return Target.parse(target), name, frozen
+
+
+def _choice(row: Any) -> tuple[str, Choice]:
+    """Return the name and the choice of an entry of a configuration."""
+    _check_plain(row)
+    found = named_choice(row)
+    hash(found)
+    return found
+
+
+def _result(line: Mapping[str, Any]) -> MeasureResult:
+    costs, error_no, all_cost, timestamp = line["result"]
+    _check_plain([error_no, all_cost, timestamp])
+    if type(error_no) is not int or not isinstance(all_cost, (int, float)) or not isinstance(timestamp, (int, float)):
         raise ValueError(f"the result is {line['result']!r}")
-    if odd:
-        _check_plain(line["config"]["entity"])
-    where, frozen = _task_of(target, name, repr(args), _Unhashed(args))
-    inp = MeasureInput(where, Task.of_frozen(name, frozen, where), Config.from_json_dict(line["config"]))
-    hash((inp.task.workload, inp.config))  # all who compare records rely on it
-    known = {key: _note(line[key]) for key, kind in _KINDS.items() if isinstance(line.get(key), kind)}
-    result = MeasureResult(_seconds(costs, error_no), error_no, float(all_cost), float(timestamp))
-    return inp.noted(Notes(**known)), result
+    return MeasureResult(_seconds(costs, error_no), error_no, float(all_cost), float(timestamp))
 
 
-class _Unhashed(NamedTuple):
-    """Arguments beside a key that tells them apart: all of them are equal, so that a cache compares the key alone."""
+def _pair(
+    head: tuple[Target, str, tuple[Any, ...]], config: Config, result: MeasureResult, line: Mapping[str, Any]
+) -> Pair:
+    target, name, args = head
+    inp = MeasureInput(target, Task.of_frozen(name, args, target), config)
+    inp.notes = _notes(
+        tuple([(key, line[key]) for key in line if key in _KINDS and isinstance(line[key], _KINDS[key])])
+    )
+    return inp, result
 
-    args: list[Any]
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Unhashed)
+def _quickly(row: str) -> Pair | None:
+    """Return the measurement of a line that is written as `encode` writes it; None for any other.
 
-    def __hash__(self) -> int:
-        return 0
+    Its pieces are looked up by their text, as most of them stand in earlier lines. That is sound: each is a complete
+    value of JSON, and no key of the line stands twice.
+    """
+    head, _, rest = row.partition(', "config": {"index": ')
+    index, _, rest = rest.partition(', "code_hash": null, "entity": [[')
+    entity, end, rest = rest.partition(']]}, "result": [')
+    if not end or not _INDEX.fullmatch(index):
+        return None
+    try:
+        line = json.loads('{"result": [' + rest)
+        if not line.keys().isdisjoint(("input", "config", "i")):
+            return None
+        choices = dict([_known_choice(text) for text in entity.split("], [")])
+        config = Config(choices, None if index == "null" else int(index))
+        return _pair(_known_input(head), config, _result(line), line)
+    except (ArithmeticError, AttributeError, KeyError, IndexError, TypeError, ValueError, RecursionError, UserError):
+        return None  # the other way finds what is wrong
 
 
-@functools.lru_cache(maxsize=64)  # the lines of a log have few workloads
-def _task_of(target: str, name: str, key: str, given: _Unhashed) -> tuple[Target, tuple[Any, ...]]:
-    """Return the target and the frozen arguments of a line; `key` is the text of the arguments."""
-    _check_plain([name, target, given.args])
-    return Target.parse(target), freeze(given.args)
+_INDEX = re.compile(r"0|[1-9][0-9]{0,99}|null")
+
+
+@functools.lru_cache(maxsize=64)
+def _known_input(text: str) -> tuple[Target, str, tuple[Any, ...]]:
+    """Return what a line says that begins with this text."""
+    (given,) = json.loads(text + "}").values()
+    if not text.startswith('{"input": '):
+        raise ValueError(text)
+    return _input(*given)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _known_choice(text: str) -> tuple[str, Choice]:
+    """Return the name and the choice of an entry, written without its brackets."""
+    name, choice = _choice(json.loads(f"[{text}]"))
+    if isinstance(choice, ValueChoice) and isinstance(choice.val, (list, dict)):
+        raise ValueError(text)  # somebody could change it for all lines
+    return name, choice
+
+
+@functools.lru_cache(maxsize=1024)  # equal values of equal keys make equal notes, as all of a key have one type
+def _notes(said: tuple[tuple[str, Any], ...]) -> Notes:
+    return Notes(**{key: _note(value) for key, value in said})
 
 
 def _note(value: Any) -> Any:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from ...measure.outcome import MeasureErrorNo
+from ..records.best import best_of
 from ..records.format import MeasureInput, Pair, mean_cost
-from ..records.history import History
+from ..records.history import applies
 from ..space.choices import Choice as AnyChoice
 from ..task import Workload
 from .trials import gist
@@ -126,7 +127,7 @@ def kind_of(inp: MeasureInput, error_no: int) -> str:
 
 def _best(pairs: Sequence[Pair]) -> Pair | None:
     """Return the record that `History`, and so every user of a log, takes as the best."""
-    return next(iter(History(pairs, lambda _: "").pairs()), None)
+    return best_of([pair for pair in pairs if applies(pair[0].notes, "", lambda _: "")])
 
 
 def _progress(pairs: Sequence[Pair]) -> tuple[tuple[Point, ...], int, float]:
@@ -167,10 +168,17 @@ def _causes(pairs: Sequence[Pair]) -> tuple[Cause, ...]:
 def _knobs(pairs: Sequence[Pair]) -> tuple[Knob, ...]:
     """Return the knobs that take more than one value, the most telling first."""
     last = {inp.config: mean_cost(result) for inp, result in pairs if result.error_no == MeasureErrorNo.NO_ERROR}
-    groups: dict[str, dict[AnyChoice, list[float]]] = {}
+    same: dict[str, dict[int, tuple[AnyChoice, list[float]]]] = {}
     for config, cost in last.items():
-        for name, choice in config.items():
-            groups.setdefault(name, {}).setdefault(choice, []).append(cost)
+        for name, choice in config.items():  # most are the same objects, which compares faster than what they hold
+            own = same.setdefault(name, {})
+            if (known := own.get(id(choice))) is None:
+                own[id(choice)] = known = (choice, [])
+            known[1].append(cost)
+    groups: dict[str, dict[AnyChoice, list[float]]] = {}
+    for name, own in same.items():
+        for choice, costs in own.values():
+            groups.setdefault(name, {}).setdefault(choice, []).extend(costs)
     found = [_knob(name, choices) for name, choices in groups.items() if len(choices) > 1]
     return tuple(sorted(found, key=lambda knob: -knob.worth))
 

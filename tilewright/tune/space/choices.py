@@ -245,7 +245,8 @@ class ValueChoice(Choice):
         return isinstance(other, ValueChoice) and self.data == other.data
 
     def __hash__(self) -> int:
-        return hash(str(self.data))
+        data = self.data
+        return hash(str(data)) if isinstance(data, (list, dict)) else hash(data)
 
     @property
     def numbers(self) -> list[float]:
@@ -265,8 +266,14 @@ KINDS: dict[str, Callable[[Any], Choice]] = {
 }  # fmt: skip
 
 
-def check_data(tag: str, data: Any) -> Any:
-    """The JSON data of a choice; ValueError where no choice of that kind has it."""
+def named_choice(row: Any) -> tuple[str, Choice]:
+    """Return the name and the choice of an entry of a log line, [name, tag, data]; ValueError where it is none."""
+    name, tag, data = row
+    return str(name), KINDS[tag](_checked(tag, data))
+
+
+def _checked(tag: str, data: Any) -> Any:
+    """Return the JSON data of a choice; ValueError where no choice of that kind has it."""
     if tag == "ot":
         return data
     fits = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping
 from typing import Any
 
 from ...core.errors import UserError
 from ...measure.outcome import shorten
-from .choices import KINDS, Choice, ValueChoice, check_data
+from .choices import Choice, ValueChoice, named_choice
+
+_LARGEST_INDEX = 10**100
 
 
 class Config(Mapping[str, Choice]):
@@ -41,6 +43,9 @@ class Config(Mapping[str, Choice]):
     def __len__(self) -> int:
         return len(self._choices)
 
+    def items(self) -> ItemsView[str, Choice]:
+        return self._choices.items()
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Config) and self._choices == other._choices
 
@@ -72,12 +77,15 @@ class Config(Mapping[str, Choice]):
         return {"index": self.index, "code_hash": self.code_hash, "entity": entity}
 
     @staticmethod
-    def from_json_dict(written: Mapping[str, Any]) -> Config:
-        """The configuration that a log line has; UserError where it has none."""
+    def from_json_dict(written: Mapping[str, Any], named: Callable[[Any], tuple[str, Choice]] = named_choice) -> Config:
+        """Return the configuration that a log line has; UserError where it has none.
+
+        `named` makes the choice of one entry, and its name.
+        """
         try:
-            choices = {str(name): KINDS[tag](check_data(tag, value)) for name, tag, value in written["entity"]}
+            choices = dict([named(row) for row in written["entity"]])
             index, code = written["index"], written.get("code_hash")
-            if index is not None and (type(index) is not int or index < 0):
+            if index is not None and (type(index) is not int or not 0 <= index < _LARGEST_INDEX):
                 raise ValueError(f"the index is {index!r}")
             return Config(choices, index, code if isinstance(code, str) else None)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
