@@ -7,21 +7,21 @@ left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from ..arith.region import extremes
 from ..arith.simplify import prove, simplify
 from ..core.errors import UserError
 from ..expr import nodes as n
-from ..expr.nodes import Expr, IntImm, Load, Var
-from ..expr.operators import const, greater_equal, less, subtract
-from ..expr.traverse import variables
-from ..tensor.reduction import Reduce
-from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
-from .witnesses import check_witness, guarded_reads
+from ..expr.nodes import Expr, IntImm, Var
+from ..expr.operators import const, greater_equal, less, maximum, minimum, subtract
+from ..expr.traverse import loads, variables
+from ..tensor.tensor import Operation, PlaceholderOp, topological
+from .call_checks import ReadCheck, point_checks, range_check
+from .witnesses import GuardedRead, check_witness, guarded_reads
 
 End = int | Expr
 """An end of the values of an axis or an index; an expression only where it is not constant."""
@@ -37,32 +37,51 @@ class ExactRange(NamedTuple):
 Spans = dict[Var, ExactRange]
 
 
-def check_reads(outputs: Sequence[Operation]) -> None:
-    """Raise UserError where a computation that `outputs` need certainly reads beyond the ends of a tensor."""
+class _Known(NamedTuple):
+    """What was found of some outputs."""
+
+    others: tuple[ReferenceType[Operation], ...]
+    checks: tuple[ReadCheck, ...]
+
+
+_KNOWN: WeakKeyDictionary[Operation, _Known] = WeakKeyDictionary()
+
+
+def check_reads(outputs: Sequence[Operation]) -> tuple[ReadCheck, ...]:
+    """What a call has to check so that no computation that `outputs` need reads beyond the ends of a tensor.
+
+    Raises UserError where one certainly does, whatever the arguments. What was found once is kept with the outputs.
+    """
+    first, *others = outputs
+    known = _KNOWN.get(first)
+    if known is None or [ref() for ref in known.others] != others:
+        known = _KNOWN[first] = _Known(tuple(map(ref, others)), tuple(dict.fromkeys(_checks(outputs))))
+    return known.checks
+
+
+def _checks(outputs: Sequence[Operation]) -> Iterator[ReadCheck]:
     needed: dict[Operation, list[ExactRange | None]] = {op: [_whole(extent) for extent in op.shape] for op in outputs}
+    happens: dict[Operation, frozenset[Expr]] = {}
     graph = topological(outputs)
     for op in reversed(graph):
         if isinstance(op, PlaceholderOp) or _computes_nothing(op):
             continue
-        reader = _Reader(op, _spans(op, needed.get(op, [])), together=op in outputs, graph=graph)
-        for load in dict.fromkeys(_certain_loads(op)):
-            if isinstance(load.source, Tensor):
-                found = [reader.span(e) for e in load.indices]
-                _check(op, load, found)
-                _need(needed, load.source.op, found)
-        _check_points(op, reader)
-
-
-def _check_points(op: Operation, reader: _Reader) -> None:
-    """Look for points at which reads under conditions, and those of indices that are not linear, leave a tensor."""
-    ends = {v: (s.lo, s.hi) for v, s in reader.spans.items() if isinstance(s.lo, int) and isinstance(s.hi, int)}
-    for read in guarded_reads(op):
-        used = frozenset(variables(*read.load.indices, *read.conditions))
-        if not reader.occur_together(used):
-            continue
-        for d, index in enumerate(read.load.indices):
-            if read.conditions or _constant_span(index, reader.spans) is None:
-                check_witness(op, read, d, ends)
+        extents = (a.dom.extent for a in (op.loop_axes if op in outputs else op.reduce_axis) if a.dom)
+        occurs = happens.get(op, frozenset()).union(e for e in extents if not isinstance(e, IntImm))
+        reader = _Reader(op, _spans(op, needed.get(op, [])), op in outputs, graph, occurs)
+        for read in guarded_reads(op):
+            if read.conditions:
+                yield from reader.points(read, range(len(read.load.indices)))
+                continue
+            found = [reader.span(e) for e in read.load.indices]
+            yield from _check(reader, read, found)
+            producer = read.source.op
+            _need(needed, producer, found)
+            if occurs:
+                happens[producer] = happens.get(producer, frozenset()) | occurs
+            unknown = [d for d, span in enumerate(found) if span is None]
+            if unknown:
+                yield from reader.points(read, unknown)
 
 
 def _whole(extent: Expr) -> ExactRange:
@@ -99,34 +118,12 @@ def _need(
 
 
 def _join(a: ExactRange | None, b: ExactRange | None) -> ExactRange | None:
-    """The values from the least to the largest of both; either alone where they cannot be compared."""
+    """The values from the least to the largest of both; what is known of one alone where the other is unknown."""
     if a is None or b is None:
         return a or b
-    lows, highs = (a.lo, b.lo), (a.hi, b.hi)
-    if not all(isinstance(end, int) for end in (*lows, *highs)):
-        return a
-    return ExactRange(min(lows, key=int), max(highs, key=int))
-
-
-def _certain_loads(op: Operation) -> Iterator[Load]:
-    """The reads that happen at every point that is computed."""
-    stack = list(op.body)
-    seen: set[Expr] = set()
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        if isinstance(e, Reduce):
-            stack.extend((*e.source, *e.init) if e.condition is n.TRUE else e.init)
-        elif isinstance(e, (n.IfThenElse, n.Select)):
-            stack.append(e.condition)
-        elif isinstance(e, (n.And, n.Or)):
-            stack.append(e.a)
-        else:
-            if isinstance(e, Load):
-                yield e
-            stack.extend(e.children())
+    if all(isinstance(end, int) for end in (*a, *b)):
+        return ExactRange(min(a.lo, b.lo, key=int), max(a.hi, b.hi, key=int))
+    return ExactRange(_end(minimum(a.lo, b.lo)), _end(maximum(a.hi, b.hi)))
 
 
 @dataclass
@@ -141,6 +138,8 @@ class _Reader:
     spans: Spans
     together: bool
     graph: Sequence[Operation]
+    occurs: frozenset[Expr]
+    """Extents that are positive where the operation reads anything."""
 
     def span(self, index: Expr) -> ExactRange | None:
         """The least and the largest value of an index, where both are certainly reached; None where that is not known.
@@ -153,24 +152,54 @@ class _Reader:
             wraps = low < index.dtype.min_value or high > index.dtype.max_value
             return None if wraps or not self.occur_together(used) else ExactRange(low, high)
         used = frozenset(variables(index))
-        if not self.occur_together(used) or not used <= {*self.spans, *self._sizes}:
+        if not self.occur_together(used) or not self._stated(used):
             return None
         relaxed = {v: _range(self.spans[v], v) for v in used if v in self.spans}
         found = extremes(simplify(index), relaxed)
         return ExactRange(_end(found.lo), _end(found.hi)) if found is not None and found.exact else None
 
+    def points(self, read: GuardedRead, dimensions: Iterable[int]) -> Iterator[ReadCheck]:
+        """What a call has to check of a read under conditions, or with indices that are not linear, at single points.
+
+        Raises UserError where a point is beyond the ends whatever the arguments.
+        """
+        conditions: tuple[Expr, ...] | None = None
+        for d in dimensions:
+            index, extent = read.load.indices[d], read.source.shape[d]
+            numbers = _constant_span(index, self.spans)
+            if numbers is not None and isinstance(extent, IntImm) and 0 <= numbers[0] <= numbers[1] < extent.value:
+                continue
+            conditions = read.stated if conditions is None else conditions
+            used = variables(index, *conditions)
+            if not self.occur_together(frozenset(used)) or loads(index, *conditions):
+                continue
+            spans = {var: self.spans[var] for var in used if var in self.spans}
+            ends = {v: (s.lo, s.hi) for v, s in spans.items() if isinstance(s.lo, int) and isinstance(s.hi, int)}
+            if len(ends) == len(used) and isinstance(extent, IntImm):
+                check_witness(self.op, read, d, ends)
+            elif self._stated(used):
+                wide = {var: _ends(span, var) for var, span in spans.items()}
+                yield from point_checks(self.op.name, read, d, wide, self.occurs)
+
+    def _stated(self, used: Iterable[Var]) -> bool:
+        """Whether the values of the axes among some variables are known; the others are arguments of the function."""
+        free = [var for var in used if var not in self.spans]
+        return not free or not any(axis.var in free for op in self.graph for axis in op.loop_axes)
+
     def occur_together(self, used: frozenset[Var]) -> bool:
         """Whether all combinations of the variables' values occur."""
         return self.together or sum(axis.var in used for axis in self.op.axis) < 2
 
-    @cached_property
-    def _sizes(self) -> tuple[Var, ...]:
-        return variables(*(extent for op in self.graph for extent in op.shape))
-
 
 def _range(span: ExactRange, var: Var) -> tuple[Expr, Expr]:
-    low, high = (const(e, var.dtype) if isinstance(e, int) else e for e in span)
+    low, high = _ends(span, var)
     return low, simplify(subtract(high, low) + 1)
+
+
+def _ends(span: ExactRange, like: Expr) -> tuple[Expr, Expr]:
+    """The ends as expressions of the type of `like`."""
+    low, high = (const(e, like.dtype) if isinstance(e, int) else e for e in span)
+    return low, high
 
 
 def _end(e: Expr) -> End:
@@ -202,19 +231,26 @@ def _constant_span(e: Expr, spans: Mapping[Var, ExactRange]) -> tuple[int, int, 
     return a[0] - b[1], a[1] - b[0], a[2] | b[2]
 
 
-def _check(op: Operation, load: Load, found: Sequence[ExactRange | None]) -> None:
+def _check(reader: _Reader, read: GuardedRead, found: Sequence[ExactRange | None]) -> Iterator[ReadCheck]:
     for d, span in enumerate(found):
-        if span is not None and isinstance(load.source, Tensor):
-            extent = load.source.shape[d]
+        if span is None:
+            continue
+        extent = read.source.shape[d]
+        if isinstance(span.lo, int) and isinstance(span.hi, int) and isinstance(extent, IntImm):
+            below, above = span.lo < 0, span.hi >= extent.value
+        else:
             below = _certain(span.lo, extent, below=True)
             above = _certain(span.hi, extent, below=False)
-            if below or above:
-                raise _beyond(op, load, d, span, [">= 0"] * below + [f"< {extent}"] * above)
+            if not (below or above):
+                ends = _ends(span, read.load.indices[d])
+                yield from range_check(reader.op.name, read, d, ends, reader.occurs)
+        if below or above:
+            raise _beyond(reader.op, read, d, span, [">= 0"] * below + [f"< {extent}"] * above)
 
 
-def _beyond(op: Operation, load: Load, dimension: int, span: ExactRange, kept: Sequence[str]) -> UserError:
+def _beyond(op: Operation, read: GuardedRead, dimension: int, span: ExactRange, kept: Sequence[str]) -> UserError:
     """The error for an index that leaves its tensor; `kept` says what would keep it inside."""
-    name, shape, index = load.source.name, getattr(load.source, "shape", ()), load.indices[dimension]
+    load, name, shape, index = read.load, read.source.name, read.source.shape, read.load.indices[dimension]
     constant = isinstance(index, IntImm)
     runs = f"is {span.lo}" if constant else f"runs from {span.lo} to {span.hi}"
     conditions = ", ".join(f"{index} {each}" for each in kept)

@@ -18,7 +18,7 @@ from ..expr import nodes as n
 from ..expr.evaluate import UndefinedValueError, evaluate
 from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import const, logical_not
-from ..expr.traverse import loads, post_order, variables
+from ..expr.traverse import post_order, variables
 from ..tensor.reduction import Reduce
 from ..tensor.tensor import Operation, Tensor
 
@@ -28,61 +28,96 @@ _ALL_OF = 16
 """Values of an axis up to which each is tried."""
 
 
+class Condition(NamedTuple):
+    """A condition that holds where a read happens, or that does not."""
+
+    expr: Expr
+    holds: bool
+
+    @property
+    def stated(self) -> Expr:
+        """The condition as one that holds."""
+        return self.expr if self.holds else logical_not(self.expr)
+
+
+Conditions = tuple[Condition, ...]
+
+
 class GuardedRead(NamedTuple):
-    """A read, and the conditions under which it happens."""
+    """A read, and the conditions under which it happens: none where it happens at every point that is computed."""
 
     load: Load
-    conditions: tuple[Expr, ...]
+    source: Tensor
+    conditions: Conditions
+
+    @property
+    def stated(self) -> tuple[Expr, ...]:
+        """The conditions as expressions that hold."""
+        return tuple(condition.stated for condition in self.conditions)
 
 
 def guarded_reads(op: Operation) -> Iterator[GuardedRead]:
-    """The reads of an operation, each under the first conditions that lead to it."""
-    stack: list[tuple[Expr, tuple[Expr, ...]]] = [(e, ()) for e in op.body]
+    """The reads of an operation: first those under no condition, then the others under the first that lead to them."""
+    stack: list[tuple[Expr, Conditions]] = [(e, ()) for e in op.body]
+    later: list[tuple[Expr, Conditions]] = []
     seen: set[Expr] = set()
-    while stack:
+    while stack or later:
+        if not stack:
+            stack, later = later[::-1], []
         e, conditions = stack.pop()
-        if e in seen or len(conditions) > MOST_CONDITIONS:
+        if e in seen:
             continue
         seen.add(e)
-        if isinstance(e, Reduce):
-            inside = conditions if e.condition is n.TRUE else (*conditions, e.condition)
-            stack.extend((part, inside) for part in e.source)
-            stack.extend((part, conditions) for part in (*e.init, e.condition))
-        elif isinstance(e, (n.IfThenElse, n.Select)):
-            stack.append((e.false_value, (*conditions, logical_not(e.condition))))
-            stack.append((e.true_value, (*conditions, e.condition)))
-            stack.append((e.condition, conditions))
-        elif isinstance(e, (n.And, n.Or)):
-            stack.append((e.b, (*conditions, e.a if isinstance(e, n.And) else logical_not(e.a))))
-            stack.append((e.a, conditions))
-        else:
-            if isinstance(e, Load) and isinstance(e.source, Tensor):
-                yield GuardedRead(e, conditions)
+        if isinstance(e, Load) and isinstance(e.source, Tensor):
+            yield GuardedRead(e, e.source, conditions)
+        if not isinstance(e, _BRANCHING):
             stack.extend((child, conditions) for child in e.children())
+            continue
+        for child, condition in _parts(e):
+            if condition is None:
+                stack.append((child, conditions))
+            elif len(conditions) < MOST_CONDITIONS:
+                (stack if conditions else later).append((child, (*conditions, condition)))
+
+
+_BRANCHING = (Reduce, n.IfThenElse, n.Select, n.And, n.Or)
+
+
+def _parts(e: Expr) -> Iterator[tuple[Expr, Condition | None]]:
+    """The parts of a branching expression, each with the condition under which it is evaluated, if there is one."""
+    if isinstance(e, Reduce):
+        under = None if e.condition is n.TRUE else Condition(e.condition, True)
+        yield from ((part, under) for part in e.source)
+        yield from ((part, None) for part in (*e.init, e.condition))
+    elif isinstance(e, (n.IfThenElse, n.Select)):
+        yield e.false_value, Condition(e.condition, False)
+        yield e.true_value, Condition(e.condition, True)
+        yield e.condition, None
+    elif isinstance(e, (n.And, n.Or)):
+        yield e.b, Condition(e.a, isinstance(e, n.And))
+        yield e.a, None
 
 
 def check_witness(op: Operation, read: GuardedRead, dimension: int, ends: Mapping[Var, tuple[int, int]]) -> None:
-    """Raise UserError where a point of the axes' values shows that an index of the read leaves its tensor."""
-    index, source = read.load.indices[dimension], read.load.source
-    extent = source.shape[dimension] if isinstance(source, Tensor) else None
-    if not isinstance(extent, IntImm) or loads(index, *read.conditions):
+    """Raise UserError where a point of the axes' values shows that an index of the read leaves its tensor.
+
+    `ends` has the values of every variable of the index and of the conditions.
+    """
+    index, extent, conditions = read.load.indices[dimension], int(read.source.shape[dimension]), read.stated
+    if _guarded(index, extent, ends, read.conditions) or _inside(index, extent, ends, conditions):
         return
-    used = variables(index, *read.conditions)
-    if not all(var in ends for var in used) or _guarded(index, extent.value, ends, read.conditions):
-        return
-    if _inside(index, extent.value, ends, read.conditions):
-        return
-    for values in _points(used, (index, *read.conditions), ends, extent.value):
+    used = variables(index, *conditions)
+    for values in _points(used, (index, *conditions), ends, extent):
         try:
-            if all(evaluate(cond, values) for cond in read.conditions):
+            if all(evaluate(cond, values) for cond in conditions):
                 at = int(evaluate(index, values))
-                if not 0 <= at < extent.value:
+                if not 0 <= at < extent:
                     raise _beyond(op, read, dimension, values, at)
         except UndefinedValueError:
             continue
 
 
-def _guarded(index: Expr, extent: int, ends: Mapping[Var, tuple[int, int]], conditions: Sequence[Expr]) -> bool:
+def _guarded(index: Expr, extent: int, ends: Mapping[Var, tuple[int, int]], conditions: Conditions) -> bool:
     """Whether conditions that compare the index itself keep it inside, as those of padding do; linear forms suffice."""
     form = Affine.of(index)
     lowest = highest = form.const
@@ -93,7 +128,7 @@ def _guarded(index: Expr, extent: int, ends: Mapping[Var, tuple[int, int]], cond
         lowest += scale * span[scale < 0]
         highest += scale * span[scale > 0]
     opposite = form.scale(-1)
-    for known in _positive_forms(conditions):  # known >= 0
+    for known in positive_forms(conditions):  # known >= 0
         if known.terms == form.terms:
             lowest = max(lowest, form.const - known.const)
         elif known.terms == opposite.terms:
@@ -101,9 +136,9 @@ def _guarded(index: Expr, extent: int, ends: Mapping[Var, tuple[int, int]], cond
     return lowest >= 0 and highest < extent
 
 
-def _positive_forms(conditions: Sequence[Expr]) -> Iterator[Affine]:
-    """Linear forms that are at least 0 where the conditions hold."""
-    stack = [(condition, True) for condition in conditions]
+def positive_forms(conditions: Sequence[tuple[Expr, bool]]) -> Iterator[Affine]:
+    """Linear forms that are at least 0 where the conditions hold, or do not."""
+    stack = list(conditions)
     while stack:
         e, holds = stack.pop()
         if isinstance(e, n.Not):
@@ -145,13 +180,11 @@ def _points(
 
 
 def _beyond(op: Operation, read: GuardedRead, dimension: int, values: Mapping[Var, int], at: int) -> UserError:
-    source = read.load.source
-    shape = source.shape if isinstance(source, Tensor) else ()
-    last = int(shape[dimension]) - 1
+    source, last = read.source, int(read.source.shape[dimension]) - 1
     where = ", ".join(f"{var.name} = {value}" for var, value in values.items())
     return UserError(
-        f"stage {op.name!r} reads beyond the ends of {source.name!r}, of shape {list(shape)}: in {read.load}, index "
-        f"{dimension} is {at} at {where}, but must be from 0 to {last}",
+        f"stage {op.name!r} reads beyond the ends of {source.name!r}, of shape {list(source.shape)}: in {read.load}, "
+        f"index {dimension} is {at} at {where}, but must be from 0 to {last}",
         primitive="lower",
         fix="declare shapes in which it stays inside, or read under a condition that keeps it there: "
         f"te.if_then_else({read.load.indices[dimension]} <= {last}, {read.load}, 0)",

@@ -52,6 +52,20 @@ class SizeFact:
 
 
 @dataclass(frozen=True)
+class ReadFact:
+    """An index that some arguments take out of its tensor, as text; for the error of such a call.
+
+    `names`: the axes that have values at the point in question, then the arguments that the index depends on.
+    """
+
+    stage: str
+    tensor: str
+    read: str
+    dimension: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class EntryPoint:
     """One function that can be called, and its host code: Python that checks, binds sizes and launches."""
 
@@ -61,6 +75,7 @@ class EntryPoint:
     symbol: str
     """What the function is called in its source."""
     facts: tuple[SizeFact, ...] = ()
+    reads: tuple[ReadFact, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ from .names import Names
 HOST_WORDS = frozenset(
     {
         *keyword.kwlist,
-        *"wrong wrong_extent wrong_size wrong_stride wrong_offset too_large overlap strided".split(),
+        *"wrong wrong_extent wrong_size wrong_stride wrong_offset too_large overlap strided beyond".split(),
         *"scalar misaligned allocate truncdiv truncmod".split(),
         *"min max int float bool range type main".split(),
     }
@@ -86,7 +86,9 @@ class _HostWriter:
         if len(self.lines) == before:
             self._line("pass")
         source = "\n".join(self.lines) + "\n"
-        return EntryPoint(self.function.name, arguments, source, self.name, tuple(self.checks.facts))
+        return EntryPoint(
+            self.function.name, arguments, source, self.name, tuple(self.checks.facts), tuple(self.checks.reads)
+        )
 
     # Statements
 

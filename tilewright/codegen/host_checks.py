@@ -18,7 +18,7 @@ from ..expr import nodes as n
 from ..expr import operators as op
 from ..expr.traverse import variables
 from ..loops.nodes import Buffer, Function
-from .abi import ArrayArgument, ScalarArgument, SizeFact
+from .abi import ArrayArgument, ReadFact, ScalarArgument, SizeFact
 from .host_expr import HostExpr
 from .kernel import constant
 
@@ -46,6 +46,7 @@ class ArgumentChecks:
         self.known: set[n.Var] = set()
         self.limited: set[str] = set()
         self.facts: list[SizeFact] = []
+        self.reads: list[ReadFact] = []
         self.buffers = [(position, p) for position, p in enumerate(function.params) if isinstance(p, Buffer)]
 
     def argument(self, p: Buffer | n.Var) -> ArrayArgument | ScalarArgument:
@@ -69,6 +70,7 @@ class ArgumentChecks:
         for position, p in self.buffers:
             self.limit(self.names(p), position, p)
         self._overlaps()
+        self._reads()
 
     # One argument
 
@@ -191,6 +193,20 @@ class ArgumentChecks:
             return
         self.limited.add(text)
         self.line(f"if {text} > {INT32_ELEMENTS}: too_large({name!r}, {text})")
+
+    def _reads(self) -> None:
+        """What is read stays inside of each tensor: compared only where it depends on the arguments of the call."""
+        for check in self.function.reads:
+            arguments = check.arguments
+            if not all(v in self.known for v in arguments):  # a size that the program never gets
+                continue
+            values = [self.expr(value) for value in (check.low, check.high, check.extent)]
+            values += [self.expr(value) for _, value in check.point]
+            values += [self.names(v) for v in arguments]
+            failing = " and ".join(self.expr.operand(e) for e in (*check.when, check.outside))
+            names = tuple([name for name, _ in check.point] + [v.name for v in arguments])
+            self.line(f"if {failing}: beyond({len(self.reads)}, {', '.join(values)})")
+            self.reads.append(ReadFact(check.stage, check.tensor, check.read, check.dimension, names))
 
     def _overlaps(self) -> None:
         """What is written shares no memory with another argument: the code relies on it (`__restrict__`)."""

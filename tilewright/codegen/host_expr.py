@@ -12,6 +12,7 @@ _INFIX: dict[type, str] = {
     n.Add: "+", n.Sub: "-", n.Mul: "*", n.FloorDiv: "//", n.FloorMod: "%", n.EQ: "==", n.NE: "!=", n.LT: "<",
     n.LE: "<=", n.GT: ">", n.GE: ">=", n.And: "and", n.Or: "or",
 }  # fmt: skip
+_BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "shift_left": "<<", "shift_right": ">>"}
 _CALLS: dict[type, str] = {n.Min: "min", n.Max: "max", n.Mod: "truncmod"}
 _CHAINS = (n.Add, n.Mul)
 
@@ -55,6 +56,10 @@ class HostExpr:
             return f"{'float' if e.dtype.is_float else 'bool' if e.dtype.is_bool else 'int'}({args[0]})"
         if kind is n.Call and e.name == "likely":
             return args[0]
+        if kind is n.Call and e.name == "bitwise_not":
+            return f"~{self.operand(e.args[0])}"
+        if kind is n.Call and e.name in _BITS:
+            return f"{self.operand(e.args[0])} {_BITS[e.name]} {self.operand(e.args[1])}"
         raise InternalError(f"host code cannot evaluate `{e}`")
 
     def operand(self, e: Any) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..bounds.infer import Bounds, StageBounds
 from ..bounds.nest import Loop, own_loops
+from ..bounds.reads import check_reads
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope
 from ..expr.nodes import Var
@@ -97,7 +98,8 @@ class _Builder:
         body = seq(*(self.stage(found, frozenset()) for found in roots))
         for found in reversed(roots):
             body = self._allocated(found, body)
-        return Function(self.name, self.params, body)
+        outputs = [self.schedule.stages[i].origin for i in self.schedule.outputs]
+        return Function(self.name, self.params, body, check_reads(outputs))
 
     def _param(self, arg: Any, position: int) -> Buffer | Var:
         if isinstance(arg, Var):

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any, ClassVar
 
+from ..bounds.call_checks import ReadCheck
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.hardware import LoopKind as LoopKind
@@ -293,14 +294,17 @@ def map_statements(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
 
 
 class Function:
-    """One entry point: its parameters in the caller's order and its body."""
+    """One entry point: its parameters in the caller's order, its body, and the reads that each call has to check."""
 
-    __slots__ = ("body", "name", "params")
+    __slots__ = ("body", "name", "params", "reads")
 
-    def __init__(self, name: str, params: tuple[Buffer | Var, ...], body: Stmt) -> None:
+    def __init__(
+        self, name: str, params: tuple[Buffer | Var, ...], body: Stmt, reads: tuple[ReadCheck, ...] = ()
+    ) -> None:
         self.name = name
         self.params = params
         self.body = body
+        self.reads = reads
 
     def __repr__(self) -> str:
         kinds = (f"{p.name}: {p.dtype}{list(p.shape) if isinstance(p, Buffer) else ''}" for p in self.params)
@@ -308,7 +312,7 @@ class Function:
 
     def with_body(self, body: Stmt) -> Function:
         """This function with another body; the same object where the body is the same."""
-        return self if body is self.body else Function(self.name, self.params, body)
+        return self if body is self.body else Function(self.name, self.params, body, self.reads)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

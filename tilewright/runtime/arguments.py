@@ -174,6 +174,19 @@ class Complaints:
             fix="pad the arrays to such a size, or build the program without declaring that",
         )
 
+    def beyond(self, which: int, low: int, high: int, extent: int, *values: int) -> NoReturn:
+        """An index that leaves its tensor for these arguments."""
+        read = self.entry.reads[which]
+        runs = f"is {low}" if low == high else f"runs from {low} to {high}"
+        where = ", ".join(f"{name} = {value}" for name, value in zip(read.names, values, strict=True))
+        inside = f"must stay within 0 to {extent - 1}" if extent > 0 else f"{read.tensor!r} has no element there"
+        raise UserError(
+            f"this call of {self.entry.name} reads beyond the ends of {read.tensor!r}: in {read.read} of stage "
+            f"{read.stage!r}, index {read.dimension} {runs} where {where}, but {inside}",
+            fix="pass arguments for which it stays inside, or build the program with a read under a condition: "
+            f"te.if_then_else(..., {read.read}, 0)",
+        )
+
     def wrong_stride(self, array: NDArray, position: int, axis: int, want: int) -> NoReturn:
         """A stride other than the declared one."""
         strides = array.strides or packed(array.shape)

@@ -23,6 +23,7 @@ from ..codegen.abi import (
     CompiledProgram,
     EntryPoint,
     KernelAbi,
+    ReadFact,
     Resources,
     ScalarArgument,
     SizeFact,
@@ -208,6 +209,7 @@ def _read_entry(described: dict[str, Any]) -> EntryPoint:
         described["source"],
         described["symbol"],
         tuple(SizeFact(**fact) for fact in described["facts"]),
+        tuple(ReadFact(**{**read, "names": tuple(read["names"])}) for read in described.get("reads", ())),
     )
 
 
