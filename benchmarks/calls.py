@@ -20,7 +20,7 @@ import numpy as np
 
 import tilewright as tw
 from tilewright import te
-from tilewright.codegen.llvm.compile import PACKED
+from tilewright.codegen.llvm.binding import PACKED
 from tilewright.core.dtype import DType
 from tilewright.report.table import Column, table
 from tilewright.runtime import module as module_floor

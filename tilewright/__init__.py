@@ -19,9 +19,8 @@ _HOMES = {
     "nd": ("array", "device", "context", "cpu", "cuda", "gpu", "opencl", "cl"),
     "error": ("TVMError", "UserError", "InternalError"),
     "tir": ("decl_buffer",),
-    "functional": (
-        "conv1d conv2d depthwise_conv2d conv_transpose1d conv_transpose2d max_pool2d avg_pool2d explain_call"
-    ).split(),
+    "functional": ("conv1d conv2d depthwise_conv2d conv_transpose1d conv_transpose2d max_pool2d avg_pool2d").split(),
+    "functional.explain": ("explain_call",),
     "nn": ("accelerate",),
     # The oldest spelling kept all of these at the top level.
     "te": (

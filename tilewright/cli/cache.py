@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from ..functional import archive
 from ..functional.host_objects import host_store
 from ..functional.problem import Problem
 from ..functional.store import DIRECTORY_VARIABLE, store
@@ -45,12 +46,12 @@ def clear() -> int:
 
 def export(path: Path) -> int:
     """Write everything that is kept into one file."""
-    print_lines([f"{store().export(path)} entries written to {path}"])
+    print_lines([f"{archive.export(store(), path)} entries written to {path}"])
     return 0
 
 
 def load(path: Path) -> int:
     """Take in a file that `export` wrote; 1 where some of its entries are damaged or could not be kept."""
-    taken, refused = store().load(path)
+    taken, refused = archive.load(store(), path)
     print_lines([f"{taken} entries taken in from {path}" + (f", {refused} refused" if refused else "")])
     return 1 if refused else 0

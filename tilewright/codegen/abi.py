@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..core.dtype import DType
-
 
 @dataclass(frozen=True)
 class KernelAbi:
@@ -102,11 +100,3 @@ class CompiledProgram:
     resources: Mapping[str, Resources] = field(default_factory=dict)
     log: str = field(repr=False, default="")
     compile_seconds: float = 0.0
-
-
-def scalar_type(dtype: DType) -> str:
-    """The `struct` letter under which the runtime packs a scalar argument."""
-    letters = {"int": "bhiq", "uint": "BHIQ"}
-    if dtype.kind in letters:
-        return letters[dtype.kind][dtype.bits.bit_length() - 4]
-    return {"float16": "f", "bfloat16": "f", "float32": "f", "float64": "d", "bool": "?"}[dtype]

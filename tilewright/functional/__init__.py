@@ -1,7 +1,6 @@
 """Convolutions and pooling in one call, on the arrays that people already have."""
 
 from . import host_objects as host_objects  # has the launcher compiled once for all processes
-from .explain import explain_call
 from .operators import (
     avg_pool2d,
     conv1d,
@@ -19,6 +18,5 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "depthwise_conv2d",
-    "explain_call",
     "max_pool2d",
 ]

@@ -9,20 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..codegen.llvm.compile import PARALLEL_FOR
+from ..codegen.llvm.binding import PARALLEL_FOR
 from ..core.errors import UserError
 from ..core.target import Target
 from ..driver import build
-from ..runtime.device import Device, resolve_target
+from ..runtime.program import resolve_target
 from ..topi import templates
 from ..topi.templates import Convolution, Epilogue, PackagedTemplate
-from ..tune.space.config import Config
 from . import shipped
 from .executable import Executable, executable
 from .plans import OURS, THEIRS, Choice
 from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
+
+if TYPE_CHECKING:
+    from ..runtime.device import Device
+    from ..tune.space.config import Config
 
 _TARGETS = {"cuda": "cuda", "cpu": "llvm"}
 Activation = Callable[[Any], Any]

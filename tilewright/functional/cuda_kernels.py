@@ -9,12 +9,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..runtime.driver import DeviceError
 from . import launcher
-from .executable import Executable, Launch
+
+if TYPE_CHECKING:
+    from .executable import Executable, Launch
 
 _OPT_IN_SHARED, _MAJOR, _MINOR = 8, 75, 76
 _PLAIN_SHARED = 48 << 10

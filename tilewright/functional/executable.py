@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..codegen.abi import CompiledProgram, EntryPoint
 from ..core.errors import InternalError
+
+if TYPE_CHECKING:
+    from ..codegen.abi import CompiledProgram, EntryPoint
 
 Grid = tuple[int, int, int]
 

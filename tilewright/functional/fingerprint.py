@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
+from contextlib import suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..runtime.device import Device
 from . import cuda_kernels
-from .problem import Problem
+
+if TYPE_CHECKING:
+    from ..runtime.device import Device
+    from .problem import Problem
 
 FORMAT = 1
 """Counts up where entries change so that older ones cannot be read."""
@@ -41,10 +44,22 @@ def package() -> str:
 def compiler(kind: str) -> str:
     """The compiler for a kind of device, and its version."""
     name = _COMPILERS[kind]
-    try:
-        return f"{name} {version(name)}"
-    except PackageNotFoundError:  # an NVRTC that came with something else
-        return name
+    found = _version(name)
+    return f"{name} {found}" if found else name  # without a version: an NVRTC that came with something else
+
+
+def _version(distribution: str) -> str:
+    """The version of an installed distribution, by the folder in which installers describe it; "" where there is none.
+
+    `importlib.metadata` reads the same off that folder, and takes longer to import than a kernel to load.
+    """
+    start = distribution.replace("-", "_") + "-"
+    for folder in sys.path:
+        with suppress(OSError):
+            for name in os.listdir(folder or "."):
+                if name.lower().startswith(start) and name.endswith(".dist-info"):
+                    return name[len(start) : -len(".dist-info")]
+    return ""
 
 
 @cache

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-from ..codegen.llvm.compile import compile_ir, host_machine
 from ..runtime import thread_pool
 from ..runtime.device import cpu
 from . import fingerprint
@@ -24,7 +23,7 @@ def compiled(text: str) -> bytes:
     found = host_store().get(key)
     if found is not None:
         return found.binary
-    binary = compile_ir(text, host_machine()).binary
+    binary = thread_pool.compiled_now(text)
     if store().folder is not None:
         host_store().put(key, Entry({}, binary))
     return binary

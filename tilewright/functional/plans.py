@@ -9,14 +9,16 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
-from ..runtime.device import Device
 from . import fingerprint
 from .executable import Executable
-from .problem import Problem
 from .store import Entry, store
+
+if TYPE_CHECKING:
+    from ..runtime.device import Device
+    from .problem import Problem
 
 OURS, THEIRS = "tilewright", "framework"
 Activation = Callable[[Any], Any]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..codegen.llvm.compile import PACKED, PARALLEL_FOR
+from ..codegen.llvm.binding import PACKED, PARALLEL_FOR
 from ..core.errors import InternalError, UserError
-from ..runtime.device import Device
 from ..runtime.driver import DeviceError
 from ..runtime.llvm_link import link
 from ..runtime.thread_pool import POOL
 from . import cuda_kernels, launcher
-from .executable import Executable
 from .plans import Activation, Plan, Tune, plan_for
-from .problem import Problem
+
+if TYPE_CHECKING:
+    from ..runtime.device import Device
+    from .executable import Executable
+    from .problem import Problem
 
 Runner = Callable[[Sequence[int], int], None]
 """`run(addresses, stream)`."""

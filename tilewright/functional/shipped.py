@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from functools import cache
 from math import log2
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..core.target import Target
-from ..runtime.device import Device
-from ..topi.templates import Convolution, PackagedTemplate
 from ..tune.records.format import Pair, mean_cost
 from ..tune.records.log import load_from_file
-from ..tune.space.config import Config
 from .problem import CONV, Problem
+
+if TYPE_CHECKING:
+    from ..core.target import Target
+    from ..runtime.device import Device
+    from ..topi.templates import Convolution, PackagedTemplate
+    from ..tune.space.config import Config
 
 RECORDS = Path(__file__).parent / "records"
 _NEAR = 2.0

@@ -10,13 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tarfile
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -154,44 +152,6 @@ class Store:
                 ):
                     os.unlink(one.path)
         return len(held)
-
-    def export(self, target: Path) -> int:
-        """Write all entries into one file that `load` takes; returns how many."""
-        number = 0
-        try:
-            with tarfile.open(target, "w:gz") as archive:
-                for key, entry, stat in self.read_all():
-                    data = entry.packed()
-                    member = tarfile.TarInfo(f"{key}{SUFFIX}")
-                    member.size, member.mtime = len(data), int(stat.st_mtime)
-                    archive.addfile(member, BytesIO(data))
-                    number += 1
-        except OSError as error:
-            raise UserError(
-                f"cannot write {target}: {error.strerror}",
-                primitive="cache export",
-                fix="give a file that can be written",
-            ) from error
-        return number
-
-    def load(self, source: Path) -> tuple[int, int]:
-        """Take in what `export` wrote; returns how many entries were taken and how many were not right."""
-        taken = refused = 0
-        try:
-            with tarfile.open(source, "r:*") as archive:
-                for member in archive:
-                    key = member.name.removesuffix(SUFFIX)
-                    file = archive.extractfile(member) if member.isfile() and key.isalnum() else None
-                    entry = Entry.unpacked(file.read()) if file is not None else None
-                    if entry is not None and self.put(key, entry):
-                        taken += 1
-                    else:
-                        refused += 1
-        except (OSError, tarfile.TarError) as error:
-            raise UserError(
-                f"cannot read {source}: {error}", primitive="cache import", fix="give a file that `cache export` wrote"
-            ) from error
-        return taken, refused
 
 
 def usual_folder() -> Path | None:

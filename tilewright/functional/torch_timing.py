@@ -6,16 +6,18 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..runtime.device import Device
 from . import torch_native
-from .executable import Executable
 from .plans import OURS, Choice, Plan
 from .problem import TRANSPOSED, Problem
 from .running import program_of
+
+if TYPE_CHECKING:
+    from ..runtime.device import Device
+    from .executable import Executable
 
 _RUNS, _ROUNDS = 10, 7
 _ENOUGH = 2e-3

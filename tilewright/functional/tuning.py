@@ -5,20 +5,22 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import autotvm
-from ..core.target import Target
 from ..measure.option import LocalBuilder, LocalRunner
-from ..runtime.device import Device
-from ..topi.templates import Epilogue
 from ..tune.search.annealing import AnnealingSearch
-from ..tune.space.config import Config
-from ..tune.task import Task
 from .compiler import Candidate, candidate, compiled, described, workload_of
-from .executable import Executable
 from .plans import OURS, THEIRS, Choice
-from .problem import Problem
+
+if TYPE_CHECKING:
+    from ..core.target import Target
+    from ..runtime.device import Device
+    from ..topi.templates import Epilogue
+    from ..tune.space.config import Config
+    from ..tune.task import Task
+    from .executable import Executable
+    from .problem import Problem
 
 _MOST_TRIALS = 100_000
 """More than any budget has time for."""

@@ -1,20 +1,41 @@
-"""Floor 9: devices, arrays, callable modules, and timing them."""
+"""Floor 9: devices, arrays, callable modules, and timing them.
 
-from typing import TYPE_CHECKING
+Each name is imported when first used: a process that runs a known kernel needs few of these modules.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ..core.refusals import missing_from_module as _missing
-from .array import NDArray as NDArray
-from .device import Device as Device
-from .device import device as device
-from .device import enabled as enabled
-from .driver import DeviceError as DeviceError
-from .module import Module as Module
-from .module import load_module as load_module
-from .module import set_debug as set_debug
-from .thread_pool import num_threads as num_threads
-from .thread_pool import set_num_threads as set_num_threads
+from .device import device as device  # now: the module of this name would take its place else
+
+if TYPE_CHECKING:
+    from .array import NDArray as NDArray
+    from .device import Device as Device
+    from .device import enabled as enabled
+    from .driver import DeviceError as DeviceError
+    from .module import Module as Module
+    from .module import load_module as load_module
+    from .module import set_debug as set_debug
+    from .thread_pool import num_threads as num_threads
+    from .thread_pool import set_num_threads as set_num_threads
+
+_HOMES = {
+    "array": ("NDArray",),
+    "device": ("Device", "enabled"),
+    "driver": ("DeviceError",),
+    "module": ("Module", "load_module", "set_debug"),
+    "thread_pool": ("num_threads", "set_num_threads"),
+}
+_NAMES = {name: home for home, names in _HOMES.items() for name in names}
 
 if not TYPE_CHECKING:  # the legacy API has a module of this name
 
-    def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())
+    def __getattr__(name: str) -> Any:
+        if name in _NAMES:
+            return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
+        raise _missing(__name__, name, __dir__())
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES})

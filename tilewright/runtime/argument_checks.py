@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.dtype import DType
 from ..core.errors import UserError
+
+if TYPE_CHECKING:
+    from ..core.dtype import DType
 
 Shape = tuple[int, ...]
 

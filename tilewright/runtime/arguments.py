@@ -6,7 +6,7 @@ Host code compares (`if A.kind is not A_kind: wrong(A, 0)`); what it then calls 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from ..codegen.abi import ArrayArgument, EntryPoint, ScalarArgument
 from ..core.dtype import DType
 from ..core.errors import InternalError, UserError
 from .array import NDArray
-from .device import Device
 from .layout import packed
+
+if TYPE_CHECKING:
+    from .device import Device
 
 
 def explain(entry: EntryPoint, kind: str, args: tuple[Any, ...]) -> None:

@@ -8,13 +8,15 @@ import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..codegen.abi import CompiledProgram
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher
 from .llvm_program import load_program
+
+if TYPE_CHECKING:
+    from ..codegen.abi import CompiledProgram
 
 ALIGNMENT = 64
 """Bytes that memory of our own is aligned to: a cache line, and the widest vector."""

@@ -13,15 +13,17 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
-from typing import Any, ClassVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..codegen.abi import CompiledProgram, KernelAbi, scalar_type
 from ..core.dtype import DType
 from ..core.errors import UserError
-from ..core.target import Target
-from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere
+from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere, scalar_type
+
+if TYPE_CHECKING:
+    from ..codegen.abi import CompiledProgram, KernelAbi
 
 _NO_CONTEXT = (201, 400)
 """CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE: this thread has no current context, or another's."""
@@ -239,7 +241,8 @@ class CudaDriver(Driver):
         return {abi.name: _launcher(gpu, module, abi) for abi in program.kernels}
 
     def _check_architecture(self, program: CompiledProgram, index: int) -> None:
-        arch = Target(program.target).arch
+        target = import_module("..core.target", __package__)  # not needed for kernels that calls know
+        arch: str = target.Target(program.target).arch
         wanted = arch.removeprefix("sm_").rstrip("af")
         version = self.attributes(index).compute_version.replace(".", "")
         if wanted[:-1] != version[:-1] or wanted[-1] > version[-1]:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core.errors import UserError
 from ..core.refusals import missing
-from ..core.target import KINDS, Target
 from .cpu_driver import CpuDriver
 from .cuda_driver import CudaDriver
 from .driver import COUNTS, DeviceAttributes, Driver, elsewhere
 from .opencl_driver import OpenClDriver
 
+if TYPE_CHECKING:
+    from ..core.target import Target
+
 _DRIVERS: dict[str, Driver] = {driver.kind: driver for driver in (CpuDriver(), CudaDriver(), OpenClDriver())}
 COUNTS.update((kind, driver.count) for kind, driver in _DRIVERS.items())
+_TARGETS = ("cuda", "opencl")
+"""Kinds of devices that targets of the same name are for."""
 _TYPE_CODES = {"cpu": 1, "cuda": 2, "opencl": 4}
 _KIND_OF_NAME = {
     "cpu": "cpu", "llvm": "cpu", "c": "cpu", "cuda": "cuda", "gpu": "cuda", "nvptx": "cuda",
@@ -135,7 +139,7 @@ def enabled(target: str) -> bool:
     if not isinstance(target, str):
         raise UserError(f"{target!r} is no name of a target", primitive="enabled", fix='give one: enabled("cuda")')
     kind = target.split(" ")[0]
-    return kind == "llvm" or (kind in KINDS and device(kind).exist)
+    return kind == "llvm" or (kind in _TARGETS and device(kind).exist)
 
 
 def _number(name: str, digits: str) -> int:
@@ -149,8 +153,7 @@ def _number(name: str, digits: str) -> int:
 
 
 def _kind(name: Any) -> str:
-    if isinstance(name, Target):
-        name = str(name.kind)
+    name = getattr(name, "kind", name)  # of a target
     if isinstance(name, int):
         name = {code: kind for kind, code in _TYPE_CODES.items()}.get(name, str(name))
     words = str(name).replace(":", " ").split()
@@ -181,10 +184,3 @@ def opencl(index: int = 0) -> Device:
 
 gpu = cuda
 cl = opencl
-
-
-def resolve_target(target: Target) -> Target:
-    """`target` for the device that is here: a CUDA target without an architecture gets the device's."""
-    if target.kind == "cuda" and not target.arch_given and cuda().exist:
-        return target.with_arch("sm_" + cuda().attributes.compute_version.replace(".", ""))
-    return target

@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..codegen.abi import CompiledProgram
+from ..core.dtype import DType
 from ..core.errors import TVMError, UserError
+
+if TYPE_CHECKING:
+    from ..codegen.abi import CompiledProgram
 
 Handle = Any
 """Memory of a device: an address, or the driver's own object."""
@@ -144,3 +147,11 @@ class Driver(ABC):
 
         `run` has run at least once already. `before` is done ahead of every single run, and not timed.
         """
+
+
+def scalar_type(dtype: DType) -> str:
+    """The `struct` letter under which the runtime packs a scalar argument."""
+    letters = {"int": "bhiq", "uint": "BHIQ"}
+    if dtype.kind in letters:
+        return letters[dtype.kind][dtype.bits.bit_length() - 4]
+    return {"float16": "f", "bfloat16": "f", "float32": "f", "float64": "d", "bool": "?"}[dtype]

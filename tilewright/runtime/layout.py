@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from ..core.dtype import DType
 from ..core.forking import new_lock
-from .argument_checks import Shape
-from .device import Device
+
+if TYPE_CHECKING:
+    from ..core.dtype import DType
+    from .argument_checks import Shape
+    from .device import Device
 
 
 class _Mark:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from ..codegen.llvm.compile import binding
+from ..codegen.llvm.binding import binding
 from ..core.forking import not_while_forking
 
 _numbers = itertools.count()

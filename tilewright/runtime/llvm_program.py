@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..codegen.abi import CompiledProgram, KernelAbi, scalar_type
-from ..codegen.llvm.compile import PACKED, PARALLEL_FOR
+from ..codegen.llvm.binding import PACKED, PARALLEL_FOR
 from ..core.dtype import DType
 from ..core.errors import InternalError
-from .driver import DeviceError, Launcher
+from .driver import DeviceError, Launcher, scalar_type
 from .llvm_link import link
 from .thread_pool import POOL
+
+if TYPE_CHECKING:
+    from ..codegen.abi import CompiledProgram, KernelAbi
 
 
 def load_program(program: CompiledProgram) -> dict[str, Launcher]:

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import atexit
 import math
 import os
-import shutil
-import tempfile
 import warnings
 from collections.abc import Callable
 from functools import cache, cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..codegen.abi import CompiledProgram, KernelAbi
 from ..core.errors import InternalError, UserError
 from ..core.forking import new_lock, not_while_forking
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere
+
+if TYPE_CHECKING:
+    from ..codegen.abi import CompiledProgram, KernelAbi
 
 _building = new_lock()
 _QUIET = ["-w"]
 """Without remarks about generated code: PoCL counts them on stderr, where no user can do anything about them."""
 _DOUBLES = "cl_khr_fp64"
-
-
-_PREFIX = "tilewright-pocl-"
 
 
 @cache
@@ -36,27 +33,12 @@ def load_pyopencl() -> Any:
     there = next((folder for folder in (home, *home.parents) if folder.exists()), home)
     if not there.is_dir() or not os.access(there, os.W_OK):
         if "POCL_CACHE_DIR" not in os.environ:
-            os.environ["POCL_CACHE_DIR"] = _temporary_cache()
+            made: str = import_module(f"{__package__}.temporary_cache").temporary_cache()
+            os.environ["POCL_CACHE_DIR"] = made
         os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     import pyopencl
 
     return pyopencl
-
-
-def _temporary_cache() -> str:
-    """A folder that goes with this process; those of processes that were killed go now."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        owner = left.name.removeprefix(_PREFIX).partition("-")[0]
-        if owner.isdigit() and not Path("/proc", owner).exists():
-            shutil.rmtree(left, ignore_errors=True)
-    made, me = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"), os.getpid()
-
-    def remove() -> None:
-        if os.getpid() == me:  # and not a fork of it that ends
-            shutil.rmtree(made, ignore_errors=True)
-
-    atexit.register(remove)
-    return made
 
 
 class _Device:

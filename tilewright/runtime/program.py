@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..codegen.program import compile_program
 from ..core.target import Target
-from ..loops.nodes import Function
-from .device import resolve_target
+from .device import cuda
 from .module import Module
+
+if TYPE_CHECKING:
+    from ..loops.nodes import Function
 
 
 def compile_function(function: Function, target: Target | str) -> Module:
@@ -17,3 +21,10 @@ def compile_function(function: Function, target: Target | str) -> Module:
 def compile_functions(functions: tuple[Function, ...], target: Target | str) -> Module:
     """A module of several finished functions; the first one is the entry."""
     return Module(compile_program(functions, resolve_target(Target.parse(target))))
+
+
+def resolve_target(target: Target) -> Target:
+    """`target` for the device that is here: a CUDA target without an architecture gets the device's."""
+    if target.kind == "cuda" and not target.arch_given and cuda().exist:
+        return target.with_arch("sm_" + cuda().attributes.compute_version.replace(".", ""))
+    return target

@@ -14,9 +14,9 @@ import signal
 import threading
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
-from ..codegen.llvm.compile import compile_ir, host_machine
 from ..core.errors import UserError
 from .llvm_link import keep_for_ever, link
 
@@ -29,11 +29,14 @@ _WORDS = {"x86_64": ("202", "pause"), "aarch64": ("98", "yield")}
 _WORKERS_AT = 512
 
 
-def _compiled(text: str) -> bytes:
-    return compile_ir(text, host_machine()).binary
+def compiled_now(text: str) -> bytes:
+    """The object file of some LLVM IR for this machine, from LLVM."""
+    compiler = import_module("..codegen.llvm.compile", __package__)  # not needed where all code is known
+    binary: bytes = compiler.compile_ir(text, compiler.host_machine()).binary
+    return binary
 
 
-_compile: list[Callable[[str], bytes]] = [_compiled]
+_compile: list[Callable[[str], bytes]] = [compiled_now]
 
 
 def compile_by(compiled: Callable[[str], bytes]) -> None:

@@ -11,12 +11,8 @@ from typing import Any
 from ...core.errors import InternalError, UserError
 from ...core.forking import not_while_forking
 from ...core.target import Target
+from .binding import binding
 from .probe import complaint
-
-PACKED = ".packed"
-"""What the name of a function that the runtime calls ends with."""
-PARALLEL_FOR = "tilewright_parallel_for"
-"""`i32 (i32 body(ptr closure, i64 begin, i64 end), ptr closure, i64 extent)`, which the runtime supplies."""
 
 
 @dataclass(frozen=True)
@@ -41,17 +37,6 @@ class MachineCode:
 
     binary: bytes
     seconds: float
-
-
-@cache
-def binding() -> Any:
-    """llvmlite's interface to LLVM, ready for use."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    llvm.initialize_native_asmparser()
-    return llvm
 
 
 @cache

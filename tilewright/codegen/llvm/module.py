@@ -14,7 +14,8 @@ from ..abi import CompiledProgram, KernelAbi
 from ..host import HOST_WORDS, write_entry
 from ..kernel import Kernel, Param, kernels_of
 from ..names import Names
-from .compile import PACKED, Machine, compile_ir, machine_of
+from .binding import PACKED
+from .compile import Machine, compile_ir, machine_of
 from .convert import from_single
 from .mathlib import MathLibrary
 from .statements import BodyWriter, Options

@@ -16,7 +16,7 @@ from ...expr import nodes as n
 from ...expr.traverse import post_order
 from ...loops.nodes import Allocate, Barrier, Buffer, Evaluate, For, If, Launch, Let, LifetimeStart, Seq, Stmt, Store
 from ..kernel import Param, product, root
-from .compile import PARALLEL_FOR
+from .binding import PARALLEL_FOR
 from .convert import mangled
 from .expr import ExprWriter
 from .mathlib import MathLibrary
