@@ -5,11 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..arith.facts import Facts
+from ..core.atoms import Atom, Fragment
 from ..core.hardware import MemoryScope
-from ..expr.nodes import Expr
+from ..expr.nodes import Expr, Load
 from ..schedule.value import Stage
 from ..tensor.axis import IterVar, Range
 from .nest import Loop
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """The innermost loops of a stage as a product of matrices: sums over `depth` of a[rows, depth] * b[depth, columns].
+
+    The axes are loops of `stage`, whose ranges are `ranges`: the stage before its loops were dealt out to lanes. `a`
+    and `b` are the operands as the body of the stage loads them.
+    """
+
+    atom: Atom
+    stage: Stage
+    ranges: dict[IterVar, Range]
+    rows: tuple[IterVar, ...]
+    columns: tuple[IterVar, ...]
+    depth: tuple[IterVar, ...]
+    a: Load
+    b: Load
 
 
 @dataclass(frozen=True)
@@ -18,7 +37,8 @@ class StageBounds:
 
     `ranges` covers all its axes; `region` is the part of the tensor that is computed and stored (one range a
     dimension); `widened` says, for each axis whose range is larger than needed, why. `facts` are the ranges
-    of the loops around the stage and of its own.
+    of the loops around the stage and of its own. `contraction` says which of its loops a matrix instruction computes,
+    `fragment` how its result is dealt out to the lanes of a warp.
     """
 
     stage: Stage
@@ -29,6 +49,8 @@ class StageBounds:
     outer: tuple[Loop, ...]
     facts: Facts
     widened: dict[IterVar, str]
+    contraction: Contraction | None = None
+    fragment: Fragment | None = None
 
 
 Bounds = dict[int, StageBounds]

@@ -30,10 +30,12 @@ from ..loops.nodes import (
     Seq,
     Stmt,
     Store,
+    Tensorized,
 )
 from .c_expr import OR, SUM, ExprWriter
 from .dialect import Dialect, Parameter
 from .kernel import Kernel, product, root
+from .matrix import MatrixWriter
 from .names import Names
 from .vectors import contiguous, flat_index, guarded_load, known_divisor, lane_of, reads, strict_loads
 
@@ -231,6 +233,12 @@ class KernelWriter:
     def _barrier(self, s: Barrier) -> None:
         self._line(self.dialect.barrier(s.scope))
 
+    def _tensorized(self, s: Tensorized) -> None:
+        if self.dialect.has_matrix_instructions:
+            MatrixWriter(self, s).write()
+        else:
+            self._stmt(s.body)
+
     def _launch(self, s: Launch) -> None:
         raise InternalError(f"kernel {s.name} is launched within kernel {self.kernel.name}")
 
@@ -417,5 +425,6 @@ _WRITE: dict[type, Callable[[KernelWriter, Any], None]] = {
     Allocate: KernelWriter._allocate,
     LifetimeStart: KernelWriter._lifetime_start,
     Barrier: KernelWriter._barrier,
+    Tensorized: KernelWriter._tensorized,
     Launch: KernelWriter._launch,
 }

@@ -7,10 +7,12 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
+from ..core.atoms import ATOMS
 from ..core.dtype import DType
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope, ThreadTag
 from .dialect import C_WORDS, MATH, OWNED, Dialect, Parameter, is_half, signature, storage_dtype
+from .matrix import matrix_helpers
 
 
 def _intrinsics() -> dict[str, str]:
@@ -102,6 +104,7 @@ class Cuda(Dialect):
         "float64": "double",
     }
     literal_suffixes: ClassVar[dict[str, str]] = {"int64": "LL", "uint32": "u", "uint64": "ULL"}
+    has_matrix_instructions: ClassVar[bool] = True
     helper_prefix: ClassVar[str] = "static __device__ __forceinline__"
     helpers: ClassVar[dict[str, str]] = {
         **_extremes(),
@@ -115,6 +118,7 @@ class Cuda(Dialect):
         '  unsigned short bits;\n  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));\n  return bits;\n#else\n'
         "  unsigned int bits = (unsigned int)__float_as_int(x);\n"
         "  return x != x ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;\n#endif\n}",
+        **matrix_helpers(ATOMS),
         **{f"{kind}_pair": _pair(kind, letters) for kind, letters in (("float16", "f16"), ("bfloat16", "bf16"))},
     }
     intrinsics: ClassVar[dict[str, str]] = _intrinsics()

@@ -67,6 +67,8 @@ class Dialect(ABC):
     """What stands before a helper function's return type."""
     helpers: ClassVar[Mapping[str, str]]
     """Bodies of helper functions that differ from language to language, by name."""
+    has_matrix_instructions: ClassVar[bool] = False
+    """Whether `matrix.py` writes matrix instructions in this language; without it, their loops run."""
     intrinsics: ClassVar[Mapping[str, str]]
     """Function names by `name` or `name:dtype`; a `{0}` in one makes it a template over the arguments."""
 

@@ -11,7 +11,7 @@ from ..core.errors import InternalError
 from ..core.hardware import MemoryScope, ThreadTag
 from ..expr import nodes as n
 from ..expr.traverse import post_order
-from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Let, Stmt, Store
+from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Let, Stmt, Store, Tensorized
 from .names import Names
 
 Param = Buffer | n.Var
@@ -96,6 +96,8 @@ def _describe(launch: Launch, name: str, function: Function) -> Kernel:
             allocated[at.buffer] = None
         elif isinstance(at, (For, Let)):
             bound.add(at.var)
+        elif isinstance(at, Tensorized):
+            bound |= {at.row, at.column, at.depth}
     outside = {b: None for b in {**loaded, **stored} if b not in allocated}
     scalars = {v: None for v in used if v not in bound}
     params: dict[Param, None] = {p: None for p in function.params if p in outside}

@@ -121,6 +121,7 @@ _HOLDS_NODES = {**_BELOW, "tuple[tuple[ThreadTag, Var, Expr], ...]": "extents"}
 _HOLDS_NONE = frozenset(
     (
         *("str", "int", "float", "bool", "Any", "DType", "LoopKind", "ThreadTag | None", "MemoryScope"),
+        *("Atom", "tuple[int, int, int]"),
         *("Var", "Buffer", "LoadSource", "tuple[IterVar, ...]", "CommReducer", "tuple[tuple[str, Any], ...]"),
     )
 )

@@ -27,6 +27,7 @@ from .declare import bound_tensors
 from .layout import Layout
 from .nodes import NOTHING, Allocate, Buffer, Function, Stmt, seq
 from .stage_nest import StageNest, one_loop
+from .tensorized_nest import TensorizedNest
 from .thread_reduction import ThreadReductionNest, is_thread_reduction
 
 
@@ -87,7 +88,7 @@ class _Builder:
                 is_whole = isinstance(stage.op, (ExternOp, ScanOp))
                 shape = tensor.shape if is_whole else tuple(p.extent for p in found.region)
                 aligns = tuple((d, *stage.aligns[a]) for d, a in enumerate(stage.op.axis) if a in stage.aligns)
-                layout = Layout(aligns)
+                layout = Layout(aligns, fragment=found.fragment)
                 buffer = Buffer(
                     tensor.name, tensor.dtype, shape, found.scope, note=stage.name, layout=layout, stages=stage.stages
                 )
@@ -187,7 +188,7 @@ class _Builder:
         if isinstance(found.stage.op, ScanOp):
             return self._scan(found, own_loops(found.stage), bound)
         kind = ThreadReductionNest if is_thread_reduction(found.stage) else StageNest
-        nest: StageNest = kind(self, found, bound)
+        nest = kind(self, found, bound) if found.contraction is None else TensorizedNest(self, found, bound)
         return nest.statement()
 
     def _scan(self, found: StageBounds, loops: tuple[Loop, ...], bound: frozenset[Var]) -> Stmt:

@@ -15,13 +15,13 @@ from types import MappingProxyType
 
 from ..arith.affine import Affine
 from ..arith.facts import Facts
-from ..core.hardware import MemoryScope
+from ..core.hardware import LoopKind, MemoryScope
 from ..core.node import Node
 from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
-from ..expr.operators import logical_not
+from ..expr.operators import const, logical_not
 from ..expr.traverse import conjuncts, post_order, substitute, variables
 from . import uses
-from .nodes import Buffer, Evaluate, For, If, Let, Stmt, Store
+from .nodes import NOTHING, Buffer, Evaluate, For, If, Let, Stmt, Store, Tensorized
 from .overlap import Meeting, Region, Step, involves, meeting
 
 
@@ -219,11 +219,27 @@ class _Found:
         elif isinstance(node, Store):
             self.reads((*node.indices, node.value), conditions, loops, named)
             self.access(node.buffer, True, node.indices, conditions, loops, named)
+        elif isinstance(node, Tensorized):
+            self.tensorized(node, conditions, loops, named)
         elif isinstance(node, Evaluate) or not isinstance(node, Stmt):
             self.reads(node.children() if isinstance(node, Stmt) else (node,), conditions, loops, named)
         else:
             for child in node.children():
                 self.node(child, conditions, loops, named)
+
+    def tensorized(
+        self, node: Tensorized, conditions: tuple[Expr, ...], loops: tuple[For, ...], named: dict[Var, Expr]
+    ) -> None:
+        """A matrix instruction: every lane may read any element of the tiles, whoever computes with it."""
+        over = zip((node.row, node.column, node.depth), node.extents, strict=True)
+        inside = tuple(
+            For(var, const(0, var.dtype), const(size, var.dtype), LoopKind.SERIAL, None, (), NOTHING)
+            for var, size in over
+        )
+        self.reads((node.a, node.b, node.sums), conditions, (*loops, *inside), named)
+        for buffer in uses.written(node):
+            if buffer.scope in self.scopes:
+                self.made.append(Access(buffer, True, None))
 
     def reads(
         self, roots: Iterable[Node], conditions: tuple[Expr, ...], loops: tuple[For, ...], named: dict[Var, Expr]

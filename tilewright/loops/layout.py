@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
+from ..core.atoms import Fragment
 from ..expr.nodes import Expr, IntImm
-from ..expr.operators import add, const, floormod, multiply, subtract
+from ..expr.operators import add, const, floordiv, floormod, multiply, subtract
 
 
 @dataclass(frozen=True)
@@ -17,11 +19,15 @@ class Layout:
     `offset` when divided by `factor`. Rows that start in different banks of shared memory are made so.
 
     A parameter may have strides of its own instead, `given`, and a `start`: those of the array that is passed.
+
+    A `fragment` is dealt out to the lanes of a warp: an index is then the place among the sums that one lane holds, and
+    only the lane that holds an element may access it.
     """
 
     aligns: tuple[tuple[int, int, int], ...] = ()
     given: tuple[Expr, ...] | None = None
     start: Expr = field(default_factory=lambda: const(0, "int32"))
+    fragment: Fragment | None = None
 
     def strides(self, shape: Sequence[Expr]) -> tuple[Expr, ...]:
         """The distance of neighbours along each dimension, in elements."""
@@ -39,6 +45,8 @@ class Layout:
 
     def size(self, shape: Sequence[Expr]) -> Expr:
         """The number of elements that the buffer takes, padding included."""
+        if self.fragment is not None:
+            return const(prod(int(extent) for extent in shape) // LANES, shape[-1].dtype)
         if self.given is not None:  # up to the last element
             last = self.offset(shape, [subtract(extent, 1) for extent in shape])
             return add(last, 1)
@@ -46,6 +54,8 @@ class Layout:
 
     def offset(self, shape: Sequence[Expr], indices: Sequence[Expr]) -> Expr:
         """The flat index of an element."""
+        if self.fragment is not None:
+            return _register(self.fragment, shape, indices)
         flat: Expr | None = None
         for stride, index in zip(self.strides(shape), indices, strict=True):
             term = multiply(index, stride)
@@ -59,6 +69,27 @@ def _aligned(stride: Expr, factor: int, offset: int) -> Expr:
     if isinstance(stride, IntImm):
         return const(stride.value + (offset - stride.value) % factor, stride.dtype)
     return add(stride, floormod(subtract(const(offset, stride.dtype), stride), factor))
+
+
+LANES = 32
+"""The lanes that share a fragment."""
+
+
+def _register(fragment: Fragment, shape: Sequence[Expr], indices: Sequence[Expr]) -> Expr:
+    """The place of an element among those of its lane, piece by piece of 8 * halves rows and 8 columns."""
+
+    def position(places: tuple[int, ...]) -> Expr:
+        at = indices[places[0]]
+        for place in places[1:]:
+            at = add(multiply(at, shape[place]), indices[place])
+        return at
+
+    row, column = position(fragment.rows), position(fragment.columns)
+    across = prod(int(shape[place]) for place in fragment.columns) // 8
+    group, halves = floordiv(row, 8), fragment.halves
+    piece = add(multiply(floordiv(group, halves), across), floordiv(column, 8))
+    half = multiply(floormod(group, halves), 2) if halves > 1 else const(0, row.dtype)
+    return add(add(multiply(piece, 2 * halves), half), floormod(column, 2))
 
 
 ROW_MAJOR = Layout()

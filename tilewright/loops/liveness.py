@@ -13,7 +13,7 @@ from collections.abc import Collection
 from ..core.hardware import MemoryScope
 from ..expr.nodes import IntImm
 from . import uses
-from .nodes import NOTHING, Allocate, Buffer, For, If, LifetimeStart, Seq, Stmt, Store, map_statements
+from .nodes import NOTHING, Allocate, Buffer, For, If, LifetimeStart, Seq, Stmt, Store, Tensorized, map_statements
 from .uses import NO_SOURCES, Sources
 
 
@@ -32,7 +32,7 @@ class Liveness:
         return found
 
     def _make_exposed(self, stmt: Stmt) -> Sources:
-        if isinstance(stmt, Store):
+        if isinstance(stmt, (Store, Tensorized)):
             return uses.read(stmt) - uses.written(stmt)
         found, ended = heads(stmt), NO_SOURCES
         for part in parts(stmt):

@@ -2,7 +2,7 @@
 
     Program  = Function*                     what `lower` returns
     Function = name, params, body
-    Stmt     = For | If | Store | Evaluate | Let | Allocate | LifetimeStart | Barrier | Seq | Launch
+    Stmt     = For | If | Store | Evaluate | Let | Allocate | LifetimeStart | Barrier | Seq | Launch | Tensorized
     Expr     = the expressions of expr/nodes.py | AllReduce
 
 A `For` of kind THREAD binds a hardware thread index: its body runs once per thread, and two loops of one tag
@@ -19,6 +19,7 @@ from copy import copy
 from typing import Any, ClassVar
 
 from ..bounds.call_checks import ReadCheck
+from ..core.atoms import Atom
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.hardware import LoopKind as LoopKind
@@ -236,6 +237,27 @@ class Barrier(Stmt):
 
 
 @node()
+class Tensorized(Stmt):
+    """A warp multiplies matrices: sums[row, column] += a[row, depth] * b[depth, column], for all values of the three.
+
+    `body` is what one lane of it computes, and stays the meaning: whoever does not know the instruction runs it. `a`,
+    `b` and `sums` are loads in terms of the variables `row`, `column` and `depth`, which the statement defines, and
+    which take `extents` values from 0; a lane accesses the sums that it holds. `lane` is its number in the warp.
+    """
+
+    atom: Atom
+    row: Var
+    column: Var
+    depth: Var
+    extents: tuple[int, int, int]
+    a: Expr
+    b: Expr
+    sums: Expr
+    lane: Expr
+    body: Stmt
+
+
+@node()
 class Seq(Stmt):
     """Statements in order; made by `seq`, which flattens and drops empty ones."""
 
@@ -285,7 +307,12 @@ def seq(*stmts: Stmt) -> Stmt:
 
 
 def map_statements(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
-    """`stmt` with `f` applied to the statements directly below it; sequences stay flat."""
+    """`stmt` with `f` applied to the statements directly below it; sequences stay flat.
+
+    The body of a `Tensorized` is left alone: the instruction computes it as a whole.
+    """
+    if isinstance(stmt, Tensorized):
+        return stmt
     if isinstance(stmt, Seq):
         parts = [f(part) for part in stmt.stmts]
         return stmt if all(a is b for a, b in zip(stmt.stmts, parts, strict=True)) else seq(*parts)

@@ -165,6 +165,9 @@ class _FunctionPrinter:
             self._line(level, self.printer(stmt.value))
         elif isinstance(stmt, n.Barrier):
             self._line(level, f'T.tvm_storage_sync("{stmt.scope.value}")')
+        elif isinstance(stmt, n.Tensorized):
+            self._line(level, f"# {stmt.atom.instruction}, a tile of {' x '.join(map(str, stmt.extents))}:")
+            self._block(stmt.body, level)
         else:
             self._block(stmt, level)
 

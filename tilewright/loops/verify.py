@@ -29,6 +29,7 @@ from .nodes import (
     Seq,
     Stmt,
     Store,
+    Tensorized,
     is_exchange,
 )
 
@@ -247,6 +248,15 @@ class _Verifier:
         if stmt.buffer.alias_of is not None:
             self.fail(f"a lifetime of {stmt.buffer.name} starts, which is a view", stmt)
 
+    def _tensorized(self, stmt: Tensorized) -> None:
+        self._integer(stmt.lane, "the lane of a warp", stmt)
+        with self._bound(stmt, stmt.row, stmt.column, stmt.depth):
+            for part in (stmt.a, stmt.b, stmt.sums):
+                if not isinstance(part, e.Load):
+                    self.fail(f"the operand `{part}` of a matrix instruction is not a load", stmt)
+                self.expression(part, stmt)
+        self.statement(stmt.body)
+
     def _barrier(self, stmt: Barrier) -> None:
         if self.kernel is None and self.launch is None:
             self.fail("a barrier stands outside any kernel", stmt)
@@ -344,6 +354,7 @@ _STATEMENTS: dict[type, Callable[[_Verifier, Any], None]] = {
     Evaluate: _Verifier._evaluate,
     LifetimeStart: _Verifier._lifetime_start,
     Barrier: _Verifier._barrier,
+    Tensorized: _Verifier._tensorized,
 }
 
 

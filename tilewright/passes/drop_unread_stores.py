@@ -33,6 +33,7 @@ from ..loops.nodes import (
     Seq,
     Stmt,
     Store,
+    Tensorized,
     map_statements,
     seq,
 )
@@ -124,7 +125,7 @@ class _Sweep:
 
 def _is_unit(stmt: Stmt) -> bool:
     """Whether a statement updates one stage at one point; a stage of several results computes them all first."""
-    if isinstance(stmt, Store):
+    if isinstance(stmt, (Store, Tensorized)):
         return True
     if not isinstance(stmt, Let):
         return False

@@ -32,13 +32,16 @@ def _visit(stmt: Stmt, facts: Facts, memos: Memos) -> Stmt:
     memo = memos.setdefault(inside, {})
 
     def child(node: Any) -> Any:
-        return _visit(node, inside, memos) if isinstance(node, Stmt) else _expr(node, inside, memo)
+        return _visit(node, inside, memos) if isinstance(node, Stmt) else lower_expression(node, inside, memo)
 
     made: Stmt = stmt.map_children(child)
     return made
 
 
-def _expr(root: Expr, facts: Facts, memo: dict[Any, Any]) -> Expr:
+def lower_expression(root: Expr, facts: Facts, memo: dict[Any, Any] | None = None) -> Expr:
+    """One expression with truncating divisions; `memo` holds what is done of others under the same facts."""
+    memo = {} if memo is None else memo
+
     def visit(e: Any) -> Any:
         done = memo.get(e)
         if done is None:

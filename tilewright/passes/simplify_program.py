@@ -5,12 +5,13 @@ from __future__ import annotations
 from ..arith.facts import EMPTY, Facts
 from ..arith.simplify import simplify
 from ..core.hardware import LoopKind
+from ..core.node import Node
 from ..core.options import Options
 from ..core.target import Target
-from ..expr.nodes import FALSE, TRUE, Call, IntImm
+from ..expr.nodes import FALSE, TRUE, Call, Expr, IntImm
 from ..expr.operators import const
 from ..expr.traverse import substitute
-from ..loops.nodes import NOTHING, Allocate, Evaluate, For, Function, If, Launch, Let, Seq, Stmt, Store, seq
+from ..loops.nodes import NOTHING, Allocate, Evaluate, For, Function, If, Launch, Let, Seq, Stmt, Store, Tensorized, seq
 
 
 def simplify_program(function: Function, target: Target, options: Options) -> Function:
@@ -32,6 +33,8 @@ def simplify_statement(stmt: Stmt, facts: Facts) -> Stmt:
         return _kept(stmt.map_children(lambda child: simplify_statement(child, facts)), stmt)
     if isinstance(stmt, Let):
         return Let(stmt.var, simplify(stmt.value, facts), simplify_statement(stmt.body, facts))
+    if isinstance(stmt, Tensorized):
+        return stmt.map_children(lambda child: _part(child, facts))  # type: ignore[no-any-return]
     if isinstance(stmt, Evaluate):
         return Evaluate(simplify(stmt.value, facts))
     if isinstance(stmt, Launch):
@@ -39,6 +42,13 @@ def simplify_statement(stmt: Stmt, facts: Facts) -> Stmt:
         inside = facts.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in threads})
         return Launch(stmt.name, threads, simplify_statement(stmt.body, inside))
     return stmt
+
+
+def _part(part: Node, facts: Facts) -> Node:
+    if isinstance(part, Stmt):
+        return simplify_statement(part, facts)
+    assert isinstance(part, Expr)
+    return simplify(part, facts)
 
 
 def _loop(stmt: For, facts: Facts) -> Stmt:

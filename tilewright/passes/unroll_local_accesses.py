@@ -12,7 +12,7 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import IntImm, Var
 from ..loops.dataflow import index_variables
-from ..loops.nodes import Evaluate, For, Function, Launch, Seq, Stmt, Store, map_statements
+from ..loops.nodes import Evaluate, For, Function, Launch, Seq, Stmt, Store, Tensorized, map_statements
 
 
 def unroll_local_accesses(function: Function, target: Target, options: Options) -> Function:
@@ -34,7 +34,7 @@ def unroll_local_accesses(function: Function, target: Target, options: Options) 
 
 def _visit(stmt: Stmt, wanted: frozenset[Var], max_steps: int) -> tuple[Stmt, int]:
     """The statement with its loops marked, and the number of stores that it becomes."""
-    if isinstance(stmt, (Store, Evaluate)):
+    if isinstance(stmt, (Store, Evaluate, Tensorized)):
         return stmt, 1
     if isinstance(stmt, For):
         body, steps = _visit(stmt.body, wanted, max_steps)

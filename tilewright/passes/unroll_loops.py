@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from ..arith.facts import EMPTY, Facts
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
+from ..core.node import Node
 from ..core.options import Options
 from ..core.target import Target
-from ..expr.nodes import FALSE, TRUE, Call, IntImm, Var
+from ..expr.nodes import FALSE, TRUE, Call, Expr, IntImm, Var
 from ..expr.traverse import substitute
-from ..loops.nodes import NOTHING, Evaluate, For, Function, If, Let, Seq, Stmt, Store, map_statements, seq
+from ..loops.nodes import NOTHING, Evaluate, For, Function, If, Let, Seq, Stmt, Store, Tensorized, map_statements, seq
 from .copies import Copies
 
 MAX_AUTO_DEPTH = 8
@@ -66,7 +67,7 @@ def _decide(stmt: Stmt, policy: _Policy, weight: _Weight) -> Stmt:
             weight.unrolled = max(weight.unrolled, own.unrolled)
             weight.loops = max(weight.loops, own.loops)
         return seq(*parts)
-    if isinstance(stmt, (Store, Evaluate)):
+    if isinstance(stmt, (Store, Evaluate, Tensorized)):
         weight.steps += 1
         return stmt
     return map_statements(stmt, lambda child: _decide(child, policy, weight))
@@ -126,9 +127,22 @@ def _expand(stmt: Stmt, values: dict[Var, int], facts: Facts, copies: Copies) ->
         return _branch(stmt, values, facts, copies)
     if isinstance(stmt, Let):
         return Let(stmt.var, copies.expr(stmt.value, values, facts), _expand(stmt.body, values, facts, copies))
+    if isinstance(stmt, Tensorized):
+        return _copied(stmt, values, facts, copies)
     if isinstance(stmt, Evaluate):
         return Evaluate(copies.expr(stmt.value, values, facts))
     return map_statements(stmt, lambda child: _expand(child, values, facts, copies))
+
+
+def _copied(stmt: Tensorized, values: dict[Var, int], facts: Facts, copies: Copies) -> Stmt:
+    def visit(part: Node) -> Node:
+        if isinstance(part, Stmt):
+            return _expand(part, values, facts, copies)
+        assert isinstance(part, Expr)
+        return copies.expr(part, values, facts)
+
+    made: Stmt = stmt.map_children(visit)
+    return made
 
 
 def _renamed(loop: For) -> For:

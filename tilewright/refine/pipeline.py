@@ -15,12 +15,13 @@ from ..core.options import USUAL, Options
 from ..core.target import Target
 from ..schedule.value import Schedule
 from .cooperative_fetch import cooperative_fetch, idle_fills
+from .match_intrinsics import match_intrinsics
 
 Refinement = Callable[[Schedule, Bounds, Target, Options], Bounds]
 
 REFINEMENTS: tuple[Refinement, ...] = (
-    # The only one so far. Matching of matrix instructions and their layouts go before it: what they load has loops of
-    # its own then, and is left alone here.
+    # First of all: it decides how many threads a block has.
+    match_intrinsics,
     cooperative_fetch,
 )
 """All are optional: disabling one never changes results."""

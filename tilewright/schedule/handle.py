@@ -22,6 +22,7 @@ from .primitives.fuse import fuse
 from .primitives.reorder import reorder
 from .primitives.rfactor import rfactor
 from .primitives.split import split
+from .primitives.tensorize import tensorize
 from .primitives.tile import tile
 from .steps import References, Step
 from .value import Placement, Schedule, Stage, create
@@ -50,6 +51,7 @@ PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
         pipeline.pipeline,
         pipeline.double_buffer,
         storage.set_store_predicate,
+        tensorize,
     )
 }
 
@@ -358,6 +360,11 @@ class StageHandle:
     def double_buffer(self) -> StageHandle:
         """Keep two copies of the storage: one is filled while the other is read."""
         self._apply("double_buffer")
+        return self
+
+    def tensorize(self, var: IterVar, intrin: Any) -> StageHandle:
+        """Compute a loop and all loops inside it by a matrix instruction."""
+        self._apply("tensorize", var, intrin)
         return self
 
     def env_threads(self, threads: Any) -> StageHandle:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.atoms import Atom
 from ..core.errors import UserError
 from ..core.hardware import ThreadTag
 from ..expr.nodes import Expr, IntImm
@@ -51,6 +52,8 @@ class References:
             return self._encode_axis(schedule, value)
         if isinstance(value, IntImm):
             return value.value
+        if isinstance(value, Atom):
+            return value.name
         if isinstance(value, Expr):
             return {"expr": str(value)}
         return value

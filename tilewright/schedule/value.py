@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from ..core.atoms import Atom
 from ..core.errors import InternalError, UserError
 from ..core.hardware import LoopKind, MemoryScope
 from ..expr.nodes import Expr
@@ -62,7 +63,7 @@ class Stage:
     own axes, in the order made. `scope` is None until the user gives one: then the placement decides. `aligns`
     maps a data axis of the operation to the (factor, offset) of its stride in memory; `stages` is how many
     copies of its result there are in a loop that computes it ahead of its readers. Results are stored only where
-    `store_predicate` holds.
+    `store_predicate` holds. `tensorized` is the outermost of the loops that a matrix instruction replaces, and which.
     """
 
     id: int
@@ -77,6 +78,7 @@ class Stage:
     aligns: Mapping[IterVar, tuple[int, int]] = field(default_factory=dict)
     stages: int = 1
     store_predicate: Expr | None = None
+    tensorized: tuple[IterVar, Atom] | None = None
 
     def __repr__(self) -> str:
         return f"Stage({self.id}, {self.name}: {', '.join(a.name for a in self.leaves)})"

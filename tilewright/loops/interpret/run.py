@@ -39,6 +39,7 @@ from ..nodes import (
     Seq,
     Stmt,
     Store,
+    Tensorized,
 )
 from .arena import byte_stores
 from .grid import TAGS, Grid, footprint, stored_roots, thread_loops
@@ -208,6 +209,9 @@ class Runner(Machine):
 
         return run
 
+    def _tensorized(self, stmt: Tensorized) -> Run:
+        return self.statement(stmt.body)
+
     def _barrier(self, stmt: Barrier) -> Run:
         def run(mask: Value) -> None:
             self.at = stmt
@@ -313,6 +317,7 @@ _STATEMENTS: dict[type, Callable[[Runner, Any], Run]] = {
     For: Runner._for,
     LifetimeStart: Runner._lifetime_start,
     Barrier: Runner._barrier,
+    Tensorized: Runner._tensorized,
     Launch: Runner._launch,
 }
 

@@ -1,0 +1,76 @@
+"""Products by matrix instructions: what they mean, that they compile, and what a GPU computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from benchmarks.matmul import Tiling, product
+from tests.passes.running import finish
+from tilewright.core.dtype import DType
+from tilewright.core.target import Target
+from tilewright.driver import lower_for
+from tilewright.loops.interpret import interpret
+
+CUDA = "cuda -arch=sm_90"
+ATOMS = ("float16", "bfloat16", "tf32", "3xtf32", "int8", "uint8", "float64")
+TURNS = ((False, False), (False, True), (True, False), (True, True))
+WAYS = [(atom, *turn) for atom in ATOMS for turn in TURNS if "int8" not in atom or turn == (False, True)]
+ERRORS = {"float16": 2e-6, "bfloat16": 2e-6, "tf32": 1e-3, "3xtf32": 3e-7, "float64": 1e-15, "int8": 0, "uint8": 0}
+"""The largest relative L2 error, against float64 on the operands as they are."""
+
+
+def draw(tensor: Any) -> np.ndarray:
+    """Random values of a tensor's shape and type."""
+    rng, shape = np.random.default_rng(), [int(extent) for extent in tensor.shape]
+    kind = DType(tensor.dtype)
+    if kind.is_float:
+        return rng.uniform(-1, 1, shape).astype(kind.numpy)
+    return rng.integers(0 if kind == "uint8" else -128, 128, shape).astype(kind.numpy)
+
+
+def exact(a: np.ndarray, b: np.ndarray, a_turned: bool, b_turned: bool) -> np.ndarray:
+    """The product in float64."""
+    left, right = a.astype("float64"), b.astype("float64")
+    made: np.ndarray = (left.T if a_turned else left) @ (right.T if b_turned else right)
+    return made
+
+
+def error(found: np.ndarray, wanted: np.ndarray) -> float:
+    """The relative L2 norm of the difference."""
+    return float(np.linalg.norm(found.astype("float64") - wanted) / np.linalg.norm(wanted))
+
+
+@pytest.mark.parametrize(("atom", "a_turned", "b_turned"), WAYS)
+def test_bodies_mean_the_product_and_kernels_compile_without_spills(atom: str, a_turned: bool, b_turned: bool) -> None:
+    s, args = product(64, 32, 64, atom, Tiling((32, 32), (32, 16)), a_turned=a_turned, b_turned=b_turned)
+    lowered = lower_for(Target(CUDA), s, args).functions[0]
+    inputs = [draw(tensor) for tensor in args[:2]]
+    wanted = exact(*inputs, a_turned, b_turned)
+    for function, races in ((lowered, False), (finish(lowered, CUDA, check=True), True)):
+        found = np.empty(wanted.shape, DType(args[2].dtype).numpy)
+        interpret(function, [*inputs, found], races=races)
+        assert error(found, wanted) <= max(ERRORS[atom], 0) * (atom != "tf32") + 1e-6
+    module = tw.build(s, args, CUDA)
+    (used,) = module.resources.values()
+    assert used.spill_store_bytes == used.stack_bytes == 0
+    assert "mma.sync" in module.program.source
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(("atom", "a_turned", "b_turned"), WAYS)
+@pytest.mark.parametrize(
+    "tiling", [Tiling((32, 32), (32, 16)), Tiling((64, 48), (32, 24), 64), Tiling((128, 64), (64, 32), 32, 3)], ids=str
+)
+def test_a_gpu_computes_the_product(atom: str, a_turned: bool, b_turned: bool, tiling: Tiling) -> None:
+    m, n, k = 2 * tiling.block[0], 3 * tiling.block[1], 256
+    s, args = product(m, n, k, atom, tiling, a_turned=a_turned, b_turned=b_turned)
+    module = tw.build(s, args, "cuda")
+    inputs = [draw(tensor) for tensor in args[:2]]
+    poison = np.full((m, n), 77, DType(args[2].dtype).numpy)
+    arrays = [tw.nd.array(x, tw.cuda()) for x in (*inputs, poison)]
+    module(*arrays)
+    assert error(arrays[2].numpy(), exact(*inputs, a_turned, b_turned)) <= ERRORS[atom]

@@ -1,0 +1,350 @@
+"""Matrix instructions as source: fragments loaded from shared memory, a step ahead, and multiplied.
+
+A `Tensorized` becomes loops over steps along the depth, and over the pieces of the tile that one instruction computes:
+all of constant extents, unrolled by the compiler, so that fragments and sums stay in registers. Fragments come by
+`ldmatrix` where 16 bytes of shared memory are neighbours along the depth, or, for 16-bit types, along the other
+dimension (`.trans`); else word by word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..arith.affine import Affine
+from ..arith.facts import EMPTY
+from ..arith.simplify import simplify
+from ..core.atoms import Atom
+from ..core.errors import InternalError
+from ..expr.nodes import Expr, IntImm, Known, Load, Var
+from ..expr.operators import add, multiply
+from ..expr.traverse import substitute, uses_any
+from ..loops.nodes import Buffer, Tensorized
+from ..passes.lower_divisions import lower_expression
+
+
+class Writer(Protocol):
+    """What is needed of the writer of a kernel."""
+
+    names: Any
+    expr: Any
+    aligned: set[Buffer]
+
+    def _line(self, text: str) -> None: ...
+    def _block(self, head: str) -> AbstractContextManager[None]: ...
+    def _pointer_name(self, buffer: Any) -> str: ...
+
+
+@dataclass(frozen=True)
+class _Address:
+    """Where a piece of an operand lies: `base`, and a distance in elements in terms of the piece and the step."""
+
+    base: Expr
+    distance: str
+
+
+class MatrixWriter:
+    """Writes one `Tensorized`."""
+
+    def __init__(self, writer: Writer, stmt: Tensorized) -> None:
+        self.writer = writer
+        self.stmt = stmt
+        self.atom = stmt.atom
+        rows, columns, depth = stmt.extents
+        self.pieces = rows // self.atom.m, columns // self.atom.n
+        self.steps = depth // self.atom.k
+        self.piece, self.other, self.step = (Var(name, "int32", Known(0, None)) for name in ("piece", "other", "step"))
+        self.lane = writer.names.fresh("lane")
+
+    def write(self) -> None:
+        """The whole statement, in a block of its own."""
+        with self.writer._block(""):
+            shape = " x ".join(map(str, self.stmt.extents))
+            self._line(f"// {shape} (rows, columns, depth) by {self.atom.instruction}")
+            self._line(f"const int {self.lane} = {self.writer.expr(self.stmt.lane)};")
+            a = _Operand(self, self.stmt.a, self.stmt.row, self.pieces[0], self.atom.halves, "a")
+            b = _Operand(self, self.stmt.b, self.stmt.column, self.pieces[1], 1, "b")
+            for operand in (a, b):
+                operand.declare()
+            for operand in (a, b):
+                operand.load("0", "0")
+            if self.steps == 1:
+                self._step(a, b, "0")
+            else:
+                with self._loop("step", self.steps):
+                    self._step(a, b, "step")
+
+    def _step(self, a: _Operand, b: _Operand, step: str) -> None:
+        """Convert the fragments of a step, load those of the next one, multiply."""
+        for operand in (a, b) if _converts(self.atom) else ():
+            operand.convert()
+        if self.steps > 1:
+            with self.writer._block(f"if ({step} + 1 < {self.steps})"):
+                for operand in (a, b):
+                    operand.load(f"({step} + 1)", f"({step} + 1) % 2")
+        if self.atom.products == 3:
+            self.writer.expr.helper("mma_tf32")
+        with self._loop("i", self.pieces[0]), self._loop("j", self.pieces[1]):
+            function = self.writer.expr.helper(f"mma_{self.atom.name}")
+            operands = ", ".join([*a.fragments(step, "i"), *b.fragments(step, "j")])
+            self._line(f"{function}({self._sums()}, {operands});")
+
+    def _sums(self) -> str:
+        """The sums of piece (i, j)."""
+        sums, atom = self.stmt.sums, self.atom
+        assert isinstance(sums, Load)
+        i, j = self._named("i"), self._named("j")
+        place = {self.stmt.row: multiply(i, atom.m), self.stmt.column: multiply(j, atom.n)}
+        facts = EMPTY.bind_all({i: _range(self.pieces[0]), j: _range(self.pieces[1])})
+        index = lower_expression(simplify(substitute(sums.indices[0], place), facts), facts)
+        return f"{self.writer._pointer_name(sums.source)} + {self.writer.expr(index, 10)}"
+
+    def _named(self, text: str) -> Var:
+        var = Var(text, "int32", Known(0, None))
+        self.writer.names.bind(var, text)
+        return var
+
+    def _loop(self, var: str, count: int) -> AbstractContextManager[None]:
+        self._line("#pragma unroll")
+        return self.writer._block(f"for (int {var} = 0; {var} < {count}; ++{var})")
+
+    def _line(self, text: str) -> None:
+        self.writer._line(text)
+
+
+def _range(count: int) -> tuple[Expr, Expr]:
+    return IntImm(0, "int32"), IntImm(count, "int32")  # type: ignore[arg-type]
+
+
+def _converts(atom: Atom) -> bool:
+    """Whether the fragments are not what lies in memory."""
+    return atom.shape.operands == "tfloat32"
+
+
+class _Operand:
+    """One operand: its fragments, and how they are loaded.
+
+    `lines` is the variable that counts its rows (of A) or columns (of B), `groups` of 8 of them in each of `pieces`.
+    """
+
+    def __init__(self, writer: MatrixWriter, load: Expr, lines: Var, pieces: int, groups: int, letter: str) -> None:
+        assert isinstance(load, Load)
+        self.by = writer
+        self.atom = writer.atom
+        self.source: Any = load.source
+        self.index = load.indices[0]
+        self.lines = lines
+        self.pieces, self.groups = pieces, groups
+        self.words = self.atom.words * groups
+        self.letter = letter
+        self.name = writer.writer.names.fresh(f"{letter}_fragment")
+        self.bytes = self.source.dtype.bytes
+        self.slots = 1 if writer.steps == 1 or _converts(self.atom) else 2
+
+    def declare(self) -> None:
+        """The arrays of fragments, and the address that all loads go out from."""
+        kind = "double" if self.atom.word == 8 else "unsigned int"
+        shape = f"[{self.pieces}][{self.words}]"
+        self.by._line(f"{kind} {self.name}[{self.slots}]{shape};")
+        for part in _PARTS[: self._parts()]:
+            self.by._line(f"{kind} {self.letter}_{part}{shape};")
+        self.fetch = self._fetch()
+
+    def _parts(self) -> int:
+        return 0 if not _converts(self.atom) else 1 if self.atom.products == 1 else 2
+
+    def fragments(self, step: str, piece: str) -> list[str]:
+        """The fragments of a piece, as arguments."""
+        if _converts(self.atom):
+            return [f"{self.letter}_{part}[{piece}]" for part in _PARTS[: self._parts()]]
+        slot = "0" if self.slots == 1 else f"{step} % 2"
+        return [f"{self.name}[{slot}][{piece}]"]
+
+    def convert(self) -> None:
+        """Round the operands, or split them into a high and a low part."""
+        function = self.by.writer.expr.helper("tf32_split" if self.atom.products == 3 else "tf32_round")
+        with self.by._loop("i", self.pieces), self.by._loop("r", self.words):
+            held = f"{self.name}[0][i][r]"
+            if self.atom.products == 3:
+                self.by._line(f"{function}({held}, {self.letter}_high[i][r], {self.letter}_low[i][r]);")
+            else:
+                self.by._line(f"{self.letter}_high[i][r] = {function}({held});")
+
+    def load(self, step: str, slot: str) -> None:
+        """Load the fragments of a step."""
+        self.fetch(step, "0" if self.slots == 1 else slot)
+
+    # How
+
+    def _fetch(self) -> Callable[[str, str], None]:
+        stride_along, stride_across = self._stride(self.by.stmt.depth), self._stride(self.lines)
+        by_matrix = self.atom.word == 4 and self.by.steps * self.atom.k * self.bytes % 16 == 0
+        if stride_along == 1 and by_matrix and (stride_across * self.bytes) % 16 == 0:
+            return self._by_matrix(transposed=False)
+        if stride_across == 1 and self.bytes == 2 and (stride_along * self.bytes) % 16 == 0:
+            return self._by_matrix(transposed=True)
+        if self.atom.per_word == 1:
+            return self._by_word()
+        raise InternalError(f"no way to load a fragment of {self.source} at `{self.index}`")
+
+    def _stride(self, var: Var) -> int:
+        """The distance of neighbours along the innermost digit of a variable; 0 where it is not known."""
+        facts = EMPTY.bind_all({var: (IntImm(0, "int32"), IntImm(8, "int32"))})  # type: ignore[arg-type]
+        return Affine.of(simplify(self.index, facts)).terms.get(var, 0)
+
+    def _by_matrix(self, transposed: bool) -> Callable[[str, str], None]:
+        """Four matrices of 8 lines of 16 bytes at a time: the words of one piece of A, or of two pieces of B."""
+        wide = 16 // self.bytes
+        self.by.writer.aligned.add(self.source.memory)
+        low, high = self._bits("& 7"), self._bits(">> 3 & 1")
+        top = self._bits(">> 4")
+        paired = self.groups == 1
+        # Matrix q, which lanes 8q to 8q + 7 point to, becomes word q: of A, lines first; of B, words first.
+        group, word = (top, high) if paired else (high, top)
+        line = add(low, multiply(group, 8)) if not transposed else multiply(group, 8)
+        deep = multiply(word, wide) if not transposed else add(low, multiply(word, 8))
+        per = 2 if paired else 1
+        whole = self.pieces // per
+        at = self._address(line, deep, 8 * per * self.groups, f"{self.letter}_at") if whole else None
+        odd = self._address(line, deep, 8, f"{self.letter}_last") if paired and self.pieces % 2 else None
+        suffix = "_trans" if transposed else ""
+
+        def fetch(step: str, slot: str) -> None:
+            if at is not None:
+                function = self.by.writer.expr.helper(f"ldmatrix_x4{suffix}")
+                with self.by._loop("i", whole):
+                    first = "i" if per == 1 else "2 * i"
+                    self.by._line(f"{function}({self.name}[{slot}][{first}], {at('i', step)});")
+            if odd is not None:
+                function = self.by.writer.expr.helper(f"ldmatrix_x2{suffix}")
+                last = self.pieces - 1
+                self.by._line(f"{function}({self.name}[{slot}][{last}], {odd(str(last), step)});")
+
+        return fetch
+
+    def _bits(self, how: str) -> Var:
+        """Some bits of the lane's number."""
+        most = {"& 7": 7, "& 3": 3, ">> 2": 7, ">> 3 & 1": 1, ">> 4": 1}[how]
+        var = Var("bits", "int32", Known(0, most))
+        self.by.writer.names.bind(var, f"({self.by.lane} {how})")
+        return var
+
+    def _address(self, line: Expr, deep: Expr, lines: int, name: str) -> Callable[[str, str], str]:
+        """The address in shared memory of a piece of so many `lines` and a step, for the lane's line and depth."""
+        index, moves = self._index(line, deep, lines)
+        held = self.by.writer.names.fresh(name)
+        function = self.by.writer.expr.helper("shared_address")
+        base = self.by.writer.expr(index, 10)
+        pointer = self.by.writer._pointer_name(self.source)
+        self.by._line(f"const unsigned int {held} = {function}({pointer} + {base});")
+        return lambda piece, step: f"{held} + {moves(piece, step, self.bytes)}"
+
+    def _index(self, line: Expr, deep: Expr, lines: int) -> tuple[Expr, Callable[[str, str, int], str]]:
+        """The index of piece 0 in step 0, and what is added to it for others."""
+        by, atom = self.by, self.atom
+        piece, step = Var("piece", "int32"), Var("step", "int32")
+        facts = EMPTY.bind_all({piece: _range(self.pieces * 8 * self.groups // lines or 1), step: _range(by.steps)})
+        place = {self.lines: add(multiply(piece, lines), line), by.stmt.depth: add(multiply(step, atom.k), deep)}
+        form = Affine.of(lower_expression(simplify(substitute(self.index, place), facts), facts))
+        moves = {var: form.terms.get(var, 0) for var in (piece, step)}
+        rest = Affine({e: k for e, k in form.terms.items() if e not in moves}, form.const, form.dtype)
+        if any(uses_any(e, (piece, step)) for e in rest.terms):
+            raise InternalError(f"the tile of {self.source} is not linear in its pieces: `{form.to_expr()}`")
+
+        def moved(at_piece: str, at_step: str, scale: int) -> str:
+            parts = [f"{at} * {moves[var] * scale}" for var, at in ((piece, at_piece), (step, at_step)) if moves[var]]
+            return "(" + (" + ".join(parts) or "0") + ")"
+
+        return rest.to_expr(), moved
+
+    def _by_word(self) -> Callable[[str, str], None]:
+        """Every lane loads its own words, one by one."""
+        by = self.by
+        index, moves = self._index(self._bits(">> 2"), self._bits("& 3"), 8)
+        held = by.writer.names.fresh(f"{self.letter}_at")
+        kind = "double" if self.atom.word == 8 else "unsigned int"
+        pointer = by.writer._pointer_name(self.source)
+        by._line(f"const {kind}* const {held} = (const {kind}*)({pointer} + {by.writer.expr(index, 10)});")
+        deeper = 4 * self._stride(by.stmt.depth)
+
+        def fetch(step: str, slot: str) -> None:
+            with by._loop("i", self.pieces), by._loop("r", self.words):
+                group = f"(i * {self.groups} + r % {self.groups})" if self.groups > 1 else "i"
+                word = f"r / {self.groups} * {deeper}" if self.groups > 1 else f"r * {deeper}"
+                by._line(f"{self.name}[{slot}][i][r] = {held}[{moves(group, step, 1)} + {word}];")
+
+        return fetch
+
+
+_PARTS = ("high", "low")
+
+
+# Helper functions of the source.
+
+
+def _product(atom: Atom) -> str:
+    """The function that adds a product of fragments to sums."""
+    letter, kind = {"float32": ("f", "float"), "int32": ("r", "int"), "float64": ("d", "double")}[atom.accumulator]
+    word, register = ("double", "d") if atom.word == 8 else ("unsigned int", "r")
+    sums, left, right = 2 * atom.halves, atom.halves * atom.words, atom.words
+    numbers = iter(range(sums + left + right))
+    groups = ["{" + ", ".join(f"%{next(numbers)}" for _ in range(count)) + "}" for count in (sums, left, right)]
+    out = ", ".join(f'"+{letter}"(d[{i}])' for i in range(sums))
+    into = ", ".join(f'"{register}"({x}[{i}])' for x, count in (("a", left), ("b", right)) for i in range(count))
+    return (
+        f"void mma_{atom.name}({kind}* d, const {word}* a, const {word}* b) {{\n"
+        f'  asm("{atom.instruction} {groups[0]}, {groups[1]}, {groups[2]}, {groups[0]};"\n'
+        f"      : {out}\n      : {into});\n}}"
+    )
+
+
+def _three_products() -> str:
+    """Three products of high and low parts; those with a low part count only where they are finite.
+
+    The product of an infinite operand and a low part may be NaN, or infinite with the wrong sign.
+    """
+    return (
+        "void mma_3xtf32(float* d, const unsigned int* a_high, const unsigned int* a_low, const unsigned int* b_high,\n"
+        "                const unsigned int* b_low) {\n"
+        "  float high[4] = {0.0f, 0.0f, 0.0f, 0.0f}, low[4] = {0.0f, 0.0f, 0.0f, 0.0f};\n"
+        "  mma_tf32(low, a_low, b_high);\n  mma_tf32(low, a_high, b_low);\n  mma_tf32(high, a_high, b_high);\n"
+        "  #pragma unroll\n"
+        "  for (int i = 0; i < 4; ++i) d[i] += high[i] + (isfinite(low[i]) ? low[i] : 0.0f);\n}"
+    )
+
+
+def _ldmatrix(count: int, transposed: bool) -> str:
+    suffix, trans = ("_trans", ".trans") if transposed else ("", "")
+    registers = ", ".join(f"%{i}" for i in range(count))
+    out = ", ".join(f'"=r"(words[{i}])' for i in range(count))
+    return (
+        f"void ldmatrix_x{count}{suffix}(unsigned int* words, unsigned int at) {{\n"
+        f'  asm volatile("ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{registers}}}, [%{count}];"\n'
+        f'               : {out} : "r"(at) : "memory");\n}}'
+    )
+
+
+def matrix_helpers(atoms: Mapping[str, Atom]) -> dict[str, str]:
+    """The helper functions of matrix instructions, by name."""
+    made = {f"mma_{name}": _product(atom) for name, atom in atoms.items() if atom.products == 1}
+    made["mma_3xtf32"] = _three_products()
+    for count in (2, 4):
+        for suffix, transposed in (("", False), ("_trans", True)):
+            made[f"ldmatrix_x{count}{suffix}"] = _ldmatrix(count, transposed)
+    made["shared_address"] = (
+        "unsigned int shared_address(const void* p) {\n  return (unsigned int)__cvta_generic_to_shared(p);\n}"
+    )
+    made["tf32_round"] = (
+        "unsigned int tf32_round(unsigned int word) {\n  unsigned int rounded;\n"
+        '  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__int_as_float((int)word)));\n  return rounded;\n}'
+    )
+    made["tf32_split"] = (
+        "void tf32_split(unsigned int word, unsigned int& high, unsigned int& low) {\n"
+        "  const float x = __int_as_float((int)word);\n"
+        '  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(high) : "f"(x));\n'
+        "  const float h = __int_as_float((int)high), rest = isfinite(h) ? x - h : 0.0f;\n"
+        '  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(low) : "f"(rest));\n}'
+    )
+    return made

@@ -1,0 +1,114 @@
+"""Matrix atoms: the instructions that `tensorize` can put in the place of a loop nest, as one table.
+
+An atom multiplies a tile A (m×k) by a tile B (k×n) and adds the result to a tile of sums D (m×n). A warp executes it
+together. The operands lie in shared memory; the sums are *dealt out*: every lane keeps some of them in its registers.
+
+The shapes and fragment layouts are those of the PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions". With
+group = lane // 4 and member = lane % 4, they read as follows for every type, in words of `word` bytes (8 for float64,
+else 4) of which each holds one or more neighbours along k:
+
+- a lane holds the words of A at row group + 8 * (r % halves) and word member + 4 * (r // halves) of that row;
+- it holds the words of B at column group and word member + 4 * r of that column;
+- it holds the sums at row group + 8 * h and columns 2 * member and 2 * member + 1, for h < halves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .dtype import DType
+from .hardware import Hardware, MatrixShape
+
+
+@dataclass(frozen=True)
+class Atom:
+    """One way to multiply small matrices.
+
+    `operands` and `accumulator` are the types in memory; `shape` is the instruction that the hardware must have.
+    `instruction` is its spelling in PTX. `products` is how many of them one step takes: 3 where the operands are split
+    into a high and a low part, whose products are added in float32.
+    """
+
+    name: str
+    operands: str
+    accumulator: str
+    shape: MatrixShape
+    instruction: str
+    products: int = 1
+
+    @property
+    def m(self) -> int:
+        """Rows of A and D."""
+        return self.shape.m
+
+    @property
+    def n(self) -> int:
+        """Columns of B and D."""
+        return self.shape.n[0]
+
+    @property
+    def k(self) -> int:
+        """Terms of each sum."""
+        return self.shape.k
+
+    @property
+    def halves(self) -> int:
+        """Groups of 8 rows in D: each lane holds sums of so many rows."""
+        return self.m // 8
+
+    @property
+    def word(self) -> int:
+        """Bytes of one register of an operand's fragment."""
+        return max(4, DType(self.operands).bytes)
+
+    @property
+    def per_word(self) -> int:
+        """Neighbours along k that one register holds."""
+        return self.word // DType(self.operands).bytes
+
+    @property
+    def words(self) -> int:
+        """Registers of B's fragment; A's has `halves` times as many."""
+        return self.k // self.per_word // 4
+
+    def runs_on(self, hardware: Hardware) -> bool:
+        """Whether the hardware has the instruction."""
+        return self.shape in hardware.matrix_shapes
+
+
+def _atom(name: str, operands: str, sums: str, shape: tuple[int, int, int], kind: str, products: int = 1) -> Atom:
+    """A row of the table; `kind` is the type of the operands to the hardware."""
+    m, n, k = shape
+    letters = {"float16": "f16", "bfloat16": "bf16", "tfloat32": "tf32", "float64": "f64", "float32": "f32"}
+    letters |= {"int8": "s8", "uint8": "u8", "int32": "s32"}
+    types = ".".join((letters[sums], letters[kind], letters[kind], letters[sums]))
+    needed = MatrixShape("mma.sync", m, (n,), k, kind, sums)
+    return Atom(name, operands, sums, needed, f"mma.sync.aligned.m{m}n{n}k{k}.row.col.{types}", products)
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """How a tile of sums is dealt out to the lanes of a warp: by which dimensions of its buffer.
+
+    `rows` and `columns` are the dimensions that count rows and columns of the tile, the slowest first; `halves` is the
+    atom's. Dimensions of extent 1 belong to neither.
+    """
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    halves: int
+
+
+ATOMS: dict[str, Atom] = {
+    atom.name: atom
+    for atom in (
+        _atom("float16", "float16", "float32", (16, 8, 16), "float16"),
+        _atom("bfloat16", "bfloat16", "float32", (16, 8, 16), "bfloat16"),
+        _atom("tf32", "float32", "float32", (16, 8, 8), "tfloat32"),
+        _atom("3xtf32", "float32", "float32", (16, 8, 8), "tfloat32", products=3),
+        _atom("int8", "int8", "int32", (16, 8, 32), "int8"),
+        _atom("uint8", "uint8", "int32", (16, 8, 32), "uint8"),
+        _atom("float64", "float64", "float64", (8, 8, 4), "float64"),
+    )
+}
+"""The atoms by name: the type of the operands, or a precision of float32."""

@@ -1,0 +1,91 @@
+"""The loop nest of a stage whose innermost loops a matrix instruction computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..arith.simplify import simplify
+from ..bounds.infer import StageBounds
+from ..bounds.nest import axis_values
+from ..core.errors import InternalError, UserError
+from ..core.hardware import ThreadTag
+from ..expr.nodes import Expr, IntImm, Known, Load, Var
+from ..expr.operators import const, floordiv, floormod, likely
+from ..expr.traverse import substitute, variables
+from ..tensor.axis import IterVar
+from .nodes import If, Stmt, Tensorized, seq
+from .stage_nest import NestContext, StageNest
+
+
+class TensorizedNest(StageNest):
+    """Puts a `Tensorized` in the place of the loops over the sums of a lane and the terms of the tile."""
+
+    def __init__(self, builder: NestContext, found: StageBounds, bound: frozenset[Var]) -> None:
+        super().__init__(builder, found, bound)
+        assert found.contraction is not None
+        self.matched = found.contraction
+        lanes = [i for i, loop in enumerate(self.loops) if loop.tag is ThreadTag.THREAD_X]
+        self.start = lanes[-1] + 1
+        self.lane = self.loops[lanes[-1]].var
+        if self.reduce_from is None or self.reduce_from >= self.start:
+            self.reduce_from = lanes[-1]
+
+    def _update(self, depth: int, bound: frozenset[Var]) -> Stmt:
+        if depth != self.start:
+            return super()._update(depth, bound)
+        around = [guard for guard in self.guards if self._holds_for_tile(guard)]
+        body = self._tensorized(super()._update(depth, bound))
+        for guard in reversed(around):
+            body = If(likely(guard), body, None)
+        return seq(body)
+
+    def _holds_for_tile(self, guard: Expr) -> bool:
+        """Whether a guard decides for the whole tile; sums that no reader needs may be computed from anything."""
+        used = set(variables(guard))
+        for axis in self.matched.depth:
+            if axis.var in used:
+                raise UserError(
+                    f"axis {axis.name!r} of stage {self.stage.name!r}, inside the tensorized loops, leaves its range: "
+                    f"only where `{guard}` is a term part of the sum",
+                    primitive="tensorize",
+                    fix="split the reduction by a factor that divides it; pad the operands with zeros where there is "
+                    "none: te.compute((m, padded), lambda i, k: te.if_then_else(k < n, A[i, k], 0))",
+                )
+        inside = {loop.var for loop in self.loops[self.start - 1 :]}
+        return not used & inside
+
+    def _tensorized(self, body: Stmt) -> Stmt:
+        matched = self.matched
+        tile: list[Var] = []
+        extents: list[int] = []
+        values: dict[Var, Expr] = {}
+        for name, axes in (("row", matched.rows), ("column", matched.columns), ("depth", matched.depth)):
+            sizes = [self._extent(axis) for axis in axes]
+            extents.append(1)
+            for size in sizes:
+                extents[-1] *= size
+            tile.append(Var(f"{self.stage.name}.{name}", "int32", Known(minimum=0, maximum=extents[-1] - 1)))
+            values.update(_digits(tile[-1], axes, sizes))
+        before = axis_values(matched.stage, matched.ranges)
+        inside, self.values = self.values, {axis: substitute(e, values) for axis, e in before.items()}
+        a, b = self._concrete(matched.a), self._concrete(matched.b)
+        sums: Expr = Load(*self._place(0))
+        self.values = inside
+        simple = [simplify(e, self.found.facts) for e in (a, b, sums)]
+        return Tensorized(matched.atom, *tile, tuple(extents), *simple, self.lane, body)  # type: ignore[arg-type, misc]
+
+    def _extent(self, axis: IterVar) -> int:
+        size = self.matched.ranges[axis].extent
+        if not isinstance(size, IntImm):
+            raise InternalError(f"the tensorized axis {axis.name} has the extent {size}")
+        return size.value
+
+
+def _digits(var: Var, axes: Sequence[IterVar], sizes: Sequence[int]) -> dict[Var, Expr]:
+    """The values of nested loops in one iteration of all of them in order."""
+    rest: Expr = var
+    values: dict[Var, Expr] = {}
+    for axis, size in reversed(list(zip(axes, sizes, strict=True))):
+        values[axis.var] = rest if axis is axes[0] else floormod(rest, const(size, "int32"))
+        rest = floordiv(rest, const(size, "int32"))
+    return values

@@ -1,0 +1,181 @@
+"""The innermost loops of a stage in contraction form: which of its axes are rows, columns and terms of a product.
+
+D[rows, columns] = sum over depth of a[rows, depth] * b[depth, columns], where each operand is a load, perhaps converted. The
+role of an axis follows from where it appears: rows in `a` and D, columns in `b` and D, depth in both operands.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NoReturn
+
+from ..arith.affine import Affine
+from ..arith.simplify import simplify
+from ..bounds.infer import Bounds, StageBounds
+from ..bounds.nest import axis_values
+from ..bounds.value import Contraction
+from ..core.atoms import Atom
+from ..core.errors import UserError
+from ..core.hardware import MemoryScope
+from ..expr.nodes import TRUE, Add, Cast, Expr, IntImm, Load, Mul, Var
+from ..expr.operators import cast, subtract
+from ..expr.traverse import substitute, uses_any
+from ..schedule.legality import names
+from ..schedule.value import At, Schedule, Stage
+from ..tensor.axis import AxisKind, IterVar
+from ..tensor.reduction import Reduce
+from ..tensor.tensor import Tensor
+
+
+def refuse(what: str, fix: str) -> NoReturn:
+    """Raise what is wrong with a tensorized stage."""
+    raise UserError(what, primitive="tensorize", fix=fix)
+
+
+def extent(found: StageBounds, axis: IterVar) -> int:
+    """The constant extent of a loop inside a tensorized one."""
+    value = found.ranges[axis].extent
+    if not isinstance(value, IntImm):
+        refuse(
+            f"axis {axis.name!r} of stage {found.stage.name!r} has the extent `{value}`, which is not constant",
+            "split the axis by a constant factor outside of the tensorized loops",
+        )
+    return value.value
+
+
+def contraction(schedule: Schedule, bounds: Bounds, found: StageBounds) -> Contraction:
+    """The contraction that a tensorized stage computes; UserError where its loops are none that the atom computes."""
+    stage = found.stage
+    assert stage.tensorized is not None
+    axis, atom = stage.tensorized
+    inner = _inner_loops(schedule, found, axis, atom)
+    a, b = _operands(found, atom)
+    for operand in (a, b):
+        _check_staged(schedule, bounds, operand, stage)
+    values = axis_values(stage, found.ranges)
+    roots = {root.var: cast(root.var.dtype, values[root]) for root in stage.roots}
+    in_a, in_b = ({x for x in inner if _depends(operand, roots, x, found)} for operand in (a, b))
+    data = [x for x in inner if x.kind is not AxisKind.REDUCE]
+    depth = [x for x in inner if x.kind is AxisKind.REDUCE]
+    for x in (*data, *depth):
+        _check_role(x, stage, x in in_a, x in in_b, (a, b))
+    rows, columns = [x for x in data if x in in_a], [x for x in data if x in in_b]
+    if rows and columns and _order(stage, values, rows[-1]) > _order(stage, values, columns[-1]):
+        a, b, rows, columns = b, a, columns, rows  # columns are the dimension in which neighbours are stored
+    for role, axes, step in (("rows", rows, atom.m), ("columns", columns, atom.n), ("terms", depth, atom.k)):
+        size = prod(extent(found, x) for x in axes)
+        if not axes or size % step:
+            refuse(
+                f"the tensorized loops of stage {stage.name!r} have {size} {role} ({names(axes)}), but "
+                f"{atom.name} computes multiples of {step}",
+                f"split so that the loops inside {axis.name!r} that count {role} have a multiple of {step} iterations",
+            )
+    return Contraction(atom, stage, found.ranges, tuple(rows), tuple(columns), tuple(depth), a, b)
+
+
+def _inner_loops(schedule: Schedule, found: StageBounds, axis: IterVar, atom: Atom) -> list[IterVar]:
+    """The tensorized loops of more than one iteration."""
+    stage = found.stage
+    if axis not in stage.leaves:
+        refuse(
+            f"axis {axis.name!r} of stage {stage.name!r}, which was tensorized, is no longer a loop",
+            f"call tensorize last, on one of the loops {names(stage.leaves)}",
+        )
+    inner = stage.leaves[stage.leaves.index(axis) :]
+    for x in inner:
+        bound = stage.note(x).thread
+        if bound is not None:
+            refuse(
+                f"axis {x.name!r} of stage {stage.name!r}, inside the tensorized {axis.name!r}, is bound to "
+                f"{bound.thread_tag}, but the lanes of a warp belong to {atom.name}",
+                f"leave {x.name!r} unbound, or reorder it outside of {axis.name!r}; bind warps to threadIdx.y and z",
+            )
+    for other in schedule.in_order():
+        place = other.placement
+        if isinstance(place, At) and place.stage == stage.id and place.axis in inner:
+            refuse(
+                f"stage {other.name!r} is computed at {place.axis.name!r}, inside the tensorized {axis.name!r} of "
+                f"stage {stage.name!r}",
+                f"compute {other.name!r} at a loop outside of {axis.name!r}",
+            )
+    return [x for x in inner if extent(found, x) != 1]
+
+
+def _operands(found: StageBounds, atom: Atom) -> tuple[Load, Load]:
+    """The two loads whose product the stage sums up."""
+    stage, body = found.stage, found.body[0]
+    wanted = f"te.sum of a product of two loads, of {atom.operands} each, in {atom.accumulator}"
+    if not isinstance(body, Reduce) or len(body.source) != 1:
+        refuse(f"stage {stage.name!r} does not compute one sum", f"declare {wanted}")
+    combiner, product = body.combiner, body.source[0]
+    adds = combiner.result[0] in (Add(combiner.lhs[0], combiner.rhs[0]), Add(combiner.rhs[0], combiner.lhs[0]))
+    if not adds or body.condition is not TRUE or stage.store_predicate is not None:
+        refuse(f"stage {stage.name!r} reduces by {combiner.name} or under a condition", f"declare {wanted}")
+    while isinstance(product, Cast):
+        product = product.value
+    factors = (product.a, product.b) if isinstance(product, Mul) else ()
+    loads = [factor.value if isinstance(factor, Cast) else factor for factor in factors]
+    a, b = (x if isinstance(x, Load) else None for x in loads) if loads else (None, None)
+    if a is None or b is None or a is b:
+        shown = str(product) if len(str(product)) <= 80 else "something else"
+        refuse(
+            f"the terms of stage {stage.name!r} are `{shown}`, but {atom.name} sums products of two loads",
+            "stage what is computed of an operand: s.cache_read(T, 'shared', [D]) makes a load of an inlined T",
+        )
+    types = (str(a.dtype), str(b.dtype), str(stage.op.outputs[0].dtype))
+    if types != (atom.operands, atom.operands, atom.accumulator):
+        refuse(
+            f"stage {stage.name!r} multiplies {types[0]} by {types[1]} and sums in {types[2]}, but {atom.name} takes "
+            f"{atom.operands} and sums in {atom.accumulator}",
+            f"declare {wanted}, or take the atom of these types",
+        )
+    return a, b
+
+
+def _check_staged(schedule: Schedule, bounds: Bounds, operand: Load, stage: Stage) -> None:
+    """An operand lies in shared memory, which all lanes of the warp read."""
+    assert isinstance(operand.source, Tensor)
+    held = bounds.get(schedule.stage_of[operand.source.op])
+    if held is None or held.scope is not MemoryScope.SHARED:
+        name = operand.source.name
+        where = "global" if held is None else held.scope.value
+        refuse(
+            f"the operand {name!r} of stage {stage.name!r} lies in {where} memory, and the lanes of a warp share tiles",
+            f"s.cache_read({name}, 'shared', [{stage.name}]), computed at a loop of {stage.name!r} outside of the "
+            "tensorized ones",
+        )
+
+
+def local_indices(operand: Load, found: StageBounds, held: StageBounds) -> list[Affine]:
+    """The indices of an operand within the stored part of it, as forms of the loops of its reader."""
+    values = axis_values(found.stage, found.ranges)
+    roots = {root.var: cast(root.var.dtype, values[root]) for root in found.stage.roots}
+    return [
+        Affine.of(simplify(subtract(substitute(index, roots), part.min), found.facts))
+        for index, part in zip(operand.indices, held.region, strict=True)
+    ]
+
+
+def _depends(operand: Load, roots: dict[Var, Expr], axis: IterVar, found: StageBounds) -> bool:
+    indices = [simplify(substitute(index, roots), found.facts) for index in operand.indices]
+    return any(uses_any(index, (axis.var,)) for index in indices)
+
+
+def _order(stage: Stage, values: dict[IterVar, Expr], axis: IterVar) -> int:
+    """The last dimension of the result that a loop runs over."""
+    places = [i for i, root in enumerate(stage.op.axis) if uses_any(values[root], (axis.var,))]
+    return max(places, default=-1)
+
+
+def _check_role(axis: IterVar, stage: Stage, in_a: bool, in_b: bool, operands: tuple[Load, Load]) -> None:
+    shown = " and ".join(repr(load.source.name) for load in operands)
+    name = f"axis {axis.name!r} of stage {stage.name!r}"
+    if axis.kind is AxisKind.REDUCE and not (in_a and in_b):
+        refuse(f"{name} is summed over, but does not index both {shown}", "reorder it outside of the tensorized loops")
+    if axis.kind is not AxisKind.REDUCE and in_a and in_b:
+        refuse(
+            f"{name} indexes both {shown}: every iteration is a product of its own",
+            "reorder it outside of the tensorized loops",
+        )
+    if axis.kind is not AxisKind.REDUCE and not (in_a or in_b):
+        refuse(f"{name} indexes neither {shown}", "reorder it outside of the tensorized loops")

@@ -1,0 +1,266 @@
+"""Matching of matrix instructions: tensorized loops, and the loops that read their sums, are dealt out to warps.
+
+A schedule says what one warp computes, in loops that no lane of it owns. Here the lanes get their part: the sums of a
+tile lie in the registers of the lanes as the instruction wants them (a fragment), and the loops that compute or read
+them run over the sums that a lane holds. Operands in shared memory get rows that start in different banks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..arith.simplify import simplify
+from ..bounds.infer import outer_facts, own_facts
+from ..bounds.nest import own_loops
+from ..bounds.value import Bounds, Contraction, StageBounds
+from ..core.atoms import Atom, Fragment
+from ..core.hardware import LoopKind, MemoryScope, ThreadTag
+from ..core.options import Options
+from ..core.target import Target
+from ..expr.nodes import IntImm, Load
+from ..expr.operators import const
+from ..expr.traverse import loads as loads_in
+from ..schedule.legality import names
+from ..schedule.relations import Fuse, Split
+from ..schedule.value import AxisNotes, Schedule, Stage
+from ..tensor.axis import AxisKind, IterVar
+from ..tensor.tensor import Tensor
+from .contraction import contraction, extent, local_indices, refuse
+
+
+def match_intrinsics(schedule: Schedule, bounds: Bounds, target: Target, options: Options) -> Bounds:
+    """The bounds with every tensorized stage matched with its instruction, and dealt out to warps with its readers.
+
+    Every target checks the match; one that launches no warps, or lacks the instruction in a language without it, keeps
+    the loops. Raises UserError where the loops do not match, and where a GPU lacks the instruction.
+    """
+    asked = [found for found in bounds.values() if found.stage.tensorized is not None]
+    if not asked:
+        return bounds
+    made = dict(bounds)
+    for found in asked:
+        matched = contraction(schedule, bounds, found)
+        readers = [other for other in bounds.values() if _loads_of(schedule, other, found)]
+        _check_accumulator(found, matched.atom)
+        if target.kind != "cuda":
+            continue
+        if not matched.atom.runs_on(target.hardware):
+            refuse(
+                f"{target.hardware.name} lacks the matrix instruction {matched.atom.instruction} of stage "
+                f"{found.stage.name!r}",
+                "build for a newer GPU, or leave tensorize out",
+            )
+        dims = {axis: place for axes in (matched.rows, matched.columns) for axis, place in _dimensions(found, axes)}
+        rows, columns = (tuple(dims[axis] for axis in axes) for axes in (matched.rows, matched.columns))
+        fragment = Fragment(rows, columns, matched.atom.halves)
+        dealt = _dealt(found, matched.rows, matched.columns, matched.atom, matched.depth)
+        made[found.stage.id] = replace(dealt, contraction=matched, fragment=fragment)
+        for reader in readers:
+            made[reader.stage.id] = _dealt_reader(schedule, reader, found, fragment, matched.atom)
+        for operand, lines in ((matched.a, matched.rows), (matched.b, matched.columns)):
+            _spread_over_banks(schedule, made, found, matched, operand, lines)
+    return made
+
+
+def _check_accumulator(found: StageBounds, atom: Atom) -> None:
+    """The sums lie in registers: one tile for each warp, all of it computed by the tensorized loops."""
+    stage = found.stage
+    if found.scope is not MemoryScope.LOCAL:
+        refuse(
+            f"stage {stage.name!r} is kept in {found.scope.value} memory, but {atom.name} keeps its sums in registers",
+            f"s[{stage.name}].set_scope('local'), and compute it at the loop over warps of the stage that reads it",
+        )
+    for loop in (*found.outer, *own_loops(stage)):
+        if loop.tag is ThreadTag.THREAD_X:
+            refuse(
+                f"stage {stage.name!r} is computed inside axis {loop.axis.name!r}, which is bound to threadIdx.x, but "
+                f"the lanes of a warp belong to {atom.name}",
+                "bind the warps to threadIdx.y and threadIdx.z; the kernel then has 32 lanes along threadIdx.x",
+            )
+
+
+def _dimensions(found: StageBounds, axes: tuple[IterVar, ...]) -> list[tuple[IterVar, int]]:
+    """The dimension of the stored tile that each tensorized axis runs over, alone and completely."""
+    stage, places = found.stage, []
+    for axis in axes:
+        root, wanted = axis, extent(found, axis)
+        for relation in reversed(stage.relations):
+            if root in relation.below and isinstance(relation, Split):
+                root = relation.parent
+        place = next((i for i, own in enumerate(stage.op.axis) if own is root), None)
+        size = None if place is None else found.region[place].extent
+        if place is None or not isinstance(size, IntImm) or size.value != wanted:
+            refuse(
+                f"axis {axis.name!r} of stage {stage.name!r} runs over {wanted} of the {size} elements that its reader "
+                "needs of that dimension",
+                "leave the axes of the tile whole: split the reader, and tensorize the whole tile that it needs",
+            )
+        assert place is not None
+        places.append((axis, place))
+    return places
+
+
+# Dealing out
+
+
+def _dealt(
+    found: StageBounds, rows: tuple[IterVar, ...], columns: tuple[IterVar, ...], atom: Atom, depth: tuple[IterVar, ...]
+) -> StageBounds:
+    """The stage with the loops over a tile replaced by those of one lane, within a loop over the lanes."""
+    stage = found.stage
+    relations = list(stage.relations)
+
+    def axis(name: str) -> IterVar:
+        return IterVar(f"{stage.name}.{name}", None, AxisKind.DATA)
+
+    def fused(axes: tuple[IterVar, ...], name: str) -> IterVar:
+        whole = axes[0]
+        for other in axes[1:]:
+            both = axis(name)
+            relations.append(Fuse(whole, other, both))
+            whole = both
+        return whole
+
+    def split(parent: IterVar, factor: int, outer: str, inner: str) -> tuple[IterVar, IterVar]:
+        parts = axis(outer), axis(inner)
+        relations.append(Split(parent, *parts, const(factor, "int32"), None))
+        return parts
+
+    row, group = split(fused(rows, "rows"), 8, "row", "group")
+    inside = [row]
+    if atom.halves > 1:
+        inside = list(split(row, atom.halves, "row", "half"))
+    pair, neighbour = split(fused(columns, "columns"), 2, "pair", "neighbour")
+    column, member = split(pair, 4, "column", "member")
+    lane = fused((group, member), "lane")
+    inside = [inside[0], column, *inside[1:], neighbour]
+    gone = {*rows, *columns, *depth}
+    kept = tuple(x for x in stage.leaves if x not in gone)
+    first = min(stage.leaves.index(x) for x in gone)
+    outside = tuple(x for x in stage.leaves[:first])
+    leaves = (*outside, lane, *(x for x in kept if x not in outside), *inside, *depth)
+    notes = {x: note for x, note in stage.notes.items() if x not in gone}
+    notes[lane] = AxisNotes(thread=IterVar("threadIdx.x", None, AxisKind.THREAD, ThreadTag.THREAD_X))
+    if not depth and stage.op.axis and columns[-1] is _leaf_of(stage, stage.op.axis[-1]):
+        notes[neighbour] = AxisNotes(kind=LoopKind.VECTORIZED)
+    made = replace(stage, leaves=leaves, relations=tuple(relations), notes=notes)
+    ranges = {x: found.ranges[x] for x in made.roots}
+    ranges.update({x: found.ranges[x] for x in made.leaves if x in found.ranges})
+    for relation in made.relations:
+        ranges.update(relation.ranges_down(ranges, lambda x: made.note(x).thread is not None, simplify))
+    facts = own_facts(made, ranges, outer_facts(found.outer, found.facts))
+    return replace(found, stage=made, ranges=ranges, facts=facts)
+
+
+def _leaf_of(stage: Stage, root: IterVar) -> IterVar:
+    """The innermost loop that an axis was split into."""
+    for relation in stage.relations:
+        if isinstance(relation, Split) and relation.parent is root:
+            root = relation.inner
+    return root
+
+
+def _dealt_reader(
+    schedule: Schedule, reader: StageBounds, found: StageBounds, fragment: Fragment, atom: Atom
+) -> StageBounds:
+    """A stage that reads the sums, element by element, with its loops over the tile dealt out as they are."""
+    stage, name = reader.stage, found.stage.name
+    inside = [x for x in stage.leaves if not _is_around(x, stage, found) and extent(reader, x) != 1]
+    loads = _loads_of(schedule, reader, found)
+    axes: dict[int, IterVar] = {}
+    for place in (*fragment.rows, *fragment.columns):
+        size = found.region[place].extent
+        for load in loads:
+            form = local_indices(load, reader, found)[place]
+            along = [x for x in inside if x.var in form.terms]
+            if len(along) != 1 or len(form.terms) != 1 or form.terms[along[0].var] != 1 or form.const:
+                refuse(
+                    f"stage {stage.name!r} reads dimension {place} of {name!r} at `{form.to_expr()}`, over the loops "
+                    f"{names(along)}; the sums of {atom.name} are dealt out to lanes, which read what they hold",
+                    f"leave the loops of {stage.name!r} over the tile of {name!r} unsplit and unbound: one loop for "
+                    "each dimension, which the compiler deals out",
+                )
+            if not isinstance(size, IntImm) or extent(reader, along[0]) != size.value:
+                refuse(
+                    f"axis {along[0].name!r} of stage {stage.name!r} has {extent(reader, along[0])} iterations over "
+                    f"the {size} elements of dimension {place} of {name!r}",
+                    f"compute {name!r} at the loop directly around the tile",
+                )
+            axes[place] = along[0]
+    extra = [x for x in inside if x not in axes.values()]
+    bound = [x for x in inside if stage.note(x).thread is not None]
+    if extra or bound or len(set(axes.values())) != len(axes):
+        refuse(
+            f"the loops {names(extra or bound or inside)} of stage {stage.name!r} are not loops over the tile of "
+            f"{name!r} that lanes can share out",
+            f"bind or reorder them outside of the loop at which {name!r} is computed",
+        )
+    rows, columns = (tuple(axes[place] for place in places) for places in (fragment.rows, fragment.columns))
+    return _dealt(reader, rows, columns, atom, ())
+
+
+def _is_around(axis: IterVar, stage: Stage, found: StageBounds) -> bool:
+    """Whether a loop of a reader stands around the tensorized stage."""
+    return any(loop.stage == stage.id and loop.axis is axis for loop in found.outer)
+
+
+def _loads_of(schedule: Schedule, reader: StageBounds, found: StageBounds) -> list[Load]:
+    """The loads of a reader from a stage."""
+    of_tensors = ((load, load.source) for load in loads_in(*reader.body))
+    return [load for load, t in of_tensors if isinstance(t, Tensor) and schedule.stage_of.get(t.op) == found.stage.id]
+
+
+# Shared memory
+
+
+def _spread_over_banks(
+    schedule: Schedule,
+    made: Bounds,
+    found: StageBounds,
+    matched: Contraction,
+    operand: Load,
+    lines: tuple[IterVar, ...],
+) -> None:
+    """Pad the lines of an operand in shared memory so that the lanes of a warp read different banks."""
+    assert isinstance(operand.source, Tensor)
+    held = made[schedule.stage_of[operand.source.op]]
+    before = replace(found, stage=matched.stage, ranges=matched.ranges)
+    indices = local_indices(operand, before, held)
+    fast = [axis for axis in (*matched.depth, *lines) if indices[-1].terms.get(axis.var) == 1]
+    if not fast:
+        refuse(
+            f"neighbours of {operand.source.name!r} in shared memory are neighbours along no axis of the tile of stage "
+            f"{found.stage.name!r} ({names((*lines, *matched.depth))})",
+            "declare the operand with the rows, the columns or the terms of the product as its last dimension",
+        )
+    along_depth = fast[0] in matched.depth
+    if not along_depth and matched.atom.per_word == 4:
+        refuse(
+            f"the last dimension of {operand.source.name!r} runs along axis {fast[0].name!r} of stage "
+            f"{found.stage.name!r}, but {matched.atom.name} reads words of 4 neighbours along the axes that it sums "
+            f"over ({names(matched.depth)})",
+            "declare the operand with the terms of the product as its last dimension, or compute a transposed copy",
+        )
+    across = lines[-1] if along_depth else matched.depth[-1]
+    place = max((i for i, form in enumerate(indices) if form.terms.get(across.var)), default=-1)
+    stage = held.stage
+    if place < 0 or place == len(indices) - 1 or stage.op.axis[place] in stage.aligns:
+        return
+    factor, offset = _padding(matched.atom, along_depth)
+    made[stage.id] = replace(
+        held, stage=replace(stage, aligns={**stage.aligns, stage.op.axis[place]: (factor, offset)})
+    )
+
+
+def _padding(atom: Atom, along_depth: bool) -> tuple[int, int]:
+    """The (factor, offset) in elements of the distance of lines; see `storage_align`.
+
+    `ldmatrix` reads 8 lines of 16 bytes at a time, which an odd number of 16 bytes apart lie in different banks. Words
+    that are read one by one want lines 32 bytes apart, modulo the 128 bytes of all banks.
+    """
+    size = atom.word // atom.per_word
+    if atom.word == 8:
+        return 64 // size, 32 // size
+    if along_depth or size == 2:
+        return 32 // size, 16 // size
+    return 128 // size, 32 // size

@@ -1,0 +1,57 @@
+"""tensorize: a matrix instruction in the place of the innermost loops of a stage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...core.atoms import ATOMS, Atom
+from ...core.errors import UserError
+from ...tensor.axis import IterVar
+from ...tensor.reduction import Reduce
+from ..legality import has_loops, leaf, no_output, of_stage
+from ..value import Schedule, Stage
+
+
+def tensorize(schedule: Schedule, stage: Stage, axis: IterVar, intrin: Any) -> tuple[Schedule, None]:
+    """Compute the loop `axis` and all loops inside it by a matrix instruction, which a warp executes together.
+
+        for i in range(64): for j in range(32): for k in range(32):          D[64, 32] += A[64, 32] · B[32, 32]
+            D[i, j] += A[i, k] * B[k, j]                             ->      # by mma.sync, 64 x 32 sums in registers
+
+    The stage keeps its result in "local" memory: the sums of a tile are dealt out to the lanes of a warp, and so are
+    the loops of the stages that read them. The loops keep their meaning: targets without the instruction run them.
+    Raises UserError where the stage is not a reduction, is an output, or where `intrin` is not a matrix instruction;
+    building raises it where the loops do not match the instruction.
+    """
+    has_loops(stage, "tensorize")
+    loop = leaf(stage, axis, "tensorize")
+    atom = ATOMS.get(intrin) if isinstance(intrin, str) else intrin
+    if not isinstance(atom, Atom):
+        raise UserError(
+            f"{intrin!r} for {of_stage(loop, stage)} is not a matrix instruction",
+            primitive="tensorize",
+            fix='give one of tilewright.intrin: intrin.mma("float16")',
+        )
+    if not isinstance(stage.op.body[0] if stage.op.body else None, Reduce):
+        raise UserError(
+            f"stage {stage.name!r} is not a reduction, and {atom.name} computes sums of products",
+            primitive="tensorize",
+            fix="tensorize the stage whose body is te.sum(A[i, k] * B[k, j], axis=k); after cache_write, that is the "
+            "cache stage",
+        )
+    bound = stage.note(loop).thread
+    if bound is not None:
+        raise UserError(
+            f"{of_stage(loop, stage)} is bound to {bound.thread_tag}",
+            primitive="tensorize",
+            fix="tensorize an axis inside of the bound ones: the lanes of the warp belong to the instruction",
+        )
+    no_output(
+        schedule,
+        stage,
+        "tensorize",
+        "is global memory, and the instruction keeps its sums in registers",
+        f's.cache_write({stage.name}, "local"), computed at the loop over warps, and tensorize that stage',
+    )
+    return schedule.with_stage(replace(stage, tensorized=(loop, atom))), None
