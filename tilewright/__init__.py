@@ -13,7 +13,21 @@ from .core.refusals import missing_from_module
 from .core.version import __version__ as __version__
 from .messages import hook_in_all
 
-_MODULES = ("nn", "te", "tir", "nd", "target", "testing", "error", "topi", "autotvm", "runtime", "transform", "arith")
+_MODULES = (
+    "nn",
+    "te",
+    "tir",
+    "intrin",
+    "nd",
+    "target",
+    "testing",
+    "error",
+    "topi",
+    "autotvm",
+    "runtime",
+    "transform",
+    "arith",
+)
 _HOMES = {
     "driver": ("lower", "build"),
     "nd": ("array", "device", "context", "cpu", "cuda", "gpu", "opencl", "cl"),

@@ -122,7 +122,7 @@ INNER: dict[str, Callable[[te.Schedule, te.Tensor, te.Tensor], Any]] = {
 }
 
 
-SPECIAL = {"rfactor", "set_store_predicate", "env_threads"}
+SPECIAL = {"rfactor", "set_store_predicate", "env_threads", "tensorize"}
 """Primitives for reductions and scans, which have no corner in common with the others; they have tests of their own."""
 
 

@@ -71,8 +71,10 @@ class TensorizedNest(StageNest):
         a, b = self._concrete(matched.a), self._concrete(matched.b)
         sums: Expr = Load(*self._place(0))
         self.values = inside
-        simple = [simplify(e, self.found.facts) for e in (a, b, sums)]
-        return Tensorized(matched.atom, *tile, tuple(extents), *simple, self.lane, body)  # type: ignore[arg-type, misc]
+        a, b, sums = (simplify(e, self.found.facts) for e in (a, b, sums))
+        row, column, deep = tile
+        sizes = (extents[0], extents[1], extents[2])
+        return Tensorized(matched.atom, row, column, deep, sizes, a, b, sums, self.lane, body)
 
     def _extent(self, axis: IterVar) -> int:
         size = self.matched.ranges[axis].extent

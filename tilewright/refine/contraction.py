@@ -1,7 +1,7 @@
 """The innermost loops of a stage in contraction form: which of its axes are rows, columns and terms of a product.
 
-D[rows, columns] = sum over depth of a[rows, depth] * b[depth, columns], where each operand is a load, perhaps converted. The
-role of an axis follows from where it appears: rows in `a` and D, columns in `b` and D, depth in both operands.
+D[rows, columns] = sum over depth of a[rows, depth] * b[depth, columns]. Each operand is a load, perhaps converted.
+The role of an axis follows from where it appears: rows in `a` and D, columns in `b` and D, depth in both operands.
 """
 
 from __future__ import annotations
