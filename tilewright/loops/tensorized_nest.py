@@ -73,8 +73,8 @@ class TensorizedNest(StageNest):
         self.values = inside
         a, b, sums = (simplify(e, self.found.facts) for e in (a, b, sums))
         row, column, deep = tile
-        sizes = (extents[0], extents[1], extents[2])
-        return Tensorized(matched.atom, row, column, deep, sizes, a, b, sums, self.lane, body)
+        shape = (extents[0], extents[1], extents[2])
+        return Tensorized(matched.atom, row, column, deep, shape, a, b, sums, self.lane, body)
 
     def _extent(self, axis: IterVar) -> int:
         size = self.matched.ranges[axis].extent
