@@ -17,7 +17,7 @@ _HERE = "programs run on this machine: tw.build(s, args, target), then call it w
 _PASS = 'give a pass of your own: transform.PassContext(config={"tir.add_lower_pass": [(1, function)]})'
 _INLINE = "call s[stage].compute_inline() for each of the stages"
 _CALLS = "use the intrinsics of te (te.exp, te.sqrt, te.popcount ...); other functions cannot be called"
-_TENSORIZE = "s[B].vectorize(axis) and s[B].unroll(axis)"
+_TENSORIZE = 's[T].tensorize(axis, tilewright.intrin.mma("float16")), which takes no declared intrinsics'
 _OPERATIONS = "te.ComputeOp and te.PlaceholderOp"
 _OBJECTS = "give Python's own objects: functions, lists, numbers"
 _DEVICES = "tw.cuda(), tw.opencl() or tw.cpu()"
@@ -196,7 +196,6 @@ INSTEAD: dict[str, dict[str, str]] = {
     "the schedule": {
     },
     "the stage": {
-        "tensorize": "s[B].vectorize(axis) and s[B].unroll(axis)",
         "prefetch": 's.cache_read(A, "shared", [B]), with compute_at, and double_buffer',
         "store_predicate": "s[B].set_store_predicate(condition) sets it; s[B].value.store_predicate is it",
         "rolling_buffer": "s[B].compute_at(s[reader], axis)",
