@@ -13,7 +13,7 @@ from math import prod
 
 from .hardware import Hardware, MemoryScope, ThreadTag
 
-_HOPELESS = 8
+HOPELESS = 8
 """A thread whose arrays take this many times the registers that it can have keeps most of them in device memory."""
 
 
@@ -50,6 +50,6 @@ def exceeded(
     shared = hardware.memory(MemoryScope.SHARED)
     if shared_bytes > shared.most:
         yield Exceeded(Limit.SHARED, shared_bytes, shared.most)
-    words = _HOPELESS * hardware.registers_per_thread
+    words = HOPELESS * hardware.registers_per_thread
     if local_words > words:
         yield Exceeded(Limit.LOCAL, local_words, words)

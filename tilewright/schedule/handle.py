@@ -24,7 +24,7 @@ from .primitives.rfactor import rfactor
 from .primitives.split import split
 from .primitives.tensorize import tensorize
 from .primitives.tile import tile
-from .steps import References, Step
+from .steps import RecordedNumber, References, Step
 from .value import Placement, Schedule, Stage, create
 
 PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
@@ -77,7 +77,8 @@ class ScheduleHandle:
                 f"there is no primitive {primitive!r}", primitive="apply", fix=f"use one of {', '.join(PRIMITIVES)}"
             )
         encoded = self._references.encode(self.value, args)
-        self.value, result = PRIMITIVES[primitive](self.value, *args)
+        plain = [arg.value if isinstance(arg, RecordedNumber) else arg for arg in args]
+        self.value, result = PRIMITIVES[primitive](self.value, *plain)
         self.steps.append(Step(primitive, tuple(encoded), caller_location()))
         return result
 

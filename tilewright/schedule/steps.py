@@ -32,6 +32,13 @@ class Step:
         return [self.primitive, *self.args]
 
 
+class RecordedNumber:
+    """A number that a step records as it was given, and that a primitive takes by its `value`."""
+
+    __slots__ = ()
+    value: int
+
+
 class References:
     """Turns the arguments of primitives into references and back. One instance per schedule handle."""
 

@@ -1,0 +1,164 @@
+"""Judge the machine model by tables of measured configurations, and fit its weights to them.
+
+    python -m benchmarks.model_fit DIR [--fit] [--hold NAME ...]
+
+Prints for each table: the rank correlation of predicted and measured time, and how good the configuration is that the
+model ranks first, and the best of its first ten, as a part of the optimum of the table. `--fit` searches for weights
+that do better on all tables but those held out, and prints them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.tables import TABLES
+from tilewright.core.target import Target
+from tilewright.tune.model.machine import Machine, Rates, Weights
+from tilewright.tune.model.prediction import predict
+from tilewright.tune.model.scoring import Scorer
+from tilewright.tune.model.work import NAMES, Counts
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One table: indices, measured seconds, the counts that the model has of each, and registers as compiled."""
+
+    name: str
+    indices: np.ndarray
+    seconds: np.ndarray
+    counts: Counts
+    registers: np.ndarray
+
+
+def read(path: Path, target: Target) -> Measured:
+    """Read a table, and count what its configurations do."""
+    text = lzma.decompress(path.read_bytes()).decode() if path.suffix == ".xz" else path.read_text()
+    name = path.name.partition(".log")[0]
+    rows: dict[int, tuple[float, float]] = {}
+    for line in text.splitlines():
+        found = json.loads(line)
+        costs, error, *_ = found["result"]
+        if error == 0:
+            registers = max((k["registers"] for k in found.get("resources", {}).values()), default=0)
+            rows[found["config"]["index"]] = (float(np.median(costs)), registers)
+    task = TABLES[name].task(target)
+    indices = np.array(list(rows), dtype=np.int64)
+    points = np.array([task.config_space.point(i) for i in rows], dtype=np.int64)
+    scores = Scorer(task).score(points)
+    counts = {key: scores.counts[:, k] for k, key in enumerate(NAMES)}
+    seconds, registers = np.array(list(rows.values())).T
+    good = np.isfinite(scores.seconds)
+    if not good.all():
+        print(f"{name}: {(~good).sum()} measured ones have no prediction")
+    kept = {key: value[good] for key, value in counts.items()}
+    return Measured(name, indices[good], seconds[good], kept, registers[good])
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """The rank of each value; equal ones share theirs."""
+    order = values.argsort(kind="stable")
+    made = np.empty(len(values))
+    made[order] = np.arange(len(values))
+    _, which = np.unique(values, return_inverse=True)
+    return (np.bincount(which, made) / np.bincount(which))[which]
+
+
+def correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Spearman's rank correlation."""
+    return float(np.corrcoef(ranks(a), ranks(b))[0, 1])
+
+
+def judged(table: Measured, machine: Machine) -> tuple[float, float, float, float]:
+    """Correlation; first and best of ten as a part of the optimum; the median of predicted ÷ measured."""
+    predicted = predict(table.counts, machine).seconds
+    order = np.lexsort((table.indices, predicted))
+    best = table.seconds.min()
+    first, ten = best / table.seconds[order[0]], best / table.seconds[order[:10]].min()
+    return correlation(predicted, table.seconds), first, ten, float(np.median(predicted / table.seconds))
+
+
+def loss(tables: list[Measured], machine: Machine) -> float:
+    """How wrong the model is: errors of logarithms, those of fast configurations the most, and of their order."""
+    total = 0.0
+    for table in tables:
+        predicted = predict(table.counts, machine).seconds
+        wrong = np.log(predicted / table.seconds)
+        weight = (table.seconds.min() / table.seconds) ** 0.5
+        centred = wrong - 0.7 * np.average(wrong, weights=weight)
+        rank, first, ten, _ = judged(table, machine)
+        soft = np.minimum(np.abs(centred), 1.0)
+        total += np.average(soft, weights=weight) + 2 * (1 - rank) + 0.15 * (1 - first) + 0.3 * (1 - ten)
+    return total / len(tables)
+
+
+FITTED_RATES = ("l1_bytes", "l2_bytes", "global_latency", "block_start")
+
+
+def fitted(tables: list[Measured], machine: Machine, rounds: int, seed: int, rates: bool) -> Machine:
+    """Weights (and rates, where asked for) that predict the tables better: random steps, one or two at a time."""
+    rng = np.random.default_rng(seed)
+    best, score = machine, loss(tables, machine)
+    scale = 0.5
+    for turn in range(rounds):
+        names = list(asdict(best.weights)) + (list(FITTED_RATES) if rates else [])
+        steps = rng.choice(names, size=rng.integers(1, 4), replace=False)
+        changes = {str(name): float(np.exp(rng.normal(0, scale))) for name in steps}
+        trial = replace(best, weights=_changed(best.weights, changes), rates=_changed(best.rates, changes))
+        if trial.weights.sharpness > 12 or trial.weights.sectors > 1 or trial.weights.dependent < 1:
+            continue
+        found = loss(tables, trial)
+        if found < score:
+            best, score = trial, found
+        if turn % 500 == 499:
+            scale = max(0.7 * scale, 0.05)
+            print(f"round {turn + 1}: loss {score:.4f}", flush=True)
+    return best
+
+
+def _changed(of: Any, factors: dict[str, float]) -> Any:
+    return replace(of, **{k: getattr(of, k) * v for k, v in factors.items() if hasattr(of, k)})
+
+
+def main() -> None:
+    """Read the tables, fit where asked, print what came out."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--rates", action="store_true", help="fit some of the rates as well")
+    parser.add_argument("--hold", nargs="*", default=[], metavar="NAME")
+    parser.add_argument("--rounds", type=int, default=4000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    target = Target.parse("cuda -arch=sm_90")
+    tables = [read(path, target) for path in sorted(given.folder.glob("*.log*"))]
+    machine = Machine.of(target, "NVIDIA H200")
+    show(tables, machine)
+    if given.fit:
+        used = [table for table in tables if table.name not in given.hold]
+        machine = fitted(used, machine, given.rounds, given.seed, given.rates)
+        show(tables, machine)
+        print(machine.weights)
+        print(machine.rates if given.rates else Rates())
+        assert isinstance(machine.weights, Weights)
+
+
+def show(tables: list[Measured], machine: Machine) -> None:
+    """Print a line for each table."""
+    print(f"{'table':20} {'configs':>7} {'rank':>6} {'first':>6} {'of ten':>6} {'÷ time':>6} {'regs':>6}")
+    for table in tables:
+        rank, first, ten, part = judged(table, machine)
+        registers = correlation(predict(table.counts, machine).registers, table.registers)
+        print(
+            f"{table.name:20} {len(table.indices):7} {rank:6.3f} {first:6.2f} {ten:6.2f} {part:6.2f} {registers:6.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

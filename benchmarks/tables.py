@@ -1,0 +1,219 @@
+"""Record tables of measured configurations, by which the machine model and every search are judged.
+
+    python -m benchmarks.tables --seconds 150 --out DIR [NAME ...]
+
+Each space gets its share of the time, and one file, DIR/NAME.log: configurations in a random order that the seed
+decides, in the format of logs, with the registers, spills and shared memory of the kernel beside each. A file that
+exists is resumed. `tests/data/tables` holds what these commands wrote on an H200, compressed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+
+import tune_conv1d  # noqa: F401  # each defines a template
+import tune_conv2d  # noqa: F401
+import tune_depthwise  # noqa: F401
+
+from benchmarks.convolution_rows import WORKLOADS
+from tilewright.cli.tune import OPERATORS
+from tilewright.core.target import Target
+from tilewright.measure.job import Job
+from tilewright.measure.option import LocalBuilder, LocalRunner
+from tilewright.measure.outcome import Failure, Measured, Outcome, to_result
+from tilewright.measure.session import MeasureSession
+from tilewright.tune.records.format import COMPILER, MeasureInput, Notes, encode
+from tilewright.tune.session.prefilter import Prefilter
+from tilewright.tune.space.config import Config
+from tilewright.tune.task import Task, freeze
+
+_BATCH, _LOOKED_AT = 48, 256
+
+
+@dataclass(frozen=True)
+class Table:
+    """One space: its task, the part that is measured, and its share of the time."""
+
+    template: str
+    args: tuple[Any, ...]
+    share: float
+    keep: Callable[[Config], bool] | None = None
+
+    def task(self, target: Target) -> Task:
+        """Return the task on a target."""
+        return Task(self.template, freeze(self.args), target)
+
+
+def _row(name: str, share: float) -> Table:
+    operator, options = WORKLOADS[name]
+    template = OPERATORS[operator].template
+    return Table(template.name, template.kind.of(**options).args, share)
+
+
+def _cut_rows(config: Config) -> bool:
+    """Keep what differs in filters and channels: rows and columns as the best known configurations have them."""
+    fixed = {"tile_y": [-1, 1, 7, 1], "tile_x": [-1, 1, 7, 1], "tile_ry": [-1, 1, 3], "tile_rx": [-1, 1, 3]}
+    return (
+        all(config[name].data == data for name, data in fixed.items())
+        and config["tile_rc"].sizes[1] * config["tile_rc"].sizes[2] <= 32
+        and (config["auto_unroll_max_step"].data, config["unroll_explicit"].data) == (1500, 1)
+    )
+
+
+def _cut_sums(config: Config) -> bool:
+    """Keep what differs in how sums run: the tiles of the results as two configurations have them."""
+    return config["tile_f"].data in ([-1, 2, 16, 2], [-1, 1, 16, 1]) and (
+        config["tile_y"].data,
+        config["tile_x"].data,
+    ) == ([-1, 1, 7, 1], [-1, 1, 7, 1])
+
+
+_LAYER = (1, 7, 7, 512, 512, 3, 3, (1, 1), (1, 1))
+TABLES: dict[str, Table] = {
+    "tutorial": Table("examples/conv2d", _LAYER, 4.0),
+    "depthwise": Table("examples/depthwise", (3, 4, 16, 32, 7), 4.0),
+    "conv1d": Table("examples/conv1d", (16384, 32), 2.0),
+    "r50-b1-l1.3x3": _row("r50-b1-l1.3x3", 2.0),
+    "r50-b1-l3.3x3": _row("r50-b1-l3.3x3", 2.0),
+    "r50-b1-l3.1x1": _row("r50-b1-l3.1x1", 1.0),
+    "r50-b64-l3.3x3": _row("r50-b64-l3.3x3", 1.0),
+    "tutorial-filters": Table("examples/conv2d", _LAYER, 3.0, _cut_rows),
+    "tutorial-sums": Table("examples/conv2d", _LAYER, 3.0, _cut_sums),
+    "packaged-depthwise": _row("dw-256x32-k3", 1.0),
+    "packaged-conv1d": _row("conv1d-16384-k32", 1.0),
+}
+USUAL = ("tutorial", "depthwise", "conv1d", "r50-b1-l1.3x3", "r50-b1-l3.3x3")
+
+
+def main() -> None:
+    """Measure what the command line names; print a line for each space."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("names", nargs="*", default=USUAL, metavar="NAME")
+    parser.add_argument("--seconds", type=float, default=150)
+    parser.add_argument("--out", type=Path, default=Path("tables"))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--target", default="cuda")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    runner = LocalRunner(timeout=4, number=4, repeat=3, min_repeat_ms=2, cooldown_interval=0)
+    left = sum(TABLES[name].share for name in given.names)
+    with MeasureSession(given.target, LocalBuilder(timeout=8), runner) as session:
+        print(f"{session.attributes.name}, {session.target}", flush=True)
+        for name in given.names:
+            share = TABLES[name].share
+            until = time.monotonic() + (given.seconds - (time.monotonic() - began)) * share / left
+            left -= share
+            print(record(name, session, given.out / f"{name}.log", given.seed, until), flush=True)
+
+
+def record(name: str, session: MeasureSession, path: Path, seed: int, until: float) -> str:
+    """Measure one space until a moment or its end; returns a line about it."""
+    table, began = TABLES[name], time.monotonic()
+    task = table.task(session.target)
+    known = {json.loads(line)["config"]["index"] for line in path.read_text().splitlines()} if path.exists() else set()
+    failures = done = 0
+    best = float("inf")
+    with path.open("a") as log, Prefilter(task, session.target, "knob", LocalBuilder().processes) as prefilter:
+        batches = _batches(table, task, prefilter, known, seed, until)
+        for job, outcome in session.measure_all(batches):
+            log.write(_line(task, session, job, outcome) + "\n")
+            done += 1
+            failures += isinstance(outcome, Failure)
+            if isinstance(outcome, Measured):
+                best = min(best, outcome.mean)
+    seconds = time.monotonic() - began
+    rate = f"{done / seconds:.1f}/s"
+    return f"{name:20} {done:6} measured in {seconds:6.1f} s ({rate}), {failures} failed, best {best * 1e6:.2f} µs"
+
+
+def _batches(
+    table: Table, task: Task, prefilter: Prefilter, known: set[int], seed: int, until: float
+) -> Iterator[list[Job]]:
+    """Configurations that can run, in an order that the seed decides, while there is time."""
+    for some in _chunks(table, task, seed):
+        new = [index for index in some if index not in known]
+        possible = [index for index, found in prefilter.inspect(new).items() if found.refusal is None]
+        known.update(new)
+        for at in range(0, len(possible), _BATCH):
+            if time.monotonic() >= until:
+                return
+            yield [_job(task, prefilter.target, index) for index in possible[at : at + _BATCH]]
+
+
+def _chunks(table: Table, task: Task, seed: int) -> Iterator[Sequence[int]]:
+    space, rng = task.config_space, np.random.default_rng(seed)
+    if table.keep is not None or space.range_length <= 1 << 16:
+        listed = list(space) if table.keep is None else _kept(table, task)
+        order = rng.permutation(np.array(listed, dtype=np.int64)).tolist()
+        yield from (order[at : at + _LOOKED_AT] for at in range(0, len(order), _LOOKED_AT))
+        return
+    while True:
+        yield list(dict.fromkeys(space.indices(space.draw(rng, _LOOKED_AT))))
+
+
+def _kept(table: Table, task: Task) -> list[int]:
+    """The indices of a cut-down space: a knob's choice is kept where it can be part of a kept configuration."""
+    space = task.config_space
+    keep = table.keep
+    assert keep is not None
+    found: list[int] = []
+    partial: list[tuple[int, ...]] = [()]
+    for knob in space.knobs:
+        places = range(len(knob))
+        partial = [(*point, place) for point in partial for place in places if _may(keep, space, (*point, place))]
+    for point in partial:
+        index = space.index(point)
+        if space.is_index_valid(index) and keep(space.get(index)):
+            found.append(index)
+    return found
+
+
+class _Partial(dict[str, Any]):
+    """The choices of some knobs; asking for another one stops the question."""
+
+    def __missing__(self, name: str) -> Any:
+        raise _UndecidedError
+
+
+class _UndecidedError(Exception):
+    """The predicate asks for a knob that is not chosen yet."""
+
+
+def _may(keep: Callable[[Any], bool], space: Any, point: tuple[int, ...]) -> bool:
+    choices = _Partial((knob.name, knob.choices[place]) for knob, place in zip(space.knobs, point, strict=False))
+    try:
+        return keep(choices)
+    except _UndecidedError:
+        return True
+
+
+def _job(task: Task, target: Target, index: int) -> Job:
+    config = task.config_space.get(index)
+    return Job(lambda: task.instantiate(config), index, target, task.declared.reference)
+
+
+def _line(task: Task, session: MeasureSession, job: Job, outcome: Outcome) -> str:
+    """A record, with what the compiler tells of the kernel beside it."""
+    reason = outcome.reason if isinstance(outcome, Failure) else ""
+    notes = Notes(session.attributes.name, COMPILER, reason=reason[:120], flop=task.flop)
+    inp = MeasureInput(session.target, task, task.config_space.get(job.key)).noted(notes)
+    line = json.loads(encode(inp, to_result(outcome)))
+    if isinstance(outcome, Measured):
+        line["resources"] = {name: vars(found) for name, found in outcome.resources.items()}
+    return json.dumps(line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""`tilewright doctor --calibrate`: what the machine model needs to know of a GPU and no data sheet says.
+
+Eight small kernels, each of which waits for one thing only: an empty launch, loads from memory, from the L2 and the L1
+cache, multiply-adds, chains of dependent loads, barriers, many small blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from ..core.architectures import NVIDIA
+from ..driver import build
+from ..loops import ir_builder
+from ..runtime.array import array, empty
+from ..runtime.device import Device
+from ..schedule.handle import create_schedule
+from ..te.extern import extern
+from ..tensor.axis import thread_axis
+from ..tensor.tensor import placeholder
+from ..tune.model.machine import Rates
+
+_REPEAT, _MILLISECONDS = 5, 10.0
+_THREADS, _BLOCKS_EACH = 256, 8
+_READ, _SUMS, _STEPS, _CHAIN, _MEETINGS, _SMALL_BLOCKS = 16, 8, 512, 1024, 256, 1024
+_L2_BYTES, _MEMORY_BYTES, _L1_WORDS = 1 << 24, 1 << 28, 4096
+
+
+class _Bench:
+    """Builds a kernel and times it."""
+
+    def __init__(self, on: Device) -> None:
+        self.on = on
+        attributes = on.attributes
+        self.processors = attributes.multi_processor_count
+        self.lanes = NVIDIA["sm_" + attributes.compute_version.replace(".", "")].multiprocessor.float_lanes
+
+    def seconds(self, body: Callable[..., None], blocks: int, threads: int, data: np.ndarray) -> float:
+        """The time of a kernel whose threads run `body(builder, input, output, number of the thread)`."""
+
+        def statement(ins: Any, outs: Any) -> Any:
+            ib = ir_builder.create()
+            block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
+            ib.scope_attr(block, "thread_extent", blocks)
+            ib.scope_attr(thread, "thread_extent", threads)
+            body(ib, ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0]), block.var, thread.var)
+            return ib.get()
+
+        a = placeholder(data.shape, str(data.dtype), "A")
+        b = extern((blocks * threads,), [a], statement, name="B", dtype=str(data.dtype))
+        module = build(create_schedule(b.op), [a, b], self.on.kind)
+        arrays = [array(data, self.on), empty((blocks * threads,), str(data.dtype), self.on)]
+        timed = module.time_evaluator(
+            module.entry_name, self.on, number=10, repeat=_REPEAT, min_repeat_ms=_MILLISECONDS
+        )
+        return float(timed(*arrays).median)
+
+
+def calibrate(on: Device) -> Rates:
+    """Measure the rates of a device."""
+    bench = _Bench(on)
+    many = bench.processors * _BLOCKS_EACH
+    ones = np.ones(32, np.float32)
+    launch = bench.seconds(_copy, 1, 32, ones)
+    busy = bench.seconds(_multiply, many, _THREADS, ones) - launch
+    clock = many * _THREADS * _SUMS * _STEPS / (bench.processors * bench.lanes) / busy
+    cycles = bench.processors * clock
+
+    def read(size: int) -> float:
+        blocks = size // (4 * _THREADS * _READ)
+        spent = bench.seconds(_read, blocks, _THREADS, np.ones(blocks * _THREADS * _READ, np.float32)) - launch
+        return blocks * _THREADS * _READ * 4 / spent / cycles
+
+    again = bench.seconds(_read_again, many, _THREADS, np.ones(_L1_WORDS, np.float32)) - launch
+    links = (np.arange(1 << 20, dtype=np.int64) + 32 * 1031) % (1 << 20)
+    chain = bench.seconds(_chase, 1, 32, links.astype(np.int32)) - launch
+    near = bench.seconds(_chase_shared, 1, 32, np.roll(np.arange(1024, dtype=np.int32), 33)) - launch
+    meetings = bench.seconds(_meet, 1, _THREADS, np.ones(_THREADS, np.float32)) - launch
+    small = bench.seconds(_copy, bench.processors * _SMALL_BLOCKS, 32, np.ones(32, np.float32)) - launch
+    shared_latency = near * clock / _CHAIN
+    return Rates(
+        launch_seconds=launch,
+        global_latency=chain * clock / _CHAIN,
+        shared_latency=shared_latency,
+        barrier=max(1.0, (meetings * clock / _MEETINGS - shared_latency) / 2),
+        block_start=small * clock / _SMALL_BLOCKS,
+        l1_bytes=many * _THREADS * 4 * _STEPS / again / cycles,
+        l2_bytes=read(_L2_BYTES),
+        memory_bytes=read(_MEMORY_BYTES),
+        l2_capacity=0.75 * on.attributes.l2_cache_bytes,
+        clock=clock,
+    )
+
+
+# Kernels
+
+
+def _copy(ib: Any, a: Any, b: Any, block: Any, thread: Any) -> None:
+    b[block * 32 + thread] = a[thread]
+
+
+def _multiply(ib: Any, a: Any, b: Any, block: Any, thread: Any) -> None:
+    sums = ib.allocate("float32", (_SUMS,), "sums", scope="local")
+    for k in range(_SUMS):
+        sums[k] = a[(thread + k) % 32]
+    with ib.for_range(0, _STEPS, "r"):
+        for k in range(_SUMS):
+            sums[k] = sums[k] * sums[k] + sums[k]
+    total = sums[0]
+    for k in range(1, _SUMS):
+        total = total + sums[k]
+    b[block * _THREADS + thread] = total
+
+
+def _read(ib: Any, a: Any, b: Any, block: Any, thread: Any) -> None:
+    _sum(ib, a, b, block, thread, _READ, lambda r: (block * _READ + r) * _THREADS + thread)
+
+
+def _read_again(ib: Any, a: Any, b: Any, block: Any, thread: Any) -> None:
+    _sum(ib, a, b, block, thread, _STEPS, lambda r: (r * 32 + thread) % _L1_WORDS)
+
+
+def _sum(ib: Any, a: Any, b: Any, block: Any, thread: Any, steps: int, place: Callable[[Any], Any]) -> None:
+    total = ib.allocate("float32", (1,), "total", scope="local")
+    total[0] = 0.0
+    with ib.for_range(0, steps // 16, "r") as r:
+        for k in range(16):  # so many loads are under way at once
+            total[0] = total[0] + a[place(r * 16 + k)]
+    b[block * _THREADS + thread] = total[0]
+
+
+def _chase(ib: Any, a: Any, b: Any, block: Any, thread: Any) -> None:
+    at = ib.allocate("int32", (1,), "at", scope="local")
+    at[0] = 0
+    with ib.for_range(0, _CHAIN, "r"):
+        at[0] = a[at[0]]
+    b[thread] = at[0]
+
+
+def _chase_shared(ib: Any, a: Any, b: Any, block: Any, thread: Any) -> None:
+    links = ib.allocate("int32", (1024,), "links", scope="shared")
+    at = ib.allocate("int32", (1,), "at", scope="local")
+    with ib.for_range(0, 32, "k") as k:
+        links[k * 32 + thread] = a[k * 32 + thread]
+    at[0] = 0
+    with ib.for_range(0, _CHAIN, "r"):
+        at[0] = links[at[0]]
+    b[thread] = at[0]
+
+
+def _meet(ib: Any, a: Any, b: Any, block: Any, thread: Any) -> None:
+    row = ib.allocate("float32", (_THREADS,), "row", scope="shared")
+    value = ib.allocate("float32", (1,), "value", scope="local")
+    value[0] = a[thread]
+    with ib.for_range(0, _MEETINGS, "r"):
+        row[thread] = value[0]
+        value[0] = row[(thread + 1) % _THREADS]
+    b[thread] = value[0]
+
+
+def described(rates: Rates) -> list[str]:
+    """The rates, one line each."""
+    return [f"{name:16} {value:.4g}" for name, value in asdict(rates).items()]

@@ -1,0 +1,336 @@
+"""Bounds of a structure for many configurations at once: loops, regions, and how indices move with the loops.
+
+It is `bounds/` with one array per extent in place of an expression. An index is a linear form over the loops of its
+path, so that its reach, and so the region that a reader needs, is a sum. Quotients and remainders of fused loops are
+rounded to the form that has their reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ...bounds.nest import Loop, outer_loops, own_loops
+from ...bounds.visibility import default_scope, shares
+from ...core.hardware import MemoryScope, ThreadTag
+from ...expr import nodes as n
+from ...expr.nodes import Expr, IntImm, Var
+from ...expr.traverse import loads
+from ...schedule.relations import Fuse, Relation, Split
+from ...schedule.value import At, Stage
+from ...tensor.axis import IterVar
+from ...tensor.tensor import ComputeOp, Tensor
+from .structure import Structure
+from .traced import Columns, Number
+
+Form = dict[Var, Number]
+"""How far an index moves when a loop takes a step."""
+
+
+class NotModelledError(Exception):
+    """The structure has something that the model does not know: scans, externs, sizes known only at the call."""
+
+
+@dataclass
+class StageExtents:
+    """A stored stage: its loops from the outside in, the extents of all axes, its region and where that begins."""
+
+    stage: Stage
+    body: tuple[Expr, ...]
+    scope: MemoryScope
+    outer: tuple[Loop, ...]
+    extents: dict[IterVar, Number]
+    region: list[Number]
+    begins: list[Form]
+    """For each dimension of the region: how its first element moves with the loops around the stage."""
+    forms: dict[IterVar, Form] = field(default_factory=dict)
+    """For each of the operation's own axes: how it moves with all loops of the path."""
+    loop_extents: dict[Var, Number] = field(default_factory=dict)
+    """The extents of all loops of the path."""
+
+    @property
+    def path(self) -> tuple[Loop, ...]:
+        """The loops around the stage, and its own."""
+        return (*self.outer, *own_loops(self.stage))
+
+    @property
+    def moved_by(self) -> set[Var]:
+        """The loops around the stage on which its region depends."""
+        return {var for form in self.begins for var, step in form.items() if np.any(step)}
+
+    @property
+    def element_bytes(self) -> int:
+        """The bytes of an element of all results."""
+        return sum(t.dtype.bytes for t in self.stage.op.outputs)
+
+    @property
+    def elements(self) -> Number:
+        """The elements of the region."""
+        return prod(self.region)
+
+
+def infer(structure: Structure, columns: Columns) -> dict[int, StageExtents]:
+    """The extents of every stored stage, by stage id, readers first; NotModelledError where they are not constant."""
+    schedule = structure.schedule
+    assert schedule is not None
+    found: dict[int, StageExtents] = {}
+    for stage in reversed(schedule.in_order()):
+        if stage.is_placeholder or stage.id not in structure.bodies:
+            continue
+        if not isinstance(stage.op, ComputeOp):
+            raise NotModelledError(f"{stage.name} is no te.compute")
+        readers = [one for one in found.values() if list(_reads(structure, one.body, stage.id))]
+        if readers or stage.is_output:
+            found[stage.id] = _extents_of(structure, columns, stage, readers, found)
+    return found
+
+
+def _reads(structure: Structure, body: tuple[Expr, ...], stage: int) -> Iterable[n.Load]:
+    schedule = structure.schedule
+    assert schedule is not None
+    return (e for e in loads(*body) if isinstance(e.source, Tensor) and schedule.stage_of.get(e.source.op) == stage)
+
+
+def _extents_of(
+    structure: Structure, columns: Columns, stage: Stage, readers: list[StageExtents], known: dict[int, StageExtents]
+) -> StageExtents:
+    schedule = structure.schedule
+    assert schedule is not None
+    outer = outer_loops(schedule, stage)
+    scope = stage.scope or default_scope(tuple(loop.tag for loop in outer if loop.tag is not None))
+    shape = [constant(extent) for extent in stage.op.shape]
+    region: list[Number] = list(shape)
+    begins: list[Form] = [{} for _ in shape]
+    if not stage.is_output:
+        needs = [_need(structure, stage, scope, reader, shape) for reader in readers]
+        region = [_largest(sizes) for sizes in zip(*(sizes for sizes, _ in needs), strict=True)]
+        begins = [_joined(forms) for forms in zip(*(forms for _, forms in needs), strict=True)]
+    extents: dict[IterVar, Number] = dict(zip(stage.op.axis, region, strict=True))
+    for axis in stage.op.loop_axes[len(stage.op.axis) :]:
+        if axis.dom is None:
+            raise NotModelledError(f"{axis.name} has no range")
+        extents[axis] = constant(axis.dom.extent)
+    for relation in stage.relations:
+        extents.update(_down(structure, columns, stage, relation, extents))
+    made = StageExtents(stage, structure.bodies[stage.id], scope, outer, extents, region, begins)
+    for loop in made.path:
+        owner = extents if loop.stage == stage.id else known[loop.stage].extents
+        made.loop_extents[loop.var] = np.maximum(made.loop_extents.get(loop.var, 1), owner[loop.axis])
+    made.forms = _forms(structure, columns, made)
+    return made
+
+
+def constant(e: Any) -> int:
+    """The value of a constant extent."""
+    if not isinstance(e, IntImm):
+        raise NotModelledError(f"the extent {e} is known only at the call")
+    return e.value
+
+
+def _largest(sizes: Iterable[Number]) -> Number:
+    largest: Number = 0
+    for size in sizes:
+        largest = np.maximum(largest, size)
+    return largest
+
+
+def _joined(forms: Iterable[Form]) -> Form:
+    made: Form = {}
+    for form in forms:
+        for var, step in form.items():
+            made[var] = np.maximum(made[var], step) if var in made else step
+    return made
+
+
+def _down(
+    structure: Structure, columns: Columns, stage: Stage, relation: Relation, extents: Mapping[IterVar, Number]
+) -> dict[IterVar, Number]:
+    """The extents of the axes below a relation."""
+    if isinstance(relation, Split):
+        extent = extents[relation.parent]
+        factor = structure.number(relation, "factor", relation.factor, columns)
+        if factor is not None:
+            inner = factor if stage.note(relation.inner).thread is not None else np.minimum(factor, extent)
+            return {relation.outer: -(-extent // factor), relation.inner: inner}
+        parts = structure.number(relation, "nparts", relation.nparts, columns)
+        if parts is None:
+            raise NotModelledError("a split by an expression")
+        outer = parts if stage.note(relation.outer).thread is not None else np.minimum(parts, extent)
+        return {relation.outer: outer, relation.inner: -(-extent // parts)}
+    if isinstance(relation, Fuse):
+        return {relation.fused: extents[relation.outer] * extents[relation.inner]}
+    return dict.fromkeys(relation.below, 1)
+
+
+# Forms
+
+
+def _forms(structure: Structure, columns: Columns, made: StageExtents) -> dict[IterVar, Form]:
+    """How each axis of a stage moves with the loops of its path."""
+    stage = made.stage
+    forms: dict[IterVar, Form] = {loop.axis: {loop.var: 1} for loop in own_loops(stage)}
+    for relation in reversed(stage.relations):
+        if isinstance(relation, Split):
+            step = structure.number(relation, "factor", relation.factor, columns)
+            if step is None:
+                step = made.extents[relation.inner]
+            forms[relation.parent] = plus(scaled(forms[relation.outer], step), forms[relation.inner])
+        elif isinstance(relation, Fuse):
+            width = made.extents[relation.inner]
+            forms[relation.outer] = divided(forms[relation.fused], width, made.loop_extents)
+            forms[relation.inner] = remainder(forms[relation.fused], width, made.loop_extents)
+    for axis, begin in zip(stage.op.axis, made.begins, strict=True):
+        forms[axis] = plus(forms[axis], begin)
+    return {axis: forms[axis] for axis in stage.roots}
+
+
+def plus(a: Form, b: Form, sign: int = 1) -> Form:
+    """The sum of two forms, or their difference."""
+    made = dict(a)
+    for var, step in b.items():
+        made[var] = made.get(var, 0) + sign * step
+    return made
+
+
+def scaled(form: Form, factor: Number) -> Form:
+    """A form times a number."""
+    return {var: step * factor for var, step in form.items()}
+
+
+def divided(form: Form, width: Number, extents: Mapping[Var, Number]) -> Form:
+    """The quotient: a loop whose whole run stays below the width may not move it at all."""
+    made: Form = {}
+    for var, step in form.items():
+        steps = np.maximum(extents.get(var, 1) - 1, 1)
+        made[var] = np.where(np.abs(step) >= width, step // width, (np.abs(step) * steps // width) / steps)
+    return made
+
+
+def remainder(form: Form, width: Number, extents: Mapping[Var, Number]) -> Form:
+    """The remainder: its reach is below the width."""
+    made: Form = {}
+    for var, step in form.items():
+        steps = np.maximum(extents.get(var, 1) - 1, 1)
+        made[var] = np.where(np.abs(step) >= width, step % width, np.minimum(np.abs(step), (width - 1) / steps))
+    return made
+
+
+def form_of(e: Expr, roots: Mapping[Var, Form], extents: Mapping[Var, Number]) -> tuple[Form, Number]:
+    """How an index moves with the loops, and its constant."""
+    if isinstance(e, IntImm):
+        return {}, e.value
+    if isinstance(e, Var):
+        return roots.get(e, {}), 0
+    if isinstance(e, (n.Add, n.Sub)):
+        (a, p), (b, q) = form_of(e.a, roots, extents), form_of(e.b, roots, extents)
+        sign = 1 if isinstance(e, n.Add) else -1
+        return plus(a, b, sign), p + sign * q
+    if isinstance(e, n.Mul):
+        (a, p), (b, q) = form_of(e.a, roots, extents), form_of(e.b, roots, extents)
+        return (scaled(a, q), p * q) if not b else (scaled(b, p), p * q)
+    if isinstance(e, (n.FloorDiv, n.FloorMod, n.Div, n.Mod)) and isinstance(e.b, IntImm):
+        form, p = form_of(e.a, roots, extents)
+        if isinstance(e, (n.FloorDiv, n.Div)):
+            return divided(form, e.b.value, extents), p // e.b.value
+        return remainder(form, e.b.value, extents), p % e.b.value
+    joined = [form_of(child, roots, extents)[0] for child in e.children() if isinstance(child, Expr)]
+    return _joined(joined), 0
+
+
+def reach(form: Form, extents: Mapping[Var, Number], running: Iterable[Var] | None = None) -> Number:
+    """How far an index moves over the whole run of some loops (all that are known)."""
+    total: Number = 0
+    wanted = None if running is None else set(running)
+    for var, step in form.items():
+        if wanted is None or var in wanted:
+            total = total + np.abs(step) * (extents.get(var, 1) - 1)
+    return total
+
+
+def _need(
+    structure: Structure, stage: Stage, scope: MemoryScope, reader: StageExtents, shape: list[int]
+) -> tuple[list[Number], list[Form]]:
+    """The region of a stage that one reader needs: extents, and how it begins."""
+    inside = 0
+    if isinstance(stage.placement, At):
+        at = stage.placement
+        inside = next((i + 1 for i, x in enumerate(reader.path) if x.stage == at.stage and x.axis is at.axis), 0)
+    running = {
+        loop.var
+        for i, loop in enumerate(reader.path)
+        if (shares(scope, loop.tag) if loop.tag is not None else i >= inside)
+    }
+    roots = {axis.var: form for axis, form in reader.forms.items()}
+    sizes: list[Number] = []
+    begins: list[Form] = []
+    indices = [load.indices for load in _reads(structure, reader.body, stage.id)]
+    for d, extent in enumerate(shape):
+        found = [form_of(i[d], roots, reader.loop_extents) for i in indices]
+        spread = max(p for _, p in found) - min(p for _, p in found) if len(found) > 1 else 0
+        wide = _largest(reach(form, reader.loop_extents, running) for form, _ in found) + spread
+        size = np.minimum(np.ceil(wide + 1).astype(np.int64), extent)
+        sizes.append(size)
+        begin = _joined({v: s for v, s in form.items() if v not in running} for form, _ in found)
+        begins.append({} if np.all(size == extent) else {v: s * (size < extent) for v, s in begin.items()})
+    return sizes, begins
+
+
+# What a kernel uses
+
+
+@dataclass
+class KernelExtents:
+    """One kernel: its stages, and the extents of its hardware indices."""
+
+    stages: list[StageExtents]
+    extents: dict[ThreadTag, Number]
+
+    @property
+    def block(self) -> list[Number]:
+        """Threads of a block along x, y and z."""
+        tags = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
+        return [self.extents.get(tag, 1) for tag in tags]
+
+    @property
+    def threads(self) -> Number:
+        """Threads of a block."""
+        return prod(self.block)
+
+    @property
+    def blocks(self) -> Number:
+        """Blocks of the grid."""
+        return prod(extent for tag, extent in self.extents.items() if tag.is_block)
+
+    def copies(self, found: StageExtents) -> Number:
+        """How many vthreads have a copy of a stage's region of their own."""
+        moved = found.moved_by
+        vthreads = {loop.var for loop in found.outer if loop.tag is ThreadTag.VTHREAD and loop.var in moved}
+        return prod(found.loop_extents[var] for var in vthreads)
+
+    def bytes_in(self, scope: MemoryScope) -> Number:
+        """Bytes of all buffers in a scope, per block or per thread."""
+        return sum(
+            found.elements * self.copies(found) * found.element_bytes * found.stage.stages
+            for found in self.stages
+            if found.scope is scope and not found.stage.is_output
+        )
+
+
+def kernels(structure: Structure, found: dict[int, StageExtents]) -> list[KernelExtents]:
+    """The kernels of a structure; stages outside of any are left out."""
+    by_root: dict[int, KernelExtents] = {}
+    for stage_id, one in found.items():
+        root = stage_id
+        while isinstance(at := structure.schedule.stages[root].placement, At):  # type: ignore[union-attr]
+            root = at.stage
+        kernel = by_root.setdefault(root, KernelExtents([], {}))
+        kernel.stages.append(one)
+        for loop in one.path:
+            if loop.tag is not None and loop.tag is not ThreadTag.VTHREAD:
+                extent = one.loop_extents[loop.var]
+                kernel.extents[loop.tag] = np.maximum(kernel.extents.get(loop.tag, 1), extent)
+    return [kernel for kernel in by_root.values() if kernel.extents]

@@ -1,0 +1,148 @@
+"""What one access of a warp costs: the addresses of its lanes, the sectors that they touch, the banks that they share.
+
+Lanes are counted as the hardware does: threadIdx.x runs fastest. All loops but the thread indices stand at their
+first iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ...core.hardware import ThreadTag
+from ...expr import nodes as n
+from ...expr.nodes import Expr, IntImm, Var
+from ...schedule.relations import Fuse, Split
+from ...tensor.axis import IterVar
+from .extents import StageExtents
+from .structure import Structure
+from .traced import Columns, Number
+
+SECTOR, BANKS, WORD = 32, 32, 4
+"""Bytes that memory moves at least; banks of shared memory, and bytes of each per cycle."""
+_TAGS = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
+
+
+class Lanes:
+    """The thread indices of the lanes of a block's first warp, one row per configuration."""
+
+    def __init__(self, count: int, block: Sequence[Number], warp: int) -> None:
+        self.count = count
+        self.warp = warp
+        number = np.arange(warp, dtype=np.int64)[None, :]
+        threads = column(np.asarray(block[0] * block[1] * block[2]), count)
+        number = np.where(number < threads, number, 0)  # lanes that are not there repeat the first one
+        self.number = number
+        self.index: dict[ThreadTag, np.ndarray] = {}
+        for tag, extent in zip(_TAGS, block, strict=True):
+            wide = column(np.asarray(extent), count)
+            self.index[tag] = number % wide
+            number = number // wide
+
+    def axes(self, structure: Structure, columns: Columns, found: StageExtents) -> dict[Var, np.ndarray]:
+        """The values of the axes of a stage's operation in each lane."""
+        values: dict[IterVar, np.ndarray | int] = {}
+        for loop in found.path:
+            if loop.stage == found.stage.id:
+                values[loop.axis] = self.index.get(loop.tag, 0) if loop.tag is not None else 0
+        for relation in reversed(found.stage.relations):
+            if isinstance(relation, Split):
+                step = structure.number(relation, "factor", relation.factor, columns)
+                step = found.extents[relation.inner] if step is None else step
+                values[relation.parent] = values[relation.outer] * _wide(step) + values[relation.inner]
+            elif isinstance(relation, Fuse):
+                width = _wide(found.extents[relation.inner])
+                values[relation.outer] = values[relation.fused] // width
+                values[relation.inner] = values[relation.fused] % width
+        made: dict[Var, np.ndarray] = {}
+        for axis in found.stage.roots:
+            value = np.asarray(values[axis]) + np.zeros((self.count, self.warp), np.int64)
+            own = {loop.var for loop in found.path if loop.stage == found.stage.id}
+            for loop in found.outer:
+                if loop.tag in self.index and loop.var not in own:
+                    step = found.forms[axis].get(loop.var, 0)
+                    value = value + (_wide(step) * self.index[loop.tag]).astype(np.int64)
+            made[axis.var] = value
+        return made
+
+
+def column(value: np.ndarray, count: int) -> np.ndarray:
+    """A number per configuration as a column."""
+    return np.broadcast_to(value, (count,))[:, None]
+
+
+def _wide(value: Number) -> Number:
+    return value[:, None] if isinstance(value, np.ndarray) and value.ndim == 1 else value
+
+
+def address(indices: Sequence[np.ndarray], shape: Sequence[Number]) -> np.ndarray:
+    """The place of an element in memory, row by row."""
+    place: np.ndarray | int = 0
+    for index, extent in zip(indices, shape, strict=True):
+        place = place * _wide(extent) + index
+    return np.asarray(place)
+
+
+def unravelled(element: np.ndarray, shape: Sequence[Number]) -> list[np.ndarray]:
+    """The index of an element in each dimension."""
+    indices: list[np.ndarray] = []
+    for extent in reversed(shape):
+        wide = _wide(extent)
+        indices.append(element % wide)
+        element = element // wide
+    return indices[::-1]
+
+
+def value_of(e: Expr, axes: Mapping[Var, np.ndarray]) -> np.ndarray | int:
+    """The value of an index in each lane; what is no integer arithmetic counts as 0."""
+    if isinstance(e, IntImm):
+        return e.value
+    if isinstance(e, Var):
+        return axes.get(e, 0)
+    if isinstance(e, n.Binary):
+        a, b = value_of(e.a, axes), value_of(e.b, axes)
+        if isinstance(e, n.Add):
+            return a + b
+        if isinstance(e, n.Sub):
+            return a - b
+        if isinstance(e, n.Mul):
+            return a * b
+        if isinstance(e, (n.FloorDiv, n.Div)):
+            return a // np.maximum(b, 1)
+        if isinstance(e, (n.FloorMod, n.Mod)):
+            return a % np.maximum(b, 1)
+        if isinstance(e, n.Min):
+            return np.minimum(a, b)
+        if isinstance(e, n.Max):
+            return np.maximum(a, b)
+    return 0
+
+
+def distinct(units: np.ndarray) -> np.ndarray:
+    """How many different numbers there are in each row."""
+    order = np.sort(units, axis=1)
+    made: np.ndarray = 1 + (order[:, 1:] != order[:, :-1]).sum(axis=1)
+    return made
+
+
+def sectors(places: np.ndarray, element_bytes: int, lanes: Number = 1) -> np.ndarray:
+    """The sectors of global memory that a warp's access touches; each lane has `lanes` neighbours."""
+    first = places * element_bytes // SECTOR
+    found = distinct(first).astype(np.float64)
+    width = np.asarray(lanes) * element_bytes
+    made: np.ndarray = np.maximum(found, distinct(places) * width / SECTOR)
+    return made
+
+
+def wavefronts(places: np.ndarray, element_bytes: int, lanes: Number = 1) -> np.ndarray:
+    """The cycles that a warp's access of shared memory takes: the different words in its busiest bank."""
+    words = np.sort(places * element_bytes // WORD, axis=1)
+    new = np.ones(words.shape, bool)
+    new[:, 1:] = words[:, 1:] != words[:, :-1]
+    rows = np.arange(len(words))[:, None] * BANKS + words % BANKS
+    busy = np.bincount(rows[new], minlength=len(words) * BANKS).reshape(len(words), BANKS)
+    wide = np.asarray(lanes) * element_bytes / WORD
+    # Wide accesses go by parts of a warp, each without conflicts where lanes are neighbours.
+    made: np.ndarray = np.where(wide > 1, np.maximum(new.sum(axis=1) * wide / BANKS, 1), busy.max(axis=1))
+    return made

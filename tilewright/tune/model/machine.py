@@ -1,0 +1,98 @@
+"""The machine that a model predicts for: what its data sheet says, and what was measured of it once.
+
+`Machine.of` takes rates from the board (`core/boards.py`) and the architecture's row; `Rates` holds what no data sheet
+says. Their defaults are those of an H200; `tilewright doctor --calibrate` measures them on the device that is here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ...core.architectures import NVIDIA
+from ...core.boards import BOARDS, Board
+from ...core.hardware import Hardware
+from ...core.target import Target
+
+_USUAL_BOARD = "NVIDIA H200"
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What is measured of a device. Cycles are those of a multiprocessor, bytes per cycle those of one, too."""
+
+    launch_seconds: float = 1.1e-6
+    """Of an empty kernel among others in a graph."""
+    global_latency: float = 620.0
+    """Cycles from a load to its value, out of the L2 cache."""
+    shared_latency: float = 30.0
+    barrier: float = 30.0
+    """Cycles in which a block's threads meet."""
+    block_start: float = 190.0
+    l1_bytes: float = 64.0
+    l2_bytes: float = 34.0
+    memory_bytes: float = 16.0
+    l2_capacity: float = 45e6
+    """Bytes that stay in the L2 cache from one run to the next."""
+    clock: float = 1.75e9
+    """Cycles per second under load."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How counts become instructions and waiting: fitted once to measured kernels, the same for all devices."""
+
+    compare: float = 1.5
+    loop_step: float = 6.0
+    ldg: float = 2.0
+    lds: float = 1.0
+    lds_wave: float = 1.0
+    sts: float = 1.5
+    stg: float = 6.0
+    fill: float = 12.0
+    thread: float = 40.0
+    issue: float = 1.0
+    registers: float = 24.0
+    word: float = 1.0
+    spill: float = 1.0
+    dependent: float = 4.0
+    alone: float = 1.0
+    overlap: float = 0.6
+    serial: float = 0.3
+    barrier: float = 1.0
+    sectors: float = 0.3
+    uneven: float = 0.5
+    code: float = 0.2
+    sharpness: float = 3.0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One device, as the model sees it."""
+
+    hardware: Hardware
+    multiprocessors: int
+    rates: Rates = field(default_factory=Rates)
+    weights: Weights = field(default_factory=Weights)
+
+    @staticmethod
+    def of(target: Target, board: str = "") -> Machine:
+        """The machine of a target: of the named board, else of the first known one of its architecture."""
+        found = BOARDS.get(board) or _board_of(target.hardware)
+        rates = Rates()
+        usual = BOARDS[_USUAL_BOARD]
+        # What is not measured scales with what the data sheets say.
+        clock = rates.clock * found.megahertz / usual.megahertz
+        per_cycle = found.gigabytes / found.multiprocessors / found.megahertz
+        usual_per_cycle = usual.gigabytes / usual.multiprocessors / usual.megahertz
+        scaled = replace(rates, clock=clock, memory_bytes=rates.memory_bytes * per_cycle / usual_per_cycle)
+        return Machine(target.hardware, found.multiprocessors, scaled)
+
+    @property
+    def schedulers(self) -> float:
+        """Instructions of warps that a multiprocessor issues per cycle."""
+        return max(1.0, self.hardware.multiprocessor.float_lanes / self.hardware.warp)
+
+
+def _board_of(hardware: Hardware) -> Board:
+    rows = [board for board in BOARDS.values() if NVIDIA[board.architecture].name == hardware.name]
+    return rows[-1] if rows else BOARDS[_USUAL_BOARD]

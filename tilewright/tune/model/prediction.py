@@ -1,0 +1,97 @@
+"""From counts to seconds: what each part of a multiprocessor is busy for, what latency leaves exposed, and the tail.
+
+A kernel takes as long as its busiest part, and a little longer where others are nearly as busy: the terms are added
+in a high power. Blocks come in waves of as many as fit; a multiprocessor with one block more than the others makes
+all of them wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...core.hardware import MemoryScope
+from .machine import Machine
+from .work import Counts
+
+TERMS = ("issue", "shared memory", "L1", "L2", "memory", "latency", "start")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Seconds per configuration, the terms that make them (seconds each would take alone), and what limits them."""
+
+    seconds: np.ndarray
+    terms: dict[str, np.ndarray]
+    resident: np.ndarray
+    registers: np.ndarray
+
+
+def predict(counts: Counts, machine: Machine) -> Prediction:
+    """The predicted time of one kernel for every configuration."""
+    c, rates, w = counts, machine.rates, machine.weights
+    warps = np.ceil(c["threads"] / machine.hardware.warp)
+    registers, spilled = _registers(c, machine)
+    resident = _resident(c, machine, warps, registers)
+    each = np.ceil(c["blocks"] / machine.multiprocessors)  # blocks of the busiest multiprocessor
+    spills = w.spill * c["fma"] * spilled
+    instructions = (
+        c["fma"]
+        + c["other_ops"]
+        + w.compare * c["compares"]
+        + w.loop_step * c["loop_steps"]
+        + w.ldg * c["ldg"]
+        + w.lds * c["lds"]
+        + w.sts * c["sts"]
+        + w.stg * c["stg"]
+        + w.fill * c["fill_loads"]
+        + w.thread
+        + spills
+    ) * (1 + w.uneven * np.minimum(c["uneven"], 1))
+    code = 1 + w.code * np.maximum(np.log2(np.maximum(c["written_out"], 1) / 4096), 0)
+    issue = each * warps * instructions * w.issue / machine.schedulers * code
+    waves = w.lds_wave * c["lds_waves"] + c["sts_waves"]
+    shared = each * warps * (waves + spills)
+    sector_bytes = c["ldg_sectors"] * warps * 32
+    l1 = each * (sector_bytes + c["stg_sectors"] * warps * 32) / rates.l1_bytes
+    missed = c["block_bytes"] ** (1 - w.sectors) * np.maximum(sector_bytes, 1) ** w.sectors
+    l2 = (c["blocks"] * missed + c["stored_bytes"]) / machine.multiprocessors / rates.l2_bytes
+    used = np.minimum(c["blocks"], machine.multiprocessors)  # few blocks ask for little
+    l2 = l2 * machine.multiprocessors / np.maximum(used, 1) ** 0.5 / machine.multiprocessors**0.5
+    moved = c["unique_bytes"] + c["stored_bytes"]
+    far = np.where(moved > rates.l2_capacity, 1.0, 0.25)
+    memory = far * moved / machine.multiprocessors / rates.memory_bytes
+    chain = w.dependent / np.minimum(np.maximum(c["accumulators"], 1), w.dependent)
+    alone = (
+        w.alone * instructions * chain
+        + w.overlap * rates.global_latency * (1 + c["phases"] + w.serial * c["serial_loads"])
+        + w.barrier * rates.barrier * c["barriers"] * np.sqrt(warps)
+    )
+    latency = np.ceil(each / resident) * alone
+    start = each * rates.block_start
+    cycles = dict(zip(TERMS, (issue, shared, l1, l2, memory, latency, start), strict=True))
+    total = sum(value**w.sharpness for value in cycles.values()) ** (1 / w.sharpness)
+    seconds = total / rates.clock + rates.launch_seconds
+    return Prediction(seconds, {name: value / rates.clock for name, value in cycles.items()}, resident, registers)
+
+
+def _registers(c: Counts, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+    """Registers of a thread, and the part of its arrays that they do not hold."""
+    w = machine.weights
+    limit = np.minimum(machine.hardware.registers_per_thread, machine.hardware.multiprocessor.registers
+                       // np.maximum(c["threads"], 1))  # fmt: skip
+    wanted = w.registers + w.word * c["local_words"] + np.minimum(c["held"], 32) * 0.5
+    granted = np.ceil(np.clip(wanted, 16, np.maximum(limit, 16)) / 8) * 8
+    return granted, np.maximum(wanted - np.maximum(limit, 16), 0) / np.maximum(wanted, 1)
+
+
+def _resident(c: Counts, machine: Machine, warps: np.ndarray, registers: np.ndarray) -> np.ndarray:
+    """Blocks that a multiprocessor holds at a time."""
+    hardware, one = machine.hardware, machine.hardware.multiprocessor
+    memory = hardware.memory(MemoryScope.SHARED)
+    by_warps = one.warps // np.maximum(warps, 1)
+    by_registers = one.registers // np.maximum(registers * warps * hardware.warp, 1)
+    by_shared = (memory.pool or memory.most) // np.maximum(c["shared_bytes"] + 1024, 1)
+    found: np.ndarray = np.maximum(np.minimum.reduce([by_warps, by_registers, by_shared, one.blocks + 0 * warps]), 1)
+    return found

@@ -1,0 +1,102 @@
+"""Ranking a space: the configurations that the model expects to be fastest.
+
+Spaces that are small enough are scored whole. Of larger ones a sample is scored, and the best of it walk from
+neighbour to neighbour, one knob at a time, as long as that gains anything: all of it without measuring.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..space.space import Space
+from ..task import Task
+from .machine import Machine
+from .scoring import Scorer
+
+_WHOLE = 12_000
+"""Spaces up to so many configurations are scored whole."""
+_SAMPLE, _KEPT, _ROUNDS, _CHILDREN = 2048, 96, 8, 1024
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Indices of configurations, the fastest by prediction first, and their predicted seconds."""
+
+    indices: tuple[int, ...]
+    seconds: tuple[float, ...]
+
+
+def rank(task: Task, count: int = 1, machine: Machine | None = None, seed: int = 0) -> Ranked:
+    """Rank the space of a task.
+
+    Parameters
+    ----------
+    task : Task
+        With the target that its configurations are to run on.
+    count : int
+        How many of the fastest to return.
+    machine : Machine, optional
+        What to predict for; by default the machine of the task's target.
+    seed : int
+        Of the sample, where the space is too large to be scored whole.
+
+    Returns
+    -------
+    Ranked
+        Fewer than `count` where fewer can run; none where the model does not cover the template.
+    """
+    return Ranking(Scorer(task, machine), seed).best(count)
+
+
+class Ranking:
+    """Ranks a space by a scorer."""
+
+    def __init__(self, scorer: Scorer, seed: int = 0) -> None:
+        self.scorer = scorer
+        self.space: Space = scorer.task.config_space
+        self.rng = np.random.default_rng(seed)
+        self.known: dict[int, float] = {}
+        """Predicted seconds of what was scored."""
+
+    def best(self, count: int) -> Ranked:
+        """The `count` fastest."""
+        if self.space.range_length <= _WHOLE:
+            self._score(np.array([self.space.point(i) for i in self.space], dtype=np.int64))
+        else:
+            self._score(self.space.draw(self.rng, _SAMPLE))
+            self._walk(max(count, _KEPT))
+        order = sorted((seconds, index) for index, seconds in self.known.items() if np.isfinite(seconds))[:count]
+        return Ranked(tuple(index for _, index in order), tuple(seconds for seconds, _ in order))
+
+    def _score(self, points: np.ndarray) -> None:
+        indices = self.space.indices(points)
+        new = [i for i, index in enumerate(indices) if index not in self.known]
+        if new:
+            seconds = self.scorer.score(points[new]).seconds
+            self.known.update((indices[i], s) for i, s in zip(new, seconds.tolist(), strict=True))
+
+    def _walk(self, kept: int) -> None:
+        """Score neighbours and crossings of the best, until the best stay the same."""
+        dims = np.array(self.space.dims)
+        for _ in range(_ROUNDS):
+            finite = [(s, i) for i, s in self.known.items() if np.isfinite(s)]
+            if not finite:
+                return
+            best = [index for _, index in sorted(finite)[:kept]]
+            elite = np.array([self.space.point(i) for i in best], dtype=np.int64)
+            weights = 1.0 / (np.arange(len(elite)) + 4)
+            parents = self.rng.choice(len(elite), size=(_CHILDREN, 2), p=weights / weights.sum())
+            crossed = self.rng.random((_CHILDREN, len(dims))) < 0.5
+            children = np.where(crossed, elite[parents[:, 0]], elite[parents[:, 1]])
+            children[_CHILDREN // 3 :] = elite[parents[_CHILDREN // 3 :, 0]]
+            changed = self.rng.random(children.shape) < 1.3 / len(dims)
+            children = np.where(changed, self.rng.integers(dims, size=children.shape), children)
+            children = np.unique(children[self.space.admitted(children)], axis=0)
+            self._score(children)
+            if (
+                sorted((s, i) for i, s in self.known.items() if np.isfinite(s))[: kept // 4]
+                == sorted((self.known[i], i) for i in best)[: kept // 4]
+            ):
+                return

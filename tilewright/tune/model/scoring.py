@@ -1,0 +1,99 @@
+"""Scores for the configurations of a task: predicted seconds, thousands of configurations per second."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...core.hardware import Hardware, MemoryScope
+from ...core.limits import HOPELESS
+from ..task import Task
+from .extents import KernelExtents, NotModelledError, infer, kernels
+from .machine import Machine
+from .prediction import Prediction, predict
+from .structure import Structure, Structures
+from .traced import Columns
+from .work import NAMES, Counts, Work
+
+_AT_ONCE = 8192
+"""Configurations per pass: the addresses of their lanes fit the cache of a processor."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """For each configuration: predicted seconds (infinite: it cannot run), and the counts of its slowest kernel."""
+
+    seconds: np.ndarray
+    counts: np.ndarray
+    """One column per name of `NAMES`."""
+
+
+class Scorer:
+    """Predicts the times of a task's configurations. What it learns of the space's structures, it keeps."""
+
+    def __init__(self, task: Task, machine: Machine | None = None) -> None:
+        assert task.target is not None
+        self.task = task
+        self.machine = machine or Machine.of(task.target)
+        self.structures = Structures(task)
+
+    def score(self, points: np.ndarray) -> Scores:
+        """The scores of points of the space, one per row."""
+        seconds = np.full(len(points), np.inf)
+        counts = np.zeros((len(points), len(NAMES)))
+        for at in range(0, len(points), _AT_ONCE):
+            some = points[at : at + _AT_ONCE]
+            for rows, structure, columns in self.structures.groups(some):
+                found = self._of_structure(structure, columns)
+                if found is not None:
+                    seconds[at + rows], counts[at + rows] = found
+        return Scores(seconds, counts)
+
+    def seconds(self, indices: Sequence[int]) -> np.ndarray:
+        """The predicted seconds of configurations by their indices."""
+        points = np.array([self.task.config_space.point(i) for i in indices], dtype=np.int64)
+        return self.score(points.reshape(-1, len(self.task.config_space.dims))).seconds
+
+    def predictions(self, index: int) -> list[tuple[Prediction, Counts]]:
+        """What is predicted of each kernel of one configuration; none where it cannot be modelled."""
+        points = np.array([self.task.config_space.point(index)], dtype=np.int64)
+        for _, structure, columns in self.structures.groups(points):
+            if structure.schedule is not None:
+                made = [Work(structure, columns, k, self.machine.hardware).counts()
+                        for k in kernels(structure, infer(structure, columns))]  # fmt: skip
+                return [(predict(counts, self.machine), counts) for counts in made]
+        return []
+
+    def _of_structure(self, structure: Structure, columns: Columns) -> tuple[np.ndarray, np.ndarray] | None:
+        """Seconds and counts of configurations of one structure; None where it makes no kernel, or is not modelled."""
+        if structure.schedule is None:
+            return None
+        try:
+            parts = kernels(structure, infer(structure, columns))
+            done = [(part, Work(structure, columns, part, self.machine.hardware).counts()) for part in parts]
+        except NotModelledError:
+            return None
+        if not done:
+            return None
+        total = np.zeros(len(columns))
+        slowest, largest = done[0][1], np.zeros(len(columns))
+        for part, counts in done:
+            runs = fits(part, self.machine.hardware, len(columns))
+            took = np.where(runs, predict(counts, self.machine).seconds, np.inf)
+            total += took
+            slowest = {name: np.where(took > largest, counts[name], slowest[name]) for name in NAMES}
+            largest = np.maximum(largest, took)
+        return total, np.stack([slowest[name] for name in NAMES], axis=1)
+
+
+def fits(kernel: KernelExtents, hardware: Hardware, count: int) -> np.ndarray:
+    """For each configuration, whether the kernel keeps to the limits of the hardware (`core/limits.py`)."""
+    good = np.broadcast_to(np.asarray(kernel.threads) <= hardware.block.threads, (count,)).copy()
+    for tag, extent in kernel.extents.items():
+        level = hardware.grid if tag.is_block else hardware.block
+        good &= np.asarray(extent) <= level.extents[tag.dimension]
+    good &= np.asarray(kernel.bytes_in(MemoryScope.SHARED)) <= hardware.memory(MemoryScope.SHARED).most
+    words = -(-kernel.bytes_in(MemoryScope.LOCAL) // 4)
+    return good & (np.asarray(words) <= HOPELESS * hardware.registers_per_thread)

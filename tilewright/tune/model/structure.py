@@ -1,0 +1,145 @@
+"""The structures of a space: schedules that differ in numbers only, each traced once.
+
+A structure keeps one schedule, and for every split of it the function that makes its factor of a configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import TVMError
+from ...expr.nodes import Expr, IntImm
+from ...schedule.handle import ScheduleHandle
+from ...schedule.inlining import inlined_bodies
+from ...schedule.relations import Split
+from ...schedule.steps import Step
+from ...schedule.value import Schedule, Stage
+from ...tensor.axis import IterVar
+from ..space.config import Config
+from ..task import Task
+from .traced import Columns, Number, Trace, Traced, part_of, tables_of, traced_config
+
+_MAKES_SPLITS = ("split", "tile")
+
+
+@dataclass(frozen=True)
+class Structure:
+    """One schedule for all configurations that `trace` admits; `words` are the places of knobs that hold no numbers.
+
+    A schedule that a template refuses is None, with the reason.
+    """
+
+    words: Mapping[int, int]
+    trace: Trace
+    schedule: Schedule | None
+    bodies: Mapping[int, tuple[Expr, ...]]
+    numbers: Mapping[tuple[int, str], Any]
+    """Of splits and pragmas: (identity of the relation or the axis, which number) → traced number."""
+    refusal: str = ""
+
+    def number(self, of: object, which: str, default: Expr | int | None, columns: Columns) -> Number | None:
+        """A factor, a number of parts or a pragma's value for each configuration; None where there is none."""
+        traced = self.numbers.get((id(of), which))
+        if traced is not None:
+            return traced.make(columns)
+        return default.value if isinstance(default, IntImm) else default if isinstance(default, int) else None
+
+
+class Structures:
+    """The structures of one task, found as they are needed."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.space = task.config_space
+        self.tables = tables_of(self.space)
+        self._words = [k for k, table in enumerate(self.tables) if not table.shape[1]]
+        self._known: dict[tuple[int, ...], list[Structure]] = {}
+
+    def groups(self, points: np.ndarray) -> Iterator[tuple[np.ndarray, Structure, Columns]]:
+        """The rows of `points` that share a structure, the structure, and their numbers."""
+        words = points[:, self._words]
+        kinds, which = np.unique(words, axis=0, return_inverse=True)
+        order = np.argsort(which.reshape(-1), kind="stable")
+        ends = np.cumsum(np.bincount(which.reshape(-1), minlength=len(kinds)))
+        for kind, rows in zip(kinds.tolist(), np.split(order, ends[:-1]), strict=True):
+            known = self._known.setdefault(tuple(kind), [])
+            at = 0
+            while len(rows):
+                if at == len(known):
+                    known.append(self._traced(points[rows[0]].tolist()))
+                structure = known[at]
+                columns = Columns(self.tables, points[rows])
+                fits = structure.trace.admits(columns)
+                if fits.any():
+                    yield rows[fits], structure, Columns(self.tables, points[rows[fits]])
+                    rows = rows[~fits]
+                at += 1
+
+    @property
+    def count(self) -> int:
+        """How many structures were met so far."""
+        return sum(map(len, self._known.values()))
+
+    def _traced(self, point: Sequence[int]) -> Structure:
+        words = {k: point[k] for k in self._words}
+        trace = Trace()
+        try:
+            return _structure(words, trace, self.task.instantiate(traced_config(self.space, point, trace))[0])
+        except Exception:  # what is not to be done with a traced number, or a template's refusal: the plain one tells
+            return self._plain(words, point)
+
+    def _plain(self, words: dict[int, int], point: Sequence[int]) -> Structure:
+        """The structure of one configuration alone."""
+        trace = Trace()
+        for k, table in enumerate(self.tables):
+            trace.guards += [(part_of(k, p), int(value)) for p, value in enumerate(table[point[k]])]
+        try:
+            choices = {knob.name: knob.choices[place] for knob, place in zip(self.space.knobs, point, strict=True)}
+            handle = self.task.instantiate(Config(choices, self.space.index(point)))[0]
+            return _structure(words, trace, handle)
+        except (Exception, SystemExit) as error:
+            why = error.message if isinstance(error, TVMError) and hasattr(error, "message") else str(error)
+            return Structure(words, trace, None, {}, {}, f"{type(error).__name__}: {why}")
+
+
+def _structure(words: dict[int, int], trace: Trace, handle: ScheduleHandle) -> Structure:
+    schedule = handle.value
+    numbers: dict[tuple[int, str], Any] = {}
+    for stage in schedule.in_order():
+        relations = [r for r in stage.relations if isinstance(r, Split)]
+        given = list(_split_numbers(handle.steps, stage.id))
+        for relation, (factor, nparts) in zip(relations, given[-len(relations) :] if relations else [], strict=True):
+            numbers.update(_noted(relation, factor=factor, nparts=nparts))
+    for step in handle.steps:
+        if step.primitive == "pragma" and isinstance(step.args[-1], Traced):
+            axis = _axis_of(schedule, step.args[1])
+            if axis is not None:
+                numbers.update(_noted(axis, **{step.args[2]: step.args[-1]}))
+    return Structure(words, trace, schedule, inlined_bodies(schedule), numbers)
+
+
+def _noted(of: object, **given: Any) -> Iterator[tuple[tuple[int, str], Any]]:
+    return (((id(of), which), value) for which, value in given.items() if isinstance(value, Traced))
+
+
+def _split_numbers(steps: Sequence[Step], stage: int) -> Iterator[tuple[Any, Any]]:
+    """Factor and number of parts of every split of a stage, in the order made."""
+    for step in steps:
+        if step.primitive in _MAKES_SPLITS and step.args[0] == {"stage": stage}:
+            if step.primitive == "split":
+                yield (*step.args[2:], None, None)[:2]
+            else:
+                yield step.args[3], None
+                yield step.args[4], None
+
+
+def _axis_of(schedule: Schedule, reference: Any) -> IterVar | None:
+    if not isinstance(reference, dict) or not reference.get("axis"):
+        return None
+    stage: Stage = schedule.stages[reference["axis"][0]]
+    place: int = reference["axis"][1]
+    return stage.all_axes[place] if place < len(stage.all_axes) else None

@@ -1,0 +1,321 @@
+"""What a kernel does, in numbers per configuration: instructions, memory traffic, waiting.
+
+Every stage is counted by itself. A load is repeated by the loops that its index depends on, and by the loops around
+those that are not written out; a load of registers is free. Fills of shared memory are dealt out to the threads of a
+block as `refine/cooperative_fetch.py` deals them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from ...bounds.nest import Loop
+from ...core.hardware import Hardware, LoopKind, MemoryScope, ThreadTag
+from ...expr import nodes as n
+from ...expr.nodes import Expr, Var
+from ...expr.traverse import loads, post_order
+from ...schedule.value import At
+from ...tensor.axis import AxisKind
+from ...tensor.reduction import Reduce
+from ...tensor.tensor import Tensor
+from .extents import Form, KernelExtents, StageExtents, constant, form_of, reach
+from .lanes import Lanes, address, sectors, unravelled, value_of, wavefronts
+from .structure import Structure
+from .traced import Columns, Number
+
+Counts = dict[str, np.ndarray]
+"""Named numbers, one per configuration. Instructions are those of one thread, so of its warp."""
+
+NAMES = (
+    "threads", "blocks", "shared_bytes", "local_words", "accumulators",
+    "fma", "other_ops", "compares", "loop_steps", "written_out",
+    "ldg", "ldg_sectors", "stg", "stg_sectors", "lds", "lds_waves", "sts", "sts_waves", "fill_loads",
+    "barriers", "phases", "serial_loads", "block_bytes", "unique_bytes", "stored_bytes", "spilled", "held",
+    "uneven",
+)  # fmt: skip
+_COMPILER_UNROLLS = 96
+"""Steps that the back end's compiler writes out by itself."""
+
+
+@dataclass
+class _Loops:
+    """The loops of a stage that one thread runs, outermost first: extents, and whether they are written out."""
+
+    loops: list[Loop]
+    extents: list[np.ndarray]
+    written: list[np.ndarray]
+
+    def total(self) -> np.ndarray:
+        return _product(self.extents)
+
+    def repeated(self, moved: set[Var]) -> np.ndarray:
+        """How often something runs that only the loops in `moved` change."""
+        deepest = max((i for i, loop in enumerate(self.loops) if loop.var in moved), default=-1)
+        count: np.ndarray = np.float64(1.0)  # type: ignore[assignment]
+        flat = np.ones_like(self.extents[0], bool) if self.extents else np.True_
+        for i in range(len(self.loops) - 1, -1, -1):
+            flat = flat & self.written[i]
+            if self.loops[i].var in moved:
+                count = count * self.extents[i]
+            elif i < deepest:
+                count = count * np.where(flat, 1, self.extents[i])
+        return count
+
+    def rolled(self) -> np.ndarray:
+        """How often the loops that stay loops turn."""
+        return _product([np.where(w, 1, e) for e, w in zip(self.extents, self.written, strict=True)])
+
+
+def _product(values: Iterable[Number]) -> np.ndarray:
+    made: np.ndarray = np.float64(1.0)  # type: ignore[assignment]
+    for value in values:
+        made = made * value
+    return made
+
+
+class Work:
+    """Counts the work of one kernel."""
+
+    def __init__(self, structure: Structure, columns: Columns, kernel: KernelExtents, hardware: Hardware) -> None:
+        self.structure = structure
+        self.columns = columns
+        self.kernel = kernel
+        self.hardware = hardware
+        self.count = len(columns)
+        self.lanes = Lanes(self.count, kernel.block, hardware.warp)
+        assert structure.schedule is not None
+        self.schedule = structure.schedule
+        self.of = {found.stage.id: found for found in kernel.stages}
+        self.made: dict[str, Number] = dict.fromkeys(NAMES, 0.0)
+        self.unrolls = self._unroll_steps()
+
+    def counts(self) -> Counts:
+        """All counts of the kernel."""
+        made = self.made
+        made["threads"], made["blocks"] = self.kernel.threads, self.kernel.blocks
+        made["shared_bytes"] = self.kernel.bytes_in(MemoryScope.SHARED)
+        made["local_words"] = -(-self.kernel.bytes_in(MemoryScope.LOCAL) // 4)
+        made["accumulators"] = 1.0
+        for found in self.kernel.stages:
+            if found.stage.is_output:
+                self._add("uneven", _uneven(found))
+            if self._is_dealt_out(found):
+                self._fill(found)
+            else:
+                self._stage(found)
+        return {name: np.broadcast_to(np.asarray(v, np.float64), (self.count,)) for name, v in made.items()}
+
+    def _add(self, name: str, value: Number) -> None:
+        self.made[name] = self.made[name] + value
+
+    def _unroll_steps(self) -> Number:
+        """How far the schedule lets loops be written out."""
+        steps: Number = 0
+        for found in self.kernel.stages:
+            for axis in found.stage.leaves:
+                for key, value in found.stage.note(axis).pragmas:
+                    if key == "auto_unroll_max_step":
+                        steps = self.structure.number(axis, key, value, self.columns)
+        return steps
+
+    # Stages with loops of their own
+
+    def _loops(self, found: StageExtents) -> _Loops:
+        """The loops that one thread runs; vthreads that share what the stage computes are left out."""
+        moved = found.moved_by
+        local = {var for form in self._local_forms(found) for var, step in form.items() if np.any(step)}
+        loops: list[Loop] = []
+        for loop in found.path:
+            own = loop.stage == found.stage.id
+            if loop.tag is None or (loop.tag is ThreadTag.VTHREAD and (own or loop.var in moved)):
+                loops.append(loop)
+        extents = [np.broadcast_to(found.loop_extents[loop.var], (self.count,)) for loop in loops]
+        written: list[np.ndarray] = []
+        steps, plain = np.ones(self.count), np.ones(self.count, bool)
+        for loop, extent in zip(reversed(loops), reversed(extents), strict=True):
+            stage = self.schedule.stages[loop.stage]
+            note = stage.note(loop.axis)
+            asked = note.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED) or loop.tag is not None
+            auto = plain & (steps * extent <= np.maximum(self.unrolls, _COMPILER_UNROLLS))
+            flag = (extent == 1) | auto | asked | (loop.var in local)
+            written.append(flag)
+            steps = np.where(flag, steps * extent, steps)
+            plain = plain & flag
+        return _Loops(loops, extents, written[::-1])
+
+    def _local_forms(self, found: StageExtents) -> Iterable[Form]:
+        """How indices of registers move: their loops are always written out."""
+        roots = {axis.var: form for axis, form in found.forms.items()}
+        own = {loop.var for loop in found.path if loop.stage == found.stage.id and loop.tag is None}
+        if found.scope is MemoryScope.LOCAL and not found.stage.is_output:
+            for axis in found.stage.op.axis:
+                yield {var: step for var, step in found.forms[axis].items() if var in own}
+        for load in loads(*found.body):
+            source = self._source(load)
+            if source is not None and source.scope is MemoryScope.LOCAL:
+                for index in load.indices:
+                    form, _ = form_of(index, roots, found.loop_extents)
+                    yield {var: step for var, step in form.items() if var in own}
+
+    def _source(self, load: n.Load) -> StageExtents | None:
+        """The stage of this kernel that a load reads; None for what lies in global memory."""
+        if not isinstance(load.source, Tensor):
+            return None
+        found = self.of.get(self.schedule.stage_of[load.source.op])
+        return None if found is None or found.scope is MemoryScope.GLOBAL else found
+
+    def _stage(self, found: StageExtents) -> None:
+        loops = self._loops(found)
+        total = loops.total()
+        vector = self._vector(found)
+        fused, others, compares = operations(found.body)
+        self._add("fma", total * fused)
+        self._add("other_ops", total * others)
+        self._add("compares", total * compares / vector)
+        self._add("loop_steps", loops.rolled())
+        self._add("written_out", total / loops.rolled() * (1 + fused))
+        if isinstance(found.body[0], Reduce) and found.scope is MemoryScope.LOCAL and not found.stage.is_output:
+            self.made["accumulators"] = np.maximum(self.made["accumulators"], found.elements)
+        roots = {axis.var: form for axis, form in found.forms.items()}
+        axes = self.lanes.axes(self.structure, self.columns, found)
+        for load in loads(*found.body):
+            source = self._source(load)
+            if source is not None and source.scope is MemoryScope.LOCAL:
+                continue
+            forms = [form_of(index, roots, found.loop_extents)[0] for index in load.indices]
+            moved = {var for form in forms for var, step in form.items() if np.any(step)}
+            times = loops.repeated(moved) / vector
+            place = self._place(load, source, axes)
+            self._load(load, source, place, times, vector)
+            if source is None:
+                self._add("serial_loads", np.minimum(times, loops.rolled()))
+                self._footprint(found, load, forms)
+        if found.scope is MemoryScope.LOCAL and not found.stage.is_output:
+            return
+        place = address([axes[axis.var] for axis in found.stage.op.axis], found.region)
+        if isinstance(found.body[0], Reduce):  # a sum in memory is loaded and stored at every step
+            data = {loop.var for loop in loops.loops if loop.axis.kind is not AxisKind.REDUCE}
+            total = loops.repeated(data)
+        self._store(found, place, total / vector, vector)
+
+    def _vector(self, found: StageExtents) -> Number:
+        """How many neighbours one instruction stores."""
+        last = found.stage.leaves[-1] if found.stage.leaves else None
+        if last is None or found.stage.note(last).kind is not LoopKind.VECTORIZED:
+            return 1
+        return found.extents[last]
+
+    # Fills
+
+    def _is_dealt_out(self, found: StageExtents) -> bool:
+        if found.scope is not MemoryScope.SHARED or found.stage.is_output or isinstance(found.body[0], Reduce):
+            return False
+        placed = (stage.placement for stage in self.schedule.in_order())
+        return not any(isinstance(at, At) and at.stage == found.stage.id for at in placed)
+
+    def _fill(self, found: StageExtents) -> None:
+        vector = self._vector(found)
+        around = [x for x in found.outer if x.tag is None]
+        turns = _product(found.loop_extents[loop.var] for loop in around)
+        each = np.ceil(found.elements / (self.kernel.threads * vector))
+        times = turns * each
+        _, others, compares = operations(found.body)
+        self._add("compares", times * compares)
+        self._add("other_ops", times * others * vector)
+        self._add("barriers", np.where(turns > 1, 2 * turns, 1))
+        self._add("phases", turns)
+        self._add("fill_loads", times)
+        self._add("held", each * vector)
+        self._add("written_out", each * 6)
+        element = self.lanes.number * _column(vector)
+        mine = unravelled(element, found.region)
+        axes = {axis.var: index for axis, index in zip(found.stage.op.axis, mine, strict=True)}
+        # A warp wraps around the region; what its part of it looks like does not depend on which warp it is.
+        for load in loads(*found.body):
+            source = self._source(load)
+            place = self._place(load, source, axes)
+            self._load(load, source, place, times, vector)
+            if source is None:
+                kind = load.dtype.bytes
+                self._add("block_bytes", turns * found.elements * kind)
+                self._add("unique_bytes", float(prod(global_shape(load)) * kind))
+        self._add("sts", times)
+        self._add("sts_waves", times * wavefronts(element, found.stage.op.outputs[0].dtype.bytes, vector))
+
+    # Accesses
+
+    def _place(self, load: n.Load, source: StageExtents | None, axes: Mapping[Var, np.ndarray]) -> np.ndarray:
+        """The element that each lane loads."""
+        zero = np.zeros_like(self.lanes.number)
+        indices = [zero + np.asarray(value_of(index, axes)) for index in load.indices]
+        return address(indices, source.region if source is not None else global_shape(load))
+
+    def _load(
+        self, load: n.Load, source: StageExtents | None, place: np.ndarray, times: Number, vector: Number
+    ) -> None:
+        size = load.dtype.bytes
+        if source is None:
+            self._add("ldg", times)
+            self._add("ldg_sectors", times * sectors(place, size, vector))
+        else:
+            self._add("lds", times)
+            self._add("lds_waves", times * wavefronts(place, size, vector))
+
+    def _store(self, found: StageExtents, place: np.ndarray, times: Number, vector: Number) -> None:
+        size = found.stage.op.outputs[0].dtype.bytes
+        if found.scope is MemoryScope.SHARED and not found.stage.is_output:
+            self._add("sts", times)
+            self._add("sts_waves", times * wavefronts(place, size, vector))
+            self._add("barriers", 2)
+            return
+        self._add("stg", times)
+        self._add("stg_sectors", times * sectors(place, size, vector))
+        self._add("stored_bytes", float(prod(constant(e) for e in found.stage.op.shape) * size))
+
+    def _footprint(self, found: StageExtents, load: n.Load, forms: list[Form]) -> None:
+        """The bytes that a block reads, each once, and those that the whole grid reads."""
+        shape = global_shape(load)
+        inside = {loop.var for loop in found.path if loop.tag is None or not loop.tag.is_block}
+        ends = zip(forms, shape, strict=True)
+        spans = [np.minimum(reach(form, found.loop_extents, inside) + 1, extent) for form, extent in ends]
+        self._add("block_bytes", _product(spans) * load.dtype.bytes)
+        self._add("unique_bytes", float(prod(shape) * load.dtype.bytes))
+
+
+def global_shape(load: n.Load) -> list[int]:
+    """The shape of the tensor that a load reads."""
+    assert isinstance(load.source, Tensor)
+    return [constant(extent) for extent in load.source.shape]
+
+
+def _uneven(found: StageExtents) -> Number:
+    """How much more is computed than there is, where tiles stick out of the result."""
+    computed = _product(found.loop_extents[loop.var] for loop in found.path if loop.axis.kind is not AxisKind.REDUCE)
+    return np.maximum(computed / max(1, prod(constant(e) for e in found.stage.op.shape)) - 1, 0)
+
+
+def _column(value: Number) -> Number:
+    return value[:, None] if isinstance(value, np.ndarray) and value.ndim == 1 else value
+
+
+def operations(body: tuple[Expr, ...]) -> tuple[float, float, float]:
+    """Instructions of one execution: multiply-adds, other arithmetic on elements, comparisons of indices."""
+    products = sums = others = compares = 0
+    for e in post_order(*(source for b in body for source in (b.source if isinstance(b, Reduce) else (b,)))):
+        if isinstance(e, n.Compare):
+            compares += 1
+        elif isinstance(e, n.Arithmetic) and not e.dtype.is_int:
+            products += isinstance(e, n.Mul)
+            sums += isinstance(e, (n.Add, n.Sub))
+            others += not isinstance(e, (n.Mul, n.Add, n.Sub))
+        elif isinstance(e, n.Cast) and e.dtype.is_float and e.value.dtype.is_float:
+            others += 1
+        elif isinstance(e, n.Call) and e.dtype.is_float:
+            others += 4
+    if isinstance(body[0], Reduce):
+        sums += 1
+    return float(max(products, sums)), float(others), float(compares)
