@@ -16,7 +16,6 @@ from tilewright.tune.model import extents
 from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.model.structure import Structures
 from tilewright.tune.model.traced import Columns, Trace, Traced
-from tilewright.tune.task import Task
 
 CUDA = Target.parse("cuda -arch=sm_90")
 TASKS = {
@@ -35,7 +34,7 @@ def used(kernel: extents.KernelExtents, row: int, count: int) -> tuple[int, ...]
     return tuple(int(np.broadcast_to(value, (count,))[row]) for value in found)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", ["conv2d", "depthwise", "conv1d"])
 def test_extents_are_those_of_each_configuration(name: str) -> None:
     task = TASKS[name]()
     space = task.config_space
@@ -48,6 +47,20 @@ def test_extents_are_those_of_each_configuration(name: str) -> None:
             shared = sum(s.bytes for s in use.storage if s.scope is MemoryScope.SHARED)
             expected = (use.threads, use.blocks, shared, use.bytes_in(MemoryScope.LOCAL))
             assert used(kernel, row, len(columns)) == expected, space.get(space.index(point))
+
+
+@pytest.mark.parametrize("name", ["grouped, uneven", "direct"])
+def test_extents_of_fused_loops_are_near(name: str) -> None:
+    task = TASKS[name]()
+    space = task.config_space
+    points = space.draw(np.random.default_rng(3), 16)
+    for rows, structure, columns in Structures(task).groups(points):
+        (kernel,) = extents.kernels(structure, extents.infer(structure, columns))
+        for row, point in enumerate(points[rows].tolist()):
+            (use,) = inspect_candidate(task, space.get(space.index(point)), CUDA).uses
+            threads, blocks, _, local = used(kernel, row, len(columns))
+            assert (threads, blocks) == (use.threads, use.blocks)
+            assert 1 / 4 <= local / use.bytes_in(MemoryScope.LOCAL) <= 4
 
 
 def test_every_configuration_is_in_one_group() -> None:

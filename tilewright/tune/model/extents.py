@@ -202,20 +202,35 @@ def scaled(form: Form, factor: Number) -> Form:
 
 
 def divided(form: Form, width: Number, extents: Mapping[Var, Number]) -> Form:
-    """The quotient: a loop whose whole run stays below the width may not move it at all."""
-    made: Form = {}
-    for var, step in form.items():
-        steps = np.maximum(extents.get(var, 1) - 1, 1)
-        made[var] = np.where(np.abs(step) >= width, step // width, (np.abs(step) * steps // width) / steps)
-    return made
+    """The quotient: what never carries over the width does not move it."""
+    below = _stays_below(form, width, extents)
+    return {var: np.where(below[var], 0, step / width) for var, step in form.items()}
 
 
 def remainder(form: Form, width: Number, extents: Mapping[Var, Number]) -> Form:
-    """The remainder: its reach is below the width."""
+    """The remainder: multiples of the width do not move it, and its reach is below the width."""
+    below = _stays_below(form, width, extents)
     made: Form = {}
     for var, step in form.items():
         steps = np.maximum(extents.get(var, 1) - 1, 1)
-        made[var] = np.where(np.abs(step) >= width, step % width, np.minimum(np.abs(step), (width - 1) / steps))
+        wrapped = np.where(np.abs(step) >= width, step % width, np.minimum(np.abs(step), (width - 1) / steps))
+        made[var] = np.where(below[var], step, wrapped)
+    return made
+
+
+def _stays_below(form: Form, width: Number, extents: Mapping[Var, Number]) -> dict[Var, Number]:
+    """For each loop, whether it never carries over the width, together with all loops of smaller steps.
+
+    The loops of larger steps move by multiples of a number that divides the width, and that the others do not reach.
+    """
+    made: dict[Var, Number] = {}
+    for var, step in form.items():
+        within, unit = 0 * width, 1 * width
+        for other, far in form.items():
+            small = np.abs(far) <= np.abs(step)
+            within = within + np.where(small, np.abs(far) * (extents.get(other, 1) - 1), 0)
+            unit = np.where(small, unit, np.gcd(unit, np.abs(np.asarray(far)).astype(np.int64)))
+        made[var] = within < unit
     return made
 
 
@@ -272,7 +287,7 @@ def _need(
         found = [form_of(i[d], roots, reader.loop_extents) for i in indices]
         spread = max(p for _, p in found) - min(p for _, p in found) if len(found) > 1 else 0
         wide = _largest(reach(form, reader.loop_extents, running) for form, _ in found) + spread
-        size = np.minimum(np.ceil(wide + 1).astype(np.int64), extent)
+        size = np.minimum(np.floor(wide + 1 + 1e-6).astype(np.int64), extent)
         sizes.append(size)
         begin = _joined({v: s for v, s in form.items() if v not in running} for form, _ in found)
         begins.append({} if np.all(size == extent) else {v: s * (size < extent) for v, s in begin.items()})
