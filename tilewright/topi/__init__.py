@@ -8,6 +8,7 @@ from . import cuda as cuda
 from . import generic as generic
 from . import math as math
 from . import nn as nn
+from . import reduction as reduction
 from . import tag as tag
 from . import tensor as tensor
 from . import testing as testing
@@ -83,6 +84,14 @@ from .math import sqrt as sqrt
 from .math import tan as tan
 from .math import tanh as tanh
 from .math import trunc as trunc
+from .reduction import all as all
+from .reduction import any as any
+from .reduction import argmax as argmax
+from .reduction import argmin as argmin
+from .reduction import max as max
+from .reduction import min as min
+from .reduction import prod as prod
+from .reduction import sum as sum
 from .tensor import elemwise_sum as elemwise_sum
 from .tensor import full as full
 from .tensor import full_like as full_like

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.refusals import missing_from_module as _missing
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import Tensor
-from .schedules import injective, reduce
+from .schedules import injective, reduce, rows
 from .schedules.stages import on_processor
 
 
@@ -28,6 +28,21 @@ def schedule_injective_from_existing(sch: ScheduleHandle, out: Tensor) -> Schedu
 def schedule_reduce(outs: Any) -> ScheduleHandle:
     """Schedule reductions, and what follows them element by element."""
     return reduce.schedule_reduce(outs, on_processor())
+
+
+def schedule_softmax(outs: Any) -> ScheduleHandle:
+    """Schedule softmax and log_softmax: a block, or a processor, computes a row."""
+    return rows.schedule_rows(outs, on_processor(), "schedule_softmax")
+
+
+def schedule_norm(outs: Any) -> ScheduleHandle:
+    """Schedule layer_norm, rms_norm, instance_norm and l2_normalize: a block, or a processor, computes a row."""
+    return rows.schedule_rows(outs, on_processor(), "schedule_norm")
+
+
+def schedule_lrn(outs: Any) -> ScheduleHandle:
+    """Schedule lrn, whose sums have few terms."""
+    return reduce.schedule_reduce(outs, on_processor(), "schedule_lrn")
 
 
 schedule_elemwise = schedule_broadcast = schedule_injective

@@ -22,7 +22,17 @@ from .elementwise import relu as relu
 from .elementwise import scale_shift as scale_shift
 from .elementwise import scale_shift_nchw as scale_shift_nchw
 from .elementwise import scale_shift_nhwc as scale_shift_nhwc
+from .normalization import batch_norm as batch_norm
+from .normalization import group_norm as group_norm
+from .normalization import instance_norm as instance_norm
+from .normalization import l2_normalize as l2_normalize
+from .normalization import layer_norm as layer_norm
+from .normalization import lrn as lrn
+from .normalization import rms_norm as rms_norm
 from .pad import pad as pad
+from .softmax import fast_softmax as fast_softmax
+from .softmax import log_softmax as log_softmax
+from .softmax import softmax as softmax
 
 if not TYPE_CHECKING:
 

@@ -30,7 +30,8 @@ _TERMS_PER_BLOCK = 4096
 """Terms below which a sum is not worth another block."""
 _CPU_LANES = 16
 _PARALLEL_FROM = 1 << 14
-_UNROLL = 4
+PLAIN_THREADS = 32
+"""Threads that share a sum where there are no warps."""
 
 
 def schedule_reduce(outs: Any, target: Target, primitive: str = "schedule_reduce") -> ScheduleHandle:
@@ -105,7 +106,7 @@ def _parts(sums: int | None, terms: int | None, rows: bool) -> int:
     if sums is None or terms is None:
         return 1
     blocks = sums if rows else max(1, sums // 32)
-    return max(1, min(_ENOUGH_BLOCKS // max(1, blocks), terms // _TERMS_PER_BLOCK))
+    return power_of_two(min(_ENOUGH_BLOCKS // max(1, blocks), terms // _TERMS_PER_BLOCK))
 
 
 def _thread_per_sum(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target) -> None:
@@ -118,16 +119,20 @@ def _thread_per_sum(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Ta
 
 def _threads_per_sum(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target, rows: bool) -> None:
     """A block computes one sum or several: along x the terms of each where they are neighbours, else the sums."""
+    if not target.has_warps:
+        if rows:
+            _by_one_barrier(s, op, out)
+        else:
+            _thread_per_sum(s, op, out, target)
+        return
     terms, threads = count(op.reduce_axis), threads_of(target)
     if rows:
         across = threads if terms is None else min(threads, max(32, power_of_two(terms / 4)))
         together, tags = threads // across, ("threadIdx.y", "threadIdx.x")
     else:
         together, across, tags = 32, threads // 32, ("threadIdx.x", "threadIdx.y")
-    sums = count(op.axis)
-    together = 1 if sums == 1 else together
     place = s[out].fuse(*out.axis)
-    if together > 1:
+    if together > 1 and count(op.axis) != 1:
         block, place = s[out].split(place, factor=together)
         s[out].bind(block, thread_axis("blockIdx.x"))
         s[out].bind(place, thread_axis(tags[0]))
@@ -144,6 +149,31 @@ def _threads_per_sum(s: ScheduleHandle, op: ComputeOp, out: Operation, target: T
         s[op].bind(term, thread)
     if out is not op:
         s[out].set_store_predicate(thread.var.equal(0))
+
+
+def _by_one_barrier(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
+    """Partial sums of some threads in shared memory, which each of them then adds up.
+
+    Where threads of a block are loops, as on a CPU, a tree of barriers costs more than it saves.
+    """
+    partial = partial_sums(s, op, PLAIN_THREADS)
+    last = reduction_of(s, op)
+    out = last if out is op else out
+    place = s[out].fuse(*out.axis)
+    s[out].bind(place, thread_axis("blockIdx.x"))
+    if out is not last:
+        s[last].compute_at(s[out], place)
+    s[partial].compute_at(s[out], place)
+    s[partial].set_scope("shared")
+    s[partial].bind(s[partial].op.axis[0], thread_axis("threadIdx.x"))
+
+
+def partial_sums(s: ScheduleHandle, op: ComputeOp, parts: int) -> Operation:
+    """Split the terms of a reduction into interleaved parts; returns the stage of the partial sums."""
+    _, part = s[op].split(_terms(s, op), factor=parts)
+    made = s.rfactor(op.output(0), part)
+    first: Tensor = made[0] if isinstance(made, list) else made
+    return first.op
 
 
 def _vector_width(op: ComputeOp, across: int) -> int:

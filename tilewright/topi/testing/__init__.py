@@ -16,6 +16,16 @@ from .math import BINARY as BINARY
 from .math import UNARY as UNARY
 from .math import ceil_log2_python as ceil_log2_python
 from .math import fixed_point_multiply_python as fixed_point_multiply_python
+from .normalization import batch_norm_python as batch_norm_python
+from .normalization import group_norm_python as group_norm_python
+from .normalization import instance_norm_python as instance_norm_python
+from .normalization import l2_normalize_python as l2_normalize_python
+from .normalization import layer_norm_python as layer_norm_python
+from .normalization import log_softmax_python as log_softmax_python
+from .normalization import lrn_python as lrn_python
+from .normalization import rms_norm_python as rms_norm_python
+from .normalization import softmax_python as softmax_python
+from .reduction import REDUCTIONS as REDUCTIONS
 from .windows import conv_transpose_python as conv_transpose_python
 from .windows import pool_python as pool_python
 

@@ -1,0 +1,417 @@
+"""Normalisation: of batches, layers, groups, instances, by root mean square, by the L2 norm, and across channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...core.errors import UserError
+from ...expr.intrinsics import TABLE
+from ...expr.operators import all_of, cast, const, floordiv, floormod, if_then_else, maximum, multiply
+from ...tensor.axis import reduce_axis
+from ...tensor.reduction import sum as reduce_sum
+from ...tensor.tensor import Tensor, compute
+from ..argument_checks import dimension, dimensions, integer, rank_of, same, tensor
+
+_rsqrt, _sqrt, _pow = TABLE["rsqrt"], TABLE["sqrt"], TABLE["pow"]
+
+
+def batch_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    moving_mean: Tensor,
+    moving_var: Tensor,
+    axis: int | None = None,
+    epsilon: float | None = None,
+    center: bool | None = None,
+    scale: bool | None = None,
+    training: bool | None = None,
+    momentum: float | None = None,
+) -> list[Tensor]:
+    """Normalise each channel by the mean and variance that training gathered: the form for inference.
+
+    Parameters
+    ----------
+    data
+        A tensor of floats.
+    gamma, beta
+        The factor and the summand of each channel.
+    moving_mean, moving_var
+        The mean and the variance of each channel.
+    axis
+        The dimension of channels, by default 1.
+    epsilon
+        What is added to the variance, by default 1e-5.
+    center, scale
+        Whether `beta` is added, and whether `gamma` multiplies; by default both.
+    training, momentum
+        Training is not declared; `momentum` is accepted for old scripts, without effect.
+
+    Returns
+    -------
+    [the normalised tensor, moving_mean, moving_var], the last two as they were given.
+
+    Raises
+    ------
+    UserError
+        For `training=True`, and where a channel's tensors do not have an element per channel.
+    """
+    data = tensor(data, "data", "batch_norm")
+    if training:
+        raise UserError(
+            "training=True is not declared",
+            primitive="batch_norm",
+            fix="compute mean and variance with topi.sum, and give them as moving_mean and moving_var",
+        )
+    channel = dimension(1 if axis is None else axis, data.ndim, "batch_norm")
+    given = {"gamma": gamma, "beta": beta, "moving_mean": moving_mean, "moving_var": moving_var}
+    for name, each in given.items():
+        rank_of(tensor(each, name, "batch_norm"), 1, name, "batch_norm", "(channels,)")
+        same(each.shape[0], data.shape[channel], f"elements of {name} and channels of data", "batch_norm")
+    small = const(1e-5 if epsilon is None else epsilon, data.dtype)
+
+    def element(*i: Any) -> Any:
+        c = i[channel]
+        value = (data(*i) - moving_mean(c)) / _sqrt(moving_var(c) + small)
+        value = value * gamma(c) if scale is not False else value
+        return value + beta(c) if center is not False else value
+
+    made: Tensor = compute(data.shape, element, "T_batch_norm", "broadcast")
+    return [made, moving_mean, moving_var]
+
+
+class _Group:
+    """Elements that are normalised together: those along some dimensions of a tensor."""
+
+    def __init__(self, data: Any, axis: Any, primitive: str) -> None:
+        self.data = tensor(data, "data", primitive)
+        if not self.data.dtype.is_float:
+            raise UserError(
+                f"data {self.data.name!r} has type {self.data.dtype}",
+                primitive=primitive,
+                fix='convert it: topi.cast(data, "float32")',
+            )
+        self.axes = dimensions(axis, self.data.ndim, primitive)
+        # Sums of 16-bit floats would lose what normalisation is about.
+        self.kind = "float64" if self.data.dtype == "float64" else "float32"
+        self.kept = [n for d, n in enumerate(self.data.shape) if d not in self.axes]
+        size: Any = const(1)
+        for d in self.axes:
+            size = size * self.data.shape[d]
+        self.size = cast(self.kind, size)
+
+    def value(self, indices: Sequence[Any]) -> Any:
+        """An element, in the type of the sums."""
+        return cast(self.kind, self.data(*indices))
+
+    def of(self, indices: Sequence[Any]) -> list[Any]:
+        """The indices of an element without those along the group."""
+        return [i for d, i in enumerate(indices) if d not in self.axes]
+
+    def inside(self, indices: Sequence[Any]) -> list[Any]:
+        """The indices of an element along the group."""
+        return [indices[d] for d in self.axes]
+
+    def sum(self, value: Callable[..., Any], name: str) -> Tensor:
+        """The sum of `value(indices of the group, indices of the element)` over each group."""
+        terms = [reduce_axis((0, self.data.shape[d]), name=f"k{d}") for d in self.axes]
+
+        def total(*group: Any) -> Any:
+            kept, inner = iter(group), iter(terms)
+            at = [next(inner) if d in self.axes else next(kept) for d in range(self.data.ndim)]
+            return reduce_sum(value(group, at), axis=terms)
+
+        made: Tensor = compute(self.kept, total, name)
+        return made
+
+    def moments(self, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """The mean of a group, and the mean square of what is left without it."""
+        total = self.sum(lambda group, at: self.value(at), f"{name}_sum")
+
+        def mean(group: Sequence[Any]) -> Any:
+            return total(*group) / self.size
+
+        def square(group: Sequence[Any], at: Sequence[Any]) -> Any:
+            rest = self.value(at) - mean(group)
+            return multiply(rest, rest)
+
+        spread = self.sum(square, f"{name}_square")
+        return mean, lambda group: spread(*group) / self.size
+
+    def each(self, value: Callable[..., Any], name: str) -> Tensor:
+        """The tensor of `value(indices)`, in the type of the data."""
+        made: Tensor = compute(
+            self.data.shape,
+            lambda *i: cast(self.data.dtype, value(i)),
+            name,
+            "row_output",
+            {"row": tuple(self.axes)},
+        )
+        return made
+
+
+def _weights(given: Any, name: str, group: _Group, dims: Sequence[int], primitive: str) -> Tensor:
+    found = tensor(given, name, primitive)
+    rank_of(found, len(dims), name, primitive)
+    for n, d in zip(found.shape, dims, strict=True):
+        same(n, group.data.shape[d], f"extents of {name} and of dimension {d} of data", primitive)
+    return found
+
+
+def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Any, epsilon: float = 1e-5) -> Tensor:
+    """Normalise by mean and variance along dimensions, and scale each place there.
+
+    Parameters
+    ----------
+    data
+        A tensor of floats; the sums are float32, or float64 for float64.
+    gamma, beta
+        The factor and the summand of each place along `axis`; `beta` may be None.
+    axis
+        The dimensions that are normalised together: an int or several.
+    epsilon
+        What is added to the variance.
+
+    Returns
+    -------
+    A tensor of the shape and type of `data`.
+
+    Raises
+    ------
+    UserError
+        For integers, and for shapes that do not fit each other.
+    """
+    group = _Group(data, axis, "layer_norm")
+    factor = _weights(gamma, "gamma", group, group.axes, "layer_norm")
+    shift = None if beta is None else _weights(beta, "beta", group, group.axes, "layer_norm")
+    mean, variance = group.moments("T_layer_norm")
+
+    def value(i: Sequence[Any]) -> Any:
+        at, place = group.of(i), group.inside(i)
+        scaled = (group.value(i) - mean(at)) * _rsqrt(variance(at) + const(epsilon, group.kind))
+        scaled = scaled * cast(group.kind, factor(*place))
+        return scaled if shift is None else scaled + cast(group.kind, shift(*place))
+
+    return group.each(value, "T_layer_norm")
+
+
+def rms_norm(data: Tensor, weight: Tensor, axis: Any, epsilon: float = 1e-5) -> Tensor:
+    """Divide by the root of the mean square along dimensions, and scale each place there.
+
+    Parameters
+    ----------
+    data
+        A tensor of floats.
+    weight
+        The factor of each place along `axis`.
+    axis
+        The dimensions that are normalised together: an int or several.
+    epsilon
+        What is added to the mean square.
+
+    Returns
+    -------
+    A tensor of the shape and type of `data`.
+    """
+    group = _Group(data, axis, "rms_norm")
+    factor = _weights(weight, "weight", group, group.axes, "rms_norm")
+    square = group.sum(lambda _, at: multiply(group.value(at), group.value(at)), "T_rms_norm_square")
+
+    def value(i: Sequence[Any]) -> Any:
+        scale = _rsqrt(square(*group.of(i)) / group.size + const(epsilon, group.kind))
+        return group.value(i) * scale * cast(group.kind, factor(*group.inside(i)))
+
+    return group.each(value, "T_rms_norm")
+
+
+def instance_norm(data: Tensor, gamma: Tensor, beta: Tensor, axis: Any, epsilon: float = 1e-5) -> Tensor:
+    """Normalise each channel of each image by its own mean and variance, and scale by channel.
+
+    Parameters
+    ----------
+    data
+        A tensor of floats, with channels as its dimension 1.
+    gamma, beta
+        The factor and the summand of each channel.
+    axis
+        The dimensions that are normalised together: an int or several, neither 0 nor 1 among them.
+    epsilon
+        What is added to the variance.
+
+    Returns
+    -------
+    A tensor of the shape and type of `data`.
+    """
+    group = _Group(data, axis, "instance_norm")
+    if group.axes[0] < 2:
+        raise UserError(
+            f"argument 'axis' is {axis!r}, which has images or channels (0 or 1) among it",
+            primitive="instance_norm",
+            fix="give the dimensions within a channel: axis=[2, 3]; layer_norm takes any",
+        )
+    factor, shift = (
+        _weights(each, name, group, [1], "instance_norm") for each, name in ((gamma, "gamma"), (beta, "beta"))
+    )
+    mean, variance = group.moments("T_instance_norm")
+
+    def value(i: Sequence[Any]) -> Any:
+        scale = _rsqrt(variance(group.of(i)) + const(epsilon, group.kind)) * cast(group.kind, factor(i[1]))
+        return (group.value(i) - mean(group.of(i))) * scale + cast(group.kind, shift(i[1]))
+
+    return group.each(value, "T_instance_norm")
+
+
+def l2_normalize(data: Tensor, eps: float, axis: Any = None) -> Tensor:
+    """Divide by the L2 norm along dimensions.
+
+    Parameters
+    ----------
+    data
+        A tensor of floats.
+    eps
+        The least sum of squares that is divided by.
+    axis
+        The dimensions that are normalised together: an int, several, or None for all.
+
+    Returns
+    -------
+    A tensor of the shape and type of `data`.
+    """
+    group = _Group(data, axis, "l2_normalize")
+    square = group.sum(lambda _, at: multiply(group.value(at), group.value(at)), "T_l2_square")
+
+    def value(i: Sequence[Any]) -> Any:
+        return group.value(i) / _sqrt(maximum(square(*group.of(i)), const(eps, group.kind)))
+
+    return group.each(value, "T_l2_normalize")
+
+
+def lrn(data: Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: float = 0.75, bias: float = 2.0) -> Tensor:
+    """Divide by a power of the squares of neighbouring channels: local response normalisation.
+
+    Each element is divided by (bias + alpha / size * sum of squares) ** beta, the sum running over the `size` channels
+    around it that are there.
+
+    Parameters
+    ----------
+    data
+        A tensor of floats.
+    size
+        How many channels there are in a window: an odd number.
+    axis
+        The dimension of channels.
+    alpha, beta, bias
+        The numbers of the formula.
+
+    Returns
+    -------
+    A tensor of the shape and type of `data`.
+
+    Raises
+    ------
+    UserError
+        For a window of an even number of channels.
+    """
+    data = tensor(data, "data", "lrn")
+    channel, width = dimension(axis, data.ndim, "lrn"), integer(size, "size", "lrn", 1)
+    if width % 2 == 0:
+        raise UserError(f"argument 'size' is {size}", primitive="lrn", fix="give an odd number of channels: size=5")
+    k = reduce_axis((0, width), name="k")
+
+    def squares(*i: Any) -> Any:
+        c = i[channel] + k - width // 2
+        value = data(*i[:channel], c, *i[channel + 1 :])
+        inside = if_then_else(all_of(c >= 0, c < data.shape[channel]), multiply(value, value), const(0.0, data.dtype))
+        return reduce_sum(inside, axis=k)
+
+    square: Tensor = compute(data.shape, squares, "T_lrn_square")
+    made: Tensor = compute(
+        data.shape,
+        lambda *i: (
+            data(*i)
+            / _pow(const(bias, data.dtype) + const(alpha / width, data.dtype) * square(*i), const(beta, data.dtype))
+        ),
+        "T_lrn",
+        "broadcast,lrn",
+    )
+    return made
+
+
+def group_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    num_groups: int,
+    channel_axis: int,
+    axes: Any,
+    epsilon: float = 1e-5,
+) -> Tensor:
+    """Normalise groups of channels by their mean and variance, and scale by channel.
+
+    Parameters
+    ----------
+    data
+        A tensor of floats.
+    gamma, beta
+        The factor and the summand of each channel.
+    num_groups
+        How many groups the channels are divided into, each of neighbours.
+    channel_axis
+        The dimension of channels.
+    axes
+        The other dimensions that are normalised together, the channels' not among them.
+    epsilon
+        What is added to the variance.
+
+    Returns
+    -------
+    A tensor of the shape and type of `data`.
+
+    Raises
+    ------
+    UserError
+        Where the groups do not divide the channels.
+    """
+    data = tensor(data, "data", "group_norm")
+    channel, count = (
+        dimension(channel_axis, data.ndim, "group_norm"),
+        integer(num_groups, "num_groups", "group_norm", 1),
+    )
+    channels = getattr(data.shape[channel], "value", None)
+    inner = dimensions(axes, data.ndim, "group_norm", "axes")
+    if channel in inner or channels is None or channels % count:
+        raise UserError(
+            f"num_groups={count} and axes={axes!r} do not fit {data.shape[channel]} channels in dimension {channel}",
+            primitive="group_norm",
+            fix="give a divisor of the channels, and axes without theirs",
+        )
+    per = channels // count
+
+    def split(i: Sequence[Any]) -> list[Any]:
+        return [*i[:channel], floordiv(i[channel], per), floormod(i[channel], per), *i[channel + 1 :]]
+
+    def joined(i: Sequence[Any]) -> list[Any]:
+        return [*i[:channel], i[channel] * per + i[channel + 1], *i[channel + 2 :]]
+
+    parted: Tensor = compute(
+        [*data.shape[:channel], count, per, *data.shape[channel + 1 :]],
+        lambda *i: data(*joined(i)),
+        "T_group",
+        "injective",
+    )
+    group = _Group(parted, [channel + 1, *(d if d < channel else d + 1 for d in inner)], "group_norm")
+    factor, shift = (tensor(each, name, "group_norm") for each, name in ((gamma, "gamma"), (beta, "beta")))
+    for name, each in (("gamma", factor), ("beta", shift)):
+        rank_of(each, 1, name, "group_norm", "(channels,)")
+        same(each.shape[0], data.shape[channel], f"elements of {name} and channels of data", "group_norm")
+    mean, variance = group.moments("T_group_norm")
+
+    def value(i: Sequence[Any]) -> Any:
+        at, c = group.of(i), i[channel] * per + i[channel + 1]
+        scale = _rsqrt(variance(at) + const(epsilon, group.kind)) * cast(group.kind, factor(c))
+        return (group.value(i) - mean(at)) * scale + cast(group.kind, shift(c))
+
+    normal = group.each(value, "T_group_norm")
+    made: Tensor = compute(data.shape, lambda *i: normal(*split(i)), "T_group_norm_out", "injective")
+    return made

@@ -1,0 +1,108 @@
+"""softmax and its logarithm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...core.errors import UserError
+from ...expr.intrinsics import TABLE
+from ...expr.nodes import Expr
+from ...tensor import reduction as te
+from ...tensor.axis import IterVar, reduce_axis
+from ...tensor.tensor import Tensor, compute
+from ..argument_checks import dimension, tensor
+
+_exp, _log = TABLE["exp"], TABLE["log"]
+
+
+class Rows:
+    """The rows of a tensor along one dimension, and where their elements stand."""
+
+    def __init__(self, x: Any, axis: Any, primitive: str) -> None:
+        self.x = tensor(x, "x", primitive)
+        if not self.x.dtype.is_float:
+            raise UserError(
+                f"x {self.x.name!r} has type {self.x.dtype}",
+                primitive=primitive,
+                fix='convert it: topi.cast(x, "float32")',
+            )
+        self.axis = dimension(axis, self.x.ndim, primitive)
+        self.kept = [n for d, n in enumerate(self.x.shape) if d != self.axis]
+
+    def of(self, indices: Sequence[Any]) -> list[Any]:
+        """The indices of an element without its place in the row."""
+        return [i for d, i in enumerate(indices) if d != self.axis]
+
+    def element(self, row: Sequence[Any], k: IterVar) -> list[Any]:
+        """The indices of the element `k` of a row."""
+        return [*row[: self.axis], k, *row[self.axis :]]
+
+    def reduce(self, reducer: Callable[..., Any], value: Callable[..., Any], name: str) -> Tensor:
+        """The tensor that holds for each row the reduction of `value(indices of the row, indices of the element)`."""
+        k = reduce_axis((0, self.x.shape[self.axis]), name="k")
+        made: Tensor = compute(self.kept, lambda *row: reducer(value(row, self.element(row, k)), axis=k), name)
+        return made
+
+    def each(self, value: Callable[..., Expr], name: str, tag: str) -> Tensor:
+        """The tensor of `value(indices of the row, indices of the element)`."""
+        made: Tensor = compute(
+            self.x.shape, lambda *i: value(self.of(i), i), name, tag, {"axis": self.axis, "row": (self.axis,)}
+        )
+        return made
+
+
+def softmax(x: Tensor, axis: int = -1) -> Tensor:
+    """Compute exp(x - max) / sum(exp(x - max)) of each row.
+
+    Parameters
+    ----------
+    x
+        A tensor of floats.
+    axis
+        The dimension along which rows lie.
+
+    Returns
+    -------
+    A tensor of the shape and type of `x`.
+
+    Raises
+    ------
+    UserError
+        For integers, and for a dimension that the tensor does not have.
+    """
+    rows = Rows(x, axis, "softmax")
+    high = rows.reduce(te.max, lambda row, at: rows.x(*at), "T_softmax_maxelem")
+    part: Tensor = compute(rows.x.shape, lambda *i: _exp(rows.x(*i) - high(*rows.of(i))), "T_softmax_exp", "elemwise")
+    total = rows.reduce(te.sum, lambda row, at: part(*at), "T_softmax_expsum")
+    return rows.each(lambda row, at: part(*at) / total(*row), "T_softmax_norm", "softmax_output")
+
+
+fast_softmax = softmax  # the legacy approximation; this one is exact
+
+
+def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
+    """Compute the logarithm of `softmax` of each row, without overflow.
+
+    Parameters
+    ----------
+    x
+        A tensor of floats.
+    axis
+        The dimension along which rows lie.
+
+    Returns
+    -------
+    A tensor of the shape and type of `x`.
+
+    Raises
+    ------
+    UserError
+        For integers, and for a dimension that the tensor does not have.
+    """
+    rows = Rows(x, axis, "log_softmax")
+    high = rows.reduce(te.max, lambda row, at: rows.x(*at), "T_softmax_maxelem")
+    total = rows.reduce(te.sum, lambda row, at: _exp(rows.x(*at) - high(*row)), "T_softmax_expsum")
+    return rows.each(
+        lambda row, at: rows.x(*at) - high(*row) - _log(total(*row)), "T_log_softmax", "log_softmax_output"
+    )
