@@ -120,7 +120,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("make",), _LOOPS),
         "convert": _PLAIN,
         "generic": _CHOOSE,
-        **dict.fromkeys(("intrin", "register_intrin_rule", "call_pure_intrin"), _CALLS),
+        **dict.fromkeys(("register_intrin_rule", "call_pure_intrin"), _CALLS),
         **dict.fromkeys(("DataType", "datatype", "dtype"), 'give types as text: "float32", "int8", "bfloat16"'),
         **dict.fromkeys(("support", "get_build_info"), "call `tilewright doctor`: it says what works on this machine"),
         "infinity": 'te.const(float("inf"), "float32")',
