@@ -1,17 +1,37 @@
 """Templates that come with the package: convolutions of any size, on GPUs and CPUs, ready to tune."""
 
+from dataclasses import replace
+from typing import Any
+
 from ...core.errors import name_lines_of
 from ...tune.task import register
-from . import conv1d, conv2d, cpu, cpu_channels_last, depthwise, direct, elementwise, pooling, transposed
+from . import (
+    contraction_cpu,
+    contraction_simt,
+    conv1d,
+    conv2d,
+    cpu,
+    cpu_channels_last,
+    depthwise,
+    direct,
+    elementwise,
+    implicit_gemm,
+    matmul,
+    pooling,
+    transposed,
+)
 from .convolutions import Conv1d as Conv1d
 from .convolutions import Conv2d as Conv2d
 from .convolutions import Depthwise as Depthwise
 from .epilogue import ACTIVATIONS as ACTIVATIONS
 from .epilogue import Epilogue as Epilogue
+from .matmul import BatchMatmul as BatchMatmul
+from .matmul import Dense as Dense
 from .pooling import Pooling as Pooling
 from .pooling import PoolingTemplate as PoolingTemplate
 from .template import ALL as ALL
 from .template import PackagedTemplate as PackagedTemplate
+from .template import ScheduleStrategy, always, never
 from .transposed import Transposed as Transposed
 from .workload import Convolution as Convolution
 
@@ -21,8 +41,22 @@ CONV2D_DIRECT: PackagedTemplate[Conv2d] = PackagedTemplate(
 DEPTHWISE_DIRECT: PackagedTemplate[Depthwise] = PackagedTemplate(
     "topi/depthwise.direct", Depthwise, direct.ON_GPU, cpu_channels_last.ON_CPU
 )
+CONV2D_GEMM: PackagedTemplate[Conv2d] = PackagedTemplate(
+    "topi/conv2d.gemm",
+    Conv2d,
+    contraction_simt.Simt(implicit_gemm.contraction_of, implicit_gemm.views_of).strategy(implicit_gemm.covers),
+    replace(cpu.IMAGES, covers=never),
+)
+_PRODUCT_ON_GPU: ScheduleStrategy[Any] = contraction_simt.Simt(matmul.contraction_of, matmul.views_of).strategy(always)
+_PRODUCT_ON_CPU: ScheduleStrategy[Any] = contraction_cpu.Packed(matmul.contraction_of, matmul.views_of).strategy(always)
+DENSE: PackagedTemplate[Dense] = PackagedTemplate("topi/dense", Dense, _PRODUCT_ON_GPU, _PRODUCT_ON_CPU)
+BATCH_MATMUL: PackagedTemplate[BatchMatmul] = PackagedTemplate(
+    "topi/batch_matmul", BatchMatmul, _PRODUCT_ON_GPU, _PRODUCT_ON_CPU
+)
 CONV1D: PackagedTemplate[Conv1d] = PackagedTemplate("topi/conv1d", Conv1d, conv1d.ON_GPU, cpu.LINE)
-CONV2D: PackagedTemplate[Conv2d] = PackagedTemplate("topi/conv2d", Conv2d, conv2d.ON_GPU, cpu.IMAGES, (CONV2D_DIRECT,))
+CONV2D: PackagedTemplate[Conv2d] = PackagedTemplate(
+    "topi/conv2d", Conv2d, conv2d.ON_GPU, cpu.IMAGES, (CONV2D_DIRECT, CONV2D_GEMM)
+)
 DEPTHWISE: PackagedTemplate[Depthwise] = PackagedTemplate(
     "topi/depthwise", Depthwise, depthwise.ON_GPU, cpu.IMAGES, (DEPTHWISE_DIRECT,)
 )
@@ -32,8 +66,22 @@ TRANSPOSED: PackagedTemplate[Transposed] = PackagedTemplate(
 )
 POOLING = PoolingTemplate("topi/pool", Pooling, elementwise.ON_GPU, elementwise.ON_CPU)
 
-ALL.extend((CONV1D, CONV2D, DEPTHWISE, CONV2D_DIRECT, DEPTHWISE_DIRECT, TRANSPOSED, POOLING))
+ALL.extend(
+    (CONV1D, CONV2D, DEPTHWISE, CONV2D_DIRECT, CONV2D_GEMM, DEPTHWISE_DIRECT, DENSE, BATCH_MATMUL, TRANSPOSED, POOLING)
+)
 for _template in ALL:
     register(_template)
-_SCHEDULES = (conv1d, conv2d, cpu, cpu_channels_last, depthwise, direct, elementwise, pooling, transposed)
+_SCHEDULES = (
+    contraction_cpu,
+    contraction_simt,
+    conv1d,
+    conv2d,
+    cpu,
+    cpu_channels_last,
+    depthwise,
+    direct,
+    elementwise,
+    pooling,
+    transposed,
+)
 name_lines_of(*(str(module.__file__) for module in _SCHEDULES))

@@ -33,6 +33,16 @@ def always(of: Any) -> bool:
     return True
 
 
+def never(of: Any) -> bool:
+    """Accept no workload."""
+    return False
+
+
+def unordered(of: Any) -> list[dict[str, Any]]:
+    """Rank nothing."""
+    return []
+
+
 @dataclass(frozen=True)
 class ScheduleStrategy(Generic[W]):
     """A way to schedule a convolution for one kind of hardware.
@@ -50,6 +60,9 @@ class ScheduleStrategy(Generic[W]):
         Returns the sums of a workload over data and weights, in the form that the schedule needs.
     covers : callable
         Says whether it can schedule a workload.
+    order : callable
+        Returns wanted choices as `usual` does, by what a model expects of them, the best first; an empty list where
+        there is no model.
     """
 
     space: Callable[[W], Space]
@@ -57,6 +70,7 @@ class ScheduleStrategy(Generic[W]):
     usual: Callable[[W], dict[str, Any]]
     declare: Callable[[W, Tensor, Tensor, Config], Tensor] = plain
     covers: Callable[[W], bool] = always
+    order: Callable[[W], list[dict[str, Any]]] = unordered
 
     def first(self, workload: W) -> Config:
         """The configuration to use where nothing was measured."""

@@ -165,7 +165,8 @@ def shape_of(who: str, value: Any, letters: str) -> tuple[int, ...]:
     """The input's shape, one size a letter."""
     given = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if len(given) != len(letters) or not _all_ints(given, 1):
-        meaning = {"NCHW": "batch x channels x height x width: say 1x64x56x56", "M": "one length: say 16384"}
+        meaning = {"NCHW": "batch x channels x height x width: say 1x64x56x56", "M": "one length: say 16384",
+                   "MK": "rows x depth: say 64x1024", "BMK": "batch x rows x depth: say 12x197x64"}  # fmt: skip
         what = "x".join(letters) if len(letters) > 1 else "a length"
         raise UserError(
             f"shape {written(value)} is not {what}", primitive=who, fix=f"give {meaning[letters]} (each at least 1)"

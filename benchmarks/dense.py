@@ -1,0 +1,216 @@
+"""Dense convolutions by the packaged contraction templates, beside cuDNN, in one process.
+
+    python -m benchmarks.dense --trials 24 --out DIR [NAME ...]
+
+Every row is compiled in up to `--trials` configurations by all processors, the one that needs no tuning first; the rest
+are what the model of the template ranks best, and some of the others. Each is checked against float64 on poisoned
+output and timed; then the first, the best and PyTorch's ways (both memory orders, `benchmark=True`) are timed in turns,
+in CUDA graphs, warm, on random inputs. The error is the relative L2 norm against float64, of ours and of cuDNN's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.convolution_sweep import CALLS, Row, _replayed, in_turns
+from tilewright.codegen.abi import CompiledProgram
+from tilewright.core.errors import TVMError
+from tilewright.core.target import Target
+from tilewright.driver import build
+from tilewright.topi.templates import ALL, CONV2D, Conv2d
+
+TARGET = Target("cuda -arch=sm_90")
+ROWS: dict[str, dict[str, Any]] = {
+    "r50-b1-l3.1x1b": {"shape": (1, 256, 14, 14), "filters": 1024, "kernel": 1},
+    "resnet-last": {"shape": (1, 512, 7, 7)},
+    "r50-b1-l3.3x3": {"shape": (1, 256, 14, 14)},
+    "r50-b1-l2.3x3": {"shape": (1, 128, 28, 28)},
+    "r50-b1-l2.3x3s2": {"shape": (1, 128, 56, 56), "stride": 2},
+    "r50-b1-l1.3x3": {"shape": (1, 64, 56, 56)},
+    "r50-b1-conv1": {"shape": (1, 3, 224, 224), "filters": 64, "kernel": 7, "stride": 2},
+    "r50-b1-l4.1x1b": {"shape": (1, 512, 7, 7), "filters": 2048, "kernel": 1},
+    "r50-b64-l1.3x3": {"shape": (64, 64, 56, 56)},
+    "r50-b64-l2.3x3": {"shape": (64, 128, 28, 28)},
+    "r50-b64-l3.3x3": {"shape": (64, 256, 14, 14)},
+    "doc-hwcn": {"shape": (256, 256, 14, 14), "filters": 512},
+    "convnext-b128-1x1": {"shape": (128, 96, 56, 56), "filters": 384, "kernel": 1},
+}
+MODES = ("ieee", "fp32", "tf32", "float16", "float16/NHWC", "bfloat16/NHWC")
+"""Precisions of a float32 convolution, or element types and layouts."""
+ALLOWED = {"ieee": 2e-6, "fp32": 2e-6, "tf32": 1.2e-3, "float16": 1e-3, "bfloat16": 6e-3}
+STRATEGIES = {"ieee": "topi/conv2d.gemm"}
+Job = tuple[str, str, str, int]
+"""The row, the mode, the template's name, and the configuration's index."""
+
+
+def workload_of(name: str, mode: str) -> Conv2d:
+    """The workload of a row in a mode."""
+    dtype, _, layout = mode.partition("/")
+    dtype = "float32" if dtype in ("ieee", "fp32", "tf32") else dtype
+    return Conv2d.of(**ROWS[name], dtype=dtype, **({"layout": layout} if layout else {}))
+
+
+def _named(name: str) -> Any:
+    return next(t for t in ALL if t.name == name)
+
+
+def jobs_of(name: str, mode: str, trials: int) -> Iterator[Job]:
+    """The first configuration of each strategy, then those that the model ranks best, and some of the others."""
+    of = workload_of(name, mode)
+    for template in CONV2D.strategies:
+        if template.name == STRATEGIES.get(mode, template.name) and template.covers(of, TARGET):
+            found = {template.first(of.args, TARGET).index: None}
+            order = template.strategy(TARGET).order(of)
+            near = order[: trials // 2] + order[trials // 2 : 40 * trials : 80]
+            for choices in near[: trials - 1]:
+                found[template.strategy(TARGET).nearest(of, choices).index] = None
+            yield from ((name, mode, template.name, index) for index in found)
+
+
+def compiled(job: Job) -> tuple[Job, CompiledProgram | str]:
+    """A program, or why there is none."""
+    name, mode, which, index = job
+    of, template = workload_of(name, mode), _named(which)
+    config = template.strategy(TARGET).space(of).get(index)
+    try:
+        return job, build(*template.program(config, of, TARGET), TARGET).program
+    except TVMError as failure:
+        return job, str(failure).splitlines()[0]
+
+
+class DenseRow(Row):
+    """A row on the GPU, in one mode."""
+
+    def __init__(self, name: str, mode: str) -> None:
+        import torch
+
+        self.name, self.mode, self.of = name, mode, workload_of(name, mode)
+        self.torch = torch
+        kind = getattr(torch, self.of.dtype)
+        shapes = [[int(str(e)) for e in t.shape] for t in self.of.placeholders()]
+        self.data, self.weights = ((torch.rand(s, device="cuda") * 2 - 1).to(kind) for s in shapes)
+        self.out = torch.empty(self.of.out_shape, device="cuda", dtype=kind)
+        self.times = []
+        with torch.backends.cudnn.flags(enabled=False):
+            (_, exact) = self.of.torch(self.data.double(), self.weights.double())[0]
+            self.right = exact().reshape(self.out.shape)
+
+    def theirs(self) -> list[tuple[str, Any]]:
+        """PyTorch's ways as timers; the error of the first one is kept."""
+        torch = self.torch
+        found = []
+        flags = {"enabled": True, "benchmark": True, "allow_tf32": self.mode == "tf32"}
+        for how, call in self.of.torch(self.data, self.weights):
+            with torch.backends.cudnn.flags(**flags), torch.inference_mode():
+                side = torch.cuda.Stream()
+                with torch.cuda.stream(side):
+                    for _ in range(3):
+                        made = call()
+                torch.cuda.synchronize()
+                off = (made.double().reshape(self.right.shape) - self.right).norm() / self.right.norm()
+                graph = torch.cuda.CUDAGraph()
+                calls = 100 if self.of.flop < 5e8 else CALLS if self.of.flop < 4e9 else 4
+                with torch.cuda.graph(graph):
+                    for _ in range(calls):
+                        call()
+            found.append((f"PyTorch {how}", partial(_replayed, torch, graph, calls), float(off)))
+        return found
+
+
+def measure(row: DenseRow, programs: list[tuple[Job, CompiledProgram | str]]) -> dict[str, Any]:
+    """Check and time everything of a row: a line of the table."""
+    allowed = ALLOWED[row.mode.partition("/")[0]]
+    timers: dict[str, Any] = {}
+    errors: dict[str, float] = {}
+    best: tuple[float, Any, float, Job] | None = None
+    for at, (job, program) in enumerate(programs):
+        found: dict[str, Any] = {"template": job[2], "index": job[3]}
+        row.times.append(found)
+        if isinstance(program, str):
+            found["failure"] = program
+            continue
+        timer, error = row.ours(program, False)
+        used = max(program.resources.values(), key=lambda each: each.registers)
+        config = _named(job[2]).strategy(TARGET).space(row.of).get(job[3])
+        found |= {"error": error, "registers": used.registers, "spills": used.spill_store_bytes}
+        found["config"] = {key: str(choice) for key, choice in config.items()}
+        if not error <= allowed:
+            found["failure"] = f"wrong: {error}"
+            continue
+        once = timer(8) / 8
+        runs = max(4, min(256, int(1e-3 / once)))
+        found["us"] = statistics.median(timer(runs) / runs for _ in range(3)) * 1e6
+        if at == 0:
+            timers["first"], errors["first"] = timer, error
+        if best is None or found["us"] < best[0]:
+            best = found["us"], timer, error, job
+    if best is not None:
+        timers["best"], errors["best"] = best[1], best[2]
+    for how, timer, error in row.theirs():
+        timers[how], errors[how] = timer, error
+    line = in_turns(timers)
+    pytorch = min((us, who) for who, us in line.items() if who.startswith("PyTorch"))
+    return {"row": row.name, "mode": row.mode, "times": line, "errors": errors, "pytorch": pytorch[0],
+            "how": pytorch[1], "flop": row.of.flop, "best": best[3] if best else None}  # fmt: skip
+
+
+def main() -> None:
+    """Measure the rows that the command line names, by their beginnings; all without any."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--modes", nargs="+", default=["ieee"], choices=MODES)
+    parser.add_argument("--trials", type=int, default=16)
+    parser.add_argument("--out", type=Path, default=Path("dense"))
+    parser.add_argument("--compile-only", action="store_true", help="stop before anything runs on a GPU")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    names = [name for name in ROWS if not given.names or any(map(name.startswith, given.names))]
+    began = time.perf_counter()
+    jobs = [job for name in names for mode in given.modes for job in jobs_of(name, mode, given.trials)]
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
+        programs = list(pool.map(compiled, jobs))
+    print(f"{len(jobs)} programs in {time.perf_counter() - began:.0f} s")
+    if given.compile_only:
+        for job, program in programs:
+            print(*job, program if isinstance(program, str) else program.resources)
+        return
+    lines = []
+    for name in names:
+        for mode in given.modes:
+            own = [pair for pair in programs if pair[0][:2] == (name, mode)]
+            if own:
+                row = DenseRow(name, mode)
+                lines.append(measure(row, own))
+                with (given.out / "trials.jsonl").open("a") as file:
+                    file.write(json.dumps({**lines[-1], "trials": row.times}) + "\n")
+                print(shown(lines[-1]), flush=True)
+    print(f"\n{time.perf_counter() - began:.0f} s\n{HEAD}")
+    print("\n".join(map(shown, lines)))
+
+
+_COLUMNS = ("first", "best", "cuDNN", "÷ best", "TFLOP/s", "error", "theirs")
+HEAD = f"{'row':20} {'mode':12} " + " ".join(f"{name:>8}" for name in _COLUMNS)
+
+
+def shown(line: dict[str, Any]) -> str:
+    """A row of the table, in microseconds."""
+    times, errors = line["times"], line["errors"]
+    first, best = times.get("first", float("nan")), times.get("best", float("nan"))
+    return (
+        f"{line['row']:20} {line['mode']:12} {first:8.2f} {best:8.2f} {line['pytorch']:8.2f} "
+        f"{line['pytorch'] / best:8.2f} {line['flop'] / best / 1e6:8.1f} {errors.get('best', float('nan')):8.1e} "
+        f"{errors[line['how']]:8.1e}"
+    )
+
+
+if __name__ == "__main__":
+    main()

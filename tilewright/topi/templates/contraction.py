@@ -1,0 +1,165 @@
+"""Contractions: matrix products, and convolutions as matrix products of views of their operands.
+
+A contraction is D[b, i, j] = Σ_k L[b, i, k] · R[b, k, j]. The views L and R say where an element lies in memory, or
+that it is a zero of a border; they are computed where they are read, never stored. An implicit GEMM is such a view: its
+rows are filters and its columns positions of all images, or the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...expr.convert import cast, const
+from ...expr.operators import all_of, if_then_else
+from ...tensor.axis import reduce_axis
+from ...tensor.reduction import sum as reduce_sum
+from ...tensor.tensor import Tensor, compute
+
+Element = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One factor of a contraction: a view of a matrix per batch.
+
+    Attributes
+    ----------
+    extent : int
+        Rows of the left factor, columns of the right one.
+    along_depth : bool
+        Whether neighbours along the depth are neighbours in memory; else neighbours along the extent are.
+    together : int
+        Neighbours that one load may fetch: their place in memory is a multiple of so many elements.
+    """
+
+    extent: int
+    along_depth: bool
+    together: int = 1
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """D[b, i, j] = Σ_k L[b, i, k] · R[b, k, j], and where its parts lie.
+
+    Attributes
+    ----------
+    batch : int
+        Independent products: matrices of a batch, or groups of a convolution.
+    rows, columns : Operand
+        The factors. Neighbouring columns are neighbours in the result's memory.
+    depth : int
+        Products summed by each result.
+    period : int
+        Steps along the depth after which the address of the data continues evenly: the window of a convolution.
+    run : int
+        Neighbouring columns that certainly lie together in the result: a multiple of so many stays within one image.
+    batch_axes, row_axes, column_axes : tuple of int
+        The result's dimensions that count batches, rows and columns, the slowest first.
+    grouped : tuple of (int, int), optional
+        A dimension of the result, and the extent of its faster part; its slower part counts batches.
+    """
+
+    batch: int
+    rows: Operand
+    columns: Operand
+    depth: int
+    dtype: str
+    sum_dtype: str
+    batch_axes: tuple[int, ...]
+    row_axes: tuple[int, ...]
+    column_axes: tuple[int, ...]
+    period: int = 1
+    run: int = 1
+    grouped: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Views:
+    """Elements of a contraction as expressions.
+
+    `left(b, i, k)` and `right(b, k, j)` are asked only for elements that exist; `place` maps the indices of the result
+    to (b, i, j).
+    """
+
+    left: Element
+    right: Element
+    place: Callable[..., tuple[Any, Any, Any]]
+    shape: tuple[int, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Padded:
+    """The extents of a contraction rounded up to whole tiles."""
+
+    rows: int
+    columns: int
+    depth: int
+
+
+def rounded(extent: int, unit: int) -> int:
+    """Return the least multiple of `unit` that is not below `extent`."""
+    return -(-extent // unit) * unit
+
+
+def declare(of: Contraction, views: Views, padded: Padded, kind: str) -> Tensor:
+    """Declare a contraction over views with whole tiles, and its result where it lies.
+
+    Parameters
+    ----------
+    padded : Padded
+        Extents of whole tiles. What is beyond the contraction's own extents is zero.
+    kind : str
+        The type of the views' elements.
+
+    Returns
+    -------
+    Tensor
+        The result with the workload's shape, in the type of the sums. It reads the contraction, which reads the views.
+    """
+    batches = of.batch > 1
+
+    def within(value: Any, *limits: tuple[Any, int, int]) -> Any:
+        inside = [index < extent for index, extent, whole in limits if whole > extent]
+        value = cast(kind, value)
+        return if_then_else(all_of(*inside), value, const(0, kind)) if inside else value
+
+    def left(*indices: Any) -> Any:
+        *b, i, k = indices if of.rows.along_depth else (*indices[:-2], indices[-1], indices[-2])
+        return within(views.left(b[0] if b else 0, i, k), (i, of.rows.extent, padded.rows), (k, of.depth, padded.depth))
+
+    def right(*indices: Any) -> Any:
+        *b, k, j = (*indices[:-2], indices[-1], indices[-2]) if of.columns.along_depth else indices
+        return within(
+            views.right(b[0] if b else 0, k, j), (j, of.columns.extent, padded.columns), (k, of.depth, padded.depth)
+        )
+
+    before = (of.batch,) if batches else ()
+    b_name = ("b",) if batches else ()
+
+    def view(name: str, value: Element, extent: int, letter: str, along_depth: bool) -> Tensor:
+        dims = (extent, padded.depth) if along_depth else (padded.depth, extent)
+        letters = (letter, "k") if along_depth else ("k", letter)
+        made: Tensor = compute((*before, *dims), value, name, varargs_names=[*b_name, *letters])
+        return made
+
+    lhs = view("left", left, padded.rows, "i", of.rows.along_depth)
+    rhs = view("right", right, padded.columns, "j", of.columns.along_depth)
+    k = reduce_axis((0, padded.depth), name="k")
+
+    def product(*indices: Any) -> Any:
+        *b, i, j = indices
+        a = lhs(*b, i, k) if of.rows.along_depth else lhs(*b, k, i)
+        c = rhs(*b, j, k) if of.columns.along_depth else rhs(*b, k, j)
+        return reduce_sum(cast(of.sum_dtype, a) * cast(of.sum_dtype, c), [k])
+
+    products = compute((*before, padded.rows, padded.columns), product, "products", varargs_names=[*b_name, "i", "j"])
+
+    def placed(*indices: Any) -> Any:
+        b, i, j = views.place(*indices)
+        return products(b, i, j) if batches else products(i, j)
+
+    made: Tensor = compute(views.shape, placed, "sums", "contraction", varargs_names=list(views.names))
+    return made

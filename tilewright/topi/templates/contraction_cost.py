@@ -1,0 +1,230 @@
+"""Tiles of a contraction on ordinary arithmetic, and what they cost by a model of the hardware.
+
+The model counts cycles of a multiprocessor: products at the rate of its lanes, loads from shared memory, and
+instructions that fetch slices. Blocks run in waves; a wave takes the longest of these, or the latency that too few
+warps cannot hide. Bytes from memory bound the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import ceil, prod
+from typing import Any
+
+from ...core.hardware import Hardware, MemoryScope
+from ...core.target import Target
+from .contraction import Contraction, Operand, rounded
+
+Shape = tuple[int, int, int]
+"""Of a block's rows or columns: virtual threads, threads, and neighbours of one thread."""
+
+_PROCESSORS = 132
+_BANDWIDTH = 2300.0
+"""Bytes a cycle that all multiprocessors get from the L2 cache."""
+_BLOCK_START, _LATENCY, _KERNEL = 700.0, 600.0, 1700.0
+"""Cycles to begin and end a block, of a load from L2 behind a barrier, and of a further kernel."""
+_FETCH, _WINDOWED = 3.0, 8.0
+"""Instructions for an element that is fetched; more of them where borders are tested."""
+_ISSUE = 0.85
+"""The part of the lanes' rate that products reach at best."""
+_OVERHEAD = 36
+"""Registers for addresses and loops."""
+_MOST_TILE = 256
+_LEAST_BLOCK, _MOST_BLOCK, _LEAST_OWN = 32, 256, 8
+_FULL = 8
+"""Blocks per multiprocessor beyond which the depth is not divided further."""
+
+
+@dataclass(frozen=True)
+class SimtTile:
+    """What a block computes: rows and columns over virtual threads, threads and neighbours; and how it runs."""
+
+    rows: Shape
+    columns: Shape
+    depth: int
+    split: int
+    stages: int
+
+    @classmethod
+    def of(cls, choices: Mapping[str, Any]) -> SimtTile:
+        """Return the tile that a configuration's choices make."""
+        rows, columns = (tuple(choices[name].size[1:]) for name in ("rows", "columns"))
+        return cls(rows, columns, *(choices[name].val for name in ("depth", "split", "stages")))
+
+    @property
+    def threads(self) -> tuple[int, int]:
+        """Threads over rows, and over columns."""
+        return self.rows[1], self.columns[1]
+
+    @property
+    def block(self) -> int:
+        """Threads of a block."""
+        return prod(self.threads)
+
+    @property
+    def own(self) -> tuple[int, int]:
+        """Rows and columns of one thread."""
+        return self.rows[0] * self.rows[2], self.columns[0] * self.columns[2]
+
+    def step(self, of: Contraction) -> int:
+        """Steps along the depth of which a thread loads its factors at once."""
+        both = of.rows.along_depth and of.columns.along_depth
+        widest = 16 // (8 if of.sum_dtype == "float64" else 4)
+        return next(n for n in (4, 2, 1) if self.depth % n == 0 and n <= (widest // 2 if both else widest))
+
+    def registers(self, of: Contraction) -> int:
+        """Registers for sums, for factors and for addresses."""
+        rows, columns = self.own
+        step = self.step(of)
+        held = rows * (step if of.rows.along_depth else 1) + columns * (step if of.columns.along_depth else 1)
+        return (rows * columns + held) * (2 if of.sum_dtype == "float64" else 1) + _OVERHEAD
+
+    def shared_bytes(self, of: Contraction) -> int:
+        """Bytes of slices in shared memory."""
+        word = 8 if of.sum_dtype == "float64" else 4
+        return (prod(self.rows) + prod(self.columns)) * self.depth * word * self.stages
+
+    def resident(self, of: Contraction, on: Hardware) -> int:
+        """Blocks that one multiprocessor holds at a time."""
+        shared = on.memory(MemoryScope.SHARED)
+        by_registers = on.multiprocessor.registers // (rounded(self.registers(of), 8) * rounded(self.block, on.warp))
+        pool = shared.pool or shared.most
+        by_shared = pool // max(1, self.shared_bytes(of))
+        by_warps = on.multiprocessor.warps // ceil(self.block / on.warp)
+        return min(by_registers, by_shared, by_warps, on.multiprocessor.blocks)
+
+    def is_possible(self, of: Contraction, on: Hardware | None = None) -> bool:
+        """Whether the hardware can run it, and every block has work."""
+        on = on or _usual_hardware()
+        return (
+            self.block <= on.block.threads
+            and self.registers(of) <= on.registers_at(self.block)
+            and self.shared_bytes(of) <= on.memory(MemoryScope.SHARED).capacity
+            and self.split * self.depth < of.depth + self.depth
+            and (self.stages == 1 or ceil(of.depth / (self.split * self.depth)) >= self.stages)
+        )
+
+    def cycles(self, of: Contraction, on: Hardware) -> float:
+        """Cycles that the contraction takes."""
+        bi, bj = prod(self.rows), prod(self.columns)
+        tiles = ceil(of.rows.extent / bi) * ceil(of.columns.extent / bj) * of.batch
+        depth = rounded(of.depth, self.depth * self.split) // self.split
+        blocks = tiles * self.split
+        resident = self.resident(of, on)
+        if not resident:
+            return float("inf")
+        lanes, quarters = on.multiprocessor.float_lanes, 4
+        rows, columns = self.own
+        terms = rows * columns
+        loads = (rows + columns) / 4 * 1.2
+        fetched = bi / self._width(of.rows) * self._effort(of, of.rows) + bj / self._width(of.columns) * self._effort(
+            of, of.columns
+        )
+        per_step = (terms / _ISSUE + loads) * self.block + fetched
+        work = per_step * depth / lanes
+        slices = depth / self.depth
+        at_once = min(resident, ceil(blocks / _PROCESSORS))
+        warps = at_once * self.block / on.warp / quarters
+        # With few warps, the wait for a slice and the products' own latency show.
+        alone = slices * (_LATENCY / (1.6 if self.stages == 1 else self.stages)) + work
+        wave = max(work * at_once, alone) * (1 + 0.25 / warps)
+        waves = blocks / (_PROCESSORS * at_once)
+        full = ceil(waves) if waves <= 4 else waves + 0.5
+        moved = (bi + bj) * depth * blocks * 4 / _BANDWIDTH
+        stored = 0.0
+        if self.split > 1:
+            stored = _KERNEL + 2 * self.split * of.rows.extent * of.columns.extent * of.batch * 4 / _BANDWIDTH
+        return max(full * wave, moved) + _BLOCK_START + stored
+
+    def _width(self, operand: Operand) -> int:
+        return operand.together
+
+    def _effort(self, of: Contraction, operand: Operand) -> float:
+        """Instructions for one load of a factor."""
+        if operand.along_depth or operand.together > 1:
+            return _FETCH
+        if of.period == 1 or (self.depth % of.period == 0 and self.block <= prod(self.columns)):
+            return _FETCH + 2
+        return _FETCH + 2 * _WINDOWED
+
+    def wanted(self) -> dict[str, Any]:
+        """The choices that make it."""
+        return {
+            "rows": list(self.rows),
+            "columns": list(self.columns),
+            "depth": self.depth,
+            "split": self.split,
+            "stages": self.stages,
+        }
+
+
+def tile_of(config: Any) -> SimtTile:
+    """Return what a configuration has a block compute."""
+    return SimtTile.of(config)
+
+
+def _usual_hardware() -> Hardware:
+    return Target("cuda").hardware
+
+
+def own_tiles(operand: Operand) -> list[list[int]]:
+    """Ways to split rows or columns over blocks, virtual threads, threads, and a thread's neighbours.
+
+    Neighbours are the thread's own where they lie together in shared memory; otherwise its rows are apart, so that a
+    warp's are neighbours.
+    """
+    found: dict[tuple[int, ...], None] = {}
+    for own in (8, 4, 2, 1):
+        near = 1 if operand.along_depth else min(4, own)
+        for wanted in (32, 16, 8, 4, 2, 1):
+            threads = min(wanted, ceil(operand.extent / near))
+            apart = min(own // near, ceil(ceil(operand.extent / near) / threads))
+            if apart * threads * near <= _MOST_TILE:
+                found[-1, apart, threads, near] = None
+    return [list(each) for each in found]
+
+
+def depths(of: Contraction) -> list[int]:
+    """Slices to try: whole windows where they are short, powers of two."""
+    whole = [n * of.period for n in (1, 2, 4, 8) if 4 <= n * of.period <= 40] if of.period > 1 else []
+    plain = [n for n in (8, 16, 32) if n < 2 * of.depth]
+    return sorted({*whole, *plain, min(of.depth, 8)})
+
+
+def splits(of: Contraction) -> list[int]:
+    """Ways to divide the depth among blocks."""
+    return [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n == 1 or of.depth // n >= 32]
+
+
+def candidates(of: Contraction) -> Iterator[SimtTile]:
+    """Tiles worth ranking: blocks of usual sizes, and splits that do not fill the hardware many times over."""
+    on = _usual_hardware()
+    rows, columns = (_shapes(operand) for operand in (of.rows, of.columns))
+    for r, c in product(rows, columns):
+        own = r[0] * r[2] * c[0] * c[2]
+        if not _LEAST_BLOCK <= r[1] * c[1] <= _MOST_BLOCK or own < _LEAST_OWN:
+            continue
+        tiles = ceil(of.rows.extent / prod(r)) * ceil(of.columns.extent / prod(c)) * of.batch
+        shares = [n for n in splits(of) if n == 1 or tiles * n <= _FULL * _PROCESSORS]
+        for depth, split, stages in product(depths(of), shares, (1, 2)):
+            tile = SimtTile(r, c, depth, split, stages)
+            if tile.is_possible(of, on):
+                yield tile
+
+
+def _shapes(operand: Operand) -> list[Shape]:
+    return [(v, t, n) for _, v, t, n in own_tiles(operand)]
+
+
+@lru_cache(maxsize=256)
+def ranked(of: Contraction) -> tuple[SimtTile, ...]:
+    """Return tiles, those that cost least first."""
+    on = _usual_hardware()
+    costs = sorted(((tile.cycles(of, on), n, tile) for n, tile in enumerate(candidates(of))), key=lambda each: each[:2])
+    if costs:
+        return tuple(tile for _, _, tile in costs)
+    r, c = (_shapes(operand)[-1] for operand in (of.rows, of.columns))
+    return (SimtTile(r, c, min(of.depth, 8), 1, 1),)

@@ -1,0 +1,86 @@
+"""Contractions on a CPU: columns in vectors, a few rows of sums in registers, the right factor packed for a block.
+
+The columns of a block are packed once, the depth outermost, so that each step along the depth loads whole vectors; then
+all rows pass by. Blocks run on all processors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+from ...schedule.handle import ScheduleHandle
+from ...tensor.tensor import Tensor
+from ...tune.space.config import Config
+from ...tune.space.knobs import value_knob
+from ...tune.space.space import Space
+from .contraction import Contraction, Padded, Views, declare, rounded
+from .template import ScheduleStrategy
+from .tensors import Tensors
+from .workload import Convolution
+
+W = TypeVar("W", bound=Convolution)
+_LANES, _ROWS, _CHUNKS = (8, 16, 32), (1, 2, 4, 6, 8), (1, 4, 16)
+
+
+class Packed(Generic[W]):
+    """The strategy for workloads that are contractions."""
+
+    def __init__(
+        self, contraction_of: Callable[[W], Contraction], views_of: Callable[[W, Tensor, Tensor], Views]
+    ) -> None:
+        self.contraction_of = contraction_of
+        self.views_of = views_of
+
+    def strategy(self, covers: Callable[[W], bool]) -> ScheduleStrategy[W]:
+        """The strategy as templates take it."""
+        return ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, covers)
+
+    def space(self, of: W) -> Space:
+        """The knobs: columns of a vector, rows of sums in registers, and parts of the rows that run apart."""
+        made = self.contraction_of(of)
+        rows = [n for n in _ROWS if n <= made.rows.extent]
+        chunks = [n for n in _CHUNKS if n <= -(-made.rows.extent // rows[-1])]
+        return Space([value_knob("lanes", [*_LANES]), value_knob("rows", rows), value_knob("chunks", chunks)])
+
+    def usual(self, of: W) -> dict[str, Any]:
+        """Return vectors of 16, and four rows of sums."""
+        return {"lanes": 16, "rows": min(4, self.contraction_of(of).rows.extent), "chunks": 1}
+
+    def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+        """Declare the contraction in whole tiles."""
+        made = self.contraction_of(of)
+        padded = Padded(
+            rounded(made.rows.extent, config["rows"].val), rounded(made.columns.extent, config["lanes"].val), made.depth
+        )
+        packed = replace(made, columns=replace(made.columns, along_depth=False))
+        return declare(packed, self.views_of(of, data, weights), padded, made.sum_dtype)
+
+    def schedule(self, of: W, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+        """Pack the columns of a block; rows of sums in registers."""
+        made = self.contraction_of(of)
+        (products,) = t.sums.op.input_tensors
+        left, right = products.op.input_tensors
+        s[left].compute_inline()
+        s[right].compute_inline()
+        if t.sums is not t.out:
+            s[t.sums].compute_inline()
+        packed = s.cache_read(right, "global", [products])
+        s[products].set_scope("local")
+        axes = list(t.out.op.axis)
+        outer, i, j = [axes[d] for d in made.batch_axes], axes[made.row_axes[0]], axes[made.column_axes[0]]
+        block, lane = s[t.out].split(j, factor=config["lanes"].val)
+        chunk, rest = s[t.out].split(i, nparts=config["chunks"].val)
+        group, row = s[t.out].split(rest, factor=config["rows"].val)
+        s[t.out].reorder(*outer, block, chunk, group, row, lane)
+        whole = s[t.out].fuse(*outer, block, chunk)
+        s[t.out].parallel(whole)
+        s[packed].compute_at(s[t.out], whole)
+        s[products].compute_at(s[t.out], group)
+        *_, own, across = s[products].op.axis
+        s[products].reorder(s[products].op.reduce_axis[0], own, across)
+        s[products].unroll(own)
+        s[products].vectorize(across)
+        if made.columns.extent % config["lanes"].val == 0:
+            s[t.out].vectorize(lane)

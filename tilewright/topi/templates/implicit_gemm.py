@@ -1,0 +1,123 @@
+"""Dense and grouped convolutions as contractions: filters times positions (NCHW), or positions times filters (NHWC)."""
+
+from __future__ import annotations
+
+from math import gcd, prod
+from typing import Any
+
+from ...expr.convert import const
+from ...expr.operators import all_of, floordiv, floormod, if_then_else
+from ...tensor.tensor import Tensor, compute
+from .contraction import Contraction, Operand, Views
+from .convolutions import Conv2d
+from .layouts import in_layout
+from .workload import sum_dtype
+
+_TERMS, _FILTERS = 16, 8
+"""Terms of a sum, and filters of a group, from which on tiles of a matrix product have something to share."""
+
+
+def contraction_of(of: Conv2d) -> Contraction:
+    """Return the contraction that computes a convolution.
+
+    In NCHW the depth counts channels, then the window, as weights lie in memory; in NHWC the window, then channels, as
+    images do, and the weights are repacked.
+    """
+    images, channels = of.shape[0], of.shape[1] // of.groups
+    filters, positions = of.filters // of.groups, images * prod(of.places)
+    window, wide = prod(of.kernel), _together(of.dtype)
+    plain = _is_plain(of)
+    first_run = prod(of.places)
+    if of.layout == "NCHW":
+        rows = Operand(filters, True, gcd(channels * window, wide))
+        columns = Operand(positions, False, gcd(first_run, wide) if plain else 1)
+        return Contraction(
+            of.groups, rows, columns, channels * window, of.dtype, sum_dtype(of.dtype),
+            batch_axes=(), row_axes=(1,), column_axes=(0, 2, 3), period=window, run=first_run,
+            grouped=(1, filters) if of.groups > 1 else None,
+        )  # fmt: skip
+    rows = Operand(positions, True, gcd(channels, wide))
+    columns = Operand(filters, True, gcd(channels, wide))
+    return Contraction(
+        of.groups, rows, columns, channels * window, of.dtype, sum_dtype(of.dtype),
+        batch_axes=(), row_axes=(0, 1, 2), column_axes=(3,), period=channels, run=filters,
+        grouped=(3, filters) if of.groups > 1 else None,
+    )  # fmt: skip
+
+
+def _together(dtype: str) -> int:
+    """Elements of 16 bytes, which one thread loads at once."""
+    return {"float64": 2, "float32": 4}.get(dtype, 8)
+
+
+def _is_plain(of: Conv2d) -> bool:
+    """Whether positions of the result are positions of the input: a window of one, with no border."""
+    return prod(of.kernel) == 1 and not any(of.padding) and of.stride == (1, 1)
+
+
+def views_of(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
+    """Return the elements of a convolution's contraction over its tensors."""
+    filters, channels = of.filters // of.groups, of.shape[1] // of.groups
+    rows, columns = of.places
+    area, (kh, kw), (dy, dx) = rows * columns, of.kernel, of.dilation
+    window = kh * kw
+    last = of.layout == "NHWC"
+    turned = weights if not last or window == 1 else _turned(of, weights)
+
+    def taps(k: Any) -> tuple[Any, Any, Any]:
+        if window == 1:
+            return k, 0, 0
+        if last:
+            channel, tap = floormod(k, channels), floordiv(k, channels)
+        else:
+            channel, tap = floordiv(k, window), floormod(k, window)
+        return channel, floordiv(tap, kw), floormod(tap, kw)
+
+    def weight(b: Any, f: Any, k: Any) -> Any:
+        channel, ry, rx = taps(k)
+        f = b * filters + f if of.groups > 1 else f
+        return turned(f, ry, rx, channel) if turned is not weights else weights(f, channel, ry, rx)
+
+    def seen(b: Any, k: Any, position: Any) -> Any:
+        channel, ry, rx = taps(k)
+        channel = b * channels + channel if of.groups > 1 else channel
+        n, place = (floordiv(position, area), floormod(position, area)) if of.shape[0] > 1 else (0, position)
+        y, x = floordiv(place, columns), floormod(place, columns)
+        return _bordered(of, data, n, channel, y * of.stride[0] + ry * dy, x * of.stride[1] + rx * dx)
+
+    def place(*indices: Any) -> tuple[Any, Any, Any]:
+        n, f, y, x = (indices[0], indices[3], indices[1], indices[2]) if last else indices
+        b, own = (floordiv(f, filters), floormod(f, filters)) if of.groups > 1 else (0, f)
+        position = (n * rows + y) * columns + x
+        return (b, position, own) if last else (b, own, position)
+
+    names = in_layout(of.layout, ("n", "f", "y", "x"))
+    if last:
+        return Views(lambda b, i, k: seen(b, k, i), lambda b, k, j: weight(b, j, k), place, of.out_shape, names)
+    return Views(weight, seen, place, of.out_shape, names)
+
+
+def _turned(of: Conv2d, weights: Tensor) -> Tensor:
+    """Weights in the order of images in NHWC, computed before the product."""
+    shape = (of.filters, *of.kernel, of.shape[1] // of.groups)
+    made: Tensor = compute(shape, lambda f, ry, rx, rc: weights(f, rc, ry, rx), "turned")
+    return made
+
+
+def _bordered(of: Conv2d, data: Tensor, n: Any, channel: Any, y: Any, x: Any) -> Any:
+    """The input at a place of the padded image."""
+    top, left, bottom, right = of.padding
+    _, _, height, width = of.shape
+    inside = []
+    inside += [y >= top] if top else []
+    inside += [y < height + top] if top or bottom else []
+    inside += [x >= left] if left else []
+    inside += [x < width + left] if left or right else []
+    value = data(*in_layout(of.layout, (n, channel, y - top, x - left)))
+    return if_then_else(all_of(*inside), value, const(0, of.dtype)) if inside else value
+
+
+def covers(of: Conv2d) -> bool:
+    """Sums of many terms, for many filters of one group."""
+    terms = of.shape[1] // of.groups * prod(of.kernel)
+    return terms >= _TERMS and of.filters // of.groups >= _FILTERS
