@@ -25,7 +25,7 @@ from tilewright.driver import lower_for
 from tilewright.expr.nodes import SizeVar, Var
 from tilewright.loops.interpret import interpret
 from tilewright.loops.nodes import Barrier, Evaluate, Function, MemoryScope, Stmt, seq
-from tilewright.passes.pipeline import ESTABLISHES, OPTIONAL, READABLE, pipeline_for
+from tilewright.passes.pipeline import ESTABLISHES, ON_REQUEST, OPTIONAL, READABLE, pipeline_for
 from tilewright.passes.runner import finishing, lowering, run
 from tilewright.passes.unroll_loops import unroll_loops
 from tilewright.refine.pipeline import REFINEMENTS, refine
@@ -80,11 +80,15 @@ def test_random_kernels_stay_well_formed(program: RandomProgram, target: str, wi
     made_without(program.schedule, program.arguments, Target(target), [without])
 
 
+CHECKED = Options(check_bounds=True)
+
+
 def test_lists_are_consistent() -> None:
     for target in map(Target, TARGETS):
         passes = pipeline_for(target)
         assert passes[: len(READABLE)] == READABLE
-        assert (*lowering(target), *finishing(target)) == passes
+        assert (*lowering(target, CHECKED), *finishing(target)) == passes
+        assert (*lowering(target), *finishing(target)) == tuple(step for step in passes if step not in ON_REQUEST)
         assert len(set(passes)) == len(passes)
     listed = {step for target in TARGETS for step in pipeline_for(Target(target))}
     assert listed >= OPTIONAL

@@ -64,6 +64,16 @@ class ReadFact:
 
 
 @dataclass(frozen=True)
+class IndexFact:
+    """An index that is checked when its access is made, as text: what is accessed, and the last index there is."""
+
+    access: str
+    buffer: str
+    dimension: int
+    last: str
+
+
+@dataclass(frozen=True)
 class EntryPoint:
     """One function that can be called, and its host code: Python that checks, binds sizes and launches."""
 
@@ -74,6 +84,7 @@ class EntryPoint:
     """What the function is called in its source."""
     facts: tuple[SizeFact, ...] = ()
     reads: tuple[ReadFact, ...] = ()
+    indices: tuple[IndexFact, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from ..loops.nodes import (
     Stmt,
     Store,
 )
-from .abi import EntryPoint
+from .abi import EntryPoint, IndexFact
 from .host_checks import ArgumentChecks
 from .host_expr import HostExpr
 from .kernel import Kernel, constant, root
@@ -47,7 +47,7 @@ HOST_WORDS = frozenset(
     {
         *keyword.kwlist,
         *"wrong wrong_extent wrong_size wrong_stride wrong_offset too_large overlap strided beyond".split(),
-        *"scalar misaligned allocate truncdiv truncmod".split(),
+        *"scalar misaligned cleared reported allocate truncdiv truncmod".split(),
         *"min max int float bool range type main".split(),
     }
 )
@@ -86,8 +86,16 @@ class _HostWriter:
         if len(self.lines) == before:
             self._line("pass")
         source = "\n".join(self.lines) + "\n"
+        checked = self.function.checks
+        indices = () if checked is None else tuple(IndexFact(*index) for index in checked.indices)
         return EntryPoint(
-            self.function.name, arguments, source, self.name, tuple(self.checks.facts), tuple(self.checks.reads)
+            self.function.name,
+            arguments,
+            source,
+            self.name,
+            tuple(self.checks.facts),
+            tuple(self.checks.reads),
+            indices,
         )
 
     # Statements
@@ -145,6 +153,11 @@ class _HostWriter:
             raise self._unbound(s.buffer)
         name = self.names(s.buffer)
         self.handles[s.buffer] = name
+        if self.function.checks is not None and s.buffer is self.function.checks.faults:
+            self._line(f"{name} = cleared()")
+            self._stmt(s.body)
+            self._line("reported()")
+            return
         self.checks.limit(name, None, s.buffer)
         elements = " * ".join(self.expr.operand(extent) for extent in s.buffer.shape) or "1"
         note = f"  # {remark(s.buffer.note)}" if s.buffer.note else ""

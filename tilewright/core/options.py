@@ -15,7 +15,8 @@ class Options:
     """What differs from the usual.
 
     `unroll_step` and `explicit_unroll` hold where no pragma says otherwise. `disabled` names optional passes to leave
-    out. `added` holds (phase, pass) pairs of the caller's, phases counted as the legacy API does.
+    out. `added` holds (phase, pass) pairs of the caller's, phases counted as the legacy API does. `check_bounds`: every
+    access is checked when it is made.
     """
 
     unroll_step: int = 0
@@ -24,6 +25,7 @@ class Options:
     disabled: frozenset[str] = frozenset()
     added: tuple[tuple[int, UserPass], ...] = ()
     explain: bool = False
+    check_bounds: bool = False
 
 
 USUAL = Options()

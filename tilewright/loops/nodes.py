@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from ..bounds.call_checks import ReadCheck
 from ..core.atoms import Atom
@@ -320,18 +320,44 @@ def map_statements(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
     return made
 
 
+REPORT = "report_access"
+"""The call that reports an index beyond the ends of a buffer: which of those that are checked, and its value."""
+
+
+class CheckedIndex(NamedTuple):
+    """An index that is checked when its access is made, as text: what is accessed, and the last index there is."""
+
+    access: str
+    buffer: str
+    dimension: int
+    last: str
+
+
+class BoundChecks(NamedTuple):
+    """The indices of a function that are checked, and the memory that those which fail are reported in, once it is."""
+
+    indices: tuple[CheckedIndex, ...]
+    faults: Buffer | None = None
+
+
 class Function:
     """One entry point: its parameters in the caller's order, its body, and the reads that each call has to check."""
 
-    __slots__ = ("body", "name", "params", "reads")
+    __slots__ = ("body", "checks", "name", "params", "reads")
 
     def __init__(
-        self, name: str, params: tuple[Buffer | Var, ...], body: Stmt, reads: tuple[ReadCheck, ...] = ()
+        self,
+        name: str,
+        params: tuple[Buffer | Var, ...],
+        body: Stmt,
+        reads: tuple[ReadCheck, ...] = (),
+        checks: BoundChecks | None = None,
     ) -> None:
         self.name = name
         self.params = params
         self.body = body
         self.reads = reads
+        self.checks = checks
 
     def __repr__(self) -> str:
         kinds = (f"{p.name}: {p.dtype}{list(p.shape) if isinstance(p, Buffer) else ''}" for p in self.params)
@@ -339,7 +365,7 @@ class Function:
 
     def with_body(self, body: Stmt) -> Function:
         """This function with another body; the same object where the body is the same."""
-        return self if body is self.body else Function(self.name, self.params, body, self.reads)
+        return self if body is self.body else Function(self.name, self.params, body, self.reads, self.checks)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

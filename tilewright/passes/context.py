@@ -59,6 +59,10 @@ def _vectors(options: Options, value: Any, key: str) -> Options:
     return replace(options, vectorize=not _flag(value, key))
 
 
+def _bounds(options: Options, value: Any, key: str) -> Options:
+    return replace(options, check_bounds=_flag(value, key))
+
+
 def _explain(options: Options, value: Any, key: str) -> Options:
     return replace(options, explain=_flag(value, key))
 
@@ -86,7 +90,7 @@ _KEYS: dict[str, Callable[[Options, Any, str], Options]] = {
     "tir.disable_vectorize": _vectors,
     "tir.noalias": _only(True),
     "tir.detect_global_barrier": _only(False),
-    "tir.instrument_bound_checkers": _only(False),
+    "tir.instrument_bound_checkers": _bounds,
     "tilewright.explain": _explain,
 }
 
@@ -96,8 +100,9 @@ class PassContext:
 
     `config` may hold "tir.UnrollLoop" ({"auto_max_step": 16, "explicit_unroll": False}), "tir.add_lower_pass"
     ([(phase, pass)]: 0 before storage is flattened, 1 after, 2 and 3 at the end of lowering),
-    "tir.disable_vectorize", and "tilewright.explain" (print each pass that changes something). `disabled_pass`
-    leaves out passes without which programs mean the same. `opt_level` is accepted: there is one level.
+    "tir.disable_vectorize", "tir.instrument_bound_checkers" (every access is checked when it is made, and a call in
+    which one leaves its buffer raises), and "tilewright.explain" (print each pass that changes something).
+    `disabled_pass` leaves out passes without which programs mean the same. `opt_level` is accepted: there is one level.
     Raises UserError for what is unknown, by its name.
     """
 

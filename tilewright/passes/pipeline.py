@@ -14,7 +14,9 @@ from .flatten_storage import flatten_storage
 from .guard_selects import guard_selects
 from .hoist_allocations import hoist_allocations
 from .hoist_divisions import hoist_divisions
+from .instrument_bound_checkers import instrument_bound_checkers
 from .launch_on_host import launch_on_host
+from .lower_bound_reports import lower_bound_reports
 from .lower_divisions import lower_divisions
 from .lower_thread_reduce import lower_thread_reduce
 from .mask_guarded_loops import mask_guarded_loops
@@ -35,9 +37,11 @@ from .widen_indices import widen_indices
 Pass = Callable[[Function, Target, Options], Function]
 
 READABLE: tuple[Pass, ...] = (
-    # First of all, since flattening already multiplies extents.
+    # First of all, while each index is compared with the extent that the user gave.
+    instrument_bound_checkers,
+    # Then this, since flattening already multiplies extents.
     widen_indices,
-    # Then this, so that every later pass sees one index per access.
+    # Before all others, so that every later pass sees one index per access.
     flatten_storage,
     # Before vectorisation, which cannot run on vectors what only some lanes may evaluate.
     guard_selects,
@@ -80,6 +84,8 @@ ON_GRIDS: tuple[Pass, ...] = (
     lower_divisions,
     # After that, so that the divisions that are named are those that are computed.
     hoist_divisions,
+    # Last: stores of global memory by several threads would hold up what looks at dependences.
+    lower_bound_reports,
 )
 """CUDA and OpenCL: kernels over a grid of blocks."""
 
@@ -93,6 +99,8 @@ ON_PROCESSORS: tuple[Pass, ...] = (
     separate_full_tiles,
     # Late, since truncating division has fewer rewrite rules than floor division.
     lower_divisions,
+    # Last, as on grids.
+    lower_bound_reports,
 )
 """LLVM: functions of a CPU."""
 
@@ -109,6 +117,9 @@ OPTIONAL: frozenset[Pass] = frozenset(
     )
 )
 """Passes without which programs mean the same."""
+
+ON_REQUEST: frozenset[Pass] = frozenset((instrument_bound_checkers,))
+"""Passes that run only where the options ask for them."""
 
 ESTABLISHES: dict[Pass, Form] = {
     flatten_storage: Form.FLAT,

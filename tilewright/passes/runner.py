@@ -12,7 +12,7 @@ from ..core.target import Target
 from ..loops.nodes import Function
 from ..loops.verify import Form, verify
 from .flatten_storage import flatten_storage
-from .pipeline import ESTABLISHES, OPTIONAL, READABLE, Pass, pipeline_for
+from .pipeline import ESTABLISHES, ON_REQUEST, OPTIONAL, READABLE, Pass, pipeline_for
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ def finishing(target: Target, options: Options = USUAL) -> tuple[Pass, ...]:
 
 
 def _without(passes: tuple[Pass, ...], options: Options) -> tuple[Pass, ...]:
+    if not options.check_bounds:
+        passes = tuple(step for step in passes if step not in ON_REQUEST)
     if not options.disabled:
         return passes
     return tuple(step for step in passes if step not in OPTIONAL or step.__name__ not in options.disabled)

@@ -182,7 +182,7 @@ class _Clashes:
         behind = [live]  # what is live behind each part, from the last one backwards
         for part in reversed(stmt.stmts[1:]):
             behind.append(behind[-1] - self.liveness.ended(part) | self.liveness.exposed(part) & self.buffers)
-        for part, after in zip(stmt.stmts, reversed(behind), strict=True):
+        for part, after in zip(stmt.stmts, reversed(behind), strict=False):  # without parts, nothing is behind one
             held = self._walk(part, held, after)
         return held
 

@@ -16,6 +16,7 @@ from ..core.forking import new_lock
 from ..core.target import Target
 from ..core.text import one_line
 from . import arguments
+from .access_reports import AccessReports
 from .array import NDArray
 from .device import Device, device
 from .driver import DeviceError, Launcher
@@ -124,6 +125,9 @@ class Entry:
             **arguments.Complaints(entry, self._kind, on).names(),
             **launchers,
         }
+        if entry.indices:
+            reports = AccessReports(entry, on)
+            names |= {"cleared": reports.cleared, "reported": reports.reported}
         for argument in entry.arguments:
             if isinstance(argument, ArrayArgument):
                 dtype = DType(argument.dtype)

@@ -22,6 +22,7 @@ from ..codegen.abi import (
     ArrayArgument,
     CompiledProgram,
     EntryPoint,
+    IndexFact,
     KernelAbi,
     ReadFact,
     Resources,
@@ -210,6 +211,7 @@ def _read_entry(described: dict[str, Any]) -> EntryPoint:
         described["symbol"],
         tuple(SizeFact(**fact) for fact in described["facts"]),
         tuple(ReadFact(**{**read, "names": tuple(read["names"])}) for read in described.get("reads", ())),
+        tuple(IndexFact(**index) for index in described.get("indices", ())),
     )
 
 

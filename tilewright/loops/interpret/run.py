@@ -25,6 +25,7 @@ from ...expr import nodes as n
 from ...expr.numerics import Value
 from ..describe import describe
 from ..nodes import (
+    REPORT,
     Allocate,
     Barrier,
     Buffer,
@@ -99,11 +100,20 @@ class Runner(Machine):
         return run
 
     def _evaluate(self, stmt: Evaluate) -> Run:
+        if isinstance(stmt.value, n.Call) and stmt.value.name == REPORT:
+            return self._reported(stmt)
         value = self.expression(stmt.value)
 
         def run(mask: Value) -> None:
             self.at = stmt
             value(mask)
+
+        return run
+
+    def _reported(self, stmt: Evaluate) -> Run:
+        def run(mask: Value) -> None:
+            if mask is None or np.any(mask):
+                raise InterpretError(f"an index is out of bounds, as `{describe(stmt)}` reports")
 
         return run
 

@@ -1,0 +1,54 @@
+"""What instrumented code says of accesses beyond the ends of a buffer, as an error of the call."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..codegen.abi import EntryPoint
+from ..core.dtype import DType
+from ..core.errors import UserError
+from .array import NDArray
+from .device import Device
+from .driver import Handle
+
+
+class AccessReports:
+    """The memory in which kernels report indices that would leave a buffer: one number per index that is checked.
+
+    A number is 0, or twice the index and 1. While launches are recorded, nothing can be looked at: a replay reports
+    nothing, but makes no such access either.
+    """
+
+    def __init__(self, entry: EntryPoint, on: Device) -> None:
+        self.entry = entry
+        self.on = on
+        self.held: NDArray | None = None
+
+    def cleared(self) -> Handle:
+        """The memory, ready for the next call."""
+        if self.held is None:
+            size = 8 * len(self.entry.indices)
+            memory = self.on.driver.allocate(self.on.index, size)
+            self.held = NDArray(self.on, DType("uint8"), (size,), memory)
+        if not self.on.driver.recording(self.on.index):
+            zeros = np.zeros(8 * len(self.entry.indices), np.uint8)
+            self.on.driver.write(self.on.index, self.held.handle, zeros)
+        return self.held.handle
+
+    def reported(self) -> None:
+        """Raise UserError where the call has reported an index."""
+        if self.held is None or self.on.driver.recording(self.on.index):
+            return
+        found = np.zeros(len(self.entry.indices), np.int64)
+        self.on.driver.read(self.on.index, self.held.handle, found.view(np.uint8))
+        if not found.any():
+            return
+        slots = [int(slot) for slot in np.flatnonzero(found)]
+        index, value = self.entry.indices[slots[0]], int(found[slots[0]]) >> 1
+        more = f"; so do {len(slots) - 1} other indices of this call" if len(slots) > 1 else ""
+        raise UserError(
+            f"{self.entry.name}: {index.access} beyond the ends of {index.buffer!r}: index {index.dimension} is "
+            f"{value}, but must stay within 0 to {index.last}{more}",
+            fix="mend the index, or access under a condition that keeps it inside: te.if_then_else(...); the elements "
+            "whose accesses left a buffer were not computed",
+        )
