@@ -56,6 +56,7 @@ def test_what_came_with_which_architecture() -> None:
     assert families["sm_90"] == {"dp4a", "mma.sync", "wgmma"}
     assert families["sm_100"] == {"dp4a", "mma.sync", "tcgen05"}
     assert families["sm_120"] == {"dp4a", "mma.sync"}
+    assert [name for name, row in NVIDIA.items() if not row.copy_bytes][-1] == "sm_75"
     (wgmma,) = [s for s in NVIDIA["sm_90"].matrix_shapes_for("tfloat32", "float32") if s.family == "wgmma"]
     assert (wgmma.m, wgmma.k, wgmma.n[0], wgmma.n[-1], wgmma.level) == (64, 8, 8, 256, "warpgroup")
     assert {(s.m, *s.n, s.k) for s in NVIDIA["sm_80"].matrix_shapes_for("float16", "float32")} == {

@@ -14,7 +14,7 @@ from tilewright.core.hardware import MemoryScope
 from tilewright.expr.nodes import Var
 from tilewright.expr.operators import const, if_then_else
 from tilewright.loops.interpret import InterpretError, interpret
-from tilewright.loops.nodes import NOTHING, Barrier, Buffer, Evaluate, Function, If, Stmt, seq
+from tilewright.loops.nodes import NOTHING, Await, Barrier, Buffer, Commit, Copy, Evaluate, Function, If, Stmt, seq
 
 SYNC = Barrier(MemoryScope.SHARED)
 SYNC_GLOBAL = Barrier(MemoryScope.GLOBAL)
@@ -375,3 +375,61 @@ def test_a_barrier_of_some_blocks_orders_only_their_accesses() -> None:
 def test_an_effect_is_checked_too() -> None:
     A = buf("A", 4)
     fails(function((A,), Evaluate(load(A, 9))), empty(4), match="out of bounds")
+
+
+# Asynchronous copies.
+
+
+def copied(*behind: Stmt) -> Function:
+    """Each thread copies an element to shared memory, does what comes `behind`, and reads its neighbour's."""
+    A, B, S = buf("A", 8), buf("B", 2, 8), buf("S", 8, scope="shared")
+
+    def body(b: Var, t: Var) -> Stmt:
+        fill = Copy(S, (t,), load(A, t), 4)
+        return alloc(S, fill, *behind, store(B, (b, t), load(S, 7 - t)))
+
+    return function((A, B), in_block(8, body))
+
+
+def test_what_is_copied_is_there_once_its_group_is_awaited() -> None:
+    y = empty(2, 8)
+    interpret(copied(Commit(), Await(0, ()), SYNC), [empty(8) + 1, y], outputs=())
+    np.testing.assert_array_equal(y, [range(8, 0, -1)] * 2)
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        (SYNC,),
+        (Commit(), SYNC),
+        (Await(0, ()), SYNC),
+        (Commit(), Await(1, ()), SYNC),
+        (Commit(), SYNC, Await(1, ())),
+    ],
+    ids=["barrier", "commit", "await", "too few", "too few, late"],
+)
+def test_what_is_under_way_has_no_value(behind: tuple[Stmt, ...]) -> None:
+    fails(copied(*behind), empty(8), empty(2, 8), match="S: reads memory that was never written")
+
+
+def test_an_await_is_for_the_own_thread() -> None:
+    fails(copied(Commit(), Await(0, ())), empty(8), empty(2, 8), match="S: race: reads what thread")
+    fails(copied(Commit(), SYNC, Await(0, ())), empty(8), empty(2, 8), match="S: race: reads what thread")
+
+
+def test_a_copy_overwrites_what_others_still_read() -> None:
+    A, B, S = buf("A", 8), buf("B", 2, 8), buf("S", 8, scope="shared")
+
+    def body(b: Var, t: Var) -> Stmt:
+        use = store(B, (b, t), load(S, 7 - t))
+        return alloc(S, store(S, t, load(A, t)), SYNC, use, Copy(S, (t,), load(A, 7 - t), 4))
+
+    fails(function((A, B), in_block(8, body)), empty(8), empty(2, 8), match="S: race: overwrites what thread")
+
+
+@pytest.mark.parametrize("step", [Commit(), Await(0, ())])
+def test_groups_are_those_of_all_threads(step: Stmt) -> None:
+    A = buf("A", 8)
+    fails(function((A,), step), empty(8), match="outside any kernel")
+    some = function((A,), in_block(8, lambda b, t: If(t < 4, step, None)))
+    fails(some, empty(8), match="where not all threads of the block come by")

@@ -14,7 +14,24 @@ from tilewright.core.hardware import LoopKind, MemoryScope, ThreadTag
 from tilewright.expr import nodes as e
 from tilewright.expr.nodes import Expr, SizeVar, Var
 from tilewright.expr.operators import const, if_then_else, less
-from tilewright.loops.nodes import NOTHING, AllReduce, Barrier, Evaluate, For, If, Launch, Let, Seq, Stmt, Store, seq
+from tilewright.expr.traverse import post_order
+from tilewright.loops.nodes import (
+    NOTHING,
+    AllReduce,
+    Await,
+    Barrier,
+    Commit,
+    Copy,
+    Evaluate,
+    For,
+    If,
+    Launch,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+)
 from tilewright.loops.verify import Form, verify
 
 A = buf("A", 8)
@@ -310,3 +327,31 @@ def test_a_view_of_bytes_has_its_elements_in_them(dtype: str, room: int, offset:
     view = buf("V", 8, of=S)
     view.byte_offset = offset
     broken(alloc(S, store(view, 0, 0.0)), rule=rule)
+
+
+# Asynchronous copies.
+
+
+@pytest.mark.parametrize(
+    ("to", "value", "size", "rule"),
+    [
+        (buf("L", 8, scope="local"), load(A, 0), 4, "a copy goes to local memory"),
+        (buf("S", 8, scope="shared"), load(A, 0) * 2, 4, "a copy is not from global memory"),
+        (buf("S", 8, scope="shared"), if_then_else(less(Var("t"), 4), load(A, 0), 1.0), 4, "a copy is not from global"),
+        (buf("S", 8, scope="shared"), load(A, 0), 8, "copies of 8 bytes do not make up float32"),
+    ],
+)
+def test_a_copy_brings_elements_or_zeros_from_global_to_shared_memory(
+    to: Any, value: Expr, size: int, rule: str
+) -> None:
+    t = next((node for node in post_order(value) if isinstance(node, Var)), Var("t"))
+    broken(launch(alloc(to, Copy(to, (const(0),), value, size)), tx=(t, 8)), form=Form.FLAT | Form.FINISHED, rule=rule)
+
+
+@pytest.mark.parametrize("step", [Commit(), Await(0, ())])
+def test_every_thread_of_a_block_commits_and_awaits(step: Stmt) -> None:
+    t = Var("t")
+    broken(step, rule="copies are committed or awaited outside any kernel")
+    rule = "some threads of the block do not reach where copies are committed or awaited"
+    broken(launch(If(less(t, 4), step, None), tx=(t, 8)), form=Form.FINISHED, rule=rule)
+    verify(function((A,), launch(step, tx=(t, 8))), Form.FINISHED)

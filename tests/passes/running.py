@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tilewright.core.options import USUAL, Options
 from tilewright.core.target import Target
+from tilewright.driver import lower_for
 from tilewright.loops.nodes import Function
 from tilewright.passes.pipeline import Pass
 from tilewright.passes.runner import PassRecord, finishing, run
@@ -27,3 +29,9 @@ def finish(
     options = Options(disabled=frozenset(without))
     made = Target(target)
     return run(finishing(made, options), function, made, options, records, check)
+
+
+def compiled(s: Any, args: Sequence[Any], target: str = "cuda", without: Iterable[str] = ()) -> Function:
+    """The function of a schedule as it is compiled for a target, verified after each of the later passes."""
+    (function,) = lower_for(Target(target), s, args).functions
+    return finish(function, target, check=True, without=without)

@@ -18,8 +18,11 @@ from ..expr import operators as op
 from ..expr.traverse import variables
 from ..loops.nodes import (
     Allocate,
+    Await,
     Barrier,
     Buffer,
+    Commit,
+    Copy,
     Evaluate,
     For,
     If,
@@ -33,6 +36,7 @@ from ..loops.nodes import (
     Tensorized,
 )
 from .c_expr import OR, SUM, ExprWriter
+from .copies import write_copy
 from .dialect import Dialect, Parameter
 from .kernel import Kernel, product, root
 from .matrix import MatrixWriter
@@ -239,6 +243,15 @@ class KernelWriter:
         else:
             self._stmt(s.body)
 
+    def _copy(self, s: Copy) -> None:
+        write_copy(self, s)
+
+    def _commit(self, s: Commit) -> None:
+        self._line(self.dialect.commit())
+
+    def _await(self, s: Await) -> None:
+        self._line(self.dialect.await_groups(s.pending))
+
     def _launch(self, s: Launch) -> None:
         raise InternalError(f"kernel {s.name} is launched within kernel {self.kernel.name}")
 
@@ -421,10 +434,13 @@ _WRITE: dict[type, Callable[[KernelWriter, Any], None]] = {
     If: KernelWriter._if,
     Let: KernelWriter._let,
     Store: KernelWriter._store,
+    Copy: KernelWriter._copy,
     Evaluate: KernelWriter._evaluate,
     Allocate: KernelWriter._allocate,
     LifetimeStart: KernelWriter._lifetime_start,
     Barrier: KernelWriter._barrier,
     Tensorized: KernelWriter._tensorized,
+    Commit: KernelWriter._commit,
+    Await: KernelWriter._await,
     Launch: KernelWriter._launch,
 }

@@ -86,6 +86,24 @@ def _pair(kind: str, letters: str) -> str:
     return f"{head}  {convert}\n#else\n{other}\n#endif\n  return word;\n}}"
 
 
+def _copies() -> dict[str, str]:
+    """Asynchronous copies; those of 16 bytes go past the first-level cache, which keeps what is read again."""
+    made = {}
+    for size in (4, 8, 16):
+        way = "cg" if size == 16 else "ca"
+        to = '"r"((unsigned int)__cvta_generic_to_shared(to))'
+        text = f"cp.async.{way}.shared.global [%0], [%1], {size}"
+        made[f"copy_{size}"] = (
+            f"void copy_{size}(void* to, const void* from) {{\n"
+            f'  asm volatile("{text};" : : {to}, "l"(from) : "memory");\n}}'
+        )
+        made[f"copy_{size}_or_zeros"] = (
+            f"void copy_{size}_or_zeros(bool present, void* to, const void* from) {{\n"
+            f'  asm volatile("{text}, %2;" : : {to}, "l"(from), "r"(present ? {size} : 0) : "memory");\n}}'
+        )
+    return made
+
+
 class Cuda(Dialect):
     """What NVRTC compiles."""
 
@@ -109,6 +127,7 @@ class Cuda(Dialect):
     helpers: ClassVar[dict[str, str]] = {
         **_extremes(),
         **_conversions(),
+        **_copies(),
         "float16_value": "float float16_value(unsigned short bits) {\n"
         '  float x;\n  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));\n  return x;\n}',
         "float16_bits": "unsigned short float16_bits(float x) {\n"
@@ -130,7 +149,7 @@ class Cuda(Dialect):
         *(f"u{kind}{lanes}" for kind in "char short int long longlong".split() for lanes in (1, 2, 3, 4)),
     }
 
-    owned: ClassVar[re.Pattern[str]] = re.compile("|".join((*OWNED, r"make_\w+")))
+    owned: ClassVar[re.Pattern[str]] = re.compile("|".join((*OWNED, r"make_\w+", r"copy_\d+(?:_or_zeros)?")))
 
     def not_finite(self, value: float, dtype: DType) -> str:
         if dtype.bits != 64:
@@ -189,6 +208,15 @@ class Cuda(Dialect):
         if scope is MemoryScope.LOCAL:
             raise InternalError("a barrier on local memory orders nothing")
         return "__syncthreads();"
+
+    def copy(self, size: int, guarded: bool) -> str:
+        return f"copy_{size}_or_zeros" if guarded else f"copy_{size}"
+
+    def commit(self) -> str:
+        return 'asm volatile("cp.async.commit_group;" : : : "memory");'
+
+    def await_groups(self, pending: int) -> str:
+        return f'asm volatile("cp.async.wait_group {pending};" : : : "memory");'
 
     def thread_index(self, tag: ThreadTag) -> str:
         return tag.value

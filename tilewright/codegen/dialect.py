@@ -157,6 +157,18 @@ class Dialect(ABC):
     def barrier(self, scope: MemoryScope) -> str:
         """The statement at which all threads of a block wait."""
 
+    def copy(self, size: int, guarded: bool) -> str:
+        """The helper function of an asynchronous copy of so many bytes; a guarded one may bring zeros instead."""
+        raise InternalError(f"{self.name} has no asynchronous copies")
+
+    def commit(self) -> str:
+        """The statement that makes the copies issued since the last one a group."""
+        raise InternalError(f"{self.name} has no asynchronous copies")
+
+    def await_groups(self, pending: int) -> str:
+        """The statement that waits for all but the latest groups of copies."""
+        raise InternalError(f"{self.name} has no asynchronous copies")
+
     @abstractmethod
     def thread_index(self, tag: ThreadTag) -> str:
         """The expression of a hardware thread index."""

@@ -118,6 +118,7 @@ def nvidia(
         Multiprocessor(blocks, warps, block_registers, lanes),
         tuple(_synchronization(number)),
         tuple(_matrix_shapes(number)),
+        copy_bytes=(4, 8, 16) if number >= 80 else (),
     )
 
 

@@ -177,6 +177,8 @@ class Hardware:
     matrix_shapes: tuple[MatrixShape, ...] = ()
     vector_bytes: int = 16
     """Bytes that one thread loads, stores or computes on with one instruction, at most."""
+    copy_bytes: tuple[int, ...] = ()
+    """Sizes of one asynchronous copy from global to shared memory; none where the hardware has no such copies."""
     unrolled_stores: int = 4096
     """Stores that one loop may become when it is unrolled; beyond it, compiling takes seconds and code caches miss."""
     launches_grids: bool = True

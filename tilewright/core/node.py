@@ -123,6 +123,7 @@ _HOLDS_NONE = frozenset(
         *("str", "int", "float", "bool", "Any", "DType", "LoopKind", "ThreadTag | None", "MemoryScope"),
         *("Atom", "tuple[int, int, int]"),
         *("Var", "Buffer", "LoadSource", "tuple[IterVar, ...]", "CommReducer", "tuple[tuple[str, Any], ...]"),
+        "tuple[Buffer, ...]",
     )
 )
 

@@ -21,7 +21,7 @@ from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import const, logical_not
 from ..expr.traverse import conjuncts, post_order, substitute, variables
 from . import uses
-from .nodes import NOTHING, Buffer, Evaluate, For, If, Let, Stmt, Store, Tensorized
+from .nodes import NOTHING, Buffer, Copy, Evaluate, For, If, Let, Stmt, Store, Tensorized
 from .overlap import Meeting, Region, Step, involves, meeting
 
 
@@ -153,9 +153,10 @@ NONE = Accesses()
 
 def _key(access: Access) -> object:
     region = access.region
+    how = access.buffer, access.writes, access.completion
     if region is None:
-        return access.buffer, access.writes, None
-    return access.buffer, access.writes, frozenset(region.form.terms.items()), region.ranges, region.conditions
+        return how
+    return *how, frozenset(region.form.terms.items()), region.ranges, region.conditions
 
 
 def _joined(a: Access, b: Access) -> Access:
@@ -218,7 +219,8 @@ class _Found:
             self.node(node.body, conditions, loops, {**named, node.var: substitute(node.value, named)})
         elif isinstance(node, Store):
             self.reads((*node.indices, node.value), conditions, loops, named)
-            self.access(node.buffer, True, node.indices, conditions, loops, named)
+            done = Completion.AWAITED if isinstance(node, Copy) else Completion.IN_ORDER
+            self.access(node.buffer, True, node.indices, conditions, loops, named, done)
         elif isinstance(node, Tensorized):
             self.tensorized(node, conditions, loops, named)
         elif isinstance(node, Evaluate) or not isinstance(node, Stmt):
@@ -260,13 +262,13 @@ class _Found:
         conditions: tuple[Expr, ...],
         loops: tuple[For, ...],
         named: dict[Var, Expr],
+        completion: Completion = Completion.IN_ORDER,
     ) -> None:
         """One access, in all iterations of the loops around it."""
         if buffer.scope not in self.scopes:
             return
-        access = Access(
-            buffer, writes, _region(substitute(indices[0], named), conditions) if len(indices) == 1 else None
-        )
+        region = _region(substitute(indices[0], named), conditions) if len(indices) == 1 else None
+        access = Access(buffer, writes, region, completion=completion)
         for loop in reversed(loops):
             access = access.in_loop(loop)
         self.made.append(access)

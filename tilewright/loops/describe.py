@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core.node import Node
 from ..expr.nodes import Expr
 from ..expr.printer import show
-from .nodes import Allocate, Barrier, Evaluate, For, If, Launch, Let, LifetimeStart, Store
+from .nodes import Allocate, Await, Barrier, Commit, Copy, Evaluate, For, If, Launch, Let, LifetimeStart, Store
 
 
 def describe(node: Node) -> str:
@@ -13,7 +13,8 @@ def describe(node: Node) -> str:
     if isinstance(node, Expr):
         return show(node)
     if isinstance(node, Store):
-        return f"{node.buffer.name}[{', '.join(map(show, node.indices))}] = {show(node.value)}"
+        late = " (asynchronous)" if isinstance(node, Copy) else ""
+        return f"{node.buffer.name}[{', '.join(map(show, node.indices))}] = {show(node.value)}{late}"
     if isinstance(node, Let):
         return f"{node.var.name} = {show(node.value)}"
     if isinstance(node, If):
@@ -29,6 +30,10 @@ def describe(node: Node) -> str:
         return f"lifetime of {node.buffer.name} starts"
     if isinstance(node, Barrier):
         return f"barrier ({node.scope.value})"
+    if isinstance(node, Commit):
+        return "commit copies"
+    if isinstance(node, Await):
+        return f"await copies, all but {node.pending} groups"
     if isinstance(node, Launch):
         return f"launch {node.name}"
     return type(node).__name__

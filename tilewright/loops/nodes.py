@@ -2,7 +2,8 @@
 
     Program  = Function*                     what `lower` returns
     Function = name, params, body
-    Stmt     = For | If | Store | Evaluate | Let | Allocate | LifetimeStart | Barrier | Seq | Launch | Tensorized
+    Stmt     = For | If | Store | Copy | Evaluate | Let | Allocate | LifetimeStart | Barrier | Commit | Await | Seq
+             | Launch | Tensorized
     Expr     = the expressions of expr/nodes.py | AllReduce
 
 A `For` of kind THREAD binds a hardware thread index: its body runs once per thread, and two loops of one tag
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from math import copysign
 from typing import Any, ClassVar, NamedTuple
 
 from ..bounds.call_checks import ReadCheck
@@ -25,7 +27,7 @@ from ..core.errors import UserError
 from ..core.hardware import LoopKind as LoopKind
 from ..core.hardware import MemoryScope, ThreadTag
 from ..core.node import Node, node
-from ..expr.nodes import Call, Expr, IntImm, Var
+from ..expr.nodes import Broadcast, Call, Expr, FloatImm, IfThenElse, IntImm, Load, Select, Var
 from ..expr.numerics import EXCHANGES
 from ..expr.traverse import rewrite
 from ..tensor.reduction import CommReducer
@@ -161,6 +163,29 @@ class Store(Stmt):
     indices: tuple[Expr, ...]
     value: Expr
 
+    def with_parts(self, indices: tuple[Expr, ...], value: Expr) -> Store:
+        """This store, or copy, with other indices and another value."""
+        return Store(self.buffer, indices, value)
+
+
+@node()
+class Copy(Store):
+    """A store that the hardware completes on its own: the thread goes on, and the elements arrive later.
+
+    Its meaning is that of the store, made between this statement and the `Await` that waits for its group; nobody
+    accesses the elements in between. The value is a load from global memory that the kernel does not write, or a choice
+    between one and zero. `size` is the bytes of one instruction; a vector of more bytes takes several.
+    """
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+    size: int
+
+    def with_parts(self, indices: tuple[Expr, ...], value: Expr) -> Store:
+        """This copy with other indices and another value."""
+        return Copy(self.buffer, indices, value, self.size)
+
 
 @node(derived={"dtype": "source[value_index].dtype"})
 class AllReduce(Expr):
@@ -175,6 +200,15 @@ class AllReduce(Expr):
     source: tuple[Expr, ...]
     threads: tuple[Expr, ...]
     value_index: int
+
+
+def copied_load(value: Expr) -> Load | None:
+    """The load of what a `Copy` may store: a load, or a choice of one condition between a load and zero; else None."""
+    if isinstance(value, (IfThenElse, Select)) and value.condition.dtype.lanes == 1:
+        zero = value.false_value.value if isinstance(value.false_value, Broadcast) else value.false_value
+        if isinstance(zero, (IntImm, FloatImm)) and zero.value == 0 and copysign(1, zero.value) > 0:  # -0.0 has a bit
+            value = value.true_value
+    return value if isinstance(value, Load) else None
 
 
 def is_exchange(e: Any) -> bool:
@@ -236,6 +270,23 @@ class Barrier(Stmt):
     scope: MemoryScope
 
 
+@node(interned=False)
+class Commit(Stmt):
+    """The copies that a thread has issued since its last commit, of which there may be none, become a group."""
+
+
+@node(interned=False)
+class Await(Stmt):
+    """Each thread waits until at most its `pending` latest groups of copies are under way.
+
+    What it copied in the others is in memory then: for itself, and for other threads of the block after a barrier.
+    `buffers` are those that copies on their way go to.
+    """
+
+    pending: int
+    buffers: tuple[Buffer, ...]
+
+
 @node()
 class Tensorized(Stmt):
     """A warp multiplies matrices: sums[row, column] += a[row, depth] * b[depth, column], for all values of the three.
@@ -292,6 +343,8 @@ def with_buffer(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
     def visit(part: Any) -> Any:
         fields = [getattr(part, name) for name in part.FIELDS]
         held = [at(value) if isinstance(value, Buffer) else value for value in fields]
+        if isinstance(part, Await):
+            held = [part.pending, tuple([at(buffer) for buffer in part.buffers])]
         return part if all(new is value for new, value in zip(held, fields, strict=True)) else type(part)(*held)
 
     made: Stmt = rewrite(stmt, visit)

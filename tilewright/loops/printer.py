@@ -160,7 +160,8 @@ class _FunctionPrinter:
                 self._block(stmt.orelse, level + 1)
         elif isinstance(stmt, n.Store):
             target = self.printer(Load(stmt.buffer, stmt.indices))
-            self._line(level, f"{target} = {self.printer(stmt.value)}")
+            late = "  # asynchronous" if isinstance(stmt, n.Copy) else ""
+            self._line(level, f"{target} = {self.printer(stmt.value)}{late}")
         elif isinstance(stmt, n.Evaluate):
             self._line(level, self.printer(stmt.value))
         elif isinstance(stmt, n.Barrier):
@@ -168,6 +169,10 @@ class _FunctionPrinter:
         elif isinstance(stmt, n.Tensorized):
             self._line(level, f"# {stmt.atom.instruction}, a tile of {' x '.join(map(str, stmt.extents))}:")
             self._block(stmt.body, level)
+        elif isinstance(stmt, n.Commit):
+            self._line(level, "T.ptx_commit_group()")
+        elif isinstance(stmt, n.Await):
+            self._line(level, f"T.ptx_wait_group({stmt.pending})")
         else:
             self._block(stmt, level)
 

@@ -17,8 +17,11 @@ from .describe import describe
 from .nodes import (
     Allocate,
     AllReduce,
+    Await,
     Barrier,
     Buffer,
+    Commit,
+    Copy,
     Evaluate,
     For,
     Function,
@@ -30,6 +33,7 @@ from .nodes import (
     Stmt,
     Store,
     Tensorized,
+    copied_load,
     is_exchange,
 )
 
@@ -263,6 +267,22 @@ class _Verifier:
         if self.diverges:
             self.fail("some threads of the block do not reach a barrier", stmt)
 
+    def _copy(self, stmt: Copy) -> None:
+        self._store(stmt)
+        if stmt.buffer.scope is not MemoryScope.SHARED:
+            self.fail(f"a copy goes to {stmt.buffer.scope.value} memory", stmt)
+        load = copied_load(stmt.value)
+        if load is None or not isinstance(load.source, Buffer) or load.source.scope is not MemoryScope.GLOBAL:
+            self.fail("a copy is not from global memory", stmt)
+        if stmt.size <= 0 or load.dtype.lanes * stmt.buffer.dtype.bytes % stmt.size:
+            self.fail(f"copies of {stmt.size} bytes do not make up {load.dtype}", stmt)
+
+    def _group(self, stmt: Commit | Await) -> None:
+        if self.kernel is None and self.launch is None:
+            self.fail("copies are committed or awaited outside any kernel", stmt)
+        if self.diverges:
+            self.fail("some threads of the block do not reach where copies are committed or awaited", stmt)
+
     # Expressions.
 
     def _integer(self, expr: e.Expr, what: str, stmt: Stmt) -> None:
@@ -348,6 +368,7 @@ _STATEMENTS: dict[type, Callable[[_Verifier, Any], None]] = {
     Launch: _Verifier._launch,
     If: _Verifier._if,
     Store: _Verifier._store,
+    Copy: _Verifier._copy,
     Let: _Verifier._let,
     Allocate: _Verifier._allocate,
     Seq: _Verifier._seq,
@@ -355,6 +376,8 @@ _STATEMENTS: dict[type, Callable[[_Verifier, Any], None]] = {
     LifetimeStart: _Verifier._lifetime_start,
     Barrier: _Verifier._barrier,
     Tensorized: _Verifier._tensorized,
+    Commit: _Verifier._group,
+    Await: _Verifier._group,
 }
 
 

@@ -63,7 +63,7 @@ def _visit(stmt: Stmt, facts: Facts) -> Stmt:
     if isinstance(stmt, Store):
         rewrite = _narrower(facts)
         indices = tuple(_index(rewrite(i), facts) for i in stmt.indices)
-        return Store(stmt.buffer, indices, rewrite(stmt.value))
+        return stmt.with_parts(indices, rewrite(stmt.value))
     rewrite = _narrower(facts)
     made: Stmt = stmt.map_children(lambda child: _visit(child, facts) if isinstance(child, Stmt) else rewrite(child))
     return made

@@ -8,6 +8,7 @@ from ..core.options import Options
 from ..core.target import Target
 from ..loops.nodes import Function
 from ..loops.verify import Form
+from .asynchronous_copies import asynchronous_copies
 from .drop_unread_stores import drop_unread_stores
 from .expand_virtual_threads import expand_virtual_threads
 from .flatten_storage import flatten_storage
@@ -23,6 +24,7 @@ from .mask_guarded_loops import mask_guarded_loops
 from .narrow_indices import narrow_indices
 from .partition_loops import partition_loops
 from .pipeline_loops import pipeline_loops
+from .place_awaits import place_awaits
 from .place_barriers import place_barriers
 from .register_prefetch import register_prefetch
 from .separate_full_tiles import separate_full_tiles
@@ -71,9 +73,13 @@ ON_GRIDS: tuple[Pass, ...] = (
     drop_unread_stores,
     # Before barriers, which must part the users of one piece of memory.
     share_storage,
+    # After memory is shared, which tells stores and nothing else; before what is left to prefetch is prefetched.
+    asynchronous_copies,
     # Before barriers, which part the stores of what was prefetched from the readers; after memory is shared, since what
     # is prefetched for one buffer must not wait for another's last reader.
     register_prefetch,
+    # Before barriers, which let the threads of a block see what was awaited.
+    place_awaits,
     # Needs launches: only there is it known which thread indices a block has.
     place_barriers,
     # Only the code of kernels has local storage to keep in registers.
@@ -106,6 +112,7 @@ ON_PROCESSORS: tuple[Pass, ...] = (
 
 OPTIONAL: frozenset[Pass] = frozenset(
     (
+        asynchronous_copies,
         drop_unread_stores,
         hoist_divisions,
         narrow_indices,

@@ -10,7 +10,11 @@ writer ahead by all but one of them, each iteration into the copy that was read 
                               for i in range(n - d + 1, n): use(T[i % d])
 
 Where the buffers of one loop have rings of different depths, or it is not known how often the loop runs, guards take
-the place of the last part.
+the place of the last part. Loops with nothing between them become one first, so that the ring does not run dry at the
+end of an inner one.
+
+Where the target copies to shared memory asynchronously, a `Commit` follows the writers of each iteration, also of those
+that have none left, so that it is the same number of groups ago in each that what is used was issued.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.hardware import LoopKind
+from ..core.hardware import LoopKind, MemoryScope
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Ramp
@@ -27,7 +31,8 @@ from ..expr.operators import add, const, floormod, less, likely, multiply, subtr
 from ..expr.traverse import post_order, substitute
 from ..loops import uses
 from ..loops.dataflow import feeds
-from ..loops.nodes import NOTHING, Allocate, Buffer, For, Function, If, Seq, Stmt, Store, map_statements, seq
+from ..loops.nodes import NOTHING, Allocate, Buffer, Commit, For, Function, If, Seq, Stmt, Store, map_statements, seq
+from .loop_nests import joined, serial_nest
 
 
 def pipeline_loops(function: Function, target: Target, options: Options) -> Function:
@@ -39,23 +44,43 @@ def pipeline_loops(function: Function, target: Target, options: Options) -> Func
     if not any(isinstance(node, Allocate) and node.buffer.stages > 1 for node in post_order(function.body)):
         return function
     rings: dict[Buffer, Buffer] = {}
-    body = _visit(function.body, rings)
+    body = _Pipeliner(rings, bool(target.hardware.copy_bytes)).visit(function.body)
     made = set(rings.values())
     asked = {node.buffer for node in post_order(body) if isinstance(node, Allocate)}
     single = {buffer: _copies(buffer, 1) for buffer in asked if buffer.stages > 1 and buffer not in made}
     return function.with_body(_moved(body, single, const(0, "int32")) if single else body)
 
 
-def _visit(stmt: Stmt, rings: dict[Buffer, Buffer]) -> Stmt:
-    made = map_statements(stmt, lambda child: _visit(child, rings))
-    if not isinstance(made, For) or made.kind is not LoopKind.SERIAL:
+class _Pipeliner:
+    """Pipelines loops from the inside outwards, noting the ring of each buffer."""
+
+    def __init__(self, rings: dict[Buffer, Buffer], asynchronous: bool) -> None:
+        self.rings = rings
+        self.asynchronous = asynchronous
+
+    def visit(self, stmt: Stmt) -> Stmt:
+        """The statement with its loops pipelined."""
+        if not isinstance(stmt, For) or stmt.kind is not LoopKind.SERIAL:
+            return map_statements(stmt, self.visit)
+        outer = serial_nest(stmt)[:-1]
+        inner = map_statements(outer[-1].body if outer else stmt, self.visit)
+        assert isinstance(inner, For)
+        one = joined([*outer, inner]) if outer else None
+        made = self._pipelined(inner if one is None else one)
+        if made is not None and one is not None:
+            return made
+        made = inner if made is None else made
+        for loop in reversed(outer):
+            made = For(loop.var, loop.min, loop.extent, loop.kind, None, loop.pragmas, made)
         return made
-    plan = _plan(made, set(rings.values()))
-    if plan is None:
-        return made
-    rings.update(plan.rings)
-    constant = isinstance(made.extent, IntImm) and len({ring.stages for ring in plan.rings.values()}) == 1
-    return plan.allocated(plan.cut() if constant else plan.guarded())
+
+    def _pipelined(self, loop: For) -> Stmt | None:
+        plan = _plan(loop, set(self.rings.values()), self.asynchronous)
+        if plan is None:
+            return None
+        self.rings.update(plan.rings)
+        constant = isinstance(loop.extent, IntImm) and len({ring.stages for ring in plan.rings.values()}) == 1
+        return plan.allocated(plan.cut() if constant else plan.guarded())
 
 
 @dataclass(frozen=True)
@@ -66,6 +91,7 @@ class _Plan:
     writers: tuple[Stmt, ...]
     users: Stmt
     rings: Mapping[Buffer, Buffer]
+    asynchronous: bool
 
     def depth(self, writer: Stmt) -> int:
         """How many stages the buffers of a writer have."""
@@ -76,6 +102,11 @@ class _Plan:
         there: Stmt = substitute(root, {self.loop.var: iteration})
         moved: Stmt = _moved(there, self.rings, subtract(iteration, self.loop.min))
         return moved
+
+    def group(self) -> Stmt:
+        """What follows the writers of an iteration."""
+        shared = any(ring.scope is MemoryScope.SHARED for ring in self.rings.values())
+        return Commit() if shared and self.asynchronous else NOTHING
 
     def over(self, first: Expr, count: int, body: Stmt) -> Stmt:
         """A loop like the one that is pipelined, over `count` iterations; a single one stands by itself."""
@@ -91,10 +122,10 @@ class _Plan:
         assert isinstance(loop.extent, IntImm)
         steady = loop.extent.value - ahead
         fills, var = seq(*self.writers), loop.var
-        both = seq(self.at(fills, add(var, ahead)), self.at(self.users, var))
+        both = seq(self.at(fills, add(var, ahead)), self.group(), self.at(self.users, var))
         middle = For(var, loop.min, const(steady, var.dtype), loop.kind, None, loop.pragmas, both)
-        start = self._each(loop.min, ahead, fills)
-        end = self._each(add(loop.min, steady), ahead, self.users)
+        start = self._each(loop.min, ahead, seq(fills, self.group()))
+        end = self._each(add(loop.min, steady), ahead, seq(self.group() if ahead > 1 else NOTHING, self.users))
         return seq(start, middle, end)
 
     def _each(self, first: Expr, count: int, part: Stmt) -> Stmt:
@@ -107,13 +138,15 @@ class _Plan:
         start: list[Stmt] = []
         fills: list[Stmt] = []
         end = add(loop.min, loop.extent)
-        for writer in self.writers:
-            ahead = self.depth(writer) - 1
-            for by in range(ahead):
+        for depth in sorted({self.depth(writer) for writer in self.writers}):  # who is needed first is loaded first
+            writers = [writer for writer in self.writers if self.depth(writer) == depth]
+            for by in range(depth - 1):
                 first = add(loop.min, by)
-                start.append(_where(less(first, end), self.at(writer, first)))
-            later = add(loop.var, ahead)
-            fills.append(_where(less(later, end), self.at(writer, later)))
+                start += [_where(less(first, end), self.at(writer, first)) for writer in writers]
+                start.append(self.group())
+            later = add(loop.var, depth - 1)
+            fills += [_where(less(later, end), self.at(writer, later)) for writer in writers]
+            fills.append(self.group())
         body = seq(*fills, self.at(self.users, loop.var))
         return seq(*start, For(loop.var, loop.min, loop.extent, loop.kind, None, loop.pragmas, body))
 
@@ -130,7 +163,7 @@ def _where(condition: Expr, stmt: Stmt) -> Stmt:
     return If(likely(condition), stmt, None)
 
 
-def _plan(loop: For, made: set[Buffer]) -> _Plan | None:
+def _plan(loop: For, made: set[Buffer], asynchronous: bool) -> _Plan | None:
     """How to pipeline a loop, where buffers of several stages are allocated at the head of its body; else None.
 
     Those that are `made` are rings already, of a loop further in.
@@ -153,7 +186,8 @@ def _plan(loop: For, made: set[Buffer]) -> _Plan | None:
     users = seq(*others)
     for buffer in reversed(held):
         users = users if buffer in staged else Allocate(buffer, users)
-    return _Plan(loop, writers, users, {buffer: _copies(buffer, depth) for buffer, depth in staged.items()})
+    rings = {buffer: _copies(buffer, depth) for buffer, depth in staged.items()}
+    return _Plan(loop, writers, users, rings, asynchronous)
 
 
 def _may_run_ahead(writers: tuple[Stmt, ...], others: list[Stmt], staged: Mapping[Buffer, int]) -> bool:

@@ -4,7 +4,7 @@ Bottom-up, each statement gives its accesses to shared memory before its first b
 neighbours in a sequence need a barrier between them where what is accessed after depends, in another thread, on what
 is pending before; a loop needs one at the head of its body where an iteration depends so on an earlier one. Barriers
 stand directly in the sequence or loop that holds both accesses, so outside of guards that only some threads pass.
-Those that a program has already count.
+Those that a program has already count. What an `Await` waits for counts as stored there.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operators import const, logical_not
 from ..expr.traverse import conjuncts, post_order, substitute
 from ..loops import uses
-from ..loops.dataflow import NONE, Accesses, Actors, Scene, accesses, depends_on_threads, first_dependence
-from ..loops.nodes import Allocate, Barrier, For, Function, If, Launch, Let, Seq, Stmt, map_statements, seq
+from ..loops.dataflow import NONE, Access, Accesses, Actors, Scene, accesses, depends_on_threads, first_dependence
+from ..loops.nodes import Allocate, Await, Barrier, For, Function, If, Launch, Let, Seq, Stmt, map_statements, seq
 from ..loops.overlap import Step
 
 _BARRIER = Barrier(MemoryScope.SHARED)
@@ -73,6 +73,9 @@ class _Placer:
         """The statement with its barriers."""
         if isinstance(stmt, Barrier):
             return _Placed(stmt, NONE, NONE, True)
+        if isinstance(stmt, Await):  # what it waits for has been copied from here on, for whoever accesses it next
+            arrived = Accesses(Access(buffer, True, None) for buffer in stmt.buffers)
+            return _Placed(stmt, NONE, arrived, False)
         if isinstance(stmt, Seq):
             return self._sequence(stmt, scene)
         if not _is_shared(stmt):

@@ -19,16 +19,16 @@ from fractions import Fraction
 from math import ceil, prod
 
 from ..arith.facts import EMPTY, Facts
-from ..core.dtype import INT32
 from ..core.hardware import Hardware, LoopKind, MemoryScope
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
-from ..expr.operators import add, const, floordiv, floormod, less, multiply, subtract
+from ..expr.operators import add, const, less, multiply, subtract
 from ..expr.traverse import post_order, substitute
 from ..loops import uses
 from ..loops.dataflow import feeds
 from ..loops.nodes import Allocate, Buffer, For, Function, If, Launch, Seq, Stmt, Store, map_statements, seq
+from .loop_nests import digits, iterations, joint_variable, serial_nest
 from .simplify_program import simplify_statement
 
 MAX_HELD = 32
@@ -69,20 +69,11 @@ def _words(buffer: Buffer) -> int:
 
 
 def _visit(stmt: Stmt, facts: Facts, spare: int) -> Stmt:
-    made = _prefetched(_nest(stmt), facts, spare)
+    made = _prefetched(serial_nest(stmt), facts, spare)
     if made is not None:
         return made
     inside = facts.bind(stmt.var, stmt.min, stmt.extent) if isinstance(stmt, For) else facts
     return map_statements(stmt, lambda child: _visit(child, inside, spare))
-
-
-def _nest(stmt: Stmt) -> list[For]:
-    """The serial loops of constant bounds from `stmt` inwards, each but the last holding nothing but the next."""
-    loops: list[For] = []
-    while isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL and _is_constant(stmt.min, stmt.extent):
-        loops.append(stmt)
-        stmt = stmt.body
-    return loops
 
 
 def _prefetched(loops: list[For], facts: Facts, spare: int) -> Stmt | None:
@@ -93,18 +84,18 @@ def _prefetched(loops: list[For], facts: Facts, spare: int) -> Stmt | None:
     parts = body.stmts if isinstance(body, Seq) else (body,)
     fills = [i for i, part in enumerate(parts) if _is_fill(part, body)]
     held = _Held([parts[i] for i in fills])
-    extent = prod(_constant(loop.extent) for loop in loops)
+    extent = iterations(loops)
     if extent < 2 or not fills or fills[-1] + 1 == len(parts) or held.registers > spare:
         return None
-    if len(loops) > 1 and extent > INT32.max_value:
+    var = loops[0].var if len(loops) == 1 else joint_variable(loops)
+    if var is None:
         return None
-    var = loops[0].var if len(loops) == 1 else Var(".".join(loop.var.name for loop in loops), "int32")
     start = loops[0].min if len(loops) == 1 else const(0, "int32")
     inside = facts.bind(var, start, const(extent, var.dtype))
 
     def at(step: Expr) -> dict[Var, Expr]:
         """The values of the loop variables in one iteration of them all."""
-        return _digits(loops, step) if len(loops) > 1 else {var: step}
+        return digits(loops, step) if len(loops) > 1 else {var: step}
 
     loads = [held.loads(parts[i], at(start)) for i in fills]
     made = [simplify_statement(substitute(part, at(var)), inside) if len(loops) > 1 else part for part in parts]
@@ -118,15 +109,6 @@ def _prefetched(loops: list[For], facts: Facts, spare: int) -> Stmt | None:
     return held.allocated(seq(simplify_statement(seq(*loads), facts), loop))
 
 
-def _digits(loops: list[For], step: Expr) -> dict[Var, Expr]:
-    """The values of nested loop variables in iteration `step` of all their iterations in order."""
-    values: dict[Var, Expr] = {}
-    for loop in reversed(loops[1:]):
-        values[loop.var] = add(floormod(step, loop.extent), loop.min)
-        step = floordiv(step, loop.extent)
-    return {**values, loops[0].var: add(step, loops[0].min)}
-
-
 def _is_fill(stmt: Stmt, body: Stmt) -> bool:
     """Whether a statement only stores elements of shared memory, and only reads global memory that stays the same."""
     filled, sources = uses.written(stmt), uses.read(stmt)
@@ -136,7 +118,7 @@ def _is_fill(stmt: Stmt, body: Stmt) -> bool:
         and all(source.scope is MemoryScope.GLOBAL for source in sources)
         and not feeds(body, stmt)
         and all(
-            isinstance(node, (If, Seq, Store)) or (isinstance(node, For) and _is_constant(node.min, node.extent))
+            type(node) in (If, Seq, Store) or (isinstance(node, For) and _is_constant(node.min, node.extent))
             for node in post_order(stmt)
             if isinstance(node, Stmt)
         )

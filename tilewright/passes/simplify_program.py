@@ -22,7 +22,7 @@ def simplify_program(function: Function, target: Target, options: Options) -> Fu
 def simplify_statement(stmt: Stmt, facts: Facts) -> Stmt:
     """One statement simplified under `facts` about the loops around it."""
     if isinstance(stmt, Store):
-        return Store(stmt.buffer, tuple([simplify(i, facts) for i in stmt.indices]), simplify(stmt.value, facts))
+        return stmt.with_parts(tuple([simplify(i, facts) for i in stmt.indices]), simplify(stmt.value, facts))
     if isinstance(stmt, Seq):
         return seq(*[simplify_statement(part, facts) for part in stmt.stmts])
     if isinstance(stmt, For):

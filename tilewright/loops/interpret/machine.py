@@ -13,6 +13,7 @@ from ...expr import nodes as n
 from ...expr.numerics import Value
 from ..describe import describe
 from ..nodes import Buffer, Function
+from .copies import Flights
 from .grid import Grid
 from .memory import InterpretError, Place, Report, Storage, View
 from .races import Shadow
@@ -32,6 +33,7 @@ class Machine:
         self.at: Node | None = None
         self.grid: Grid | None = None
         self.axes = 0
+        self.flights = Flights()
         self.expression = Expressions(self)
         self.indices: dict[n.Var, Value] = {}
 
@@ -171,16 +173,16 @@ class Machine:
             lines.append(f"  statement: {describe(self.at)}")
         raise InterpretError("\n".join(lines))
 
-    def together(self, mask: Value) -> tuple[int, ...]:
+    def together(self, mask: Value, what: str = "values are exchanged") -> tuple[int, ...]:
         """The axes of the grid, for what all threads of a block do together; a fault where some of them do not."""
         if self.grid is None:
-            raise InterpretError("threads exchange values outside any kernel")
+            raise InterpretError(f"{what} outside any kernel")
         shape = self.grid.shape
         if mask is not None and self.check:
             on = np.broadcast_to(mask, shape)
             uneven = on.any(axis=(0, 1, 2)) & ~on.all(axis=(0, 1, 2))
             if uneven.any():
-                self.fail("an exchange that not all threads of the block reach; it lacks", ~on & uneven)
+                self.fail(f"{what} where not all threads of the block come by; missing", ~on & uneven)
         return shape
 
     def check_read(self, place: Place, mask: Value) -> None:

@@ -7,7 +7,8 @@ though others of its kernel do, is executed by all threads. VTHREAD, UNROLLED, P
 run one iteration after the other.
 
 Found, and raised as `InterpretError`: accesses out of bounds, reads of memory that was never written, integer
-division by zero, barriers that not all threads of a block reach, and races. A race is an access of what
+division by zero, barriers that not all threads of a block reach, and races. What a copy goes to counts as not written
+until it is awaited. A race is an access of what
 another thread writes, or a write of what another thread reads, with no barrier in between (or from different
 blocks), unless every such write stores the value that is there already.
 """
@@ -27,8 +28,11 @@ from ..describe import describe
 from ..nodes import (
     REPORT,
     Allocate,
+    Await,
     Barrier,
     Buffer,
+    Commit,
+    Copy,
     Evaluate,
     For,
     Function,
@@ -43,6 +47,7 @@ from ..nodes import (
     Tensorized,
 )
 from .arena import byte_stores
+from .copies import Flights
 from .grid import TAGS, Grid, footprint, stored_roots, thread_loops
 from .machine import Machine
 from .memory import InterpretError
@@ -133,6 +138,39 @@ class Runner(Machine):
                     at.storage.store(at, part, mask)
                 else:
                     at.storage.store_checked(at, part, mask, self.grid.actors(buffer.scope), report)
+
+        return run
+
+    def _copy(self, stmt: Copy) -> Run:
+        buffer, value = stmt.buffer, self.expression(stmt.value)
+        locate, report = self.expression.place(buffer, stmt.indices), self.report_for(buffer)
+
+        def run(mask: Value) -> None:
+            self.at = stmt
+            new = value(mask)
+            place = locate(mask)
+            if self.grid is None:
+                raise InterpretError("a copy stands outside any kernel")
+            for at, part in [(place, new)] if buffer.byte_offset is None else byte_stores(place, new):
+                self.flights.issue(self.grid, at, part, mask, report)
+
+        return run
+
+    def _commit(self, stmt: Commit) -> Run:
+        def run(mask: Value) -> None:
+            self.at = stmt
+            self.together(mask, "copies are committed")
+            assert self.grid is not None
+            self.flights.commit(self.grid, mask)
+
+        return run
+
+    def _await(self, stmt: Await) -> Run:
+        def run(mask: Value) -> None:
+            self.at = stmt
+            self.together(mask, "copies are awaited")
+            assert self.grid is not None
+            self.flights.await_groups(self.grid, stmt.pending, mask)
 
         return run
 
@@ -311,6 +349,7 @@ class Runner(Machine):
         self.axes = 4
         for start in range(0, x * y * z if threads else 0, at_once):
             self.grid = Grid(sizes, start, min(x * y * z, start + at_once))
+            self.flights = Flights()
             inside(None)
         self.axes, self.grid = 0, None
         for storage in written:
@@ -321,6 +360,9 @@ _STATEMENTS: dict[type, Callable[[Runner, Any], Run]] = {
     Seq: Runner._seq,
     Evaluate: Runner._evaluate,
     Store: Runner._store,
+    Copy: Runner._copy,
+    Commit: Runner._commit,
+    Await: Runner._await,
     Let: Runner._let,
     Allocate: Runner._allocate_around,
     If: Runner._if,

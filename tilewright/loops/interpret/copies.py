@@ -1,0 +1,81 @@
+"""Copies on their way: issued, committed to a group, and arrived only where a thread awaits that group.
+
+What a copy goes to holds no value in the meantime, so that a read that waits for too little, or not at all, is found.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core.hardware import MemoryScope
+from ...expr.numerics import Value
+from .grid import Grid
+from .memory import Place, Report, active_lanes
+
+
+class Flight:
+    """One copy of the threads of the blocks that run: where it goes, what it brings, who is still waiting for it."""
+
+    __slots__ = ("groups", "lanes", "place", "report", "value")
+
+    def __init__(self, place: Place, value: Value, lanes: Value, report: Report | None) -> None:
+        self.place = place
+        self.value = value
+        self.lanes = lanes
+        self.report = report
+        self.groups = np.zeros(lanes.shape[-1], np.int64)
+        """For each block, the groups committed since: the first of them is this copy's own."""
+
+
+class Flights:
+    """The copies of the blocks that run."""
+
+    def __init__(self) -> None:
+        self.under_way: list[Flight] = []
+
+    def issue(self, grid: Grid, place: Place, value: Value, mask: Value, report: Report | None) -> None:
+        """A copy sets out; what it goes to holds no value from here on."""
+        storage = place.storage
+        dtype = storage.dtype
+        poison: Any = 1 if dtype.is_bool else dtype.max_value - 2 if dtype.is_int else np.nan
+        _store(grid, place, np.full((), poison, storage.flat.dtype)[()], mask, report)
+        if storage.written is not None:
+            (cells,) = active_lanes(mask, place.cells)
+            storage.written.reshape(-1)[cells] = False
+        lanes = np.broadcast_to(True if mask is None else mask, grid.shape).copy()
+        self.under_way.append(Flight(place, np.array(value), lanes, report))
+
+    def commit(self, grid: Grid, mask: Value) -> None:
+        """What the active blocks have issued since their last commit is a group."""
+        active = _blocks(grid, mask)
+        for flight in self.under_way:
+            flight.groups += active
+
+    def await_groups(self, grid: Grid, pending: int, mask: Value) -> None:
+        """In the active blocks, all but the `pending` latest groups arrive."""
+        active = _blocks(grid, mask)
+        left = []
+        for flight in self.under_way:
+            done = flight.lanes & (active & (flight.groups > pending))
+            if done.any():
+                _store(grid, flight.place, flight.value, done, flight.report)
+                flight.lanes &= ~done
+            if flight.lanes.any():
+                left.append(flight)
+        self.under_way = left
+
+
+def _blocks(grid: Grid, mask: Value) -> Value:
+    """The blocks with an active thread."""
+    if mask is None:
+        return np.ones(grid.shape[-1], np.bool_)
+    return np.broadcast_to(mask, grid.shape).any(axis=(0, 1, 2))
+
+
+def _store(grid: Grid, place: Place, value: Value, mask: Value, report: Report | None) -> None:
+    if place.storage.shadow is None or report is None:
+        place.storage.store(place, value, mask)
+    else:
+        place.storage.store_checked(place, value, mask, grid.actors(MemoryScope.SHARED), report)

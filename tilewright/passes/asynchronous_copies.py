@@ -1,0 +1,146 @@
+"""asynchronous_copies: rings in shared memory are filled by the hardware's own copies, which no thread waits for.
+
+A store that only moves elements of global memory to a ring, or zeros where a condition does not hold (padding), becomes
+a `Copy`: its data go around the registers, and the thread goes on at once. The largest size that the hardware copies
+and that is proven to be aligned on both sides is taken. Other stores, such as those of computed values, stay as they
+are, and `register_prefetch` may run their loads ahead.
+"""
+
+from __future__ import annotations
+
+from ..arith.facts import EMPTY, Facts
+from ..arith.modular import modular
+from ..core.hardware import MemoryScope
+from ..core.options import Options
+from ..core.target import Target
+from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
+from ..expr.operators import const
+from ..expr.traverse import post_order, variables
+from ..loops import uses
+from ..loops.nodes import (
+    NOTHING,
+    Buffer,
+    Commit,
+    Copy,
+    For,
+    Function,
+    If,
+    Launch,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    copied_load,
+    map_statements,
+    seq,
+)
+
+
+def asynchronous_copies(function: Function, target: Target, options: Options) -> Function:
+    """Make copies of the stores that fill rings of several stages, where a `Commit` follows them."""
+    return function.with_body(_host(function.body, target.hardware.copy_bytes))
+
+
+def _host(stmt: Stmt, sizes: tuple[int, ...]) -> Stmt:
+    if not isinstance(stmt, Launch):
+        return map_statements(stmt, lambda child: _host(child, sizes))
+    if not any(isinstance(node, Commit) for node in post_order(stmt.body)):
+        return stmt
+    facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
+    threads = frozenset(var for tag, var, _ in stmt.threads if tag.is_thread)
+    return Launch(stmt.name, stmt.threads, _Copier(sizes, uses.written(stmt.body)).visit(stmt.body, facts, threads))
+
+
+def without_commits(stmt: Stmt) -> Stmt:
+    """The statement without the ends of groups."""
+    return NOTHING if isinstance(stmt, Commit) else map_statements(stmt, without_commits)
+
+
+class _Copier:
+    """Makes copies in one kernel, which writes the buffers `written`."""
+
+    def __init__(self, sizes: tuple[int, ...], written: uses.Sources) -> None:
+        self.sizes = sizes
+        self.written = {buffer.memory for buffer in written}
+
+    def visit(self, stmt: Stmt, facts: Facts, varying: frozenset[Var]) -> Stmt:
+        """The statement with its copies; the variables `varying` differ between the threads of a block."""
+        if isinstance(stmt, Seq):
+            return self._sequence(stmt, facts, varying)
+        if isinstance(stmt, (For, If)):
+            decides = (stmt.min, stmt.extent) if isinstance(stmt, For) else (stmt.condition,)
+            if any(_varies(e, varying) for e in decides):  # groups are counted alike in all threads of a block
+                return without_commits(stmt)
+        if isinstance(stmt, Let) and _varies(stmt.value, varying):
+            varying |= {stmt.var}
+        inside = facts.bind(stmt.var, stmt.min, stmt.extent) if isinstance(stmt, For) else facts
+        return map_statements(stmt, lambda child: self.visit(child, inside, varying))
+
+    def _sequence(self, stmt: Seq, facts: Facts, varying: frozenset[Var]) -> Stmt:
+        """The fills directly before each commit are made copies, as one group."""
+        made: list[Stmt] = []
+        fills: list[int] = []
+        for part in stmt.stmts:
+            if isinstance(part, Commit):
+                for i in fills:
+                    made[i] = self.copies(made[i], facts)
+                fills = []
+            elif is_fill(part):
+                fills.append(len(made))
+            else:
+                fills = []
+                part = self.visit(part, facts, varying)
+            made.append(part)
+        return seq(*made)
+
+    def copies(self, stmt: Stmt, facts: Facts) -> Stmt:
+        """A fill with copies for the stores that can be some."""
+        if isinstance(stmt, Store):
+            size = self._size(stmt, facts)
+            return Copy(stmt.buffer, stmt.indices, stmt.value, size) if size else stmt
+        inside = facts.bind(stmt.var, stmt.min, stmt.extent) if isinstance(stmt, For) else facts
+        return map_statements(stmt, lambda child: self.copies(child, inside))
+
+    def _size(self, stmt: Store, facts: Facts) -> int:
+        """The bytes of the largest copies that a store can be made of; 0 where it can be made of none."""
+        load, buffer = copied_load(stmt.value), stmt.buffer
+        if load is None or buffer.memory.stages < 2 or not isinstance(load.source, Buffer):
+            return 0
+        source = load.source
+        if source.scope is not MemoryScope.GLOBAL or source.dtype != buffer.dtype or source.memory in self.written:
+            return 0
+        whole, element = load.dtype.lanes * buffer.dtype.bytes, buffer.dtype.bytes
+        places = [(buffer, stmt.indices[0]), (source, load.indices[0])]
+        if load.dtype.lanes > 1 and not all(_is_contiguous(index) for _, index in places):
+            return 0
+        fitting = (s for s in self.sizes if s >= element and whole % s == 0 and s % element == 0)
+        return max((s for s in fitting if all(_is_aligned(*place, s, facts) for place in places)), default=0)
+
+
+def is_fill(stmt: Stmt) -> bool:
+    """Whether a statement only stores to shared memory, and reads none of it."""
+    stored = uses.written(stmt)
+    if not stored or any(buffer.scope is not MemoryScope.SHARED for buffer in stored):
+        return False
+    plain = all(isinstance(node, (For, If, Let, Seq, Store)) for node in post_order(stmt) if isinstance(node, Stmt))
+    return plain and not any(buffer.scope is MemoryScope.SHARED for buffer in uses.read(stmt))
+
+
+def _varies(e: Expr, varying: frozenset[Var]) -> bool:
+    """Whether an expression may have different values in the threads of a block."""
+    return not varying.isdisjoint(variables(e)) or any(isinstance(node, Load) for node in post_order(e))
+
+
+def _is_contiguous(index: Expr) -> bool:
+    return isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1
+
+
+def _is_aligned(buffer: Buffer, index: Expr, size: int, facts: Facts) -> bool:
+    """Whether the address of an element, the first of a vector, is a multiple of `size` bytes."""
+    element = buffer.dtype.bytes
+    if size == element:
+        return True
+    if buffer.memory.align % size or (buffer.byte_offset or 0) % size:
+        return False
+    known = modular(index.base if isinstance(index, Ramp) else index, facts)
+    return known.coeff * element % size == 0 and known.base * element % size == 0

@@ -1,0 +1,56 @@
+"""Nests of serial loops with nothing between them, as one loop over all of their iterations."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ..core.dtype import INT32
+from ..core.hardware import LoopKind
+from ..expr.nodes import Expr, IntImm, Var
+from ..expr.operators import add, const, floordiv, floormod
+from ..expr.traverse import substitute
+from ..loops.nodes import For, Stmt
+
+
+def serial_nest(stmt: Stmt) -> list[For]:
+    """The serial loops of constant bounds from `stmt` inwards, each but the last holding nothing but the next."""
+    loops: list[For] = []
+    while isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL and _is_constant(stmt.min, stmt.extent):
+        loops.append(stmt)
+        stmt = stmt.body
+    return loops
+
+
+def iterations(loops: list[For]) -> int:
+    """How often the body of a nest runs."""
+    return prod(int(loop.extent) for loop in loops)
+
+
+def digits(loops: list[For], step: Expr) -> dict[Var, Expr]:
+    """The values of nested loop variables in iteration `step` of all their iterations in order."""
+    values: dict[Var, Expr] = {}
+    for loop in reversed(loops[1:]):
+        values[loop.var] = add(floormod(step, loop.extent), loop.min)
+        step = floordiv(step, loop.extent)
+    return {**values, loops[0].var: add(step, loops[0].min)}
+
+
+def joint_variable(loops: list[For]) -> Var | None:
+    """A variable to count the iterations of a nest in; None where they do not fit its type."""
+    fits = iterations(loops) <= INT32.max_value
+    return Var(".".join(loop.var.name for loop in loops), "int32") if fits else None
+
+
+def joined(loops: list[For]) -> For | None:
+    """One loop for a nest of several; None where it has too many iterations."""
+    var = joint_variable(loops)
+    if var is None:
+        return None
+    pragmas = tuple(pragma for loop in loops for pragma in loop.pragmas)
+    body = substitute(loops[-1].body, digits(loops, var))
+    start, extent = const(0, var.dtype), const(iterations(loops), var.dtype)
+    return For(var, start, extent, LoopKind.SERIAL, None, pragmas, body)
+
+
+def _is_constant(*expressions: Expr) -> bool:
+    return all(isinstance(e, IntImm) for e in expressions)

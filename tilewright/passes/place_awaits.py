@@ -1,0 +1,280 @@
+"""place_awaits: threads wait for their asynchronous copies where what was copied is accessed, and no longer.
+
+Copies arrive in groups, in the order in which a thread committed them, and an `Await` names how many of the latest it
+leaves under way. That number follows from dependences: for each access, and each copy that may have gone to the same
+elements, at least how many groups were committed since the copy's own. A copy of an earlier iteration of a loop lies as
+many groups back as the iterations since have committed, so dependences that a loop carries are looked at distance by
+distance, and those on copies before a loop iteration by iteration, as far as the deepest ring goes.
+
+An `Await` stands in front of the fills that precede the access: the barrier that lets other threads see what arrived
+is then the one that the fills need, since they overwrite what was read an iteration ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import inf
+
+from ..arith.affine import Affine
+from ..arith.facts import EMPTY
+from ..arith.simplify import simplify
+from ..core.hardware import MemoryScope
+from ..core.node import Node
+from ..core.options import Options
+from ..core.target import Target
+from ..expr.nodes import Expr, IntImm, Var
+from ..expr.operators import add, const, logical_not, subtract
+from ..expr.traverse import conjuncts, post_order, substitute
+from ..loops.dataflow import NONE, Access, Accesses, Completion, Scene, accesses, dependence
+from ..loops.nodes import (
+    Allocate,
+    Await,
+    Buffer,
+    Commit,
+    Copy,
+    For,
+    Function,
+    If,
+    Launch,
+    Let,
+    Seq,
+    Stmt,
+    map_statements,
+    seq,
+)
+from ..loops.overlap import Region, Step
+from .asynchronous_copies import is_fill, without_commits
+
+_SHARED = frozenset({MemoryScope.SHARED})
+
+
+def place_awaits(function: Function, target: Target, options: Options) -> Function:
+    """Insert an `Await` before each access to what may be under way. Kernels without copies lose their commits."""
+    return function.with_body(_kernels(function.body))
+
+
+def _kernels(stmt: Stmt) -> Stmt:
+    if not isinstance(stmt, Launch):
+        return map_statements(stmt, _kernels)
+    copies = [node for node in post_order(stmt.body) if isinstance(node, Copy)]
+    if not copies:
+        return map_statements(stmt, without_commits) if _holds_commits(stmt) else stmt
+    facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
+    scene = Scene(frozenset(var for tag, var, _ in stmt.threads if tag.is_thread), facts)
+    far = 1 + max(copy.buffer.memory.stages for copy in copies)
+    body, _ = _Placer((), {}, far).place(stmt.body, scene, _State())
+    return Launch(stmt.name, stmt.threads, body)
+
+
+@dataclass(frozen=True)
+class _Issued:
+    """A copy under way, and at least how many groups were committed since its own; -1 before that is committed.
+
+    Where it was issued before `loop`, or (`carried`) in an earlier iteration of it, that is the number for the first
+    iteration, or for the next one, and grows by `groups` with each.
+    """
+
+    access: Access
+    age: int
+    loop: For | None = None
+    groups: int = 0
+    carried: bool = False
+
+    def needed(self, sink: Access, scene: Scene, far: int) -> int | None:
+        """How many groups may stay under way for the access `sink`; None where it does not depend on the copy."""
+        if not sink.buffer.overlaps(self.access.buffer):
+            return None
+        if self.loop is None:
+            return None if dependence(self.access, sink, scene) is None else self.age
+        extent = self.loop.extent.value if isinstance(self.loop.extent, IntImm) else None
+        for n in range(far if self.groups else 0):
+            if extent is not None and n + self.carried >= extent:
+                return None
+            if self.carried:
+                found = dependence(self.access, sink, scene, Step(self.loop.var, n + 1))
+            else:
+                found = dependence(self.access, _in_iteration(sink, self.loop, add(self.loop.min, n)), scene)
+            if found is not None:
+                return self.age + n * self.groups
+        later = dependence(self.access, sink, scene, Step(self.loop.var, None) if self.carried else None)
+        return None if later is None else self.age + far * self.groups
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is under way at a place, and from which age on groups have arrived."""
+
+    issued: tuple[_Issued, ...] = ()
+    arrived: float = inf
+
+    def committed(self, groups: int = 1) -> _State:
+        """The state after so many commits."""
+        return _State(tuple(replace(i, age=i.age + groups) for i in self.issued), self.arrived + groups)
+
+    @property
+    def pending(self) -> tuple[_Issued, ...]:
+        """What may not have arrived."""
+        return tuple(i for i in self.issued if i.age < self.arrived)
+
+    def joined(self, other: _State) -> _State:
+        """What is known where either of two ways may have been taken."""
+        return _State((*self.pending, *other.pending), max(self.arrived, other.arrived))
+
+
+class _Placer:
+    """Places awaits in a statement, given the conditions that hold around it and the names that stand for values."""
+
+    def __init__(self, conditions: tuple[Expr, ...], named: dict[Var, Expr], far: int) -> None:
+        self.conditions = conditions
+        self.named = named
+        self.far = far
+
+    def place(self, stmt: Stmt, scene: Scene, state: _State) -> tuple[Stmt, _State]:
+        """The statement with its awaits, and the state after it."""
+        if isinstance(stmt, Seq) or not _holds_commits(stmt):
+            return self._sequence(stmt.stmts if isinstance(stmt, Seq) else (stmt,), scene, state)
+        if isinstance(stmt, For):
+            return self._loop(stmt, scene, state)
+        if isinstance(stmt, If):
+            return self._branch(stmt, scene, state)
+        if isinstance(stmt, Let):
+            named = {**self.named, stmt.var: substitute(stmt.value, self.named)}
+            body, state = _Placer(self.conditions, named, self.far).place(stmt.body, scene, state)
+            return Let(stmt.var, stmt.value, body), state
+        if isinstance(stmt, Allocate):
+            body, state = self.place(stmt.body, scene, state)
+            return Allocate(stmt.buffer, body), state
+        return stmt, state.committed()
+
+    def _sequence(self, parts: Iterable[Stmt], scene: Scene, state: _State) -> tuple[Stmt, _State]:
+        made: list[Stmt] = []
+        early, since = 0, 0  # where only fills follow, and the groups committed from there
+        for part in parts:
+            if isinstance(part, Commit):
+                made.append(part)
+                state, since = state.committed(), since + 1
+                continue
+            nested = _holds_commits(part)
+            found = self._accesses((e for e in part.children() if not isinstance(e, Stmt)) if nested else (part,))
+            needed = self._needed(found, scene, state)
+            if needed is not None and needed < 0:  # its own group is still open
+                made.append(Commit())
+                state, since, needed = state.committed(), since + 1, needed + 1
+            if needed is not None:
+                at, pending = (early, needed - since) if needed >= since else (len(made), needed)
+                behind = made[at:]
+                made[at:] = [Await(pending, _buffers(state.pending)), *_without_implied(behind, pending)]
+                state = replace(state, arrived=needed)
+            if nested:
+                part, state = self.place(part, scene, state)
+            else:
+                copied = tuple(_Issued(a, -1) for a in found if a.completion is Completion.AWAITED)
+                state = replace(state, issued=(*state.pending, *copied))
+            made.append(part)
+            if nested or (found and not is_fill(part)):
+                early, since = len(made), 0
+        return seq(*made), state
+
+    def _accesses(self, roots: Iterable[Node]) -> Accesses:
+        found = NONE
+        for root in roots:
+            found = found | accesses(root, _SHARED, self.conditions, self.named)
+        return found
+
+    def _needed(self, found: Accesses, scene: Scene, state: _State) -> int | None:
+        """How many groups may stay under way for the accesses `found`; None where nothing must be waited for."""
+        least: float = state.arrived
+        for issued in state.pending:
+            for sink in found:
+                if issued.age < least:
+                    needed = issued.needed(sink, scene, self.far)
+                    least = least if needed is None else min(least, needed)
+        return int(least) if least < state.arrived else None
+
+    def _loop(self, stmt: For, scene: Scene, state: _State) -> tuple[Stmt, _State]:
+        inside, groups = scene.inside(stmt), _groups(stmt.body)
+        entered = [replace(i, loop=stmt, groups=groups) if i.loop is None else i for i in state.pending]
+        _, alone = self.place(stmt.body, inside, _State())
+        carried = [replace(i, loop=stmt, groups=groups, carried=True) for i in alone.pending if i.loop is None]
+        body, end = self.place(stmt.body, inside, _State((*entered, *carried)))
+        made = For(stmt.var, stmt.min, stmt.extent, stmt.kind, stmt.thread, stmt.pragmas, body)
+        times = stmt.extent.value if isinstance(stmt.extent, IntImm) else None
+        own = [left for i in end.pending if i.loop is None for left in _last_iterations(i, stmt, groups, self.far)]
+        before = state.committed(groups * (times or 0))
+        if times is None:
+            return made, _State((*state.pending, *own), max(state.arrived, end.arrived))
+        return made, _State((*before.issued, *own), end.arrived if times else state.arrived)
+
+    def _branch(self, stmt: If, scene: Scene, state: _State) -> tuple[Stmt, _State]:
+        holds = substitute(stmt.condition, self.named)
+        then, done = _Placer((*self.conditions, *conjuncts(holds)), self.named, self.far).place(stmt.then, scene, state)
+        if stmt.orelse is None:
+            return If(stmt.condition, then, None), done.joined(state)
+        otherwise = _Placer((*self.conditions, logical_not(holds)), self.named, self.far)
+        orelse, other = otherwise.place(stmt.orelse, scene, state)
+        return If(stmt.condition, then, orelse), done.joined(other)
+
+
+def _last_iterations(issued: _Issued, loop: For, groups: int, far: int) -> Iterator[_Issued]:
+    """A copy that each iteration of a loop makes, after the loop: one for each of the last iterations, one for all."""
+    region, last = issued.access.region, subtract(add(loop.min, loop.extent), 1)
+    if region is None or not region.uses(loop.var):
+        yield issued
+        return
+    times = loop.extent.value if isinstance(loop.extent, IntImm) else None
+    apart = far if times is None else min(far, times)
+    for n in range(apart if groups else 0):
+        access = _in_iteration(issued.access, loop, subtract(last, n))
+        yield replace(issued, access=access, age=issued.age + n * groups)
+    if times is None or times > apart or not groups:
+        yield replace(issued, access=issued.access.in_loop(loop), age=issued.age + apart * groups)
+
+
+def _in_iteration(access: Access, loop: For, iteration: Expr) -> Access:
+    """An access of a loop's body in one iteration."""
+    region, at = access.region, {loop.var: iteration}
+    if region is None or not region.uses(loop.var):
+        return access
+
+    def there(e: Expr) -> Expr:
+        return simplify(substitute(e, at))
+
+    moved = Region(
+        Affine.of(there(region.form.to_expr())),
+        region.step,
+        region.count,
+        tuple((var, there(low), there(extent)) for var, low, extent in region.ranges),
+        tuple(there(condition) for condition in region.conditions),
+    )
+    return replace(access, region=moved)
+
+
+def _without_implied(parts: Iterable[Stmt], pending: int) -> Iterator[Stmt]:
+    """The parts without the awaits that are met where all but `pending` groups have arrived before them."""
+    for part in parts:
+        pending += isinstance(part, Commit)
+        if not (isinstance(part, Await) and part.pending >= pending):
+            yield part
+
+
+def _holds_commits(stmt: Stmt) -> bool:
+    if isinstance(stmt, Commit):
+        return True
+    return any(_holds_commits(child) for child in stmt.children() if isinstance(child, Stmt))
+
+
+def _groups(stmt: Stmt) -> int:
+    """How many groups a statement commits at least."""
+    if isinstance(stmt, Commit):
+        return 1
+    if isinstance(stmt, For):
+        times = stmt.extent.value if isinstance(stmt.extent, IntImm) else 0
+        return max(0, times) * _groups(stmt.body)
+    if isinstance(stmt, If):
+        return 0 if stmt.orelse is None else min(_groups(stmt.then), _groups(stmt.orelse))
+    return sum(_groups(child) for child in stmt.children() if isinstance(child, Stmt))
+
+
+def _buffers(issued: Iterable[_Issued]) -> tuple[Buffer, ...]:
+    return tuple(dict.fromkeys(i.access.buffer for i in issued))
