@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import tilewright as tw
 from benchmarks.matmul import Tiling, product
 from tests.passes.running import finish
+from tests.programs.tensorized import PROGRAMS, Program
 from tilewright.core.dtype import DType
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
@@ -74,3 +76,27 @@ def test_a_gpu_computes_the_product(atom: str, a_turned: bool, b_turned: bool, t
     arrays = [tw.nd.array(x, tw.cuda()) for x in (*inputs, poison)]
     module(*arrays)
     assert error(arrays[2].numpy(), exact(*inputs, a_turned, b_turned)) <= ERRORS[atom]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_around_an_instruction_means_the_same_everywhere(program: Callable[[], Program]) -> None:
+    made = program()
+    lowered = lower_for(Target(CUDA), made.s, made.args).functions[0]
+    for function, races in ((lowered, False), (finish(lowered, CUDA, check=True), True)):
+        found = np.full(made.wanted.shape, 77, DType(made.args[-1].dtype).numpy)
+        interpret(function, [*made.inputs, found], races=races)
+        assert error(found, made.wanted) <= 4e-4
+    (used,) = tw.build(made.s, made.args, CUDA).resources.values()
+    assert used.spill_store_bytes == used.stack_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "target", [pytest.param("opencl", marks=pytest.mark.opencl), pytest.param("cuda", marks=pytest.mark.cuda)]
+)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_around_an_instruction_runs(program: Callable[[], Program], target: str) -> None:
+    made = program()
+    poison = np.full(made.wanted.shape, 77, DType(made.args[-1].dtype).numpy)
+    arrays = [tw.nd.array(x, tw.device(target)) for x in (*made.inputs, poison)]
+    tw.build(made.s, made.args, target)(*arrays)
+    assert error(arrays[-1].numpy(), made.wanted) <= (4e-4 if target == "opencl" else 2e-3)

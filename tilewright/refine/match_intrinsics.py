@@ -31,8 +31,8 @@ from .contraction import contraction, extent, local_indices, refuse
 def match_intrinsics(schedule: Schedule, bounds: Bounds, target: Target, options: Options) -> Bounds:
     """The bounds with every tensorized stage matched with its instruction, and dealt out to warps with its readers.
 
-    Every target checks the match; one that launches no warps, or lacks the instruction in a language without it, keeps
-    the loops. Raises UserError where the loops do not match, and where a GPU lacks the instruction.
+    Every target checks the match; one that launches no grids keeps the loops. A language without the instruction runs
+    the loops that a lane has of it. Raises UserError where the loops do not match, and where a GPU lacks the instruction.
     """
     asked = [found for found in bounds.values() if found.stage.tensorized is not None]
     if not asked:
@@ -42,9 +42,9 @@ def match_intrinsics(schedule: Schedule, bounds: Bounds, target: Target, options
         matched = contraction(schedule, bounds, found)
         readers = [other for other in bounds.values() if _loads_of(schedule, other, found)]
         _check_accumulator(found, matched.atom)
-        if target.kind != "cuda":
+        if not target.hardware.launches_grids:
             continue
-        if not matched.atom.runs_on(target.hardware):
+        if target.kind == "cuda" and not matched.atom.runs_on(target.hardware):
             refuse(
                 f"{target.hardware.name} lacks the matrix instruction {matched.atom.instruction} of stage "
                 f"{found.stage.name!r}",
