@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..arith.affine import Affine
 from ..arith.simplify import simplify
 from ..bounds.infer import outer_facts, own_facts
 from ..bounds.nest import own_loops
@@ -32,7 +33,7 @@ def match_intrinsics(schedule: Schedule, bounds: Bounds, target: Target, options
     """The bounds with every tensorized stage matched with its instruction, and dealt out to warps with its readers.
 
     Every target checks the match; one that launches no grids keeps the loops. A language without the instruction runs
-    the loops that a lane has of it. Raises UserError where the loops do not match, and where a GPU lacks the instruction.
+    the loops that a lane has of it. Raises UserError where loops do not match, and where a GPU lacks the instruction.
     """
     asked = [found for found in bounds.values() if found.stage.tensorized is not None]
     if not asked:
@@ -173,18 +174,14 @@ def _dealt_reader(
         for load in loads:
             form = local_indices(load, reader, found)[place]
             along = [x for x in inside if x.var in form.terms]
-            if len(along) != 1 or len(form.terms) != 1 or form.terms[along[0].var] != 1 or form.const:
+            whole = len(along) == 1 and form.same(Affine({along[0].var: 1}, 0, form.dtype))
+            if not whole or not isinstance(size, IntImm) or extent(reader, along[0]) != size.value:
                 refuse(
-                    f"stage {stage.name!r} reads dimension {place} of {name!r} at `{form.to_expr()}`, over the loops "
-                    f"{names(along)}; the sums of {atom.name} are dealt out to lanes, which read what they hold",
+                    f"stage {stage.name!r} reads the {size} elements of dimension {place} of {name!r} at "
+                    f"`{form.to_expr()}`, over the loops {names(along)}; the sums of {atom.name} are dealt out to "
+                    "lanes, which read what they hold",
                     f"leave the loops of {stage.name!r} over the tile of {name!r} unsplit and unbound: one loop for "
                     "each dimension, which the compiler deals out",
-                )
-            if not isinstance(size, IntImm) or extent(reader, along[0]) != size.value:
-                refuse(
-                    f"axis {along[0].name!r} of stage {stage.name!r} has {extent(reader, along[0])} iterations over "
-                    f"the {size} elements of dimension {place} of {name!r}",
-                    f"compute {name!r} at the loop directly around the tile",
                 )
             axes[place] = along[0]
     extra = [x for x in inside if x not in axes.values()]

@@ -1,0 +1,246 @@
+"""Wrong uses of tensorize: one test a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tests.errors.refused import refused
+from tilewright import intrin, te
+
+GPU = "cuda -arch=sm_90"
+
+
+class Product:
+    """C = max(A B, 0) in tiles of 32 x 32 for a warp, not tensorized yet."""
+
+    def __init__(
+        self, dtype: str = "float32", terms: int = 64, body: Callable[..., Any] | None = None, b_turned: bool = False
+    ) -> None:
+        sums = {"int8": "int32"}.get(dtype, "float32")
+        self.A = te.placeholder((64, terms), dtype, name="A")
+        self.B = te.placeholder((64, terms) if b_turned else (terms, 64), dtype, name="B")
+        self.k = te.reduce_axis((0, terms), "k")
+
+        def product(i: Any, j: Any) -> Any:
+            right = self.B[j, self.k] if b_turned else self.B[self.k, j]
+            return te.sum(self.A[i, self.k].astype(sums) * right.astype(sums), axis=self.k)
+
+        given = body
+        self.D = te.compute((64, 64), product if given is None else lambda i, j: given(self, i, j), name="D")
+        self.C = te.compute((64, 64), lambda i, j: te.max(self.D[i, j], te.const(0, self.D.dtype)), name="C")
+        self.s = s = te.create_schedule(self.C.op)
+        s[self.D].set_scope("local")
+        self.tiles = [s.cache_read(T, "shared", [self.D]) for T in (self.A, self.B)]
+        self.block, self.i = s[self.C].split(self.C.op.axis[0], 32)
+        self.warp, self.j = s[self.C].split(self.C.op.axis[1], 32)
+        s[self.C].reorder(self.block, self.warp, self.i, self.j)
+        s[self.C].bind(self.block, te.thread_axis("blockIdx.x"))
+        s[self.C].bind(self.warp, te.thread_axis("threadIdx.y"))
+        s[self.D].compute_at(s[self.C], self.warp)
+        self.outer, self.inner = s[self.D].split(self.k, 32)
+        s[self.D].reorder(self.outer, *self.D.op.axis, self.inner)
+        for tile in self.tiles:
+            s[tile].compute_at(s[self.D], self.outer)
+
+    def build(self, atom: str = "tf32", target: str = GPU, axis: Any = None) -> Any:
+        self.s[self.D].tensorize(self.D.op.axis[0] if axis is None else axis, intrin.mma(atom))
+        return tw.build(self.s, [self.A, self.B, self.C], target)
+
+
+def test_the_product_itself_is_built() -> None:
+    Product().build()
+
+
+def test_an_unknown_atom() -> None:
+    with refused("mma", "no matrix instruction for operands 'float8'", fix="'float16'"):
+        intrin.mma("float8")
+
+
+def test_an_atom_that_is_none() -> None:
+    p = Product()
+    with refused("tensorize", "7 for axis 'i' of stage 'D' is not a matrix instruction", fix="intrin.mma"):
+        p.s[p.D].tensorize(p.D.op.axis[0], 7)
+
+
+def test_a_stage_that_is_no_reduction() -> None:
+    p = Product()
+    with refused("tensorize", "stage 'C' is not a reduction", fix="te.sum"):
+        p.s[p.C].tensorize(p.i, intrin.mma("tf32"))
+
+
+def test_a_bound_axis() -> None:
+    p = Product()
+    p.s[p.D].bind(p.D.op.axis[0], te.thread_axis("threadIdx.x"))
+    with refused("tensorize", "axis 'i' of stage 'D' is bound to threadIdx.x", fix="inside of the bound ones"):
+        p.s[p.D].tensorize(p.D.op.axis[0], intrin.mma("tf32"))
+
+
+def test_an_output() -> None:
+    A, B = te.placeholder((16, 16), name="A"), te.placeholder((16, 16), name="B")
+    k = te.reduce_axis((0, 16), "k")
+    C = te.compute((16, 16), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    with refused("tensorize", "stage 'C' is an output", "sums in registers", fix='s.cache_write(C, "local")'):
+        s[C].tensorize(C.op.axis[0], intrin.mma("tf32"))
+
+
+def test_an_axis_that_was_split_afterwards() -> None:
+    p = Product()
+    p.s[p.D].tensorize(p.D.op.axis[0], intrin.mma("tf32"))
+    p.s[p.D].split(p.D.op.axis[0], 16)
+    with refused("tensorize", "axis 'i' of stage 'D', which was tensorized, is no longer a loop", fix="last"):
+        tw.build(p.s, [p.A, p.B, p.C], GPU)
+
+
+def test_an_inner_axis_that_is_bound() -> None:
+    p = Product()
+    p.s[p.D].bind(p.D.op.axis[1], te.thread_axis("threadIdx.z"))
+    p.s[p.D].set_scope("shared")
+    with refused(
+        "tensorize", "axis 'j' of stage 'D', inside the tensorized 'i', is bound to threadIdx.z", fix="unbound"
+    ):
+        p.build()
+
+
+def test_a_stage_computed_inside() -> None:
+    p = Product()
+    p.s[p.tiles[0]].compute_at(p.s[p.D], p.D.op.axis[0])
+    with refused("tensorize", "stage 'A.shared' is computed at 'i', inside the tensorized 'i'", fix="outside of 'i'"):
+        p.build()
+
+
+def test_a_reduction_that_is_no_sum() -> None:
+    p = Product(body=lambda p, i, j: te.max(p.A[i, p.k] * p.B[p.k, j], axis=p.k))
+    with refused("tensorize", "stage 'D' reduces by max", fix="te.sum of a product of two loads"):
+        p.build()
+
+
+def test_terms_that_are_no_product_of_loads() -> None:
+    p = Product(body=lambda p, i, j: te.sum(p.A[i, p.k] + p.B[p.k, j], axis=p.k))
+    with refused("tensorize", "the terms of stage 'D' are", "sums products of two loads", fix="cache_read"):
+        p.build()
+
+
+def test_operands_of_another_type() -> None:
+    with refused("tensorize", "multiplies float32 by float32", "float16 takes float16", fix="the atom of these types"):
+        Product().build("float16")
+
+
+def test_an_operand_in_global_memory() -> None:
+    A, B = te.placeholder((32, 32), name="A"), te.placeholder((32, 32), name="B")
+    k = te.reduce_axis((0, 32), "k")
+    D = te.compute((32, 32), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="D")
+    C = te.compute((32, 32), lambda i, j: D[i, j] + 1.0, name="C")
+    s = te.create_schedule(C.op)
+    one = s[C].fuse()
+    s[C].reorder(one, *C.op.axis)
+    s[C].bind(one, te.thread_axis("blockIdx.x"))
+    s[D].compute_at(s[C], one)
+    s[D].set_scope("local")
+    s[D].tensorize(D.op.axis[0], intrin.mma("tf32"))
+    with refused(
+        "tensorize", "the operand 'A' of stage 'D' lies in global memory", fix="s.cache_read(A, 'shared', [D])"
+    ):
+        tw.build(s, [A, B, C], GPU)
+
+
+def test_an_axis_of_both_operands() -> None:
+    p = Product(body=lambda p, i, j: te.sum(p.A[i, p.k] * p.B[i, j], axis=p.k))
+    with refused("tensorize", "axis 'i' of stage 'D' indexes both", fix="outside of the tensorized loops"):
+        p.build()
+
+
+def test_an_axis_of_neither_operand() -> None:
+    p = Product(body=lambda p, i, j: te.sum(p.A[0, p.k] * p.B[p.k, j], axis=p.k))
+    with refused("tensorize", "axis 'i' of stage 'D' indexes neither", fix="outside of the tensorized loops"):
+        p.build()
+
+
+def test_a_summed_axis_of_one_operand() -> None:
+    p = Product(body=lambda p, i, j: te.sum(p.A[i, p.k] * p.B[0, j], axis=p.k))
+    with refused("tensorize", "axis 'k.inner' of stage 'D' is summed over, but does not index both", fix="outside"):
+        p.build()
+
+
+def test_sizes_that_the_atom_does_not_divide() -> None:
+    p = Product()
+    p.s[p.C].reorder(p.i, p.block, p.warp, p.j)
+    with refused("tensorize", "have 1 rows", "multiples of 16", fix="a multiple of 16 iterations"):
+        p.build()
+
+
+def test_terms_that_are_guarded() -> None:
+    with refused("tensorize", "axis 'k.inner' of stage 'D'", "leaves its range", fix="pad the operands with zeros"):
+        Product(terms=50).build()
+
+
+def test_sums_in_shared_memory() -> None:
+    p = Product()
+    p.s[p.D].set_scope("shared")
+    with refused("tensorize", "stage 'D' is kept in shared memory", "sums in registers", fix="set_scope('local')"):
+        p.build()
+
+
+def test_lanes_that_are_bound() -> None:
+    p = Product()
+    p.s[p.C].bind(p.block, te.thread_axis("threadIdx.x"))
+    with refused(
+        "tensorize", "inside axis 'i.outer', which is bound to threadIdx.x", fix="threadIdx.y and threadIdx.z"
+    ):
+        p.build()
+
+
+def test_hardware_without_the_instruction() -> None:
+    with refused("tensorize", "sm_75 lacks the matrix instruction mma.sync", fix="a newer GPU"):
+        Product().build(target="cuda -arch=sm_75")
+
+
+def test_a_tile_that_is_not_whole() -> None:
+    p = Product()
+    outer, _ = p.s[p.D].split(p.D.op.axis[0], 16)
+    p.s[p.D].reorder(p.outer, outer, p.s[p.D].leaf_iter_vars[-3])
+    with refused("tensorize", "axis 'i.inner' of stage 'D' runs over 16 of the 32 elements", fix="leave the axes"):
+        p.build(axis=p.s[p.D].leaf_iter_vars[-3])
+
+
+def test_a_reader_whose_loops_are_split() -> None:
+    p = Product()
+    p.s[p.C].split(p.j, 8)
+    with refused("tensorize", "stage 'C' reads the 32 elements of dimension 1 of 'D'", fix="unsplit and unbound"):
+        p.build()
+
+
+def test_a_reader_with_other_loops_over_the_tile() -> None:
+    A, B = te.placeholder((32, 32), name="A"), te.placeholder((32, 32), name="B")
+    k = te.reduce_axis((0, 32), "k")
+    D = te.compute((32, 32), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="D")
+    C = te.compute((3, 32, 32), lambda x, i, j: D[i, j] + x.astype("float32"), name="C")
+    s = te.create_schedule(C.op)
+    one = s[C].fuse()
+    s[C].reorder(one, *C.op.axis)
+    s[C].bind(one, te.thread_axis("blockIdx.x"))
+    s[D].set_scope("local")
+    for T in (D, *(s.cache_read(T, "shared", [D]) for T in (A, B))):
+        s[T].compute_at(s[C], one)
+    s[D].tensorize(D.op.axis[0], intrin.mma("tf32"))
+    with refused("tensorize", "the loops x of stage 'C' are not loops over the tile of 'D'", fix="outside of the loop"):
+        tw.build(s, [A, B, C], GPU)
+
+
+def test_bytes_that_are_not_neighbours_along_the_terms() -> None:
+    Product("int8", b_turned=True).build("int8")
+    with refused(
+        "tensorize", "the last dimension of 'B.shared' runs along axis 'j'", "words of 4", fix="transposed copy"
+    ):
+        Product("int8").build("int8")
+
+
+@pytest.mark.parametrize("terms", [32, 64])
+def test_operands_without_neighbours(terms: int) -> None:
+    p = Product(body=lambda p, i, j: te.sum(p.A[i, p.k] * p.B[p.k, j - j % 2], axis=p.k), terms=terms)
+    with refused("tensorize", fix="as its last dimension"):
+        p.build()
