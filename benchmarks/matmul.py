@@ -73,13 +73,30 @@ def product(
     return s, [A, B, C]
 
 
+_HALF = (
+    Tiling((128, 128), (64, 32), 32, 3),
+    Tiling((128, 128), (64, 32), 64, 3),
+    Tiling((128, 128), (64, 64), 32, 4),
+    Tiling((128, 128), (64, 64), 64, 3),
+    Tiling((128, 256), (64, 64), 32, 4),
+    Tiling((256, 128), (64, 64), 64, 3),
+)
 TILINGS = {
-    "float16": (Tiling((128, 128), (64, 32)), Tiling((128, 128), (64, 64)), Tiling((128, 256), (64, 64))),
-    "bfloat16": (Tiling((128, 128), (64, 32)), Tiling((128, 128), (64, 64)), Tiling((128, 256), (64, 64))),
-    "tf32": (Tiling((128, 128), (64, 32)), Tiling((128, 128), (64, 64))),
-    "3xtf32": (Tiling((128, 128), (64, 32)), Tiling((128, 64), (32, 32))),
-    "int8": (Tiling((128, 128), (64, 32), 64),),
-    "float64": (Tiling((64, 64), (32, 32), 16),),
+    "float16": _HALF,
+    "bfloat16": _HALF[:1],
+    "tf32": (
+        Tiling((128, 128), (64, 32), 32, 3),
+        Tiling((128, 128), (64, 64), 32, 3),
+        Tiling((128, 128), (64, 64), 16, 4),
+    ),
+    "3xtf32": (
+        Tiling((128, 64), (32, 32), 32, 3),
+        Tiling((64, 64), (32, 32), 32, 3),
+        Tiling((128, 64), (32, 32), 16, 4),
+        Tiling((64, 64), (32, 32), 16, 4),
+    ),
+    "int8": (Tiling((128, 128), (64, 32), 64, 3), Tiling((128, 128), (64, 64), 128, 3)),
+    "float64": (Tiling((64, 64), (32, 32), 16, 3),),
 }
 
 
@@ -88,7 +105,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("size", type=int, nargs="?", default=4096)
     parser.add_argument("--atoms", nargs="*", default=list(TILINGS), choices=list(TILINGS))
-    parser.add_argument("--stages", type=int, nargs="*", default=[1])
+    parser.add_argument("--turned", action="store_true", help="the terms are the last dimension of both operands")
     given = parser.parse_args()
     columns = [
         Column(x)
@@ -98,11 +115,7 @@ def main() -> None:
     for atom in given.atoms:
         a, b, theirs = _operands(atom, given.size)
         for tiling in TILINGS[atom]:
-            for stages in given.stages:
-                rows.append(
-                    _row(atom, Tiling(tiling.block, tiling.warp, tiling.depth, stages), given.size, a, b, theirs)
-                )
-                print(rows[-1], flush=True)
+            rows.append(_row(atom, tiling, a, b, theirs, given.turned))
     print(table(columns, rows))
 
 
@@ -130,8 +143,8 @@ def _operands(atom: str, size: int) -> tuple[np.ndarray, np.ndarray, float]:
     return plain[0], plain[1], start.elapsed_time(end) / 20 * 1e3
 
 
-def _row(atom: str, tiling: Tiling, size: int, a: np.ndarray, b: np.ndarray, theirs: float) -> list[str]:
-    turned = ti.mma(atom).per_word == 4
+def _row(atom: str, tiling: Tiling, a: np.ndarray, b: np.ndarray, theirs: float, turned: bool) -> list[str]:
+    size, turned = len(a), turned or ti.mma(atom).per_word == 4
     s, args = product(size, size, size, atom, tiling, b_turned=turned)
     module = tw.build(s, args, "cuda")
     dev = tw.cuda()

@@ -68,6 +68,8 @@ class MatrixWriter:
             b = _Operand(self, self.stmt.b, self.stmt.column, self.pieces[1], 1, "b")
             for operand in (a, b):
                 operand.declare()
+            if self.atom.products == 3:
+                self._start_parts()
             for operand in (a, b):
                 operand.load("0", "0")
             if self.steps == 1:
@@ -75,6 +77,20 @@ class MatrixWriter:
             else:
                 with self._loop("step", self.steps):
                     self._step(a, b, "step")
+            if self.atom.products == 3:
+                self._add_parts()
+
+    def _start_parts(self) -> None:
+        """Sums of a few terms by themselves: of the products of the high parts, and of those with a low part."""
+        shape = f"[{self.pieces[0]}][{self.pieces[1]}][4]"
+        self._line(f"float high{shape}, low{shape};")
+        with self._loop("i", self.pieces[0]), self._loop("j", self.pieces[1]), self._loop("r", 4):
+            self._line("high[i][j][r] = low[i][j][r] = 0.0f;")
+
+    def _add_parts(self) -> None:
+        function = self.writer.expr.helper("add_3xtf32")
+        with self._loop("i", self.pieces[0]), self._loop("j", self.pieces[1]):
+            self._line(f"{function}({self._sums()}, high[i][j], low[i][j]);")
 
     def _step(self, a: _Operand, b: _Operand, step: str) -> None:
         """Convert the fragments of a step, load those of the next one, multiply."""
@@ -89,7 +105,8 @@ class MatrixWriter:
         with self._loop("i", self.pieces[0]), self._loop("j", self.pieces[1]):
             function = self.writer.expr.helper(f"mma_{self.atom.name}")
             operands = ", ".join([*a.fragments(step, "i"), *b.fragments(step, "j")])
-            self._line(f"{function}({self._sums()}, {operands});")
+            sums = "high[i][j], low[i][j]" if self.atom.products == 3 else self._sums()
+            self._line(f"{function}({sums}, {operands});")
 
     def _sums(self) -> str:
         """The sums of piece (i, j)."""
@@ -300,19 +317,21 @@ def _product(atom: Atom) -> str:
     )
 
 
-def _three_products() -> str:
-    """Three products of high and low parts; those with a low part count only where they are finite.
+def _split_products() -> dict[str, str]:
+    """Three products of high and low parts, and their addition to sums in float32.
 
-    The product of an infinite operand and a low part may be NaN, or infinite with the wrong sign.
+    Tensor cores truncate what they add to, so a few terms are summed by themselves and then added. The products with a
+    low part count only where their sum is finite: an infinite operand times a low part may be NaN, or infinite with the
+    wrong sign, where the product of the high parts has the right value.
     """
-    return (
-        "void mma_3xtf32(float* d, const unsigned int* a_high, const unsigned int* a_low, const unsigned int* b_high,\n"
-        "                const unsigned int* b_low) {\n"
-        "  float high[4] = {0.0f, 0.0f, 0.0f, 0.0f}, low[4] = {0.0f, 0.0f, 0.0f, 0.0f};\n"
-        "  mma_tf32(low, a_low, b_high);\n  mma_tf32(low, a_high, b_low);\n  mma_tf32(high, a_high, b_high);\n"
-        "  #pragma unroll\n"
-        "  for (int i = 0; i < 4; ++i) d[i] += high[i] + (isfinite(low[i]) ? low[i] : 0.0f);\n}"
-    )
+    return {
+        "mma_3xtf32": "void mma_3xtf32(float* high, float* low, const unsigned int* a_high, const unsigned int* a_low,"
+        "\n"
+        "                const unsigned int* b_high, const unsigned int* b_low) {\n"
+        "  mma_tf32(low, a_low, b_high);\n  mma_tf32(low, a_high, b_low);\n  mma_tf32(high, a_high, b_high);\n}",
+        "add_3xtf32": "void add_3xtf32(float* d, const float* high, const float* low) {\n  #pragma unroll\n"
+        "  for (int i = 0; i < 4; ++i) d[i] += high[i] + (isfinite(low[i]) ? low[i] : 0.0f);\n}",
+    }
 
 
 def _ldmatrix(count: int, transposed: bool) -> str:
@@ -329,7 +348,7 @@ def _ldmatrix(count: int, transposed: bool) -> str:
 def matrix_helpers(atoms: Mapping[str, Atom]) -> dict[str, str]:
     """The helper functions of matrix instructions, by name."""
     made = {f"mma_{name}": _product(atom) for name, atom in atoms.items() if atom.products == 1}
-    made["mma_3xtf32"] = _three_products()
+    made |= _split_products()
     for count in (2, 4):
         for suffix, transposed in (("", False), ("_trans", True)):
             made[f"ldmatrix_x{count}{suffix}"] = _ldmatrix(count, transposed)
@@ -344,7 +363,6 @@ def matrix_helpers(atoms: Mapping[str, Atom]) -> dict[str, str]:
         "void tf32_split(unsigned int word, unsigned int& high, unsigned int& low) {\n"
         "  const float x = __int_as_float((int)word);\n"
         '  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(high) : "f"(x));\n'
-        "  const float h = __int_as_float((int)high), rest = isfinite(h) ? x - h : 0.0f;\n"
-        '  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(low) : "f"(rest));\n}'
+        "  low = (unsigned int)__float_as_int(x - __int_as_float((int)high));\n}"
     )
     return made
