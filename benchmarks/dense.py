@@ -2,10 +2,10 @@
 
     python -m benchmarks.dense --trials 24 --out DIR [NAME ...]
 
-Every row is compiled in up to `--trials` configurations by all processors, the one that needs no tuning first; the rest
-are what the model of the template ranks best, and some of the others. Each is checked against float64 on poisoned
-output and timed; then the first, the best and PyTorch's ways (both memory orders, `benchmark=True`) are timed in turns,
-in CUDA graphs, warm, on random inputs. The error is the relative L2 norm against float64, of ours and of cuDNN's.
+Every row is compiled in up to `--trials` configurations by all processors: the one that needs no tuning, then what the
+model of the template ranks best and some of the others, the better ones more often. Each is checked against float64 on
+poisoned output and timed; then the first, the best and PyTorch's ways (both memory orders, `benchmark=True`) are timed
+in turns, in CUDA graphs, warm, on random inputs. Errors are relative L2 norms against float64, of ours and of cuDNN's.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import random
 import statistics
 import time
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.errors import TVMError
 from tilewright.core.target import Target
 from tilewright.driver import build
-from tilewright.topi.templates import ALL, CONV2D, Conv2d
+from tilewright.topi.templates import ALL, CONV2D_GEMM, CONV2D_MMA, CONV2D_TF32, Conv2d
 
 TARGET = Target("cuda -arch=sm_90")
 ROWS: dict[str, dict[str, Any]] = {
@@ -47,7 +48,8 @@ ROWS: dict[str, dict[str, Any]] = {
 MODES = ("ieee", "fp32", "tf32", "float16", "float16/NHWC", "bfloat16/NHWC")
 """Precisions of a float32 convolution, or element types and layouts."""
 ALLOWED = {"ieee": 2e-6, "fp32": 2e-6, "tf32": 1.2e-3, "float16": 1e-3, "bfloat16": 6e-3}
-STRATEGIES = {"ieee": "topi/conv2d.gemm"}
+STRATEGIES = {"ieee": CONV2D_GEMM, "tf32": CONV2D_TF32}
+"""The template of a mode; elsewhere the one by matrix instructions."""
 Job = tuple[str, str, str, int]
 """The row, the mode, the template's name, and the configuration's index."""
 
@@ -66,14 +68,14 @@ def _named(name: str) -> Any:
 def jobs_of(name: str, mode: str, trials: int) -> Iterator[Job]:
     """The first configuration of each strategy, then those that the model ranks best, and some of the others."""
     of = workload_of(name, mode)
-    for template in CONV2D.strategies:
-        if template.name == STRATEGIES.get(mode, template.name) and template.covers(of, TARGET):
-            found = {template.first(of.args, TARGET).index: None}
-            order = template.strategy(TARGET).order(of)
-            near = order[: trials // 2] + order[trials // 2 : 40 * trials : 80]
-            for choices in near[: trials - 1]:
-                found[template.strategy(TARGET).nearest(of, choices).index] = None
-            yield from ((name, mode, template.name, index) for index in found)
+    template = STRATEGIES.get(mode, CONV2D_MMA)
+    found = {template.first(of.args, TARGET).index: None}
+    order = template.strategy(TARGET).order(of)
+    draw = random.Random(f"{name} {mode}")
+    drawn = sorted({int(len(order) * draw.random() ** 4) for _ in range(4 * trials)}, key=lambda _: draw.random())
+    for choices in [order[at] for at in (*range(min(len(order), trials // 4)), *drawn)]:
+        found[template.strategy(TARGET).nearest(of, choices).index] = None
+    yield from ((name, mode, template.name, index) for index in list(found)[:trials])
 
 
 def compiled(job: Job) -> tuple[Job, CompiledProgram | str]:
@@ -167,7 +169,12 @@ def main() -> None:
     """Measure the rows that the command line names, by their beginnings; all without any."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--modes", nargs="+", default=["ieee"], choices=MODES)
+    parser.add_argument(
+        "--modes",
+        nargs="+",
+        default=["ieee"],
+        help="a mode, with a number of trials of its own after a colon if wanted",
+    )
     parser.add_argument("--trials", type=int, default=16)
     parser.add_argument("--out", type=Path, default=Path("dense"))
     parser.add_argument("--compile-only", action="store_true", help="stop before anything runs on a GPU")
@@ -175,7 +182,9 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     names = [name for name in ROWS if not given.names or any(map(name.startswith, given.names))]
     began = time.perf_counter()
-    jobs = [job for name in names for mode in given.modes for job in jobs_of(name, mode, given.trials)]
+    modes = [mode.partition(":")[0] for mode in given.modes]
+    counts = {mode: int(each.partition(":")[2] or given.trials) for mode, each in zip(modes, given.modes, strict=True)}
+    jobs = [job for name in names for mode in modes for job in jobs_of(name, mode, counts[mode])]
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
         programs = list(pool.map(compiled, jobs))
     print(f"{len(jobs)} programs in {time.perf_counter() - began:.0f} s")
@@ -185,7 +194,7 @@ def main() -> None:
         return
     lines = []
     for name in names:
-        for mode in given.modes:
+        for mode in modes:
             own = [pair for pair in programs if pair[0][:2] == (name, mode)]
             if own:
                 row = DenseRow(name, mode)

@@ -7,6 +7,7 @@ from ...core.errors import name_lines_of
 from ...tune.task import register
 from . import (
     contraction_cpu,
+    contraction_mma,
     contraction_simt,
     conv1d,
     conv2d,
@@ -47,6 +48,22 @@ CONV2D_GEMM: PackagedTemplate[Conv2d] = PackagedTemplate(
     contraction_simt.Simt(implicit_gemm.contraction_of, implicit_gemm.views_of).strategy(implicit_gemm.covers),
     replace(cpu.IMAGES, covers=never),
 )
+_MMA = contraction_mma.Mma(implicit_gemm.contraction_of, implicit_gemm.views_of)
+_TF32 = contraction_mma.Mma(implicit_gemm.contraction_of, implicit_gemm.views_of, contraction_mma.ROUNDED)
+CONV2D_MMA: PackagedTemplate[Conv2d] = PackagedTemplate(
+    "topi/conv2d.mma",
+    Conv2d,
+    _MMA.strategy(implicit_gemm.covers),
+    replace(cpu.IMAGES, covers=never),
+    runs_on=_MMA.runs_on,
+)
+CONV2D_TF32: PackagedTemplate[Conv2d] = PackagedTemplate(
+    "topi/conv2d.tf32",
+    Conv2d,
+    _TF32.strategy(implicit_gemm.covers),
+    replace(cpu.IMAGES, covers=never),
+    runs_on=_TF32.runs_on,
+)
 _PRODUCT_ON_GPU: ScheduleStrategy[Any] = contraction_simt.Simt(matmul.contraction_of, matmul.views_of).strategy(always)
 _PRODUCT_ON_CPU: ScheduleStrategy[Any] = contraction_cpu.Packed(matmul.contraction_of, matmul.views_of).strategy(always)
 DENSE: PackagedTemplate[Dense] = PackagedTemplate("topi/dense", Dense, _PRODUCT_ON_GPU, _PRODUCT_ON_CPU)
@@ -55,7 +72,7 @@ BATCH_MATMUL: PackagedTemplate[BatchMatmul] = PackagedTemplate(
 )
 CONV1D: PackagedTemplate[Conv1d] = PackagedTemplate("topi/conv1d", Conv1d, conv1d.ON_GPU, cpu.LINE)
 CONV2D: PackagedTemplate[Conv2d] = PackagedTemplate(
-    "topi/conv2d", Conv2d, conv2d.ON_GPU, cpu.IMAGES, (CONV2D_DIRECT, CONV2D_GEMM)
+    "topi/conv2d", Conv2d, conv2d.ON_GPU, cpu.IMAGES, (CONV2D_DIRECT, CONV2D_GEMM, CONV2D_MMA)
 )
 DEPTHWISE: PackagedTemplate[Depthwise] = PackagedTemplate(
     "topi/depthwise", Depthwise, depthwise.ON_GPU, cpu.IMAGES, (DEPTHWISE_DIRECT,)
@@ -67,12 +84,16 @@ TRANSPOSED: PackagedTemplate[Transposed] = PackagedTemplate(
 POOLING = PoolingTemplate("topi/pool", Pooling, elementwise.ON_GPU, elementwise.ON_CPU)
 
 ALL.extend(
-    (CONV1D, CONV2D, DEPTHWISE, CONV2D_DIRECT, CONV2D_GEMM, DEPTHWISE_DIRECT, DENSE, BATCH_MATMUL, TRANSPOSED, POOLING)
+    (
+        *(CONV1D, CONV2D, CONV2D_DIRECT, CONV2D_GEMM, CONV2D_MMA, CONV2D_TF32),
+        *(DEPTHWISE, DEPTHWISE_DIRECT, DENSE, BATCH_MATMUL, TRANSPOSED, POOLING),
+    )
 )
 for _template in ALL:
     register(_template)
 _SCHEDULES = (
     contraction_cpu,
+    contraction_mma,
     contraction_simt,
     conv1d,
     conv2d,

@@ -118,7 +118,8 @@ class PackagedTemplate(Generic[W]):
     """A template for tuning, of the workloads that `kind` makes; `gpu` and `cpu` schedule them.
 
     Its arguments, in a log too, are the fields of the workload. `others` are further strategies for the same
-    workloads; each is a template of its own, so that its name in a log says which strategy was measured.
+    workloads; each is a template of its own, so that its name in a log says which strategy was measured. `runs_on` says
+    which targets have the instructions that it needs (asked with None: a GPU of the usual kind).
     """
 
     name: str
@@ -126,6 +127,7 @@ class PackagedTemplate(Generic[W]):
     gpu: ScheduleStrategy[W]
     cpu: ScheduleStrategy[W]
     others: tuple[PackagedTemplate[W], ...] = ()
+    runs_on: Callable[[Target | None], bool] = always
 
     @property
     def strategies(self) -> tuple[PackagedTemplate[W], ...]:
@@ -142,7 +144,7 @@ class PackagedTemplate(Generic[W]):
 
     def covers(self, workload: W, target: Target | None) -> bool:
         """Whether this strategy can schedule the workload."""
-        return self.strategy(target).covers(workload)
+        return self.runs_on(target) and self.strategy(target).covers(workload)
 
     def choose(self, workload: W, target: Target | None) -> tuple[PackagedTemplate[W], Config]:
         """The strategy and the configuration to use where nothing was measured.

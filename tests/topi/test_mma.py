@@ -1,0 +1,91 @@
+"""Contractions by matrix instructions: what they compute, with epilogues and divided depths, and that they compile."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tests.passes.running import finish
+from tests.topi.test_contraction import EPILOGUES, cases, problem
+from tilewright.core.errors import UserError
+from tilewright.core.target import Target
+from tilewright.driver import build, lower_for
+from tilewright.loops.interpret import interpret
+from tilewright.runtime.array import array
+from tilewright.runtime.device import device
+from tilewright.topi.templates import CONV2D, CONV2D_MMA, CONV2D_TF32, Conv2d, Epilogue
+from tilewright.tune.analysis.candidate import inspect_candidate
+
+CUDA = Target("cuda -arch=sm_90")
+WORKLOADS = (
+    Conv2d.of((2, 8, 7, 7), 16),
+    Conv2d.of((1, 12, 7, 7), 20, stride=2),
+    Conv2d.of((3, 6, 9, 10), 48, groups=3, padding=(0, 1, 2, 3), dilation=2),
+    Conv2d.of((2, 32, 5, 6), 17, kernel=1, padding=0),
+    Conv2d.of((2, 10, 6, 7), 8, layout="NHWC", dtype="float16"),
+    Conv2d.of((2, 16, 6, 7), 32, groups=2, layout="NHWC", dtype="bfloat16"),
+    Conv2d.of((1, 64, 7, 7), 40, dtype="float16"),
+)
+EPSILON = {"float32": 3e-7, "float16": 1e-3, "bfloat16": 6e-3}
+"""Relative errors in the L2 norm: of 3xTF32, and of results rounded to 16 bits."""
+
+
+def configs(workload, count, template=CONV2D_MMA):
+    """The first configuration, one that divides the depth with slices in flight, and random ones that can run."""
+    yield template.first(workload.args, CUDA)
+    strategy, task = template.strategy(CUDA), template.task(workload, CUDA)
+    yield strategy.nearest(workload, {**strategy.usual(workload), "split": 2, "stages": 2})
+    space = task.config_space
+    drawn = (space.get(i) for i in space.indices(space.draw(np.random.default_rng(5), 30 * count)))
+    yield from itertools.islice((c for c in drawn if inspect_candidate(task, c, CUDA).refusal is None), count)
+
+
+def check(out, right, allowed):
+    off = np.linalg.norm(out.astype("float64") - right) / np.linalg.norm(right)
+    assert off <= allowed, off
+
+
+@pytest.mark.parametrize("workload", cases(WORKLOADS[1:6]))
+def test_by_the_interpreter(workload):
+    """Dealt out to the lanes of warps, with races and reads of unwritten memory found; and NVRTC compiles it."""
+    for config, epilogue in zip(itertools.islice(configs(workload, 0), 2), EPILOGUES[1:], strict=False):
+        inputs, right = problem(workload, epilogue)
+        schedule, args = CONV2D_MMA.program(config, workload, CUDA, epilogue)
+        (lowered,) = lower_for(CUDA, schedule, args).functions
+        finished = finish(lowered, str(CUDA), check=True)
+        out = np.full(workload.out_shape, np.nan, inputs[0].dtype)
+        interpret(finished, [*inputs, out], outputs=[finished.buffers[-1]], races=True)
+        check(out, right, EPSILON[workload.dtype])
+    module = build(schedule, args, CUDA)
+    assert "mma.sync" in module.program.source
+    assert all(used.stack_bytes <= 16 for used in module.resources.values())
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("workload", cases(WORKLOADS))
+@pytest.mark.parametrize("template", [CONV2D_MMA, CONV2D_TF32], ids=lambda t: t.name)
+def test_on_cuda(workload, template):
+    if not template.covers(workload, Target("cuda")):
+        pytest.skip("tf32 is for float32")
+    for number, config in enumerate(configs(workload, 6, template)):
+        epilogue = EPILOGUES[number % len(EPILOGUES)]
+        inputs, right = problem(workload, epilogue)
+        module = build(*template.program(config, workload, Target("cuda"), epilogue), "cuda")
+        poison = np.full(workload.out_shape, np.nan, inputs[0].dtype)
+        arrays = [array(values, device=device("cuda")) for values in (*inputs, poison)]
+        module(*arrays)
+        check(arrays[-1].numpy(), right, 1.5e-3 if template is CONV2D_TF32 else EPSILON[workload.dtype])
+
+
+def test_which_hardware_and_which_types_it_is_for():
+    half, single = Conv2d.of((1, 32, 8, 8), dtype="float16"), Conv2d.of((1, 32, 8, 8))
+    assert CONV2D.choose(half, CUDA)[0] is CONV2D_MMA
+    assert CONV2D_TF32.covers(single, CUDA)
+    assert not CONV2D_TF32.covers(half, CUDA)
+    for target in (Target("cuda -arch=sm_70"), Target("opencl -device=gpu"), Target("llvm")):
+        assert not CONV2D_MMA.covers(half, target)
+    assert not CONV2D_MMA.covers(Conv2d.of((1, 32, 8, 8), dtype="float64"), CUDA)
+    with pytest.raises(UserError, match=r"'topi/conv2d\.tf32' does not cover"):
+        CONV2D_TF32.program(CONV2D_MMA.first(half.args, CUDA), half, CUDA, Epilogue())

@@ -1,0 +1,140 @@
+"""Contractions by matrix instructions: tiles of warps, slices of both factors in shared memory, in flight if wanted.
+
+A block computes a tile of rows times columns, a warp a part of it, as fragments in its registers. The epilogue runs on
+the fragments. Where there are fewer tiles than multiprocessors, the depth is divided among blocks as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any, Generic, TypeVar
+
+from ...core.atoms import ATOMS, Atom
+from ...core.target import Target
+from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import thread_axis
+from ...tensor.tensor import Tensor
+from ...tune.space.config import Config
+from ...tune.space.knobs import split_knob, value_knob
+from ...tune.space.space import Space
+from .contraction import Contraction, Padded, Views, declare, rounded
+from .contraction_schedule import begin, bind_blocks, width
+from .mma_cost import MmaTile, depths, ranked, splits, stages, warp_tiles
+from .template import ScheduleStrategy
+from .tensors import Tensors
+from .workload import Convolution
+
+W = TypeVar("W", bound=Convolution)
+USUAL: Mapping[str, str] = {"float16": "float16", "bfloat16": "bfloat16", "float32": "3xtf32"}
+"""The atom for elements of a type, as exact as products and sums in float32."""
+ROUNDED: Mapping[str, str] = {"float32": "tf32"}
+"""The atom for elements of a type whose operands may be rounded to 11 bits."""
+
+
+class Mma(Generic[W]):
+    """The strategy for workloads that are contractions, by the atoms of `atoms`, by the type of the elements."""
+
+    def __init__(
+        self,
+        contraction_of: Callable[[W], Contraction],
+        views_of: Callable[[W, Tensor, Tensor], Views],
+        atoms: Mapping[str, str] = USUAL,
+    ) -> None:
+        self.contraction_of = contraction_of
+        self.views_of = views_of
+        self.atoms = atoms
+
+    def strategy(self, covers: Callable[[W], bool]) -> ScheduleStrategy[W]:
+        """The strategy as templates take it, for those workloads for which `covers` holds."""
+
+        def able(of: W) -> bool:
+            return of.element in self.atoms and covers(of) and self._fits(of)
+
+        return ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, able, self.order)
+
+    def runs_on(self, target: Target | None) -> bool:
+        """Whether a target has the instructions."""
+        return target is None or (
+            target.kind == "cuda" and all(ATOMS[name].runs_on(target.hardware) for name in self.atoms.values())
+        )
+
+    def _fits(self, of: W) -> bool:
+        made, atom = self.contraction_of(of), self.atom(of)
+        return made.rows.extent >= atom.m and made.columns.extent >= atom.n
+
+    def atom(self, of: W) -> Atom:
+        """The instruction for a workload."""
+        return ATOMS[self.atoms[of.element]]
+
+    def space(self, of: W) -> Space:
+        """The knobs.
+
+        `rows`, `columns`: over blocks, warps, and the tile of one warp. `depth`: steps in shared memory at a time.
+        `split`: blocks that share the depth of one tile. `stages`: slices in flight.
+        """
+        made, atom = self.contraction_of(of), self.atom(of)
+
+        def possible(choices: Any) -> bool:
+            return MmaTile.of(choices).is_possible(made, atom)
+
+        names = ("rows", "columns", "depth", "split", "stages")
+        return Space(
+            [
+                split_knob("rows", made.rows.extent, "candidate", candidate=warp_tiles(made.rows, atom.m)),
+                split_knob("columns", made.columns.extent, "candidate", candidate=warp_tiles(made.columns, atom.n)),
+                value_knob("depth", depths(made, atom)),
+                value_knob("split", splits(made)),
+                value_knob("stages", stages()),
+            ]
+        ).where(possible, names, "a block that the hardware can hold")
+
+    def usual(self, of: W) -> dict[str, Any]:
+        """The choices that cost least by the model of `mma_cost`."""
+        return ranked(self.contraction_of(of), self.atom(of))[0].wanted()
+
+    def order(self, of: W) -> list[dict[str, Any]]:
+        """All choices that the model ranks, those that cost least first."""
+        return [tile.wanted() for tile in ranked(self.contraction_of(of), self.atom(of))]
+
+    def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+        """Declare the contraction in whole tiles of a configuration, on elements as they are."""
+        made, tile = self.contraction_of(of), MmaTile.of(config)
+        padded = Padded(
+            rounded(made.rows.extent, prod(tile.rows)),
+            rounded(made.columns.extent, prod(tile.columns)),
+            rounded(made.depth, tile.depth * tile.split),
+        )
+        return declare(made, self.views_of(of, data, weights), padded, of.element)
+
+    def schedule(self, of: W, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+        """Apply a configuration."""
+        made, tile = self.contraction_of(of), MmaTile.of(config)
+        begun = begin(made, s, t, tile.split)
+        out, sums, outer = begun.out, begun.sums, begun.outer
+        shared = [s.cache_read(view, "shared", [sums]) for view in begun.views]
+        (ib, iw, ii), (jb, jw, ji) = (
+            config[name].apply(s, out, axis) for name, axis in (("rows", begun.rows), ("columns", begun.columns))
+        )
+        s[out].reorder(*outer, ib, jb, iw, jw, ii, ji)
+        size = prod(tile.rows), prod(tile.columns)
+        blocks = [(ib, -(-made.rows.extent // size[0])), (jb, -(-made.columns.extent // size[1]))]
+        if outer:
+            blocks.insert(0, (s[out].fuse(*outer) if len(outer) > 1 else outer[0], made.batch * tile.split))
+        bind_blocks(s, out, blocks)
+        s[out].bind(iw, thread_axis("threadIdx.z"))
+        s[out].bind(jw, thread_axis("threadIdx.y"))
+        s[sums].compute_at(s[out], jw)
+        slices, inner = s[sums].split(s[sums].op.reduce_axis[0], factor=tile.depth)
+        axes = s[sums].op.axis
+        s[sums].reorder(slices, *axes, inner)
+        whole = rounded(made.depth, tile.depth * tile.split)
+        for operand, each in zip((made.rows, made.columns), shared, strict=True):
+            s[each].compute_at(s[sums], slices)
+            together = width(made, operand, size, tile.depth, whole)
+            flat = s[each].fuse(*each.op.axis)
+            if together > 1:
+                s[each].vectorize(s[each].split(flat, factor=together)[1])
+            if tile.stages > 1:
+                s[each].pipeline(tile.stages)
+        s[sums].tensorize(axes[-2], self.atom(of))

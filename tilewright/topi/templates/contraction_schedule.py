@@ -1,0 +1,130 @@
+"""What schedules of contractions have in common: loops over results, a divided depth, fills of shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+from typing import NamedTuple
+
+from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import IterVar, thread_axis
+from ...tensor.tensor import ComputeOp, Tensor
+from .contraction import Contraction, Operand
+from .schedule_helpers import bind_all
+from .tensors import Tensors
+
+_REDUCERS = 128
+"""Threads of a block of the kernel that adds partial sums."""
+
+
+class Begun(NamedTuple):
+    """A schedule whose tiles are still to be made.
+
+    `out` stores a tile of results or of partial sums, `sums` computes it in registers and reads `views`, the left and
+    the right factor. The loops of `out` run over batches (and parts of the depth), rows and columns.
+    """
+
+    out: Tensor
+    sums: Tensor
+    views: list[Tensor]
+    outer: list[IterVar]
+    rows: IterVar
+    columns: IterVar
+
+
+def begin(of: Contraction, s: ScheduleHandle, t: Tensors, split: int) -> Begun:
+    """Inline the views, keep the sums in registers, and divide the depth among `split` blocks."""
+    (products,) = t.sums.op.input_tensors
+    views = list(products.op.input_tensors)
+    for view in views:
+        s[view].compute_inline()
+        _repack(s, view)
+    if t.sums is not t.out:
+        s[t.sums].compute_inline()
+    if split > 1:
+        return _partial(s, t, products, views, split)
+    s[products].set_scope("local")
+    return Begun(t.out, products, views, *_result_axes(of, s, t.out))
+
+
+def _repack(s: ScheduleHandle, view: Tensor) -> None:
+    """Schedule what a view reads that is not an argument: weights in another order, a kernel of its own."""
+    for source in view.op.input_tensors:
+        if isinstance(source.op, ComputeOp):
+            block, thread = s[source].split(s[source].fuse(*source.op.axis), factor=256)
+            bind_all(s, source, (block, thread), ("blockIdx.x", "threadIdx.x"))
+
+
+def _result_axes(of: Contraction, s: ScheduleHandle, out: Tensor) -> tuple[list[IterVar], IterVar, IterVar]:
+    """The loops over a result as those over a contraction."""
+    axes = list(out.op.axis)
+    outer = [axes[d] for d in of.batch_axes]
+    if of.grouped is not None:
+        dimension, own = of.grouped
+        group, axes[dimension] = s[out].split(axes[dimension], factor=own)
+        outer.append(group)
+    rows, columns = [axes[d] for d in of.row_axes], [axes[d] for d in of.column_axes]
+    s[out].reorder(*outer, *rows, *columns)
+    return outer, _fused(s, out, rows), _fused(s, out, columns)
+
+
+def _fused(s: ScheduleHandle, out: Tensor, axes: list[IterVar]) -> IterVar:
+    return axes[0] if len(axes) == 1 else s[out].fuse(*axes)
+
+
+def _partial(s: ScheduleHandle, t: Tensors, products: Tensor, views: list[Tensor], split: int) -> Begun:
+    """Divide the depth among blocks: partial sums in memory, and a kernel that adds them in one order."""
+    part, _ = s[products].split(products.op.reduce_axis[0], nparts=split)
+    partial = s.rfactor(products, part)
+    sums = s.cache_write(partial, "local")
+    flat = s[t.out].fuse(*t.out.op.axis)
+    block, thread = s[t.out].split(flat, factor=_REDUCERS)
+    bind_all(s, t.out, (block, thread), ("blockIdx.x", "threadIdx.x"))
+    s[products].set_scope("local")
+    s[products].compute_at(s[t.out], thread)
+    s[products].unroll(s[products].op.reduce_axis[0])
+    *outer, i, j = s[partial].op.axis
+    return Begun(partial, sums, views, outer, i, j)
+
+
+def bind_blocks(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, int]]) -> None:
+    """Bind at most three loops of so many iterations to the grid; the longest one to blockIdx.x.
+
+    The dimension x of a grid is the only one that counts further than some ten thousands.
+    """
+    for (axis, _), letter in zip(sorted(axes, key=lambda each: -each[1]), "xyz", strict=False):
+        s[out].bind(axis, thread_axis(f"blockIdx.{letter}"))
+
+
+def width(of: Contraction, operand: Operand, tile: tuple[int, int], depth: int, whole: int) -> int:
+    """Return how many neighbours of a factor are fetched at once: only where all or none of them exist.
+
+    `tile` is the block's rows and columns, `depth` its steps at a time, of `whole` altogether.
+    """
+    if operand.along_depth:
+        within = gcd(depth, of.depth) if whole > of.depth else depth
+        return gcd(operand.together, within)
+    return gcd(operand.together, gcd(tile[operand is not of.rows], operand.extent))
+
+
+def deal_out(s: ScheduleHandle, tile: Tensor, elements: int, threads: tuple[int, int], width: int) -> None:
+    """Let the threads of a block fetch a tile of so many elements, `width` neighbours at a time.
+
+    Neighbouring threads fetch neighbours.
+    """
+    rest = s[tile].fuse(*tile.op.axis)
+    down, across = threads
+    inner = []
+    if width > 1:
+        rest, lanes = s[tile].split(rest, factor=width)
+        s[tile].vectorize(lanes)
+        inner = [lanes]
+    if elements // width < down * across:  # some threads have nothing to fetch
+        y, rest = s[tile].split(rest, nparts=down)
+        x, rounds = s[tile].split(rest, nparts=across)
+    else:
+        rounds, thread = s[tile].split(rest, factor=down * across)
+        y, x = s[tile].split(thread, factor=across)
+    s[tile].reorder(y, x, rounds, *inner)
+    s[tile].bind(y, thread_axis("threadIdx.y"))
+    s[tile].bind(x, thread_axis("threadIdx.x"))
