@@ -168,3 +168,17 @@ def test_a_loop_that_stands_in_two_places_may_stay_in_one() -> None:
 def test_what_has_nothing_to_unroll_is_left_alone() -> None:
     before = function((A, B), loop(i, 4, copy(i)))
     assert run_pass(unroll_loops, before) is before
+
+
+def test_more_copies_than_compile_in_reasonable_time_are_refused() -> None:
+    """Counted over all unrolled loops of a function: nested ones, one behind the other, and long vectors."""
+    nested = loop(i, 128, loop(j, 64, copy(i), kind=UNROLLED), kind=UNROLLED)
+    unrolled(nested)
+    with pytest.raises(UserError, match=r"16,384 stores, more than the 8,192.*those of the loop 'i' of stage 'B'"):
+        unrolled(loop(i, 256, loop(j, 64, copy(i), kind=UNROLLED), kind=UNROLLED))
+    again = loop(k, 4096, copy(k), kind=UNROLLED)
+    with pytest.raises(UserError, match=r"12,288 stores.*8,192 of them are those of the loop 'i'"):
+        unrolled(seq(nested, again))
+    unrolled(loop(Var("t"), 100_000, again))  # a loop that stays makes no copies
+    with pytest.raises(UserError, match="lower auto_unroll_max_step"):
+        unrolled(marked(loop(k, 9_000, copy(k)), auto_unroll_max_step=10_000))

@@ -181,6 +181,7 @@ OPENCL: dict[str, Hardware] = {
         multiprocessor=replace(_OPENCL_GPU.multiprocessor, registers=0),
         vector_bytes=64,
         unrolled_stores=256,
+        most_lanes=1024,
     ),
     "gpu": _OPENCL_GPU,
 }
@@ -205,7 +206,15 @@ def _x86(name: str, vector_bytes: int, registers: int, shapes: tuple[MatrixShape
     lanes = vector_bytes // 4
     processor = Multiprocessor(blocks=1, warps=1, registers=registers * lanes, float_lanes=2 * lanes)
     return Hardware(
-        name, _PLAIN_LEVELS, memories, processor, (), shapes, vector_bytes=vector_bytes, launches_grids=False
+        name,
+        _PLAIN_LEVELS,
+        memories,
+        processor,
+        (),
+        shapes,
+        vector_bytes=vector_bytes,
+        most_lanes=4096,
+        launches_grids=False,
     )
 
 

@@ -181,6 +181,11 @@ class Hardware:
     """Sizes of one asynchronous copy from global to shared memory; none where the hardware has no such copies."""
     unrolled_stores: int = 4096
     """Stores that one loop may become when it is unrolled; beyond it, compiling takes seconds and code caches miss."""
+    most_lanes: int = 256
+    """Elements that the vector of one loop may have; of many more, compilers run out of time or stack."""
+    most_unrolled_stores: int = 8192
+    """Stores that the unrolled loops of one function may become together, a long vector counted as several; beyond
+    it, compiling takes minutes."""
     launches_grids: bool = True
     """Whether programs run as kernels over a grid of blocks."""
 

@@ -8,6 +8,7 @@ so in an index that is linear in the loop variables only the constant changes fr
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from ..arith.facts import EMPTY, Facts
 from ..core.errors import UserError
@@ -16,7 +17,7 @@ from ..core.node import Node
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import FALSE, TRUE, Call, Expr, IntImm, Var
-from ..expr.traverse import substitute
+from ..expr.traverse import post_order, substitute
 from ..loops.nodes import NOTHING, Evaluate, For, Function, If, Let, Seq, Stmt, Store, Tensorized, map_statements, seq
 from .copies import Copies
 
@@ -30,15 +31,33 @@ class _Policy:
 
     max_step: int = 0
     explicit: bool = True
+    vector_bytes: int = 16
+    """What the hardware stores at once."""
 
 
 @dataclass
 class _Weight:
-    """The size of a statement: stores once unrolled, nested unrolled loops, nested loops that stay."""
+    """The size of a statement: stores once unrolled, nested unrolled loops, nested loops that stay.
+
+    `size` counts a store of a long vector as the several that it takes. `copies` is the size of the outermost unrolled
+    loops; `longest` is the one that makes most of it.
+    """
 
     steps: int = 0
     unrolled: int = 0
     loops: int = 0
+    size: int = 0
+    copies: int = 0
+    longest: tuple[int, For | None] = (0, None)
+
+    def unroll(self, loop: For, extent: int) -> None:
+        """Count a loop that is unrolled."""
+        self.steps *= extent
+        self.unrolled += 1
+        self.size *= extent
+        self.copies = self.size
+        if extent > 1:
+            self.longest = max(self.longest, (self.size, loop), key=itemgetter(0))
 
 
 def unroll_loops(function: Function, target: Target, options: Options) -> Function:
@@ -46,9 +65,13 @@ def unroll_loops(function: Function, target: Target, options: Options) -> Functi
 
     Under `unroll_explicit=0` loops are marked UNROLLED instead of written out. Where no pragma says otherwise,
     the options hold. Works on simplified programs.
-    Raises UserError for a loop whose extent is not constant.
+    Raises UserError for a loop whose extent is not constant, and where more stores would be unrolled than
+    `most_unrolled_stores` of the hardware.
     """
-    body = _decide(function.body, _Policy(options.unroll_step, options.explicit_unroll), _Weight())
+    policy = _Policy(options.unroll_step, options.explicit_unroll, target.hardware.vector_bytes)
+    weight = _Weight()
+    body = _decide(function.body, policy, weight)
+    _check_size(weight, target)
     chosen: set[Var] = set()
     _collect(body, chosen)
     return function.with_body(_expand(body, {}, EMPTY, Copies(chosen)) if chosen else body)
@@ -66,11 +89,20 @@ def _decide(stmt: Stmt, policy: _Policy, weight: _Weight) -> Stmt:
             weight.steps += own.steps
             weight.unrolled = max(weight.unrolled, own.unrolled)
             weight.loops = max(weight.loops, own.loops)
+            weight.size += own.size
+            weight.copies += own.copies
+            weight.longest = max(weight.longest, own.longest, key=itemgetter(0))
         return seq(*parts)
     if isinstance(stmt, (Store, Evaluate, Tensorized)):
         weight.steps += 1
+        weight.size += _vectors(stmt, policy.vector_bytes)
         return stmt
     return map_statements(stmt, lambda child: _decide(child, policy, weight))
+
+
+def _vectors(stmt: Stmt, vector_bytes: int) -> int:
+    """How many vectors of the hardware a statement stores."""
+    return max(1, -(-stmt.value.dtype.bytes // vector_bytes)) if isinstance(stmt, Store) else 1
 
 
 def _decide_loop(stmt: For, policy: _Policy, weight: _Weight) -> Stmt:
@@ -92,14 +124,34 @@ def _decide_loop(stmt: For, policy: _Policy, weight: _Weight) -> Stmt:
     if stmt.kind is LoopKind.SERIAL and extent >= 0 and weight.loops == 0 and weight.unrolled <= MAX_AUTO_DEPTH:
         unrolls = extent * weight.steps <= policy.max_step
     if unrolls:
-        weight.steps *= extent
-        weight.unrolled += 1
+        weight.unroll(stmt, extent)
     elif not once:
         weight.loops += 1
     if (once or (unrolls and policy.explicit)) and isinstance(stmt.min, IntImm):
         return For(stmt.var, stmt.min, stmt.extent, LoopKind.UNROLLED, None, _WRITE_OUT, body)
     kind = LoopKind.UNROLLED if unrolls else stmt.kind
     return For(stmt.var, stmt.min, stmt.extent, kind, stmt.thread, stmt.pragmas, body)
+
+
+def _check_size(weight: _Weight, target: Target) -> None:
+    most, loop = target.hardware.most_unrolled_stores, weight.longest[1]
+    if weight.copies <= most or loop is None:
+        return
+    name, stage = loop.var.name, _stage(loop.body)
+    raise UserError(
+        f"the unrolled loops of this function are {weight.copies:,} stores, more than the {most:,} that compile in "
+        f"reasonable time; {weight.longest[0]:,} of them are those of the loop {name!r} of stage {stage!r}, of "
+        f"{loop.extent} iterations",
+        primitive="unroll",
+        fix=f"split {name!r} by a small factor and unroll the inner loop only, or lower auto_unroll_max_step where "
+        "that pragma asked for it",
+    )
+
+
+def _stage(stmt: Stmt) -> str:
+    """The stage that a statement stores last."""
+    stores = [node.buffer for node in post_order(stmt) if isinstance(node, Store)]
+    return stores[-1].note or stores[-1].name if stores else "?"
 
 
 def _collect(stmt: Stmt, chosen: set[Var]) -> None:

@@ -34,9 +34,6 @@ from ..expr.traverse import post_order, substitute, variables
 from ..loops import uses
 from ..loops.nodes import Evaluate, For, Function, If, Seq, Stmt, Store, map_statements, seq
 
-MOST_LANES = 4_096
-"""Elements of a vector: of many more, compilers run out of stack or time."""
-
 
 class _StaysScalarError(Exception):
     """The loop cannot run on vectors: a guard or a branch differs between its iterations."""
@@ -52,7 +49,8 @@ def vectorize_loops(function: Function, target: Target, options: Options) -> Fun
     wanted = any(isinstance(node, For) and node.kind is LoopKind.VECTORIZED for node in post_order(function.body))
     if not wanted:
         return function
-    return function.with_body(_visit(function.body, EMPTY) if options.vectorize else _serial(function.body))
+    most = target.hardware.most_lanes
+    return function.with_body(_visit(function.body, EMPTY, most) if options.vectorize else _serial(function.body))
 
 
 def _serial(stmt: Stmt) -> Stmt:
@@ -63,11 +61,11 @@ def _serial(stmt: Stmt) -> Stmt:
     return made
 
 
-def _visit(stmt: Stmt, facts: Facts) -> Stmt:
+def _visit(stmt: Stmt, facts: Facts, most_lanes: int) -> Stmt:
     if isinstance(stmt, For):
         facts = facts.bind(stmt.var, stmt.min, stmt.extent)
     if isinstance(stmt, For) and stmt.kind is LoopKind.VECTORIZED:
-        body = _visit(stmt.body, facts)
+        body = _visit(stmt.body, facts, most_lanes)
         if not isinstance(stmt.extent, IntImm):
             raise UserError(
                 f"loop {stmt.var.name!r} has the extent `{stmt.extent}`, which is not constant",
@@ -75,9 +73,10 @@ def _visit(stmt: Stmt, facts: Facts) -> Stmt:
                 fix="split the axis by a constant factor and vectorize the inner loop",
             )
         lanes = stmt.extent.value
-        if lanes > MOST_LANES:
+        if lanes > most_lanes:
             raise UserError(
-                f"loop {stmt.var.name!r} would run on vectors of {lanes} elements; they may have {MOST_LANES}",
+                f"loop {stmt.var.name!r} would run on vectors of {lanes:,} elements; on this target they may have "
+                f"{most_lanes:,}",
                 primitive="vectorize",
                 fix="split the axis by a small factor, such as 16, and vectorize the inner loop",
             )
@@ -90,7 +89,7 @@ def _visit(stmt: Stmt, facts: Facts) -> Stmt:
             return made
         var = Var(f"{stmt.var.name}.s", stmt.var.dtype)
         return For(var, stmt.min, stmt.extent, LoopKind.SERIAL, None, (), substitute(body, {stmt.var: var}))
-    return map_statements(stmt, lambda child: _visit(child, facts))
+    return map_statements(stmt, lambda child: _visit(child, facts, most_lanes))
 
 
 def on_vectors(body: Stmt, ramp: Ramp, var: Var, facts: Facts, masks: bool = False) -> Stmt | None:
