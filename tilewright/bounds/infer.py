@@ -11,7 +11,7 @@ from ..arith.facts import EMPTY, Facts
 from ..arith.simplify import simplify
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, ThreadTag
-from ..expr.nodes import Expr, IntImm
+from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operators import const
 from ..schedule.inlining import inlined_bodies
 from ..schedule.value import Schedule, Stage
@@ -20,7 +20,7 @@ from ..tensor.extern import ExternOp
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor, read_tensors
 from .demand import Region, demand, running_loops
-from .nest import Loop, outer_loops, own_loops
+from .nest import Loop, outer_loops
 from .reads import check_reads
 from .value import Bounds as Bounds
 from .value import StageBounds as StageBounds
@@ -109,22 +109,19 @@ def advances(schedule: Schedule, stage: Stage, scan: ScanOp) -> bool:
 
 def outer_facts(outer: tuple[Loop, ...], reader: Facts) -> Facts:
     """The facts about the loops around a stage, which its readers share."""
-    facts = EMPTY
-    for loop in outer:
-        known = reader.range_of(loop.var)
-        if known is not None:
-            facts = facts.bind(loop.var, *known)
-    return facts
+    known = {loop.var: reader.range_of(loop.var) for loop in outer}
+    return EMPTY.bind_all({var: found for var, found in known.items() if found is not None})
 
 
 def own_facts(stage: Stage, ranges: dict[IterVar, Range], facts: Facts) -> Facts:
     """`facts` and the ranges of a stage's own loops; UserError for an extent that its loop cannot have."""
-    for loop in own_loops(stage):
+    own: dict[Var, tuple[Expr, Expr]] = {}
+    for loop in stage.loops:
         extent = ranges[loop.axis].extent
-        _check_thread_extent(stage, loop, extent, facts)
+        _check_thread_extent(stage, loop, extent, own.get(loop.var) or facts.range_of(loop.var))
         _check_constant(stage, loop, extent)
-        facts = facts.bind(loop.var, const(0, loop.var.dtype), extent)
-    return facts
+        own[loop.var] = const(0, loop.var.dtype), extent
+    return facts.bind_all(own)
 
 
 def _check_constant(stage: Stage, loop: Loop, extent: Expr) -> None:
@@ -139,11 +136,10 @@ def _check_constant(stage: Stage, loop: Loop, extent: Expr) -> None:
         )
 
 
-def _check_thread_extent(stage: Stage, loop: Loop, extent: Expr, facts: Facts) -> None:
+def _check_thread_extent(stage: Stage, loop: Loop, extent: Expr, known: tuple[Expr, Expr] | None) -> None:
     thread = loop.thread
     if thread is None:
         return
-    known = facts.range_of(thread.var)
     fixed = thread.dom.extent if thread.dom is not None else known[1] if known else None
     if fixed is None or fixed is extent or not (isinstance(fixed, IntImm) and isinstance(extent, IntImm)):
         return

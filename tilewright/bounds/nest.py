@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from ..core.hardware import ThreadTag
-from ..expr.nodes import Expr, IntImm, Var
+from ..expr.nodes import Expr, IntImm
 from ..expr.operators import const
 from ..schedule.value import At, Schedule, Stage
+from ..schedule.value import Loop as Loop
 from ..tensor.axis import IterVar, Range
-
-
-@dataclass(frozen=True)
-class Loop:
-    """One loop around a stage: the leaf `axis` of stage `stage`, bound to `thread` or not."""
-
-    stage: int
-    axis: IterVar
-    thread: IterVar | None
-
-    @property
-    def tag(self) -> ThreadTag | None:
-        """The hardware index of the loop, None for a plain loop."""
-        return self.thread.thread if self.thread is not None else None
-
-    @property
-    def var(self) -> Var:
-        """The variable that the loop counts in."""
-        return self.thread.var if self.thread is not None else self.axis.var
 
 
 def own_loops(stage: Stage) -> tuple[Loop, ...]:
     """The loops of a stage's own leaves, outermost first."""
-    return tuple(Loop(stage.id, axis, stage.note(axis).thread) for axis in stage.leaves)
+    return stage.loops
 
 
 def outer_loops(schedule: Schedule, stage: Stage) -> tuple[Loop, ...]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 from ..arith.affine import Affine
 from ..arith.facts import Facts
@@ -19,10 +20,11 @@ from ..core.hardware import LoopKind, MemoryScope
 from ..core.node import Node
 from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import const, logical_not
-from ..expr.traverse import conjuncts, post_order, substitute, variables
+from ..expr.traverse import conjuncts, substitute, variables
 from . import uses
-from .nodes import NOTHING, Buffer, Copy, Evaluate, For, If, Let, Stmt, Store, Tensorized
+from .nodes import NOTHING, Buffer, Copy, For, If, Let, Stmt, Store, Tensorized
 from .overlap import Meeting, Region, Step, involves, meeting
+from .walk import statements
 
 
 class Proxy(enum.Enum):
@@ -39,7 +41,7 @@ class Completion(enum.Enum):
     AWAITED = "awaited"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Access:
     """Elements of a buffer that are read or written; without a region: any of them.
 
@@ -52,6 +54,13 @@ class Access:
     region: Region | None
     proxy: Proxy = Proxy.GENERIC
     completion: Completion = Completion.IN_ORDER
+    kind: object = field(init=False, repr=False)
+    """What accesses that differ only by a constant have in common."""
+
+    def __post_init__(self) -> None:
+        region = self.region
+        where = (frozenset(region.form.terms.items()), region.ranges, region.conditions) if region else None
+        object.__setattr__(self, "kind", (self.buffer, self.writes, self.completion, where))
 
     def in_loop(self, loop: For) -> Access:
         """The access as made by all iterations of a loop."""
@@ -125,51 +134,58 @@ class Accesses:
         return bool(self._held)
 
     def __or__(self, other: Accesses) -> Accesses:
-        if not other or self is other:
+        if not other or self is other or all(self._covers(access) for access in other):
             return self
         if not self:
             return other
-        return Accesses((*self, *other))
+        made = Accesses()
+        made._held.update(self._held)
+        for access in other:
+            made._add(access)
+        return made
 
     def in_loop(self, loop: For) -> Accesses:
         """The accesses as made by all iterations of a loop."""
         return Accesses(access.in_loop(loop) for access in self)
 
+    def _covers(self, access: Access) -> bool:
+        before = self._held.get(access.kind)
+        return before is not None and _joined(before, access) is before
+
     def _add(self, access: Access) -> None:
-        key = _key(access)
-        before = self._held.get(key)
-        self._held[key] = access if before is None else _joined(before, access)
-        if before is None and len(self._held) > MANY:
+        before = self._held.get(access.kind)
+        if before is not None:
+            self._held[access.kind] = _joined(before, access)
+            return
+        anywhere = (access.buffer, access.writes, access.completion, None)
+        if anywhere in self._held:
+            return
+        self._held[access.kind] = access
+        if len(self._held) > MANY:
             alike = [k for k, a in self._held.items() if (a.buffer, a.writes) == (access.buffer, access.writes)]
             if len(alike) > MANY:
                 for one in alike:
                     del self._held[one]
-                anywhere = replace(access, region=None)
-                self._held[_key(anywhere)] = anywhere
+                self._held[anywhere] = replace(access, region=None)
 
 
 NONE = Accesses()
 
 
-def _key(access: Access) -> object:
-    region = access.region
-    how = access.buffer, access.writes, access.completion
-    if region is None:
-        return how
-    return *how, frozenset(region.form.terms.items()), region.ranges, region.conditions
-
-
 def _joined(a: Access, b: Access) -> Access:
-    """One access for two that have a key in common."""
+    """One access for two of one kind; `a` where it covers both."""
     if a is b or a.region is None or b.region is None:
         return a
-    return replace(a, region=a.region.joined(b.region))
+    region = a.region.joined(b.region)
+    return a if region is a.region else Access(a.buffer, a.writes, region, a.proxy, a.completion)
 
 
 def first_dependence(
     before: Accesses, after: Accesses, scene: Scene, actors: Actors, step: Step | None = None
 ) -> Dependence | None:
     """A dependence of the accesses `after` on those `before` that is made by such actors; None where there is none."""
+    if not any(access.writes for access in (*before, *after)):
+        return None
     for source in before:
         for sink in after:
             if source.writes or sink.writes:
@@ -189,94 +205,117 @@ def accesses(
 
     `conditions` hold around it, and `named` says what the variables of each `Let` around it stand for.
     """
-    found = _Found(frozenset(scopes))
-    found.node(stmt, conditions, (), dict(named))
-    return Accesses(found.made) if found.made else NONE
+    return AccessFinder(scopes, conditions, named).of(stmt)
 
 
-class _Found:
-    """Collects accesses on the way through a statement."""
+class AccessFinder:
+    """Finds the accesses to memory of some scopes that are made under some conditions, each place of memory once."""
 
-    def __init__(self, scopes: frozenset[MemoryScope]) -> None:
+    def __init__(
+        self,
+        scopes: Collection[MemoryScope],
+        conditions: tuple[Expr, ...] = (),
+        named: Mapping[Var, Expr] = MappingProxyType({}),
+    ) -> None:
         self.scopes = scopes
-        self.made: list[Access] = []
+        self.conditions = conditions
+        self.named = named
+        self._touching: dict[uses.Sources, bool] = {}
+        self._made: dict[Node, Access] = {}
 
-    def node(self, node: Node, conditions: tuple[Expr, ...], loops: tuple[For, ...], named: dict[Var, Expr]) -> None:
-        """All that happens below a node."""
-        if not any(buffer.scope in self.scopes for buffer in uses.read(node) | uses.written(node)):
-            return
-        if isinstance(node, For):
-            self.reads((node.min, node.extent), conditions, loops, named)
-            self.node(node.body, conditions, (*loops, node), named)
-        elif isinstance(node, If):
-            self.reads((node.condition,), conditions, loops, named)
-            holds = substitute(node.condition, named)
-            self.node(node.then, (*conditions, *conjuncts(holds)), loops, named)
-            if node.orelse is not None:
-                self.node(node.orelse, (*conditions, logical_not(holds)), loops, named)
-        elif isinstance(node, Let):
-            self.reads((node.value,), conditions, loops, named)
-            self.node(node.body, conditions, loops, {**named, node.var: substitute(node.value, named)})
+    def where(self, condition: Expr) -> AccessFinder:
+        """A finder for what runs only where a condition holds, too."""
+        holds = substitute(condition, self.named)
+        return AccessFinder(self.scopes, (*self.conditions, *conjuncts(holds)), self.named)
+
+    def naming(self, var: Var, value: Expr) -> AccessFinder:
+        """A finder for what is said with a name for a value."""
+        return AccessFinder(self.scopes, self.conditions, {**self.named, var: substitute(value, self.named)})
+
+    def touches(self, node: Node) -> bool:
+        """Whether anything below a node accesses memory of the scopes."""
+        return self._any(uses.read(node)) or self._any(uses.written(node))
+
+    def _any(self, buffers: uses.Sources) -> bool:
+        found = self._touching.get(buffers)
+        if found is None:
+            found = self._touching[buffers] = any(buffer.scope in self.scopes for buffer in buffers)
+        return found
+
+    def of(self, *nodes: Node) -> Accesses:
+        """All accesses that are made below the nodes."""
+        found: dict[Access, None] = {}
+        for node in nodes:
+            self._collect(node, found)
+        return Accesses(found) if found else NONE
+
+    def _collect(self, node: Node, found: dict[Access, None]) -> None:
+        if not isinstance(node, Stmt):
+            self._reads(node, found)
         elif isinstance(node, Store):
-            self.reads((*node.indices, node.value), conditions, loops, named)
-            done = Completion.AWAITED if isinstance(node, Copy) else Completion.IN_ORDER
-            self.access(node.buffer, True, node.indices, conditions, loops, named, done)
+            self._reads(node, found)
+            if node.buffer.scope in self.scopes:
+                found[self._access(node, node.buffer, node.indices)] = None
+        elif not self.touches(node):
+            return
         elif isinstance(node, Tensorized):
-            self.tensorized(node, conditions, loops, named)
-        elif isinstance(node, Evaluate) or not isinstance(node, Stmt):
-            self.reads(node.children() if isinstance(node, Stmt) else (node,), conditions, loops, named)
+            self._tensorized(node, found)
+        elif isinstance(node, For):
+            found.update(dict.fromkeys(self.of(node.min, node.extent)))
+            found.update(dict.fromkeys(self.of(node.body).in_loop(node)))
+        elif isinstance(node, If):
+            self._reads(node.condition, found)
+            self.where(node.condition)._collect(node.then, found)
+            if node.orelse is not None:
+                self.where(logical_not(node.condition))._collect(node.orelse, found)
+        elif isinstance(node, Let):
+            self._reads(node.value, found)
+            self.naming(node.var, node.value)._collect(node.body, found)
         else:
             for child in node.children():
-                self.node(child, conditions, loops, named)
+                self._collect(child, found)
 
-    def tensorized(
-        self, node: Tensorized, conditions: tuple[Expr, ...], loops: tuple[For, ...], named: dict[Var, Expr]
-    ) -> None:
+    def _tensorized(self, node: Tensorized, found: dict[Access, None]) -> None:
         """A matrix instruction: every lane may read any element of the tiles, whoever computes with it."""
-        over = zip((node.row, node.column, node.depth), node.extents, strict=True)
-        inside = tuple(
-            For(var, const(0, var.dtype), const(size, var.dtype), LoopKind.SERIAL, None, (), NOTHING)
-            for var, size in over
-        )
-        self.reads((node.a, node.b, node.sums), conditions, (*loops, *inside), named)
+        reads: dict[Access, None] = {}
+        for part in (node.a, node.b, node.sums):
+            self._reads(part, reads)
+        made = Accesses(reads)
+        for var, size in reversed(list(zip((node.row, node.column, node.depth), node.extents, strict=True))):
+            over = For(var, const(0, var.dtype), const(size, var.dtype), LoopKind.SERIAL, None, (), NOTHING)
+            made = made.in_loop(over)
+        found.update(dict.fromkeys(made))
         for buffer in uses.written(node):
             if buffer.scope in self.scopes:
-                self.made.append(Access(buffer, True, None))
+                found[Access(buffer, True, None)] = None
 
-    def reads(
-        self, roots: Iterable[Node], conditions: tuple[Expr, ...], loops: tuple[For, ...], named: dict[Var, Expr]
-    ) -> None:
-        """The reads of expressions."""
-        for root in roots:
-            if not any(buffer.scope in self.scopes for buffer in uses.read(root)):
+    def _reads(self, root: Node, found: dict[Access, None]) -> None:
+        """The reads of an expression, or of those of a store."""
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if type(node) in uses.LEAVES or not self._any(uses.read(node)):
                 continue
-            for node in post_order(root):
-                if isinstance(node, Load) and isinstance(node.source, Buffer):
-                    self.access(node.source, False, node.indices, conditions, loops, named)
+            if isinstance(node, Load):
+                if isinstance(node.source, Buffer) and node.source.scope in self.scopes:
+                    found[self._access(node, node.source, node.indices)] = None
+                if not any(map(uses.read, node.indices)):
+                    continue
+            stack += node.children()
 
-    def access(
-        self,
-        buffer: Buffer,
-        writes: bool,
-        indices: tuple[Expr, ...],
-        conditions: tuple[Expr, ...],
-        loops: tuple[For, ...],
-        named: dict[Var, Expr],
-        completion: Completion = Completion.IN_ORDER,
-    ) -> None:
-        """One access, in all iterations of the loops around it."""
-        if buffer.scope not in self.scopes:
-            return
-        region = _region(substitute(indices[0], named), conditions) if len(indices) == 1 else None
-        access = Access(buffer, writes, region, completion=completion)
-        for loop in reversed(loops):
-            access = access.in_loop(loop)
-        self.made.append(access)
+    def _access(self, node: Node, buffer: Any, indices: tuple[Expr, ...]) -> Access:
+        """The access of a load or store itself."""
+        made = self._made.get(node)
+        if made is None:
+            region = _region(substitute(indices[0], self.named), self.conditions) if len(indices) == 1 else None
+            done = Completion.AWAITED if isinstance(node, Copy) else Completion.IN_ORDER
+            made = self._made[node] = Access(buffer, isinstance(node, Store), region, completion=done)
+        return made
 
 
 def _region(index: Expr, conditions: tuple[Expr, ...]) -> Region | None:
     """The elements at an index; None where it depends on memory, or is a vector of no constant stride."""
-    if any(isinstance(node, Load) for node in post_order(index)):
+    if uses.read(index):
         return None
     if not isinstance(index, Ramp):
         return Region(Affine.of(index), 1, 1, (), conditions) if index.dtype.lanes == 1 else None
@@ -294,16 +333,25 @@ def feeds(source: Node, sink: Node) -> bool:
     return bool(stored) and any(buffer.overlaps(other) for buffer in uses.read(sink) for other in stored)
 
 
-def index_variables(stmt: Node, scope: MemoryScope) -> frozenset[Var]:
+def index_variables(stmt: Stmt, scope: MemoryScope) -> frozenset[Var]:
     """The variables that say which elements of memory of one scope a statement accesses."""
-    found: set[Var] = set()
-    for node in post_order(stmt):
-        buffer = node.source if isinstance(node, Load) else node.buffer if isinstance(node, Store) else None
-        if isinstance(buffer, Buffer) and buffer.scope is scope:
-            found.update(variables(*(index for index in node.indices if not isinstance(index, IntImm))))
-    return frozenset(found)
+    indices: dict[Expr, None] = {}
+    seen: set[Node] = set()
+    for part in statements(stmt):
+        if isinstance(part, Store) and part.buffer.scope is scope:
+            indices.update(dict.fromkeys(part.indices))
+        stack = [child for child in part.children() if not isinstance(child, Stmt)]
+        while stack:
+            node = stack.pop()
+            if node in seen or not any([buffer.scope is scope for buffer in uses.read(node)]):
+                continue
+            seen.add(node)
+            stack += node.children()
+            if isinstance(node, Load) and isinstance(node.source, Buffer) and node.source.scope is scope:
+                indices.update(dict.fromkeys(node.indices))
+    return frozenset(variables(*indices))
 
 
 def depends_on_threads(e: Expr, scene: Scene) -> bool:
     """Whether the value of `e` may differ between the threads of a block; what is in memory may."""
-    return involves(e, scene.threads) or any(isinstance(node, Load) for node in post_order(e))
+    return bool(uses.read(e)) or involves(e, scene.threads)

@@ -93,6 +93,8 @@ def is_own(buffer: Buffer) -> bool:
 
 def without_lifetimes(stmt: Stmt, of: Collection[Buffer] | None = None) -> Stmt:
     """The statement without the starts of lifetimes (of some buffers; of all where none are given)."""
+    if isinstance(stmt, Store):
+        return stmt
     if isinstance(stmt, LifetimeStart):
         return NOTHING if of is None or stmt.buffer in of else stmt
     return map_statements(stmt, lambda child: without_lifetimes(child, of))

@@ -359,12 +359,17 @@ def seq(*stmts: Stmt) -> Stmt:
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
+SIMPLE = frozenset((Store, Copy, Evaluate, LifetimeStart, Barrier, Commit, Await))
+"""Statements that hold no other ones: nearly all of an unrolled program."""
+_WHOLE = SIMPLE | {Tensorized}
+
+
 def map_statements(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
     """`stmt` with `f` applied to the statements directly below it; sequences stay flat.
 
     The body of a `Tensorized` is left alone: the instruction computes it as a whole.
     """
-    if isinstance(stmt, Tensorized):
+    if type(stmt) in _WHOLE:
         return stmt
     if isinstance(stmt, Seq):
         parts = [f(part) for part in stmt.stmts]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from math import gcd, inf
 from typing import Any, NamedTuple
@@ -54,8 +54,11 @@ class Region:
         first, second = (self, other) if self.form.const <= other.form.const else (other, self)
         apart = second.form.const - first.form.const
         last = max(first.last, apart + second.last)
-        step = gcd(apart, *(region.step for region in (first, second) if region.count > 1))
-        return first if last == 0 else replace(first, step=step, count=last // step + 1)
+        step = gcd(apart, first.step if first.count > 1 else 0, second.step if second.count > 1 else 0)
+        count = last // step + 1 if last else 1
+        if count == first.count and (step == first.step or count == 1):
+            return first
+        return Region(first.form, step, count, first.ranges, first.conditions)
 
 
 class Meeting(enum.Enum):
@@ -118,10 +121,12 @@ class _Pair:
         terms, const = self._difference(self.sides[0].form, self.sides[1].form)
         for sign, side in zip((1, -1), self.sides, strict=True):
             terms += [_Term(sign * side.step, 0, side.count - 1)] if side.count > 1 else []
-        if not self._solve(terms, const) or self._apart_by_conditions():
+        if not self._solve(terms, const):
             return Meeting.NEVER
         self._combine()
-        return Meeting.IN_ONE_THREAD if all(map(self._is_same, self.threads)) else Meeting.ANYWHERE
+        if all(map(self._is_same, self.threads)):
+            return Meeting.IN_ONE_THREAD
+        return Meeting.NEVER if self._apart_by_conditions() else Meeting.ANYWHERE
 
     def _difference(self, a: Affine, b: Affine) -> tuple[list[_Term], int]:
         """first - second as terms and a constant."""

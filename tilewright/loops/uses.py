@@ -13,7 +13,7 @@ from .nodes import Stmt, Store
 
 Sources = frozenset[Any]
 NO_SOURCES: Sources = frozenset()
-_LEAVES = frozenset((Var, SizeVar, IntImm, FloatImm))
+LEAVES = frozenset((Var, SizeVar, IntImm, FloatImm))
 """Expressions in which there is nothing to find: half of all nodes."""
 
 
@@ -23,7 +23,7 @@ def read(node: Node) -> Sources:
     if found is None:
         found = frozenset((node.source,)) if isinstance(node, Load) else NO_SOURCES
         for child in node.children():
-            if type(child) not in _LEAVES:
+            if type(child) not in LEAVES:
                 part = read(child)
                 if part is not found and not part <= found:
                     found = found | part

@@ -17,6 +17,7 @@ from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import add, const, multiply
 from ..expr.traverse import post_order, substitute
 from ..loops.nodes import Allocate, Buffer, For, Function, If, Seq, Stmt, Store, map_statements, seq
+from ..loops.walk import statements
 
 MAX_COPIES = 16  # from here on the copies are a loop
 
@@ -48,7 +49,7 @@ class _Expansion:
     def __init__(self, var: Var, count: int, body: Stmt) -> None:
         self.var = var
         self.count = count
-        own = {node.buffer for node in post_order(body) if isinstance(node, Allocate)}
+        own = {part.buffer for part in statements(body) if isinstance(part, Allocate)}
         self.touched = self._touched(body)
         self.grown = {b: self._grown(b) for b in self.touched if b in own}
         self.memo: dict[Any, bool] = {}

@@ -29,14 +29,17 @@ def hoist_divisions(function: Function, target: Target, options: Options) -> Fun
 def _host(stmt: Stmt) -> Stmt:
     if isinstance(stmt, Launch):
         threads = [var for _, var, _ in stmt.threads]
-        return Launch(stmt.name, stmt.threads, _scope(stmt.body, set(threads), set(threads)))
+        return Launch(stmt.name, stmt.threads, _scope(stmt.body, set(threads), set(threads), set()))
     return map_statements(stmt, _host)
 
 
-def _scope(body: Stmt, own: set[Var], known: set[Var]) -> Stmt:
-    """The body of a scope that defines `own` variables, `known` ones being visible in it."""
+def _scope(body: Stmt, own: set[Var], known: set[Var], without: set[Any]) -> Stmt:
+    """The body of a scope that defines `own` variables, `known` ones being visible in it.
+
+    `without` are nodes that hold no divisions, as the scopes around this one found.
+    """
     counts: Counter[Expr] = Counter()
-    _count(body, counts, set())
+    _count(body, counts, without)
     often = [e for e, times in counts.items() if times > 1 and _belongs(e, own, known)]
     if len(often) > MAX_NAMES:
         kept = set(sorted(often, key=lambda e: -counts[e])[:MAX_NAMES])
@@ -48,17 +51,19 @@ def _scope(body: Stmt, own: set[Var], known: set[Var]) -> Stmt:
         names[e] = Var(_name(e), e.dtype)
         bound.append((names[e], value))
     made: Stmt = substitute(body, names)
-    made = _inside(made, known | {var for var, _ in bound})
+    made = _inside(made, known | {var for var, _ in bound}, without)
     for var, value in reversed(bound):
         made = Let(var, value, made)
     return made
 
 
-def _inside(stmt: Stmt, known: set[Var]) -> Stmt:
+def _inside(stmt: Stmt, known: set[Var], without: set[Any]) -> Stmt:
+    if stmt in without:
+        return stmt
     if isinstance(stmt, For):
-        body = _scope(stmt.body, {stmt.var}, known | {stmt.var})
+        body = _scope(stmt.body, {stmt.var}, known | {stmt.var}, without)
         return For(stmt.var, stmt.min, stmt.extent, stmt.kind, stmt.thread, stmt.pragmas, body)
-    return map_statements(stmt, lambda child: _inside(child, known))
+    return map_statements(stmt, lambda child: _inside(child, known, without))
 
 
 def _count(node: Any, counts: Counter[Expr], without: set[Any]) -> bool:

@@ -6,6 +6,8 @@ in a kernel is cut where its guards begin to matter: before, they are dropped; a
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..arith.facts import EMPTY, Facts
 from ..arith.simplify import prove
 from ..core.hardware import LoopKind
@@ -13,8 +15,9 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Call, Expr, IntImm, Var
 from ..expr.operators import add, const
-from ..expr.traverse import post_order, substitute, variables
+from ..expr.traverse import substitute, variables
 from ..loops.nodes import Allocate, Evaluate, For, Function, If, Launch, Stmt, Store, map_statements, seq
+from ..loops.walk import statements
 from .simplify_program import simplify_statement
 
 MAX_STORES = 32
@@ -28,7 +31,7 @@ def partition_loops(function: Function, target: Target, options: Options) -> Fun
 
 def _host(stmt: Stmt) -> Stmt:
     if isinstance(stmt, Launch):
-        if not any(_is_guard(node) for node in post_order(stmt.body)):
+        if not any(map(_is_guard, statements(stmt.body))):
             return stmt
         facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
         return Launch(stmt.name, stmt.threads, _visit(stmt.body, facts))
@@ -37,6 +40,12 @@ def _host(stmt: Stmt) -> Stmt:
 
 def _is_guard(node: object) -> bool:
     return isinstance(node, If) and isinstance(node.condition, Call) and node.condition.name == "likely"
+
+
+def _asked(guard: Any) -> Expr:
+    """The condition of a guard."""
+    condition: Expr = guard.condition.args[0]
+    return condition
 
 
 def _visit(stmt: Stmt, facts: Facts) -> Stmt:
@@ -48,13 +57,13 @@ def _visit(stmt: Stmt, facts: Facts) -> Stmt:
 
 
 def _cut(loop: For, extent: int, facts: Facts) -> Stmt:
-    nodes = list(post_order(loop.body))
-    guards = [node for node in nodes if _is_guard(node) and loop.var in variables(node.condition)]
+    nodes = list(statements(loop.body))
+    guards = {node: _asked(node) for node in nodes if _is_guard(node) and loop.var in variables(_asked(node))}
     stores = sum(isinstance(node, (Store, Evaluate)) for node in nodes)
     if not guards or extent < 2 or stores > MAX_STORES or any(isinstance(node, Allocate) for node in nodes):
         return loop
     inner = {node.var: (node.min, node.extent) for node in nodes if isinstance(node, For)}
-    whole = _always(loop, [guard.condition.args[0] for guard in guards], facts.bind_all(inner), extent)
+    whole = _always(loop, list(guards.values()), facts.bind_all(inner), extent)
     if whole == 0:
         return loop
     free = _without(loop.body, set(guards))

@@ -28,10 +28,24 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Ramp
 from ..expr.operators import add, const, floormod, less, likely, multiply, subtract
-from ..expr.traverse import post_order, substitute
+from ..expr.traverse import substitute
 from ..loops import uses
 from ..loops.dataflow import feeds
-from ..loops.nodes import NOTHING, Allocate, Buffer, Commit, For, Function, If, Seq, Stmt, Store, map_statements, seq
+from ..loops.nodes import (
+    NOTHING,
+    Allocate,
+    Buffer,
+    Commit,
+    For,
+    Function,
+    If,
+    Seq,
+    Stmt,
+    Store,
+    map_statements,
+    seq,
+)
+from ..loops.walk import statements
 from .loop_nests import joined, serial_nest
 
 
@@ -41,12 +55,12 @@ def pipeline_loops(function: Function, target: Target, options: Options) -> Func
     A loop must be serial and not known to run only once, and the writers must read nothing else that the loop
     computes; elsewhere the buffer keeps one copy. Afterwards the shape of a buffer counts all of its stages.
     """
-    if not any(isinstance(node, Allocate) and node.buffer.stages > 1 for node in post_order(function.body)):
+    if not any(isinstance(part, Allocate) and part.buffer.stages > 1 for part in statements(function.body)):
         return function
     rings: dict[Buffer, Buffer] = {}
     body = _Pipeliner(rings, bool(target.hardware.copy_bytes)).visit(function.body)
     made = set(rings.values())
-    asked = {node.buffer for node in post_order(body) if isinstance(node, Allocate)}
+    asked = {part.buffer for part in statements(body) if isinstance(part, Allocate)}
     single = {buffer: _copies(buffer, 1) for buffer in asked if buffer.stages > 1 and buffer not in made}
     return function.with_body(_moved(body, single, const(0, "int32")) if single else body)
 

@@ -11,22 +11,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from ..arith.facts import EMPTY
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope
 from ..core.options import Options
 from ..core.target import Target
-from ..expr.nodes import Expr, IntImm, Var
+from ..expr.nodes import Expr, IntImm
 from ..expr.operators import const, logical_not
-from ..expr.traverse import conjuncts, post_order, substitute
-from ..loops import uses
-from ..loops.dataflow import NONE, Access, Accesses, Actors, Scene, accesses, depends_on_threads, first_dependence
-from ..loops.nodes import Allocate, Await, Barrier, For, Function, If, Launch, Let, Seq, Stmt, map_statements, seq
+from ..expr.traverse import substitute
+from ..loops.dataflow import NONE, Access, Accesses, AccessFinder, Actors, Scene, depends_on_threads, first_dependence
+from ..loops.nodes import (
+    Allocate,
+    Await,
+    Barrier,
+    Buffer,
+    Evaluate,
+    For,
+    Function,
+    If,
+    Launch,
+    Let,
+    LifetimeStart,
+    Seq,
+    Stmt,
+    Store,
+    map_statements,
+    seq,
+)
 from ..loops.overlap import Step
+from ..loops.walk import statements
 
 _BARRIER = Barrier(MemoryScope.SHARED)
-_SHARED = frozenset({MemoryScope.SHARED})
 
 
 @dataclass(frozen=True)
@@ -54,20 +71,42 @@ def _kernels(stmt: Stmt) -> Stmt:
     if not isinstance(stmt, Launch):
         return map_statements(stmt, _kernels)
     several = [(var, e) for tag, var, e in stmt.threads if tag.is_thread and not _is_one(e)]
-    if not several or not _is_shared(stmt.body):
+    found = AccessFinder((MemoryScope.SHARED,))
+    if not several or not found.touches(stmt.body):
         return stmt
     facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
-    placer = _Placer((), {})
-    placed = placer.place(stmt.body, Scene(frozenset(var for var, _ in several), facts))
+    placed = _Placer(found).place(stmt.body, Scene(frozenset(var for var, _ in several), facts))
     return Launch(stmt.name, stmt.threads, placed.stmt)
 
 
-class _Placer:
-    """Places barriers in a statement, given the conditions that hold around it and the names that stand for values."""
+class _Line:
+    """Statements in sequence, with barriers between them where they are needed."""
 
-    def __init__(self, conditions: tuple[Expr, ...], named: dict[Var, Expr]) -> None:
-        self.conditions = conditions
-        self.named = named
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.parts: list[Stmt] = []
+        self.first, self.pending, self.parted = NONE, NONE, False
+
+    def append(self, placed: _Placed, *more: Stmt) -> None:
+        """Add a statement, behind a barrier where it conflicts with what is pending; `more` have its accesses, too."""
+        if _conflict(self.pending, placed.first, self.scene):
+            self.parts.append(_BARRIER)
+            self.pending, self.parted = NONE, True
+        self.parts += (placed.stmt, *more)
+        self.first = self.first if self.parted else self.first | placed.first
+        self.pending = placed.last if placed.parted else self.pending | placed.last
+        self.parted = self.parted or placed.parted
+
+    def placed(self) -> _Placed:
+        """All of them."""
+        return _Placed(seq(*self.parts), self.first, self.pending, self.parted)
+
+
+class _Placer:
+    """Places barriers in a statement; `found` are the accesses under the conditions and names around it."""
+
+    def __init__(self, found: AccessFinder) -> None:
+        self.found = found
 
     def place(self, stmt: Stmt, scene: Scene) -> _Placed:
         """The statement with its barriers."""
@@ -78,7 +117,7 @@ class _Placer:
             return _Placed(stmt, NONE, arrived, False)
         if isinstance(stmt, Seq):
             return self._sequence(stmt, scene)
-        if not _is_shared(stmt):
+        if not self.found.touches(stmt):
             return _Placed(stmt, NONE, NONE, False)
         if isinstance(stmt, For):
             return self._loop(stmt, scene)
@@ -89,22 +128,28 @@ class _Placer:
         if isinstance(stmt, Allocate):
             placed = self.place(stmt.body, scene)
             return _Placed(Allocate(stmt.buffer, placed.stmt), placed.first, placed.last, placed.parted)
-        found = accesses(stmt, _SHARED, self.conditions, self.named)
+        found = self.found.of(stmt)
         return _Placed(stmt, found, found, False)
 
     def _sequence(self, stmt: Seq, scene: Scene) -> _Placed:
-        parts: list[Stmt] = []
-        first, pending, parted = NONE, NONE, False
-        for part in stmt.stmts:
-            placed = self.place(part, scene)
-            if _conflict(pending, placed.first, scene):
-                parts.append(_BARRIER)
-                pending, parted = NONE, True
-            parts.append(placed.stmt)
-            first = first if parted else first | placed.first
-            pending = placed.last if placed.parted else pending | placed.last
-            parted = parted or placed.parted
-        return _Placed(seq(*parts), first, pending, parted)
+        line = _Line(scene)
+        for simple, parts in groupby(stmt.stmts, key=_stored):
+            if simple is None:
+                for part in parts:
+                    line.append(self.place(part, scene))
+            else:
+                self._run(list(parts), line)
+        return line.placed()
+
+    def _run(self, parts: list[Stmt], line: _Line) -> None:
+        """Append statements that hold no other ones: all together where they need no barrier, as most do."""
+        found = self.found.of(*parts)
+        if len(parts) > 1 and (_conflict(line.pending, found, line.scene) or _conflict(found, found, line.scene)):
+            half = len(parts) // 2
+            self._run(parts[:half], line)
+            self._run(parts[half:], line)
+        else:
+            line.append(_Placed(parts[0], found, found, False), *parts[1:])
 
     def _loop(self, stmt: For, scene: Scene) -> _Placed:
         within = scene.inside(stmt)
@@ -115,18 +160,17 @@ class _Placer:
         runs = isinstance(stmt.extent, IntImm) and stmt.extent.value > 0
         made = For(stmt.var, stmt.min, stmt.extent, stmt.kind, stmt.thread, stmt.pragmas, body)
         self._check(made, (stmt.min, stmt.extent), scene)
-        own = accesses_of((stmt.min, stmt.extent), self.conditions, self.named)
+        own = self.found.of(stmt.min, stmt.extent)
         return _Placed(made, own | first.in_loop(stmt), own | placed.last.in_loop(stmt), parted and runs)
 
     def _branch(self, stmt: If, scene: Scene) -> _Placed:
-        holds = substitute(stmt.condition, self.named)
-        then = _Placer((*self.conditions, *conjuncts(holds)), self.named).place(stmt.then, scene)
+        then = _Placer(self.found.where(stmt.condition)).place(stmt.then, scene)
         orelse = None
         if stmt.orelse is not None:
-            orelse = _Placer((*self.conditions, logical_not(holds)), self.named).place(stmt.orelse, scene)
+            orelse = _Placer(self.found.where(logical_not(stmt.condition))).place(stmt.orelse, scene)
         made = If(stmt.condition, then.stmt, None if orelse is None else orelse.stmt)
         self._check(made, (stmt.condition,), scene)
-        own = accesses_of((stmt.condition,), self.conditions, self.named)
+        own = self.found.of(stmt.condition)
         first, last, parted = own | then.first, own | then.last, False
         if orelse is not None:
             first, last, parted = first | orelse.first, last | orelse.last, then.parted and orelse.parted
@@ -134,9 +178,8 @@ class _Placer:
 
     def _named(self, stmt: Let, scene: Scene) -> _Placed:
         """The value is read first, then the body runs."""
-        own = accesses_of((stmt.value,), self.conditions, self.named)
-        named = {**self.named, stmt.var: substitute(stmt.value, self.named)}
-        placed = _Placer(self.conditions, named).place(stmt.body, scene)
+        own = self.found.of(stmt.value)
+        placed = _Placer(self.found.naming(stmt.var, stmt.value)).place(stmt.body, scene)
         body, first, last, parted = placed.stmt, own | placed.first, own | placed.last, placed.parted
         if _conflict(own, placed.first, scene):
             body, first, last, parted = seq(_BARRIER, body), own, placed.last, True
@@ -147,18 +190,10 @@ class _Placer:
     def _check(self, stmt: For | If, decides: Sequence[Expr], scene: Scene) -> None:
         """A barrier must not stand where only some threads of a block come by."""
         for e in decides:
-            if not depends_on_threads(substitute(e, self.named), scene):
+            if not depends_on_threads(substitute(e, self.found.named), scene):
                 continue
-            if any(isinstance(node, Barrier) for node in post_order(stmt)):
+            if any(isinstance(part, Barrier) for part in statements(stmt)):
                 raise InternalError(f"a barrier is needed under `{e}`, which differs between threads")
-
-
-def accesses_of(roots: Sequence[Expr], conditions: tuple[Expr, ...], named: dict[Var, Expr]) -> Accesses:
-    """The reads of expressions from shared memory."""
-    found = NONE
-    for root in roots:
-        found = found | accesses(root, _SHARED, conditions, named)
-    return found
 
 
 def _conflict(before: Accesses, after: Accesses, scene: Scene, step: Step | None = None) -> bool:
@@ -166,8 +201,11 @@ def _conflict(before: Accesses, after: Accesses, scene: Scene, step: Step | None
     return first_dependence(before, after, scene, Actors.SEVERAL_THREADS, step) is not None
 
 
-def _is_shared(stmt: Stmt) -> bool:
-    return any(buffer.scope is MemoryScope.SHARED for buffer in uses.read(stmt) | uses.written(stmt))
+def _stored(stmt: Stmt) -> Buffer | bool | None:
+    """What a statement that holds no other ones stores to shared memory, or False; None for all other statements."""
+    if isinstance(stmt, Store):
+        return stmt.buffer if stmt.buffer.scope is MemoryScope.SHARED else False
+    return False if isinstance(stmt, (Evaluate, LifetimeStart)) else None
 
 
 def _is_one(extent: Expr) -> bool:

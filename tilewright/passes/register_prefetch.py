@@ -24,10 +24,11 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import add, const, less, multiply, subtract
-from ..expr.traverse import post_order, substitute
+from ..expr.traverse import substitute
 from ..loops import uses
 from ..loops.dataflow import feeds
 from ..loops.nodes import Allocate, Buffer, For, Function, If, Launch, Seq, Stmt, Store, map_statements, seq
+from ..loops.walk import statements
 from .loop_nests import digits, iterations, joint_variable, serial_nest
 from .simplify_program import simplify_statement
 
@@ -57,7 +58,7 @@ def _spare_registers(kernel: Launch, hardware: Hardware) -> int:
     """Registers that a thread can spend on prefetching."""
     largest = hardware.block.threads
     threads = prod(e.value if isinstance(e, IntImm) else largest for tag, _, e in kernel.threads if tag.is_thread)
-    local = [node.buffer for node in post_order(kernel.body) if isinstance(node, Allocate)]
+    local = [stmt.buffer for stmt in statements(kernel.body) if isinstance(stmt, Allocate)]
     used = sum(_words(buffer) for buffer in local if buffer.scope is MemoryScope.LOCAL)
     most = min(ceil(SHARE * hardware.registers_per_thread), hardware.registers_at(threads))
     return min(MAX_HELD, most - used - OVERHEAD)
@@ -69,7 +70,7 @@ def _words(buffer: Buffer) -> int:
 
 
 def _visit(stmt: Stmt, facts: Facts, spare: int) -> Stmt:
-    made = _prefetched(serial_nest(stmt), facts, spare)
+    made = _prefetched(serial_nest(stmt), facts, spare) if isinstance(stmt, For) else None
     if made is not None:
         return made
     inside = facts.bind(stmt.var, stmt.min, stmt.extent) if isinstance(stmt, For) else facts
@@ -111,6 +112,8 @@ def _prefetched(loops: list[For], facts: Facts, spare: int) -> Stmt | None:
 
 def _is_fill(stmt: Stmt, body: Stmt) -> bool:
     """Whether a statement only stores elements of shared memory, and only reads global memory that stays the same."""
+    if isinstance(stmt, Store) and stmt.buffer.scope is not MemoryScope.SHARED:
+        return False
     filled, sources = uses.written(stmt), uses.read(stmt)
     return (
         bool(filled and sources)
@@ -118,9 +121,8 @@ def _is_fill(stmt: Stmt, body: Stmt) -> bool:
         and all(source.scope is MemoryScope.GLOBAL for source in sources)
         and not feeds(body, stmt)
         and all(
-            type(node) in (If, Seq, Store) or (isinstance(node, For) and _is_constant(node.min, node.extent))
-            for node in post_order(stmt)
-            if isinstance(node, Stmt)
+            type(part) in (If, Seq, Store) or (isinstance(part, For) and _is_constant(part.min, part.extent))
+            for part in statements(stmt)
         )
     )
 
@@ -195,7 +197,7 @@ def _is_constant(*expressions: Expr) -> bool:
 
 def _renamed(stmt: Stmt) -> Stmt:
     """A copy with loop variables of its own."""
-    loops = [node.var for node in post_order(stmt) if isinstance(node, For)]
+    loops = [part.var for part in statements(stmt) if isinstance(part, For)]
     fresh = {var: Var(var.name, var.dtype) for var in loops}
 
     def visit(node: Stmt) -> Stmt:

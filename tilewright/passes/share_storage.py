@@ -18,7 +18,6 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import IntImm, Load
 from ..expr.operators import const
-from ..expr.traverse import post_order
 from ..loops import uses
 from ..loops.liveness import Liveness, heads, parts, without_lifetimes
 from ..loops.nodes import (
@@ -35,6 +34,7 @@ from ..loops.nodes import (
     map_statements,
 )
 from ..loops.uses import NO_SOURCES, Sources
+from ..loops.walk import statements
 
 Clashes = set[frozenset[Buffer]]
 """Pairs of buffers that may not share memory."""
@@ -61,7 +61,7 @@ def share_storage(function: Function, target: Target, options: Options) -> Funct
 def _kernel(body: Stmt, alignment: int | None) -> Stmt:
     touched = uses.written(body) | uses.read(body)
     viewed = {buffer.memory for buffer in touched if buffer.alias_of is not None}
-    allocated = dict.fromkeys(node.buffer for node in post_order(body) if isinstance(node, Allocate))
+    allocated = dict.fromkeys(stmt.buffer for stmt in statements(body) if isinstance(stmt, Allocate))
     shared = [b for b in allocated if b.scope is MemoryScope.SHARED and isinstance(b.shape[0], IntImm)]
     shared = [buffer for buffer in shared if buffer not in viewed]
     if len(shared) < 2:
@@ -155,6 +155,9 @@ class _Clashes:
         self._walk(body, NO_SOURCES, NO_SOURCES)
         return self.found
 
+    def _exposed(self, stmt: Stmt) -> Sources:
+        return self.liveness.exposed(stmt) & self.buffers
+
     def _walk(self, stmt: Stmt, held: Sources, live: Sources) -> Sources:
         """Walk through a statement; gives the buffers that may hold a value after it.
 
@@ -164,6 +167,8 @@ class _Clashes:
             return held - {stmt.buffer}
         if isinstance(stmt, Seq):
             return self._sequence(stmt, held, live)
+        if isinstance(stmt, Store) and stmt.buffer not in self.buffers:
+            return held
         inside, written = parts(stmt), uses.written(stmt) & self.buffers
         live |= heads(stmt) & self.buffers  # while one thread stores, another may still be reading
         if not inside:
@@ -171,7 +176,7 @@ class _Clashes:
             self.found |= {frozenset((buffer, other)) for buffer in written for other in in_use if other is not buffer}
             return held | written
         if isinstance(stmt, For):
-            again = live | (self.liveness.exposed(stmt.body) & self.buffers)
+            again = live | self._exposed(stmt.body)
             return held | self._walk(stmt.body, held | written, again)
         reached = held if isinstance(stmt, If) and stmt.orelse is None else NO_SOURCES
         for part in inside:
@@ -181,7 +186,11 @@ class _Clashes:
     def _sequence(self, stmt: Seq, held: Sources, live: Sources) -> Sources:
         behind = [live]  # what is live behind each part, from the last one backwards
         for part in reversed(stmt.stmts[1:]):
-            behind.append(behind[-1] - self.liveness.ended(part) | self.liveness.exposed(part) & self.buffers)
+            live = behind[-1]
+            if isinstance(part, Store) and part.buffer not in self.buffers:
+                behind.append(live if uses.read(part).isdisjoint(self.buffers - live) else live | self._exposed(part))
+            else:
+                behind.append(live - self.liveness.ended(part) | self._exposed(part))
         for part, after in zip(stmt.stmts, reversed(behind), strict=False):  # without parts, nothing is behind one
             held = self._walk(part, held, after)
         return held

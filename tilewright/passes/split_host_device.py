@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import groupby
 
 from ..core.errors import UserError
@@ -11,9 +10,23 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, Var
 from ..expr.operators import const, equal
-from ..expr.traverse import post_order, substitute, variables
+from ..expr.traverse import substitute, variables
 from ..loops import uses
-from ..loops.nodes import Allocate, Buffer, For, Function, If, Launch, Let, Seq, Stmt, Store, map_statements, seq
+from ..loops.nodes import (
+    Allocate,
+    Buffer,
+    For,
+    Function,
+    If,
+    Launch,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    map_statements,
+    seq,
+)
+from ..loops.walk import statements
 
 _Doers = tuple[frozenset[Buffer], tuple[Var, ...]]  # what is stored, and the indices of which only 0 stores it
 _NONE: frozenset[Buffer] = frozenset()
@@ -57,28 +70,21 @@ def _launch(stmt: For, names: _Names) -> Launch:
         if known[1] is not loop.extent:
             raise _mismatch(loop.thread, known[1], loop.extent, stmt)
     _refuse_parallel(stmt)
-    body = _alone(_strip(stmt, threads), tuple(var for tag, (var, _) in threads.items() if tag.is_thread))
+    same = {loop.var: threads[loop.thread][0] for loop in _thread_loops(stmt) if loop.thread is not None}
+    body = substitute(_strip(stmt), {var: index for var, index in same.items() if var is not index})
+    body = _alone(body, tuple(var for tag, (var, _) in threads.items() if tag.is_thread))
     ordered = sorted(threads.items(), key=lambda item: _ORDER[item[0]])
     return Launch(names.fresh(), tuple((tag, var, extent) for tag, (var, extent) in ordered), body)
 
 
 def _thread_loops(stmt: Stmt) -> list[For]:
     """The thread loops within a statement, outermost and first ones first."""
-    return [loop for loop in _loops(stmt) if loop.kind is LoopKind.THREAD]
-
-
-def _loops(stmt: Stmt) -> Iterator[For]:
-    if isinstance(stmt, For):
-        yield stmt
-    if not isinstance(stmt, Store):
-        for child in stmt.children():
-            if isinstance(child, Stmt):
-                yield from _loops(child)
+    return [loop for loop in statements(stmt) if isinstance(loop, For) and loop.kind is LoopKind.THREAD]
 
 
 def _refuse_parallel(kernel: Stmt) -> None:
-    for node in _loops(kernel):
-        if node.kind is LoopKind.PARALLEL:
+    for node in statements(kernel):
+        if isinstance(node, For) and node.kind is LoopKind.PARALLEL:
             raise UserError(
                 f"the loop {node.var.name!r} of stage {_stage(node)!r} is shared out to CPU threads, but stands in a "
                 "kernel",
@@ -89,7 +95,7 @@ def _refuse_parallel(kernel: Stmt) -> None:
 
 def _stage(stmt: Stmt) -> str:
     """The stage whose result a statement stores last."""
-    wrote = [node.buffer.note or node.buffer.name for node in post_order(stmt) if isinstance(node, Store)]
+    wrote = [part.buffer.note or part.buffer.name for part in statements(stmt) if isinstance(part, Store)]
     return wrote[-1] if wrote else "?"
 
 
@@ -106,16 +112,11 @@ def _mismatch(tag: ThreadTag, first: Expr, second: Expr, kernel: Stmt) -> UserEr
     )
 
 
-def _strip(stmt: Stmt, threads: dict[ThreadTag, tuple[Var, Expr]]) -> Stmt:
-    """`stmt` without its thread loops, their variables replaced by those of the launch."""
-    if isinstance(stmt, For) and stmt.thread is not None and stmt.thread in threads:
-        var = threads[stmt.thread][0]
-        body = stmt.body if stmt.var is var else substitute(stmt.body, {stmt.var: var})
-        return _strip(body, threads)
-    if isinstance(stmt, For) and stmt.kind is LoopKind.PARALLEL:  # within one GPU thread there is nobody to share with
-        body = _strip(stmt.body, threads)
-        return For(stmt.var, stmt.min, stmt.extent, LoopKind.SERIAL, None, stmt.pragmas, body)
-    return map_statements(stmt, lambda child: _strip(child, threads))
+def _strip(stmt: Stmt) -> Stmt:
+    """`stmt` without its thread loops; their variables stay."""
+    if isinstance(stmt, For) and stmt.kind is LoopKind.THREAD:
+        return _strip(stmt.body)
+    return map_statements(stmt, _strip)
 
 
 def _alone(stmt: Stmt, threads: tuple[Var, ...]) -> Stmt:
@@ -138,7 +139,7 @@ def _guarded(stmt: Stmt, threads: tuple[Var, ...], updated: dict[Buffer, frozens
         group = next((updated[buffer] for buffer in buffers if buffer in updated), None)
         if group is None:
             return stmt, (buffers, ())
-        indices = [i for node in post_order(stmt) if isinstance(node, Store) for i in node.indices]
+        indices = [i for part in statements(stmt) if isinstance(part, Store) for i in part.indices]
         return stmt, (group, tuple(v for v in threads if v not in variables(*indices)))
     parts = [child for child in stmt.children() if isinstance(child, Stmt)]
     made = [_guarded(part, threads, updated) for part in parts]

@@ -30,9 +30,10 @@ from ..expr.nodes import (
     Var,
 )
 from ..expr.operators import add, const, multiply, subtract
-from ..expr.traverse import post_order, substitute, variables
+from ..expr.traverse import substitute, variables
 from ..loops import uses
 from ..loops.nodes import Evaluate, For, Function, If, Seq, Stmt, Store, map_statements, seq
+from ..loops.walk import statements
 
 
 class _StaysScalarError(Exception):
@@ -46,7 +47,7 @@ def vectorize_loops(function: Function, target: Target, options: Options) -> Fun
     is known there, and where that does not free it of the variable, the loop runs as a serial one instead.
     Under `options.vectorize=False` all of them run serially. Raises UserError for an extent that is not constant.
     """
-    wanted = any(isinstance(node, For) and node.kind is LoopKind.VECTORIZED for node in post_order(function.body))
+    wanted = any(isinstance(part, For) and part.kind is LoopKind.VECTORIZED for part in statements(function.body))
     if not wanted:
         return function
     most = target.hardware.most_lanes

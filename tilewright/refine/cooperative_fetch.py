@@ -42,9 +42,11 @@ def cooperative_fetch(schedule: Schedule, bounds: Bounds, target: Target, option
     if not target.has_warps:
         return bounds
     changed: Bounds = {}
+    blocks: dict[Loop | None, dict[ThreadTag, int] | None] = {}
     for i, found in bounds.items():
         if _is_fill(found):
-            block = _block(found, bounds)
+            kernel = _kernel(found.outer)
+            block = blocks[kernel] = blocks[kernel] if kernel in blocks else _block(kernel, bounds)
             if block and found.region and not _obstacle(schedule, found, block):
                 changed[i] = _deal_out(found, block)
     return {**bounds, **changed} if any(found is not bounds[i] for i, found in changed.items()) else bounds
@@ -54,10 +56,11 @@ def idle_fills(schedule: Schedule, bounds: Bounds) -> list[str]:
     """The fills in which every thread of a block does the same work, and why they were left so, in words."""
     found: list[str] = []
     for fill in filter(_is_fill, bounds.values()):
-        block = _block(fill, bounds)
+        if not fill.region or any(loop.tag in _FASTEST_FIRST for loop in own_loops(fill.stage)):
+            continue
+        block = _block(_kernel(fill.outer), bounds)
         alone = block is not None and prod(block.values()) < 2
-        uses_threads = any(loop.tag in _FASTEST_FIRST for loop in own_loops(fill.stage))
-        why = "" if alone or uses_threads or not fill.region else _obstacle(schedule, fill, block)
+        why = "" if alone else _obstacle(schedule, fill, block)
         if why:
             found.append(f"every thread of a block computes all of the shared stage {fill.stage.name!r}, since {why}")
     return found
@@ -111,13 +114,12 @@ def _kernel(loops: Iterable[Loop]) -> Loop | None:
     return next((loop for loop in loops if loop.tag not in (None, ThreadTag.VTHREAD)), None)
 
 
-def _block(found: StageBounds, bounds: Bounds) -> dict[ThreadTag, int] | None:
-    """The extents of the thread indices of a stage's kernel, the fastest first; None where one is not known.
+def _block(kernel: Loop | None, bounds: Bounds) -> dict[ThreadTag, int] | None:
+    """The extents of the thread indices of a kernel, the fastest first; None where one is not known.
 
-    The stage may use none of them itself, nor stand within one: whatever loop of its kernel uses an index, all
-    threads pass by here.
+    A fill may use none of them itself, nor stand within one: whatever loop of its kernel uses an index, all threads
+    pass by there.
     """
-    kernel = _kernel(found.outer)
     extents: dict[ThreadTag, Expr] = {}
     for other in bounds.values():
         loops = (*other.outer, *own_loops(other.stage))

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.atoms import Atom
 from ..core.errors import InternalError, UserError
-from ..core.hardware import LoopKind, MemoryScope
-from ..expr.nodes import Expr
+from ..core.hardware import LoopKind, MemoryScope, ThreadTag
+from ..expr.nodes import Expr, Var
 from ..tensor.axis import IterVar
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
@@ -53,6 +53,24 @@ class AxisNotes:
 
 
 PLAIN = AxisNotes()
+
+
+class Loop(NamedTuple):
+    """One loop around a stage: the leaf `axis` of stage `stage`, bound to `thread` or not."""
+
+    stage: int
+    axis: IterVar
+    thread: IterVar | None
+
+    @property
+    def tag(self) -> ThreadTag | None:
+        """The hardware index of the loop, None for a plain loop."""
+        return self.thread.thread if self.thread is not None else None
+
+    @property
+    def var(self) -> Var:
+        """The variable that the loop counts in."""
+        return self.thread.var if self.thread is not None else self.axis.var
 
 
 @dataclass(frozen=True)
@@ -102,6 +120,11 @@ class Stage:
     def all_axes(self) -> tuple[IterVar, ...]:
         """The operation's own axes and every axis made from them."""
         return (*self.roots, *(axis for relation in self.relations for axis in relation.below))
+
+    @cached_property
+    def loops(self) -> tuple[Loop, ...]:
+        """The loops of the stage's own leaves, outermost first."""
+        return tuple([Loop(self.id, axis, self.note(axis).thread) for axis in self.leaves])
 
     @cached_property
     def place_of(self) -> Mapping[IterVar, int]:
