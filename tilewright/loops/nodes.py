@@ -359,9 +359,8 @@ def seq(*stmts: Stmt) -> Stmt:
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
-SIMPLE = frozenset((Store, Copy, Evaluate, LifetimeStart, Barrier, Commit, Await))
-"""Statements that hold no other ones: nearly all of an unrolled program."""
-_WHOLE = SIMPLE | {Tensorized}
+SIMPLE = frozenset((Store, Copy, Evaluate, LifetimeStart, Barrier, Commit, Await, Tensorized))
+"""Statements in which passes find no other ones: nearly all of an unrolled program."""
 
 
 def map_statements(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
@@ -369,7 +368,7 @@ def map_statements(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
 
     The body of a `Tensorized` is left alone: the instruction computes it as a whole.
     """
-    if type(stmt) in _WHOLE:
+    if type(stmt) in SIMPLE:
         return stmt
     if isinstance(stmt, Seq):
         parts = [f(part) for part in stmt.stmts]
