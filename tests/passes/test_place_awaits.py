@@ -59,7 +59,8 @@ def test_each_iteration_awaits_all_but_the_groups_issued_for_later_ones(depth: i
     s, args = sums(depth, n, factor)
     function = compiled(s, args)
     stages = min(depth, -(-n // factor))
-    assert set(awaited(function)) <= ({stages - 2, 0} if n // factor > 2 else {0, 1})
+    if n % factor == 0 and n // factor > stages:  # else, iterations are written out
+        assert awaited(function) == [stages - 2]
     np.testing.assert_array_equal(run(function, args), inputs(args)[0].sum(axis=0)[::-1])
 
 
@@ -127,7 +128,7 @@ def test_loops_of_unknown_length() -> None:
     s[AS].bind(AS.op.axis[1], tx)
     s[AS].pipeline(3)
     function = compiled(s, [A, C])
-    assert sizes(function) == {4}
+    assert sizes(function) == {16}
     for rows in (1, 4, 5, 9, 23):
         a = np.random.default_rng(rows).integers(-3, 4, (rows, 16)).astype("float32")
         c = np.full(16, np.nan, "float32")
@@ -148,7 +149,7 @@ def test_nested_loops_with_nothing_between_them_share_one_ring() -> None:
     s[AS].bind(AS.op.axis[2], tx)
     s[AS].pipeline(3)
     function = compiled(s, [A, C])
-    assert awaited(function).count(1) == 2  # in the loop and behind it, not once per outer iteration
+    assert awaited(function) == [1]  # once, not once per outer iteration
     np.testing.assert_array_equal(run(function, [A, C]), inputs([A, C])[0].sum(axis=(0, 1))[::-1])
 
 

@@ -9,6 +9,7 @@ from ..core.target import Target
 from ..loops.nodes import Function
 from ..loops.verify import Form
 from .asynchronous_copies import asynchronous_copies
+from .count_ring_slots import count_ring_slots
 from .drop_unread_stores import drop_unread_stores
 from .expand_virtual_threads import expand_virtual_threads
 from .flatten_storage import flatten_storage
@@ -82,6 +83,8 @@ ON_GRIDS: tuple[Pass, ...] = (
     place_awaits,
     # Needs launches: only there is it known which thread indices a block has.
     place_barriers,
+    # After whatever looks at dependences, to which a counter says less than a remainder.
+    count_ring_slots,
     # Only the code of kernels has local storage to keep in registers.
     unroll_local_accesses,
     # Before divisions get names, which then have 32 bits too.
@@ -113,6 +116,7 @@ ON_PROCESSORS: tuple[Pass, ...] = (
 OPTIONAL: frozenset[Pass] = frozenset(
     (
         asynchronous_copies,
+        count_ring_slots,
         drop_unread_stores,
         hoist_divisions,
         narrow_indices,

@@ -13,8 +13,9 @@ Where the buffers of one loop have rings of different depths, or it is not known
 the place of the last part. Loops with nothing between them become one first, so that the ring does not run dry at the
 end of an inner one.
 
-Where the target copies to shared memory asynchronously, a `Commit` follows the writers of each iteration, also of those
-that have none left, so that it is the same number of groups ago in each that what is used was issued.
+Where the target copies to shared memory asynchronously, the loop stays whole, with guards: its fills are a few
+instructions, and its users often thousands. A `Commit` follows the writers of each iteration, also of those that have
+none left, so that it is the same number of groups ago in each that what is used was issued.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class _Pipeliner:
             return None
         self.rings.update(plan.rings)
         constant = isinstance(loop.extent, IntImm) and len({ring.stages for ring in plan.rings.values()}) == 1
-        return plan.allocated(plan.cut() if constant else plan.guarded())
+        return plan.allocated(plan.cut() if constant and not plan.asynchronous else plan.guarded())
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,14 @@ class _Plan:
 
     def group(self) -> Stmt:
         """What follows the writers of an iteration."""
-        shared = any(ring.scope is MemoryScope.SHARED for ring in self.rings.values())
-        return Commit() if shared and self.asynchronous else NOTHING
+        return Commit() if self.asynchronous else NOTHING
+
+    def where(self, condition: Expr, stmt: Stmt) -> Stmt:
+        """The statement where the condition holds."""
+        if isinstance(condition, IntImm):
+            return stmt if condition.value else NOTHING
+        # Behind `likely`, the loop would be cut in two, and a copy of the users would stand in the second part.
+        return If(condition if self.asynchronous else likely(condition), stmt, None)
 
     def over(self, first: Expr, count: int, body: Stmt) -> Stmt:
         """A loop like the one that is pipelined, over `count` iterations; a single one stands by itself."""
@@ -136,10 +143,10 @@ class _Plan:
         assert isinstance(loop.extent, IntImm)
         steady = loop.extent.value - ahead
         fills, var = seq(*self.writers), loop.var
-        both = seq(self.at(fills, add(var, ahead)), self.group(), self.at(self.users, var))
+        both = seq(self.at(fills, add(var, ahead)), self.at(self.users, var))
         middle = For(var, loop.min, const(steady, var.dtype), loop.kind, None, loop.pragmas, both)
-        start = self._each(loop.min, ahead, seq(fills, self.group()))
-        end = self._each(add(loop.min, steady), ahead, seq(self.group() if ahead > 1 else NOTHING, self.users))
+        start = self._each(loop.min, ahead, fills)
+        end = self._each(add(loop.min, steady), ahead, self.users)
         return seq(start, middle, end)
 
     def _each(self, first: Expr, count: int, part: Stmt) -> Stmt:
@@ -156,10 +163,10 @@ class _Plan:
             writers = [writer for writer in self.writers if self.depth(writer) == depth]
             for by in range(depth - 1):
                 first = add(loop.min, by)
-                start += [_where(less(first, end), self.at(writer, first)) for writer in writers]
+                start += [self.where(less(first, end), self.at(writer, first)) for writer in writers]
                 start.append(self.group())
             later = add(loop.var, depth - 1)
-            fills += [_where(less(later, end), self.at(writer, later)) for writer in writers]
+            fills += [self.where(less(later, end), self.at(writer, later)) for writer in writers]
             fills.append(self.group())
         body = seq(*fills, self.at(self.users, loop.var))
         return seq(*start, For(loop.var, loop.min, loop.extent, loop.kind, None, loop.pragmas, body))
@@ -169,12 +176,6 @@ class _Plan:
         for ring in reversed(list(self.rings.values())):
             body = Allocate(ring, body)
         return body
-
-
-def _where(condition: Expr, stmt: Stmt) -> Stmt:
-    if isinstance(condition, IntImm):
-        return stmt if condition.value else NOTHING
-    return If(likely(condition), stmt, None)
 
 
 def _plan(loop: For, made: set[Buffer], asynchronous: bool) -> _Plan | None:
@@ -201,7 +202,8 @@ def _plan(loop: For, made: set[Buffer], asynchronous: bool) -> _Plan | None:
     for buffer in reversed(held):
         users = users if buffer in staged else Allocate(buffer, users)
     rings = {buffer: _copies(buffer, depth) for buffer, depth in staged.items()}
-    return _Plan(loop, writers, users, rings, asynchronous)
+    shared = any(ring.scope is MemoryScope.SHARED for ring in rings.values())
+    return _Plan(loop, writers, users, rings, asynchronous and shared)
 
 
 def _may_run_ahead(writers: tuple[Stmt, ...], others: list[Stmt], staged: Mapping[Buffer, int]) -> bool:

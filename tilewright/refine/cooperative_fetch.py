@@ -4,7 +4,8 @@ A stage in shared memory is computed by all threads of a block together, and nob
 element. Schedules often give each thread a run of neighbours (`split(fused, nparts=threads)`), so that the threads of
 a warp read memory far apart, a transaction each; or they leave out a thread index, and all its threads do the same
 work. Here such a stage gets the loops that the hardware likes: its elements in row-major order, dealt out one by
-one to the threads in the order of their numbers.
+one to the threads in the order of their numbers; or in vectors, where a ring is filled by asynchronous copies, each of
+which should move as much as it can.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ..schedule.relations import Fuse, Relation, Split
 from ..schedule.value import At, AxisNotes, Schedule, Stage
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.reduction import Reduce
+from .fetch_width import fetch_lanes
 
 _FASTEST_FIRST = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
 _PLAIN_KINDS = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.THREAD)
@@ -48,7 +50,7 @@ def cooperative_fetch(schedule: Schedule, bounds: Bounds, target: Target, option
             kernel = _kernel(found.outer)
             block = blocks[kernel] = blocks[kernel] if kernel in blocks else _block(kernel, bounds)
             if block and found.region and not _obstacle(schedule, found, block):
-                changed[i] = _deal_out(found, block)
+                changed[i] = _deal_out(found, block, target.hardware.copy_bytes if found.stage.stages > 1 else ())
     return {**bounds, **changed} if any(found is not bounds[i] for i, found in changed.items()) else bounds
 
 
@@ -96,8 +98,9 @@ def _obstacle(schedule: Schedule, found: StageBounds, block: dict[ThreadTag, int
     return ""
 
 
-def _deal_out(found: StageBounds, block: dict[ThreadTag, int]) -> StageBounds:
+def _deal_out(found: StageBounds, block: dict[ThreadTag, int], copies: tuple[int, ...]) -> StageBounds:
     shape, lanes = _constants([part.extent for part in found.region]) or [], _lanes(found)
+    lanes = fetch_lanes(found, copies) if lanes == 1 else lanes
     if _is_even(found, shape, block, lanes):
         return found
     stage = _dealt_out(found.stage, block, lanes)
