@@ -59,8 +59,7 @@ def _counted(loop: For, size: int) -> Stmt:
     slot = Var(f"{loop.var.name}.slot", "int32")
     values: dict[Any, Expr] = {}
     for node, by in ahead.items():
-        later = add(slot, by)
-        values[node] = slot if not by else Select(less(later, size), later, subtract(later, size))
+        values[node] = slot if not by else Select(less(slot, size - by), add(slot, by), subtract(slot, size - by))
     following = Select(less(slot, size - 1), add(slot, 1), zero)
     body = seq(substitute(loop.body, values), Store(counter, (zero,), following))
     body = Let(slot, Load(counter, (zero,)), body)
@@ -70,7 +69,9 @@ def _counted(loop: For, size: int) -> Stmt:
 
 def _ahead(node: Any, var: Var, size: int) -> int | None:
     """How many slots after that of iteration `var` a remainder is, in [0, size); None for another expression."""
-    if not (isinstance(node, FloorMod) and node.dtype == "int32" and isinstance(node.b, IntImm) and node.b.value == size):
+    if not (
+        isinstance(node, FloorMod) and node.dtype == "int32" and isinstance(node.b, IntImm) and node.b.value == size
+    ):
         return None
     form = Affine.of(node.a)
     return form.const % size if form.terms == {var: 1} else None

@@ -11,6 +11,7 @@ from functools import reduce
 
 from ..arith.affine import Affine
 from ..arith.modular import modular
+from ..arith.simplify import simplify
 from ..bounds.value import StageBounds
 from ..expr.nodes import Expr, IfThenElse, IntImm, Load, Select
 from ..expr.operators import add, const, is_const, multiply
@@ -55,8 +56,10 @@ def _fits(found: StageBounds, load: Load, lanes: int) -> bool:
     if any(not isinstance(size, IntImm) or size.value % lanes for size in (*strides, extents[-1])):
         return False
     (value,) = found.body
-    if isinstance(value, (IfThenElse, Select)) and row.var in variables(value.condition):
-        return False
+    if isinstance(value, (IfThenElse, Select)):
+        ranges = {axis.var: (found.ranges[axis].min, found.ranges[axis].extent) for axis in stage.op.axis}
+        if row.var in variables(simplify(value.condition, found.facts.bind_all(ranges))):
+            return False
     # A region that reaches beyond its tensor is guarded element by element.
     whole = stage.op.outputs[0].shape[-1]
     if _divisor(whole, found) % lanes or not _is_multiple(found.ranges[row].min, found, lanes):
