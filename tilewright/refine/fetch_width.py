@@ -13,10 +13,9 @@ from ..arith.affine import Affine
 from ..arith.modular import modular
 from ..arith.simplify import simplify
 from ..bounds.value import StageBounds
-from ..expr.nodes import Expr, IfThenElse, IntImm, Load, Select
+from ..expr.nodes import Expr, IfThenElse, Load, Select
 from ..expr.operators import add, const, is_const, multiply
 from ..expr.traverse import substitute, uses_any, variables
-from ..loops.layout import Layout
 from ..tensor.tensor import Tensor
 
 
@@ -48,12 +47,8 @@ def _moved(body: tuple[Expr, ...]) -> Load | None:
 
 def _fits(found: StageBounds, load: Load, lanes: int) -> bool:
     stage = found.stage
-    row, extents = stage.op.axis[-1], [part.extent for part in found.region]
-    aligns = tuple((d, *stage.aligns[a]) for d, a in enumerate(stage.op.axis) if a in stage.aligns)
-    strides = Layout(aligns).strides(extents)[:-1]
-    if not is_const(Layout(aligns).strides(extents)[-1], 1):
-        return False
-    if any(not isinstance(size, IntImm) or size.value % lanes for size in (*strides, extents[-1])):
+    row, strides = stage.op.axis[-1], _strides(found)
+    if strides[-1] != 1 or any(stride % lanes for stride in strides[:-1]) or int(found.region[-1].extent) % lanes:
         return False
     (value,) = found.body
     if isinstance(value, (IfThenElse, Select)):
@@ -69,6 +64,17 @@ def _fits(found: StageBounds, load: Load, lanes: int) -> bool:
     if form.terms.get(row.var) != 1 or any(atom is not row.var and uses_any(atom, (row.var,)) for atom in form.terms):
         return False
     return _is_multiple(substitute(place, {row.var: found.ranges[row].min}), found, lanes)
+
+
+def _strides(found: StageBounds) -> list[int]:
+    """The distances of neighbours in shared memory along each dimension, with the padding of the schedule."""
+    stride, strides = 1, []
+    for axis, part in reversed(list(zip(found.stage.op.axis, found.region, strict=True))):
+        factor, offset = found.stage.aligns.get(axis, (1, 0))
+        stride += (offset - stride) % factor
+        strides.append(stride)
+        stride *= int(part.extent)
+    return strides[::-1]
 
 
 def _flat(load: Load) -> Expr:
