@@ -14,6 +14,74 @@ A, B = te.placeholder((3, 4), name="A"), te.placeholder((5,), name="B")
 WHOLE, TRUTH = te.placeholder((3, 4), "int32", "I"), te.placeholder((3, 4), "bool", "T")
 SCALAR = te.placeholder((), name="S")
 
+C, INDEX = te.placeholder((3, 5), name="C"), te.placeholder((3,), "int32", "N")
+IMAGES, OPEN = te.placeholder((2, 6, 4, 5), name="X"), te.placeholder((te.size_var("n"), 4), name="O")
+nn = topi.nn
+MOVING: list[tuple[str, Callable[[], Any], str, str]] = [
+    ("expand_dims", lambda: topi.expand_dims(A, 3), "argument 'axis' is 3, which is not one of 3", "from -3 to 2"),
+    ("expand_dims", lambda: topi.expand_dims(A, 0, -1), "argument 'num_newaxis' is -1", "int >= 0"),
+    ("expand_like", lambda: topi.expand_like(B, A, 0), "'B' has the shape [5], and 'A' without", "lacks"),
+    ("squeeze", lambda: topi.squeeze(A, 1), "dimension 1 of 'A' has the extent 4, not 1", "extent 1: []"),
+    ("transpose", lambda: topi.transpose(A, (0, 0)), "argument 'axes' is (0, 0)", "2 dimensions once: [1, 0]"),
+    ("flip", lambda: topi.flip(A, 2), "argument 'axis' is 2", "from -2 to 1"),
+    ("reverse_sequence", lambda: topi.reverse_sequence(A, B), "seq_lengths 'B' is float32", "int32 of shape [3]"),
+    ("reshape", lambda: topi.reshape(A, (5, 2)), "'A' of shape [3, 4] cannot have the shape [5, 2]", "12 elements"),
+    ("reshape", lambda: topi.reshape(A, (-1, -1)), "is no extent", "extents"),
+    ("concatenate", lambda: topi.concatenate([A, C], 0), "'A' is float32 of shape [3, 4], and 'C'", "dimension 0"),
+    ("concatenate", lambda: topi.concatenate([A, WHOLE], 0), "'I' is int32", "one type"),
+    ("stack", lambda: topi.stack([A, C], 0), "'A' is float32 of shape [3, 4], and 'C'", "one type and shape"),
+    ("stack", lambda: topi.stack([], 0), "argument 'tensors' is []", "[A, B]"),
+    ("split", lambda: topi.split(A, 3, 1), "of extent 4, does not divide into 3", "a divisor"),
+    ("split", lambda: topi.split(A, [3, 1], 1), "argument 'indices_or_sections' is [3, 1]", "ascending order, up to 4"),
+    ("split", lambda: topi.split(OPEN, 2), "has the extent `n`, which is not constant", "constant extents"),
+    ("repeat", lambda: topi.repeat(A, 0, 1), "argument 'repeats' is 0", "int >= 1"),
+    ("tile", lambda: topi.tile(A, (2, "x")), "argument 'reps' is 'x'", "int >= 1"),
+    ("strided_slice", lambda: topi.strided_slice(A, [0], [1, 2]), "do not fit dimensions [0]", "an entry of each"),
+    ("strided_slice", lambda: topi.strided_slice(A, [2], [1]), "no element of dimension 0, of extent 3", "behind"),
+    ("strided_slice", lambda: topi.strided_slice(A, [0], [1], [0]), "a stride is 0", "below 0"),
+    ("strided_slice", lambda: topi.strided_slice(A, [0], [1], None, None, "x"), "'slice_mode' is 'x'", "'size'"),
+    ("layout_transform", lambda: topi.layout_transform(A, "N1", "NC"), "'N1', which is not a layout", "NCHW16c"),
+    ("layout_transform", lambda: topi.layout_transform(A, "NC", "NCH"), "cannot go from NC to NCH", "same letters"),
+    ("layout_transform", lambda: topi.layout_transform(A, "NC", "NC3c"), "which blocks of 3 do not divide", "pad"),
+    ("layout_transform", lambda: topi.layout_transform(IMAGES, "NCW4c", "NWC"), "has blocks of 5 along C", "has"),
+    ("take", lambda: topi.take(A, B), "indices 'B' has type float32", "topi.cast"),
+    ("take", lambda: topi.take(A, INDEX, 0, mode="x"), "argument 'mode' is 'x'", "'clip', 'wrap'"),
+    ("take", lambda: topi.take(A, INDEX, 0, 1), "batch_dims=1 with axis=0", "before axis"),
+    ("gather", lambda: topi.gather(A, 0, INDEX), "indices 'N' has the shape [3]", "2 dimension(s)"),
+    ("gather", lambda: topi.gather(C, 0, WHOLE), "extents of dimension 1 of data and indices", "agree"),
+    ("gather_nd", lambda: topi.gather_nd(A, INDEX), "indices 'N' has the shape [3]", "from 1 to 2"),
+    ("where", lambda: topi.where(A, C, 0), "the extents 4 and 5 differ", "equal or 1"),
+    ("where", lambda: topi.where(True, A, A), "argument 'condition' is True", "te.placeholder"),
+    ("one_hot", lambda: topi.one_hot(A, 1, 0, 3, 0, "int8"), "indices 'A' has type float32", "topi.cast"),
+    ("one_hot", lambda: topi.one_hot(INDEX, 1, 0, 0, 0, "int8"), "argument 'depth' is 0", "int >= 1"),
+    ("sequence_mask", lambda: topi.sequence_mask(A, INDEX, 0, 2), "argument 'axis' is 2", "0, 1"),
+    ("sequence_mask", lambda: topi.sequence_mask(A, A), "valid_length [3, 4]", "a length per sequence"),
+    ("sequence_mask", lambda: topi.sequence_mask(A, INDEX), "elements of valid_length and sequences", "agree"),
+    ("matrix_set_diag", lambda: topi.matrix_set_diag(A, B, 4), "have diagonals from -2 to 3", "one of them"),
+    ("matrix_set_diag", lambda: topi.matrix_set_diag(A, B, (0, 1)), "'B' has the shape [5]", "diagonals, elements"),
+    ("matrix_set_diag", lambda: topi.matrix_set_diag(A, B), "elements of diagonal and of the longest", "agree"),
+    ("matrix_set_diag", lambda: topi.matrix_set_diag(A, B, 0, "LEFT"), "argument 'align' is 'LEFT'", "'RIGHT_LEFT'"),
+    ("matrix_set_diag", lambda: topi.matrix_set_diag(B, B), "data 'B' has the shape [5]", "at least 2"),
+    ("trilu", lambda: topi.trilu(B, 0, True), "data 'B' has the shape [5]", "at least 2"),
+    ("arange", lambda: topi.arange(0, 3, 0), "arange from 0 to 3 by 0", "a step but 0"),
+    ("arange", lambda: topi.arange(3, 0), "no number lies from 3 to 0 by 1", "direction"),
+    ("meshgrid", lambda: topi.meshgrid([A], "ij"), "a_tuple[0] 'A' has the shape", "0 or 1"),
+    ("meshgrid", lambda: topi.meshgrid([B], "yx"), "argument 'indexing' is 'yx'", "'ij', 'xy'"),
+    ("unravel_index", lambda: topi.unravel_index(INDEX, (3, 0)), "argument 'shape' is 0", "int >= 1"),
+    ("shape", lambda: topi.shape(SCALAR), "'S' has no dimensions", "has some"),
+    ("flatten", lambda: nn.flatten(SCALAR), "'S' has no dimensions", "has some"),
+    ("mirror_pad", lambda: nn.mirror_pad(A, [3, 5]), "dimension 1 has 5 elements, but there are 4", "pad less"),
+    ("mirror_pad", lambda: nn.mirror_pad(A, [3, 0], None, "REFLECT"), "but there are 2 to mirror", "pad less"),
+    ("mirror_pad", lambda: nn.mirror_pad(A, [1, 1], None, "WRAP"), "argument 'mode' is 'WRAP'", "'REFLECT'"),
+    ("depth_to_space", lambda: nn.depth_to_space(IMAGES, 2), "6 channels do not divide into blocks of 2×2", "of 4"),
+    ("depth_to_space", lambda: nn.depth_to_space(A, 2), "data 'A' has the shape [3, 4]", "layout NCHW"),
+    ("depth_to_space", lambda: nn.depth_to_space(IMAGES, 1, "CHWN"), "argument 'layout' is 'CHWN'", "'NHWC'"),
+    ("space_to_depth", lambda: nn.space_to_depth(IMAGES, 2), "W has the extent 5", "topi.nn.pad"),
+    ("space_to_batch_nd", lambda: nn.space_to_batch_nd(A, [3], [0], [0]), "extent is 4, which blocks of 3", "missing"),
+    ("space_to_batch_nd", lambda: nn.space_to_batch_nd(A, [1, 2], [0], [0]), "'block_shape' is [1, 2]", "spatial"),
+    ("batch_to_space_nd", lambda: nn.batch_to_space_nd(A, [2], [0], [0]), "a batch of 3 with blocks [2]", "multiple"),
+]
+
 MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
     ("exp", lambda: topi.exp(3), "argument 'x' is 3, which is no tensor", "te.placeholder"),
     ("cast", lambda: topi.cast(A, "float31"), "argument 'dtype' is 'float31'", 'dtype="float32"'),
@@ -66,7 +134,10 @@ MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "call", "message", "fix"), MISTAKES, ids=[f"{m[0]}-{m[2]}"[:60] for m in MISTAKES])
+ALL = [*MISTAKES, *MOVING]
+
+
+@pytest.mark.parametrize(("name", "call", "message", "fix"), ALL, ids=[f"{m[0]}-{m[2]}"[:60] for m in ALL])
 def test_mistakes(name: str, call: Callable[[], Any], message: str, fix: str) -> None:
     with refused(name, message, fix=fix):
         call()

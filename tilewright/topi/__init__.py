@@ -6,12 +6,17 @@ from ..core.refusals import missing as _missing
 from . import broadcast as broadcast
 from . import cuda as cuda
 from . import generic as generic
+from . import indexing as indexing
+from . import joining as joining
+from . import layout as layout
 from . import math as math
 from . import nn as nn
+from . import ranges as ranges
 from . import reduction as reduction
 from . import tag as tag
 from . import tensor as tensor
 from . import testing as testing
+from . import transform as transform
 from . import utils as utils
 from . import x86 as x86
 from .broadcast import add as add
@@ -42,6 +47,21 @@ from .broadcast import right_shift as right_shift
 from .broadcast import subtract as subtract
 from .broadcast import trunc_divide as trunc_divide
 from .broadcast import trunc_mod as trunc_mod
+from .indexing import gather as gather
+from .indexing import gather_nd as gather_nd
+from .indexing import matrix_set_diag as matrix_set_diag
+from .indexing import one_hot as one_hot
+from .indexing import sequence_mask as sequence_mask
+from .indexing import take as take
+from .indexing import trilu as trilu
+from .indexing import where as where
+from .joining import concatenate as concatenate
+from .joining import repeat as repeat
+from .joining import split as split
+from .joining import stack as stack
+from .joining import strided_slice as strided_slice
+from .joining import tile as tile
+from .layout import layout_transform as layout_transform
 from .math import abs as abs
 from .math import acos as acos
 from .math import acosh as acosh
@@ -84,6 +104,11 @@ from .math import sqrt as sqrt
 from .math import tan as tan
 from .math import tanh as tanh
 from .math import trunc as trunc
+from .ranges import arange as arange
+from .ranges import meshgrid as meshgrid
+from .ranges import ndarray_size as ndarray_size
+from .ranges import shape as shape
+from .ranges import unravel_index as unravel_index
 from .reduction import all as all
 from .reduction import any as any
 from .reduction import argmax as argmax
@@ -99,6 +124,13 @@ from .tensor import ones as ones
 from .tensor import ones_like as ones_like
 from .tensor import zeros as zeros
 from .tensor import zeros_like as zeros_like
+from .transform import expand_dims as expand_dims
+from .transform import expand_like as expand_like
+from .transform import flip as flip
+from .transform import reshape as reshape
+from .transform import reverse_sequence as reverse_sequence
+from .transform import squeeze as squeeze
+from .transform import transpose as transpose
 
 if not TYPE_CHECKING:
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..arith.simplify import simplify
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..expr.nodes import Expr, IntImm
+from ..expr.operators import as_expr
 from ..tensor.axis import whole
 from ..tensor.tensor import Tensor
 
@@ -152,6 +154,25 @@ def same(a: Any, b: Any, what: str, primitive: str) -> None:
     first, second = (e.value if isinstance(e, IntImm) else e for e in (a, b))
     if isinstance(first, int) and isinstance(second, int) and first != second:
         raise UserError(f"{what}: {first} and {second} differ", primitive=primitive, fix="make the shapes agree")
+
+
+def known(extent: Any) -> int | None:
+    """The value of an extent, or None where it is known only at the call."""
+    found = simplify(as_expr(extent))
+    return found.value if isinstance(found, IntImm) else None
+
+
+def sizes(data: Tensor, dims: Sequence[int], primitive: str) -> list[int]:
+    """The extents of some dimensions, which must be constant."""
+    found = [known(data.shape[d]) for d in dims]
+    for d, n in zip(dims, found, strict=True):
+        if n is None:
+            raise UserError(
+                f"dimension {d} of {data.name!r} has the extent `{data.shape[d]}`, which is not constant",
+                primitive=primitive,
+                fix="give a tensor of constant extents, or declare this with te.compute",
+            )
+    return [n for n in found if n is not None]
 
 
 def element_type(given: Any, primitive: str) -> DType:

@@ -3,6 +3,12 @@
 from typing import TYPE_CHECKING
 
 from ...core.refusals import missing as _missing
+from .blocks import batch_flatten as batch_flatten
+from .blocks import batch_to_space_nd as batch_to_space_nd
+from .blocks import depth_to_space as depth_to_space
+from .blocks import flatten as flatten
+from .blocks import space_to_batch_nd as space_to_batch_nd
+from .blocks import space_to_depth as space_to_depth
 from .conv1d import conv1d as conv1d
 from .conv1d import conv1d_ncw as conv1d_ncw
 from .conv1d import conv1d_nwc as conv1d_nwc
@@ -29,6 +35,7 @@ from .normalization import l2_normalize as l2_normalize
 from .normalization import layer_norm as layer_norm
 from .normalization import lrn as lrn
 from .normalization import rms_norm as rms_norm
+from .pad import mirror_pad as mirror_pad
 from .pad import pad as pad
 from .softmax import fast_softmax as fast_softmax
 from .softmax import log_softmax as log_softmax

@@ -8,7 +8,8 @@ from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import thread_axis
 from ...tensor.tensor import Operation
-from .stages import bytes_of, constant, count, started, threads_of
+from ..argument_checks import known
+from .stages import bytes_of, count, started, threads_of
 
 _VECTOR_BYTES = 16
 _CPU_VECTOR_BYTES = 64
@@ -53,7 +54,7 @@ def _to_threads(s: ScheduleHandle, op: Operation, target: Target) -> None:
 
 def _in_rows(op: Operation, width: int) -> bool:
     """Whether each vector lies in one row of the result, so that its indices need no division per element."""
-    last = constant(op.axis[-1].dom.extent) if op.axis and op.axis[-1].dom is not None else None
+    last = known(op.axis[-1].dom.extent) if op.axis and op.axis[-1].dom is not None else None
     return last is not None and last % width == 0
 
 

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
-from ...arith.simplify import simplify
 from ...core.errors import UserError
 from ...core.target import Target
-from ...expr.nodes import Expr, IntImm, Load
+from ...expr.nodes import Load
 from ...expr.traverse import post_order, uses_any
 from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.axis import IterVar
 from ...tensor.reduction import Reduce
 from ...tensor.tensor import ComputeOp, Operation, Tensor
+from ..argument_checks import known
 
 BLOCK = 256
 """Threads per block, where nothing speaks for another number."""
@@ -74,15 +74,9 @@ def read_through(op: Operation, inner: Operation) -> bool:
     )
 
 
-def constant(extent: Expr) -> int | None:
-    """The value of an extent, or None where it is known only at the call."""
-    found = simplify(extent)
-    return found.value if isinstance(found, IntImm) else None
-
-
 def count(axes: Sequence[IterVar]) -> int | None:
     """How many iterations the loops over `axes` have together, or None where that is known only at the call."""
-    each = [constant(axis.dom.extent) if axis.dom is not None else None for axis in axes]
+    each = [known(axis.dom.extent) if axis.dom is not None else None for axis in axes]
     return None if None in each else prod(n for n in each if n is not None)
 
 

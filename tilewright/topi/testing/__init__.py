@@ -26,6 +26,17 @@ from .normalization import lrn_python as lrn_python
 from .normalization import rms_norm_python as rms_norm_python
 from .normalization import softmax_python as softmax_python
 from .reduction import REDUCTIONS as REDUCTIONS
+from .transform import batch_to_space_nd_python as batch_to_space_nd_python
+from .transform import depth_to_space_python as depth_to_space_python
+from .transform import gather_nd_python as gather_nd_python
+from .transform import layout_transform_python as layout_transform_python
+from .transform import matrix_set_diag_python as matrix_set_diag_python
+from .transform import one_hot_python as one_hot_python
+from .transform import reverse_sequence_python as reverse_sequence_python
+from .transform import sequence_mask_python as sequence_mask_python
+from .transform import space_to_batch_nd_python as space_to_batch_nd_python
+from .transform import space_to_depth_python as space_to_depth_python
+from .transform import take_python as take_python
 from .windows import conv_transpose_python as conv_transpose_python
 from .windows import pool_python as pool_python
 

@@ -1,0 +1,168 @@
+"""Tensors of indices: ranges, grids of coordinates, shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import UserError
+from ..core.refusals import missing_from_module as _missing
+from ..expr import operators as o
+from ..expr.nodes import Expr
+from ..tensor.tensor import Tensor, compute
+from .argument_checks import element_type, index_tensor, integer, one_of, rank_of, tensor, tensors
+from .tag import INJECTIVE
+from .transform import moved, unravelled
+
+
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = "float32") -> Tensor:
+    """Make a tensor of evenly spaced numbers.
+
+    Parameters
+    ----------
+    start, stop
+        The first number and the end, which is not among them; given alone, `start` is the end, and 0 the first.
+    step
+        The distance of neighbours.
+    dtype
+        The type of the elements.
+
+    Returns
+    -------
+    A tensor of one dimension.
+
+    Raises
+    ------
+    UserError
+        For a step of 0, and where there would be no element.
+    """
+    first, end = (0, start) if stop is None else (start, stop)
+    numbers = [getattr(x, "value", x) for x in (first, end, step)]
+    if any(isinstance(x, bool) or not isinstance(x, (int, float)) for x in numbers) or numbers[2] == 0:
+        raise UserError(
+            f"arange from {first!r} to {end!r} by {step!r}", primitive="arange", fix="give numbers, and a step but 0"
+        )
+    kind, count = element_type(dtype, "arange"), math.ceil((numbers[1] - numbers[0]) / numbers[2])
+    if count <= 0:
+        raise UserError(
+            f"no number lies from {first} to {end} by {step}",
+            primitive="arange",
+            fix="give an end in the direction of the step",
+        )
+    begin, distance = (o.const(x, kind) for x in (numbers[0], numbers[2]))
+    made: Tensor = compute((count,), lambda i: begin + distance * o.cast(kind, i), "T_arange", INJECTIVE)
+    return made
+
+
+def meshgrid(a_tuple: Sequence[Tensor], indexing: str) -> list[Tensor]:
+    """Make the tensors of coordinates of a grid.
+
+    Parameters
+    ----------
+    a_tuple
+        For each dimension of the grid, its coordinates: tensors of one dimension, or of none.
+    indexing
+        "ij", or "xy": then the first two dimensions of the grid change places.
+
+    Returns
+    -------
+    For each of them a tensor of the shape of the grid.
+    """
+    given = [
+        rank_of(t, (0, 1), f"a_tuple[{i}]", "meshgrid") for i, t in enumerate(tensors(a_tuple, "a_tuple", "meshgrid"))
+    ]
+    one_of(indexing, ("ij", "xy"), "indexing", "meshgrid")
+    order = list(range(len(given)))
+    if indexing == "xy" and len(given) > 1:
+        order[:2] = 1, 0
+    shape = [given[d].shape[0] if given[d].ndim else o.const(1) for d in order]
+    places = [order.index(d) for d in range(len(given))]
+    return [
+        moved(shape, lambda i, t=t, at=at: t(i[at]) if t.ndim else t(), "meshgrid")
+        for t, at in zip(given, places, strict=True)
+    ]
+
+
+def unravel_index(indices: Tensor, shape: Any) -> Tensor:
+    """Compute the coordinates of places in row-major order.
+
+    Parameters
+    ----------
+    indices
+        A tensor of integers.
+    shape
+        The extents of what they are places of.
+
+    Returns
+    -------
+    A tensor of shape (dimensions, ...) and of the type of `indices`.
+    """
+    where = index_tensor(indices, "indices", "unravel_index")
+    extents = [
+        o.const(integer(n, "shape", "unravel_index", 1), where.dtype)
+        for n in (shape if isinstance(shape, (list, tuple)) else [shape])
+    ]
+
+    def element(i: list[Any]) -> Expr:
+        each = unravelled(where(*i[1:]), extents)
+        value = each[-1]
+        for d in reversed(range(len(each) - 1)):
+            value = o.select(o.equal(i[0], d), each[d], value)
+        return o.as_expr(value)
+
+    return moved([o.const(len(extents)), *where.shape], element, "unravel")
+
+
+def shape(array: Tensor, dtype: Any = "int32") -> Tensor:
+    """Make a tensor that holds the extents of another one.
+
+    Parameters
+    ----------
+    array
+        The tensor.
+    dtype
+        The type of the result.
+
+    Returns
+    -------
+    A tensor of one dimension.
+    """
+    data, kind = tensor(array, "array", "shape"), element_type(dtype, "shape")
+    if not data.ndim:
+        raise UserError(f"{data.name!r} has no dimensions", primitive="shape", fix="give a tensor that has some")
+
+    def element(i: list[Any]) -> Expr:
+        value = o.cast(kind, data.shape[-1])
+        for d in reversed(range(data.ndim - 1)):
+            value = o.select(o.equal(i[0], d), o.cast(kind, data.shape[d]), value)
+        return value
+
+    return moved([o.const(data.ndim)], element, "shape")
+
+
+def ndarray_size(array: Tensor, dtype: Any = "int32") -> Tensor:
+    """Make a tensor without dimensions that holds the number of elements of another one.
+
+    Parameters
+    ----------
+    array
+        The tensor.
+    dtype
+        The type of the result.
+
+    Returns
+    -------
+    A tensor of no dimension.
+    """
+    data, kind = tensor(array, "array", "ndarray_size"), element_type(dtype, "ndarray_size")
+    total: Any = o.const(1)
+    for n in data.shape:
+        total = total * n
+    return moved([], lambda _: o.cast(kind, total), "ndarray_size")
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name, globals())
