@@ -175,7 +175,7 @@ def main() -> None:
     print(f"{dev.name}; a copy of 2^26 floats moves {bandwidth / 1e12:.2f} TB/s")
     heads = ["size", "ours µs", "PyTorch µs", "ratio", "TB/s", "of a copy", "error", "registers"]
     lines = [measured(row, dev, bandwidth) for row in chosen]
-    print(table([Column("operator", right=False), *map(Column, heads)], lines))
+    print("\n".join(table([Column("operator", right=False), *map(Column, heads)], lines)))
 
 
 if __name__ == "__main__":

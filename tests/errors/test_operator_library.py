@@ -82,6 +82,77 @@ MOVING: list[tuple[str, Callable[[], Any], str, str]] = [
     ("batch_to_space_nd", lambda: nn.batch_to_space_nd(A, [2], [0], [0]), "a batch of 3 with blocks [2]", "multiple"),
 ]
 
+K, BATCHES = te.placeholder((8, 6, 3, 3), name="K"), te.placeholder((2, 3, 4), name="B3")
+CUBE = te.placeholder((3, 3, 3), name="Q")
+BLOCKED, BLOCKS = te.placeholder((1, 2, 5, 5, 4), name="Y"), te.placeholder((2, 2, 3, 3, 4, 3), name="V")
+WINDOWS: list[tuple[str, Callable[[], Any], str, str]] = [
+    ("pool2d", lambda: nn.pool2d(3, 2, 2, 1, 0, "max"), "argument 'data' is 3", "te.placeholder"),
+    ("pool2d", lambda: nn.pool2d(IMAGES, 2, 2, 1, 0, "mean"), "argument 'pool_type' is 'mean'", "'max', 'avg'"),
+    ("pool2d", lambda: nn.pool2d(IMAGES, 0, 2, 1, 0, "max"), "argument 'kernel' is 0", "int >= 1"),
+    ("pool2d", lambda: nn.pool2d(IMAGES, 2, (1, 1, 1), 1, 0, "max"), "'stride' is (1, 1, 1), which has 3", "of 2"),
+    ("pool2d", lambda: nn.pool2d(IMAGES, 7, 2, 1, 1, "max"), "a window of 7 elements, 1 apart, is larger", "pad more"),
+    ("pool2d", lambda: nn.pool2d(A, 2, 2, 1, 0, "max"), "layout 'NCHW' does not fit 'A' of shape [3, 4]", "H, W among"),
+    ("pool1d", lambda: nn.pool1d(IMAGES, 2, 2, 1, 0, "max", layout="NCH2"), "'NCH2', which is not a layout", "NCHW16c"),
+    ("pool1d", lambda: nn.pool1d(IMAGES, 2, 2, 1, -1, "max", layout="NCHW"), "argument 'padding' is -1", "int >= 0"),
+    ("pool3d", lambda: nn.pool3d(IMAGES, 2, 2, 1, 0, "max"), "layout 'NCDHW' does not fit", "D, H, W among them"),
+    ("global_pool", lambda: nn.global_pool(IMAGES, "sum"), "argument 'pool_type' is 'sum'", "'max', 'avg'"),
+    ("adaptive_pool", lambda: nn.adaptive_pool(IMAGES, 0, "max"), "argument 'output_size' is 0", "int >= 1"),
+    ("adaptive_pool1d", lambda: nn.adaptive_pool1d(OPEN, 2, "max", "WN"), "are not constant", "constant height"),
+    ("pool_grad", lambda: nn.pool_grad(IMAGES, IMAGES, 2, 2, 0, "max"), "but the result of pool2d", "by the result"),
+    ("matmul", lambda: nn.matmul(A, C), "the extents of tensor_a and tensor_b", "agree"),
+    ("matmul", lambda: nn.matmul(A, B), "tensor_b 'B' has the shape [5]", "(rows, columns)"),
+    ("matmul", lambda: nn.matmul(A, C, B, transpose_a=True, out_dtype="x"), "'dtype' is 'x'", "name a type"),
+    ("matmul", lambda: nn.matmul(A, A, B, transpose_a=True), "the elements of bias and the columns", "agree"),
+    ("batch_matmul", lambda: nn.batch_matmul(A, A), "tensor_a 'A' has the shape [3, 4]", "(batch, rows, columns)"),
+    ("batch_matmul", lambda: nn.batch_matmul(BATCHES, BATCHES, transpose_a=True), "that are summed over", "agree"),
+    ("tensordot", lambda: topi.tensordot(A, C, 3), "argument 'axes' is 3, for tensors of 2 and 2", "axes=([1], [0])"),
+    ("tensordot", lambda: topi.tensordot(A, C, ([1], [1])), "extents of dimension 1 of a and 1 of b", "agree"),
+    ("conv3d_ncdhw", lambda: nn.conv3d_ncdhw(IMAGES, K, 1, 0), "Input 'X' has the shape", "layout NCDHW"),
+    ("conv2d_transpose_nchw", lambda: nn.conv2d_transpose_nchw(IMAGES, K, 1, 0, None, 0), "channels of Input", "agree"),
+    ("conv2d_transpose_nchw", lambda: nn.conv2d_transpose_nchw(A, K, 1, 0, None, 0), "Input 'A'", "(N, C, H, W)"),
+    (
+        "conv1d_transpose_ncw",
+        lambda: nn.conv1d_transpose_ncw(CUBE, CUBE, 0, 0, None, 0),
+        "'strides' is 0",
+        ">= 1",
+    ),
+    (
+        "group_conv2d_transpose_nchw",
+        lambda: nn.group_conv2d_transpose_nchw(IMAGES, te.placeholder((6, 2, 3, 3)), 1, 0, None, 0, 4),
+        "6 channels do not divide into groups=4",
+        "a divisor",
+    ),
+    (
+        "conv2d_transpose_nchw",
+        lambda: nn.conv2d_transpose_nchw(IMAGES, te.placeholder((6, 2, 1, 1)), 1, 3, None, 0),
+        "nothing is left of the result",
+        "less padding",
+    ),
+    ("conv2d_NCHWc", lambda: nn.conv2d_NCHWc(BLOCKED, BLOCKS, 1, 0, 1, "NCHW", "NCHW3c"), "'layout' is 'NCHW'", "16c"),
+    ("conv2d_NCHWc", lambda: nn.conv2d_NCHWc(BLOCKED, BLOCKS, 1, 0, 1, "NCHW8c", "NCHW3c"), "layout's block", "agree"),
+    ("conv2d_NCHWc", lambda: nn.conv2d_NCHWc(BLOCKED, K, 1, 0, 1, "NCHW4c", "NCHW3c"), "kernel 'K'", "6 dimension"),
+    ("conv2d_winograd_nchw", lambda: nn.conv2d_winograd_nchw(IMAGES, K, 2, 0, 1, None), "strides=2", "conv2d_nchw"),
+    ("conv2d_winograd_nchw", lambda: nn.conv2d_winograd_nchw(IMAGES, IMAGES, 1, 0, 1, None), "[2, 6, 4, 5]", "square"),
+    (
+        "winograd_transform_matrices",
+        lambda: nn.winograd_transform_matrices(6, 5, "float32"),
+        "tile_size=6 with kernel_size=5 takes tiles of 10",
+        "between 2 and 8",
+    ),
+    (
+        "depthwise_conv2d_backward_input_nhwc",
+        lambda: nn.depthwise_conv2d_backward_input_nhwc(K, IMAGES, (1, 2, 3, 4), (1, 2, 3, 4), 1, 0),
+        "Out_grad has the shape [2, 6, 4, 5]",
+        "the shapes of the tensors",
+    ),
+    (
+        "depthwise_conv2d_backward_weight_nhwc",
+        lambda: nn.depthwise_conv2d_backward_weight_nhwc(IMAGES, IMAGES, IMAGES.shape, (3, 3), 1, 0),
+        "fshape is (3, 3)",
+        "(KH, KW, C, M)",
+    ),
+]
+
 MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
     ("exp", lambda: topi.exp(3), "argument 'x' is 3, which is no tensor", "te.placeholder"),
     ("cast", lambda: topi.cast(A, "float31"), "argument 'dtype' is 'float31'", 'dtype="float32"'),
@@ -134,7 +205,7 @@ MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
 ]
 
 
-ALL = [*MISTAKES, *MOVING]
+ALL = [*MISTAKES, *MOVING, *WINDOWS]
 
 
 @pytest.mark.parametrize(("name", "call", "message", "fix"), ALL, ids=[f"{m[0]}-{m[2]}"[:60] for m in ALL])

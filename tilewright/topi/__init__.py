@@ -104,6 +104,7 @@ from .math import sqrt as sqrt
 from .math import tan as tan
 from .math import tanh as tanh
 from .math import trunc as trunc
+from .nn.matmul import tensordot as tensordot
 from .ranges import arange as arange
 from .ranges import meshgrid as meshgrid
 from .ranges import ndarray_size as ndarray_size

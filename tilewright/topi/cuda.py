@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.refusals import missing_from_module as _missing
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import Tensor
-from .schedules import injective, reduce, rows
+from .schedules import injective, products, reduce, rows
 from .schedules.stages import on_grid
 
 
@@ -44,6 +44,33 @@ def schedule_lrn(outs: Any) -> ScheduleHandle:
     """Schedule lrn, whose sums have few terms."""
     return reduce.schedule_reduce(outs, on_grid(), "schedule_lrn")
 
+
+def schedule_pool(outs: Any, layout: str = "NCHW") -> ScheduleHandle:
+    """Schedule pooling of windows; `layout` is accepted for old scripts, without effect."""
+    return reduce.schedule_reduce(outs, on_grid(), "schedule_pool")
+
+
+def schedule_pool_grad(outs: Any) -> ScheduleHandle:
+    """Schedule the gradient of pooling."""
+    return reduce.schedule_reduce(outs, on_grid(), "schedule_pool_grad")
+
+
+def schedule_adaptive_pool(outs: Any, layout: str = "NCHW") -> ScheduleHandle:
+    """Schedule global and adaptive pooling; `layout` is accepted for old scripts, without effect."""
+    return reduce.schedule_reduce(outs, on_grid(), "schedule_adaptive_pool")
+
+
+def schedule_dense(outs: Any) -> ScheduleHandle:
+    """Schedule matrix products, batches of them, and what follows element by element."""
+    return products.schedule_products(outs, on_grid(), "schedule_dense")
+
+
+def schedule_conv(outs: Any) -> ScheduleHandle:
+    """Schedule convolutions of every kind, and what follows element by element."""
+    return products.schedule_products(outs, on_grid(), "schedule_conv")
+
+
+schedule_matmul = schedule_batch_matmul = schedule_dense
 
 schedule_elemwise = schedule_broadcast = schedule_injective
 

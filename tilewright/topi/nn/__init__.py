@@ -3,6 +3,10 @@
 from typing import TYPE_CHECKING
 
 from ...core.refusals import missing as _missing
+from .adaptive_pooling import adaptive_pool as adaptive_pool
+from .adaptive_pooling import adaptive_pool1d as adaptive_pool1d
+from .adaptive_pooling import adaptive_pool3d as adaptive_pool3d
+from .adaptive_pooling import global_pool as global_pool
 from .blocks import batch_flatten as batch_flatten
 from .blocks import batch_to_space_nd as batch_to_space_nd
 from .blocks import depth_to_space as depth_to_space
@@ -18,16 +22,31 @@ from .conv2d import conv2d_nchw as conv2d_nchw
 from .conv2d import conv2d_nhwc as conv2d_nhwc
 from .conv2d import group_conv2d_nchw as group_conv2d_nchw
 from .conv2d import group_conv2d_nhwc as group_conv2d_nhwc
+from .conv2d_blocked import conv2d_NCHWc as conv2d_NCHWc
+from .conv2d_blocked import conv2d_NCHWc_int8 as conv2d_NCHWc_int8
+from .conv2d_blocked import depthwise_conv2d_NCHWc as depthwise_conv2d_NCHWc
+from .conv3d import conv3d_ncdhw as conv3d_ncdhw
+from .conv3d import conv3d_ndhwc as conv3d_ndhwc
+from .conv3d import group_conv1d_ncw as group_conv1d_ncw
+from .conv3d import group_conv1d_nwc as group_conv1d_nwc
+from .conv_transpose import conv1d_transpose_ncw as conv1d_transpose_ncw
+from .conv_transpose import conv2d_transpose_nchw as conv2d_transpose_nchw
+from .conv_transpose import conv3d_transpose_ncdhw as conv3d_transpose_ncdhw
+from .conv_transpose import group_conv2d_transpose_nchw as group_conv2d_transpose_nchw
 from .dense import dense as dense
 from .depthwise_conv2d import depthwise_conv2d as depthwise_conv2d
 from .depthwise_conv2d import depthwise_conv2d_nchw as depthwise_conv2d_nchw
 from .depthwise_conv2d import depthwise_conv2d_nhwc as depthwise_conv2d_nhwc
+from .depthwise_gradients import depthwise_conv2d_backward_input_nhwc as depthwise_conv2d_backward_input_nhwc
+from .depthwise_gradients import depthwise_conv2d_backward_weight_nhwc as depthwise_conv2d_backward_weight_nhwc
 from .dilate import dilate as dilate
 from .elementwise import leaky_relu as leaky_relu
 from .elementwise import relu as relu
 from .elementwise import scale_shift as scale_shift
 from .elementwise import scale_shift_nchw as scale_shift_nchw
 from .elementwise import scale_shift_nhwc as scale_shift_nhwc
+from .matmul import batch_matmul as batch_matmul
+from .matmul import matmul as matmul
 from .normalization import batch_norm as batch_norm
 from .normalization import group_norm as group_norm
 from .normalization import instance_norm as instance_norm
@@ -37,9 +56,16 @@ from .normalization import lrn as lrn
 from .normalization import rms_norm as rms_norm
 from .pad import mirror_pad as mirror_pad
 from .pad import pad as pad
+from .pooling import pool1d as pool1d
+from .pooling import pool2d as pool2d
+from .pooling import pool3d as pool3d
+from .pooling_gradient import pool_grad as pool_grad
 from .softmax import fast_softmax as fast_softmax
 from .softmax import log_softmax as log_softmax
 from .softmax import softmax as softmax
+from .winograd import conv2d_winograd_nchw as conv2d_winograd_nchw
+from .winograd import conv2d_winograd_weight_transform as conv2d_winograd_weight_transform
+from .winograd import winograd_transform_matrices as winograd_transform_matrices
 
 if not TYPE_CHECKING:
 

@@ -27,7 +27,7 @@ _FEW_TERMS = 32
 _ENOUGH_BLOCKS = 1056
 """Blocks that keep a large GPU busy: 8 for each of 132 multiprocessors."""
 _TERMS_PER_BLOCK = 4096
-"""Terms below which a sum is not worth another block."""
+"""Terms below which sums are not worth another block."""
 _CPU_LANES = 16
 _PARALLEL_FROM = 1 << 14
 PLAIN_THREADS = 32
@@ -105,8 +105,9 @@ def _parts(sums: int | None, terms: int | None, rows: bool) -> int:
     """How many blocks share each sum."""
     if sums is None or terms is None:
         return 1
-    blocks = sums if rows else max(1, sums // 32)
-    return power_of_two(min(_ENOUGH_BLOCKS // max(1, blocks), terms // _TERMS_PER_BLOCK))
+    together = 1 if rows else 32  # sums that a block computes
+    blocks = max(1, sums // together)
+    return power_of_two(min(_ENOUGH_BLOCKS // blocks, terms * together // _TERMS_PER_BLOCK))
 
 
 def _thread_per_sum(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target) -> None:

@@ -9,6 +9,9 @@ from .conv2d import conv2d_nchw_python as conv2d_nchw_python
 from .conv2d import conv2d_nhwc_python as conv2d_nhwc_python
 from .conv2d import depthwise_conv2d_python_nchw as depthwise_conv2d_python_nchw
 from .conv2d import depthwise_conv2d_python_nhwc as depthwise_conv2d_python_nhwc
+from .convolutions import conv_transposend_python as conv_transposend_python
+from .convolutions import convnd_python as convnd_python
+from .convolutions import depthwise_gradients_python as depthwise_gradients_python
 from .elementwise import dilate_python as dilate_python
 from .elementwise import relu_python as relu_python
 from .elementwise import scale_shift_nchw_python as scale_shift_nchw_python
@@ -25,6 +28,9 @@ from .normalization import log_softmax_python as log_softmax_python
 from .normalization import lrn_python as lrn_python
 from .normalization import rms_norm_python as rms_norm_python
 from .normalization import softmax_python as softmax_python
+from .pooling import adaptive_pool_python as adaptive_pool_python
+from .pooling import pool_grad_nchw as pool_grad_nchw
+from .pooling import poolnd_python as poolnd_python
 from .reduction import REDUCTIONS as REDUCTIONS
 from .transform import batch_to_space_nd_python as batch_to_space_nd_python
 from .transform import depth_to_space_python as depth_to_space_python

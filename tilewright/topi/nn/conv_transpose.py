@@ -1,0 +1,182 @@
+"""Transposed convolutions: each element of the data spreads a kernel's worth of values over the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.errors import UserError
+from ...expr import operators as o
+from ...tensor.axis import reduce_axis
+from ...tensor.reduction import sum as reduce_sum
+from ...tensor.tensor import Tensor, compute
+from ..argument_checks import element_type, integer, integers, known, rank_of, same, tensor
+from .window import padding_of
+
+
+def conv1d_transpose_ncw(
+    data: Tensor, kernel: Tensor, stride: Any, padding: Any, out_dtype: Any, output_padding: Any
+) -> Tensor:
+    """Spread `data` (N, CI, W) through `kernel` (CI, CO, KW), as (N, CO, OW).
+
+    Parameters
+    ----------
+    data, kernel
+        The tensors.
+    stride
+        The distance of the places that neighbours of the data spread around.
+    padding
+        How much of the result's ends is cut off: an int, or that before and after; "SAME" or "VALID".
+    out_dtype
+        The type to accumulate in.
+    output_padding
+        By how much the result is longer at its end.
+
+    Returns
+    -------
+    A tensor of layout NCW.
+
+    Raises
+    ------
+    UserError
+        For shapes that do not fit each other.
+    """
+    given = {"data": data, "kernel": kernel}
+    return transposed(given, (stride, padding, output_padding), out_dtype, 1, 1, "conv1d_transpose_ncw")
+
+
+def conv2d_transpose_nchw(
+    Input: Tensor, Filter: Tensor, strides: Any, padding: Any, out_dtype: Any, output_padding: Any
+) -> Tensor:
+    """Spread `Input` (N, CI, H, W) through `Filter` (CI, CO, KH, KW), as (N, CO, OH, OW).
+
+    Parameters
+    ----------
+    Input, Filter
+        The tensors.
+    strides
+        The distance of the places that neighbours of the data spread around: an int or a pair.
+    padding
+        How much of the result's border is cut off: an int, a pair, or (top, left, bottom, right); "SAME" or "VALID".
+    out_dtype
+        The type to accumulate in.
+    output_padding
+        By how much the result is larger at the bottom and at the right.
+
+    Returns
+    -------
+    A tensor of layout NCHW.
+
+    Raises
+    ------
+    UserError
+        For shapes that do not fit each other.
+    """
+    given = {"Input": Input, "Filter": Filter}
+    return transposed(given, (strides, padding, output_padding), out_dtype, 1, 2, "conv2d_transpose_nchw")
+
+
+def group_conv2d_transpose_nchw(
+    data: Tensor, kernel: Tensor, stride: Any, padding: Any, out_dtype: Any, output_padding: Any, groups: int
+) -> Tensor:
+    """Spread each group of channels of `data` (N, CI, H, W) through its part of `kernel` (CI, CO / groups, KH, KW).
+
+    Parameters
+    ----------
+    data, kernel
+        The tensors.
+    stride, padding, out_dtype, output_padding
+        As for `conv2d_transpose_nchw`.
+    groups
+        How many equal parts the channels have.
+
+    Returns
+    -------
+    A tensor of layout NCHW.
+
+    Raises
+    ------
+    UserError
+        For shapes that do not fit each other, and for groups that do not divide the channels.
+    """
+    given = {"data": data, "kernel": kernel}
+    return transposed(given, (stride, padding, output_padding), out_dtype, groups, 2, "group_conv2d_transpose_nchw")
+
+
+def conv3d_transpose_ncdhw(
+    Input: Tensor, Filter: Tensor, strides: Any, padding: Any, out_dtype: Any, output_padding: Any
+) -> Tensor:
+    """Spread `Input` (N, CI, D, H, W) through `Filter` (CI, CO, KD, KH, KW), as (N, CO, OD, OH, OW).
+
+    Parameters
+    ----------
+    Input, Filter
+        The tensors.
+    strides, padding, out_dtype, output_padding
+        As for `conv2d_transpose_nchw`, for depth, height and width.
+
+    Returns
+    -------
+    A tensor of layout NCDHW.
+
+    Raises
+    ------
+    UserError
+        For shapes that do not fit each other.
+    """
+    given = {"Input": Input, "Filter": Filter}
+    return transposed(given, (strides, padding, output_padding), out_dtype, 1, 3, "conv3d_transpose_ncdhw")
+
+
+def transposed(
+    given: dict[str, Any], window: tuple[Any, Any, Any], out_dtype: Any, groups: Any, rank: int, primitive: str
+) -> Tensor:
+    """The transposed convolution over `rank` dimensions; `window` are stride, padding and output padding."""
+    (x_name, w_name), shown = given, ("N", "C", *"DHW"[3 - rank :])
+    x, w = (
+        rank_of(tensor(t, n, primitive), rank + 2, n, primitive, f"({', '.join(s)})")
+        for (n, t), s in zip(given.items(), (shown, ("CI", "CO", *(f"K{d}" for d in shown[2:]))), strict=True)
+    )
+    parts = integer(groups, "groups", primitive, 1)
+    same(x.shape[1], w.shape[0], f"the channels of {x_name} and {w_name}", primitive)
+    if (known(x.shape[1]) or 0) % parts:
+        raise UserError(
+            f"{x.shape[1]} channels do not divide into groups={parts}", primitive=primitive, fix="give a divisor"
+        )
+    stride, padding, more = window
+    steps = integers(stride, rank, "strides", primitive, 1)
+    extra = integers(more, rank, "output_padding", primitive, 0)
+    before, after = padding_of(padding, w.shape[2:], primitive)
+    sizes = [
+        (n - 1) * s + k - b - a + e
+        for n, k, s, b, a, e in zip(x.shape[2:], w.shape[2:], steps, before, after, extra, strict=True)
+    ]
+    if any((known(n) or 1) < 1 for n in sizes):
+        raise UserError(
+            f"nothing is left of the result: {[str(n) for n in sizes]}", primitive=primitive, fix="give less padding"
+        )
+    return _spread(x, w, (steps, before, sizes), element_type(out_dtype or x.dtype, primitive), parts, primitive)
+
+
+def _spread(
+    x: Tensor, w: Tensor, window: tuple[Sequence[int], Sequence[int], Sequence[Any]], kind: Any, groups: int, name: str
+) -> Tensor:
+    steps, before, sizes = window
+    per_in, per_out = o.floordiv(x.shape[1], groups), w.shape[1]
+    channel = reduce_axis((0, per_in), name="dc")
+    taps = [reduce_axis((0, k), name=f"d{'dhw'[-len(steps) :][i]}") for i, k in enumerate(w.shape[2:])]
+
+    def element(n: Any, f: Any, *at: Any) -> Any:
+        source, inside = [], []
+        for place, tap, s, b, size in zip(at, taps, steps, before, x.shape[2:], strict=True):
+            reached = place + b - tap
+            source.append(reached if s == 1 else o.floordiv(reached, s))
+            inside += [o.equal(o.floormod(reached, s), 0)] if s > 1 else []
+            inside += [o.greater_equal(reached, 0), o.less(source[-1], size)]
+        group = o.floordiv(f, per_out) * per_in if groups > 1 else 0
+        weight = w(group + channel, o.floormod(f, per_out) if groups > 1 else f, *taps)
+        value = o.if_then_else(o.all_of(*inside), x(n, group + channel, *source), o.const(0, x.dtype))
+        return reduce_sum(o.cast(kind, value) * o.cast(kind, weight), axis=[channel, *taps])
+
+    made: Tensor = compute((x.shape[0], per_out * groups, *sizes), element, name, name)
+    return made

@@ -1,0 +1,121 @@
+"""The gradients of depthwise convolutions by their input and by their filter, channels last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.errors import UserError
+from ...expr import operators as o
+from ...tensor.axis import reduce_axis
+from ...tensor.reduction import sum as reduce_sum
+from ...tensor.tensor import Tensor, compute, extents
+from ..argument_checks import integers, known, rank_of, tensor
+from .window import padding_of
+
+
+def depthwise_conv2d_backward_input_nhwc(
+    Filter: Tensor, Out_grad: Tensor, oshape: Sequence[Any], ishape: Sequence[Any], stride: Any, padding: Any
+) -> Tensor:
+    """Compute the gradient of `depthwise_conv2d_nhwc` by its input.
+
+    Parameters
+    ----------
+    Filter
+        The filter (KH, KW, C, M).
+    Out_grad
+        The gradient by the result, (N, OH, OW, C * M).
+    oshape, ishape
+        The shapes of the result and of the input.
+    stride, padding
+        Those of the convolution.
+
+    Returns
+    -------
+    A tensor of shape `ishape`.
+
+    Raises
+    ------
+    UserError
+        Where the shapes are not those of the tensors.
+    """
+    name = "depthwise_conv2d_backward_input_nhwc"
+    weights, grads = _given({"Filter": Filter, "Out_grad": Out_grad}, {"Out_grad": oshape}, name)
+    shape = extents(ishape, name, "input")
+    rows, columns, _, multiplier = weights.shape
+    (sy, sx), (before, _) = integers(stride, 2, "stride", name, 1), padding_of(padding, [rows, columns], name)
+    ry, rx = reduce_axis((0, rows), name="dh"), reduce_axis((0, columns), name="dw")
+    rm = reduce_axis((0, multiplier), name="dc")
+
+    def element(n: Any, y: Any, x: Any, c: Any) -> Any:
+        places, inside = [], []
+        for at, tap, step, border, size in (
+            (y, ry, sy, before[0], grads.shape[1]),
+            (x, rx, sx, before[1], grads.shape[2]),
+        ):
+            reached = at + border - tap
+            places.append(o.floordiv(reached, step))
+            inside += [o.equal(o.floormod(reached, step), 0)] if step > 1 else []
+            inside += [o.greater_equal(reached, 0), o.less(places[-1], size)]
+        grad = grads(n, *places, c * multiplier + rm)
+        seen = o.if_then_else(o.all_of(*inside), grad, o.const(0, grads.dtype))
+        return reduce_sum(seen * weights(ry, rx, c, rm), axis=[ry, rx, rm])
+
+    made: Tensor = compute(shape, element, name, name)
+    return made
+
+
+def depthwise_conv2d_backward_weight_nhwc(
+    Input: Tensor, Out_grad: Tensor, oshape: Sequence[Any], fshape: Sequence[Any], stride: Any, padding: Any
+) -> Tensor:
+    """Compute the gradient of `depthwise_conv2d_nhwc` by its filter.
+
+    Parameters
+    ----------
+    Input
+        The input (N, H, W, C).
+    Out_grad
+        The gradient by the result, (N, OH, OW, C * M).
+    oshape, fshape
+        The shapes of the result and of the filter.
+    stride, padding
+        Those of the convolution.
+
+    Returns
+    -------
+    A tensor of shape `fshape`.
+
+    Raises
+    ------
+    UserError
+        Where the shapes are not those of the tensors.
+    """
+    name = "depthwise_conv2d_backward_weight_nhwc"
+    data, grads = _given({"Input": Input, "Out_grad": Out_grad}, {"Out_grad": oshape}, name)
+    shape = extents(fshape, name, "filter")
+    if len(shape) != 4:
+        raise UserError(f"fshape is {fshape!r}", primitive=name, fix="give (KH, KW, C, M)")
+    (sy, sx), (before, _) = integers(stride, 2, "stride", name, 1), padding_of(padding, shape[:2], name)
+    rn, ry, rx = (reduce_axis((0, n), name=a) for n, a in zip(grads.shape[:3], ("db", "dh", "dw"), strict=True))
+
+    def element(ky: Any, kx: Any, c: Any, m: Any) -> Any:
+        row, column = ry * sy + ky - before[0], rx * sx + kx - before[1]
+        inside = o.all_of(row >= 0, row < data.shape[1], column >= 0, column < data.shape[2])
+        seen = o.if_then_else(inside, data(rn, row, column, c), o.const(0, data.dtype))
+        return reduce_sum(seen * grads(rn, ry, rx, c * shape[3] + m), axis=[rn, ry, rx])
+
+    made: Tensor = compute(shape, element, name, name)
+    return made
+
+
+def _given(tensors: dict[str, Any], shapes: dict[str, Any], primitive: str) -> list[Tensor]:
+    found = [rank_of(tensor(t, name, primitive), 4, name, primitive) for name, t in tensors.items()]
+    for t, name in zip(found, tensors, strict=True):
+        wanted = shapes.get(name)
+        if wanted is not None and [known(n) for n in t.shape] != [known(n) for n in extents(wanted, primitive, name)]:
+            raise UserError(
+                f"{name} has the shape {list(t.shape)}, but {list(wanted)} is given for it",
+                primitive=primitive,
+                fix="give the shapes of the tensors",
+            )
+    return found

@@ -1,0 +1,263 @@
+"""Pooling: the largest value or the average of each window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from ...core.errors import UserError
+from ...expr import operators as o
+from ...expr.nodes import Expr
+from ...tensor import reduction as te
+from ...tensor.axis import IterVar, reduce_axis
+from ...tensor.reduction import min_value
+from ...tensor.tensor import Tensor, compute
+from ..argument_checks import integers, known, one_of, tensor
+from ..layout import Layout
+
+HOW = ("max", "avg")
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Windows over the spatial dimensions of a tensor: for each its place, and how many there are."""
+
+    data: Tensor
+    dims: tuple[int, ...]
+    """The places of the spatial dimensions."""
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    before: tuple[int, ...]
+    places: tuple[Any, ...]
+    """How many windows there are along each."""
+
+    def start(self, d: int, place: Any) -> Any:
+        """Where the window number `place` begins along spatial dimension `d`."""
+        return place * self.stride[d] - self.before[d]
+
+    def shape(self) -> list[Any]:
+        """The shape of the result."""
+        return [self.places[self.dims.index(d)] if d in self.dims else n for d, n in enumerate(self.data.shape)]
+
+    def element(self, indices: Sequence[Any], taps: Sequence[Any], outside: Expr) -> Expr:
+        """What the window at `indices` shows at `taps`; `outside` stands around the tensor."""
+        at, inside = list(indices), []
+        for number, d in enumerate(self.dims):
+            at[d] = self.start(number, indices[d]) + taps[number] * self.dilation[number]
+            inside += [o.greater_equal(at[d], 0), o.less(at[d], self.data.shape[d])]
+        return o.if_then_else(o.all_of(*inside), self.data(*at), outside)
+
+    def seen(self, indices: Sequence[Any]) -> Any:
+        """How many elements of the tensor the window at `indices` shows."""
+        total: Any = o.const(1)
+        for number, d in enumerate(self.dims):
+            start, step = self.start(number, indices[d]), self.dilation[number]
+            first = o.maximum(o.floordiv(step - 1 - start, step), 0)
+            end = o.minimum(o.floordiv(self.data.shape[d] - start + step - 1, step), self.kernel[number])
+            total = total * (end - first)
+        return o.maximum(total, 1)
+
+    def taps(self) -> list[IterVar]:
+        """Axes over the window."""
+        return [reduce_axis((0, k), name=f"r{'dhw'[-len(self.kernel) :][i]}") for i, k in enumerate(self.kernel)]
+
+
+def pool_of(
+    data: Any, options: tuple[Any, Any, Any, Any], ceil_mode: Any, layout: Any, spatial: str, primitive: str
+) -> Pool:
+    source = tensor(data, "data", primitive)
+    dims = spatial_of(source, layout, spatial, primitive)
+    kernel, stride, dilation, padding = options
+    count = len(dims)
+    taps = integers(kernel, count, "kernel", primitive, 1)
+    steps = integers(stride, count, "stride", primitive, 1)
+    apart = integers(dilation, count, "dilation", primitive, 1)
+    around = list(padding) if isinstance(padding, (list, tuple)) and len(padding) == 2 * count else None
+    each = integers(around if around else padding, 2 * count if around else count, "padding", primitive, 0)
+    before, after = each[:count], each[-count:]
+    places = []
+    for d, k, s, a, b, e in zip(dims, taps, steps, apart, before, after, strict=True):
+        room = source.shape[d] + b + e - ((k - 1) * a + 1)
+        number = o.floordiv(room + (s - 1 if ceil_mode else 0), s) + 1
+        if (known(room) or 0) < 0:
+            raise UserError(
+                f"a window of {k} elements, {a} apart, is larger than dimension {d}, {source.shape[d]} + {b} + {e}",
+                primitive=primitive,
+                fix="pad more, or use a smaller window",
+            )
+        places.append(number)
+    shape = tuple(taps), tuple(steps), tuple(apart), tuple(before)
+    return Pool(source, tuple(dims), *shape, tuple(places))
+
+
+def spatial_of(data: Tensor, layout: Any, spatial: str, primitive: str) -> list[int]:
+    """The places of the spatial dimensions in a layout, which has a part per dimension of `data`."""
+    parsed = Layout(layout, "layout", primitive)
+    if len(parsed.dims) != data.ndim or not set(spatial) <= parsed.letters or set(spatial) & set(parsed.blocks):
+        raise UserError(
+            f"layout {layout!r} does not fit {data.name!r} of shape {list(data.shape)}",
+            primitive=primitive,
+            fix=f"give a letter per dimension, {', '.join(spatial)} among them and not in blocks",
+        )
+    return [parsed.dims.index(letter) for letter in spatial]
+
+
+def pool1d(
+    data: Tensor,
+    kernel: Any,
+    stride: Any,
+    dilation: Any,
+    padding: Any,
+    pool_type: str,
+    ceil_mode: bool = False,
+    layout: str = "NCW",
+    count_include_pad: bool = True,
+) -> Tensor:
+    """Pool windows of a line.
+
+    Parameters
+    ----------
+    data
+        A tensor of layout `layout`.
+    kernel, stride, dilation
+        The size of the window, the distance of windows, and that of elements in a window: ints, or lists of one.
+    padding
+        How many elements surround the data: an int, or those before and after.
+    pool_type
+        "max" or "avg".
+    ceil_mode
+        Whether a window that sticks out at the end counts.
+    layout
+        A letter per dimension, W among them.
+    count_include_pad
+        Whether an average counts what surrounds the data, as zeros.
+
+    Returns
+    -------
+    A tensor of the same layout.
+
+    Raises
+    ------
+    UserError
+        For options and layouts that do not fit the data.
+    """
+    options = kernel, stride, dilation, padding
+    return _pooled(pool_of(data, options, ceil_mode, layout, "W", "pool1d"), pool_type, count_include_pad, "pool1d")
+
+
+def pool2d(
+    data: Tensor,
+    kernel: Any,
+    stride: Any,
+    dilation: Any,
+    padding: Any,
+    pool_type: str,
+    ceil_mode: bool = False,
+    layout: str = "NCHW",
+    count_include_pad: bool = True,
+) -> Tensor:
+    """Pool windows of images.
+
+    Parameters
+    ----------
+    data
+        A tensor of layout `layout`.
+    kernel, stride, dilation
+        The size of the window, the distance of windows, and that of elements in a window: ints or pairs.
+    padding
+        How many elements surround the data: an int, a pair, or (top, left, bottom, right).
+    pool_type
+        "max" or "avg".
+    ceil_mode
+        Whether windows that stick out at the end count.
+    layout
+        A letter per dimension, H and W among them, such as "NCHW", "NHWC" or "NCHW16c".
+    count_include_pad
+        Whether an average counts what surrounds the data, as zeros.
+
+    Returns
+    -------
+    A tensor of the same layout.
+
+    Raises
+    ------
+    UserError
+        For options and layouts that do not fit the data.
+    """
+    options = kernel, stride, dilation, padding
+    return _pooled(pool_of(data, options, ceil_mode, layout, "HW", "pool2d"), pool_type, count_include_pad, "pool2d")
+
+
+def pool3d(
+    data: Tensor,
+    kernel: Any,
+    stride: Any,
+    dilation: Any,
+    padding: Any,
+    pool_type: str,
+    ceil_mode: bool = False,
+    layout: str = "NCDHW",
+    count_include_pad: bool = True,
+) -> Tensor:
+    """Pool windows of volumes.
+
+    Parameters
+    ----------
+    data
+        A tensor of layout `layout`.
+    kernel, stride, dilation
+        The size of the window, the distance of windows, and that of elements in a window: ints, or a number each for
+        depth, height and width.
+    padding
+        How many elements surround the data: an int, three numbers, or (front, top, left, back, bottom, right).
+    pool_type
+        "max" or "avg".
+    ceil_mode
+        Whether windows that stick out at the end count.
+    layout
+        A letter per dimension, D, H and W among them.
+    count_include_pad
+        Whether an average counts what surrounds the data, as zeros.
+
+    Returns
+    -------
+    A tensor of the same layout.
+
+    Raises
+    ------
+    UserError
+        For options and layouts that do not fit the data.
+    """
+    options = kernel, stride, dilation, padding
+    return _pooled(pool_of(data, options, ceil_mode, layout, "DHW", "pool3d"), pool_type, count_include_pad, "pool3d")
+
+
+def lowest(data: Tensor) -> Expr:
+    return o.const(float("-inf"), data.dtype) if data.dtype.is_float else min_value(str(data.dtype))
+
+
+def _pooled(pool: Pool, how: Any, count_include_pad: Any, primitive: str) -> Tensor:
+    one_of(how, HOW, "pool_type", primitive)
+    taps = pool.taps()
+    largest = how == "max"
+    outside = lowest(pool.data) if largest else o.const(0, pool.data.dtype)
+    reducer = te.max if largest else te.sum
+    made: Tensor = compute(
+        pool.shape(), lambda *i: reducer(pool.element(i, taps, outside), axis=taps), f"pool_{how}", f"pool_{how}"
+    )
+    if largest:
+        return made
+    count: Callable[[Sequence[Any]], Any] = pool.seen if not count_include_pad else lambda _: o.const(prod(pool.kernel))
+    return average(made, count)
+
+
+def average(total: Tensor, count: Callable[[Sequence[Any]], Any]) -> Tensor:
+    def element(*i: Any) -> Expr:
+        number = o.cast(total.dtype, count(i))
+        return o.divide(total(*i), number) if total.dtype.is_float else o.truncdiv(total(*i), number)
+
+    made: Tensor = compute(total.shape, element, "pool_avg_out", "elemwise")
+    return made

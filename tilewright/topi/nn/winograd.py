@@ -1,0 +1,259 @@
+"""Winograd's convolution: fewer products for 3×3 and 5×5 kernels, by transforms of tiles.
+
+A tile of m×m results of an r×r kernel takes (m + r - 1)² products per pair of channels instead of m²r². The matrices
+come from the Cook-Toom construction: polynomials are evaluated at m + r - 2 points and at infinity, multiplied there,
+and interpolated (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import UserError
+from ...expr import operators as o
+from ...tensor.axis import reduce_axis
+from ...tensor.reduction import sum as reduce_sum
+from ...tensor.tensor import Tensor, compute
+from ..argument_checks import element_type, integer, known, rank_of, same, tensor
+from .pad import pad
+from .window import numbers, padding_of
+
+_POINTS = [Fraction(n, d) for n, d in ((0, 1), (1, 1), (-1, 1), (2, 1), (-2, 1), (1, 2), (-1, 2))]
+
+
+def winograd_matrices(tile_size: int, kernel_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The matrices A (n × m), B (n × n) and G (n × r) in float64, for n = m + r - 1: Y = Aᵀ [(G g Gᵀ) ⊙ (Bᵀ d B)] A."""
+    m, r = tile_size, kernel_size
+    points = _POINTS[: m + r - 2]
+    n = len(points) + 1
+    # Products of all (x - p), and of all but one: rows of Bᵀ by interpolation, scaled into G.
+    whole = _polynomial(points)
+    a, b, g = ([[Fraction(0)] * width for _ in range(n)] for width in (m, n, r))
+    for i, point in enumerate(points):
+        others = [p for p in points if p is not point]
+        scale = Fraction(1)
+        for other in others:
+            scale *= point - other
+        for power in range(m):
+            a[i][power] = point**power
+        for power in range(r):
+            g[i][power] = point**power / scale
+        for power, factor in enumerate(_polynomial(others)):
+            b[power][i] = factor
+    a[n - 1][m - 1], g[n - 1][r - 1] = Fraction(1), Fraction(1)
+    for power, factor in enumerate(whole):
+        b[power][n - 1] = factor
+    made = (np.array([[float(x) for x in row] for row in matrix]) for matrix in (a, b, g))
+    first, second, third = made
+    return first, second, third
+
+
+def _polynomial(roots: list[Fraction]) -> list[Fraction]:
+    """The coefficients of the product of (x - root), lowest power first."""
+    found = [Fraction(1)]
+    for root in roots:
+        shifted = [Fraction(0), *found]
+        found = [s - root * f for s, f in zip(shifted, [*found, Fraction(0)], strict=True)]
+    return found
+
+
+def winograd_transform_matrices(tile_size: int, kernel_size: int, out_dtype: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Make the matrices of Winograd's convolution as tensors of constants.
+
+    Parameters
+    ----------
+    tile_size
+        Results per tile and dimension, m.
+    kernel_size
+        The size of the kernel, r.
+    out_dtype
+        The type of the elements.
+
+    Returns
+    -------
+    The matrices A (n × m), B (n × n) and G (n × r), for n = m + r - 1.
+
+    Raises
+    ------
+    UserError
+        For tiles larger than 8 with the kernel, whose sums would lose their precision.
+    """
+    name = "winograd_transform_matrices"
+    m, r = integer(tile_size, "tile_size", name, 1), integer(kernel_size, "kernel_size", name, 1)
+    if not 2 <= m + r - 1 <= 8:
+        raise UserError(
+            f"tile_size={m} with kernel_size={r} takes tiles of {m + r - 1}",
+            primitive=name,
+            fix="keep tile_size + kernel_size - 1 between 2 and 8",
+        )
+    kind = element_type(out_dtype, name)
+    a, b, g = (_constants(values, kind, shown) for values, shown in zip(winograd_matrices(m, r), "ABG", strict=True))
+    return a, b, g
+
+
+def _constants(values: np.ndarray, kind: Any, name: str) -> Tensor:
+    """A matrix of constants, chosen by index: where the index is a number, what is left is the constant."""
+
+    def element(i: Any, j: Any) -> Any:
+        value: Any = o.const(0.0, kind)
+        for row, column in np.ndindex(*values.shape):
+            if values[row, column]:
+                here = o.all_of(o.equal(i, row), o.equal(j, column))
+                value = o.select(here, o.const(float(values[row, column]), kind), value)
+        return value
+
+    made: Tensor = compute(values.shape, element, f"matrix_{name}", "injective,const_matrix")
+    return made
+
+
+def conv2d_winograd_weight_transform(kernel: Tensor, tile_size: int) -> Tensor:
+    """Transform the kernels of a convolution for `conv2d_winograd_nchw`.
+
+    Parameters
+    ----------
+    kernel
+        The kernels (CO, CI, r, r).
+    tile_size
+        Results per tile and dimension, m.
+
+    Returns
+    -------
+    A tensor (n, n, CI, CO), for n = m + r - 1.
+
+    Raises
+    ------
+    UserError
+        For kernels that are not square, or of unknown size.
+    """
+    name = "conv2d_winograd_weight_transform"
+    w = rank_of(tensor(kernel, "kernel", name), 4, "kernel", name, "(filters, channels, size, size)")
+    size = known(w.shape[2])
+    if size is None or size != known(w.shape[3]):
+        raise UserError(f"kernel {w.name!r} has the shape {list(w.shape)}", primitive=name, fix="give square kernels")
+    return _transformed_kernel(w, integer(tile_size, "tile_size", name, 1), size, w.dtype)
+
+
+def _transformed_kernel(w: Tensor, tile: int, size: int, kind: Any) -> Tensor:
+    _, _, g = winograd_transform_matrices(tile, size, kind)
+    row, column = reduce_axis((0, size), name="r_kh"), reduce_axis((0, size), name="r_kw")
+    n = tile + size - 1
+    made: Tensor = compute(
+        (n, n, w.shape[1], w.shape[0]),
+        lambda eps, nu, ci, co: reduce_sum(
+            o.cast(kind, w(co, ci, row, column)) * g(eps, row) * g(nu, column), axis=[row, column]
+        ),
+        "kernel_pack",
+        "winograd_kernel",
+    )
+    return made
+
+
+def conv2d_winograd_nchw(
+    data: Tensor,
+    weight: Tensor,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    out_dtype: Any,
+    pre_computed: bool = False,
+    auto_scheduler_rewritten_layout: str = "",
+    meta_schedule_original_shape: Any = None,
+) -> Tensor:
+    """Convolve by Winograd's transforms of tiles of 4×4 results (2×2 for kernels larger than 3×3).
+
+    Parameters
+    ----------
+    data
+        Images (N, CI, H, W).
+    weight
+        Kernels (CO, CI, r, r); with `pre_computed`, what `conv2d_winograd_weight_transform` returned for r = 3.
+    strides, dilation
+        1, the only ones that tiles can share.
+    padding
+        See `padding_of`.
+    out_dtype
+        The type to accumulate in.
+    pre_computed
+        Whether the kernels are transformed already.
+    auto_scheduler_rewritten_layout, meta_schedule_original_shape
+        Accepted for old scripts, without effect.
+
+    Returns
+    -------
+    A tensor (N, CO, OH, OW).
+
+    Raises
+    ------
+    UserError
+        For strides and dilations other than 1, kernels that are not square, and shapes that do not fit.
+    """
+    name = "conv2d_winograd_nchw"
+    x = rank_of(tensor(data, "data", name), 4, "data", name, "(N, CI, H, W)")
+    w = rank_of(tensor(weight, "weight", name), 4, "weight", name)
+    if numbers(strides, 2, "strides", name) != (1, 1) or numbers(dilation, 2, "dilation", name) != (1, 1):
+        raise UserError(
+            f"strides={strides!r} and dilation={dilation!r}", primitive=name, fix="use conv2d_nchw for others than 1"
+        )
+    kind = element_type(out_dtype or x.dtype, name)
+    if pre_computed:
+        size, tile, packed = 3, (known(w.shape[0]) or 6) - 2, w
+        channels, filters = w.shape[2], w.shape[3]
+    else:
+        size = known(w.shape[2]) or 0
+        if not size or known(w.shape[3]) != size:
+            raise UserError(f"weight has the shape {list(w.shape)}", primitive=name, fix="give square kernels")
+        tile = 4 if size == 3 else 2
+        packed, channels, filters = _transformed_kernel(w, tile, size, kind), w.shape[1], w.shape[0]
+    same(x.shape[1], channels, "the channels of data and weight", name)
+    before, after = padding_of(padding, [o.const(size)] * 2, name)
+    return _tiles(x, packed, (tile, size), (before, after), (filters, kind))
+
+
+def _tiles(x: Tensor, packed: Tensor, sizes: tuple[int, int], around: Any, result: tuple[Any, Any]) -> Tensor:
+    """Tiles of the data, transformed; their products summed over channels; transformed back, and put together."""
+    (m, r), (before, after), (filters, kind) = sizes, around, result
+    n, batch, channels = m + r - 1, x.shape[0], x.shape[1]
+    places = [x.shape[d + 2] + before[d] + after[d] - r + 1 for d in range(2)]
+    rows, columns = (o.floordiv(size + m - 1, m) for size in places)
+    # As much more border as the last tiles stick out.
+    more = [after[d] + count * m - size for d, (count, size) in enumerate(zip((rows, columns), places, strict=True))]
+    padded = pad(x, [0, 0, *before], [0, 0, *more], name="data_pad")
+    a, b, _ = winograd_transform_matrices(m, r, kind)
+    count = batch * rows * columns
+
+    def image(c: Any, p: Any, eps: Any, nu: Any) -> Any:
+        row, column = o.floormod(o.floordiv(p, columns), rows), o.floormod(p, columns)
+        return o.cast(kind, padded(o.floordiv(p, rows * columns), c, row * m + eps, column * m + nu))
+
+    tiles = compute((channels, count, n, n), image, "input_tile", "injective")
+    re, rn = reduce_axis((0, n), name="r_eps"), reduce_axis((0, n), name="r_nu")
+    turned = compute(
+        (n, n, channels, count),
+        lambda eps, nu, c, p: reduce_sum(tiles(c, p, re, rn) * b(re, eps) * b(rn, nu), axis=[re, rn]),
+        "data_pack",
+        "winograd_data",
+    )
+    ci = reduce_axis((0, channels), name="ci")
+    products = compute(
+        (n, n, filters, count),
+        lambda eps, nu, f, p: reduce_sum(packed(eps, nu, ci, f) * turned(eps, nu, ci, p), axis=ci),
+        "bgemm",
+        "winograd_products",
+    )
+    qe, qn = reduce_axis((0, n), name="q_eps"), reduce_axis((0, n), name="q_nu")
+    back = compute(
+        (filters, count, m, m),
+        lambda f, p, vh, vw: reduce_sum(products(qe, qn, f, p) * a(qe, vh) * a(qn, vw), axis=[qe, qn]),
+        "inverse",
+        "winograd_inverse",
+    )
+
+    def element(i: Any, f: Any, y: Any, z: Any) -> Any:
+        tile = (i * rows + o.floordiv(y, m)) * columns + o.floordiv(z, m)
+        return back(f, tile, o.floormod(y, m), o.floormod(z, m))
+
+    made: Tensor = compute((batch, filters, *places), element, "conv2d_winograd_nchw", "conv2d_winograd_nchw")
+    return made

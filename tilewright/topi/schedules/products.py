@@ -1,0 +1,121 @@
+"""Schedules of sums of products, such as matrix products and convolutions: tiles of sums in registers.
+
+They suit every shape and none in particular. The packaged templates of `autotvm.templates` are tuned instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.target import Target
+from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import IterVar, thread_axis
+from ...tensor.tensor import ComputeOp, Operation
+from .injective import one_element_each
+from .reduce import reduce_to
+from .stages import count, is_reduction, read_through, reductions, started
+
+_FEW_TERMS = 8
+_LANES = 16
+_PARALLEL_FROM = 1 << 12
+
+
+def schedule_products(outs: Any, target: Target, primitive: str) -> ScheduleHandle:
+    """The schedule of sums of products, and of what follows them element by element."""
+    s, operations = started(outs, primitive)
+    done: set[Operation] = set()
+    for op in reductions(s):
+        follower = next((out for out in operations if _follows(s, op, out)), None)
+        if follower in done:
+            follower = None
+        sums_to(s, op, follower or op, target)
+        done.add(follower or op)
+    for out in operations:
+        if out not in done and not is_reduction(out):
+            one_element_each(s, out, target)
+    return s
+
+
+def _follows(s: ScheduleHandle, op: ComputeOp, out: Operation) -> bool:
+    """Whether an output reads `op` and no other reduction, each element at its own place."""
+    if out is op or not read_through(out, op) or any(read_through(other, op) for other in reductions(s)):
+        return False
+    alone = not any(other is not op and read_through(out, other) for other in reductions(s))
+    same = [count([a]) for a in out.axis] == [count([a]) for a in op.axis]
+    return alone and same and out.tag.startswith(("elemwise", "broadcast"))
+
+
+def sums_to(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target) -> None:
+    """Schedule the sums `op`, which `out` stores: itself, or what reads it element by element."""
+    sums, terms = count(op.axis), count(op.reduce_axis)
+    if len(op.outputs) > 1 or not op.axis or (terms is not None and terms < _FEW_TERMS):
+        reduce_to(s, op, out, target)
+    elif target.is_gpu:
+        # Few sums of many terms: threads share each.
+        if sums is not None and terms is not None and sums < 2048 <= terms:
+            reduce_to(s, op, out, target)
+        else:
+            _tiles_of_threads(s, op, out)
+    else:
+        _vectors(s, op, out)
+
+
+def _registers(s: ScheduleHandle, op: ComputeOp, out: Operation) -> Any:
+    """The stage that adds up in registers, read by the one that stores."""
+    return s.cache_write(op.output(0), "local") if out is op else op.output(0)
+
+
+def _tile(extent: int | None, most: int) -> int:
+    """How many neighbours a thread computes: what divides the extent, so that no guard is needed."""
+    return next((n for n in (4, 2) if n <= most and extent is not None and extent % n == 0 and extent >= 4 * n), 1)
+
+
+def _tiles_of_threads(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
+    """Each thread computes a tile of the last two dimensions; neighbours along the last one read neighbours."""
+    total = _registers(s, op, out)
+    *outer, last = s[out].op.axis
+    rows = outer.pop() if outer else None
+    width, height = _tile(count([last]), 4), _tile(count([rows]), 4) if rows is not None else 1
+    # Threads of a warp take neighbouring columns; those of a thread's own tile lie a block's width apart.
+    column, across = s[out].split(last, factor=16)
+    wide, column = _apart(s, out, column, width, count([last]))
+    parts: list[IterVar] = [column]
+    inner = [wide] if wide is not None else []
+    threads = [across]
+    if rows is not None:
+        row, down = s[out].split(rows, factor=16)
+        high, row = _apart(s, out, row, height, count([rows]))
+        parts, inner, threads = [row, column], [*([high] if high is not None else []), *inner], [down, across]
+    s[out].reorder(*outer, *parts, *threads, *inner)
+    block = s[out].fuse(*outer, *parts)
+    s[out].bind(block, thread_axis("blockIdx.x"))
+    for axis, tag in zip(reversed(threads), ("threadIdx.x", "threadIdx.y"), strict=False):
+        s[out].bind(axis, thread_axis(tag))
+    s[total].compute_at(s[out], across)
+    tile = s[total].op.axis
+    s[total].reorder(*s[total].op.reduce_axis, *tile)
+    for axis in tile[-2:]:
+        s[total].unroll(axis)
+
+
+def _apart(s: ScheduleHandle, out: Operation, outer: IterVar, times: int, extent: int | None) -> tuple[Any, IterVar]:
+    """Of the loop over blocks of 16, the part that one thread computes and the rest."""
+    if times == 1 or extent is None or -(-extent // 16) < times:
+        return None, outer
+    rest, own = s[out].split(outer, factor=times)
+    return own, rest
+
+
+def _vectors(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
+    """Rows of sums to processors, in vectors along the last dimension."""
+    total = _registers(s, op, out)
+    *outer, last = s[out].op.axis
+    work = count(op.axis)
+    more, lanes = s[out].split(last, factor=_LANES)
+    s[out].vectorize(lanes)
+    block = s[out].fuse(*outer, more)
+    if work is None or work >= _PARALLEL_FROM:
+        s[out].parallel(block)
+    s[total].compute_at(s[out], block)
+    s[total].reorder(*s[total].op.reduce_axis, *s[total].op.axis)
+    s[total].vectorize(s[total].op.axis[-1])

@@ -1,0 +1,86 @@
+"""Pooling in NumPy, window by window, in float64."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def poolnd_python(
+    a_np: np.ndarray,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    before: Sequence[int],
+    after: Sequence[int],
+    how: str,
+    count_include_pad: bool = True,
+    ceil_mode: bool = False,
+) -> np.ndarray:
+    """Windows over all dimensions behind the first two: their "max", or their "avg"."""
+    rank = len(kernel)
+    sizes = a_np.shape[2:]
+    places = []
+    for n, k, s, d, b, e in zip(sizes, kernel, stride, dilation, before, after, strict=True):
+        room = n + b + e - (k - 1) * d - 1
+        places.append((math.ceil(room / s) if ceil_mode else room // s) + 1)
+    out = np.zeros((*a_np.shape[:2], *places))
+    for at in np.ndindex(*places):
+        seen = []
+        for tap in np.ndindex(*kernel):
+            where = [at[i] * stride[i] + tap[i] * dilation[i] - before[i] for i in range(rank)]
+            if all(0 <= w < n for w, n in zip(where, sizes, strict=True)):
+                seen.append(a_np[(slice(None), slice(None), *where)].astype(np.float64))
+        here = (slice(None), slice(None), *at)
+        if how == "max":
+            out[here] = np.max(seen, axis=0)
+        else:
+            out[here] = np.sum(seen, axis=0) / (math.prod(kernel) if count_include_pad else len(seen))
+    return out.astype(a_np.dtype)
+
+
+def adaptive_pool_python(a_np: np.ndarray, size: Sequence[int], how: str) -> np.ndarray:
+    """Window i of m over n elements from floor(i * n / m) to ceil((i + 1) * n / m), behind the first two dimensions"""
+    out = np.zeros((*a_np.shape[:2], *size))
+    for at in np.ndindex(*size):
+        cut = tuple(
+            slice(math.floor(i * n / m), math.ceil((i + 1) * n / m))
+            for i, n, m in zip(at, a_np.shape[2:], size, strict=True)
+        )
+        window = a_np[(slice(None), slice(None), *cut)].astype(np.float64)
+        axes = tuple(range(2, a_np.ndim))
+        out[(slice(None), slice(None), *at)] = window.max(axes) if how == "max" else window.mean(axes)
+    return out.astype(a_np.dtype)
+
+
+def pool_grad_nchw(
+    grads: np.ndarray,
+    a_np: np.ndarray,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    how: str,
+    count_include_pad: bool = True,
+) -> np.ndarray:
+    """What each element of images (N, C, H, W) adds to the pooled result, times `grads`"""
+    out = np.zeros(a_np.shape)
+    top, left = padding[:2]
+    height, width = a_np.shape[2:]
+    for n, c, y, x in itertools.product(*map(range, grads.shape)):
+        seen = [
+            (y * stride[0] + i - top, x * stride[1] + j - left)
+            for i in range(kernel[0])
+            for j in range(kernel[1])
+            if 0 <= y * stride[0] + i - top < height and 0 <= x * stride[1] + j - left < width
+        ]
+        if how == "max":
+            best = max(seen, key=lambda p: (a_np[n, c, p[0], p[1]], -p[0], -p[1]))
+            out[n, c, best[0], best[1]] += grads[n, c, y, x]
+        else:
+            count = kernel[0] * kernel[1] if count_include_pad else len(seen)
+            for i, j in seen:
+                out[n, c, i, j] += grads[n, c, y, x] / count
+    return out.astype(a_np.dtype)
