@@ -40,6 +40,8 @@ NAMED: list[tuple[str, str, str, str]] = [
     ("te", "hybrid", "te.hybrid is not part of Tilewright", "te.if_then_else"),
     ("tir", "ceildiv", "tir.ceildiv is not part of Tilewright", "(a + b - 1) // b"),
     ("topi", "relu", "topi.relu is not part of Tilewright", "use topi.nn.relu"),
+    ("topi.nn", "max_pool2d", "topi.nn.max_pool2d is not part of Tilewright", 'topi.nn.pool2d(data, kernel'),
+    ("topi", "softmax", "topi.softmax is not part of Tilewright", "topi.nn.softmax"),
     ("topi.nn", "bitserial_dense", "topi.nn.bitserial_dense is not part of Tilewright", "te.compute"),
     ("nd", "vulkan", "nd.vulkan is not part of Tilewright", "nd.cuda()"),
     ("target", "arm_cpu", "target.arm_cpu is not part of Tilewright", 'Target("cuda")'),

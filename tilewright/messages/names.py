@@ -10,7 +10,7 @@ from ..core.errors import UserAttributeError
 _COMPUTE = "declare the values with te.compute, te.if_then_else and te.sum(..., axis=k)"
 _LOOPS = "loops come from a schedule: s = te.create_schedule(B.op), then s[B].split(...) and its kin"
 _SEARCH = "tune a template with autotvm: @autotvm.template, autotvm.task.create, autotvm.tuner.XGBTuner"
-_TRANSPOSED = "topi.nn.dilate(data, strides), then a convolution with the kernel reversed"
+_POOL = 'topi.nn.pool2d(data, kernel, stride, dilation, padding, "max"), or "avg"'
 _MODELS = "declare the operators one by one with te.compute or topi, and build each"
 _PROGRAM = "tw.lower(s, args), which gives the program: print it, or .script()"
 _HERE = "programs run on this machine: tw.build(s, args, target), then call it with tw.nd arrays"
@@ -24,7 +24,8 @@ _DEVICES = "tw.cuda(), tw.opencl() or tw.cpu()"
 _ND_DEVICES = "nd.cuda(), nd.opencl() or nd.cpu()"
 _SCHEDULE = "use topi.cuda, topi.x86 or topi.generic, which schedules for the current target"
 _TASK = "declare the task of each operator: autotvm.task.create(name, args, target)"
-_IN_NN = "relu leaky_relu pad dilate dense conv1d conv2d conv2d_nchw depthwise_conv2d_nchw scale_shift_nchw".split()
+_IN_NN = """relu leaky_relu pad dilate dense conv1d conv2d conv2d_nchw depthwise_conv2d_nchw scale_shift_nchw softmax
+log_softmax layer_norm batch_norm l2_normalize lrn pool2d global_pool adaptive_pool batch_matmul flatten""".split()
 _CHOOSE = "choose by target.kind in Python"
 _PLAIN = "nothing: numbers and lists are taken as they are"
 _TEMPLATE = "@autotvm.template(name)"
@@ -59,7 +60,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "leaky_relu": "te.if_then_else(x > 0, x, x * slope), or topi.nn.leaky_relu(A, slope)",
         "gelu": "0.5 * x * (1 + te.erf(x / 2**0.5))",
         **dict.fromkeys(("silu", "swish"), "x * te.sigmoid(x)"),
-        "softmax": "te.max over the row, te.sum of te.exp(x - max), then te.exp(x - max) / sum: three te.compute",
+        **dict.fromkeys(("softmax", "log_softmax"), "topi.nn.softmax(A), topi.nn.log_softmax(A)"),
         **dict.fromkeys(
             ("matmul", "dot", "einsum", "tensordot", "inner"),
             "k = te.reduce_axis((0, n)) and te.compute((m, p), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k))",
@@ -97,7 +98,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "Any": 'te.size_var("n"), a size that is known at the call',
         "Shuffle": _COMPUTE,
         "Range": "te.Range(begin, end)",
-        "log_softmax": _COMPUTE,
+        "log_softmax": "topi.nn.log_softmax(A)",
         "select": "tir.Select(condition, a, b)",
         "trace": "pass the tensor in between as an argument: tw.build(s, [A, B, C]) keeps B",
     },
@@ -132,10 +133,10 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("equal_const_int", "get_const_tuple"), "topi.utils.get_const_tuple(shape)"),
     },
     "topi.nn": {
-        **dict.fromkeys(("conv1d_transpose_ncw", "conv2d_transpose_nchw", "conv3d_transpose_ncdhw"), _TRANSPOSED),
-        **dict.fromkeys(("conv2d_NCHWc", "depthwise_conv2d_NCHWc", "conv2d_NCHWc_int8"), "topi.nn.conv2d_nhwc"),
-        **dict.fromkeys(("conv2d_winograd_nchw", "conv2d_winograd_weight_transform"), "topi.nn.conv2d_nchw"),
-        **dict.fromkeys(("group_conv1d_ncw", "group_conv1d_nwc"), "topi.nn.conv1d(data, kernel, groups=2)"),
+        **dict.fromkeys(("max_pool2d", "avg_pool2d", "max_pool", "avg_pool"), _POOL),
+        **dict.fromkeys(("max_pool1d", "avg_pool1d"), _POOL.replace("2d", "1d")),
+        **dict.fromkeys(("max_pool3d", "avg_pool3d"), _POOL.replace("2d", "3d")),
+        **dict.fromkeys(("conv2d_transpose", "conv_transpose2d"), "topi.nn.conv2d_transpose_nchw"),
         **dict.fromkeys(("sparse_dense", "csrmm", "csrmv"), "give the parts of a sparse matrix as arrays of their own"),
         **dict.fromkeys(("util", "utils"), "topi.utils"),
     },
