@@ -30,14 +30,17 @@ def package() -> str:
 
     Reading all sources would take longer than starting a kernel; an edit changes the time of a file.
     """
-    digest = hashlib.sha256(__version__.encode())
-    for folder, folders, files in os.walk(_PACKAGE):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
-        for name in sorted(files):
-            if name.endswith((".py", ".log", ".ll", ".jsonl")):
-                status = os.stat(os.path.join(folder, name))
-                digest.update(f"{name}{status.st_size}{status.st_mtime_ns}".encode())
-    return digest.hexdigest()
+    root = str(_PACKAGE)
+    facts, folders = [__version__], [root]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for one in entries:
+                if one.name.endswith((".py", ".log", ".ll", ".jsonl")):
+                    status = one.stat()
+                    facts.append(f"{one.path[len(root) :]}{status.st_size}{status.st_mtime_ns}")
+                elif one.is_dir() and one.name != "__pycache__":
+                    folders.append(one.path)
+    return hashlib.sha256("".join(sorted(facts)).encode()).hexdigest()
 
 
 @cache

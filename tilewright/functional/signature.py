@@ -6,8 +6,7 @@ The names, the shapes of weights and the meaning of every option are PyTorch's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.errors import UserError
 from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
@@ -16,8 +15,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 ACTIVATIONS = ("relu", "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswish")
 
 
-@dataclass(frozen=True)
-class Operator:
+class Operator(NamedTuple):
     """One public function: what it computes, over how many spatial dimensions, and the options that it has."""
 
     name: str
@@ -40,8 +38,7 @@ OPERATORS = {
 }
 
 
-@dataclass(frozen=True)
-class Described:
+class Described(NamedTuple):
     """What a call needs to know of an array: its shape, its type, and where it is.
 
     `channels_last` says that a four-dimensional array of shape NCHW lies in memory in the order NHWC.
@@ -53,8 +50,7 @@ class Described:
     channels_last: bool = False
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """The options of a call as they were given; each operator uses those that it has."""
 
     stride: Any = 1
@@ -70,8 +66,7 @@ class Options:
     tune: Any = None
 
 
-@dataclass(frozen=True)
-class Arrays:
+class Arrays(NamedTuple):
     """The arrays of a call, described; None where one is not given."""
 
     x: Described
@@ -81,8 +76,7 @@ class Arrays:
     out: Described | None = None
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(NamedTuple):
     """A checked call: the problem, and the shape of the result in the layout of the call."""
 
     problem: Problem
