@@ -1,0 +1,237 @@
+"""A warp in Python: runs the text of a matrix instruction's statement, with the tables of the PTX manual.
+
+What a lane holds of a fragment is written down from the PTX ISA, section "Matrix Fragments for mma" of each shape, and
+what `ldmatrix` delivers from its own section. The loops, addresses and calls are those of the generated source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+LANES = np.arange(32)
+GROUP, MEMBER = LANES // 4, LANES % 4
+
+
+def fragment_a(rows: int, terms: int, per_word: int) -> np.ndarray:
+    """(row, term) of each element of A that a lane holds: [lane, register, element, 2]."""
+    words = []
+    if (rows, terms) == (8, 4):  # m8n8k4, float64: row = groupID, column = threadID_in_group
+        words = [[(GROUP, MEMBER)]]
+    else:  # m16n8k8 .tf32, m16n8k16 .f16 and .bf16, m16n8k32 .s8 and .u8
+        for register in range(4):
+            row = GROUP if register in (0, 2) else GROUP + 8
+            first = MEMBER * per_word + (terms // 2 if register >= 2 else 0)
+            words.append([(row, first + i) for i in range(per_word)])
+    return np.moveaxis(np.array(words), -1, 0)
+
+
+def fragment_b(terms: int, per_word: int) -> np.ndarray:
+    """(term, column) of each element of B that a lane holds: [lane, register, element, 2]."""
+    if terms == 4:  # m8n8k4, float64: row = threadID_in_group, column = groupID
+        words = [[(MEMBER, GROUP)]]
+    else:
+        words = [
+            [(MEMBER * per_word + i + (terms // 2 if register else 0), GROUP) for i in range(per_word)]
+            for register in range(2)
+        ]
+    return np.moveaxis(np.array(words), -1, 0)
+
+
+def fragment_d(rows: int) -> np.ndarray:
+    """(row, column) of each sum that a lane holds: [lane, register, 2]."""
+    sums = [(GROUP if i < 2 else GROUP + 8, MEMBER * 2 + (i & 1)) for i in range(2 if rows == 8 else 4)]
+    return np.moveaxis(np.array(sums), -1, 0)
+
+
+class Warp:
+    """Runs one statement; `shared` holds the arrays in shared memory, `sums` the registers of D: [lane, register]."""
+
+    def __init__(self, shared: Mapping[str, np.ndarray], sums: np.ndarray, shape: tuple[int, int, int]) -> None:
+        self.shared = dict(shared)
+        self.sums = sums
+        self.rows, self.columns, self.terms = shape
+        self.per_word = max(1, 4 // next(iter(shared.values())).itemsize)
+        self.names: dict[str, Any] = {"threadIdx_x": LANES, "threadIdx_y": 0, "threadIdx_z": 0, "D": _Place("D", 0)}
+        self.names |= {name: _Place(name, 0) for name in shared}
+
+    def run(self, lines: list[str]) -> None:
+        """Run lines of source: declarations, loops of constant extent, conditions, calls and assignments."""
+        at = 0
+        while at < len(lines):
+            line = lines[at].strip()
+            if line.endswith("{"):
+                end = _end(lines, at)
+                self._block(line, lines[at + 1 : end])
+                at = end
+            elif line and line != "}" and not line.startswith(("//", "#")):
+                self._statement(line.rstrip(";"))
+            at += 1
+
+    def _block(self, head: str, body: list[str]) -> None:
+        loop = re.fullmatch(r"for \(int (\w+) = 0; \1 < (\d+); \+\+\1\) \{", head)
+        if loop:
+            for value in range(int(loop[2])):
+                self.names[loop[1]] = value
+                self.run(body)
+        elif head == "{" or self._value(head.removeprefix("if ").removesuffix(" {")):
+            self.run(body)
+
+    def _statement(self, line: str) -> None:
+        array = re.fullmatch(r"(?:unsigned int|double|float) (\w+)((?:\[\d+\])+)(?:, (\w+)(?:\[\d+\])+)?", line)
+        if array:
+            shape = [int(n) for n in re.findall(r"\d+", array[2])]
+            for name in filter(None, (array[1], array[3])):
+                self.names[name] = np.empty(shape, object)
+            return
+        named = re.fullmatch(r"const [\w ]+?\*?(?: const)? ?(\w+) = (.*)", line)
+        if named:
+            value = re.sub(r"^\(const [\w ]+\*\)", "", named[2])
+            self.names[named[1]] = self._value(value)
+            return
+        call = re.fullmatch(r"(ldmatrix|mma|add|tf32)_(\w+)\((.*)\)", line)
+        if call:
+            self._call(call[1], call[2], call[3])
+            return
+        target, _, value = line.partition(" = ")
+        name, indices = _indexed(target)
+        for more in value.split(" = ")[:-1]:  # a = b = 0.0f
+            self._assign(*_indexed(more), 0.0)
+        found = value.rpartition(" = ")[2]
+        rounded = re.fullmatch(r"tf32_round\((.*)\)", found)
+        self._assign(name, indices, self._value(rounded[1] if rounded else found))
+
+    def _assign(self, name: str, indices: list[str], value: Any) -> None:
+        self.names[name][tuple(self._value(index) for index in indices)] = value
+
+    def _value(self, text: str) -> Any:
+        python = re.sub(r"(?<![\w.])/(?!/)", "//", text).replace("0.0f", "0.0")
+        return eval(python, {"shared_address": self._address}, _Names(self))
+
+    def _address(self, place: _Place) -> _Place:
+        """The address of an element, in bytes."""
+        return _Place(place.name, place.at * self.shared[place.name].itemsize)
+
+    # Instructions
+
+    def _call(self, kind: str, what: str, given: str) -> None:
+        values = [self._value(part) for part in _arguments(given)]
+        if kind == "ldmatrix":
+            name, indices = _indexed(_arguments(given)[0])
+            array = self.names[name]
+            first = np.ravel_multi_index([*map(self._value, indices), 0], array.shape)
+            self._ldmatrix(array.reshape(-1)[first:], values[1], int(what[1]), "trans" in what)
+        elif kind == "tf32":  # split: the low part is what the high part lacks, nothing here
+            self._set_parts(_arguments(given)[1:], values[0])
+        elif kind == "mma" and what == "3xtf32":
+            self._product(values[0], values[2], values[4])
+        elif kind == "mma":
+            self._product(values[0], *values[1:])
+        else:
+            self._add(values[0], values[1])
+
+    def _set_parts(self, parts: list[str], value: Any) -> None:
+        for part, given in zip(parts, (value, np.zeros_like(value)), strict=True):
+            name, indices = _indexed(part)
+            self._assign(name, indices, given)
+
+    def _ldmatrix(self, into: np.ndarray, at: _Place, count: int, transposed: bool) -> None:
+        """Row r of matrix q is the 16 bytes that lane 8q + r points to; a lane gets row lane / 4, word lane % 4."""
+        memory = self.shared[at.name]
+        size = memory.itemsize
+        assert (at.at % 16 == 0).all(), "a row of ldmatrix is not aligned"
+        starts = np.broadcast_to(at.at // size, 32)
+        for matrix in range(count):
+            assert_spread(at.at[8 * matrix : 8 * matrix + 8] if at.at.ndim else at.at, 16)
+            rows = [memory[start : start + 16 // size] for start in starts[8 * matrix : 8 * matrix + 8]]
+            tile = np.array(rows).T if transposed else np.array(rows)
+            into[matrix] = tile.reshape(8, 4, -1)[GROUP, MEMBER]
+
+    def _product(self, sums: Any, a: np.ndarray, b: np.ndarray) -> None:
+        left, right = np.zeros((self.rows, self.terms)), np.zeros((self.terms, self.columns))
+        where = fragment_a(self.rows, self.terms, self.per_word)
+        held = np.array([np.asarray(x).reshape(32, -1) for x in a]).swapaxes(0, 1).astype("float64")
+        left[where[..., 0], where[..., 1]] = held
+        where = fragment_b(self.terms, self.per_word)
+        held = np.array([np.asarray(x).reshape(32, -1) for x in b]).swapaxes(0, 1).astype("float64")
+        right[where[..., 0], where[..., 1]] = held
+        where = fragment_d(self.rows)
+        self._add(sums, [(left @ right)[where[:, i, 0], where[:, i, 1]] for i in range(where.shape[1])])
+
+    def _add(self, sums: Any, parts: Any) -> None:
+        for i, part in enumerate(parts):
+            if isinstance(sums, _Place):
+                self.sums[:, sums.at + i] += part
+            else:
+                sums[i] = sums[i] + part
+
+
+def assert_spread(addresses: np.ndarray, size: int) -> None:
+    """Check that accesses of so many bytes, made at one time, lie in different banks, of which there are 128 bytes."""
+    distinct = set(map(int, addresses))
+    assert len({address % 128 // size for address in distinct}) == len(distinct), f"bank conflict: {sorted(distinct)}"
+
+
+class _Place:
+    """A place in an array: of shared memory, or of the sums. Indexing loads a word."""
+
+    def __init__(self, name: str, at: Any, memory: np.ndarray | None = None) -> None:
+        self.name, self.at, self.memory = name, at, memory
+
+    def __add__(self, distance: Any) -> _Place:
+        return _Place(self.name, self.at + distance, self.memory)
+
+    def __getitem__(self, distance: Any) -> Any:
+        assert self.memory is not None
+        size = self.memory.itemsize
+        for first in range(0, 32, 128 // size):
+            assert_spread((self.at + distance)[first : first + 128 // size] * size, size)
+        return self.memory[self.at + distance]
+
+
+class _Names(dict[str, Any]):
+    """The variables of a warp."""
+
+    def __init__(self, warp: Warp) -> None:
+        super().__init__(warp.names)
+        for name, value in self.items():
+            if isinstance(value, _Place) and value.name in warp.shared:
+                self[name] = _Place(value.name, value.at, warp.shared[value.name])
+
+
+def _end(lines: list[str], at: int) -> int:
+    """The line of the brace that closes the one at the end of a line."""
+    depth = 0
+    for i in range(at, len(lines)):
+        depth += lines[i].count("{") - lines[i].count("}")
+        if depth == 0:
+            return i
+    raise AssertionError("a brace is not closed")
+
+
+def _arguments(text: str) -> list[str]:
+    """The arguments of a call."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
+def _indexed(text: str) -> tuple[str, list[str]]:
+    """The name and the indices of an element."""
+    name, _, rest = text.partition("[")
+    indices, depth = [""], 1
+    for letter in rest:
+        depth += (letter == "[") - (letter == "]")
+        if letter == "]" and depth == 0:
+            indices.append("")
+        elif not (letter == "[" and depth == 1):
+            indices[-1] += letter
+    return name, [index for index in indices if index]
