@@ -116,7 +116,7 @@ def main() -> None:
         a, b, theirs = _operands(atom, given.size)
         for tiling in TILINGS[atom]:
             rows.append(_row(atom, tiling, a, b, theirs, given.turned))
-    print(table(columns, rows))
+    print("\n".join(table(columns, rows)))
 
 
 def _operands(atom: str, size: int) -> tuple[np.ndarray, np.ndarray, float]:

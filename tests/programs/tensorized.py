@@ -215,6 +215,33 @@ def pixels_as_columns() -> Program:
     return Program(s, [A, W, C], inputs, np.maximum(sums, 0))
 
 
+def stored_through_shared_memory() -> Program:
+    """The sums become float16 in shared memory, from where all threads store 16 bytes at a time."""
+    A, B, D, _ = matrices(64, 64, 32, FLOAT16)
+    C = te.compute((64, 64), lambda i, j: te.max(D[i, j], 0.0).astype(FLOAT16), name="C")
+    s = te.create_schedule(C.op)
+    s[D].set_scope("local")
+    staged = s.cache_write(C, "shared")
+    tiles = [s.cache_read(T, "shared", [D]) for T in (A, B)]
+    block, i = s[C].split(C.op.axis[0], 32)
+    s[C].bind(block, te.thread_axis("blockIdx.x"))
+    rest, lane = s[C].split(s[C].fuse(i, C.op.axis[1]), 8)
+    s[C].vectorize(lane)
+    for tag, extent in (("threadIdx.x", 32), ("threadIdx.y", 2), ("threadIdx.z", 2)):
+        rest, thread = s[C].split(rest, extent)
+        s[C].bind(thread, te.thread_axis(tag))
+    s[staged].compute_at(s[C], block)
+    warp_i, warp_j, _, _ = s[staged].tile(*staged.op.axis, 16, 32)
+    s[staged].bind(warp_i, te.thread_axis("threadIdx.z"))
+    s[staged].bind(warp_j, te.thread_axis("threadIdx.y"))
+    s[D].compute_at(s[staged], warp_j)
+    for tile in tiles:
+        s[tile].compute_at(s[C], block)
+    s[D].tensorize(D.op.axis[0], intrin.mma("float16"))
+    inputs = [uniform((64, 32), FLOAT16), uniform((32, 64), FLOAT16)]
+    return Program(s, [A, B, C], inputs, np.maximum(inputs[0].astype("float64") @ inputs[1].astype("float64"), 0))
+
+
 PROGRAMS: tuple[Callable[[], Program], ...] = (
     partial_tiles,
     padded_terms,
@@ -223,4 +250,5 @@ PROGRAMS: tuple[Callable[[], Program], ...] = (
     convolution_hwcn,
     batch_stored_transposed,
     pixels_as_columns,
+    stored_through_shared_memory,
 )

@@ -193,7 +193,19 @@ def _dealt_reader(
             f"bind or reorder them outside of the loop at which {name!r} is computed",
         )
     rows, columns = (tuple(axes[place] for place in places) for places in (fragment.rows, fragment.columns))
-    return _dealt(reader, rows, columns, atom, ())
+    dealt = _dealt(reader, rows, columns, atom, ())
+    return dealt if reader.scope is not MemoryScope.SHARED else _with_padded_rows(dealt, stage, rows[-1], columns[-1])
+
+
+def _with_padded_rows(dealt: StageBounds, before: Stage, row: IterVar, column: IterVar) -> StageBounds:
+    """A reader that stores to shared memory, with rows in which the pairs that lanes store lie in different banks."""
+    ends = {_leaf_of(before, root): root for root in before.op.axis}
+    stage, root = dealt.stage, ends.get(row)
+    if root is None or root in stage.aligns or ends.get(column) is not before.op.axis[-1]:
+        return dealt
+    size = before.op.outputs[0].dtype.bytes
+    factor = max(16, 32 // size)  # rows stay aligned for vectors of 16 bytes
+    return replace(dealt, stage=replace(stage, aligns={**stage.aligns, root: (factor, factor // 2)}))
 
 
 def _is_around(axis: IterVar, stage: Stage, found: StageBounds) -> bool:
