@@ -79,6 +79,7 @@ class KernelWriter:
         self.aligned: set[Buffer] = set()
         self.dynamic: dict[Buffer, int] = {}
         self.views: dict[Buffer, None] = {}
+        self.has_matrices = False
 
     def write(self) -> str:
         """The whole kernel."""
@@ -87,7 +88,7 @@ class KernelWriter:
         top = len(self.lines)
         self._stmt(self.kernel.launch.body)
         self.lines[top:top] = self._shared_arrays()
-        head = self.dialect.header(self.kernel.name, parameters, self.kernel.threads)
+        head = self.dialect.header(self.kernel.name, parameters, self.kernel.threads, self.has_matrices)
         buffers = [p for p in self.kernel.params if isinstance(p, Buffer)]
         notes = [f"// {self.names(b)}: {remark(b.note)}" for b in buffers if b.note not in ("", b.name, self.names(b))]
         return "\n".join([*notes, head + " {", *self.lines, "}"])
@@ -239,6 +240,7 @@ class KernelWriter:
 
     def _tensorized(self, s: Tensorized) -> None:
         if self.dialect.has_matrix_instructions:
+            self.has_matrices = True
             MatrixWriter(self, s).write()
         else:
             self._stmt(s.body)

@@ -174,8 +174,10 @@ class Dialect(ABC):
         """The expression of a hardware thread index."""
 
     @abstractmethod
-    def header(self, name: str, parameters: Sequence[Parameter], threads: int | None) -> str:
-        """The kernel's signature, up to its opening brace."""
+    def header(
+        self, name: str, parameters: Sequence[Parameter], threads: int | None, prefers_registers: bool = False
+    ) -> str:
+        """The kernel's signature, up to its opening brace; it may prefer more registers to more resident blocks."""
 
     @abstractmethod
     def preamble(self, dtypes: frozenset[DType]) -> list[str]:
