@@ -10,6 +10,13 @@ stored to shared memory when their turn comes:
                                             barrier; use shared
 
 Loops with nothing between them become one first, so that the last load of an inner loop is not waited for either.
+
+A ring of several stages has room for later iterations already. What no asynchronous copy brings there is loaded before
+the work of an iteration and stored after it:
+
+    for i: ring[(i + 1) % 2] = global[i + 1]        for i: held = global[i + 1]
+           use ring[i % 2]                      ->         use ring[i % 2]
+                                                           ring[(i + 1) % 2] = held
 """
 
 from __future__ import annotations
@@ -26,7 +33,7 @@ from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import add, const, less, multiply, subtract
 from ..expr.traverse import substitute
 from ..loops import uses
-from ..loops.dataflow import feeds
+from ..loops.dataflow import Scene, accesses, dependence, feeds
 from ..loops.nodes import Allocate, Buffer, For, Function, If, Launch, Seq, Stmt, Store, map_statements, seq
 from ..loops.walk import statements
 from .loop_nests import digits, iterations, joint_variable, serial_nest
@@ -38,6 +45,7 @@ SHARE = Fraction(3, 4)
 """Part of a thread's registers that it may come to by what is prefetched; the compiler needs some of its own."""
 OVERHEAD = 40
 """Registers for addresses and loop variables."""
+_SHARED = frozenset({MemoryScope.SHARED})
 UNKNOWN = 1 << 20
 """Registers that an array of unknown size counts as: too many."""
 
@@ -51,7 +59,8 @@ def _host(stmt: Stmt, hardware: Hardware) -> Stmt:
     if not isinstance(stmt, Launch):
         return map_statements(stmt, lambda child: _host(child, hardware))
     facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
-    return Launch(stmt.name, stmt.threads, _visit(stmt.body, facts, _spare_registers(stmt, hardware)))
+    scene = Scene(frozenset(var for tag, var, _ in stmt.threads if tag.is_thread), facts)
+    return Launch(stmt.name, stmt.threads, _visit(stmt.body, scene, _spare_registers(stmt, hardware)))
 
 
 def _spare_registers(kernel: Launch, hardware: Hardware) -> int:
@@ -69,11 +78,13 @@ def _words(buffer: Buffer) -> int:
     return size.value * max(1, buffer.dtype.bits // 32) if isinstance(size, IntImm) else UNKNOWN
 
 
-def _visit(stmt: Stmt, facts: Facts, spare: int) -> Stmt:
-    made = _prefetched(serial_nest(stmt), facts, spare) if isinstance(stmt, For) else None
-    if made is not None:
-        return made
-    inside = facts.bind(stmt.var, stmt.min, stmt.extent) if isinstance(stmt, For) else facts
+def _visit(stmt: Stmt, scene: Scene, spare: int) -> Stmt:
+    inside = scene
+    if isinstance(stmt, For):
+        inside = scene.inside(stmt)
+        made = _prefetched(serial_nest(stmt), scene.facts, spare) or _stored_late(stmt, inside, spare)
+        if made is not None:
+            return made
     return map_statements(stmt, lambda child: _visit(child, inside, spare))
 
 
@@ -83,7 +94,7 @@ def _prefetched(loops: list[For], facts: Facts, spare: int) -> Stmt | None:
         return None
     body = loops[-1].body
     parts = body.stmts if isinstance(body, Seq) else (body,)
-    fills = [i for i, part in enumerate(parts) if _is_fill(part, body)]
+    fills = [i for i, part in enumerate(parts) if _is_fill(part, body, ring=False)]
     held = _Held([parts[i] for i in fills])
     extent = iterations(loops)
     if extent < 2 or not fills or fills[-1] + 1 == len(parts) or held.registers > spare:
@@ -110,14 +121,34 @@ def _prefetched(loops: list[For], facts: Facts, spare: int) -> Stmt | None:
     return held.allocated(seq(simplify_statement(seq(*loads), facts), loop))
 
 
-def _is_fill(stmt: Stmt, body: Stmt) -> bool:
-    """Whether a statement only stores elements of shared memory, and only reads global memory that stays the same."""
+def _stored_late(loop: For, scene: Scene, spare: int) -> Stmt | None:
+    """The loop with what it loads for rings stored behind its other work; None where it loads nothing, or too much."""
+    parts = loop.body.stmts if isinstance(loop.body, Seq) else ()
+    fills = [part for part in parts if _is_fill(part, loop.body, ring=True)]
+    others = [part for part in parts if part not in fills]
+    held = _Held(fills)
+    if loop.kind is not LoopKind.SERIAL or not fills or not any(map(uses.written, others)) or held.registers > spare:
+        return None
+    passed = accesses(seq(*others), _SHARED)
+    stored = [access for fill in fills for access in accesses(fill, _SHARED)]
+    if any(dependence(source, sink, scene) is not None for source in passed for sink in stored):
+        return None
+    made = [held.loads(part, {}) if part in fills else part for part in parts]
+    body = seq(*made, *(held.stores(fill, {}) for fill in fills))
+    return held.allocated(For(loop.var, loop.min, loop.extent, loop.kind, None, loop.pragmas, body))
+
+
+def _is_fill(stmt: Stmt, body: Stmt, ring: bool) -> bool:
+    """Whether a statement only stores elements of shared memory, and only reads global memory that stays the same.
+
+    The memory is a ring of several stages, or has one.
+    """
     if isinstance(stmt, Store) and stmt.buffer.scope is not MemoryScope.SHARED:
         return False
     filled, sources = uses.written(stmt), uses.read(stmt)
     return (
         bool(filled and sources)
-        and all(buffer.scope is MemoryScope.SHARED and buffer.stages == 1 for buffer in filled)
+        and all(buffer.scope is MemoryScope.SHARED and (buffer.stages > 1) is ring for buffer in filled)
         and all(source.scope is MemoryScope.GLOBAL for source in sources)
         and not feeds(body, stmt)
         and all(
