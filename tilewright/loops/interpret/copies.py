@@ -12,15 +12,16 @@ import numpy as np
 from ...core.hardware import MemoryScope
 from ...expr.numerics import Value
 from .grid import Grid
-from .memory import Place, Report, active_lanes
+from .memory import Place, Report, active_lanes, bits_of
 
 
 class Flight:
     """One copy of the threads of the blocks that run: where it goes, what it brings, who is still waiting for it."""
 
-    __slots__ = ("groups", "lanes", "place", "report", "value")
+    __slots__ = ("epochs", "groups", "lanes", "place", "report", "value")
 
-    def __init__(self, place: Place, value: Value, lanes: Value, report: Report | None) -> None:
+    def __init__(self, grid: Grid, place: Place, value: Value, lanes: Value, report: Report | None) -> None:
+        self.epochs = grid.epochs[MemoryScope.SHARED].copy()
         self.place = place
         self.value = value
         self.lanes = lanes
@@ -45,7 +46,7 @@ class Flights:
             (cells,) = active_lanes(mask, place.cells)
             storage.written.reshape(-1)[cells] = False
         lanes = np.broadcast_to(True if mask is None else mask, grid.shape).copy()
-        self.under_way.append(Flight(place, np.array(value), lanes, report))
+        self.under_way.append(Flight(grid, place, np.array(value), lanes, report))
 
     def commit(self, grid: Grid, mask: Value) -> None:
         """What the active blocks have issued since their last commit is a group."""
@@ -60,7 +61,12 @@ class Flights:
         for flight in self.under_way:
             done = flight.lanes & (active & (flight.groups > pending))
             if done.any():
-                _store(grid, flight.place, flight.value, done, flight.report)
+                # Where no barrier was passed meanwhile, its races are those that were looked for at first.
+                early = done & (flight.epochs == grid.epochs[MemoryScope.SHARED])
+                if early.any():
+                    _arrive(flight, early)
+                if (late := done & ~early).any():
+                    _store(grid, flight.place, flight.value, late, flight.report)
                 flight.lanes &= ~done
             if flight.lanes.any():
                 left.append(flight)
@@ -72,6 +78,18 @@ def _blocks(grid: Grid, mask: Value) -> Value:
     if mask is None:
         return np.ones(grid.shape[-1], np.bool_)
     return np.broadcast_to(mask, grid.shape).any(axis=(0, 1, 2))
+
+
+def _arrive(flight: Flight, mask: Value) -> None:
+    """What is copied is there; several threads may have copied the same."""
+    storage, place = flight.place.storage, flight.place
+    storage.store(place, flight.value, mask)
+    if flight.report is None or storage.shadow is None:
+        return
+    cells, values = active_lanes(mask, place.cells, flight.value)
+    lost = bits_of(storage.flat.take(cells)) != bits_of(np.ascontiguousarray(values, storage.flat.dtype))
+    if lost.any():
+        flight.report("race: several threads copy different values to one element", (mask, None))
 
 
 def _store(grid: Grid, place: Place, value: Value, mask: Value, report: Report | None) -> None:
