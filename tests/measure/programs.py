@@ -70,6 +70,8 @@ class Candidate:
     number: int = 0
     signs_in: Path | None = None
     """Where the process that runs it writes its number, for whoever wants to kill it."""
+    roll: Path | None = None
+    """A folder where every process that runs a candidate notes its number, and which earlier ones it finds alive."""
 
     def job(self, target: str) -> Job:
         """The candidate for a session."""
@@ -133,6 +135,8 @@ class Candidate:
         lines = ["import ctypes, os, signal, time"]
         if self.signs_in is not None:
             lines.append(f"open({str(self.signs_in)!r}, 'w').write(str(os.getpid()))")
+        if self.roll is not None:
+            lines += [line.format(roll=str(self.roll)) for line in _ROLL_CALL]
         return lines + faults.get(self.fault, [])
 
     def _host_program(self) -> CompiledProgram:
@@ -171,6 +175,13 @@ _HOST_FAULTS = {
     "exits": ["os._exit(7)"],
     "crashes": ["os.kill(os.getpid(), signal.SIGSEGV)"],
 }
+_ROLL_CALL = [
+    "me = str(os.getpid())",
+    "others = [n for n in os.listdir({roll!r}) if n.isdigit() and n != me and os.path.exists('/proc/' + n)]",
+    "alive = [n for n in others if open('/proc/' + n + '/stat').read().rpartition(')')[2].split()[0] != 'Z']",
+    "open(os.path.join({roll!r}, me), 'w').close()",
+    "if alive: open(os.path.join({roll!r}, 'alive'), 'a').write(me + ' beside ' + ' '.join(alive) + '; ')",
+]
 _PLAYED_FAULTS = {
     "loops": ["while True: time.sleep(1)"],
     "killed": ["while True: time.sleep(1)"],

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def killer(folder: Path) -> Iterator[None]:
 
     def watch() -> None:
         while not done.wait(0.05):
-            for path in folder.iterdir():
+            for path in filter(Path.is_file, folder.iterdir()):
                 text = path.read_text()
                 if text:
                     path.unlink()
@@ -78,7 +79,14 @@ def check(found: dict[Candidate, Outcome]) -> None:
 
 @pytest.mark.parametrize("target", DEVICES)
 def test_every_fault_is_recorded_for_what_it_is(target: str, tmp_path: Path) -> None:
-    check(measure(target, candidates(6, list(FAULTS), tmp_path), tmp_path))
+    """And shows nowhere else: no process of an earlier candidate is there when another one runs."""
+    roll = tmp_path / "roll"
+    roll.mkdir()
+    made = [replace(candidate, roll=roll) for candidate in candidates(6, list(FAULTS), tmp_path)]
+    check(measure(target, made, tmp_path))
+    alive = roll / "alive"
+    assert not alive.exists(), alive.read_text()
+    assert len(list(roll.iterdir())) > 5  # several candidates end their process, or have it ended
 
 
 SLOW_OPENCL = pytest.param("opencl", marks=[pytest.mark.opencl, pytest.mark.slow])

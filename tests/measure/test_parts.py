@@ -182,6 +182,31 @@ class TestGuards:
         array.fill(None)
         assert not array.stray(), "it is mended"
 
+    @pytest.mark.parametrize(
+        ("name", "offset", "said"),
+        [
+            ("A", -1_200_000, "outside of A, 1,200,000 byte(s) before its first element"),
+            ("A", 12 + GUARD, f"outside of A, {GUARD + 1:,} byte(s) after its last element"),
+            ("A", GUARD + 4096, f"outside of B, {GUARD:,} byte(s) before its first element"),
+            ("A", 3 * GUARD, "writes to its input B"),
+            ("C", 1_200_000, "outside of C, 1,200,000 byte(s) after its last element"),
+        ],
+    )
+    def test_arrays_in_a_row_have_far_guards_at_its_ends(self, name: str, offset: int, said: str) -> None:
+        """Between them, what is near a neighbour notices, or the neighbour itself."""
+        wanted = [("A", (3,), "float32"), ("B", (1 << 16,), "float32"), ("C", (1,), "int8")]
+        row = GuardedArray.row(wanted, device("cpu"))
+        for array in row:
+            array.fill(np.ones(array.shape, array.dtype.numpy))
+        assert not any(array.changed() or array.stray() for array in row)
+        (from_,) = (array for array in row if array.name == name)
+        ctypes.memset(int(from_.array.handle) + offset, 77, 1)
+        assert said in "".join(array.changed() or array.stray() for array in row)
+
+    def test_large_arrays_lie_apart(self) -> None:
+        row = GuardedArray.row([("A", (5 << 20,), "float32"), ("B", (5 << 20,), "float32")], device("cpu"))
+        assert [array.far for array in row] == [20 << 20] * 2
+
     def test_guards_are_as_wide_as_the_array_where_there_is_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
         array = GuardedArray("B", (1 << 20,), "float32", device("cpu"))
         assert array.far == 1 << 22

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,32 +34,64 @@ class GuardedArray:
 
         far │ near │ array │ near │ far
 
-    The near ones are filled and read with the array. The far ones are filled once, and read by `stray`.
+    The near ones are filled and read with the array. The far ones are filled once, and read by `stray`. Small arrays
+    of one kernel lie in a `row`, and have them at its ends only: looking at them takes as long as some kernels.
     """
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, on: Device) -> None:
-        self.name = name
-        self.dtype = DType(dtype)
-        self.size = math.prod(shape) * self.dtype.numpy.itemsize
-        self.far = _far_bytes(self.size, on)
-        pad = -self.size % _ALIGN
+        self._describe(name, shape, dtype)
+        far = _far_bytes(self.size, on)
         try:
-            memory = empty(2 * (self.far + GUARD) + self.size + pad, "uint8", on)
+            memory = empty(self._span + 2 * far, "uint8", on)
         except DeviceError:  # full, or more than it gives at a time
-            self.far = 0
-            memory = empty(2 * GUARD + self.size + pad, "uint8", on)
-        self._whole = _part(memory, self.far, 2 * GUARD + self.size + pad)
-        self.array = NDArray(on, self.dtype, shape, _inside(memory, self.far + GUARD, self.size), owner=memory)
-        self._content = np.empty(self._whole.size, np.uint8)
-        self._after = np.resize(_PATTERN, GUARD + pad)
+            far = 0
+            memory = empty(self._span, "uint8", on)
+        self._place(memory, far, {"before": 0, "after": far + self._span} if far else {}, far)
+
+    @staticmethod
+    def row(wanted: Sequence[tuple[str, tuple[int, ...], str]], on: Device) -> list[GuardedArray]:
+        """Return arrays of those names, shapes and types, side by side in memory where they are small."""
+        made = [GuardedArray.__new__(GuardedArray) for _ in wanted]
+        for array, each in zip(made, wanted, strict=True):
+            array._describe(*each)
+        total = sum(array._span for array in made)
+        try:
+            if not made or total > FAR[1]:
+                raise DeviceError("too large for one allocation")
+            far = _far_bytes(total, on)
+            memory = empty(total + 2 * far, "uint8", on)
+        except DeviceError:
+            return [GuardedArray(*each, on) for each in wanted]
+        at = far
+        for array in made:
+            zones = {"before": 0} if array is made[0] and far else {}
+            if array is made[-1] and far:
+                zones["after"] = far + total
+            array._place(memory, at, zones, far)
+            at += array._span
+        return made
+
+    def _describe(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
+        self.name, self.shape, self.dtype = name, shape, DType(dtype)
+        self.size = math.prod(shape) * self.dtype.numpy.itemsize
+        self._after = np.resize(_PATTERN, GUARD + -self.size % _ALIGN)
+        self._span = GUARD + self.size + self._after.size
+
+    def _place(self, memory: NDArray, at: int, zones: Mapping[str, int], far: int) -> None:
+        """Take a part of the memory, with far guards on some sides."""
+        on = memory.device
+        self.far = far
+        self._whole = _part(memory, at, self._span)
+        self.array = NDArray(on, self.dtype, self.shape, _inside(memory, at + GUARD, self.size), owner=memory)
+        self._content = np.empty(self._span, np.uint8)
         self._content[:GUARD], self._content[GUARD + self.size :] = _PATTERN, self._after
-        self._zones = [_part(memory, at, self.far) for at in (0, memory.size - self.far) if self.far]
-        self._seen = np.empty(self.far, np.uint8)
+        self._zones = {side: _part(memory, begin, far) for side, begin in zones.items()}
+        self._seen = np.empty(far if zones else 0, np.uint8)
         self._fill_far()
 
     def _fill_far(self) -> None:
         self._seen.reshape(-1, GUARD)[:] = _PATTERN
-        for zone in self._zones:
+        for zone in self._zones.values():
             zone.copyfrom(self._seen)
 
     def fill(self, values: np.ndarray | None) -> None:
@@ -82,9 +114,8 @@ class GuardedArray:
 
     def stray(self) -> str:
         """What was written to the far guards (empty: nothing)."""
-        for side, zone in zip(("before", "after"), self._zones, strict=False):
-            zone.device.driver.read(zone.device.index, zone.handle, self._seen)
-            rows = self._seen.reshape(-1, GUARD)
+        for side, zone in self._zones.items():
+            rows = self._held(zone).reshape(-1, GUARD)
             if (rows.view(np.uint64) == _PATTERN.view(np.uint64)).all():
                 continue
             changed = np.flatnonzero(rows != _PATTERN)
@@ -94,6 +125,13 @@ class GuardedArray:
             near = GUARD if side == "before" else self._after.size
             return f"it writes outside of {self.name}, {near + far:,} byte(s) {side} {where}"
         return ""
+
+    def _held(self, zone: NDArray) -> np.ndarray:
+        """Return what a zone holds: of the host's memory, in place."""
+        if isinstance(zone.handle, HostMemory):
+            return zone.handle.bytes
+        zone.device.driver.read(zone.device.index, zone.handle, self._seen)
+        return self._seen
 
     def changed(self) -> str:
         """What a kernel that only reads the array has done to it (empty: nothing)."""

@@ -26,6 +26,7 @@ SPIN_CYCLES = 50_000
 _POOL_BYTES = 1024
 _WORDS = {"x86_64": ("202", "pause"), "aarch64": ("98", "yield")}
 """By machine: the number of the futex system call, and the instruction that makes spinning cheap."""
+_SLEEPING_AT = 260
 _WORKERS_AT = 512
 
 
@@ -85,6 +86,12 @@ class ThreadPool:
     def number(self) -> int:
         """How many threads run a parallel loop."""
         return self._asked if self._asked is not None else _default()
+
+    @property
+    def sleeping(self) -> int:
+        """How many of the threads sleep, waiting for the next loop."""
+        pool = _code().current.value if self.ready else None
+        return ctypes.c_int32.from_address(pool + _SLEEPING_AT).value if pool else 0
 
     def set_number(self, number: int | None) -> None:
         """Use that many threads from now on; None: as many as the environment says, or as there are processors."""

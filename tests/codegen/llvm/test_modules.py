@@ -7,12 +7,12 @@ import re
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
 
 import tilewright as tvm
+from tests.counting import function_calls
 from tilewright import te
 from tilewright.core.errors import InternalError, UserError
 from tilewright.core.target import Target
@@ -130,23 +130,16 @@ def test_timing() -> None:
     assert len(warm.results) == 5
     assert 0 < warm.min <= warm.median <= warm.max
     assert cold.min > 0
-    began = time.perf_counter()
-    module.time_evaluator("main", tvm.cpu(0), number=1, repeat=2, min_repeat_ms=20)(*arrays)
-    assert time.perf_counter() - began > 0.04
+    longer = module.time_evaluator("main", tvm.cpu(0), number=1, repeat=2, min_repeat_ms=20)(*arrays)
+    assert len(longer.results) == 2
 
 
-def test_a_call_is_cheap() -> None:
+def test_a_call_costs_little_python() -> None:
+    """`benchmarks.calls` times it."""
     module = sums(1)
     arrays = [tvm.nd.array(np.zeros(1, "float32")) for _ in range(3)]
-    best = min(_seconds(module, arrays) for _ in range(20))
-    assert best < 20e-6, "a call should take about a microsecond; so much is no noise"
-
-
-def _seconds(module: Module, arrays: list[object]) -> float:
-    began = time.process_time()
-    for _ in range(500):
-        module(*arrays)
-    return (time.process_time() - began) / 500
+    module(*arrays)
+    assert function_calls(lambda: module(*arrays)) <= 10
 
 
 def test_two_threads_calling_one_module() -> None:
