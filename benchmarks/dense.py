@@ -169,12 +169,7 @@ def main() -> None:
     """Measure the rows that the command line names, by their beginnings; all without any."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument(
-        "--modes",
-        nargs="+",
-        default=["ieee"],
-        help="a mode, with a number of trials of its own after a colon if wanted",
-    )
+    parser.add_argument("--modes", default="ieee", help=f"of {', '.join(MODES)}, by commas; MODE:N for N trials")
     parser.add_argument("--trials", type=int, default=16)
     parser.add_argument("--out", type=Path, default=Path("dense"))
     parser.add_argument("--compile-only", action="store_true", help="stop before anything runs on a GPU")
@@ -182,9 +177,13 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     names = [name for name in ROWS if not given.names or any(map(name.startswith, given.names))]
     began = time.perf_counter()
-    modes = [mode.partition(":")[0] for mode in given.modes]
-    counts = {mode: int(each.partition(":")[2] or given.trials) for mode, each in zip(modes, given.modes, strict=True)}
-    jobs = [job for name in names for mode in modes for job in jobs_of(name, mode, counts[mode])]
+    counts = {}
+    for each in given.modes.split(","):
+        mode, _, count = each.partition(":")
+        if mode not in MODES:
+            parser.error(f"{mode!r} is none of the modes {', '.join(MODES)}")
+        counts[mode] = int(count or given.trials)
+    jobs = [job for name in names for mode, count in counts.items() for job in jobs_of(name, mode, count)]
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
         programs = list(pool.map(compiled, jobs))
     print(f"{len(jobs)} programs in {time.perf_counter() - began:.0f} s")
@@ -194,7 +193,7 @@ def main() -> None:
         return
     lines = []
     for name in names:
-        for mode in modes:
+        for mode in counts:
             own = [pair for pair in programs if pair[0][:2] == (name, mode)]
             if own:
                 row = DenseRow(name, mode)

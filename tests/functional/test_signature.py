@@ -87,6 +87,17 @@ def test_messages(message: str) -> None:
     assert caught.value.fix
 
 
+def test_a_precision_is_for_float32() -> None:
+    assert call(precision="tf32").problem.precision == "tf32"
+    halves = call(x=seen((2, 4, 9, 8), "float16"), w=seen((8, 2, 3, 3), "float16"), precision="tf32")
+    assert halves.problem.precision == "fp32"
+    assert "tf32" in str(call(precision="tf32").problem)
+    with pytest.raises(UserError, match="precision is 'bf16'"):
+        call(precision="bf16")
+    with pytest.raises(UserError, match=r"precision is \['tf32'\]"):
+        call(precision=["tf32"])
+
+
 def test_an_unknown_activation_is_named() -> None:
     with pytest.raises(UserError, match="activation is 'swish'"):
         activation_name("conv2d", "swish")

@@ -239,5 +239,6 @@ def test_a_call_is_explained() -> None:
     text = tw.explain_call(tw.conv2d, X, W, groups=6)
     assert "runs:    topi/depthwise" in text
     assert "origin:" in text
+    assert "tf32" in tw.explain_call(tw.conv2d, X, W, groups=6, precision="tf32")
     text = tw.explain_call("conv2d", torch.randn(1, 64, 8, 8), torch.randn(64, 64, 3, 3))
     assert f"runs:    the kernel of torch {torch.__version__}: a sum over 576 products is a matrix product" in text

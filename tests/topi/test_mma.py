@@ -79,6 +79,27 @@ def test_on_cuda(workload, template):
         check(arrays[-1].numpy(), right, 1.5e-3 if template is CONV2D_TF32 else EPSILON[workload.dtype])
 
 
+@pytest.mark.cuda
+def test_infinities_nan_and_small_numbers():
+    """Three products of parts give what float32 gives, also where an operand is infinite, no number, or subnormal."""
+    workload = Conv2d.of((1, 32, 6, 6), 16, kernel=1, padding=0)
+    data, weights = workload.inputs(np.random.default_rng(3))
+    weights = np.abs(weights) + np.float32(0.5)
+    data[0, 3, 0, 0], data[0, 4, 1, 1], data[0, 5, 2, 2] = np.inf, -np.inf, np.nan
+    data[0, 6, 3, 3], data[0, 7, 3, 3] = np.inf, -np.inf
+    data[0, :, 5, 5] *= np.float32(1e-39)
+    module = build(*CONV2D_MMA.program(CONV2D_MMA.first(workload.args, CUDA), workload, Target("cuda")), "cuda")
+    arrays = [array(v, device=device("cuda")) for v in (data, weights, np.full(workload.out_shape, 7, "float32"))]
+    module(*arrays)
+    found, right = arrays[-1].numpy(), workload.numpy(data.astype("float64"), weights.astype("float64"))
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(right))
+    np.testing.assert_array_equal(found[np.isinf(right)], right[np.isinf(right)].astype("float32"))
+    finite = np.isfinite(right)
+    finite[0, :, 5, 5] = False
+    check(found[finite], right[finite], EPSILON["float32"])
+    check(found[0, :, 5, 5], right[0, :, 5, 5], 1e-3)
+
+
 def test_which_hardware_and_which_types_it_is_for():
     half, single = Conv2d.of((1, 32, 8, 8), dtype="float16"), Conv2d.of((1, 32, 8, 8))
     assert CONV2D.choose(half, CUDA)[0] is CONV2D_MMA

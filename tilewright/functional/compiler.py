@@ -109,13 +109,25 @@ def workload_of(problem: Problem) -> tuple[PackagedTemplate[Any], Convolution]:
     return templates.POOLING, templates.Pooling.of(problem.shape, how=how, **window)
 
 
+def strategies_of(problem: Problem, target: Target) -> tuple[list[PackagedTemplate[Any]], Convolution]:
+    """The strategies that compute a problem in its precision, from the most general one on; and the workload."""
+    general, workload = workload_of(problem)
+    able = [t for t in general.strategies if t.covers(workload, target)]
+    if problem.precision == "ieee":
+        able = [t for t in able if t is not templates.CONV2D_MMA]
+    rounding: PackagedTemplate[Any] = templates.CONV2D_TF32
+    if problem.precision == "tf32" and general is templates.CONV2D and rounding.covers(workload, target):
+        able.append(rounding)
+    return able, workload
+
+
 def candidate(problem: Problem, target: Target) -> Candidate:
     """The template and configuration to use without measuring."""
-    general, workload = workload_of(problem)
-    for template in reversed(general.strategies):
-        if template.covers(workload, target):
-            known = shipped.configuration(template, workload, target)
-            if known is not None:
-                return Candidate(template, workload, known.config, known.why)
-    template, config = general.choose(workload, target)
+    able, workload = strategies_of(problem, target)
+    for template in reversed(able):
+        known = shipped.configuration(template, workload, target)
+        if known is not None:
+            return Candidate(template, workload, known.config, known.why)
+    template = templates.cheapest(able, workload, target)
+    config = template.first(workload.args, target)
     return Candidate(template, workload, config, "the usual configuration; no record is near")

@@ -46,6 +46,7 @@ def conv1d(
     layout: str | None = None,
     out: Any = None,
     tune: Any = None,
+    precision: str = "fp32",
 ) -> Any:
     """Convolve signals with filters; `activation(conv(x, weight) + bias + residual)` in one kernel.
 
@@ -70,6 +71,9 @@ def conv1d(
         Where the result is written.
     tune : "quick" or float, optional
         Measure configurations for a few seconds, or so many, if that was not done yet; the result is kept.
+    precision : "fp32", "ieee" or "tf32"
+        Of float32. "ieee" multiplies and adds in float32. "fp32" is as exact: it may also add three products of matrix
+        instructions, of operands split into parts of 11 bits. "tf32" may round operands to 11 significant bits.
 
     Returns
     -------
@@ -81,7 +85,7 @@ def conv1d(
     UserError
         Where an argument does not fit the others.
     """
-    given = (stride, padding, dilation, groups, activation, layout, tune)
+    given = (stride, padding, dilation, groups, activation, layout, tune, precision)
     return _calls.get(type(x), _of_any)("conv1d", x, (weight, bias, residual, out), given)
 
 
@@ -98,6 +102,7 @@ def conv2d(
     layout: str | None = None,
     out: Any = None,
     tune: Any = None,
+    precision: str = "fp32",
 ) -> Any:
     """Convolve images with filters; `activation(conv(x, weight) + bias + residual)` in one kernel.
 
@@ -121,7 +126,7 @@ def conv2d(
     -----
     The other arguments are those of `conv1d`.
     """
-    given = (stride, padding, dilation, groups, activation, layout, tune)
+    given = (stride, padding, dilation, groups, activation, layout, tune, precision)
     return _calls.get(type(x), _of_any)("conv2d", x, (weight, bias, residual, out), given)
 
 
@@ -149,7 +154,7 @@ def depthwise_conv2d(
     -----
     The other arguments are those of `conv2d`.
     """
-    given = (stride, padding, dilation, 1, activation, layout, tune)
+    given = (stride, padding, dilation, 1, activation, layout, tune, "fp32")
     return _calls.get(type(x), _of_any)("depthwise_conv2d", x, (weight, bias, residual, out), given)
 
 

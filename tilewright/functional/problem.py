@@ -36,6 +36,8 @@ class Problem:
         A name, "" for none, or the text of an expression of the user's own after "custom:".
     count_border : bool
         Whether an average divides by the whole window where it reaches into the padding.
+    precision : str
+        Of a convolution of float32: "ieee", "fp32" or "tf32"; "fp32" for everything else.
     """
 
     op: str
@@ -53,6 +55,7 @@ class Problem:
     activation: str = ""
     output_padding: Pair = (0, 0)
     count_border: bool = True
+    precision: str = "fp32"
 
     @property
     def has_weights(self) -> bool:
@@ -149,4 +152,5 @@ class Problem:
                 parts.append(f"{name} {'x'.join(map(str, given)) if isinstance(given, tuple) else given}")
         parts += [name for name in ("bias", "residual") if getattr(self, name)]
         parts += [self.activation] if self.activation else []
+        parts += [self.precision] if self.precision != "fp32" else []
         return "  ".join([*parts, self.dtype, self.layout])

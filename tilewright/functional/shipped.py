@@ -123,7 +123,7 @@ def rival_is_faster(problem: Problem, on: Device) -> str:
 
 
 def _problem_distance(a: Problem, b: Problem) -> float:
-    same = ("op", "kernel", "stride", "dilation", "layout", "depthwise")
+    same = ("op", "kernel", "stride", "dilation", "layout", "depthwise", "precision")
     if any(getattr(a, name) != getattr(b, name) for name in same):
         return float("inf")
     other_type = 0.0 if a.dtype == b.dtype else _OTHER_TYPE

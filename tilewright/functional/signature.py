@@ -12,6 +12,7 @@ from ..core.errors import UserError
 from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
+PRECISIONS = ("fp32", "ieee", "tf32")
 ACTIVATIONS = ("relu", "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswish")
 
 
@@ -64,6 +65,7 @@ class Options(NamedTuple):
     ceil_mode: bool = False
     count_include_pad: bool = True
     tune: Any = None
+    precision: Any = "fp32"
 
 
 class Arrays(NamedTuple):
@@ -195,8 +197,15 @@ class _Reader:
             operator.op, shape, filters, kernel, stride, padding, dilation, groups, self.arrays.x.dtype,
             "NHWC" if last else "NCHW", self.arrays.bias is not None, self.arrays.residual is not None,
             # What `ceil_mode` reaches beyond the padded input never counts.
-            self.activation, more, bool(given.count_include_pad) and not given.ceil_mode,
+            self.activation, more, bool(given.count_include_pad) and not given.ceil_mode, self._precision(),
         )  # fmt: skip
+
+    def _precision(self) -> str:
+        """The precision that is asked for; it means something for float32 only."""
+        given = self.options.precision
+        if not isinstance(given, str) or given not in PRECISIONS:
+            raise self.wrong(f"precision is {given!r}", f"give one of {', '.join(map(repr, PRECISIONS))}")
+        return given if self.arrays.x.dtype == "float32" else "fp32"
 
     def _weights(self, channels: int) -> tuple[int, tuple[int, int], int]:
         """Filters, kernel and groups, from the weight; checked against the channels, and the bias against them."""
@@ -309,7 +318,7 @@ class _Reader:
 
 _WINDOW = ("stride", "padding", "dilation", "groups", "activation", "layout", "tune")
 _FIELDS = {
-    CONV: _WINDOW,
+    CONV: (*_WINDOW, "precision"),
     TRANSPOSED: (*_WINDOW, "output_padding"),
     MAX_POOL: ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "layout", "tune"),
     AVG_POOL: ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "layout", "tune"),

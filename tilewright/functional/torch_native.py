@@ -36,7 +36,7 @@ Compute = Callable[[Any, Any, Any, Any], Any]
 
 def computed(problem: Problem, name: str, layout: str | None) -> Compute:
     """A function of (x, weight, bias, residual) that returns the result in the layout of the call."""
-    core = _core(problem, one_row="1d" in name)
+    core = _in_precision(problem, _core(problem, one_row="1d" in name))
     last = layout is not None and layout.endswith("C")
     act = ACTIVATIONS.get(problem.activation)
     plain = not last and not problem.residual and act is None and problem.has_weights
@@ -63,6 +63,25 @@ def to_first(x: Any) -> Any:
 def to_last(x: Any) -> Any:
     """A view with the channels behind the spatial dimensions."""
     return x.movedim(1, -1)
+
+
+def _in_precision(problem: Problem, core: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    """The operator in the precision that is asked for, whatever PyTorch allows itself elsewhere."""
+    if problem.op != CONV or problem.dtype != "float32":
+        return core
+    wanted, cudnn = problem.precision == "tf32", torch.backends.cudnn
+
+    def run(x: Any, w: Any, bias: Any) -> Any:
+        allowed = cudnn.allow_tf32
+        if allowed == wanted or x.device.type != "cuda":
+            return core(x, w, bias)
+        cudnn.allow_tf32 = wanted
+        try:
+            return core(x, w, bias)
+        finally:
+            cudnn.allow_tf32 = allowed
+
+    return run
 
 
 def _core(problem: Problem, one_row: bool) -> Callable[[Any, Any, Any], Any]:

@@ -21,7 +21,8 @@ from .torch_tensors import NAMES, channels_last, dispatch_by, prepared
 _library = Library("tilewright", "DEF")
 _CONVOLUTION = (
     "convolution(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, str name, SymInt[] stride, SymInt[] padding, "
-    "SymInt[] dilation, SymInt groups, str activation, str layout, SymInt[] output_padding) -> Tensor"
+    "SymInt[] dilation, SymInt groups, str activation, str layout, SymInt[] output_padding, "
+    "str precision='fp32') -> Tensor"
 )
 _POOL = (
     "pool(Tensor x, str name, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, "
@@ -52,7 +53,7 @@ def dispatch(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
         made = torch.ops.tilewright.convolution(
             x, weight, bias, residual, name, _numbers(options.stride, rank),
             _padding(name, options.padding, covered, options.stride), _numbers(options.dilation, rank), options.groups,
-            _activation(name, options.activation), layout, _numbers(options.output_padding, rank),
+            _activation(name, options.activation), layout, _numbers(options.output_padding, rank), options.precision,
         )  # fmt: skip
     return made if out is None else out.copy_(made)
 
@@ -98,12 +99,12 @@ def _given(name: str, **options: Any) -> tuple[Any, ...]:
 
 def _convolution(
     x: Any, weight: Any, bias: Any, residual: Any, name: str, stride: Any, padding: Any, dilation: Any, groups: int,
-    activation: str, layout: str, output_padding: Any,
+    activation: str, layout: str, output_padding: Any, precision: str = "fp32",
 ) -> Any:  # fmt: skip
     act: Any = _functions.get(activation, activation or None)
     given = _given(
         name, stride=stride, padding=padding, dilation=dilation, groups=groups, activation=act, layout=layout,
-        output_padding=output_padding,
+        output_padding=output_padding, precision=precision,
     )  # fmt: skip
     with torch.no_grad():
         return prepared(name, x, (weight, bias, residual, None), given)(x, weight, bias, residual, None)
@@ -141,11 +142,12 @@ def _like(x: Any, shape: tuple[int, ...], last: bool) -> Any:
 
 def _convolution_shape(
     x: Any, weight: Any, bias: Any, residual: Any, name: str, stride: Any, padding: Any, dilation: Any, groups: int,
-    activation: str, layout: str, output_padding: Any,
+    activation: str, layout: str, output_padding: Any, precision: str = "fp32",
 ) -> Any:  # fmt: skip
     options = Options(
-        tuple(stride), tuple(padding), tuple(dilation), groups, None, layout, output_padding=tuple(output_padding)
-    )
+        tuple(stride), tuple(padding), tuple(dilation), groups, None, layout, output_padding=tuple(output_padding),
+        precision=precision,
+    )  # fmt: skip
     seen = Arrays(*[_seen(a) for a in (x, weight, bias, residual)])  # type: ignore[arg-type]  # x is there
     found = signature(name, seen, options)
     return _like(x, found.shape, found.channels_last)
@@ -189,7 +191,7 @@ def _save_convolution(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
     x, weight, bias, residual = ctx.saved_tensors
-    name, stride, padding, dilation, groups, activation, layout, more = ctx.options
+    name, stride, padding, dilation, groups, activation, layout, more, precision = ctx.options
     if activation:
         if activation.startswith("custom:"):
             raise UserError(
@@ -198,7 +200,7 @@ def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
                 fix="call the operator without it, and apply it in PyTorch; or call it within torch.no_grad()",
             )
         before = torch.ops.tilewright.convolution(
-            x, weight, bias, residual, name, stride, padding, dilation, groups, "", layout, more
+            x, weight, bias, residual, name, stride, padding, dilation, groups, "", layout, more, precision
         )
         grad = torch_native.ACTIVATION_GRADIENTS[activation](grad, before)
     window = _Window(name, stride, padding, dilation, groups, layout, more, x, weight)
@@ -206,7 +208,7 @@ def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
     of_weight = window.weight_gradient(grad) if ctx.needs_input_grad[1] else None
     of_bias = window.bias_gradient(grad) if ctx.biased and ctx.needs_input_grad[2] else None
     of_residual = grad if ctx.added and ctx.needs_input_grad[3] else None
-    return of_x, of_weight, of_bias, of_residual, *[None] * 8
+    return of_x, of_weight, of_bias, of_residual, *[None] * 9
 
 
 class _Window:
@@ -268,7 +270,7 @@ class _Window:
         ]
         return torch.ops.tilewright.convolution(
             grad.contiguous(), self._flat_weight, None, None, f"conv_transpose{self.rank}d", self.stride,
-            [*self.before, *self.after], self.dilation, self.groups, "", self.layout, more,
+            [*self.before, *self.after], self.dilation, self.groups, "", self.layout, more, "fp32",
         )  # fmt: skip
 
     def weight_gradient(self, grad: Any) -> Any:

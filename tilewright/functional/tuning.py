@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .. import autotvm
 from ..measure.option import LocalBuilder, LocalRunner
 from ..tune.search.annealing import AnnealingSearch
-from .compiler import Candidate, candidate, compiled, described, workload_of
+from .compiler import Candidate, candidate, compiled, described, strategies_of
 from .plans import OURS, THEIRS, Choice
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ def tuned(
     The kernel is searched without its epilogue, which changes no order among configurations worth speaking of.
     """
     start = candidate(problem, target)
-    general, workload = workload_of(problem)
-    strategies = [t for t in general.strategies if t.covers(workload, target)]
+    strategies, workload = strategies_of(problem, target)
     best, seconds, trials = start, float("inf"), 0
     for template in strategies:
         task = template.task(workload, target)

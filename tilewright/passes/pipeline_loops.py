@@ -40,7 +40,6 @@ from ..loops.nodes import (
     For,
     Function,
     If,
-    Launch,
     Seq,
     Stmt,
     Store,
@@ -73,16 +72,9 @@ class _Pipeliner:
     def __init__(self, rings: dict[Buffer, Buffer], asynchronous: bool) -> None:
         self.rings = rings
         self.asynchronous = asynchronous
-        self._in_kernel = False
 
     def visit(self, stmt: Stmt) -> Stmt:
         """The statement with its loops pipelined."""
-        if isinstance(stmt, Launch) or (isinstance(stmt, For) and stmt.kind is LoopKind.THREAD):
-            around, self._in_kernel = self._in_kernel, True
-            try:
-                return map_statements(stmt, self.visit)
-            finally:
-                self._in_kernel = around
         if not isinstance(stmt, For) or stmt.kind is not LoopKind.SERIAL:
             return map_statements(stmt, self.visit)
         outer = serial_nest(stmt)[:-1]
@@ -98,8 +90,7 @@ class _Pipeliner:
         return made
 
     def _pipelined(self, loop: For) -> Stmt | None:
-        # Outside of kernels there are no threads whose copies could be under way.
-        plan = _plan(loop, set(self.rings.values()), self.asynchronous and self._in_kernel)
+        plan = _plan(loop, set(self.rings.values()), self.asynchronous)
         if plan is None:
             return None
         self.rings.update(plan.rings)

@@ -33,6 +33,7 @@ from .pooling import PoolingTemplate as PoolingTemplate
 from .template import ALL as ALL
 from .template import PackagedTemplate as PackagedTemplate
 from .template import ScheduleStrategy, always, never
+from .template import cheapest as cheapest
 from .transposed import Transposed as Transposed
 from .workload import Convolution as Convolution
 

@@ -1,8 +1,8 @@
 """Tiles of a contraction on ordinary arithmetic, and what they cost by a model of the hardware.
 
-The model counts cycles of a multiprocessor: products at the rate of its lanes, loads from shared memory, and
-instructions that fetch slices. Blocks run in waves; a wave takes the longest of these, or the latency that too few
-warps cannot hide. Bytes from memory bound the whole.
+The model counts the issue slots of a scheduler: products, loads from shared memory, and what fetches slices. Blocks
+run in waves; a wave takes as long as the slots of its warps, or the latency that too few of them cannot hide. Bytes
+from memory bound the whole. The constants are fitted to 500 kernels that `benchmarks.dense` measured on an H200.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from math import ceil, prod
+from math import ceil, exp, log, prod
 from typing import Any
 
 from ...core.hardware import Hardware, MemoryScope
@@ -22,14 +22,20 @@ Shape = tuple[int, int, int]
 """Of a block's rows or columns: virtual threads, threads, and neighbours of one thread."""
 
 _PROCESSORS = 132
-_BANDWIDTH = 2300.0
+_BANDWIDTH = 2810
 """Bytes a cycle that all multiprocessors get from the L2 cache."""
-_BLOCK_START, _LATENCY, _KERNEL = 700.0, 600.0, 1700.0
-"""Cycles to begin and end a block, of a load from L2 behind a barrier, and of a further kernel."""
-_FETCH, _WINDOWED = 3.0, 8.0
-"""Instructions for an element that is fetched; more of them where borders are tested."""
-_ISSUE = 0.85
-"""The part of the lanes' rate that products reach at best."""
+_BLOCK_START, _LATENCY, _KERNEL, _LAUNCH = 3000, 519, 1630, 1630
+"""Cycles to begin a block, of a load from L2, of a further kernel, and of a first one."""
+_PRODUCT, _LOAD, _STORE = 1.14, 2.14, 2.47
+"""Issue slots of a product, of a load from shared memory, and of a result."""
+_FETCH, _WINDOWED = 3.99, 6.32
+"""Issue slots for an element that is fetched; further ones where borders are tested."""
+_UNSTEADY = 2.95
+"""How much more where neither rows nor steps of the window stay the same."""
+_AHEAD, _SERIAL, _HELD = 0.289, 0.829, 32
+"""The part of the latency that shows where slices are fetched ahead, and where not; elements that are held ahead."""
+_SLICE, _CROWD, _ALONE, _TAIL = 294, 0.393, 2.04, 0.306
+"""Cycles around a barrier, how they grow with warps, how much slower a warp is alone, and waves that are not full."""
 _OVERHEAD = 36
 """Registers for addresses and loops."""
 _MOST_TILE = 256
@@ -110,34 +116,33 @@ class SimtTile:
     def cycles(self, of: Contraction, on: Hardware) -> float:
         """Cycles that the contraction takes."""
         bi, bj = prod(self.rows), prod(self.columns)
-        tiles = ceil(of.rows.extent / bi) * ceil(of.columns.extent / bj) * of.batch
-        depth = rounded(of.depth, self.depth * self.split) // self.split
-        blocks = tiles * self.split
+        blocks = ceil(of.rows.extent / bi) * ceil(of.columns.extent / bj) * of.batch * self.split
         resident = self.resident(of, on)
         if not resident:
             return float("inf")
-        lanes, quarters = on.multiprocessor.float_lanes, 4
-        rows, columns = self.own
-        terms = rows * columns
-        loads = (rows + columns) / 4 * 1.2
-        fetched = bi / self._width(of.rows) * self._effort(of, of.rows) + bj / self._width(of.columns) * self._effort(
-            of, of.columns
+        depth = rounded(of.depth, self.depth * self.split) // self.split
+        slices, (rows, columns) = depth / self.depth, self.own
+        loads = rows / (self.step(of) if of.rows.along_depth else self.rows[2]) + columns / (
+            self.step(of) if of.columns.along_depth else self.columns[2]
         )
-        per_step = (terms / _ISSUE + loads) * self.block + fetched
-        work = per_step * depth / lanes
-        slices = depth / self.depth
+        fetched = sum(
+            ceil(extent * self.depth / operand.together / self.block) * self._effort(of, operand)
+            for extent, operand in ((bi, of.rows), (bj, of.columns))
+        )
+        # A warp's instructions for a slice, and how long that takes where others wait for the same scheduler.
+        issued = self.depth * (rows * columns * _PRODUCT + loads * _LOAD) + fetched
         at_once = min(resident, ceil(blocks / _PROCESSORS))
-        warps = at_once * self.block / on.warp / quarters
-        # With few warps, the wait for a slice and the products' own latency show.
-        alone = slices * (_LATENCY / (1.6 if self.stages == 1 else self.stages)) + work
-        wave = max(work * at_once, alone) * (1 + 0.25 / warps)
+        warps = max(1.0, at_once * ceil(self.block / on.warp) / 4)
+        hidden = _AHEAD if self.stages > 1 or fetched < _HELD * _FETCH else _SERIAL
+        slice_cycles = max(warps * issued, issued * _ALONE + _LATENCY * hidden) + _SLICE * exp(log(warps) * _CROWD)
+        wave = slices * slice_cycles + _BLOCK_START + rows * columns * _STORE * warps
         waves = blocks / (_PROCESSORS * at_once)
-        full = ceil(waves) if waves <= 4 else waves + 0.5
+        full = ceil(waves) if waves <= 3 else waves + _TAIL
         moved = (bi + bj) * depth * blocks * 4 / _BANDWIDTH
         stored = 0.0
         if self.split > 1:
             stored = _KERNEL + 2 * self.split * of.rows.extent * of.columns.extent * of.batch * 4 / _BANDWIDTH
-        return max(full * wave, moved) + _BLOCK_START + stored
+        return max(full * wave, moved) + _LAUNCH + stored
 
     def _width(self, operand: Operand) -> int:
         return operand.together
@@ -146,9 +151,10 @@ class SimtTile:
         """Instructions for one load of a factor."""
         if operand.along_depth or operand.together > 1:
             return _FETCH
-        if of.period == 1 or (self.depth % of.period == 0 and self.block <= prod(self.columns)):
-            return _FETCH + 2
-        return _FETCH + 2 * _WINDOWED
+        if of.period == 1:
+            return _FETCH
+        steady = self.depth % of.period == 0 and self.block <= prod(self.columns)
+        return _FETCH + _WINDOWED * (1.0 if steady else _UNSTEADY)
 
     def wanted(self) -> dict[str, Any]:
         """The choices that make it."""
@@ -228,3 +234,8 @@ def ranked(of: Contraction) -> tuple[SimtTile, ...]:
         return tuple(tile for _, _, tile in costs)
     r, c = (_shapes(operand)[-1] for operand in (of.rows, of.columns))
     return (SimtTile(r, c, min(of.depth, 8), 1, 1),)
+
+
+def expected(of: Contraction) -> float:
+    """Return the cycles of the tile that costs least."""
+    return ranked(of)[0].cycles(of, _usual_hardware())

@@ -20,7 +20,7 @@ from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .contraction import Contraction, Padded, Views, declare, rounded
 from .contraction_schedule import begin, bind_blocks, width
-from .mma_cost import MmaTile, depths, ranked, splits, stages, warp_tiles
+from .mma_cost import MmaTile, depths, expected, ranked, splits, stages, warp_tiles
 from .template import ScheduleStrategy
 from .tensors import Tensors
 from .workload import Convolution
@@ -51,7 +51,7 @@ class Mma(Generic[W]):
         def able(of: W) -> bool:
             return of.element in self.atoms and covers(of) and self._fits(of)
 
-        return ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, able, self.order)
+        return ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, able, self.order, self.cost)
 
     def runs_on(self, target: Target | None) -> bool:
         """Whether a target has the instructions."""
@@ -96,6 +96,10 @@ class Mma(Generic[W]):
     def order(self, of: W) -> list[dict[str, Any]]:
         """All choices that the model ranks, those that cost least first."""
         return [tile.wanted() for tile in ranked(self.contraction_of(of), self.atom(of))]
+
+    def cost(self, of: W) -> float:
+        """The cycles that the first configuration takes by that model."""
+        return expected(self.contraction_of(of), self.atom(of))
 
     def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
         """Declare the contraction in whole tiles of a configuration, on elements as they are."""

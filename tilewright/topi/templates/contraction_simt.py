@@ -19,7 +19,7 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .contraction import Contraction, Padded, Views, declare, rounded
-from .contraction_cost import SimtTile, depths, own_tiles, ranked, splits, tile_of
+from .contraction_cost import SimtTile, depths, expected, own_tiles, ranked, splits, tile_of
 from .contraction_schedule import Begun, begin, bind_blocks, deal_out, width
 from .schedule_helpers import bind_all
 from .template import ScheduleStrategy
@@ -40,7 +40,7 @@ class Simt(Generic[W]):
 
     def strategy(self, covers: Callable[[W], bool]) -> ScheduleStrategy[W]:
         """The strategy as templates take it."""
-        return ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, covers, self.order)
+        return ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, covers, self.order, self.cost)
 
     def space(self, of: W) -> Space:
         """The knobs.
@@ -57,6 +57,10 @@ class Simt(Generic[W]):
     def order(self, of: W) -> list[dict[str, Any]]:
         """All choices that the model ranks, those that cost least first."""
         return [tile.wanted() for tile in ranked(self.contraction_of(of))]
+
+    def cost(self, of: W) -> float:
+        """The cycles that the first configuration takes by that model."""
+        return expected(self.contraction_of(of))
 
     def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
         """Declare the contraction in whole tiles of a configuration."""

@@ -13,8 +13,8 @@ from .convolutions import Conv2d
 from .layouts import in_layout
 from .workload import sum_dtype
 
-_TERMS, _FILTERS = 16, 8
-"""Terms of a sum, and filters of a group, from which on tiles of a matrix product have something to share."""
+_TERMS, _FILTERS, _CHANNELS = 16, 8, 32
+"""Terms of a sum, filters and channels of a group, from which on tiles of a product have something to share."""
 
 
 def contraction_of(of: Conv2d) -> Contraction:
@@ -118,6 +118,6 @@ def _bordered(of: Conv2d, data: Tensor, n: Any, channel: Any, y: Any, x: Any) ->
 
 
 def covers(of: Conv2d) -> bool:
-    """Sums of many terms, for many filters of one group."""
-    terms = of.shape[1] // of.groups * prod(of.kernel)
-    return terms >= _TERMS and of.filters // of.groups >= _FILTERS
+    """Dense convolutions with sums of many terms, and groups that are large."""
+    channels, filters = of.shape[1] // of.groups, of.filters // of.groups
+    return channels * prod(of.kernel) >= _TERMS and filters >= _FILTERS and (of.groups == 1 or channels >= _CHANNELS)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from math import ceil, hypot, prod
+from math import ceil, hypot, inf, prod
 from typing import Any
 
 from ...core.atoms import Atom
@@ -191,3 +191,9 @@ def ranked(of: Contraction, atom: Atom) -> tuple[MmaTile, ...]:
     on = _usual_hardware()
     found = [(tile.cycles(of, atom, on), n, tile) for n, tile in enumerate(candidates(of, atom))]
     return tuple(tile for _, _, tile in sorted(found, key=lambda each: each[:2]))
+
+
+def expected(of: Contraction, atom: Atom) -> float:
+    """Return the cycles of the tile that costs least; infinity where there is none."""
+    found = ranked(of, atom)
+    return found[0].cycles(of, atom, _usual_hardware()) if found else inf

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from math import log2
+from math import inf, isfinite, log2
 from typing import Any, Generic, TypeVar
 
 from ...core.errors import UserError
@@ -43,6 +43,11 @@ def unordered(of: Any) -> list[dict[str, Any]]:
     return []
 
 
+def unknown(of: Any) -> float:
+    """Expect nothing."""
+    return inf
+
+
 @dataclass(frozen=True)
 class ScheduleStrategy(Generic[W]):
     """A way to schedule a convolution for one kind of hardware.
@@ -63,6 +68,8 @@ class ScheduleStrategy(Generic[W]):
     order : callable
         Returns wanted choices as `usual` does, by what a model expects of them, the best first; an empty list where
         there is no model.
+    cost : callable
+        Returns the cycles that the first configuration is expected to take; infinity where there is no model.
     """
 
     space: Callable[[W], Space]
@@ -71,6 +78,7 @@ class ScheduleStrategy(Generic[W]):
     declare: Callable[[W, Tensor, Tensor, Config], Tensor] = plain
     covers: Callable[[W], bool] = always
     order: Callable[[W], list[dict[str, Any]]] = unordered
+    cost: Callable[[W], float] = unknown
 
     def first(self, workload: W) -> Config:
         """The configuration to use where nothing was measured."""
@@ -149,9 +157,10 @@ class PackagedTemplate(Generic[W]):
     def choose(self, workload: W, target: Target | None) -> tuple[PackagedTemplate[W], Config]:
         """The strategy and the configuration to use where nothing was measured.
 
-        The last strategy that covers the workload is taken: strategies are listed from the most general one on.
+        Of the strategies that cover the workload, the one that a model expects to take the least time is taken; where
+        none is modelled, the last one: strategies are listed from the most general one on.
         """
-        template = next(t for t in reversed(self.strategies) if t.covers(workload, target))
+        template = cheapest([t for t in self.strategies if t.covers(workload, target)], workload, target)
         return template, template.first(workload.args, target)
 
     def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:
@@ -224,6 +233,13 @@ class PackagedTemplate(Generic[W]):
     def task(self, workload: W, target: Target) -> Task:
         """What is to be tuned: the workload on a target."""
         return Task(self.name, freeze(workload.args), target)
+
+
+def cheapest(able: Sequence[PackagedTemplate[W]], workload: W, target: Target | None) -> PackagedTemplate[W]:
+    """Return the strategy that is expected to take the least time, or the last one where nothing is expected."""
+    costs = [template.strategy(target).cost(workload) for template in able]
+    known = [(cost, -place) for place, cost in enumerate(costs) if isfinite(cost)]
+    return able[-min(known)[1]] if known else able[-1]
 
 
 ALL: list[PackagedTemplate[Any]] = []
