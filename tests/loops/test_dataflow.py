@@ -164,6 +164,13 @@ def test_padded_rows_of_fused_threads() -> None:
     assert needed_barriers(fill(S, padded), store(B, tx, load(S, floordiv(tx, 4) * 5 + 3))) == 1
 
 
+def test_rounds_of_threads_over_padded_rows() -> None:
+    """Rounds of 32 threads over rows of 6 elements, 7 apart: no two of them store the same one."""
+    element = i * 32 + tx
+    rows = store(S, floordiv(element, 6) * 7 + floormod(element, 6), 1.0)
+    assert needed_barriers(loop(i, 3, rows)) == 0
+
+
 @pytest.mark.parametrize("depth", [2, 3, 4])
 def test_a_ring_is_filled_ahead_of_its_readers_with_one_barrier(depth: int) -> None:
     ahead = store(S, floormod(i + (depth - 1), depth) * 16 + tx, load(A, tx))
@@ -199,6 +206,7 @@ def regions(draw: Any) -> tuple[Expr, tuple[Expr, ...]]:
     """An index over threads, a loop around both accesses and one around each, and conditions."""
     pick = lambda *choices: draw(st.sampled_from(choices))  # noqa: E731
     atoms = [tx, ty, i, j, floordiv(tx, 2), floormod(tx, 2), floormod(i, 3), floormod(i + 1, 3), floormod(i + j, 2)]
+    atoms += [floordiv(i * 4 + tx, 3), floormod(i * 4 + tx, 3)]
     index: Expr = const(pick(0, 0, 1, 3, 8), "int32")
     for _ in range(pick(1, 2, 3)):
         index = index + pick(*atoms) * pick(1, 1, 2, 4, 8, 3, -1)

@@ -25,12 +25,12 @@ from tilewright.tune.analysis.candidate import inspect_candidate
 CONVOLUTIONS = (
     Conv2d.of((2, 8, 7, 7), 16),
     Conv2d.of((1, 12, 7, 7), 20, stride=2),
-    Conv2d.of((3, 6, 9, 10), 24, groups=3, padding=(0, 1, 2, 3), dilation=2),
+    Conv2d.of((3, 64, 5, 6), 16, groups=2, kernel=2, padding=(0, 1, 2, 3), dilation=2),
     Conv2d.of((2, 32, 5, 6), 9, kernel=1, padding=0),
     Conv2d.of((1, 3, 20, 20), 16, kernel=7, stride=2, dtype="float64"),
     Conv2d.of((2, 16, 6, 7), 24, layout="NHWC"),
     Conv2d.of((2, 10, 6, 7), 8, layout="NHWC", dtype="float16"),
-    Conv2d.of((2, 16, 6, 7), 32, groups=2, layout="NHWC", dtype="bfloat16"),
+    Conv2d.of((1, 64, 4, 5), 32, groups=2, kernel=2, layout="NHWC", dtype="bfloat16"),
     Conv2d.of((1, 64, 7, 7), 40, dtype="float16"),
     Conv2d.of((2, 24, 40), 16, kernel=5, layout="NCW"),
 )

@@ -22,10 +22,10 @@ CUDA = Target("cuda -arch=sm_90")
 WORKLOADS = (
     Conv2d.of((2, 8, 7, 7), 16),
     Conv2d.of((1, 12, 7, 7), 20, stride=2),
-    Conv2d.of((3, 6, 9, 10), 48, groups=3, padding=(0, 1, 2, 3), dilation=2),
+    Conv2d.of((1, 64, 5, 6), 32, groups=2, padding=(0, 1, 2, 3), dilation=2),
     Conv2d.of((2, 32, 5, 6), 17, kernel=1, padding=0),
     Conv2d.of((2, 10, 6, 7), 8, layout="NHWC", dtype="float16"),
-    Conv2d.of((2, 16, 6, 7), 32, groups=2, layout="NHWC", dtype="bfloat16"),
+    Conv2d.of((1, 64, 4, 5), 32, groups=2, kernel=2, layout="NHWC", dtype="bfloat16"),
     Conv2d.of((1, 64, 7, 7), 40, dtype="float16"),
 )
 EPSILON = {"float32": 3e-7, "float16": 1e-3, "bfloat16": 6e-3}

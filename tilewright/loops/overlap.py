@@ -116,6 +116,7 @@ class _Pair:
         self.known = [_known(side, facts) for side in self.sides]
         self.equal: set[Expr] = set()
         self.values: list[dict[Expr, int]] = [{}, {}]
+        self.contradicted = False
 
     def meeting(self) -> Meeting:
         terms, const = self._difference(self.sides[0].form, self.sides[1].form)
@@ -124,6 +125,8 @@ class _Pair:
         if not self._solve(terms, const):
             return Meeting.NEVER
         self._combine()
+        if self.contradicted:
+            return Meeting.NEVER
         if all(map(self._is_same, self.threads)):
             return Meeting.IN_ONE_THREAD
         return Meeting.NEVER if self._apart_by_conditions() else Meeting.ANYWHERE
@@ -143,7 +146,7 @@ class _Pair:
             elif ours == theirs and stepped and atom is self.step.var:  # type: ignore[union-attr]
                 const, moved = self._stepped(ours, const)
                 terms += moved
-            elif ours == theirs and not stepped:
+            elif ours == theirs and (not stepped or self._varies(atom)):
                 (low, high), (least, most) = bounds(atom, self.known[0]), bounds(atom, self.known[1])
                 terms.append(_Term(ours, low - most, high - least, (_BOTH, atom)))
             else:
@@ -153,6 +156,14 @@ class _Pair:
         for side, sign in ((0, 1), (1, -1)):
             terms += [_Term(sign * k, *bounds(atom, self.known[side]), (side, atom)) for atom, k in alone[side]]
         return terms, const
+
+    def _varies(self, atom: Expr) -> bool:
+        """Whether a value depends on what differs between the two accesses beside the step."""
+        return atom is not self._step_var and all(involves(atom, varying) for varying in self.varying)
+
+    @property
+    def _step_var(self) -> Var | None:
+        return self.step.var if self.step is not None else None
 
     def _stepped(self, coefficient: int, const: int) -> tuple[int, list[_Term]]:
         """i - (i + distance), times the coefficient."""
@@ -263,7 +274,7 @@ class _Pair:
                 self.equal.add(whole)
                 form = Affine.of(whole)
                 if not any(term is whole for term in form.terms):
-                    self._solve(*self._difference(form, form))
+                    self.contradicted |= not self._solve(*self._difference(form, form))
         return self.equal - before
 
     def _is_same(self, thread: Var) -> bool:
