@@ -16,7 +16,7 @@ from tests.loops.random_kernels import kernels
 from tests.passes.running import run_pass
 from tilewright.arith.facts import EMPTY
 from tilewright.arith.simplify import simplify
-from tilewright.core.errors import InternalError
+from tilewright.core.errors import UserError
 from tilewright.core.hardware import MemoryScope
 from tilewright.expr.evaluate import evaluate
 from tilewright.expr.nodes import Expr, Var
@@ -50,7 +50,7 @@ tx, ty, i, j, k, n = (Var(name) for name in ("tx", "ty", "i", "j", "k", "n"))
 @settings(max_examples=60, deadline=None)
 @given(kernels())
 def test_no_race_is_left_in_any_kernel(kernel: Function) -> None:
-    with suppress(InternalError):  # a barrier is needed under a guard of some threads, where none can stand
+    with suppress(UserError):  # a barrier is needed under a guard of some threads, where none can stand
         placed = run_pass(place_barriers, kernel)
         left = next(races(events(placed)), None)
         assert left is None, f"{left}\n{placed.body}"
@@ -59,7 +59,7 @@ def test_no_race_is_left_in_any_kernel(kernel: Function) -> None:
 @settings(max_examples=30, deadline=None)
 @given(kernels())
 def test_a_program_that_has_its_barriers_gets_no_more(kernel: Function) -> None:
-    with suppress(InternalError):
+    with suppress(UserError):
         placed = run_pass(place_barriers, kernel)
         assert run_pass(place_barriers, placed).body is placed.body
 
@@ -68,7 +68,7 @@ def test_a_program_that_has_its_barriers_gets_no_more(kernel: Function) -> None:
 @given(kernels())
 def test_the_race_detector_agrees(kernel: Function) -> None:
     """It finds no race where there is none: where only one statement can race, that is what it finds."""
-    with suppress(InternalError):
+    with suppress(UserError):
         placed = run_pass(place_barriers, kernel)
         data = np.arange(24, dtype="float32"), np.zeros(24, "float32")
         fault = ""

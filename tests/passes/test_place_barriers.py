@@ -8,10 +8,11 @@ import pytest
 
 from tests.loops.programs import alloc, buf, exprs, function, launch, load, loop, store
 from tests.passes.running import run_pass
-from tilewright.core.errors import InternalError
-from tilewright.core.hardware import LoopKind
+from tilewright.core.errors import UserError
+from tilewright.core.hardware import LoopKind, MemoryScope
 from tilewright.expr.nodes import Expr, Var
 from tilewright.expr.operators import floormod, less
+from tilewright.expr.traverse import post_order
 from tilewright.loops.nodes import Barrier, For, If, Seq, Stmt, seq
 from tilewright.loops.verify import Form, verify
 from tilewright.passes.place_barriers import place_barriers
@@ -165,9 +166,29 @@ def test_a_guard_that_is_the_same_for_all_threads_may_hold_barriers() -> None:
     assert made == {"i": ["|", {"if": ["S", "|", "B"]}]}
 
 
-def test_a_barrier_needed_where_threads_part_is_our_fault() -> None:
-    with pytest.raises(InternalError, match="a barrier is needed under `tx < 5`, which differs between threads"):
-        placed(guard(less(tx, 5), fill(), drain()))
+@pytest.mark.parametrize("statements", [(fill(), drain()), (fill(), Barrier(MemoryScope.SHARED))])
+def test_a_barrier_where_threads_part_is_refused(statements: tuple[Stmt, ...]) -> None:
+    with pytest.raises(UserError, match="within `if tx < 5`, but some threads of the block do not get there"):
+        placed(guard(less(tx, 5), *statements))
+
+
+def through_global(index: Any) -> list[Barrier]:
+    """The barriers where each thread stores an element of B, and reads the one at `index`."""
+    body = seq(store(B, tx, load(A, tx)), store(A, tx, load(B, index)))
+    made = run_pass(place_barriers, function((A, B), launch(body, tx=(tx, 8))))
+    return [node for node in post_order(made.body) if isinstance(node, Barrier)]
+
+
+def test_global_memory_that_threads_pass_on_gets_barriers_of_its_own() -> None:
+    assert not through_global(tx)
+    (barrier,) = through_global(7 - tx)
+    assert barrier.scope is MemoryScope.GLOBAL
+
+
+def test_global_memory_that_is_only_stored_gets_none() -> None:
+    body = seq(store(B, tx, load(A, tx)), store(B, 7 - tx, 0.0))
+    made = run_pass(place_barriers, function((A, B), launch(body, tx=(tx, 8))))
+    assert not [node for node in post_order(made.body) if isinstance(node, Barrier)]
 
 
 def test_both_branches_count() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tilewright as tw
 from tests.errors.refused import refused
@@ -138,6 +139,39 @@ def test_a_barrier_of_the_users_stays_one() -> None:
     held = [part for node in post_order(function.body) for part in node.children() if isinstance(part, Barrier)]
     assert len(held) == 2
     assert held[0].scope is MemoryScope.SHARED
+
+
+@every_target
+def test_threads_pass_global_memory_on(target: str) -> None:
+    if target == "llvm":
+        return
+
+    def body(ib: Any, ins: Any, out: Any) -> None:
+        tx = te.thread_axis("threadIdx.x")
+        ib.scope_attr(tx, "thread_extent", 64)
+        out[tx.var] = ins[0][tx.var]
+        out[tx.var + 64] = out[63 - tx.var] * 2
+
+    s, args = program(body, (64,), out=(128,))
+    values = floats(64)
+    check(s, args, np.concatenate([values, values[::-1] * 2]), values, target=target)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_barrier_that_some_threads_miss(own: bool) -> None:
+    def body(ib: Any, ins: Any, out: Any) -> None:
+        tx = te.thread_axis("threadIdx.x")
+        ib.scope_attr(tx, "thread_extent", 8)
+        held = ib.allocate("float32", 8, name="held", scope="shared")
+        with ib.if_scope(tx.var < 5):
+            held[tx.var] = ins[0][tx.var]
+            if own:
+                ib.barrier()
+            out[tx.var] = held[tx.var if own else 4 - tx.var]
+
+    s, args = program(body, (8,), out=(8,))
+    with refused("barrier", "within `if threadIdx.x < 5`, but some threads of the block", fix="out of the branch"):
+        tw.build(s, args, "cuda")
 
 
 def test_between_other_stages() -> None:

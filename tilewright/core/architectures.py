@@ -48,7 +48,7 @@ def _matrix_shapes(number: int) -> Iterator[MatrixShape]:
         yield from (_mma(16, 8, k, _F64, _F64) for k in (4, 8, 16))
     if number == 90:
         yield from _warpgroup_shapes()
-    if number in (100, 103):
+    if number in (100, 103, 110):
         yield from _tensor_memory_shapes()
 
 
@@ -109,7 +109,7 @@ def nvidia(
         Memory("global", MemoryScope.GLOBAL, "grid", _LARGEST, _LARGEST, alignment=256),
         Memory("shared", MemoryScope.SHARED, "block", 48 * _KB, shared * _KB, pool * _KB, 128, swizzles),
         Memory("register", MemoryScope.LOCAL, "thread", 255 * 4, 255 * 4, 65_536 * 4, alignment=4),
-        *((Memory("tensor", None, "block", 256 * _KB, 256 * _KB, 256 * _KB),) if number in (100, 103) else ()),
+        *((Memory("tensor", None, "block", 256 * _KB, 256 * _KB, 256 * _KB),) if number in (100, 103, 110) else ()),
     )
     return Hardware(
         f"sm_{number}",

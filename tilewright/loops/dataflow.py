@@ -209,28 +209,34 @@ def accesses(
 
 
 class AccessFinder:
-    """Finds the accesses to memory of some scopes that are made under some conditions, each place of memory once."""
+    """Finds the accesses to memory of some scopes that are made under some conditions, each place of memory once.
+
+    Where buffers are given, `only` they count.
+    """
 
     def __init__(
         self,
         scopes: Collection[MemoryScope],
         conditions: tuple[Expr, ...] = (),
         named: Mapping[Var, Expr] = MappingProxyType({}),
+        only: Collection[Buffer] | None = None,
     ) -> None:
         self.scopes = scopes
         self.conditions = conditions
         self.named = named
+        self.only = only
         self._touching: dict[uses.Sources, bool] = {}
         self._made: dict[Node, Access] = {}
 
     def where(self, condition: Expr) -> AccessFinder:
         """A finder for what runs only where a condition holds, too."""
         holds = substitute(condition, self.named)
-        return AccessFinder(self.scopes, (*self.conditions, *conjuncts(holds)), self.named)
+        return AccessFinder(self.scopes, (*self.conditions, *conjuncts(holds)), self.named, self.only)
 
     def naming(self, var: Var, value: Expr) -> AccessFinder:
         """A finder for what is said with a name for a value."""
-        return AccessFinder(self.scopes, self.conditions, {**self.named, var: substitute(value, self.named)})
+        named = {**self.named, var: substitute(value, self.named)}
+        return AccessFinder(self.scopes, self.conditions, named, self.only)
 
     def touches(self, node: Node) -> bool:
         """Whether anything below a node accesses memory of the scopes."""
@@ -239,8 +245,12 @@ class AccessFinder:
     def _any(self, buffers: uses.Sources) -> bool:
         found = self._touching.get(buffers)
         if found is None:
-            found = self._touching[buffers] = any(buffer.scope in self.scopes for buffer in buffers)
+            found = self._touching[buffers] = any(map(self.counts, buffers))
         return found
+
+    def counts(self, buffer: Any) -> bool:
+        """Whether accesses to a buffer are looked for."""
+        return buffer.scope in self.scopes and (self.only is None or buffer in self.only)
 
     def of(self, *nodes: Node) -> Accesses:
         """All accesses that are made below the nodes."""
@@ -254,7 +264,7 @@ class AccessFinder:
             self._reads(node, found)
         elif isinstance(node, Store):
             self._reads(node, found)
-            if node.buffer.scope in self.scopes:
+            if self.counts(node.buffer):
                 found[self._access(node, node.buffer, node.indices)] = None
         elif not self.touches(node):
             return
@@ -286,7 +296,7 @@ class AccessFinder:
             made = made.in_loop(over)
         found.update(dict.fromkeys(made))
         for buffer in uses.written(node):
-            if buffer.scope in self.scopes:
+            if self.counts(buffer):
                 found[Access(buffer, True, None)] = None
 
     def _reads(self, root: Node, found: dict[Access, None]) -> None:
@@ -297,7 +307,7 @@ class AccessFinder:
             if type(node) in uses.LEAVES or not self._any(uses.read(node)):
                 continue
             if isinstance(node, Load):
-                if isinstance(node.source, Buffer) and node.source.scope in self.scopes:
+                if isinstance(node.source, Buffer) and self.counts(node.source):
                     found[self._access(node, node.source, node.indices)] = None
                 if not any(map(uses.read, node.indices)):
                     continue

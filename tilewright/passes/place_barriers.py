@@ -5,6 +5,9 @@ neighbours in a sequence need a barrier between them where what is accessed afte
 is pending before; a loop needs one at the head of its body where an iteration depends so on an earlier one. Barriers
 stand directly in the sequence or loop that holds both accesses, so outside of guards that only some threads pass.
 Those that a program has already count. What an `Await` waits for counts as stored there.
+
+Global memory that a kernel both stores to and reads is looked at in the same way, since threads of one block may pass
+it on. A buffer that is read only where its elements are updated in place, as reductions do, is left to its updaters.
 """
 
 from __future__ import annotations
@@ -14,14 +17,16 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from ..arith.facts import EMPTY
-from ..core.errors import InternalError
+from ..core.errors import UserError
 from ..core.hardware import MemoryScope
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import const, logical_not
-from ..expr.traverse import substitute
+from ..expr.traverse import loads, substitute
+from ..loops import uses
 from ..loops.dataflow import NONE, Access, Accesses, AccessFinder, Actors, Scene, depends_on_threads, first_dependence
+from ..loops.describe import describe
 from ..loops.nodes import (
     Allocate,
     Await,
@@ -43,8 +48,6 @@ from ..loops.nodes import (
 from ..loops.overlap import Step
 from ..loops.walk import statements
 
-_BARRIER = Barrier(MemoryScope.SHARED)
-
 
 @dataclass(frozen=True)
 class _Placed:
@@ -62,7 +65,7 @@ class _Placed:
 def place_barriers(function: Function, target: Target, options: Options) -> Function:
     """Insert barriers into every kernel (a `Launch`) of more than one thread a block.
 
-    Raises InternalError where one is needed under a condition that differs between the threads of a block.
+    Raises UserError where one is needed under a condition that differs between the threads of a block.
     """
     return function.with_body(_kernels(function.body))
 
@@ -71,18 +74,39 @@ def _kernels(stmt: Stmt) -> Stmt:
     if not isinstance(stmt, Launch):
         return map_statements(stmt, _kernels)
     several = [(var, e) for tag, var, e in stmt.threads if tag.is_thread and not _is_one(e)]
-    found = AccessFinder((MemoryScope.SHARED,))
-    if not several or not found.touches(stmt.body):
+    if not several:
         return stmt
     facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
-    placed = _Placer(found).place(stmt.body, Scene(frozenset(var for var, _ in several), facts))
-    return Launch(stmt.name, stmt.threads, placed.stmt)
+    scene = Scene(frozenset(var for var, _ in several), facts)
+    body = stmt.body
+    for scope, buffers in ((MemoryScope.SHARED, None), (MemoryScope.GLOBAL, _passed_on(body))):
+        found = AccessFinder((scope,), only=buffers)
+        if found.touches(body):
+            body = _Placer(scope, found).place(body, scene).stmt
+    return stmt if body is stmt.body else Launch(stmt.name, stmt.threads, body)
+
+
+def _passed_on(body: Stmt) -> frozenset[Buffer]:
+    """The buffers of global memory that a kernel stores to and reads, for more than to update an element in place."""
+    written = {buffer.memory for buffer in uses.written(body) if buffer.scope is MemoryScope.GLOBAL}
+    if written.isdisjoint(buffer.memory for buffer in uses.read(body)):
+        return frozenset()
+    read: set[Buffer] = set()
+    for stmt in statements(body):
+        parts = [part for part in stmt.children() if not isinstance(part, Stmt)]
+        for load in loads(*parts):
+            own = isinstance(stmt, Store) and (stmt.buffer, stmt.indices) == (load.source, load.indices)
+            if not own and isinstance(load.source, Buffer):
+                read.add(load.source.memory)
+    touched = uses.read(body) | uses.written(body)
+    return frozenset(buffer for buffer in touched if buffer.memory in read & written)
 
 
 class _Line:
     """Statements in sequence, with barriers between them where they are needed."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scope: MemoryScope, scene: Scene) -> None:
+        self.scope = scope
         self.scene = scene
         self.parts: list[Stmt] = []
         self.first, self.pending, self.parted = NONE, NONE, False
@@ -90,7 +114,7 @@ class _Line:
     def append(self, placed: _Placed, *more: Stmt) -> None:
         """Add a statement, behind a barrier where it conflicts with what is pending; `more` have its accesses, too."""
         if _conflict(self.pending, placed.first, self.scene):
-            self.parts.append(_BARRIER)
+            self.parts.append(Barrier(self.scope))
             self.pending, self.parted = NONE, True
         self.parts += (placed.stmt, *more)
         self.first = self.first if self.parted else self.first | placed.first
@@ -105,14 +129,17 @@ class _Line:
 class _Placer:
     """Places barriers in a statement; `found` are the accesses under the conditions and names around it."""
 
-    def __init__(self, found: AccessFinder) -> None:
+    def __init__(self, scope: MemoryScope, found: AccessFinder) -> None:
+        self.scope = scope
         self.found = found
 
     def place(self, stmt: Stmt, scene: Scene) -> _Placed:
         """The statement with its barriers."""
         if isinstance(stmt, Barrier):
-            return _Placed(stmt, NONE, NONE, True)
-        if isinstance(stmt, Await):  # what it waits for has been copied from here on, for whoever accesses it next
+            return _Placed(stmt, NONE, NONE, stmt.scope is self.scope)
+        if (
+            isinstance(stmt, Await) and self.scope is MemoryScope.SHARED
+        ):  # what it waits for has been copied from here on, for whoever accesses it next
             arrived = Accesses(Access(buffer, True, None) for buffer in stmt.buffers)
             return _Placed(stmt, NONE, arrived, False)
         if isinstance(stmt, Seq):
@@ -132,14 +159,20 @@ class _Placer:
         return _Placed(stmt, found, found, False)
 
     def _sequence(self, stmt: Seq, scene: Scene) -> _Placed:
-        line = _Line(scene)
-        for simple, parts in groupby(stmt.stmts, key=_stored):
+        line = _Line(self.scope, scene)
+        for simple, parts in groupby(stmt.stmts, key=self._stored):
             if simple is None:
                 for part in parts:
                     line.append(self.place(part, scene))
             else:
                 self._run(list(parts), line)
         return line.placed()
+
+    def _stored(self, stmt: Stmt) -> Buffer | bool | None:
+        """What a statement that holds no other ones stores, False if it stores nothing of interest; else None."""
+        if isinstance(stmt, Store):
+            return stmt.buffer if self.found.counts(stmt.buffer) else False
+        return False if isinstance(stmt, (Evaluate, LifetimeStart)) else None
 
     def _run(self, parts: list[Stmt], line: _Line) -> None:
         """Append statements that hold no other ones: all together where they need no barrier, as most do."""
@@ -156,7 +189,7 @@ class _Placer:
         placed = self.place(stmt.body, within)
         body, first, parted = placed.stmt, placed.first, placed.parted
         if _conflict(placed.last, first, within, Step(stmt.var, 1 if parted else None)):
-            body, first, parted = seq(_BARRIER, body), NONE, True
+            body, first, parted = seq(Barrier(self.scope), body), NONE, True
         runs = isinstance(stmt.extent, IntImm) and stmt.extent.value > 0
         made = For(stmt.var, stmt.min, stmt.extent, stmt.kind, stmt.thread, stmt.pragmas, body)
         self._check(made, (stmt.min, stmt.extent), scene)
@@ -164,10 +197,10 @@ class _Placer:
         return _Placed(made, own | first.in_loop(stmt), own | placed.last.in_loop(stmt), parted and runs)
 
     def _branch(self, stmt: If, scene: Scene) -> _Placed:
-        then = _Placer(self.found.where(stmt.condition)).place(stmt.then, scene)
+        then = _Placer(self.scope, self.found.where(stmt.condition)).place(stmt.then, scene)
         orelse = None
         if stmt.orelse is not None:
-            orelse = _Placer(self.found.where(logical_not(stmt.condition))).place(stmt.orelse, scene)
+            orelse = _Placer(self.scope, self.found.where(logical_not(stmt.condition))).place(stmt.orelse, scene)
         made = If(stmt.condition, then.stmt, None if orelse is None else orelse.stmt)
         self._check(made, (stmt.condition,), scene)
         own = self.found.of(stmt.condition)
@@ -179,33 +212,31 @@ class _Placer:
     def _named(self, stmt: Let, scene: Scene) -> _Placed:
         """The value is read first, then the body runs."""
         own = self.found.of(stmt.value)
-        placed = _Placer(self.found.naming(stmt.var, stmt.value)).place(stmt.body, scene)
+        placed = _Placer(self.scope, self.found.naming(stmt.var, stmt.value)).place(stmt.body, scene)
         body, first, last, parted = placed.stmt, own | placed.first, own | placed.last, placed.parted
         if _conflict(own, placed.first, scene):
-            body, first, last, parted = seq(_BARRIER, body), own, placed.last, True
+            body, first, last, parted = seq(Barrier(self.scope), body), own, placed.last, True
         elif placed.parted:
             last = placed.last
         return _Placed(Let(stmt.var, stmt.value, body), first, last, parted)
 
     def _check(self, stmt: For | If, decides: Sequence[Expr], scene: Scene) -> None:
         """A barrier must not stand where only some threads of a block come by."""
+        barriers = (part for part in statements(stmt) if isinstance(part, Barrier) and part.scope is self.scope)
+        if next(barriers, None) is None:
+            return
         for e in decides:
-            if not depends_on_threads(substitute(e, self.found.named), scene):
-                continue
-            if any(isinstance(part, Barrier) for part in statements(stmt)):
-                raise InternalError(f"a barrier is needed under `{e}`, which differs between threads")
+            if depends_on_threads(substitute(e, self.found.named), scene):
+                raise UserError(
+                    f"a barrier is needed within `{describe(stmt)}`, but some threads of the block do not get there",
+                    primitive="barrier",
+                    fix="move what one thread stores and another one reads out of the branch or loop, or the barrier",
+                )
 
 
 def _conflict(before: Accesses, after: Accesses, scene: Scene, step: Step | None = None) -> bool:
     """Whether a barrier must part the two: one thread would meet what another has not done yet, or has done already."""
     return first_dependence(before, after, scene, Actors.SEVERAL_THREADS, step) is not None
-
-
-def _stored(stmt: Stmt) -> Buffer | bool | None:
-    """What a statement that holds no other ones stores to shared memory, or False; None for all other statements."""
-    if isinstance(stmt, Store):
-        return stmt.buffer if stmt.buffer.scope is MemoryScope.SHARED else False
-    return False if isinstance(stmt, (Evaluate, LifetimeStart)) else None
 
 
 def _is_one(extent: Expr) -> bool:
