@@ -54,7 +54,7 @@ def row(name: str, target: Target, on: Device, given: argparse.Namespace) -> str
     workload = packaged.template.kind.of(**options)
     task, first = packaged.task(target, **options), packaged.template.first(workload.args, target)
     tune_options = TuneOptions(
-        target=None, trials=given.trials, tuner="xgb", seed=given.seed, early_stopping=None, timeout=10, number=4,
+        target=None, trials=given.trials, tuner="auto", seed=given.seed, early_stopping=None, timeout=10, number=4,
         repeat=3, min_repeat_ms=10, check=True, log=given.logs / f"{name}.log", resume=True, plot=None,
     )  # fmt: skip
     began = time.perf_counter()

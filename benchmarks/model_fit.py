@@ -98,14 +98,14 @@ def loss(tables: list[Measured], machine: Machine) -> float:
     return total / len(tables)
 
 
-FITTED_RATES = ("l1_bytes", "l2_bytes", "global_latency", "block_start")
+FITTED_RATES = ("launch_seconds", "l1_bytes", "l2_bytes", "global_latency", "block_start")
 
 
 def fitted(tables: list[Measured], machine: Machine, rounds: int, seed: int, rates: bool) -> Machine:
     """Weights (and rates, where asked for) that predict the tables better: random steps, one or two at a time."""
     rng = np.random.default_rng(seed)
     best, score = machine, loss(tables, machine)
-    scale = 0.5
+    scale = 0.6
     for turn in range(rounds):
         names = list(asdict(best.weights)) + (list(FITTED_RATES) if rates else [])
         steps = rng.choice(names, size=rng.integers(1, 4), replace=False)
@@ -117,7 +117,7 @@ def fitted(tables: list[Measured], machine: Machine, rounds: int, seed: int, rat
         if found < score:
             best, score = trial, found
         if turn % 500 == 499:
-            scale = max(0.7 * scale, 0.05)
+            scale = max(0.85 * scale, 0.1)
             print(f"round {turn + 1}: loss {score:.4f}", flush=True)
     return best
 

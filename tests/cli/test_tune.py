@@ -54,8 +54,8 @@ def test_without_a_terminal_every_trial_has_a_line(tuned):
     log, text = tuned
     assert "\x1b" not in text
     assert text.startswith("conv1d  shape 300  kernel 5  stride 1  padding 4  dtype float32\ntarget llvm: ")
-    assert f"80 configurations; 5 trials by xgb\nlog: {log}\n" in text
-    lines = re.findall(r"^No: (\d)\tGFLOPS: [\d.]+/[\d.]+\tresult: MeasureResult\(costs=.*\],None,\d+$", text, re.M)
+    assert f"80 configurations; 5 trials by auto\nlog: {log}\n" in text
+    lines = re.findall(r"^trial (\d)  [\d.,]+ GFLOPS  [\d.,]+ µs(?:  best)?$", text, re.M)
     assert lines == ["1", "2", "3", "4", "5"]
     assert len(trials(log)) == 5
 
@@ -94,7 +94,7 @@ def test_a_log_is_gone_on_with(tuned, tmp_path):
     assert status == 0
     assert f"log: {log}, which holds 5 trials of this workload: they count, and are not measured again" in text
     assert "nothing is left to measure: for more, give --trials above 5, or --no-resume" in text
-    assert "No: " not in text
+    assert "\ntrial " not in text
     assert trials(log) == before
 
     status, text = tune(*again, "--trials", 7, "--tuner", "random")
@@ -133,7 +133,17 @@ def test_nothing_that_can_be_measured_is_a_failure(tmp_path):
     assert status == 1
     assert "no configuration could be measured" in text
     assert "build timeout: 2 (" in text
+    assert "trial 1  failed: build timeout\ntrial 2  failed: build timeout\n" in text
     assert f"what went wrong: tilewright log show {log}" in text
+
+
+def test_a_budget_of_time_ends_the_search(tmp_path):
+    log = tmp_path / "a.log"
+    began = time.monotonic()
+    status, text = tune(*CONV1D, "--target", "llvm", "--budget", "1s", "--log", log)
+    assert status == 0, text
+    assert "80 configurations; 1 s by auto\n" in text
+    assert 1 <= len(trials(log)) < 80 or time.monotonic() - began < 30
 
 
 # On a terminal
@@ -170,7 +180,7 @@ def test_a_line_moves_and_ctrl_c_keeps_what_was_found(tmp_path):
     assert status == 130, text
     assert "waiting for the first result" in text
     assert re.search(r"topi/conv1d \S+ +\d+/5000 best [\d.]+ now [\d.]+ GFLOPS  [\d.]+/s", text)
-    assert "No: " not in text
+    assert re.search(r"^trial \d+  [\d.,]+ GFLOPS  [\d.,]+ µs  best *\r?$", text, re.M)
     assert re.search(r"Interrupted after \d+ trials; the best so far is kept", text)
     assert re.search(r"best: [\d.]+ GFLOPS", text)
     assert "interrupted; the same command goes on from here" in text
@@ -218,7 +228,8 @@ def test_a_line_moves_and_ctrl_c_keeps_what_was_found(tmp_path):
         ("depthwise --shape 1x4x7x7 --repeat 0", "--repeat 0 is less than 1", "give 1 or more"),
         ("depthwise --shape 1x4x7x7 --seed -1", "--seed -1 is less than 0", "give 0 or more"),
         ("depthwise --shape 1x4x7x7 --timeout 0", "--timeout 0 is no time at all", "give seconds, such as 10"),
-        ("depthwise --shape 1x4x7x7 --tuner best", "--tuner best is unknown", "use xgb, ga, random, gridsearch"),
+        ("depthwise --shape 1x4x7x7 --budget soon", "--budget 'soon' is no time", "15s, 2m, 1h"),
+        ("depthwise --shape 1x4x7x7 --tuner best", "--tuner best is unknown", "use auto, xgb, ga, random, gridsearch"),
         ("depthwise --shape 1x4x7x7 --target metal", "there is no target 'metal' here", "use cuda, opencl or llvm"),
         (
             "depthwise --shape 1x4x7x7 --log /dev/null/x",

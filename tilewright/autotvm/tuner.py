@@ -18,6 +18,7 @@ from ..tune.analysis.features import check_kind
 from ..tune.records.format import MeasureInput, Pair, pairs_of
 from ..tune.search.annealing import AnnealingSearch
 from ..tune.search.genetic import GeneticSearch
+from ..tune.search.guided import automatic
 from ..tune.search.simple import GridSearch, RandomSearch
 from ..tune.search.strategy import Seen, Strategy
 from ..tune.search.subclass import SubclassSearch
@@ -78,12 +79,13 @@ class Tuner:
         resume: bool = True,
         count_invalid: bool = False,
         confirm: int = 3,
+        seconds: float | None = None,
     ) -> None:
         """Measure up to `n_trial` configurations, each reported to the callbacks as (tuner, [input], [result]).
 
-        Ends after `early_stopping` trials without a better one. What a file given to `callback.log_to_file`
-        holds of this task is not measured again and counts towards `n_trial`, unless `resume` is False. A
-        configuration that cannot run is refused before it is compiled, and is a trial only with
+        Ends after `early_stopping` trials without a better one, and after `seconds`. What a file given to
+        `callback.log_to_file` holds of this task is not measured again and counts towards `n_trial`, unless `resume` is
+        False. A configuration that cannot run is refused before it is compiled, and is a trial only with
         `count_invalid`. The best `confirm` are measured again at the end. Ctrl-C ends it with the best so far;
         a second one within two seconds, as where a script goes on with its next workload, ends the script.
         """
@@ -91,11 +93,13 @@ class Tuner:
         _check_counts("tune", n_trial=n_trial)
         if early_stopping is not None:
             _check_counts("tune", early_stopping=early_stopping)
+        if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
+            raise UserError(f"seconds={seconds!r} is no time", primitive="tune", fix="seconds=15")
         called = _callbacks(callbacks)
         builder, runner = _options(measure_option)
         self.n_trial, self.early_stopping = n_trial, early_stopping or 1e9
         with MeasureSession(self.task.target, builder, runner) as session:
-            options = Options(n_trial, early_stopping, count_invalid, confirm, builder.processes, si_prefix)
+            options = Options(n_trial, early_stopping, count_invalid, confirm, builder.processes, si_prefix, seconds)
             # A subclass of a tuner that has a strategy may override `next_batch`, too.
             strategy = SubclassSearch(self) if self._has_own_search else self.strategy
             run = Run(self.task, strategy, session, options)
@@ -233,6 +237,18 @@ def _options(measure_option: Any) -> tuple[LocalBuilder, LocalRunner]:
     return builder, runner
 
 
+class AutoTuner(Tuner):
+    """The search that begins with what a model of the machine ranks first, and corrects it by what is measured.
+
+    Where the model does not cover the template or the target, as on a CPU, it is `XGBTuner`. The same `seed` gives the
+    same proposals for the same results.
+    """
+
+    def __init__(self, task: Task, *, seed: int | None = None) -> None:
+        _space_of(task)
+        super().__init__(task, automatic(task, seed))
+
+
 class XGBTuner(Tuner):
     """Simulated annealing on a model that learns from the trials which configurations are faster.
 
@@ -323,7 +339,7 @@ def _range(given: Any, space: Space) -> tuple[int, int | None]:
 
 
 __all__ = [
-    "GATuner", "GridSearchTuner", "RandomTuner", "Tuner", "XGBTuner", "callback",
+    "AutoTuner", "GATuner", "GridSearchTuner", "RandomTuner", "Tuner", "XGBTuner", "callback",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # type checkers see what is there

@@ -48,18 +48,25 @@ Target = Annotated[
     ),
 ]  # fmt: skip
 Trials = Annotated[
-    int,
+    int | None,
     _option(
-        _SEARCH, "--trials", "-n", metavar="N",
+        _SEARCH, "--trials", "-n", metavar="N", show_default="100, or as many as the budget allows",
         what="Configurations to measure. Those that the log holds of this workload count.",
+    ),
+]  # fmt: skip
+Budget = Annotated[
+    str | None,
+    _option(
+        _SEARCH, "--budget", metavar="TIME", show_default="none",
+        what="How long to search: 15s, 2m, 1h. What is being measured then is still waited for.",
     ),
 ]  # fmt: skip
 Tuner = Annotated[
     str,
     _option(
-        _SEARCH, "--tuner", metavar="xgb|ga|random|gridsearch",
-        what="How to search: by a model that learns (of xgboost, or a small one where that is not installed), by a "
-        "genetic algorithm, at random, or all in order.",
+        _SEARCH, "--tuner", metavar="auto|xgb|ga|random|gridsearch",
+        what="How to search: from what a model of the machine ranks first (auto), by a model that only learns (of "
+        "xgboost, or a small one where that is not installed), by a genetic algorithm, at random, or all in order.",
     ),
 ]  # fmt: skip
 Seed = Annotated[
@@ -123,8 +130,9 @@ def conv1d(
     ] = "full",
     dtype: Dtype = "float32",
     target: Target = None,
-    trials: Trials = 100,
-    tuner: Tuner = "xgb",
+    trials: Trials = None,
+    budget: Budget = None,
+    tuner: Tuner = "auto",
     seed: Seed = None,
     early_stopping: Early = None,
     timeout: Timeout = 10,
@@ -159,8 +167,9 @@ def conv2d(
     ] = "1",
     dtype: Dtype = "float32",
     target: Target = None,
-    trials: Trials = 100,
-    tuner: Tuner = "xgb",
+    trials: Trials = None,
+    budget: Budget = None,
+    tuner: Tuner = "auto",
     seed: Seed = None,
     early_stopping: Early = None,
     timeout: Timeout = 10,
@@ -190,8 +199,9 @@ def depthwise(
     ] = "1",
     dtype: Dtype = "float32",
     target: Target = None,
-    trials: Trials = 100,
-    tuner: Tuner = "xgb",
+    trials: Trials = None,
+    budget: Budget = None,
+    tuner: Tuner = "auto",
     seed: Seed = None,
     early_stopping: Early = None,
     timeout: Timeout = 10,
@@ -212,9 +222,11 @@ _SIZES = ("shape", "filters", "kernel", "stride", "padding", "dilation", "groups
 
 def _tune(operator: str, given: dict[str, Any]) -> None:
     """Tune an operator, as the options `given` say."""
-    from .tune import TuneOptions, tune
+    from .tune import UNLIMITED, TuneOptions, seconds_of, tune
 
     sizes = {name: given.pop(name) for name in _SIZES if name in given}
     given["log"] = given["log"] or Path(f"{operator}.log")
     given["check"] = not given.pop("no_check")
+    given["budget"] = seconds_of(given["budget"])
+    given["trials"] = given["trials"] or (100 if given["budget"] is None else UNLIMITED)
     raise typer.Exit(tune(operator, sizes, TuneOptions(**given)))

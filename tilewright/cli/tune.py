@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -23,11 +23,14 @@ from ..core.errors import UserError
 from ..core.log import is_terminal, logger
 from ..core.target import Target
 from ..core.text import printable
+from ..measure.outcome import MeasureResult
 from ..runtime.device import Device
 from ..topi.templates.workload import WORDS, Convolution
 from ..tune.records.curve import curves
+from ..tune.records.format import MeasureInput
 from ..tune.records.history import applies
 from ..tune.records.log import RecordLog, load_from_file
+from ..tune.session.show import short_line
 from ..tune.space.config import Config
 from ..tune.task import Task
 from .console import heading, print_lines
@@ -45,7 +48,10 @@ OPERATORS: Mapping[str, Packaged[Any]] = {
 _GREETING = "Get devices for measurement successfully!"
 """The tuner's, for scripts that wait for it; the command has named the device already."""
 _MOST_ELEMENTS = 1 << 40
-_TUNERS = ("xgb", "ga", "random", "gridsearch")
+_TUNERS = ("auto", "xgb", "ga", "random", "gridsearch")
+UNLIMITED = 1_000_000
+"""Trials where only the budget of seconds ends a search."""
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,8 @@ class TuneOptions:
     log: Path
     resume: bool
     plot: Path | None
+    budget: float | None = None
+    """Seconds."""
 
     def examined(self) -> None:
         """UserError where an option makes no sense: now rather than in the middle of the work."""
@@ -144,6 +152,16 @@ def _parsed(name: str, text: str) -> Any:
     return parts if len(parts) > 1 else parts[0]
 
 
+def seconds_of(text: str | None) -> float | None:
+    """Seconds of a budget such as 15s, 2m or 1h; UserError where it is none."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    if found is None or not float(found[1]):
+        raise UserError(f"--budget {text!r} is no time", fix="give seconds, minutes or hours: 15s, 2m, 1h", where="")
+    return float(found[1]) * _UNITS[found[2]]
+
+
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
@@ -165,13 +183,15 @@ def search(task: Task, first: Config, options: TuneOptions) -> Tuner:
     tuner = _tuner(task, options)
     # First what needs no tuning, so that no search ends below where it began.
     tuner.strategy.suggest([first.index] if first.index is not None else [])
-    with _shown(live=is_terminal(sys.stderr)):
+    live = is_terminal(sys.stderr)
+    with _shown():
         tuner.tune(
             options.trials,
             measure,
             early_stopping=options.early_stopping,
-            callbacks=[autotvm.callback.log_to_file(options.log)],
+            callbacks=[autotvm.callback.log_to_file(options.log), *([] if live else [_TrialLines()])],
             resume=options.resume,
+            seconds=options.budget,
         )
     return tuner
 
@@ -179,6 +199,8 @@ def search(task: Task, first: Config, options: TuneOptions) -> Tuner:
 def _tuner(task: Task, options: TuneOptions) -> Tuner:
     if options.tuner == "gridsearch":
         return autotvm.tuner.GridSearchTuner(task)
+    if options.tuner == "auto":
+        return autotvm.tuner.AutoTuner(task, seed=options.seed)
     kinds = {"xgb": autotvm.tuner.XGBTuner, "ga": autotvm.tuner.GATuner, "random": autotvm.tuner.RandomTuner}
     made: Tuner = kinds[options.tuner](task, seed=options.seed)
     return made
@@ -193,14 +215,27 @@ class _Lines(logging.Handler):
         typer.echo(printable(self.format(record)), err=record.levelno >= logging.WARNING)
 
 
+class _TrialLines:
+    """A short line for each trial, where nobody watches a line that moves."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def __call__(self, tuner: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        for inp, result in zip(inputs, results, strict=True):
+            self._count += 1
+            best = tuner.best_measure_pair is not None and tuner.best_measure_pair[1] is result
+            typer.echo(printable(short_line(self._count, inp, result, "best" if best else "")))
+
+
 @contextmanager
-def _shown(live: bool) -> Iterator[None]:
-    """Let the tuner speak: a line a trial, or where a line moves on the terminal (`live`) the summary only."""
+def _shown() -> Iterator[None]:
+    """Let the tuner say what it says beside its trials: summaries and warnings."""
     handler = _Lines()
     before, passing = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.propagate = False
-    logger.setLevel(logging.INFO if live else logging.DEBUG)
+    logger.setLevel(logging.INFO)
     try:
         yield
     finally:
@@ -213,7 +248,10 @@ def _search(task: Task, options: TuneOptions) -> str:
     early = f", fewer after {options.early_stopping} without a better one" if options.early_stopping else ""
     poorer = options.tuner == "xgb" and find_spec("xgboost") is None
     model = " with the small model, as xgboost is not installed (pip install 'tilewright[tune]')" if poorer else ""
-    return f"{task.config_space.size:,} configurations; {options.trials} trials by {options.tuner}{model}{early}"
+    extent = f"{options.trials} trials" if options.trials < UNLIMITED else ""
+    within = f"{options.budget:g} s" if options.budget is not None else ""
+    much = " within ".join(filter(None, (extent, within)))
+    return f"{task.config_space.size:,} configurations; {much} by {options.tuner}{model}{early}"
 
 
 def _known(task: Task, log: Path, on: Device) -> int:

@@ -20,16 +20,16 @@ _USUAL_BOARD = "NVIDIA H200"
 class Rates:
     """What is measured of a device. Cycles are those of a multiprocessor, bytes per cycle those of one, too."""
 
-    launch_seconds: float = 1.1e-6
+    launch_seconds: float = 0.7e-6
     """Of an empty kernel among others in a graph."""
-    global_latency: float = 620.0
+    global_latency: float = 280.0
     """Cycles from a load to its value, out of the L2 cache."""
     shared_latency: float = 30.0
-    barrier: float = 30.0
+    barrier: float = 25.0
     """Cycles in which a block's threads meet."""
     block_start: float = 190.0
-    l1_bytes: float = 64.0
-    l2_bytes: float = 34.0
+    l1_bytes: float = 90.0
+    l2_bytes: float = 40.0
     memory_bytes: float = 16.0
     l2_capacity: float = 45e6
     """Bytes that stay in the L2 cache from one run to the next."""
@@ -58,6 +58,8 @@ class Weights:
     alone: float = 1.0
     overlap: float = 0.6
     serial: float = 0.3
+    guarded: float = 0.2
+    fill_guarded: float = 0.1
     barrier: float = 1.0
     sectors: float = 0.3
     uneven: float = 0.5

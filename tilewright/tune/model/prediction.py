@@ -65,7 +65,9 @@ def predict(counts: Counts, machine: Machine) -> Prediction:
     chain = w.dependent / np.minimum(np.maximum(c["accumulators"], 1), w.dependent)
     alone = (
         w.alone * instructions * chain
-        + w.overlap * rates.global_latency * (1 + c["phases"] + w.serial * c["serial_loads"])
+        + w.overlap * rates.global_latency * (
+            1 + c["phases"] + w.serial * c["serial_loads"] + w.guarded * c["guarded"] + w.fill_guarded * c["fill_guarded"]
+        )
         + w.barrier * rates.barrier * c["barriers"] * np.sqrt(warps)
     )
     latency = np.ceil(each / resident) * alone

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..space.moves import Moves
 from ..space.space import Space
 from ..task import Task
 from .machine import Machine
@@ -57,6 +58,7 @@ class Ranking:
         self.scorer = scorer
         self.space: Space = scorer.task.config_space
         self.rng = np.random.default_rng(seed)
+        self.moves = Moves(self.space, self.rng)
         self.known: dict[int, float] = {}
         """Predicted seconds of what was scored."""
 
@@ -67,7 +69,7 @@ class Ranking:
         else:
             self._score(self.space.draw(self.rng, _SAMPLE))
             self._walk(max(count, _KEPT))
-        order = sorted((seconds, index) for index, seconds in self.known.items() if np.isfinite(seconds))[:count]
+        order = self._in_order()[:count]
         return Ranked(tuple(index for _, index in order), tuple(seconds for seconds, _ in order))
 
     def _score(self, points: np.ndarray) -> None:
@@ -79,24 +81,17 @@ class Ranking:
 
     def _walk(self, kept: int) -> None:
         """Score neighbours and crossings of the best, until the best stay the same."""
-        dims = np.array(self.space.dims)
+        before: list[int] = []
         for _ in range(_ROUNDS):
-            finite = [(s, i) for i, s in self.known.items() if np.isfinite(s)]
-            if not finite:
+            best = [index for _, index in self._in_order()[:kept]]
+            if not best or best[: kept // 4] == before:
                 return
-            best = [index for _, index in sorted(finite)[:kept]]
+            before = best[: kept // 4]
             elite = np.array([self.space.point(i) for i in best], dtype=np.int64)
-            weights = 1.0 / (np.arange(len(elite)) + 4)
-            parents = self.rng.choice(len(elite), size=(_CHILDREN, 2), p=weights / weights.sum())
-            crossed = self.rng.random((_CHILDREN, len(dims))) < 0.5
-            children = np.where(crossed, elite[parents[:, 0]], elite[parents[:, 1]])
-            children[_CHILDREN // 3 :] = elite[parents[_CHILDREN // 3 :, 0]]
-            changed = self.rng.random(children.shape) < 1.3 / len(dims)
-            children = np.where(changed, self.rng.integers(dims, size=children.shape), children)
-            children = np.unique(children[self.space.admitted(children)], axis=0)
-            self._score(children)
-            if (
-                sorted((s, i) for i, s in self.known.items() if np.isfinite(s))[: kept // 4]
-                == sorted((self.known[i], i) for i in best)[: kept // 4]
-            ):
-                return
+            parents = elite[self.rng.integers(len(elite), size=_CHILDREN)]
+            self._score(self.moves.mutated(parents))
+            self._score(self.moves.mutated(self.moves.crossed(elite, _CHILDREN // 3)))
+
+    def _in_order(self) -> list[tuple[float, int]]:
+        """What was scored and can run, the fastest first."""
+        return sorted((seconds, index) for index, seconds in self.known.items() if np.isfinite(seconds))

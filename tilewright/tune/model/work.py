@@ -35,7 +35,7 @@ NAMES = (
     "fma", "other_ops", "compares", "loop_steps", "written_out",
     "ldg", "ldg_sectors", "stg", "stg_sectors", "lds", "lds_waves", "sts", "sts_waves", "fill_loads",
     "barriers", "phases", "serial_loads", "block_bytes", "unique_bytes", "stored_bytes", "spilled", "held",
-    "uneven",
+    "uneven", "guarded", "fill_guarded",
 )  # fmt: skip
 _COMPILER_UNROLLS = 96
 """Steps that the back end's compiler writes out by itself."""
@@ -193,6 +193,7 @@ class Work:
             self._load(load, source, place, times, vector)
             if source is None:
                 self._add("serial_loads", np.minimum(times, loops.rolled()))
+                self._add("guarded", times * _is_guarded(load, found.body))
                 self._footprint(found, load, forms)
         if found.scope is MemoryScope.LOCAL and not found.stage.is_output:
             return
@@ -226,8 +227,9 @@ class Work:
         _, others, compares = operations(found.body)
         self._add("compares", times * compares)
         self._add("other_ops", times * others * vector)
-        self._add("barriers", np.where(turns > 1, 2 * turns, 1))
-        self._add("phases", turns)
+        # Tiles that are filled at the same place share a barrier, and the wait for their loads.
+        self.made["barriers"] = np.maximum(self.made["barriers"], np.where(turns > 1, 2 * turns, 1))
+        self.made["phases"] = np.maximum(self.made["phases"], turns)
         self._add("fill_loads", times)
         self._add("held", each * vector)
         self._add("written_out", each * 6)
@@ -240,6 +242,7 @@ class Work:
             place = self._place(load, source, axes)
             self._load(load, source, place, times, vector)
             if source is None:
+                self._add("fill_guarded", times * (compares > 0))
                 kind = load.dtype.bytes
                 self._add("block_bytes", turns * found.elements * kind)
                 self._add("unique_bytes", float(prod(global_shape(load)) * kind))
@@ -300,6 +303,11 @@ def _uneven(found: StageExtents) -> Number:
 
 def _column(value: Number) -> Number:
     return value[:, None] if isinstance(value, np.ndarray) and value.ndim == 1 else value
+
+
+def _is_guarded(load: n.Load, body: tuple[Expr, ...]) -> bool:
+    """Whether a load stands under a condition: its value is waited for before the next one is asked for."""
+    return any(isinstance(e, (n.Select, n.IfThenElse)) and any(part is load for part in post_order(e)) for e in post_order(*body))
 
 
 def operations(body: tuple[Expr, ...]) -> tuple[float, float, float]:

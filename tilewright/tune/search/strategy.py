@@ -46,6 +46,9 @@ class Strategy(ABC):
     def propose(self, count: int) -> list[int]:
         """Up to `count` configurations that were not proposed or skipped before; none when all were."""
 
+    def meet(self, device: str) -> None:  # noqa: B027  # not every strategy cares
+        """Hear the name of the device that measures, before the first proposal."""
+
     def learn(self, results: Sequence[Seen]) -> None:  # noqa: B027  # not every strategy learns
         """Take results into account."""
 

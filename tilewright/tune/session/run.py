@@ -43,10 +43,10 @@ class Measurer(Protocol):
 class Options:
     """How long to tune, and what to do on the way.
 
-    `trials`: configurations to measure; `early_stopping`: end after so many without a better one; `count_invalid`:
-    a refused configuration is a trial too, as in the legacy system; `confirm`: how many of the best are measured
-    again at the end, so that the winner did not win by luck; `processes`: how many candidates are inspected at a
-    time; `si_prefix`: of the rates that are shown.
+    `trials`: configurations to measure; `seconds`: after so many, nothing more is measured; `early_stopping`: end after
+    so many trials without a better one; `count_invalid`: a refused configuration is a trial too, as in the legacy
+    system; `confirm`: how many of the best are measured again at the end, so that the winner did not win by luck;
+    `processes`: how many candidates are inspected at a time; `si_prefix`: of the rates that are shown.
     """
 
     trials: int
@@ -55,6 +55,7 @@ class Options:
     confirm: int = 3
     processes: int = 1
     si_prefix: str = "G"
+    seconds: float | None = None
 
 
 Listener = Callable[[Trial], None]
@@ -81,13 +82,14 @@ class Run:
         self.interrupted = False
         self._under_way = 0
         self._stopped = False
+        self._deadline = float("inf")
         self._unlearned: list[Seen] = []
         self._device: DeviceAttributes | None = None
         self._good: dict[int, Trial] = {}
         self._records: list[Trial] = []
         """What says what is best: all that were measured, and wrong answers."""
         self._features: dict[int, Features] = {}
-        self._display = Display(options.si_prefix, task.name)
+        self._display = Display(options.si_prefix, task.name, options.seconds)
 
     def resume(self, known: Iterable[Pair]) -> None:
         """Take over what a log holds of this task: it is not measured again, and its trials count.
@@ -126,6 +128,8 @@ class Run:
     def go(self) -> Tally:
         """Tune until the trials are used up, nothing is left to try, or the user interrupts."""
         began = time.monotonic()
+        if self.options.seconds is not None:
+            self._deadline = began + self.options.seconds
         target, kind = self._target, self.strategy.feature_kind
         with self._display.shown(self.tally), Prefilter(self.task, target, kind, self.options.processes) as prefilter:
             try:
@@ -142,7 +146,8 @@ class Run:
 
     def _search(self, prefilter: Prefilter) -> None:
         """Measure what the strategy proposes. While one batch is measured, it thinks of the next."""
-        while self._room > 0 and not self._stopped:
+        self.strategy.meet(self._attributes.name)
+        while self._room > 0 and not self._stopped and not self._late:
             proposed = len(self._features)
             for trial in self._taken(self.measurer.measure_all(self._batches(prefilter))):
                 self._unlearned.append(self._seen(trial))
@@ -153,7 +158,7 @@ class Run:
     def _batches(self, prefilter: Prefilter) -> Iterator[list[Job]]:
         """Each batch with the results of those before it, as far as they are known."""
         size = max(_FIRST_BATCH, min(self.options.processes, _LARGEST_BATCH))
-        while self._room > 0:
+        while self._room > 0 and not self._late:
             batch = self._candidates(prefilter, min(size, self._room))
             if not batch:
                 return
@@ -163,6 +168,11 @@ class Run:
             if self._stops_early():
                 return
             size = min(2 * size, _LARGEST_BATCH)
+
+    @property
+    def _late(self) -> bool:
+        """Whether the budget of seconds is used up; the first batch is measured whatever it takes to begin."""
+        return bool(self._features) and time.monotonic() >= self._deadline
 
     def _learn(self) -> None:
         self.strategy.learn(self._unlearned)

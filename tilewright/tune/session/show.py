@@ -13,11 +13,13 @@ from ...core.architectures import NVIDIA
 from ...core.errors import UserError
 from ...core.log import is_terminal, logger
 from ...core.text import one_line, printable
+from ...measure.outcome import MeasureErrorNo, MeasureResult
 from ...runtime.driver import DeviceAttributes
+from ..records.format import MeasureInput, mean_cost
 from ..space.config import Config
 from ..space.knobs import SplitKnob
 from ..space.space import Space
-from .trials import Tally, Trial
+from .trials import Tally, Trial, flops_of
 
 _PREFIXES = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 
@@ -38,15 +40,41 @@ def trial_line(trial: Trial, best: float, si_prefix: str) -> str:
     return f"No: {trial.number}\t{si_prefix}FLOPS: {rates}\tresult: {trial.result}\t{trial.input.config}"
 
 
+_KINDS = {
+    MeasureErrorNo.INSTANTIATION_ERROR: "no kernel",
+    MeasureErrorNo.COMPILE_HOST: "compile error",
+    MeasureErrorNo.COMPILE_DEVICE: "compile error",
+    MeasureErrorNo.RUNTIME_DEVICE: "runtime error",
+    MeasureErrorNo.WRONG_ANSWER: "wrong answer",
+    MeasureErrorNo.BUILD_TIMEOUT: "build timeout",
+    MeasureErrorNo.RUN_TIMEOUT: "run timeout",
+}
+
+
+def short_line(number: int, inp: MeasureInput, result: MeasureResult, remark: str = "", si_prefix: str = "G") -> str:
+    """One trial in a short line: its rate and time, or what kind of failure it is."""
+    head = f"trial {number}"
+    if result.error_no != MeasureErrorNo.NO_ERROR:
+        return f"{head}  failed: {_KINDS.get(result.error_no, 'unknown')}"
+    rate = flops_of(inp.notes.flop or inp.task.flop, result) / scale_of(si_prefix)
+    return f"{head}  {rate:,.1f} {si_prefix}FLOPS  {mean_cost(result) * 1e6:,.2f} µs  {remark}".rstrip()
+
+
 _WIDE = 100
 """Columns of a terminal that has room for a bar."""
 
 
 class Display:
-    """A line on stderr that moves while a run goes on; nothing where stderr is no terminal, or lines are logged."""
+    """A line on stderr that moves while a run goes on, and a line above it for each improvement.
 
-    def __init__(self, si_prefix: str, name: str) -> None:
+    Nothing where stderr is no terminal, or lines are logged. `seconds` is the budget of the run, where it has one:
+    then time is what the bar shows.
+    """
+
+    def __init__(self, si_prefix: str, name: str, seconds: float | None = None) -> None:
         self._prefix = si_prefix
+        self._seconds = seconds
+        self._best: Trial | None = None
         self._name = one_line(name)
         self._bar: Any = None
         self._task: Any = None
@@ -67,7 +95,7 @@ class Display:
         columns = (
             progress.TextColumn("{task.fields[name]}", markup=False),
             *([progress.BarColumn(bar_width=20)] if console.width >= _WIDE else []),
-            progress.MofNCompleteColumn(),
+            *([progress.MofNCompleteColumn()] if self._seconds is None else []),
             # What does not fit is left out here, rather than of the counts or the time.
             progress.TextColumn("{task.description}", markup=False, table_column=rest),
             progress.TimeRemainingColumn(compact=True),
@@ -75,14 +103,26 @@ class Display:
         shown = progress.Progress(*columns, console=console, transient=True, redirect_stdout=False, expand=True)
         with shown as bar:
             self._bar = bar
-            total = max(tally.wanted, tally.done)
-            self._task = bar.add_task(self._text(tally), total=total, completed=tally.done, name=self._name)
+            total = max(tally.wanted, tally.done) if self._seconds is None else self._seconds
+            self._best = tally.best
+            self._task = bar.add_task(self._text(tally), total=total, name=self._name)
+            bar.update(self._task, completed=self._passed(tally))
             yield self
+
+    def _passed(self, tally: Tally) -> float:
+        """How far the run is: in trials, or in seconds of its budget."""
+        return tally.done if self._seconds is None else min(time.monotonic() - self._began, self._seconds)
 
     def update(self, tally: Tally) -> None:
         """Show the state of the run."""
-        if self._bar is not None:
-            self._bar.update(self._task, completed=tally.done, description=self._text(tally))
+        if self._bar is None:
+            return
+        if tally.best is not self._best and tally.best is not None and tally.best.number:
+            best = tally.best
+            line = short_line(best.number, best.input, best.result, "best", self._prefix)
+            self._bar.console.print(line, markup=False, highlight=False)
+        self._best = tally.best
+        self._bar.update(self._task, completed=self._passed(tally), description=self._text(tally))
 
     def _text(self, tally: Tally) -> str:
         scale, unit = scale_of(self._prefix), f"{self._prefix}FLOPS"

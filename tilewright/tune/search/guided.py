@@ -1,0 +1,197 @@
+"""The search that knows the machine: what to measure next is what a model expects to be fastest, or may yet be.
+
+It begins with the ranking of the whole space by the model of the machine, so that the first batch is good already.
+Each result teaches the model what it gets wrong (`model/learned.py`). Candidates are neighbours and crossings of an
+elite pool, which holds the best of different kinds, the best of the ranking, and some at random. Of these it takes
+those whose expected time, less some of its uncertainty, is shortest. Where a few batches gain nothing, it looks
+elsewhere for one: away from all that the elite pool holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...core.errors import UserError
+from ..analysis.features import of_knobs
+from ..model.learned import Corrections
+from ..model.machine import Machine
+from ..model.ranking import Ranking
+from ..model.scoring import Scorer
+from ..space.moves import Moves
+from ..task import Task
+from .annealing import AnnealingSearch
+from .strategy import Seen, Strategy
+
+_ELITE, _ALIKE = 32, 4
+"""Configurations that others are made of, and how many of them may have the same tiles of threads."""
+_CHILDREN, _CROSSED, _RANDOM, _RANKED = 640, 256, 192, 256
+_PATIENCE = 3
+"""Batches without gain after which one looks elsewhere."""
+_GAIN = 1.005
+_TRIED = 48
+_LEARNED = 600
+"""Results that are learned from, the fastest first."""
+_FAILED = 2.0
+"""The error that is learned from a failure: so much slower (a logarithm) than was predicted."""
+
+
+def automatic(task: Task, seed: int | None = None) -> Strategy:
+    """The search to use where nobody chose one: guided by the model where that covers the task, else annealing."""
+    if task.target is not None and task.target.is_gpu and task.target.has_warps:
+        try:
+            guided = GuidedSearch(task, seed)
+            if guided.is_covered:
+                return guided
+        except UserError:  # knobs of too many choices
+            pass
+    return AnnealingSearch(task.config_space, "itervar", seed)
+
+
+class GuidedSearch(Strategy):
+    """Proposes what the model of the machine, corrected by what was measured, expects to be fastest.
+
+    `caution` is how many standard deviations of its uncertainty a candidate is given credit for. The search ends by
+    itself where even then no candidate is expected to be faster than the best by the part `least_gain`.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        seed: int | None = None,
+        machine: Machine | None = None,
+        caution: float = 1.0,
+        least_gain: float = 0.0,
+    ) -> None:
+        super().__init__(task.config_space, seed)
+        self.task = task
+        self.caution = caution
+        self.least_gain = least_gain
+        self._given = machine
+        self.scorer = Scorer(task, machine)
+        self._ranking = Ranking(self.scorer, int(self.rng.integers(1 << 30)))
+        self._moves = Moves(self.space, self.rng)
+        self._tables = of_knobs(self.space)
+        self._rows: dict[int, np.ndarray] = {}
+        self._predicted: dict[int, float] = {}
+        self._seconds: dict[int, float] = {}
+        self._failed: set[int] = set()
+        self._corrections = Corrections()
+        self._unlearned = False
+        self._ranked: list[int] = []
+        self._stale = 0
+        self._best_at_last = np.inf
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether the model can predict configurations of the task."""
+        some = self.space.draw(np.random.default_rng(0), _TRIED)
+        return bool(np.isfinite(self.scorer.score(some).seconds).any())
+
+    def meet(self, device: str) -> None:
+        if self._given is None and self.task.target is not None:
+            self.scorer.machine = Machine.of(self.task.target, device)
+
+    # Results
+
+    def learn(self, results: Sequence[Seen]) -> None:
+        for seen in results:
+            if seen.score > 0:
+                self._seconds[seen.index] = self.task.flop / seen.score
+            else:
+                self._failed.add(seen.index)
+        self._unlearned |= bool(results)
+
+    def _refit(self) -> None:
+        if not self._unlearned:
+            return
+        self._unlearned = False
+        # In the order of their times and indices: results come in the order in which they are done, never the same.
+        known = self._features(sorted(self._seconds, key=lambda i: (self._seconds[i], i))[:_LEARNED])
+        failed = self._features(sorted(self._failed))[: _LEARNED // 4]
+        if len(known) < 2:
+            return
+        errors = [np.log(self._seconds[i] / self._predicted[i]) for i in known]
+        usual = float(np.median(errors))
+        rows = np.array([self._rows[i] for i in (*known, *failed)])
+        self._corrections.fit(rows, np.array([*errors, *[usual + _FAILED for _ in failed]]))
+
+    # Candidates
+
+    def propose(self, count: int) -> list[int]:
+        self._refit()
+        found = self._new(self._advised, count)
+        self._advised = [i for i in self._advised if i not in self.tried]
+        if not self._ranked:
+            self._ranked = list(self._ranking.best(4 * _RANKED).indices)
+        best = min(self._seconds.values(), default=np.inf)
+        if self._seconds:
+            self._stale = 0 if best * _GAIN < self._best_at_last else self._stale + 1
+            self._best_at_last = min(best, self._best_at_last)
+        elsewhere = self._stale >= _PATIENCE
+        if elsewhere:
+            self._stale = 0
+        pool = self._features([i for i in self._pool(elsewhere) if i not in self.tried])
+        if pool and len(found) < count:
+            found += self._new(self._chosen(pool, count - len(found), best), count - len(found))
+        if len(found) < count and not (self._seconds and self.least_gain and pool):
+            found += self.fresh(count - len(found))
+        return found
+
+    def _pool(self, elsewhere: bool) -> list[int]:
+        """Indices of candidates: around the elite (or away from it), of the ranking, and at random."""
+        elite = [] if elsewhere else self._elite()
+        start = elite or [i for i in self._ranked if i not in self.tried][:_ELITE]
+        made = [self.space.draw(self.rng, _RANDOM * (4 if elsewhere else 1))]
+        if start:
+            points = np.array([self.space.point(i) for i in start], dtype=np.int64)
+            weights = 1.0 / (np.arange(len(points)) + 4)
+            parents = points[self.rng.choice(len(points), size=_CHILDREN, p=weights / weights.sum())]
+            made.append(self._moves.mutated(parents))
+            made.append(self._moves.mutated(self._moves.crossed(points, _CROSSED)))
+        ranked = [i for i in self._ranked if i not in self.tried][:_RANKED]
+        return list(dict.fromkeys([*ranked, *self.space.indices(np.concatenate(made))]))
+
+    def _elite(self) -> list[int]:
+        """The best that were measured, not too many of one kind."""
+        kinds: dict[tuple[float, ...], int] = {}
+        found: list[int] = []
+        for index in sorted(self._seconds, key=lambda i: (self._seconds[i], i)):
+            row = self._rows.get(index)
+            kind = () if row is None else tuple(row[:3].round(2).tolist())
+            kinds[kind] = kinds.get(kind, 0) + 1
+            if kinds[kind] <= _ALIKE and len(found) < _ELITE:
+                found.append(index)
+        return found
+
+    def _chosen(self, pool: list[int], count: int, best: float) -> list[int]:
+        """The most promising of a pool, each unlike those before it."""
+        rows = np.array([self._rows[i] for i in pool])
+        estimate = self._corrections.estimate(rows, np.array([self._predicted[i] for i in pool]))
+        hope = estimate.mean - self.caution * estimate.deviation
+        if self.least_gain and len(self._seconds) > _ELITE and hope.min() > np.log(best * (1 - self.least_gain)):
+            return []
+        order = np.argsort(hope, kind="stable")
+        scale = np.maximum(rows.std(axis=0), 0.05)
+        taken: list[int] = []
+        for place in order.tolist():
+            near = [np.abs((rows[place] - rows[other]) / scale).mean() < 0.06 for other in taken]
+            if not any(near):
+                taken.append(place)
+            if len(taken) == count:
+                break
+        rest = [place for place in order.tolist() if place not in set(taken)]
+        return [pool[place] for place in (*taken, *rest)]
+
+    def _features(self, indices: Sequence[int]) -> list[int]:
+        """Have rows of features made; returns the indices that can run and are modelled."""
+        new = [i for i in indices if i not in self._predicted]
+        if new:
+            points = np.array([self.space.point(i) for i in new], dtype=np.int64)
+            scores = self.scorer.score(points)
+            knobs = np.concatenate([table[points[:, k]] for k, table in enumerate(self._tables)], axis=1)
+            rows = np.concatenate([np.log2(1 + scores.counts), 0.5 * knobs], axis=1)
+            self._predicted.update(zip(new, scores.seconds.tolist(), strict=True))
+            self._rows.update(zip(new, rows, strict=True))
+        return [i for i in indices if np.isfinite(self._predicted[i])]
