@@ -91,4 +91,4 @@ def covers(of: Conv2d) -> bool:
     return of.layout == "NCHW"
 
 
-ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(space, schedule, usual, plain, covers)
+ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(space, schedule, usual, plain, covers, ranked=True)

@@ -12,6 +12,7 @@ from ...core.errors import UserError
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.tensor import Tensor
+from ...tune.model.ranking import rank_quickly
 from ...tune.space.config import Config
 from ...tune.space.space import Space
 from ...tune.task import Declared, Program, Task, freeze
@@ -70,6 +71,8 @@ class ScheduleStrategy(Generic[W]):
         there is no model.
     cost : callable
         Returns the cycles that the first configuration is expected to take; infinity where there is no model.
+    ranked : bool
+        Whether the model of the machine chooses where nothing was measured, on targets that it covers.
     """
 
     space: Callable[[W], Space]
@@ -79,6 +82,7 @@ class ScheduleStrategy(Generic[W]):
     covers: Callable[[W], bool] = always
     order: Callable[[W], list[dict[str, Any]]] = unordered
     cost: Callable[[W], float] = unknown
+    ranked: bool = False
 
     def first(self, workload: W) -> Config:
         """The configuration to use where nothing was measured."""
@@ -228,7 +232,12 @@ class PackagedTemplate(Generic[W]):
 
     def first(self, args: tuple[Any, ...], target: Target | None) -> Config:
         """The configuration to use where nothing was measured."""
-        return self.strategy(target).first(self.workload(args))
+        strategy = self.strategy(target)
+        if strategy.ranked and target is not None and target.is_gpu and target.has_warps:
+            found = rank_quickly(self.task(self.workload(args), target))
+            if found is not None:
+                return strategy.space(self.workload(args)).get(found)
+        return strategy.first(self.workload(args))
 
     def task(self, workload: W, target: Target) -> Task:
         """What is to be tuned: the workload on a target."""

@@ -33,7 +33,7 @@ class Corrections:
         self._rows = np.zeros((0, 0))
         self._centre = np.zeros(0)
         self._scale = np.ones(0)
-        self._factor = np.zeros((0, 0))
+        self._whitening = np.zeros((0, 0))
         self._solved = np.zeros(0)
         self._mean = 0.0
         self._length, self._variance = 1.0, _PRIOR**2
@@ -48,14 +48,17 @@ class Corrections:
         centred = np.clip(errors - self._mean, -2.0, 2.0)
         spread = max(float(centred.std()), 0.05)
         best = -np.inf
-        distances = _distances(self._rows, self._rows)
+        distances = _distances(self._rows, self._rows) / np.sqrt(rows.shape[1])
         for length in _LENGTHS:
-            kernel = _matern(distances / (length * np.sqrt(rows.shape[1])))
+            values, vectors = np.linalg.eigh(_matern(distances / length))
+            turned = vectors.T @ (centred / spread)
             for noise in _NOISES:
-                found = _solved(kernel, noise, centred / spread)
-                if found is not None and found[2] > best:
-                    self._factor, self._solved, best = found[0], found[1] * spread, found[2]
-                    self._length, self._variance = length, spread**2
+                lifted = np.maximum(values, 0) + noise
+                likelihood = -0.5 * float((turned**2 / lifted).sum() + np.log(lifted).sum())
+                if likelihood > best:
+                    best, self._length, self._variance = likelihood, length, spread**2
+                    self._solved = vectors @ (turned / lifted) * spread
+                    self._whitening = vectors / np.sqrt(lifted)
 
     def estimate(self, rows: np.ndarray, predicted: np.ndarray) -> Estimate:
         """Logarithms of seconds for rows of features whose predicted seconds are given."""
@@ -66,8 +69,7 @@ class Corrections:
         distances = _distances(scaled, self._rows) / (self._length * np.sqrt(rows.shape[1]))
         kernel = _matern(distances)
         mean = kernel @ self._solved
-        explained = np.linalg.solve(self._factor, kernel.T)
-        left = np.maximum(1.0 - (explained**2).sum(axis=0), 1e-6)
+        left = np.maximum(1.0 - ((kernel @ self._whitening) ** 2).sum(axis=1), 1e-6)
         return Estimate(plain + self._mean + mean, np.sqrt(left * self._variance))
 
 
@@ -82,15 +84,3 @@ def _matern(r: np.ndarray) -> np.ndarray:
     scaled = np.sqrt(3.0) * r
     made: np.ndarray = (1 + scaled) * np.exp(-scaled)
     return made
-
-
-def _solved(kernel: np.ndarray, noise: float, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | None:
-    """The Cholesky factor, the solution, and the logarithm of the likelihood; None where it is not definite."""
-    try:
-        factor = np.linalg.cholesky(kernel + noise * np.eye(len(kernel)))
-    except np.linalg.LinAlgError:
-        return None
-    half = np.linalg.solve(factor, values)
-    solution = np.linalg.solve(factor.T, half)
-    likelihood = -0.5 * float(half @ half) - float(np.log(np.diag(factor)).sum())
-    return factor, solution, likelihood

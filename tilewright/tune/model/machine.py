@@ -20,20 +20,20 @@ _USUAL_BOARD = "NVIDIA H200"
 class Rates:
     """What is measured of a device. Cycles are those of a multiprocessor, bytes per cycle those of one, too."""
 
-    launch_seconds: float = 0.7e-6
+    launch_seconds: float = 0.73e-6
     """Of an empty kernel among others in a graph."""
-    global_latency: float = 280.0
+    global_latency: float = 276.0
     """Cycles from a load to its value, out of the L2 cache."""
-    shared_latency: float = 30.0
-    barrier: float = 25.0
+    shared_latency: float = 28.0
+    barrier: float = 14.6
     """Cycles in which a block's threads meet."""
-    block_start: float = 190.0
-    l1_bytes: float = 90.0
-    l2_bytes: float = 40.0
-    memory_bytes: float = 16.0
-    l2_capacity: float = 45e6
+    block_start: float = 150.0
+    l1_bytes: float = 76.0
+    l2_bytes: float = 28.3
+    memory_bytes: float = 16.4
+    l2_capacity: float = 47e6
     """Bytes that stay in the L2 cache from one run to the next."""
-    clock: float = 1.75e9
+    clock: float = 1.89e9
     """Cycles per second under load."""
 
 
@@ -41,30 +41,31 @@ class Rates:
 class Weights:
     """How counts become instructions and waiting: fitted once to measured kernels, the same for all devices."""
 
-    compare: float = 1.5
-    loop_step: float = 6.0
-    ldg: float = 2.0
-    lds: float = 1.0
+    compare: float = 0.2
+    loop_step: float = 38.0
+    ldg: float = 0.5
+    lds: float = 0.88
     lds_wave: float = 1.0
-    sts: float = 1.5
-    stg: float = 6.0
-    fill: float = 12.0
-    thread: float = 40.0
-    issue: float = 1.0
-    registers: float = 24.0
+    sts: float = 1.2
+    stg: float = 47.0
+    fill: float = 11.0
+    thread: float = 590.0
+    issue: float = 0.66
+    registers: float = 32.0
     word: float = 1.0
-    spill: float = 1.0
-    dependent: float = 4.0
-    alone: float = 1.0
-    overlap: float = 0.6
-    serial: float = 0.3
-    guarded: float = 0.2
-    fill_guarded: float = 0.1
-    barrier: float = 1.0
-    sectors: float = 0.3
-    uneven: float = 0.5
-    code: float = 0.2
-    sharpness: float = 3.0
+    spill: float = 1.07
+    dependent: float = 1.14
+    alone: float = 1.59
+    overlap: float = 0.31
+    serial: float = 0.03
+    guarded: float = 0.44
+    fill_guarded: float = 0.08
+    barrier: float = 0.1
+    sectors: float = 0.98
+    uneven: float = 0.26
+    code: float = 0.07
+    marked: float = 2.0
+    sharpness: float = 2.14
 
 
 @dataclass(frozen=True)

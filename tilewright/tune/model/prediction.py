@@ -47,10 +47,14 @@ def predict(counts: Counts, machine: Machine) -> Prediction:
         + w.stg * c["stg"]
         + w.fill * c["fill_loads"]
         + w.thread
+        + w.marked * c["marked"]
         + spills
     ) * (1 + w.uneven * np.minimum(c["uneven"], 1))
     code = 1 + w.code * np.maximum(np.log2(np.maximum(c["written_out"], 1) / 4096), 0)
-    issue = each * warps * instructions * w.issue / machine.schedulers * code
+    # A scheduler has its own warps: where they are few, some have one more than others.
+    together = np.minimum(each, resident) * warps
+    uneven = np.ceil(together / machine.schedulers) * machine.schedulers / together
+    issue = each * warps * uneven * instructions * w.issue / machine.schedulers * code
     waves = w.lds_wave * c["lds_waves"] + c["sts_waves"]
     shared = each * warps * (waves + spills)
     sector_bytes = c["ldg_sectors"] * warps * 32
@@ -65,8 +69,14 @@ def predict(counts: Counts, machine: Machine) -> Prediction:
     chain = w.dependent / np.minimum(np.maximum(c["accumulators"], 1), w.dependent)
     alone = (
         w.alone * instructions * chain
-        + w.overlap * rates.global_latency * (
-            1 + c["phases"] + w.serial * c["serial_loads"] + w.guarded * c["guarded"] + w.fill_guarded * c["fill_guarded"]
+        + w.overlap
+        * rates.global_latency
+        * (
+            1
+            + c["phases"]
+            + w.serial * c["serial_loads"]
+            + w.guarded * c["guarded"]
+            + w.fill_guarded * c["fill_guarded"]
         )
         + w.barrier * rates.barrier * c["barriers"] * np.sqrt(warps)
     )

@@ -7,7 +7,7 @@ block as `refine/cooperative_fetch.py` deals them out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -35,7 +35,7 @@ NAMES = (
     "fma", "other_ops", "compares", "loop_steps", "written_out",
     "ldg", "ldg_sectors", "stg", "stg_sectors", "lds", "lds_waves", "sts", "sts_waves", "fill_loads",
     "barriers", "phases", "serial_loads", "block_bytes", "unique_bytes", "stored_bytes", "spilled", "held",
-    "uneven", "guarded", "fill_guarded",
+    "uneven", "guarded", "fill_guarded", "marked",
 )  # fmt: skip
 _COMPILER_UNROLLS = 96
 """Steps that the back end's compiler writes out by itself."""
@@ -48,6 +48,8 @@ class _Loops:
     loops: list[Loop]
     extents: list[np.ndarray]
     written: list[np.ndarray]
+    marked: np.ndarray
+    """Whether the schedule's limit of steps is what writes a loop out."""
 
     def total(self) -> np.ndarray:
         return _product(self.extents)
@@ -91,7 +93,7 @@ class Work:
         self.schedule = structure.schedule
         self.of = {found.stage.id: found for found in kernel.stages}
         self.made: dict[str, Number] = dict.fromkeys(NAMES, 0.0)
-        self.unrolls = self._unroll_steps()
+        self.unrolls, self.explicit = self._unrolling()
 
     def counts(self) -> Counts:
         """All counts of the kernel."""
@@ -112,15 +114,14 @@ class Work:
     def _add(self, name: str, value: Number) -> None:
         self.made[name] = self.made[name] + value
 
-    def _unroll_steps(self) -> Number:
-        """How far the schedule lets loops be written out."""
-        steps: Number = 0
-        for found in self.kernel.stages:
-            for axis in found.stage.leaves:
-                for key, value in found.stage.note(axis).pragmas:
-                    if key == "auto_unroll_max_step":
-                        steps = self.structure.number(axis, key, value, self.columns)
-        return steps
+    def _unrolling(self) -> tuple[Number, Number]:
+        """How far the schedule lets loops be written out, and whether by us rather than by the back end's compiler."""
+        found: dict[str, Number] = {"auto_unroll_max_step": 0, "unroll_explicit": 1}
+        for one in self.kernel.stages:
+            for axis in one.stage.leaves:
+                for key, value in one.stage.note(axis).pragmas:
+                    found[key] = self.structure.number(axis, key, value, self.columns)
+        return found["auto_unroll_max_step"], found["unroll_explicit"]
 
     # Stages with loops of their own
 
@@ -136,16 +137,18 @@ class Work:
         extents = [np.broadcast_to(found.loop_extents[loop.var], (self.count,)) for loop in loops]
         written: list[np.ndarray] = []
         steps, plain = np.ones(self.count), np.ones(self.count, bool)
+        marked = np.zeros(self.count, bool)
         for loop, extent in zip(reversed(loops), reversed(extents), strict=True):
             stage = self.schedule.stages[loop.stage]
             note = stage.note(loop.axis)
             asked = note.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED) or loop.tag is not None
             auto = plain & (steps * extent <= np.maximum(self.unrolls, _COMPILER_UNROLLS))
             flag = (extent == 1) | auto | asked | (loop.var in local)
+            marked = marked | (auto & (extent > 1) & (steps * extent > _COMPILER_UNROLLS) & ~np.asarray(asked))
             written.append(flag)
             steps = np.where(flag, steps * extent, steps)
             plain = plain & flag
-        return _Loops(loops, extents, written[::-1])
+        return _Loops(loops, extents, written[::-1], marked)
 
     def _local_forms(self, found: StageExtents) -> Iterable[Form]:
         """How indices of registers move: their loops are always written out."""
@@ -178,6 +181,7 @@ class Work:
         self._add("compares", total * compares / vector)
         self._add("loop_steps", loops.rolled())
         self._add("written_out", total / loops.rolled() * (1 + fused))
+        self._add("marked", np.where(self.explicit, 0, loops.marked) * total * fused)
         if isinstance(found.body[0], Reduce) and found.scope is MemoryScope.LOCAL and not found.stage.is_output:
             self.made["accumulators"] = np.maximum(self.made["accumulators"], found.elements)
         roots = {axis.var: form for axis, form in found.forms.items()}
@@ -190,7 +194,8 @@ class Work:
             moved = {var for form in forms for var, step in form.items() if np.any(step)}
             times = loops.repeated(moved) / vector
             place = self._place(load, source, axes)
-            self._load(load, source, place, times, vector)
+            wide = self._merged(found, source, forms, loops) if source is not None else 1
+            self._load(load, source, place, times / wide, vector * wide)
             if source is None:
                 self._add("serial_loads", np.minimum(times, loops.rolled()))
                 self._add("guarded", times * _is_guarded(load, found.body))
@@ -202,6 +207,31 @@ class Work:
             data = {loop.var for loop in loops.loops if loop.axis.kind is not AxisKind.REDUCE}
             total = loops.repeated(data)
         self._store(found, place, total / vector, vector)
+
+    def _merged(self, found: StageExtents, source: StageExtents, forms: list[Form], loops: _Loops) -> Number:
+        """How many loads of neighbouring words of shared memory become one.
+
+        Written out, they stand beside each other, and the back end's compiler joins them where the first is aligned.
+        """
+        steps: dict[Var, Number] = {}
+        for form, stride in zip(forms, strides(source.region), strict=True):
+            for var, step in form.items():
+                steps[var] = steps.get(var, 0) + step * stride
+        written = {loop.var: flag for loop, flag in zip(loops.loops, loops.written, strict=True) if loop.tag is None}
+        run: Number = np.ones(self.count)
+        for _ in range(3):
+            for var, flag in written.items():
+                extends = flag & (steps.get(var, 0) == run) & (found.loop_extents[var] > 1)
+                run = np.where(extends, run * found.loop_extents[var], run)
+        wide: Number = np.ones(self.count)
+        for width in (2, 4):
+            aligned = run >= width
+            for var, step in steps.items():
+                inside = written.get(var, False) & (np.abs(step) < run)
+                still = np.asarray(found.loop_extents.get(var, 1)) == 1
+                aligned = aligned & (inside | still | (step % width == 0))
+            wide = np.where(aligned & (width * found.element_bytes <= self.hardware.vector_bytes), width, wide)
+        return wide
 
     def _vector(self, found: StageExtents) -> Number:
         """How many neighbours one instruction stores."""
@@ -289,6 +319,14 @@ class Work:
         self._add("unique_bytes", float(prod(shape) * load.dtype.bytes))
 
 
+def strides(shape: Sequence[Number]) -> list[Number]:
+    """How many elements apart neighbours along each dimension are, row by row."""
+    made: list[Number] = [1]
+    for extent in reversed(shape[1:]):
+        made.append(made[-1] * extent)
+    return made[::-1] if shape else []
+
+
 def global_shape(load: n.Load) -> list[int]:
     """The shape of the tensor that a load reads."""
     assert isinstance(load.source, Tensor)
@@ -307,7 +345,10 @@ def _column(value: Number) -> Number:
 
 def _is_guarded(load: n.Load, body: tuple[Expr, ...]) -> bool:
     """Whether a load stands under a condition: its value is waited for before the next one is asked for."""
-    return any(isinstance(e, (n.Select, n.IfThenElse)) and any(part is load for part in post_order(e)) for e in post_order(*body))
+    return any(
+        isinstance(e, (n.Select, n.IfThenElse)) and any(part is load for part in post_order(e))
+        for e in post_order(*body)
+    )
 
 
 def operations(body: tuple[Expr, ...]) -> tuple[float, float, float]:

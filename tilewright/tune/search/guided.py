@@ -9,6 +9,7 @@ elsewhere for one: away from all that the elite pool holds.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,7 +18,7 @@ from ...core.errors import UserError
 from ..analysis.features import of_knobs
 from ..model.learned import Corrections
 from ..model.machine import Machine
-from ..model.ranking import Ranking
+from ..model.ranking import WHOLE, Ranking
 from ..model.scoring import Scorer
 from ..space.moves import Moves
 from ..task import Task
@@ -27,6 +28,8 @@ from .strategy import Seen, Strategy
 _ELITE, _ALIKE = 32, 4
 """Configurations that others are made of, and how many of them may have the same tiles of threads."""
 _CHILDREN, _CROSSED, _RANDOM, _RANKED = 640, 256, 192, 256
+_ALIKE_ROWS = 0.15
+"""Candidates whose features differ less (in standard deviations of the pool) are not measured in one batch."""
 _PATIENCE = 3
 """Batches without gain after which one looks elsewhere."""
 _GAIN = 1.005
@@ -140,7 +143,12 @@ class GuidedSearch(Strategy):
         return found
 
     def _pool(self, elsewhere: bool) -> list[int]:
-        """Indices of candidates: around the elite (or away from it), of the ranking, and at random."""
+        """Indices of candidates: around the elite (or away from it), of the ranking, and at random.
+
+        Of a small space, all of it.
+        """
+        if self.space.range_length <= WHOLE:
+            return [i for i in self.space if i not in self.tried]
         elite = [] if elsewhere else self._elite()
         start = elite or [i for i in self._ranked if i not in self.tried][:_ELITE]
         made = [self.space.draw(self.rng, _RANDOM * (4 if elsewhere else 1))]
@@ -155,12 +163,12 @@ class GuidedSearch(Strategy):
 
     def _elite(self) -> list[int]:
         """The best that were measured, not too many of one kind."""
-        kinds: dict[tuple[float, ...], int] = {}
+        kinds = Counter[tuple[float, ...]]()
         found: list[int] = []
         for index in sorted(self._seconds, key=lambda i: (self._seconds[i], i)):
             row = self._rows.get(index)
-            kind = () if row is None else tuple(row[:3].round(2).tolist())
-            kinds[kind] = kinds.get(kind, 0) + 1
+            kind = () if row is None else _kind(row)
+            kinds[kind] += 1
             if kinds[kind] <= _ALIKE and len(found) < _ELITE:
                 found.append(index)
         return found
@@ -172,17 +180,21 @@ class GuidedSearch(Strategy):
         hope = estimate.mean - self.caution * estimate.deviation
         if self.least_gain and len(self._seconds) > _ELITE and hope.min() > np.log(best * (1 - self.least_gain)):
             return []
-        order = np.argsort(hope, kind="stable")
-        scale = np.maximum(rows.std(axis=0), 0.05)
+        order = np.argsort(hope, kind="stable").tolist()
+        scaled = rows / np.maximum(rows.std(axis=0), 0.05)
+        near = np.zeros(len(pool), bool)
+        most, kinds = max(2, count // 4), Counter[tuple[float, ...]]()
         taken: list[int] = []
-        for place in order.tolist():
-            near = [np.abs((rows[place] - rows[other]) / scale).mean() < 0.06 for other in taken]
-            if not any(near):
-                taken.append(place)
+        for place in order:
             if len(taken) == count:
                 break
-        rest = [place for place in order.tolist() if place not in set(taken)]
-        return [pool[place] for place in (*taken, *rest)]
+            kind = () if near[place] else _kind(rows[place])
+            if kind and kinds[kind] < most:
+                taken.append(place)
+                kinds[kind] += 1
+                near |= np.abs(scaled - scaled[place]).mean(axis=1) < _ALIKE_ROWS
+        chosen = set(taken)
+        return [pool[place] for place in (*taken, *(place for place in order if place not in chosen))]
 
     def _features(self, indices: Sequence[int]) -> list[int]:
         """Have rows of features made; returns the indices that can run and are modelled."""
@@ -195,3 +207,8 @@ class GuidedSearch(Strategy):
             self._predicted.update(zip(new, scores.seconds.tolist(), strict=True))
             self._rows.update(zip(new, rows, strict=True))
         return [i for i in indices if np.isfinite(self._predicted[i])]
+
+
+def _kind(row: np.ndarray) -> tuple[float, ...]:
+    """What makes two configurations of a kind: their threads and blocks."""
+    return tuple(row[:2].round(2).tolist())
