@@ -108,6 +108,7 @@ ANY: dict[str, Callable[[te.Schedule, te.Tensor, Any], Any]] = {
     "compute_root": lambda s, T, x: s[T].compute_root(),
     "cache_write": lambda s, T, x: s.cache_write(T, "global"),
     "cache_read": lambda s, T, x: s.cache_read(s[T].op.input_tensors[-1], "global", [T]),
+    "set_store_predicate": lambda s, T, x: s[T].set_store_predicate(x.var >= 0),
 }
 INNER: dict[str, Callable[[te.Schedule, te.Tensor, te.Tensor], Any]] = {
     "compute_at": within,
@@ -122,12 +123,20 @@ INNER: dict[str, Callable[[te.Schedule, te.Tensor, te.Tensor], Any]] = {
 }
 
 
-SPECIAL = {"rfactor", "set_store_predicate", "env_threads", "tensorize"}
-"""Primitives for reductions and scans, which have no corner in common with the others; they have tests of their own."""
+FACTORED: dict[str, Callable[[te.Schedule, te.Tensor], Any]] = {
+    "rfactor": lambda s, T: s.rfactor(T, T.op.reduce_axis[0]),
+    "rfactor of a part": lambda s, T: s.rfactor(T, s[T].split(T.op.reduce_axis[0], factor=2)[1]),
+    "rfactor last": lambda s, T: s.rfactor(T, T.op.reduce_axis[0], factor_axis=len(T.shape)),
+}
+SCANS: dict[str, tuple[int, int]] = {"one column": (4, 1), "one step": (1, 3), "one of each": (1, 1), "several": (4, 5)}
+"""Steps and columns."""
 
 
 def test_every_primitive_is_here() -> None:
-    assert {name.partition(" ")[0] for name in (*ANY, *INNER)} | SPECIAL == set(PRIMITIVES)
+    """`tensorize` takes shapes that matrix instructions have, which none of the corners is."""
+    assert {name.partition(" ")[0] for name in (*ANY, *INNER, *FACTORED)} | {"env_threads", "tensorize"} == set(
+        PRIMITIVES
+    )
 
 
 @pytest.mark.parametrize("step", ANY)
@@ -150,3 +159,42 @@ def test_a_step_of_a_stage_inside_another(corner: str, step: str) -> None:
         return
     INNER[step](case.s, case.B, case.C)
     case.check(on_cpu=True)
+
+
+@pytest.mark.parametrize("step", FACTORED)
+@pytest.mark.parametrize("corner", CORNERS)
+def test_a_reduction_in_two_steps(corner: str, step: str) -> None:
+    case = Corner(*CORNERS[corner])
+    if not case.B.op.reduce_axis:
+        with refused("rfactor", "stage 'B' is not a reduction", fix="te.sum"):
+            case.s.rfactor(case.B, case.B.op.axis[0] if case.B.op.axis else loop(case.s, case.B))
+        return
+    FACTORED[step](case.s, case.B)
+    case.check(on_cpu=True)
+
+
+@pytest.mark.parametrize("corner", SCANS)
+def test_a_scan_on_threads_of_its_own(corner: str) -> None:
+    steps, columns = SCANS[corner]
+    X = te.placeholder((steps, columns), name="X")
+    state = te.placeholder((steps, columns), name="state")
+    first = te.compute((1, columns), lambda _, i: X[0, i], name="first")
+    step = te.compute((steps, columns), lambda t, i: state[t - 1, i] + X[t, i], name="step")
+    total = te.scan(first, step, state, inputs=[X], name="total")
+    s = te.create_schedule(total.op)
+    s[total].env_threads([te.thread_axis((0, 1), "blockIdx.x"), te.thread_axis((0, columns), "threadIdx.x")])
+    for stage, axis in ((first, first.op.axis[1]), (step, step.op.axis[1])):
+        s[stage].bind(axis, te.thread_axis((0, columns), "threadIdx.x"))
+    values = np.random.default_rng(0).integers(-9, 9, (steps, columns)).astype("float32")
+    (low,) = tilewright.lower(s, [X, total]).functions
+    for made in (low, finish(low, check=True)):
+        result = np.full(values.shape, np.nan, "float32")
+        interpret(made, [values, result], races=made is not low, outputs=made.buffers[1:])
+        np.testing.assert_array_equal(result, values.cumsum(0))
+
+
+def test_a_predicate_of_a_reduction_axis_is_refused() -> None:
+    case = Corner(*CORNERS["sum of one"])
+    case.s[case.B].set_store_predicate(case.B.op.reduce_axis[0].var < 1)
+    with refused("set_store_predicate", "uses 'k', which has no value there", fix="data axes of the stage"):
+        tilewright.lower(case.s, [case.A, case.C])

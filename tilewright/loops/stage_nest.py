@@ -243,7 +243,20 @@ class StageNest:
     def _predicated(self, body: Stmt) -> Stmt:
         """Stores where the schedule's own condition for them holds."""
         condition = self.stage.store_predicate
-        return body if condition is None else If(condition, body, None)
+        if condition is None:
+            return body
+        values = {a.var: cast(a.var.dtype, value) for a, value in self.values.items() if a.kind is AxisKind.DATA}
+        own = {loop.var for loop in self.loops if loop.thread is not None or loop.axis.kind is AxisKind.DATA}
+        known = own | {loop.var for loop in self.found.outer} | values.keys() | self.builder.sizes
+        lost = next((var.name for var in variables(condition) if var not in known), None)
+        if lost is not None:
+            raise UserError(
+                f"the condition `{condition}` for storing stage {self.stage.name!r} uses {lost!r}, which has no "
+                "value there",
+                primitive="set_store_predicate",
+                fix="use thread indices, data axes of the stage, and loops around it",
+            )
+        return If(substitute(condition, values), body, None)
 
     def _guarded(self, body: Stmt, guards: tuple[Expr, ...]) -> Stmt:
         for guard in reversed(guards):
