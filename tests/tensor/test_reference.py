@@ -230,3 +230,34 @@ def test_inputs_are_checked() -> None:
         reference(B, {})
     with pytest.raises(UserError, match=r"'A' has shape \[4, 3\], but the tensor has \[3, 4\]"):
         reference(B, {A: np.zeros((4, 3))})
+
+
+def test_a_value_that_is_shared_under_conditions_is_computed_once() -> None:
+    """Each of 300 levels uses the one below three times, under different conditions."""
+    A = te.placeholder((8,), name="A")
+
+    def body(i: Any) -> Any:
+        value = A[i]
+        for k in range(300):
+            value = te.if_then_else(value > float(k), value - 1.0, value * 2.0 + 1.0)
+        return value
+
+    a = np.arange(8.0)
+    expected = a
+    for k in range(300):
+        expected = np.where(expected > k, expected - 1.0, expected * 2.0 + 1.0)
+    np.testing.assert_array_equal(reference(te.compute((8,), body, "B"), {A: a})[0], expected)
+
+
+def test_a_shared_read_is_a_fault_only_where_it_is_evaluated() -> None:
+    A, n = te.placeholder((4,), name="A"), te.var("n")
+
+    def body(i: Any) -> Any:
+        shared = A[i + 1]
+        return te.if_then_else(i < n, shared, te.if_then_else(i < 2, shared * 2.0, 0.0))
+
+    B = te.compute((4,), body, "B")
+    a = np.arange(4.0)
+    assert reference(B, {A: a, n: 3})[0].tolist() == [1, 2, 3, 0]
+    with pytest.raises(UserError, match=r"reads element \[4\] of 'A'"):
+        reference(B, {A: a, n: 4})

@@ -7,7 +7,7 @@ of the compiler stands between a declaration and these numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,6 @@ from .reduction import Reduce
 from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor, topological
 
 AT_ONCE = 1 << 20  # elements of a reduction that are evaluated together
-Active = tuple[tuple[Expr, bool], ...]  # the conditions above an expression, and which side of each it is on
-EVERYWHERE: Active = ()
 
 
 @deep
@@ -84,7 +82,7 @@ class _Graph:
 
     def size(self, extent: Expr) -> int:
         """An extent as a number."""
-        return int(_Body(self, {}).value(extent, EVERYWHERE))
+        return int(_Body(self, {}).value(extent))
 
     def _given(self, tensor: Tensor) -> np.ndarray:
         if tensor not in self.inputs:
@@ -127,7 +125,7 @@ def _span(graph: _Graph, axis: IterVar) -> tuple[int, int]:
 
 def _plain(graph: _Graph, op: ComputeOp, shape: tuple[int, ...]) -> list[np.ndarray]:
     body = _Body(graph, _axes(graph, op.axis, len(shape)))
-    return [body.value(e, EVERYWHERE) for e in op.body]
+    return [body.value(e) for e in op.body]
 
 
 def _reduction(graph: _Graph, op: ComputeOp, reduce: Reduce, shape: tuple[int, ...]) -> list[np.ndarray]:
@@ -139,19 +137,18 @@ def _reduction(graph: _Graph, op: ComputeOp, reduce: Reduce, shape: tuple[int, .
     total = math.prod(extents)
     step = max(1, AT_ONCE // max(1, math.prod(shape)))
     start = _Body(graph, data)
-    result = [start.value(e, EVERYWHERE) for e in reduce.init or reduce.combiner.identity]
-    neutral = [start.value(e, EVERYWHERE) for e in reduce.combiner.identity]
-    keep: Active = ((reduce.condition, True),)
+    result = [start.value(e) for e in reduce.init or reduce.combiner.identity]
+    neutral = [start.value(e) for e in reduce.combiner.identity]
     for first in range(0, total, step):
         points = np.unravel_index(np.arange(first, min(total, first + step)), extents)
         env = dict(data)
         for axis, (low, _), at in zip(reduce.axes, spans, points, strict=True):
             env[axis.var] = (low + at).astype(axis.var.dtype.numpy).reshape([1] * (rank - 1) + [-1])
         body = _Body(graph, env)
-        kept = body.value(reduce.condition, EVERYWHERE)
+        kept = body.value(reduce.condition)
         wide = (*shape, len(points[0]))
         sources = [
-            np.broadcast_to(np.where(kept, body.value(e, keep), zero), wide)
+            np.broadcast_to(np.where(kept, body.value(e, kept), zero), wide)
             for e, zero in zip(reduce.source, neutral, strict=True)
         ]
         result = _combine(graph, reduce, result, _fold(graph, reduce, sources))
@@ -175,42 +172,54 @@ def _combine(graph: _Graph, reduce: Reduce, lhs: list[np.ndarray], rhs: list[np.
     combiner = reduce.combiner
     env = {**dict(zip(combiner.lhs, lhs, strict=True)), **dict(zip(combiner.rhs, rhs, strict=True))}
     body = _Body(graph, env)
-    return [body.value(e, EVERYWHERE) for e in combiner.result]
+    return [body.value(e) for e in combiner.result]
 
 
 class _Body:
-    """Values of expressions, for given values of the variables; all arrays broadcast against each other."""
+    """Values of expressions, for given values of the variables; all arrays broadcast against each other.
+
+    Each expression has one value, computed once, whatever the conditions above it. Where it reads outside a tensor or
+    divides by zero, its value is anything, and a fault: an error where the expression is evaluated there.
+    """
 
     def __init__(self, graph: _Graph, env: Mapping[Var, np.ndarray]) -> None:
         self.graph = graph
         self.env = env
-        self.memo: dict[tuple[Expr, Active], np.ndarray] = {}
+        self.memo: dict[Expr, np.ndarray] = {}
+        self.own_faults: dict[Expr, np.ndarray] = {}
+        self.faults: dict[Expr, np.ndarray | None] = {}
 
-    def value(self, e: Expr, active: Active) -> np.ndarray:
-        """The value of `e`; where `active` does not hold it is anything, and no fault."""
-        found = self.memo.get((e, active))
-        if found is None:
-            with np.errstate(all="ignore"):
-                found = self.memo[e, active] = np.asarray(self._compute(e, active))
+    def value(self, e: Expr, where: np.ndarray | None = None) -> np.ndarray:
+        """The value of `e`; UserError where evaluating it is a fault (and `where` holds)."""
+        with np.errstate(all="ignore"):
+            found = self._value(e)
+        fault = self._fault(e) if self.own_faults else None
+        if fault is not None:
+            wrong = np.asarray(fault if where is None else fault & where)
+            if wrong.any():
+                raise self._explained(e, wrong)
         return found
 
-    def _compute(self, e: Expr, active: Active) -> Any:
+    def _value(self, e: Expr) -> np.ndarray:
+        found = self.memo.get(e)
+        if found is None:
+            found = self.memo[e] = np.asarray(self._compute(e))
+        return found
+
+    def _compute(self, e: Expr) -> Any:
         if isinstance(e, Var):
             return self._variable(e)
         if isinstance(e, (n.IntImm, n.FloatImm)):
             return np.asarray(e.value, self.graph.numpy(e.dtype))
+        parts = [self._value(child) for child in e.children()]
         if isinstance(e, n.Load):
-            return self._load(e, active)
-        if isinstance(e, n.IfThenElse):
-            taken = self.value(e.true_value, (*active, (e.condition, True)))
-            return np.where(self.value(e.condition, active), taken, self._otherwise(e, active))
-        if isinstance(e, (n.And, n.Or)):
-            is_and = isinstance(e, n.And)
-            second = self.value(e.b, (*active, (e.a, is_and)))
-            return (np.logical_and if is_and else np.logical_or)(self.value(e.a, active), second)
-        parts = [self.value(child, active) for child in e.children()]
+            return self._load(e, parts)
         if type(e) in _DIVISIONS and e.dtype.is_int:
-            return _DIVISIONS[type(e)](parts[0], self._divisor(e, parts[1], active))
+            zero = parts[1] == 0
+            if zero.any():
+                self.own_faults[e] = zero
+                parts[1] = np.where(zero, parts[1].dtype.type(1), parts[1])
+            return _DIVISIONS[type(e)](*parts)
         if type(e) in _OPERATORS:
             return _OPERATORS[type(e)](*parts)
         if isinstance(e, n.Cast):
@@ -218,9 +227,6 @@ class _Body:
         if isinstance(e, n.Call) and e.name in _CALLS:
             return _CALLS[e.name](*parts).astype(self.graph.numpy(e.dtype), copy=False)
         raise InternalError(f"no reference for {type(e).__name__} `{e}`")
-
-    def _otherwise(self, e: n.IfThenElse, active: Active) -> np.ndarray:
-        return self.value(e.false_value, (*active, (e.condition, False)))
 
     def _variable(self, var: Var) -> np.ndarray:
         found = self.env.get(var)
@@ -234,43 +240,68 @@ class _Body:
             )
         return found
 
-    def _mask(self, active: Active) -> np.ndarray:
-        """Where an expression under these conditions is evaluated."""
-        mask = np.asarray(True)
-        for i, (condition, side) in enumerate(active):
-            value = self.value(condition, active[:i])
-            mask = mask & (value if side else ~value)
-        return mask
-
-    def _load(self, e: n.Load, active: Active) -> np.ndarray:
+    def _load(self, e: n.Load, indices: list[np.ndarray]) -> np.ndarray:
         if not isinstance(e.source, Tensor):
             raise InternalError(f"`{e}` reads {e.source.name}, which is no tensor")
         array = self.graph.arrays[e.source]
-        indices = [self.value(i, active) for i in e.indices]
         inside = np.asarray(True)
         for index, extent in zip(indices, array.shape, strict=True):
             inside = inside & (index >= 0) & (index < extent)
         if not inside.all():
-            wrong = np.broadcast_arrays(~inside & self._mask(active), *indices)
-            if wrong[0].any():
-                at = [int(index[wrong[0]][0]) for index in wrong[1:]]
-                raise UserError(
-                    f"`{e}` reads element {at} of {e.source.name!r}, which has shape {list(array.shape)}",
-                    primitive="reference",
-                    fix="guard the read with te.if_then_else(condition, read, other)",
-                )
+            self.own_faults[e] = ~inside
             if array.size == 0:
                 return np.zeros(inside.shape, array.dtype)
             indices = [np.where(inside, index, 0) for index in indices]
         return np.asarray(array[tuple(indices)])
 
-    def _divisor(self, e: Expr, divisor: np.ndarray, active: Active) -> np.ndarray:
-        zero = divisor == 0
-        if zero.any():
-            if (zero & self._mask(active)).any():
-                raise UserError(f"`{e}` divides by zero", primitive="reference", fix="guard it with te.if_then_else")
-            return np.where(zero, divisor.dtype.type(1), divisor)
-        return divisor
+    # Faults
+
+    def _fault(self, e: Expr) -> np.ndarray | None:
+        """Where evaluating `e` is a fault; None: nowhere."""
+        if e not in self.faults:
+            found = self.own_faults.get(e)
+            for child, evaluated in self._evaluated(e):
+                fault = self._fault(child)
+                if fault is not None:
+                    fault = fault if evaluated is None else fault & evaluated
+                    found = fault if found is None else found | fault
+            self.faults[e] = found
+        return self.faults[e]
+
+    def _evaluated(self, e: Expr) -> Iterator[tuple[Expr, np.ndarray | None]]:
+        """The parts of an expression, in order, and where each is evaluated; None: everywhere."""
+        if isinstance(e, n.IfThenElse):
+            taken = self._value(e.condition)
+            yield from ((e.condition, None), (e.true_value, taken), (e.false_value, ~taken))
+        elif isinstance(e, (n.And, n.Or)):
+            first = self._value(e.a)
+            yield from ((e.a, None), (e.b, first if isinstance(e, n.And) else ~first))
+        else:
+            yield from ((child, None) for child in e.children())
+
+    def _explained(self, e: Expr, wrong: np.ndarray) -> UserError:
+        """The error for the first of the points at which evaluating `e` is a fault."""
+        while True:
+            inner = next(((part, at) for part, at in self._inner(e, wrong) if at.any()), None)
+            if inner is None:
+                break
+            e, wrong = inner
+        if not isinstance(e, n.Load):
+            return UserError(f"`{e}` divides by zero", primitive="reference", fix="guard it with te.if_then_else")
+        indices = np.broadcast_arrays(wrong, *(self._value(index) for index in e.indices))
+        at = [int(index[indices[0]][0]) for index in indices[1:]]
+        shape = list(self.graph.arrays[e.source].shape) if isinstance(e.source, Tensor) else []
+        return UserError(
+            f"`{e}` reads element {at} of {e.source.name!r}, which has shape {shape}",
+            primitive="reference",
+            fix="guard the read with te.if_then_else(condition, read, other)",
+        )
+
+    def _inner(self, e: Expr, wrong: np.ndarray) -> Iterator[tuple[Expr, np.ndarray]]:
+        for child, evaluated in self._evaluated(e):
+            fault = self._fault(child)
+            if fault is not None:
+                yield child, wrong & fault & (True if evaluated is None else evaluated)
 
 
 def _truncated(a: np.ndarray, b: np.ndarray) -> Any:
@@ -300,6 +331,9 @@ _OPERATORS: dict[type, Callable[..., Any]] = {
     n.GE: np.greater_equal,
     n.Not: np.logical_not,
     n.Select: np.where,
+    n.IfThenElse: np.where,
+    n.And: np.logical_and,
+    n.Or: np.logical_or,
 }
 
 
