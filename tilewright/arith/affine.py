@@ -9,7 +9,7 @@ applies to it; where it is written, that is n again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from operator import itemgetter
 
 from ..core.dtype import INT32, DType
@@ -152,11 +152,13 @@ def _without_units(atom: Expr, k: int) -> tuple[Expr, int]:
     return atom, k
 
 
-def leaves(e: Expr) -> list[tuple[Expr, int]]:
+def leaves(e: Expr, opaque: Set[Expr] = frozenset()) -> list[tuple[Expr, int]]:
     """(leaf, scale) for each leaf of a sum, left to right; products with a constant are part of the scale.
 
-    A leaf may appear more than once, unless the sum is large.
+    A leaf may appear more than once, unless the sum is large. Sums that are `opaque` are leaves within others.
     """
+    if opaque:
+        return _leaves_of_graph(e, opaque)
     found: list[tuple[Expr, int]] = []
     stack: list[tuple[Expr, int]] = [(e, 1)]
     budget = _RECURSION_BUDGET
@@ -181,7 +183,7 @@ def leaves(e: Expr) -> list[tuple[Expr, int]]:
             continue
         budget -= 1
         if budget < 0:
-            return _leaves_of_graph(e)
+            return _leaves_of_graph(e, opaque)
     return found
 
 
@@ -199,7 +201,7 @@ def _parts(e: Expr) -> list[tuple[Expr, int]]:
     return []
 
 
-def _leaves_of_graph(root: Expr) -> list[tuple[Expr, int]]:
+def _leaves_of_graph(root: Expr, opaque: Set[Expr]) -> list[tuple[Expr, int]]:
     """`leaves` in time linear in the number of distinct nodes: shared sums are walked once."""
     order: list[Expr] = []
     seen: set[Expr] = set()
@@ -213,7 +215,7 @@ def _leaves_of_graph(root: Expr) -> list[tuple[Expr, int]]:
         if at in seen:
             continue
         seen.add(at)
-        parts = _parts(at)
+        parts = _parts(at) if at is root or at not in opaque else []
         if parts:
             stack.append((at, True))
             stack.extend((part, False) for part, _ in reversed(parts))

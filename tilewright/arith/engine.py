@@ -6,7 +6,7 @@ filled by the modules that know the operators; expressions without an entry are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..expr.nodes import Add, Expr, IntImm, Mul, Sub
@@ -42,16 +42,53 @@ def visit(e: Expr, facts: Facts) -> Expr:
 def _index(e: Expr, facts: Facts) -> Expr:
     try:
         return write(linear(e, facts), facts)
-    except OverflowError:  # a folded constant does not fit: what overflows at run time is left as it is written
-        return e.map_children(lambda child: visit(child, facts))  # type: ignore[no-any-return]
+    except OverflowError:
+        _keep_overflowing(e, facts)
+        return write(linear(e, facts), facts)
+
+
+def _keep_overflowing(root: Expr, facts: Facts) -> None:
+    """Make sums at and below `root` opaque whose folded constants do not fit: what overflows stays as it is written.
+
+    The innermost come first, so that those around them may fit again.
+    """
+    for e in _sums(root):
+        facts.forms.pop(e, None)  # it may have been made of what is opaque by now
+        try:
+            write(linear(e, facts), facts)
+        except OverflowError:
+            facts.opaque.add(e)
+            facts.forms[e] = _opaque_atom(e, facts)
+
+
+def _sums(root: Expr) -> Iterator[Expr]:
+    """The sums and products that `root` is made of, and `root` itself, inner ones first."""
+    order: dict[Expr, None] = {}
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        at, ready = stack.pop()
+        if ready:
+            order[at] = None
+        elif at not in order and (type(at) in _SUMS or at is root):
+            stack.append((at, True))
+            stack.extend((child, False) for child in at.children() if type(child) in _SUMS)
+    return iter(order)
 
 
 def linear(e: Expr, facts: Facts) -> Affine:
     """The simplified linear form of an index expression, memoised."""
     found = facts.forms.get(e)
     if found is None:
-        found = facts.forms[e] = _sum(e, facts) if type(e) in _SUMS else FORMS.get(type(e), _opaque_atom)(e, facts)
+        found = facts.forms[e] = _sum(e, facts) if type(e) in _SUMS else _leaf(e, facts)
     return found
+
+
+def _leaf(e: Expr, facts: Facts) -> Affine:
+    """The form of what is not a sum."""
+    try:
+        return FORMS.get(type(e), _opaque_atom)(e, facts)
+    except OverflowError:  # a folded constant does not fit: what overflows at run time stays as it is written
+        return _opaque_atom(e, facts)
 
 
 def atom(e: Expr) -> Affine:
@@ -72,14 +109,13 @@ def _opaque_atom(e: Expr, facts: Facts) -> Affine:
 def _sum(e: Expr, facts: Facts) -> Affine:
     terms: dict[Expr, int] = {}
     const = 0
-    for leaf, scale in leaves(e):
-        kind = type(leaf)
-        if kind is IntImm:
-            const += scale * leaf.value  # type: ignore[attr-defined]
+    for leaf, scale in leaves(e, facts.opaque):
+        if type(leaf) is IntImm:
+            const += scale * leaf.value
             continue
         form = facts.forms.get(leaf)
         if form is None:
-            form = facts.forms[leaf] = FORMS.get(kind, _opaque_atom)(leaf, facts)
+            form = facts.forms[leaf] = _leaf(leaf, facts)
         for part, k in form.terms.items():
             terms[part] = terms.get(part, 0) + k * scale
         const += scale * form.const

@@ -42,6 +42,7 @@ class Facts:
         "memo",
         "modular",
         "nonneg",
+        "opaque",
         "order",
         "prepared",
         "ranges",
@@ -81,6 +82,7 @@ class Facts:
         self.order: dict[Expr, tuple[int, str, int]] = {}
         self.decidable: dict[Expr, frozenset[Var]] = {}
         self.lanes: dict[int, Facts] = {}
+        self.opaque: set[Expr] = set()
 
     def trim(self) -> None:
         """Keep the memo tables from growing without end (facts that live long, such as `EMPTY`)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..expr import nodes as n
@@ -12,6 +14,9 @@ from .assume import assuming, decidable, harmless
 from .engine import HANDLERS, visit
 from .facts import NEGATED, Facts, is_index
 from .prove import nonneg
+
+MOST_COMPARED = 64
+"""Conditions that are compared each with each: of more, each is compared with so many, for time in proportion."""
 
 
 def _chain(e: Any, kind: Any) -> list[Expr]:
@@ -60,15 +65,18 @@ def _joined(e: Any, kind: Any, neutral: Expr, absorbing: Expr, facts: Facts) -> 
     if e.dtype.lanes > 1:
         return generic.again(generic.children(e, facts), facts)
     parts: dict[Expr, None] = {}
+    bounding: list[Expr] = []
     for part in _chain(e, kind):
         simple = visit(part, facts)
-        for earlier in parts:
-            if _bounds_variables(earlier) and any(decidable(side, facts) for side in simple.children()):
+        if bounding and any(decidable(side, facts) for side in simple.children()):
+            for earlier in bounding:
                 simple = assuming(simple, earlier if kind is n.And else negated(earlier, facts), facts)
         if simple is absorbing:
             return absorbing
-        if simple is not neutral:
-            parts.update(dict.fromkeys(_chain(simple, kind)))
+        if simple is not neutral and simple not in parts:
+            new = _chain(simple, kind)
+            parts.update(dict.fromkeys(new))
+            bounding += [one for one in new if _bounds_variables(one)][: MOST_COMPARED - len(bounding)]
     kept = _without_implied(list(parts), kind is n.And, facts)
     if kept is None:
         return absorbing
@@ -94,11 +102,13 @@ def _without_implied(parts: list[Expr], conjunction: bool, facts: Facts) -> list
     if len(parts) < 2:
         return parts
     forms = [as_nonneg(part, conjunction) for part in parts]
+    near = _alike(forms)
     dead: set[int] = set()
     for i, form in enumerate(forms):
         if form is None or i in dead:
             continue
-        for j, other in enumerate(forms):
+        for j in near(i):
+            other = forms[j]
             if j == i or j in dead or other is None or form.terms.keys().isdisjoint(other.terms):
                 continue
             if _follows(other, form, facts):  # other >= 0 comes from form >= 0
@@ -110,6 +120,25 @@ def _without_implied(parts: list[Expr], conjunction: bool, facts: Facts) -> list
     if any(isinstance(part, n.Not) and part.a in together for part in parts):
         return None
     return [part for i, part in enumerate(parts) if i not in dead]
+
+
+def _alike(forms: Sequence[Affine | None]) -> Callable[[int], Sequence[int]]:
+    """With which forms to compare each: with all of them; of very many, with some of those of the same atoms."""
+    if len(forms) <= MOST_COMPARED:
+        everything = range(len(forms))
+        return lambda _: everything
+    groups: dict[frozenset[Expr], list[int]] = {}
+    for i, form in enumerate(forms):
+        if form is not None:
+            groups.setdefault(frozenset(form.terms), []).append(i)
+
+    def near(i: int) -> Sequence[int]:
+        form = forms[i]
+        same = [] if form is None else groups[frozenset(form.terms)]
+        at = bisect_left(same, i)
+        return same[max(0, at - MOST_COMPARED // 2) : at + MOST_COMPARED // 2]
+
+    return near
 
 
 def _follows(wanted: Affine, given: Affine, facts: Facts) -> bool:
