@@ -152,6 +152,17 @@ def test_chains_of_mixed_types_mean_the_same_in_less_memory(seed: int) -> None:
     tilewright.build(s, args, "cuda -arch=sm_80")  # NVRTC takes it
 
 
+@pytest.mark.cuda
+@pytest.mark.parametrize("seed", range(24))
+def test_chains_of_mixed_types_on_a_gpu(seed: int) -> None:
+    rng = random.Random(seed)
+    args, s = chain(rng, rng.randint(4, 7), threads=rng.choice((16, 32, 64)))
+    x, dev = np.asarray([rng.randint(0, 1) for _ in range(64)], "float32"), nd.cuda(0)
+    out = nd.array(np.full(64, np.nan, "float32"), dev)
+    tilewright.build(s, args, "cuda")(nd.array(x, dev), out)
+    np.testing.assert_array_equal(out.numpy(), reference(x, args, s))
+
+
 def test_mixed_types_take_the_memory_of_the_largest_that_are_in_use_together() -> None:
     """64 doubles, then 64 ints, then 64 doubles, each read by the next: the third one overlaps the first."""
     X = te.placeholder((64,), name="X")

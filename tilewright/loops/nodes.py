@@ -253,7 +253,7 @@ class Allocate(Stmt):
         return Allocate(buffer, with_buffer(body, self.buffer, buffer))
 
 
-@node()
+@node(interned=False)
 class LifetimeStart(Stmt):
     """What `buffer` held is given up: whatever is read of it from here on has been stored after this.
 
