@@ -153,6 +153,30 @@ WINDOWS: list[tuple[str, Callable[[], Any], str, str]] = [
     ),
 ]
 
+image = topi.image
+TAPS = te.placeholder((6, 2, 2), name="D")
+REST: list[tuple[str, Callable[[], Any], str, str]] = [
+    ("resize2d", lambda: image.resize2d(IMAGES, (0, 0, 1, 1), (2, 2)), "argument 'roi' is (0, 0, 1, 1)", "slice"),
+    ("resize2d", lambda: image.resize2d(IMAGES, None, (2, 2), method="area"), "argument 'method' is 'area'", "'cubic'"),
+    ("resize2d", lambda: image.resize2d(IMAGES, None, (2, 0)), "argument 'size' is 0", "int >= 1"),
+    ("resize2d", lambda: image.resize2d(IMAGES, None, 2, "NCW"), "layout 'NCW' does not fit 'X'", "H, W among them"),
+    ("resize1d", lambda: image.resize1d(OPEN, None, 2, "WC"), "whose spatial extents are not constant", "constant"),
+    ("resize3d", lambda: image.resize3d(IMAGES, None, 2), "layout 'NCDHW' does not fit", "D, H, W among them"),
+    ("upsampling", lambda: nn.upsampling(IMAGES, 0, 2), "scales (0, 2) for extents ['4', '5']", "positive"),
+    ("upsampling", lambda: nn.upsampling(IMAGES, 2, 2, method="linear"), "'method' is 'linear'", "'bilinear'"),
+    ("upsampling3d", lambda: nn.upsampling3d(IMAGES, 2, 2, 2), "layout 'NCDHW' does not fit", "D, H, W"),
+    ("dilation2d_nchw", lambda: image.dilation2d_nchw(IMAGES, K, 1, 0, 1), "filter 'K' has the shape", "layout CHW"),
+    ("dilation2d_nhwc", lambda: image.dilation2d_nhwc(IMAGES, TAPS, 1, 0, 1), "the channels of input", "agree"),
+    ("cumsum", lambda: topi.cumsum(TRUTH), "'T' has type bool", 'dtype="int32"'),
+    ("cumsum", lambda: topi.cumsum(OPEN, 0), "has the extent `n`, which is not constant", "te.compute"),
+    ("cumprod", lambda: topi.cumprod(A, 5), "argument 'axis' is 5", "from -2 to 1"),
+    ("sort", lambda: topi.sort(TRUTH), "'T' has type bool", "topi.cast"),
+    ("sort", lambda: topi.sort(OPEN, 1), "has the extent `n`", "te.compute"),
+    ("argsort", lambda: topi.argsort(A, B), "argument 'valid_count' is given", "topi.sequence_mask"),
+    ("topk", lambda: topi.topk(A, 5), "k=5 of 4 elements", "up to 4"),
+    ("topk", lambda: topi.topk(A, 1, -1, "best"), "argument 'ret_type' is 'best'", "'both', 'values', 'indices'"),
+]
+
 MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
     ("exp", lambda: topi.exp(3), "argument 'x' is 3, which is no tensor", "te.placeholder"),
     ("cast", lambda: topi.cast(A, "float31"), "argument 'dtype' is 'float31'", 'dtype="float32"'),
@@ -205,7 +229,7 @@ MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
 ]
 
 
-ALL = [*MISTAKES, *MOVING, *WINDOWS]
+ALL = [*MISTAKES, *MOVING, *WINDOWS, *REST]
 
 
 @pytest.mark.parametrize(("name", "call", "message", "fix"), ALL, ids=[f"{m[0]}-{m[2]}"[:60] for m in ALL])

@@ -16,7 +16,7 @@ from tilewright.driver import lower
 from tilewright.expr.nodes import Var
 from tilewright.expr.traverse import post_order
 from tilewright.loops.interpret import interpret
-from tilewright.loops.nodes import Allocate, Barrier, For, Function, If, Launch, Seq, Stmt, Store
+from tilewright.loops.nodes import Allocate, Barrier, For, Function, If, Launch, Let, Seq, Stmt, Store
 from tilewright.loops.verify import Form, verify
 from tilewright.passes.split_host_device import split_host_device
 
@@ -147,6 +147,14 @@ def test_a_sum_of_each_threads_own_needs_no_guard() -> None:
     made = finished(s, [A, B])
     assert guards(made) == []
     check(made)
+
+
+def test_a_place_that_is_named_before_belongs_to_its_thread() -> None:
+    """The index of the update holds no thread index itself, but the value that it names does."""
+    place, memory = Var("place"), buf("memory", 8, scope="shared")
+    update = store(memory, place, load(memory, place) + 1)
+    made = split(thread("tx", 8, lambda t: alloc(memory, Let(place, 7 - t, update))))
+    assert guards(made) == []
 
 
 def test_what_feeds_a_guarded_sum_is_not_guarded_with_it() -> None:

@@ -139,8 +139,8 @@ def _guarded(stmt: Stmt, threads: tuple[Var, ...], updated: dict[Buffer, frozens
         group = next((updated[buffer] for buffer in buffers if buffer in updated), None)
         if group is None:
             return stmt, (buffers, ())
-        indices = [i for part in statements(stmt) if isinstance(part, Store) for i in part.indices]
-        return stmt, (group, tuple(v for v in threads if v not in variables(*indices)))
+        used = _used_by_places(stmt)
+        return stmt, (group, tuple(v for v in threads if v not in used))
     parts = [child for child in stmt.children() if isinstance(child, Stmt)]
     made = [_guarded(part, threads, updated) for part in parts]
     doers = {found for _, found in made if found[0]}
@@ -151,6 +151,17 @@ def _guarded(stmt: Stmt, threads: tuple[Var, ...], updated: dict[Buffer, frozens
         runs = groupby(made, key=lambda item: item[1])
         return seq(*(_first_thread(seq(*(part for part, _ in run)), found[1]) for found, run in runs)), (everything, ())
     return _with_parts(stmt, [_first_thread(inner, found[1]) for inner, found in made]), (everything, ())
+
+
+def _used_by_places(unit: Stmt) -> frozenset[Var]:
+    """The variables that say where a unit stores, directly or through values that it names before."""
+    parts = list(statements(unit))
+    used = set(variables(*(i for part in parts if isinstance(part, Store) for i in part.indices)))
+    named = [part for part in parts if isinstance(part, Let)]
+    for let in reversed(named):  # a value is named before what reads it
+        if let.var in used:
+            used |= set(variables(let.value))
+    return frozenset(used)
 
 
 def _with_parts(stmt: Stmt, parts: list[Stmt]) -> Stmt:

@@ -6,6 +6,7 @@ from ..core.refusals import missing as _missing
 from . import broadcast as broadcast
 from . import cuda as cuda
 from . import generic as generic
+from . import image as image
 from . import indexing as indexing
 from . import joining as joining
 from . import layout as layout
@@ -13,6 +14,7 @@ from . import math as math
 from . import nn as nn
 from . import ranges as ranges
 from . import reduction as reduction
+from . import scan as scan
 from . import tag as tag
 from . import tensor as tensor
 from . import testing as testing
@@ -118,6 +120,11 @@ from .reduction import max as max
 from .reduction import min as min
 from .reduction import prod as prod
 from .reduction import sum as sum
+from .scan import cumprod as cumprod
+from .scan import cumsum as cumsum
+from .sort import argsort as argsort
+from .sort import sort as sort
+from .sort import topk as topk
 from .tensor import elemwise_sum as elemwise_sum
 from .tensor import full as full
 from .tensor import full_like as full_like

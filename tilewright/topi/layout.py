@@ -113,6 +113,18 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str, schedule_r
     return moved(target.extents(whole), lambda i: data(*source.indices(target.places(i))), "layout_trans")
 
 
+def spatial_of(data: Tensor, layout: Any, spatial: str, primitive: str) -> list[int]:
+    """The places of the spatial dimensions in a layout, which has a part per dimension of `data`."""
+    parsed = Layout(layout, "layout", primitive)
+    if len(parsed.dims) != data.ndim or not set(spatial) <= parsed.letters or set(spatial) & set(parsed.blocks):
+        raise UserError(
+            f"layout {layout!r} does not fit {data.name!r} of shape {list(data.shape)}",
+            primitive=primitive,
+            fix=f"give a letter per dimension, {', '.join(spatial)} among them and not in blocks",
+        )
+    return [parsed.dims.index(letter) for letter in spatial]
+
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:

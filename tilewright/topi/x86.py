@@ -72,6 +72,18 @@ def schedule_conv(outs: Any) -> ScheduleHandle:
 
 schedule_matmul = schedule_batch_matmul = schedule_dense
 
+
+def schedule_scan(outs: Any) -> ScheduleHandle:
+    """Schedule cumsum and cumprod."""
+    return reduce.schedule_reduce(outs, on_processor(), "schedule_scan")
+
+
+def schedule_sort(outs: Any) -> ScheduleHandle:
+    """Schedule sort, argsort and topk, which were declared for this target: their network runs as it stands."""
+    return injective.schedule_injective(outs, on_processor(), "schedule_sort")
+
+
+schedule_argsort = schedule_topk = schedule_sort
 schedule_elemwise = schedule_broadcast = schedule_injective
 
 if not TYPE_CHECKING:

@@ -11,7 +11,8 @@ from ...tensor import reduction as te
 from ...tensor.axis import reduce_axis
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import integers, known, one_of, tensor
-from .pooling import HOW, average, lowest, spatial_of
+from ..layout import spatial_of
+from .pooling import HOW, average, lowest
 
 
 def global_pool(data: Tensor, pool_type: str, layout: str = "NCHW") -> Tensor:

@@ -15,7 +15,7 @@ from ...tensor.axis import IterVar, reduce_axis
 from ...tensor.reduction import min_value
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import integers, known, one_of, tensor
-from ..layout import Layout
+from ..layout import spatial_of
 
 HOW = ("max", "avg")
 
@@ -91,18 +91,6 @@ def pool_of(
         places.append(number)
     shape = tuple(taps), tuple(steps), tuple(apart), tuple(before)
     return Pool(source, tuple(dims), *shape, tuple(places))
-
-
-def spatial_of(data: Tensor, layout: Any, spatial: str, primitive: str) -> list[int]:
-    """The places of the spatial dimensions in a layout, which has a part per dimension of `data`."""
-    parsed = Layout(layout, "layout", primitive)
-    if len(parsed.dims) != data.ndim or not set(spatial) <= parsed.letters or set(spatial) & set(parsed.blocks):
-        raise UserError(
-            f"layout {layout!r} does not fit {data.name!r} of shape {list(data.shape)}",
-            primitive=primitive,
-            fix=f"give a letter per dimension, {', '.join(spatial)} among them and not in blocks",
-        )
-    return [parsed.dims.index(letter) for letter in spatial]
 
 
 def pool1d(

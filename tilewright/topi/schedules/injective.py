@@ -9,7 +9,7 @@ from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import thread_axis
 from ...tensor.tensor import Operation
 from ..argument_checks import known
-from .stages import bytes_of, count, started, threads_of
+from .stages import bytes_of, computed, count, started, threads_of
 
 _VECTOR_BYTES = 16
 _CPU_VECTOR_BYTES = 64
@@ -20,8 +20,9 @@ _PARALLEL_FROM = 1 << 14
 def schedule_injective(outs: Any, target: Target, primitive: str = "schedule_injective") -> ScheduleHandle:
     """The schedule of outputs without reductions: each is one kernel, and everything before is inline."""
     s, operations = started(outs, primitive)
-    for op in operations:
-        one_element_each(s, op, target)
+    for op in computed(s):
+        if op in operations or op.attrs.get("store"):
+            one_element_each(s, op, target)
     return s
 
 

@@ -12,6 +12,7 @@ from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from .injective import one_element_each
 from .stages import (
     bytes_of,
+    computed,
     count,
     is_reduction,
     power_of_two,
@@ -50,8 +51,8 @@ def schedule_each(s: ScheduleHandle, outputs: list[Operation], target: Target) -
             reader = None
         reduce_to(s, op, reader or op, target)
         done.add(reader or op)
-    for out in outputs:
-        if out not in done and not is_reduction(out):
+    for out in computed(s):
+        if out not in done and not is_reduction(out) and (out in outputs or out.attrs.get("store")):
             one_element_each(s, out, target)
 
 
@@ -73,7 +74,7 @@ def reduce_to(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target) 
         _on_processors(s, op, out)
         return
     sums, terms, rows = count(op.axis), count(op.reduce_axis), reads_rows(op)
-    if terms is not None and terms < _FEW_TERMS:
+    if op.attrs.get("thread_per_sum") or (terms is not None and terms < _FEW_TERMS):
         _thread_per_sum(s, op, out, target)
         return
     parts = _parts(sums, terms, rows)

@@ -1,0 +1,101 @@
+"""Resizing and dilating images, running sums and sorting against NumPy, on every target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.programs.harness import every_target
+from tests.topi.cases import Case, check
+from tilewright import topi
+from tilewright.topi import image, nn, testing
+
+RANDOM = np.random.default_rng(7)
+IMAGES = RANDOM.normal(0, 1, (2, 3, 5, 7)).astype("float32")
+LINE, VOLUME = RANDOM.normal(0, 1, (1, 2, 9)).astype("float32"), RANDOM.normal(0, 1, (1, 2, 3, 4, 3)).astype("float32")
+MODES = ("half_pixel", "align_corners", "asymmetric")
+
+
+@every_target
+def test_resize(target: str) -> None:
+    cases = []
+    for method in ("nearest_neighbor", "linear", "cubic"):
+        for mode, size in zip(MODES, ((8, 4), (9, 13), (10, 21)), strict=True):
+            how = lambda x, s=size, m=method, c=mode: image.resize2d(x, None, s, "NCHW", m, c)  # noqa: E731
+            expected = testing.resize_python(IMAGES, size, method, mode)
+            cases.append(Case(f"{method} {mode}", how, [IMAGES], expected, rtol=1e-4, atol=1e-5))
+    last = np.ascontiguousarray(IMAGES.transpose(0, 2, 3, 1))
+    cubic = testing.resize_python(IMAGES, (7, 9), "cubic", "half_pixel", "", -0.75, True)
+    cases += [
+        Case("exclude", lambda x: image.resize2d(x, None, (7, 9), "NHWC", "cubic", "half_pixel", "", -0.75, 1), [last],
+             cubic.transpose(0, 2, 3, 1), rtol=1e-4, atol=1e-5),
+        Case("1d", lambda x: image.resize1d(x, None, 14), [LINE],
+             testing.resize_python(LINE, [14], "linear", "half_pixel"), rtol=1e-4, atol=1e-5),
+        Case("3d", lambda x: image.resize3d(x, None, (5, 2, 6)), [VOLUME],
+             testing.resize_python(VOLUME, (5, 2, 6), "linear", "half_pixel"), rtol=1e-4, atol=1e-5),
+        Case("up", lambda x: nn.upsampling(x, 2, 3), [IMAGES], IMAGES.repeat(2, 2).repeat(3, 3)),
+        Case("up corners", lambda x: nn.upsampling(x, 2, 1.6, "NCHW", "bilinear", True), [IMAGES],
+             testing.resize_python(IMAGES, (10, 11), "linear", "align_corners"), rtol=1e-4, atol=1e-5),
+        Case("up volumes", lambda x: nn.upsampling3d(x, 2, 2, 2, method="trilinear"), [VOLUME],
+             testing.resize_python(VOLUME, (6, 8, 6), "linear", "half_pixel"), rtol=1e-4, atol=1e-5),
+    ]  # fmt: skip
+    for rounding in ("round", "round_prefer_ceil", "floor", "ceil"):
+        how = lambda x, r=rounding: image.resize2d(x, None, (3, 11), "NCHW", "nearest_neighbor", MODES[0], r)  # noqa: E731
+        expected = testing.resize_python(IMAGES, (3, 11), "nearest_neighbor", MODES[0], rounding)
+        cases.append(Case(rounding, how, [IMAGES], expected))
+    check(cases, target)
+
+
+@every_target
+def test_dilation(target: str) -> None:
+    taps = RANDOM.normal(0, 1, (3, 2, 3)).astype("float32")
+    expected = testing.dilation2d_nchw_python(IMAGES, taps, 2, (1, 0), 1)
+    apart = testing.dilation2d_nchw_python(IMAGES, taps, 1, (0, 2), 2)
+    last, taps_last = np.ascontiguousarray(IMAGES.transpose(0, 2, 3, 1)), np.ascontiguousarray(taps.transpose(1, 2, 0))
+    cases: list[Any] = [
+        Case("nchw", lambda x, w: image.dilation2d_nchw(x, w, 2, (1, 0), 1), [IMAGES, taps], expected, "schedule_pool"),
+        Case("nhwc", lambda x, w: image.dilation2d_nhwc(x, w, 1, (0, 2), 2), [last, taps_last],
+             apart.transpose(0, 2, 3, 1), "schedule_pool"),
+    ]  # fmt: skip
+    check(cases, target)
+
+
+@every_target
+def test_running_sums(target: str) -> None:
+    whole = RANDOM.integers(-5, 6, (3, 50, 4)).astype("int32")
+    near = (1 + IMAGES / 64).astype("float32")
+    long = RANDOM.uniform(-1, 1, 1000).astype("float32")
+    cases = []
+    for name, value, axis, exclusive, dtype in (
+        ("cumsum", whole, 1, False, None), ("cumsum", whole, -1, True, "int64"), ("cumsum", whole, None, False, None),
+        ("cumprod", near, 2, False, None), ("cumprod", near, 0, True, None), ("cumsum", long, 0, False, None),
+    ):  # fmt: skip
+        expected = testing.running_python(value, name, axis, exclusive, dtype or str(value.dtype))
+        operator = getattr(topi, name)
+        how = lambda x, f=operator, o=(axis, dtype, exclusive): f(x, *o)  # noqa: E731
+        cases.append(Case(f"{name} {axis}", how, [value], expected, "schedule_scan", 1e-4, 1e-5))
+    check(cases, target)
+
+
+@every_target
+def test_order(target: str) -> None:
+    ties = RANDOM.integers(-9, 9, (3, 70, 2)).astype("float32")
+    odd = ties[0, :, 0].copy()
+    odd[[3, 40]] = np.nan
+    bytes_ = RANDOM.integers(-100, 100, (5, 33)).astype("int8")
+    down = np.argsort(-ties, 1, kind="stable")
+    long = RANDOM.normal(0, 1, (1, 9000)).astype("float32")
+    cases = [
+        Case("sort", lambda x: topi.sort(x, 1), [ties], np.sort(ties, 1), "schedule_sort"),
+        Case("sort down", lambda x: topi.sort(x, -1, 0), [bytes_], np.sort(bytes_, -1)[:, ::-1], "schedule_sort"),
+        Case("sort nan", topi.sort, [odd], np.sort(odd), "schedule_sort"),
+        Case("sort long", topi.sort, [long], np.sort(long), "schedule_sort", on_opencl=False),
+        Case("argsort", lambda x: topi.argsort(x, None, 1, 1, "int32"), [ties],
+             np.argsort(ties, 1, kind="stable").astype("int32"), "schedule_argsort"),
+        Case("topk", lambda x: topi.topk(x, 5, 1), [ties],
+             [np.take_along_axis(ties, down, 1)[:, :5], down[:, :5].astype("int64")], "schedule_topk"),
+        Case("topk least", lambda x: topi.topk(x, 3, 0, "indices", True, "int32"), [ties],
+             np.argsort(ties, 0, kind="stable")[:3].astype("int32"), "schedule_topk"),
+    ]  # fmt: skip
+    check(cases, target)

@@ -1,0 +1,15 @@
+"""Operators on images, under the names of the legacy `topi.image`."""
+
+from typing import TYPE_CHECKING
+
+from ...core.refusals import missing as _missing
+from ..resizing import resize1d as resize1d
+from ..resizing import resize2d as resize2d
+from ..resizing import resize3d as resize3d
+from .dilation2d import dilation2d_nchw as dilation2d_nchw
+from .dilation2d import dilation2d_nhwc as dilation2d_nhwc
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        raise _missing("topi.image", name, globals())

@@ -1,0 +1,242 @@
+"""Images of another size: each element of the result is interpolated from its neighbours in the data."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core.errors import UserError
+from ..expr import operators as o
+from ..expr.intrinsics import TABLE
+from ..expr.nodes import Expr
+from ..tensor.tensor import Tensor, compute
+from .argument_checks import element_type, integers, known, one_of, tensor
+from .layout import spatial_of
+
+METHODS = ("nearest_neighbor", "linear", "cubic")
+MODES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn")
+ROUNDINGS = ("", "round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+_floor, _ceil, _round = TABLE["floor"], TABLE["ceil"], TABLE["round"]
+_NEARLY = 1e-5
+"""What a coordinate may miss a whole number by that it should be."""
+
+
+def resize1d(
+    data: Tensor,
+    roi: Any,
+    size: Any,
+    layout: str = "NCW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    bicubic_alpha: float = -0.5,
+    bicubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
+    out_dtype: Any = None,
+    output_shape: Any = None,
+) -> Tensor:
+    """Resize lines, as `resize2d` does images; `size` is the length."""
+    how = method, coordinate_transformation_mode, rounding_method, (bicubic_alpha, bicubic_exclude)
+    return _resized(data, roi, output_shape or size, (layout, "W"), how, out_dtype, "resize1d")
+
+
+def resize2d(
+    data: Tensor,
+    roi: Any,
+    size: Any,
+    layout: str = "NCHW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    bicubic_alpha: float = -0.5,
+    bicubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
+    out_dtype: Any = None,
+    output_shape: Any = None,
+) -> Tensor:
+    """Resize images.
+
+    Parameters
+    ----------
+    data
+        A tensor of layout `layout`, whose height and width are constant.
+    roi
+        None: the whole image is resized.
+    size
+        The height and width of the result.
+    layout
+        A letter per dimension, H and W among them.
+    method
+        "nearest_neighbor", "linear" or "cubic".
+    coordinate_transformation_mode
+        Where the centre of an element of the result lies in the data: "half_pixel" with the borders of both aligned,
+        "align_corners" with the centres of corners aligned, "asymmetric" by the ratio of sizes alone;
+        "pytorch_half_pixel" and "tf_half_pixel_for_nn" differ from the first at size 1, and by half an element.
+    rounding_method
+        To which neighbour "nearest_neighbor" goes: "round", "round_prefer_floor", "round_prefer_ceil", "floor" or
+        "ceil". By default "round" with "align_corners", "round_prefer_floor" with half pixels, else "floor".
+    bicubic_alpha, bicubic_exclude
+        The shape of the cubic, and whether it leaves out what lies outside of the image, instead of repeating edges.
+    extrapolation_value
+        Accepted for old scripts, without effect, since no crop is declared.
+    out_dtype
+        The type of the result, by default that of `data`.
+    output_shape
+        The height and width of the result, in place of `size`.
+
+    Returns
+    -------
+    A tensor of the same layout.
+
+    Raises
+    ------
+    UserError
+        For a region, an unknown method, and images of unknown size.
+    """
+    how = method, coordinate_transformation_mode, rounding_method, (bicubic_alpha, bicubic_exclude)
+    return _resized(data, roi, output_shape or size, (layout, "HW"), how, out_dtype, "resize2d")
+
+
+def resize3d(
+    data: Tensor,
+    roi: Any,
+    size: Any,
+    layout: str = "NCDHW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    bicubic_alpha: float = -0.5,
+    bicubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
+    out_dtype: Any = None,
+    output_shape: Any = None,
+) -> Tensor:
+    """Resize volumes, as `resize2d` does images; `size` is depth, height and width."""
+    how = method, coordinate_transformation_mode, rounding_method, (bicubic_alpha, bicubic_exclude)
+    return _resized(data, roi, output_shape or size, (layout, "DHW"), how, out_dtype, "resize3d")
+
+
+Tap = tuple[Any, Any]
+"""A place in the data, and its weight."""
+
+
+def _resized(
+    data: Any, roi: Any, size: Any, layouts: tuple[Any, str], how: tuple[Any, Any, Any, Any], kind: Any, primitive: str
+) -> Tensor:
+    source, (layout, spatial) = tensor(data, "data", primitive), layouts
+    if roi is not None and len(roi):
+        raise UserError(
+            f"argument 'roi' is {roi!r}", primitive=primitive, fix="give None, and cut with topi.strided_slice first"
+        )
+    dims = spatial_of(source, layout, spatial, primitive)
+    wanted = integers(size, len(dims), "size", primitive, 1)
+    method, mode, rounding, cubic = how
+    one_of(method, METHODS, "method", primitive)
+    one_of(mode, MODES, "coordinate_transformation_mode", primitive)
+    one_of(rounding, ROUNDINGS, "rounding_method", primitive)
+    pairs = [(known(source.shape[d]) or 0, m) for d, m in zip(dims, wanted, strict=True)]
+    if not all(n for n, _ in pairs):
+        raise UserError(
+            f"data {source.name!r} has the shape {list(source.shape)}, whose spatial extents are not constant",
+            primitive=primitive,
+            fix="give a tensor of constant height and width",
+        )
+    shape = [o.const(wanted[dims.index(d)]) if d in dims else n for d, n in enumerate(source.shape)]
+    taps: Callable[[Any, int, int], list[Tap]] = {
+        "nearest_neighbor": lambda i, n, m: _nearest(i, n, m, mode, rounding),
+        "linear": lambda i, n, m: _linear(i, n, m, mode),
+        "cubic": lambda i, n, m: _cubic(i, n, m, mode, cubic),
+    }[method]
+    out = element_type(kind or source.dtype, primitive)
+
+    def element(*i: Any) -> Expr:
+        each = [taps(i[d], n, m) for d, (n, m) in zip(dims, pairs, strict=True)]
+        return o.cast(out, _interpolated(source, i, dims, each))
+
+    made: Tensor = compute(shape, element, "resize", "injective")
+    return made
+
+
+def _interpolated(source: Tensor, i: Sequence[Any], dims: Sequence[int], each: Sequence[list[Tap]]) -> Expr:
+    """The sum of the neighbours of a place, weighted by the product of their weights along each dimension."""
+    total: Any = None
+    for corner in itertools.product(*each):
+        at, weight = list(i), None
+        for d, (place, share) in zip(dims, corner, strict=True):
+            at[d] = place
+            if share is not None:
+                weight = share if weight is None else weight * share
+        value = source(*at)
+        value = value if weight is None else o.cast("float32", value) * weight
+        total = value if total is None else total + value
+    return o.as_expr(total)
+
+
+def _coordinate(i: Any, n: int, m: int, mode: str) -> Expr:
+    """Where element `i` of `m` lies among `n`, as a float32."""
+    at = o.cast("float32", i)
+    if mode == "align_corners":
+        return at * o.const((n - 1) / (m - 1) if m > 1 else 0.0, "float32")
+    scale = o.const(n / m, "float32")
+    if mode == "asymmetric":
+        return at * scale
+    half = o.const(0.5, "float32")
+    if mode == "tf_half_pixel_for_nn":
+        return (at + half) * scale
+    if mode == "pytorch_half_pixel" and m == 1:
+        return o.const(0.0, "float32")
+    return (at + half) * scale - half
+
+
+def _inside(place: Any, n: int) -> Expr:
+    return o.minimum(o.maximum(place, 0), n - 1)
+
+
+def _nearest(i: Any, n: int, m: int, mode: str, rounding: str) -> list[Tap]:
+    at = _coordinate(i, n, m, mode)
+    usual = {"align_corners": "round", "half_pixel": "round_prefer_floor", "pytorch_half_pixel": "round_prefer_floor"}
+    nearly, half = o.const(_NEARLY, "float32"), o.const(0.5, "float32")
+    rounded = {
+        "round": lambda: _round(at),
+        "round_prefer_floor": lambda: _ceil(at - half - nearly),
+        "round_prefer_ceil": lambda: _floor(at + half + nearly),
+        "floor": lambda: _floor(at + nearly),
+        "ceil": lambda: _ceil(at - nearly),
+    }[rounding or usual.get(mode, "floor")]()
+    return [(_inside(o.cast("int32", rounded), n), None)]
+
+
+def _linear(i: Any, n: int, m: int, mode: str) -> list[Tap]:
+    at = _coordinate(i, n, m, mode)
+    low = _floor(at)
+    share, first = at - low, o.cast("int32", low)
+    return [(_inside(first, n), o.const(1.0, "float32") - share), (_inside(first + 1, n), share)]
+
+
+def _float(value: float) -> Expr:
+    return o.const(value, "float32")
+
+
+def _cubic(i: Any, n: int, m: int, mode: str, options: tuple[Any, Any]) -> list[Tap]:
+    alpha, exclude = float(options[0]), bool(options[1])
+    at = _coordinate(i, n, m, mode)
+    low = _floor(at)
+    t, first = at - low, o.cast("int32", low)
+    one = o.const(1.0, "float32")
+    t2 = t * t
+    t3 = t2 * t
+    weights = [
+        _float(alpha) * (t3 - _float(2.0) * t2 + t),
+        _float(alpha + 2) * t3 - _float(3 + alpha) * t2 + one,
+        _float(-(alpha + 2)) * t3 + _float(3 + 2 * alpha) * t2 - _float(alpha) * t,
+        _float(-alpha) * t3 + _float(alpha) * t2,
+    ]
+    places = [first + step for step in (-1, 0, 1, 2)]
+    if exclude:
+        zero = o.const(0.0, "float32")
+        inside = [o.all_of(o.greater_equal(p, 0), o.less(p, n)) for p in places]
+        weights = [o.select(there, w, zero) for there, w in zip(inside, weights, strict=True)]
+        total = weights[0] + weights[1] + weights[2] + weights[3]
+        weights = [w / total for w in weights]
+    return [(_inside(p, n), w) for p, w in zip(places, weights, strict=True)]
