@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from .core.refusals import missing_from_module as _missing
 from .expr.constructors import CONSTRUCTORS as _NODES
 from .expr.intrinsics import TABLE as _TABLE
+from .expr.matrix_calls import call_intrin as call_intrin
 from .expr.nodes import Expr as PrimExpr
 from .expr.nodes import SizeVar, StringImm, Var
 from .expr.operators import (

@@ -27,7 +27,10 @@ class MemoryScope(enum.Enum):
         return _SCOPES.get(name)
 
 
+OPERAND_SCOPES = ("wmma.matrix_a", "wmma.matrix_b")
+"""Legacy names of the registers that hold the operands of a matrix instruction, which loads them by itself here."""
 _SCOPES = {scope.value: scope for scope in MemoryScope}
+_SCOPES |= dict.fromkeys((*OPERAND_SCOPES, "wmma.accumulator"), MemoryScope.LOCAL)
 
 
 class LoopKind(enum.Enum):

@@ -89,7 +89,12 @@ def _register(fragment: Fragment, shape: Sequence[Expr], indices: Sequence[Expr]
     group, halves = floordiv(row, 8), fragment.halves
     piece = add(multiply(floordiv(group, halves), across), floordiv(column, 8))
     half = multiply(floormod(group, halves), 2) if halves > 1 else const(0, row.dtype)
-    return add(add(multiply(piece, 2 * halves), half), floormod(column, 2))
+    within = add(add(multiply(piece, 2 * halves), half), floormod(column, 2))
+    others = [i for i in range(len(shape)) if i not in (*fragment.rows, *fragment.columns)]
+    if all(int(shape[i]) == 1 for i in others):
+        return within
+    tile = prod(int(shape[i]) for i in (*fragment.rows, *fragment.columns)) // LANES
+    return add(multiply(position(tuple(others)), tile), within)
 
 
 ROW_MAJOR = Layout()

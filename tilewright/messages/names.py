@@ -39,7 +39,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("extern_primfunc",), f"{_COMPUTE}; call other libraries on the arrays themselves"),
         "hybrid": _COMPUTE,
         **dict.fromkeys(("tag_scope", "tag"), 'give the tag to the tensor: te.compute(..., tag="...")'),
-        **dict.fromkeys(("decl_tensor_intrin", "TensorIntrin", "tensor_intrin"), _TENSORIZE),
+        **dict.fromkeys(("TensorIntrin", "tensor_intrin"), _TENSORIZE),
         **dict.fromkeys(("gradient", "autodiff"), "declare the gradient with te.compute"),
         "create_prim_func": "tw.lower(s, [A, B])",
         **dict.fromkeys(("AutoInlineElemWise", "AutoInlineInjective", "AutoInlineBroadcast"), _INLINE),
@@ -88,7 +88,7 @@ INSTEAD: dict[str, dict[str, str]] = {
     },
     "tir": {
         **dict.fromkeys(("BufferLoad", "BufferStore", "ProducerLoad", "Load"), "A[i, j]: an element of a tensor"),
-        **dict.fromkeys(("call_extern", "call_pure_extern", "call_intrin", "call_packed", "call_llvm_intrin"), _CALLS),
+        **dict.fromkeys(("call_extern", "call_pure_extern", "call_packed", "call_llvm_intrin"), _CALLS),
         **dict.fromkeys(("stmt_functor", "transform", "analysis", "build"), _PASS),
         **dict.fromkeys(("TensorIntrin", "ptx_mma", "tvm_mma_sync", "tvm_load_matrix_sync"), _TENSORIZE),
         **dict.fromkeys(("Layout", "BijectiveLayout", "layout", "bijective_layout", "IndexMap"), _LAYOUT),

@@ -184,13 +184,12 @@ def _dealt_reader(
                     "each dimension, which the compiler deals out",
                 )
             axes[place] = along[0]
-    extra = [x for x in inside if x not in axes.values()]
     bound = [x for x in inside if stage.note(x).thread is not None]
-    if extra or bound or len(set(axes.values())) != len(axes):
+    if bound or len(set(axes.values())) != len(axes):
         refuse(
-            f"the loops {names(extra or bound or inside)} of stage {stage.name!r} are not loops over the tile of "
-            f"{name!r} that lanes can share out",
-            f"bind or reorder them outside of the loop at which {name!r} is computed",
+            f"the loops {names(bound or inside)} of stage {stage.name!r}, inside of the loop at which {name!r} is "
+            "computed, are not loops that lanes can share out",
+            f"bind loops outside of the loop at which {name!r} is computed",
         )
     rows, columns = (tuple(axes[place] for place in places) for places in (fragment.rows, fragment.columns))
     dealt = _dealt(reader, rows, columns, atom, ())

@@ -25,6 +25,7 @@ from .primitives.split import split
 from .primitives.tensorize import tensorize
 from .primitives.tile import tile
 from .steps import RecordedNumber, References, Step
+from .tensor_intrin import TensorIntrin
 from .value import Placement, Schedule, Stage, create
 
 PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
@@ -365,7 +366,7 @@ class StageHandle:
 
     def tensorize(self, var: IterVar, intrin: Any) -> StageHandle:
         """Compute a loop and all loops inside it by a matrix instruction."""
-        self._apply("tensorize", var, intrin)
+        self._apply("tensorize", var, intrin.name if isinstance(intrin, TensorIntrin) else intrin)
         return self
 
     def env_threads(self, threads: Any) -> StageHandle:

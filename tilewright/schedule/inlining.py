@@ -17,7 +17,7 @@ def inlined_bodies(schedule: Schedule) -> dict[int, tuple[Expr, ...]]:
     Reads are replaced from the outside in, each distinct one once, so that a chain of inlined stages takes time in
     proportion to its length.
     """
-    stored = [s for s in schedule.in_order() if not isinstance(s.placement, Inlined)]
+    stored = [s for s in schedule.in_order() if not isinstance(s.placement, Inlined) and not s.is_operand]
     if len(stored) == len(schedule.order):
         return {stage.id: stage.op.body for stage in stored}
     memo: dict[Any, Any] = {}
@@ -37,7 +37,7 @@ def _own_expression(schedule: Schedule, e: Any) -> Expr | None:
     if not isinstance(e, Load) or not isinstance(e.source, Tensor):
         return None
     producer = schedule.producer(e.source)
-    if not isinstance(producer.placement, Inlined):
+    if not isinstance(producer.placement, Inlined) and not producer.is_operand:
         return None
     axes = {a.var: cast(a.var.dtype, index) for a, index in zip(producer.op.axis, e.indices, strict=True)}
     made: Expr = substitute(producer.op.body[e.source.value_index], axes)

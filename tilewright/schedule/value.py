@@ -82,6 +82,7 @@ class Stage:
     maps a data axis of the operation to the (factor, offset) of its stride in memory; `stages` is how many
     copies of its result there are in a loop that computes it ahead of its readers. Results are stored only where
     `store_predicate` holds. `tensorized` is the outermost of the loops that a matrix instruction replaces, and which.
+    What `is_operand` of such an instruction is loaded by it: its readers read what it copies.
     """
 
     id: int
@@ -97,6 +98,7 @@ class Stage:
     stages: int = 1
     store_predicate: Expr | None = None
     tensorized: tuple[IterVar, Atom] | None = None
+    is_operand: bool = False
 
     def __repr__(self) -> str:
         return f"Stage({self.id}, {self.name}: {', '.join(a.name for a in self.leaves)})"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...core.errors import UserError
+from ...core.hardware import OPERAND_SCOPES
 from ...expr.nodes import Expr, Load
 from ...expr.traverse import rewrite
 from ...tensor.axis import AxisKind, IterVar, Range
@@ -49,7 +50,7 @@ def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence
     axes = tuple(IterVar(f"ax{i}", Range(extent), AxisKind.DATA) for i, extent in enumerate(tensor.shape))
     copy = ComputeOp(f"{tensor.name}.{scope}", axes, (tensor(*axes),))
     schedule, stage = schedule.with_new_stage(copy, before=min((r.id for r in readers), key=schedule.order.index))
-    schedule = schedule.with_stage(replace(stage, scope=kind))
+    schedule = schedule.with_stage(replace(stage, scope=kind, is_operand=scope in OPERAND_SCOPES))
     cached = copy.outputs[0]
 
     def redirect(e: Any) -> Any:

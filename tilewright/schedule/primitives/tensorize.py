@@ -7,10 +7,24 @@ from typing import Any
 
 from ...core.atoms import ATOMS, Atom
 from ...core.errors import UserError
+from ...expr.nodes import Load
 from ...tensor.axis import IterVar
 from ...tensor.reduction import Reduce
 from ..legality import has_loops, leaf, no_output, of_stage
 from ..value import Schedule, Stage
+
+COPIES = {"load": "operands from shared memory", "store": "sums to memory"}
+"""What the intrinsics of legacy programs that copy fragments do; the compiler does so by itself."""
+
+
+def _check_copy(stage: Stage, intrin: str) -> None:
+    if not isinstance(stage.op.body[0], Load) or (intrin == "load" and not stage.is_operand):
+        raise UserError(
+            f"stage {stage.name!r} is not a copy of {COPIES[intrin]}, as the intrinsic is",
+            primitive="tensorize",
+            fix='load into a stage made by cache_read(T, "wmma.matrix_a", ...) or "wmma.matrix_b", and store from one '
+            'made by cache_write(T, "wmma.accumulator")',
+        )
 
 
 def tensorize(schedule: Schedule, stage: Stage, axis: IterVar, intrin: Any) -> tuple[Schedule, None]:
@@ -26,6 +40,9 @@ def tensorize(schedule: Schedule, stage: Stage, axis: IterVar, intrin: Any) -> t
     """
     has_loops(stage, "tensorize")
     loop = leaf(stage, axis, "tensorize")
+    if isinstance(intrin, str) and intrin in COPIES:
+        _check_copy(stage, intrin)
+        return schedule, None
     atom = ATOMS.get(intrin) if isinstance(intrin, str) else intrin
     if not isinstance(atom, Atom):
         raise UserError(

@@ -1,0 +1,1 @@
+"""Parts of the legacy API's `contrib` that scripts ask for."""
