@@ -27,6 +27,7 @@ _MODULES = (
     "runtime",
     "transform",
     "arith",
+    "contrib",
 )
 _HOMES = {
     "driver": ("lower", "build"),

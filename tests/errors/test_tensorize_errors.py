@@ -10,6 +10,7 @@ import pytest
 import tilewright as tw
 from tests.errors.refused import refused
 from tilewright import intrin, te
+from tilewright.contrib import nvcc
 
 GPU = "cuda -arch=sm_90"
 
@@ -214,7 +215,7 @@ def test_a_reader_whose_loops_are_split() -> None:
         p.build()
 
 
-def test_a_reader_with_other_loops_over_the_tile() -> None:
+def test_a_reader_with_a_bound_loop_inside() -> None:
     A, B = te.placeholder((32, 32), name="A"), te.placeholder((32, 32), name="B")
     k = te.reduce_axis((0, 32), "k")
     D = te.compute((32, 32), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="D")
@@ -223,11 +224,12 @@ def test_a_reader_with_other_loops_over_the_tile() -> None:
     one = s[C].fuse()
     s[C].reorder(one, *C.op.axis)
     s[C].bind(one, te.thread_axis("blockIdx.x"))
+    s[C].bind(C.op.axis[0], te.thread_axis("threadIdx.y"))
     s[D].set_scope("local")
     for T in (D, *(s.cache_read(T, "shared", [D]) for T in (A, B))):
         s[T].compute_at(s[C], one)
     s[D].tensorize(D.op.axis[0], intrin.mma("tf32"))
-    with refused("tensorize", "the loops x of stage 'C' are not loops over the tile of 'D'", fix="outside of the loop"):
+    with refused("tensorize", "the loops x of stage 'C'", "lanes can share out", fix="bind loops outside of the loop"):
         tw.build(s, [A, B, C], GPU)
 
 
@@ -244,3 +246,61 @@ def test_operands_without_neighbours(terms: int) -> None:
     p = Product(body=lambda p, i, j: te.sum(p.A[i, p.k] * p.B[p.k, j - j % 2], axis=p.k), terms=terms)
     with refused("tensorize", fix="as its last dimension"):
         p.build()
+
+
+# Intrinsics that legacy programs declare.
+
+
+def declared(calls: str = "tir.tvm_mma_sync", dtype: str = "float16", sums: str = "float32") -> Any:
+    """A product of 16 x 16 x 16 by a declared intrinsic."""
+    A, B = (te.placeholder((16, 16), dtype, name=name) for name in "AB")
+    k = te.reduce_axis((0, 16), "k")
+    C = te.compute((16, 16), lambda i, j: te.sum(A[i, k].astype(sums) * B[k, j].astype(sums), axis=k), name="C")
+
+    def done(ins: Any, outs: Any) -> Any:
+        ib = tw.tir.ir_builder.create()
+        ib.emit(tw.tir.call_intrin("handle", calls, outs[0].data, outs[0].elem_offset // 256, ins[0].access_ptr("r")))
+        return ib.get()
+
+    return te.decl_tensor_intrin(C.op, done, name="product")
+
+
+def test_a_declared_product_is_an_atom() -> None:
+    p = Product()
+    p.s[p.D].tensorize(p.D.op.axis[0], declared(dtype="float32"))
+    assert "mma_3xtf32" in tw.build(p.s, [p.A, p.B, p.C], GPU).program.source
+    assert declared() != declared(dtype="bfloat16")
+
+
+def test_an_intrinsic_that_is_not_known() -> None:
+    with refused("call_intrin", "no intrinsic 'tir.ptx_mma'", fix="tvm_mma_sync"):
+        declared("tir.ptx_mma")
+
+
+def test_a_declaration_without_a_matrix_instruction() -> None:
+    with refused("decl_tensor_intrin", "'product' calls tvm_fill_fragment", fix="tvm_mma_sync are known"):
+        declared("tir.tvm_fill_fragment")
+
+
+def test_a_declaration_by_no_operation() -> None:
+    with refused("decl_tensor_intrin", "is declared by 7", fix="give an operation"):
+        te.decl_tensor_intrin(7, lambda ins, outs: None)
+
+
+def test_a_declared_product_of_types_without_an_instruction() -> None:
+    with refused("decl_tensor_intrin", "computes 'C', a sum in float16 of operands float16, float16", fix="intrin.mma"):
+        declared(sums="float16")
+
+
+@pytest.mark.parametrize("intrin", ["load", "store"])
+def test_a_copy_of_fragments_by_a_stage_that_is_none(intrin: str) -> None:
+    p = Product()
+    with refused("tensorize", "stage 'C' is not a copy of", fix="wmma.matrix_a"):
+        p.s[p.C].tensorize(p.i, intrin)
+
+
+def test_a_compute_version_that_is_none() -> None:
+    assert nvcc.have_tensorcore("9.0")
+    assert not nvcc.have_tensorcore("7.5")
+    with refused("have_tensorcore", "compute_version is None", fix="compute_version"):
+        nvcc.have_tensorcore(None)

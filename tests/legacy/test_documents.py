@@ -42,6 +42,13 @@ def test_the_oldest_spelling(target: str) -> None:
     assert run("old_spellings.py", target) == "right\n"
 
 
+@pytest.mark.parametrize("target", DEVICES)
+def test_a_program_of_the_shape_of_the_tensor_core_tutorial(target: str) -> None:
+    out = run("opt_conv_tensorcore.py", target)
+    assert '"wmma' not in out, "fragments are the compiler's"
+    assert "\n2\nconv2d with tensor core: " in out  # the definition of the instruction, and its call
+
+
 def test_templates_of_2018() -> None:
     out = run("old_autotvm.py", "llvm")
     assert out.endswith("\n2 best\n")

@@ -116,8 +116,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("build_config", "PassContext"), "tw.transform.PassContext(config={...})"),
         **dict.fromkeys(("ir_pass", "instrument"), _PASS),
         **dict.fromkeys(("save_json", "load_json", "module"), "module.save(path), and tw.runtime.load_module(path)"),
-        "contrib": "nothing of it is here; a kernel's source is module.imported_modules[0].get_source(), NVRTC "
-        "compiles it, other libraries take arrays by DLPack",
         **dict.fromkeys(("make",), _LOOPS),
         "convert": _PLAIN,
         "generic": _CHOOSE,
