@@ -36,10 +36,10 @@ from . import operation as operation
 from . import schedule as schedule
 from . import tensor as tensor
 from .extern import extern
+from .intrinsics import decl_tensor_intrin
 from .operation import compute, placeholder, reduce_axis, thread_axis
 from .schedule import Schedule, Stage, create_schedule
 from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor, TensorSlice
-from .tensor_intrin import decl_tensor_intrin
 
 exp, exp2, exp10 = _TABLE["exp"], _TABLE["exp2"], _TABLE["exp10"]
 log, log2, log10, log1p = _TABLE["log"], _TABLE["log2"], _TABLE["log10"], _TABLE["log1p"]
