@@ -101,10 +101,20 @@ def run_command(
 
 
 @app.command("doctor", cls=Command)
-def doctor_command() -> None:
+def doctor_command(
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate", metavar="",
+            help="Measure what the model of the machine needs to know of the GPU, and keep it: less than a minute.",
+        ),
+    ] = False,
+) -> None:  # fmt: skip
     """Say what works on this machine: targets, devices, compilers, libraries; and why the rest does not."""
-    from .doctor import doctor
+    from .doctor import calibrated, doctor
 
+    if calibrate:
+        raise typer.Exit(calibrated())
     doctor()
 
 

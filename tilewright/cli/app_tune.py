@@ -228,5 +228,6 @@ def _tune(operator: str, given: dict[str, Any]) -> None:
     given["log"] = given["log"] or Path(f"{operator}.log")
     given["check"] = not given.pop("no_check")
     given["budget"] = seconds_of(given["budget"])
-    given["trials"] = given["trials"] or (100 if given["budget"] is None else UNLIMITED)
+    if given["trials"] is None:
+        given["trials"] = 100 if given["budget"] is None else UNLIMITED
     raise typer.Exit(tune(operator, sizes, TuneOptions(**given)))

@@ -56,6 +56,21 @@ def doctor() -> None:
     print_lines([*_packages(), "", *_settings()])
 
 
+def calibrated() -> int:
+    """Measure the rates of the first NVIDIA GPU, print and keep them; gives the exit status."""
+    from ..tune.model.machine import keep
+    from .calibration import calibrate, described
+
+    on = device("cuda")
+    if not on.exist:
+        print_lines(["nothing to calibrate: there is no NVIDIA GPU here; the model takes its rates from data sheets"])
+        return 1
+    rates = calibrate(on)
+    kept = keep(on.name, rates)
+    print_lines([heading(on.name), *described(rates), "", f"kept in {kept}" if kept else "not kept: the cache is off"])
+    return 0
+
+
 def _host() -> list[str]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return [

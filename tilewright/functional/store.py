@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import UserError
+from ..core.paths import DIRECTORY_VARIABLE as DIRECTORY_VARIABLE
+from ..core.paths import cache_folder
 
-DIRECTORY_VARIABLE, SIZE_VARIABLE = "TILEWRIGHT_CACHE", "TILEWRIGHT_CACHE_BYTES"
+SIZE_VARIABLE = "TILEWRIGHT_CACHE_BYTES"
 USUAL_BYTES = 256 << 20
 SUFFIX = ".kernel"
 _MAGIC = b"TWK1"
 _HEAD = len(_MAGIC) + 32
-_OFF = ("", "0", "off")
 _STALE_SECONDS = 3600.0
 
 
@@ -156,11 +157,7 @@ class Store:
 
 def usual_folder() -> Path | None:
     """The folder that the environment names, or the usual one; None where it says to keep nothing."""
-    given = os.environ.get(DIRECTORY_VARIABLE)
-    if given is not None:
-        return None if given.lower() in _OFF else Path(given)
-    base = os.environ.get("XDG_CACHE_HOME") or ""
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "tilewright" / "kernels"
+    return cache_folder()
 
 
 def usual_limit() -> int:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tilewright import autotvm, te
+from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.tune.model.machine import Machine
+from tilewright.tune.model.prediction import TERMS
 from tilewright.tune.model.ranking import rank
 from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.model.work import NAMES
+from tilewright.tune.space.config import Config
 
 CUDA = Target.parse("cuda -arch=sm_90")
 N, TAPS = 4096, 5
@@ -80,8 +85,8 @@ def test_counts_of_a_fill_that_threads_share() -> None:
     assert found["fill_loads"] == -(-tile // 64)
     assert found["sts"] == -(-tile // 64)
     assert found["barriers"] == 1
-    assert found["lds"] == 4 * TAPS
-    assert found["lds_waves"] == 4 * TAPS * 4  # neighbouring lanes are four words apart
+    assert found["lds"] == (4 + TAPS - 1) / 4  # each word once, four at a time
+    assert found["lds_waves"] == found["lds"] * 4  # 512 bytes
     assert found["accumulators"] == 4
 
 
@@ -96,6 +101,38 @@ def test_the_terms_say_what_makes_the_time() -> None:
     ((prediction, _),) = scorer.predictions(0)
     assert prediction.seconds[0] == scorer.seconds([0])[0]
     assert max(terms[0] for terms in prediction.terms.values()) < prediction.seconds[0]
+
+
+def test_explain_names_terms_and_counts() -> None:
+    text = autotvm.explain(task(), task().config_space.get(0))
+    assert re.match(r"[\d.]+ µs expected: 32 blocks of 128 threads, \d+ at a time on a multiprocessor\n", text)
+    for term in TERMS:
+        assert re.search(rf"^ +[\d.]+ µs  {term} ", text, re.M), term
+    assert "a thread      5 multiply-adds" in text
+
+
+def test_rank_returns_configurations() -> None:
+    assert [config.index for config in autotvm.rank(task(), count=3)] == list(rank(task(), count=3).indices)
+    assert autotvm.rank(task().with_target(Target("llvm"))) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: autotvm.rank("conv2d"), "the task is 'conv2d'"),
+        (lambda: autotvm.rank(task(), count=0), "count=0"),
+        (lambda: autotvm.explain(None, None), "the task is None"),
+        (lambda: autotvm.explain(task(), 3), "the configuration is 3"),
+        (lambda: autotvm.explain(task(), Config({})), "is not of the task's space"),
+        (
+            lambda: autotvm.explain(task().with_target(Target("llvm")), task().config_space.get(0)),
+            "the model does not cover the target llvm",
+        ),
+    ],
+)
+def test_mistakes(call: Any, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        call()
 
 
 def test_a_smaller_machine_is_slower() -> None:

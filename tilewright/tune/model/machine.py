@@ -6,14 +6,20 @@ says. Their defaults are those of an H200; `tilewright doctor --calibrate` measu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import json
+import os
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from ...core.architectures import NVIDIA
 from ...core.boards import BOARDS, Board
 from ...core.hardware import Hardware
+from ...core.paths import cache_folder
 from ...core.target import Target
 
 _USUAL_BOARD = "NVIDIA H200"
+_FILE = "calibration.json"
 
 
 @dataclass(frozen=True)
@@ -41,31 +47,31 @@ class Rates:
 class Weights:
     """How counts become instructions and waiting: fitted once to measured kernels, the same for all devices."""
 
-    compare: float = 0.2
-    loop_step: float = 38.0
-    ldg: float = 0.5
-    lds: float = 0.88
-    lds_wave: float = 1.0
-    sts: float = 1.2
-    stg: float = 47.0
-    fill: float = 11.0
-    thread: float = 590.0
-    issue: float = 0.66
-    registers: float = 32.0
-    word: float = 1.0
-    spill: float = 1.07
-    dependent: float = 1.14
+    compare: float = 0.05
+    loop_step: float = 18.0
+    ldg: float = 0.2
+    lds: float = 1.1
+    lds_wave: float = 0.88
+    sts: float = 0.3
+    stg: float = 200.0
+    fill: float = 12.0
+    thread: float = 320.0
+    issue: float = 0.98
+    registers: float = 28.5
+    word: float = 0.47
+    spill: float = 2.6
+    dependent: float = 1.12
     alone: float = 1.59
     overlap: float = 0.31
-    serial: float = 0.03
+    serial: float = 0.18
     guarded: float = 0.44
-    fill_guarded: float = 0.08
-    barrier: float = 0.1
-    sectors: float = 0.98
-    uneven: float = 0.26
-    code: float = 0.07
-    marked: float = 2.0
-    sharpness: float = 2.14
+    fill_guarded: float = 0.02
+    barrier: float = 0.16
+    sectors: float = 0.88
+    uneven: float = 0.1
+    code: float = 0.11
+    marked: float = 2.7
+    sharpness: float = 2.43
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,10 @@ class Machine:
 
     @staticmethod
     def of(target: Target, board: str = "") -> Machine:
-        """The machine of a target: of the named board, else of the first known one of its architecture."""
+        """The machine of a target: of the named board, else of the last known one of its architecture.
+
+        Where that board was calibrated on this computer, its rates are those that were measured.
+        """
         found = BOARDS.get(board) or _board_of(target.hardware)
         rates = Rates()
         usual = BOARDS[_USUAL_BOARD]
@@ -88,12 +97,43 @@ class Machine:
         per_cycle = found.gigabytes / found.multiprocessors / found.megahertz
         usual_per_cycle = usual.gigabytes / usual.multiprocessors / usual.megahertz
         scaled = replace(rates, clock=clock, memory_bytes=rates.memory_bytes * per_cycle / usual_per_cycle)
-        return Machine(target.hardware, found.multiprocessors, scaled)
+        return Machine(target.hardware, found.multiprocessors, calibrated(board, scaled))
 
     @property
     def schedulers(self) -> float:
         """Instructions of warps that a multiprocessor issues per cycle."""
         return max(1.0, self.hardware.multiprocessor.float_lanes / self.hardware.warp)
+
+
+def calibrated(device: str, otherwise: Rates) -> Rates:
+    """The rates that were measured of a device on this computer, else others."""
+    known = _read().get(device)
+    try:
+        return otherwise if known is None else Rates(**{name: float(value) for name, value in known.items()})
+    except (TypeError, ValueError, AttributeError):  # of another version, or damaged
+        return otherwise
+
+
+def keep(device: str, rates: Rates) -> Path | None:
+    """Keep the rates of a device beside the kernels on disk; returns the file, or None where nothing is kept."""
+    folder = cache_folder()
+    if folder is None:
+        return None
+    path = folder / _FILE
+    draft = path.with_name(f".{_FILE}.{os.getpid()}")
+    folder.mkdir(parents=True, exist_ok=True)
+    draft.write_text(json.dumps({**_read(), device: asdict(rates)}, indent=2))
+    draft.replace(path)
+    return path
+
+
+def _read() -> dict[str, Any]:
+    folder = cache_folder()
+    try:
+        found = json.loads((folder / _FILE).read_text()) if folder is not None else {}
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _board_of(hardware: Hardware) -> Board:

@@ -193,6 +193,8 @@ class Work:
             forms = [form_of(index, roots, found.loop_extents)[0] for index in load.indices]
             moved = {var for form in forms for var, step in form.items() if np.any(step)}
             times = loops.repeated(moved) / vector
+            if source is not None:
+                times = times * self._distinct(found, forms, loops)
             place = self._place(load, source, axes)
             wide = self._merged(found, source, forms, loops) if source is not None else 1
             self._load(load, source, place, times / wide, vector * wide)
@@ -207,6 +209,18 @@ class Work:
             data = {loop.var for loop in loops.loops if loop.axis.kind is not AxisKind.REDUCE}
             total = loops.repeated(data)
         self._store(found, place, total / vector, vector)
+
+    def _distinct(self, found: StageExtents, forms: list[Form], loops: _Loops) -> Number:
+        """The part of written-out loads that read something new: what stands there twice is loaded once."""
+        written = {loop.var: flag for loop, flag in zip(loops.loops, loops.written, strict=True) if loop.tag is None}
+        places, copies = np.ones(self.count), np.ones(self.count)
+        for form in forms:
+            steps = {var: np.where(written[var], step, 0) for var, step in form.items() if var in written}
+            places = places * (reach(steps, found.loop_extents) + 1)
+        for var, flag in written.items():
+            if any(np.any(form.get(var, 0)) for form in forms):
+                copies = copies * np.where(flag, found.loop_extents[var], 1)
+        return np.minimum(places / copies, 1)
 
     def _merged(self, found: StageExtents, source: StageExtents, forms: list[Form], loops: _Loops) -> Number:
         """How many loads of neighbouring words of shared memory become one.

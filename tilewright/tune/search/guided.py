@@ -96,6 +96,10 @@ class GuidedSearch(Strategy):
         if self._given is None and self.task.target is not None:
             self.scorer.machine = Machine.of(self.task.target, device)
 
+    def predicted(self, index: int) -> float:
+        found = self._predicted.get(index, 0.0)
+        return found if np.isfinite(found) else 0.0
+
     # Results
 
     def learn(self, results: Sequence[Seen]) -> None:

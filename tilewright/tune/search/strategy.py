@@ -49,6 +49,10 @@ class Strategy(ABC):
     def meet(self, device: str) -> None:  # noqa: B027  # not every strategy cares
         """Hear the name of the device that measures, before the first proposal."""
 
+    def predicted(self, index: int) -> float:
+        """The seconds that a configuration is expected to take; 0 where nothing is expected."""
+        return 0.0
+
     def learn(self, results: Sequence[Seen]) -> None:  # noqa: B027  # not every strategy learns
         """Take results into account."""
 

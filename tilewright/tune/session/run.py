@@ -236,7 +236,10 @@ class Run:
         reason, step = (outcome.reason, outcome.step) if isinstance(outcome, Failure) else ("", "")
         refused = isinstance(outcome, Refused)
         checked = not isinstance(outcome, Measured) or outcome.checked
-        notes = Notes(self._attributes.name, COMPILER, reason, step, refused, confirmed, self.task.flop, checked)
+        notes = Notes(
+            self._attributes.name, COMPILER, reason, step, refused, confirmed, self.task.flop, checked,
+            self.strategy.predicted(index),
+        )  # fmt: skip
         result = to_result(outcome)
         trial = Trial(number, self._input(index, notes), result, outcome, flops_of(self.task.flop, result))
         self.tally.take(trial)

@@ -1,0 +1,65 @@
+"""What the model knows of a device: data sheets, and what was measured of it and kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.conftest import why_no_cuda
+from tilewright.cli.app import app
+from tilewright.core.target import Target
+from tilewright.tune.model.machine import Machine, Rates, calibrated, keep
+
+CUDA = Target.parse("cuda -arch=sm_90")
+
+
+def test_rates_follow_the_data_sheet() -> None:
+    h200, h100 = (Machine.of(CUDA, name) for name in ("NVIDIA H200", "NVIDIA H100 PCIe"))
+    assert (h200.multiprocessors, h100.multiprocessors) == (132, 114)
+    assert h100.rates.clock < h200.rates.clock
+    assert h100.rates.memory_bytes < h200.rates.memory_bytes
+    assert Machine.of(CUDA).multiprocessors == 132
+    assert Machine.of(Target.parse("opencl -device=gpu")).multiprocessors > 0
+    assert h200.schedulers == 4
+
+
+def test_what_was_measured_is_kept_for_its_device_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "kept"))
+    measured = replace(Rates(), clock=1.5e9, l2_bytes=20.0)
+    assert calibrated("NVIDIA H200", Rates()) == Rates()
+    assert keep("NVIDIA H200", measured) == tmp_path / "kept" / "calibration.json"
+    assert Machine.of(CUDA, "NVIDIA H200").rates == measured
+    assert Machine.of(CUDA, "NVIDIA L4").rates != measured
+    keep("another", Rates())
+    assert calibrated("NVIDIA H200", Rates()) == measured
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"NVIDIA H200": {"speed": 3}}', '{"NVIDIA H200": {"clock": "fast"}}'])
+def test_a_damaged_file_counts_as_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    (tmp_path / "calibration.json").write_text(text)
+    assert calibrated("NVIDIA H200", Rates()) == Rates()
+
+
+def test_nothing_is_kept_where_the_cache_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "0")
+    assert keep("NVIDIA H200", Rates()) is None
+
+
+@pytest.mark.skipif(not why_no_cuda(), reason="there is a GPU")
+def test_without_a_gpu_there_is_nothing_to_calibrate() -> None:
+    done = CliRunner().invoke(app, ["doctor", "--calibrate"])
+    assert done.exit_code == 1
+    assert "there is no NVIDIA GPU here" in done.output
+
+
+@pytest.mark.cuda
+def test_calibration_measures_every_rate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    done = CliRunner().invoke(app, ["doctor", "--calibrate"])
+    assert done.exit_code == 0, done.output
+    for name in vars(Rates()):
+        assert f"\n{name} " in done.output

@@ -1,0 +1,91 @@
+"""Why a configuration is expected to take as long as it does: a table of the terms, and of what they come from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...core.errors import UserError
+from ..space.config import Config
+from ..task import Task
+from .machine import Machine
+from .prediction import Prediction
+from .scoring import Scorer
+from .work import Counts
+
+_MEANINGS = {
+    "issue": "instructions that the schedulers issue",
+    "shared memory": "wavefronts of shared memory, bank conflicts included",
+    "L1": "sectors of global memory through the L1 cache",
+    "L2": "bytes that blocks read and write through the L2 cache",
+    "memory": "bytes of all tensors, each once",
+    "latency": "what a block waits for by itself: loads, barriers, sums that depend on each other",
+    "start": "blocks that begin",
+}
+
+
+def explain(task: Task, config: Config, machine: Machine | None = None) -> str:
+    """Explain the predicted time of a configuration.
+
+    Parameters
+    ----------
+    task : Task
+        With the target that the configuration is to run on.
+    config : Config
+        Of the task's space.
+    machine : Machine, optional
+        What to predict for; by default the machine of the task's target.
+
+    Returns
+    -------
+    str
+        For each kernel its predicted time, what each part of a multiprocessor would take alone, and the counts that
+        this comes from.
+
+    Raises
+    ------
+    UserError
+        Where the model does not cover the template or the target, and for a configuration of another space.
+    """
+    index = task.config_space.find(config)
+    if index is None:
+        raise UserError("the configuration is not of the task's space", primitive="explain",
+                        fix="give one that task.config_space.get(index) returned")  # fmt: skip
+    if task.target is None or not (task.target.is_gpu and task.target.has_warps):
+        raise UserError(f"the model does not cover the target {task.target}", primitive="explain",
+                        fix='create the task for a GPU: target="cuda"')  # fmt: skip
+    found = Scorer(task, machine).predictions(index)
+    if not found:
+        raise UserError(f"the model does not cover the schedule of {config!r}", primitive="explain",
+                        fix="measure it: the model knows te.compute stages of constant sizes")  # fmt: skip
+    parts = [_kernel(prediction, counts) for prediction, counts in found]
+    if len(parts) == 1:
+        return parts[0]
+    return "\n\n".join(f"kernel {number}: {part}" for number, part in enumerate(parts, 1))
+
+
+def _kernel(prediction: Prediction, counts: Counts) -> str:
+    c = {name: float(values[0]) for name, values in counts.items()}
+    lines = [
+        f"{_time(prediction.seconds)} expected: {c['blocks']:,.0f} blocks of {c['threads']:,.0f} threads, "
+        f"{prediction.resident[0]:.0f} at a time on a multiprocessor",
+        "",
+    ]
+    for name, seconds in sorted(prediction.terms.items(), key=lambda item: -float(item[1][0])):
+        lines.append(f"{_time(seconds):>12}  {name:14} {_MEANINGS[name]}")
+    facts = {
+        "a thread": f"{c['fma']:,.0f} multiply-adds, {c['loop_steps']:,.0f} turns of loops, "
+        f"about {prediction.registers[0]:.0f} registers",
+        "global loads": f"{c['ldg']:,.0f} of a thread, {_each(c, 'ldg_sectors', 'ldg')} sectors per warp each",
+        "shared loads": f"{c['lds']:,.0f} of a thread, {_each(c, 'lds_waves', 'lds')} wavefronts per warp each",
+        "a block": f"{c['shared_bytes']:,.0f} bytes of shared memory, {c['barriers']:,.0f} barriers, "
+        f"{c['block_bytes']:,.0f} bytes read",
+    }
+    return "\n".join([*lines, "", *(f"{name:12}  {text}" for name, text in facts.items())])
+
+
+def _each(c: dict[str, float], what: str, of: str) -> str:
+    return f"{c[what] / c[of] if c[of] else 0:.1f}"
+
+
+def _time(seconds: np.ndarray) -> str:
+    return f"{float(seconds[0]) * 1e6:,.2f} µs"
