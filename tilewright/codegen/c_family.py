@@ -36,7 +36,7 @@ from ..loops.nodes import (
     Tensorized,
 )
 from .c_expr import OR, SUM, ExprWriter
-from .copies import write_copy
+from .copies import write_copies_where, write_copy
 from .dialect import Dialect, Parameter
 from .kernel import Kernel, product, root
 from .matrix import MatrixWriter
@@ -79,6 +79,7 @@ class KernelWriter:
         self.aligned: set[Buffer] = set()
         self.dynamic: dict[Buffer, int] = {}
         self.views: dict[Buffer, None] = {}
+        self.copies_where = ""
         self.has_matrices = False
 
     def write(self) -> str:
@@ -203,6 +204,8 @@ class KernelWriter:
             self._stmt(s.body)
 
     def _if(self, s: If) -> None:
+        if write_copies_where(self, s):
+            return
         with self._block(f"if ({self.expr(s.condition)})"):
             self._stmt(s.then)
         if s.orelse is not None:
@@ -244,9 +247,6 @@ class KernelWriter:
             MatrixWriter(self, s).write()
         else:
             self._stmt(s.body)
-
-    def _copy(self, s: Copy) -> None:
-        write_copy(self, s)
 
     def _commit(self, s: Commit) -> None:
         self._line(self.dialect.commit())
@@ -436,7 +436,7 @@ _WRITE: dict[type, Callable[[KernelWriter, Any], None]] = {
     If: KernelWriter._if,
     Let: KernelWriter._let,
     Store: KernelWriter._store,
-    Copy: KernelWriter._copy,
+    Copy: write_copy,
     Evaluate: KernelWriter._evaluate,
     Allocate: KernelWriter._allocate,
     LifetimeStart: KernelWriter._lifetime_start,

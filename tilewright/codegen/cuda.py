@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -87,20 +88,23 @@ def _pair(kind: str, letters: str) -> str:
 
 
 def _copies() -> dict[str, str]:
-    """Asynchronous copies; those of 16 bytes go past the first-level cache, which keeps what is read again."""
+    """Asynchronous copies; those of 16 bytes go past the first-level cache, which keeps what is read again.
+
+    The conditional ones are predicated, since the compiler makes no predicates of branches around assembly.
+    """
     made = {}
     for size in (4, 8, 16):
-        way = "cg" if size == 16 else "ca"
-        to = '"r"((unsigned int)__cvta_generic_to_shared(to))'
-        text = f"cp.async.{way}.shared.global [%0], [%1], {size}"
-        made[f"copy_{size}"] = (
-            f"void copy_{size}(void* to, const void* from) {{\n"
-            f'  asm volatile("{text};" : : {to}, "l"(from) : "memory");\n}}'
-        )
-        made[f"copy_{size}_or_zeros"] = (
-            f"void copy_{size}_or_zeros(bool present, void* to, const void* from) {{\n"
-            f'  asm volatile("{text}, %2;" : : {to}, "l"(from), "r"(present ? {size} : 0) : "memory");\n}}'
-        )
+        for zeros, conditional in itertools.product((False, True), (False, True)):
+            name = f"copy_{size}{'_or_zeros' * zeros}{'_where' * conditional}"
+            parameters = "bool runs, " * conditional + "bool present, " * zeros + "void* to, const void* from"
+            operands = ['"r"((unsigned int)__cvta_generic_to_shared(to))', '"l"(from)']
+            operands += [f'"r"(present ? {size} : 0)'] * zeros + ['"r"((int)runs)'] * conditional
+            way = "cg" if size == 16 else "ca"
+            text = f"cp.async.{way}.shared.global [%0], [%1], {size}{', %2' * zeros};"
+            if conditional:
+                text = f"{{ .reg .pred p; setp.ne.b32 p, %{2 + zeros}, 0; @p {text} }}"
+            body = f'  asm volatile("{text}" : : {", ".join(operands)} : "memory");'
+            made[name] = f"void {name}({parameters}) {{\n{body}\n}}"
     return made
 
 
@@ -149,7 +153,7 @@ class Cuda(Dialect):
         *(f"u{kind}{lanes}" for kind in "char short int long longlong".split() for lanes in (1, 2, 3, 4)),
     }
 
-    owned: ClassVar[re.Pattern[str]] = re.compile("|".join((*OWNED, r"make_\w+", r"copy_\d+(?:_or_zeros)?")))
+    owned: ClassVar[re.Pattern[str]] = re.compile("|".join((*OWNED, r"make_\w+", r"copy_\d+(?:_or_zeros)?(?:_where)?")))
 
     def not_finite(self, value: float, dtype: DType) -> str:
         if dtype.bits != 64:
@@ -209,8 +213,8 @@ class Cuda(Dialect):
             raise InternalError("a barrier on local memory orders nothing")
         return "__syncthreads();"
 
-    def copy(self, size: int, guarded: bool) -> str:
-        return f"copy_{size}_or_zeros" if guarded else f"copy_{size}"
+    def copy(self, size: int, guarded: bool, conditional: bool) -> str:
+        return f"copy_{size}{'_or_zeros' * guarded}{'_where' * conditional}"
 
     def commit(self) -> str:
         return 'asm volatile("cp.async.commit_group;" : : : "memory");'

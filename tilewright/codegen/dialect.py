@@ -157,8 +157,11 @@ class Dialect(ABC):
     def barrier(self, scope: MemoryScope) -> str:
         """The statement at which all threads of a block wait."""
 
-    def copy(self, size: int, guarded: bool) -> str:
-        """The helper function of an asynchronous copy of so many bytes; a guarded one may bring zeros instead."""
+    def copy(self, size: int, guarded: bool, conditional: bool) -> str:
+        """The helper function of an asynchronous copy of so many bytes.
+
+        A guarded one may bring zeros instead; a conditional one is made only where its first argument holds.
+        """
         raise InternalError(f"{self.name} has no asynchronous copies")
 
     def commit(self) -> str:
