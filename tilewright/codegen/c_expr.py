@@ -203,7 +203,8 @@ class ExprWriter:
                 text = self._conversion(name, DType(what), DType(rest.removeprefix("to_")))
             else:
                 text = self._arithmetic_helper(name, _HELPERS[what], DType(rest))
-            self.helpers[name] = f"{self.dialect.helper_prefix} {text}"
+            complete = text.startswith("template")
+            self.helpers[name] = text if complete else f"{self.dialect.helper_prefix} {text}"
         return name
 
     def _arithmetic_helper(self, name: str, body: str, dtype: DType) -> str:

@@ -36,7 +36,7 @@ from ..loops.nodes import (
     Tensorized,
 )
 from .c_expr import OR, SUM, ExprWriter
-from .copies import write_copies_where, write_copy
+from .copies import write_copies_where, write_copy, write_copy_loop, write_sequence
 from .dialect import Dialect, Parameter
 from .kernel import Kernel, product, root
 from .matrix import MatrixWriter
@@ -80,6 +80,7 @@ class KernelWriter:
         self.dynamic: dict[Buffer, int] = {}
         self.views: dict[Buffer, None] = {}
         self.copies_where = ""
+        self.held_back: list[Stmt] = []
         self.has_matrices = False
 
     def write(self) -> str:
@@ -190,10 +191,11 @@ class KernelWriter:
         write(self, s)
 
     def _seq(self, s: Seq) -> None:
-        for stmt in s.stmts:
-            self._stmt(stmt)
+        write_sequence(self, s.stmts)
 
     def _for(self, s: For) -> None:
+        if write_copy_loop(self, s):
+            return
         if s.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED):
             raise InternalError(f"a {s.kind.value} loop over {s.var.name} reached code generation")
         if s.kind is LoopKind.UNROLLED:

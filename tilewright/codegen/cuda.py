@@ -15,6 +15,8 @@ from ..core.hardware import MemoryScope, ThreadTag
 from .dialect import C_WORDS, MATH, OWNED, Dialect, Parameter, is_half, signature, storage_dtype
 from .matrix import matrix_helpers
 
+_HELPER = "static __device__ __forceinline__"
+
 
 def _intrinsics() -> dict[str, str]:
     table: dict[str, str] = {}
@@ -90,21 +92,22 @@ def _pair(kind: str, letters: str) -> str:
 def _copies() -> dict[str, str]:
     """Asynchronous copies; those of 16 bytes go past the first-level cache, which keeps what is read again.
 
-    The conditional ones are predicated, since the compiler makes no predicates of branches around assembly.
+    Distances in bytes from the two addresses are part of the instruction, so that several share the addresses. The
+    conditional ones are predicated, since the compiler makes no predicates of branches around assembly.
     """
     made = {}
     for size in (4, 8, 16):
         for zeros, conditional in itertools.product((False, True), (False, True)):
             name = f"copy_{size}{'_or_zeros' * zeros}{'_where' * conditional}"
             parameters = "bool runs, " * conditional + "bool present, " * zeros + "void* to, const void* from"
-            operands = ['"r"((unsigned int)__cvta_generic_to_shared(to))', '"l"(from)']
+            operands = ['"r"((unsigned int)__cvta_generic_to_shared(to))', '"l"(from)', '"n"(to_by)', '"n"(from_by)']
             operands += [f'"r"(present ? {size} : 0)'] * zeros + ['"r"((int)runs)'] * conditional
             way = "cg" if size == 16 else "ca"
-            text = f"cp.async.{way}.shared.global [%0], [%1], {size}{', %2' * zeros};"
+            text = f"cp.async.{way}.shared.global [%0 + %2], [%1 + %3], {size}{', %4' * zeros};"
             if conditional:
-                text = f"{{ .reg .pred p; setp.ne.b32 p, %{2 + zeros}, 0; @p {text} }}"
-            body = f'  asm volatile("{text}" : : {", ".join(operands)} : "memory");'
-            made[name] = f"void {name}({parameters}) {{\n{body}\n}}"
+                text = f"{{ .reg .pred p; setp.ne.b32 p, %{4 + zeros}, 0; @p {text} }}"
+            head = f"template <int to_by = 0, int from_by = 0>\n{_HELPER} void {name}({parameters}) {{"
+            made[name] = f'{head}\n  asm volatile("{text}"\n      : : {", ".join(operands)} : "memory");\n}}'
     return made
 
 
@@ -127,7 +130,7 @@ class Cuda(Dialect):
     }
     literal_suffixes: ClassVar[dict[str, str]] = {"int64": "LL", "uint32": "u", "uint64": "ULL"}
     has_matrix_instructions: ClassVar[bool] = True
-    helper_prefix: ClassVar[str] = "static __device__ __forceinline__"
+    helper_prefix: ClassVar[str] = _HELPER
     helpers: ClassVar[dict[str, str]] = {
         **_extremes(),
         **_conversions(),

@@ -23,18 +23,16 @@ from ..expr.operators import add, multiply
 from ..expr.traverse import substitute, uses_any
 from ..loops.nodes import Buffer, Tensorized
 from ..passes.lower_divisions import lower_expression
+from .copies import Writer as CopyWriter
+from .copies import write_held_back
 
 
-class Writer(Protocol):
+class Writer(CopyWriter, Protocol):
     """What is needed of the writer of a kernel."""
 
-    names: Any
-    expr: Any
     aligned: set[Buffer]
 
-    def _line(self, text: str) -> None: ...
     def _block(self, head: str) -> AbstractContextManager[None]: ...
-    def _pointer_name(self, buffer: Any) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -72,6 +70,7 @@ class MatrixWriter:
                 self._start_parts()
             for operand in (a, b):
                 operand.load("0", "0")
+            write_held_back(self.writer)
             if self.steps == 1:
                 self._step(a, b, "0")
             else:
