@@ -21,7 +21,11 @@ SEED ?= 1
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test fuzz-api check test-gpu bench release clean setup
+
+# Of fuzz: how many examples of each property (some properties take a multiple of it).
+EXAMPLES ?= 600
+
+.PHONY: help demo test test-slow fuzz fuzz-api check test-gpu bench release clean setup
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -34,8 +38,14 @@ demo: $(READY) ## climb both ladders of schedules, then tune a small convolution
 	@echo; rm -f build/demo.log
 	@$(BIN)/tilewright tune conv2d --shape 1x32x14x14 --kernel 1 --trials 20 --seed 0 --log build/demo.log
 
-test: $(READY) ## run every test; those that need a GPU skip, saying so, where there is none
+test: $(READY) ## run the tests; those that need a GPU skip, saying so, where there is none
 	@$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 $(PYTEST_ARGS)
+
+test-slow: $(READY) ## run the tests that take more than ten seconds each, which `make test` leaves out
+	@$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m slow $(PYTEST_ARGS)
+
+fuzz: $(READY) ## run the properties with EXAMPLES=... random examples each, ten times those of `make test`
+	@HYPOTHESIS_PROFILE=fuzz FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m hypothesis $(PYTEST_ARGS)
 
 fuzz-api: $(READY) ## run N hostile calls of the public API and N/40 hostile modules; SEED=... picks others
 	@$(BIN)/python -m tests.hostile calls --count $(N) --seed $(SEED)

@@ -21,11 +21,23 @@ else:
     # No deadline: the first example of a property pays for imports and compilers.
     hypothesis.settings.register_profile("default", deadline=None, max_examples=60)
     hypothesis.settings.register_profile("ci", deadline=None, max_examples=400, derandomize=True)
+    hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=int(os.environ.get("FUZZ_EXAMPLES", 600)))
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write what the tests produce to tests/golden/")
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out slow tests, unless they are asked for: by --slow, by -m, or by name."""
+    if config.getoption("--slow") or "slow" in config.option.markexpr or any("::" in given for given in config.args):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
 
 
 @pytest.fixture

@@ -194,8 +194,8 @@ def test_a_new_cuda_architecture_is_a_row(monkeypatch: pytest.MonkeyPatch) -> No
 def test_no_pass_or_tuner_names_a_number_of_the_hardware() -> None:
     """Registers, shared memory, warps and grids are read off the row of the target."""
     package = Path(tilewright.__file__).parent
-    numbers = ("65_536", "65536", "65_535", "65535", "49152", "232448", "_WARP", "warp_size = ")
-    for folder in ("passes", "refine", "loops", "bounds", "schedule", "tune", "codegen"):
+    numbers = ("65_536", "65536", "65_535", "65535", "49152", "232448", "_WARP", "warp_size = ", "(255", " 255")
+    for folder in ("passes", "refine", "loops", "bounds", "schedule", "tune", "codegen", "topi"):
         for path in (package / folder).rglob("*.py"):
             found = [number for number in numbers if number in path.read_text(encoding="utf-8")]
             assert not found, f"{path.relative_to(package)} has {found}"

@@ -13,6 +13,7 @@ from tests.passes.running import compiled
 from tests.passes.test_pipeline_loops import column_sums, product
 from tilewright import te, tir
 from tilewright.core.errors import InternalError
+from tilewright.core.target import Target
 from tilewright.expr.traverse import post_order
 from tilewright.loops.interpret import interpret
 from tilewright.loops.nodes import NOTHING, Await, Barrier, Commit, Copy, For, Function, Stmt, map_statements
@@ -295,3 +296,15 @@ def test_the_printed_program_shows_copies_groups_and_awaits() -> None:
     source = tilewright.build(s, args, "cuda").imported_modules[0].get_source()
     assert 'asm volatile("cp.async.commit_group;" : : : "memory");' in source
     assert 'asm volatile("cp.async.wait_group 1;" : : : "memory");' in source
+
+
+def test_a_ring_outside_of_any_kernel_is_filled_by_stores() -> None:
+    A, k = te.placeholder((8, 8), name="A"), te.reduce_axis((0, 8), "k")
+    C = te.compute((8, 8), lambda i, j: te.sum(A[k, i] * A[k, j], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    AS = s.cache_read(A, "shared", [C])
+    s[AS].compute_at(s[C], C.op.axis[0])
+    s[AS].pipeline(2)
+    (part,) = tilewright.lower(s, [A, C]).parts
+    made = part.compiled_for(Target("cuda -arch=sm_90")).function
+    assert not any(isinstance(node, Commit) for node in post_order(made.body))

@@ -31,7 +31,7 @@ AWKWARD = (
     Depthwise(batch=3, channels=2, height=5, width=3, kernel=9),  # a kernel larger than the image
     Depthwise(batch=2, channels=2, height=7, width=16, kernel=3, dtype="float64"),
 )
-MODERATE = (Conv1d(M=257, N=32), Depthwise(batch=2, channels=3, height=18, width=33, kernel=7))
+MODERATE = (Conv1d(M=257, N=32), Depthwise(batch=1, channels=2, height=18, width=33, kernel=5))
 
 
 def cases(*ladders: Ladder) -> list[object]:

@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tw
 from tests.loops.running import empty, floats, run
+from tests.passes.running import finish
 from tests.programs.harness import FLOATS, build
 from tilewright import te, tir
 
@@ -175,3 +176,11 @@ def test_warps_of_cuda_exchange_registers() -> None:
     assert whole.count("__syncthreads") == 1
     assert "__shfl" not in odd
     assert odd.count("__syncthreads") == 6  # after the first stores, and after each of the 5 levels of a tree over 24
+
+
+@pytest.mark.parametrize(("columns", "tx", "ty"), SHAPES)
+def test_every_pass_leaves_a_well_formed_program(columns: int, tx: int, ty: int) -> None:
+    """Shared memory of trees too is allocated at the head of the kernel."""
+    s, args = rows(5, columns, tx, ty)
+    (function,) = tw.lower(s, args).functions
+    finish(function, check=True)

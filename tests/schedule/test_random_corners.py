@@ -28,7 +28,7 @@ def corners(draw: Any, gpu: bool | None) -> RandomProgram:
     return program
 
 
-@examples(4)
+@examples(1.5)
 @given(corners(gpu=None))
 def test_a_schedule_changes_no_value(program: RandomProgram) -> None:
     if (found := forms(program)) is not None:
@@ -38,7 +38,7 @@ def test_a_schedule_changes_no_value(program: RandomProgram) -> None:
             interpreted(program, made, races=True, how="finished")
 
 
-@examples(2)
+@examples(0.8)
 @given(corners(gpu=False))
 def test_a_cpu_computes_the_same(program: RandomProgram) -> None:
     note(program.text)

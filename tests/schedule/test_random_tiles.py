@@ -46,7 +46,7 @@ def count(what: str) -> None:
     hypothesis.event(what)
 
 
-@examples(2)
+@examples(0.8)
 @given(tiles(), st.integers(0, 7))
 def test_a_tiled_kernel_computes_the_same_as_it_is_compiled(program: RandomProgram, wide: int) -> None:
     """Some with indices of 64 bits, as if they had too many elements for others."""
@@ -113,7 +113,7 @@ def test_tiled_kernels_run() -> None:
     What it makes wrong in one of its ways to run a block's threads and right in the other does not count:
     tests/topi/test_templates.py tells of such a kernel.
     """
-    programs = drawn(24)
+    programs = drawn(10)
     outcomes = on_opencl(programs)
     assert outcomes.count("right") * 2 >= len(programs), collections.Counter(outcomes)
     doubtful = [program for program, outcome in zip(programs, outcomes, strict=True) if outcome == "wrong"]

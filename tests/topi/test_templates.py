@@ -128,7 +128,14 @@ MISCOMPILED = AWKWARD[1]
 @pytest.mark.opencl
 @pytest.mark.parametrize("workload", cases([w for w in AWKWARD if w is not MISCOMPILED]))
 def test_on_opencl(workload):
-    on_device(workload, "opencl", 2)
+    on_device(workload, "opencl", 1)  # PoCL takes a second for each
+
+
+@pytest.mark.slow
+@pytest.mark.opencl
+@pytest.mark.parametrize("workload", cases([w for w in AWKWARD if w is not MISCOMPILED]))
+def test_many_configurations_on_opencl(workload):
+    on_device(workload, "opencl", 6)
 
 
 @pytest.mark.parametrize("workload", cases())

@@ -129,6 +129,28 @@ def test_memory_is_what_the_lowered_program_allocates():
         assert use.threads == threads[0] * threads[1] * threads[2]
 
 
+@pytest.mark.parametrize(("depth", "padding", "elements"), [(1, 0, 1024), (3, 0, 3072), (1, 8, 1280), (2, 1, 2112)])
+def test_stages_and_padding_count_as_shared_memory(depth, padding, elements):
+    A, W = te.placeholder((32, 128), name="A"), te.placeholder((128, 32), name="W")
+    r = te.reduce_axis((0, 128), name="r")
+    B = te.compute((32, 32), lambda i, j: te.sum(A[i, r] * W[r, j], axis=r), name="B")
+    s = te.create_schedule(B.op)
+    sums = s.cache_write(B, "local")
+    tile = s.cache_read(A, "shared", [sums])
+    i, j = B.op.axis
+    s[B].bind(i, te.thread_axis("threadIdx.y"))
+    s[B].bind(j, te.thread_axis("threadIdx.x"))
+    s[sums].compute_at(s[B], j)
+    outer, _ = s[sums].split(r, factor=32)
+    s[tile].compute_at(s[sums], outer)
+    if depth > 1:
+        s[tile].pipeline(depth)
+    if padding:
+        s[tile].storage_align(tile.op.axis[0], 32, padding)
+    use = seen(lambda: (s, [A, W, B]), "cuda").uses[0]
+    assert use.bytes_in(MemoryScope.SHARED) == 4 * elements == 4 * _allocated(lower(s, [A, W, B]).script(), "shared")
+
+
 def _allocated(program, scope):
     lines = [line for line in program.splitlines() if "T.allocate(" in line and f'"{scope}"' in line]
     return sum(int(line.partition("([")[2].partition("]")[0]) for line in lines)

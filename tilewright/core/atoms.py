@@ -99,6 +99,9 @@ class Fragment:
     halves: int
 
 
+LANES = 32
+"""The lanes that share a fragment."""
+
 ATOMS: dict[str, Atom] = {
     atom.name: atom
     for atom in (

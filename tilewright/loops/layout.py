@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from ..core.atoms import LANES as LANES
 from ..core.atoms import Fragment
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import add, const, floordiv, floormod, multiply, subtract
@@ -69,10 +70,6 @@ def _aligned(stride: Expr, factor: int, offset: int) -> Expr:
     if isinstance(stride, IntImm):
         return const(stride.value + (offset - stride.value) % factor, stride.dtype)
     return add(stride, floormod(subtract(const(offset, stride.dtype), stride), factor))
-
-
-LANES = 32
-"""The lanes that share a fragment."""
 
 
 def _register(fragment: Fragment, shape: Sequence[Expr], indices: Sequence[Expr]) -> Expr:

@@ -27,6 +27,7 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Call, Expr, IntImm, Load, Var
 from ..expr.operators import add, const, equal, floordiv, floormod, if_then_else, less, multiply
+from ..expr.traverse import variables
 from ..loops.nodes import (
     Allocate,
     AllReduce,
@@ -35,6 +36,7 @@ from ..loops.nodes import (
     If,
     Launch,
     Let,
+    LifetimeStart,
     Seq,
     Stmt,
     Store,
@@ -52,9 +54,28 @@ def lower_thread_reduce(function: Function, target: Target, options: Options) ->
 
 def _host(stmt: Stmt, warp: int) -> Stmt:
     if isinstance(stmt, Launch):
-        body = _kernel(stmt.body, stmt, warp)
+        body = _hoisted(_kernel(stmt.body, stmt, warp))
         return stmt if body is stmt.body else Launch(stmt.name, stmt.threads, body)
     return map_statements(stmt, lambda child: _host(child, warp))
+
+
+def _hoisted(body: Stmt) -> Stmt:
+    """Move the arrays of exchanges to the head of their kernel, where all shared memory is allocated."""
+    head: list[Buffer] = []
+    while isinstance(body, Allocate):
+        head.append(body.buffer)
+        body = body.body
+
+    def strip(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Allocate) and stmt.buffer.scope is MemoryScope.SHARED and not variables(*stmt.buffer.shape):
+            head.append(stmt.buffer)
+            return seq(LifetimeStart(stmt.buffer), strip(stmt.body))
+        return map_statements(stmt, strip)
+
+    inner = strip(body)
+    for buffer in reversed(head):
+        inner = Allocate(buffer, inner)
+    return inner
 
 
 def _kernel(stmt: Stmt, launch: Launch, warp: int) -> Stmt:

@@ -23,8 +23,6 @@ from ..expr.traverse import post_order, variables
 from ..loops.nodes import Allocate, Evaluate, For, Function, If, Let, Stmt, Store, map_statements
 from .vectorize_loops import on_vectors
 
-MAX_LANES = 64
-
 
 def mask_guarded_loops(function: Function, target: Target, options: Options) -> Function:
     """Run short serial loops on vectors where a guard or branch in them depends on their variable.
@@ -32,19 +30,19 @@ def mask_guarded_loops(function: Function, target: Target, options: Options) -> 
     Only where no iteration needs another one's result, and memory is accessed in its own order: anything else
     is left to LLVM.
     """
-    return function.with_body(_visit(function.body))
+    most = target.hardware.vector_bytes  # as many elements as one vector has where each has a byte
 
+    def visit(stmt: Stmt) -> Stmt:
+        made = map_statements(stmt, visit)
+        if isinstance(made, For) and made.kind is LoopKind.SERIAL and isinstance(made.extent, IntImm):
+            lanes = made.extent.value
+            return _masked(made, lanes) if 4 <= lanes <= most and lanes % 4 == 0 else made
+        return made
 
-def _visit(stmt: Stmt) -> Stmt:
-    made = map_statements(stmt, _visit)
-    if isinstance(made, For) and made.kind is LoopKind.SERIAL and isinstance(made.extent, IntImm):
-        return _masked(made, made.extent.value)
-    return made
+    return function.with_body(visit(function.body))
 
 
 def _masked(loop: For, lanes: int) -> Stmt:
-    if not (4 <= lanes <= MAX_LANES and lanes % 4 == 0):
-        return loop
     nodes = list(post_order(loop.body))
     differs = any(isinstance(at, (If, IfThenElse)) and loop.var in variables(at.condition) for at in nodes)
     if not differs or not _independent(nodes, loop.var, lanes):

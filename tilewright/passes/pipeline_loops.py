@@ -40,6 +40,7 @@ from ..loops.nodes import (
     For,
     Function,
     If,
+    Launch,
     Seq,
     Stmt,
     Store,
@@ -72,9 +73,16 @@ class _Pipeliner:
     def __init__(self, rings: dict[Buffer, Buffer], asynchronous: bool) -> None:
         self.rings = rings
         self.asynchronous = asynchronous
+        self._in_kernel = False
 
     def visit(self, stmt: Stmt) -> Stmt:
         """The statement with its loops pipelined."""
+        if isinstance(stmt, Launch) or (isinstance(stmt, For) and stmt.kind is LoopKind.THREAD):
+            around, self._in_kernel = self._in_kernel, True
+            try:
+                return map_statements(stmt, self.visit)
+            finally:
+                self._in_kernel = around
         if not isinstance(stmt, For) or stmt.kind is not LoopKind.SERIAL:
             return map_statements(stmt, self.visit)
         outer = serial_nest(stmt)[:-1]
@@ -90,7 +98,8 @@ class _Pipeliner:
         return made
 
     def _pipelined(self, loop: For) -> Stmt | None:
-        plan = _plan(loop, set(self.rings.values()), self.asynchronous)
+        # Outside of kernels there are no threads whose copies could be under way.
+        plan = _plan(loop, set(self.rings.values()), self.asynchronous and self._in_kernel)
         if plan is None:
             return None
         self.rings.update(plan.rings)

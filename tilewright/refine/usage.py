@@ -8,7 +8,8 @@ from math import prod
 
 from ..bounds.infer import Bounds, StageBounds
 from ..bounds.nest import Loop, own_loops
-from ..core.hardware import MemoryScope, ThreadTag
+from ..core.atoms import LANES
+from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.traverse import variables
 from ..schedule.value import At, Schedule
@@ -86,7 +87,8 @@ def kernel_uses(schedule: Schedule, bounds: Bounds) -> list[KernelUse]:
                 use.extents[loop.tag] = max(use.extents.get(loop.tag, 1), _extent(bounds, loop) or 1)
         use.together.append(_in_use_with(found, bounds, readers))
         if found.scope is not MemoryScope.GLOBAL:
-            use.storage += _storage(found, _extents(bounds, (x for x in found.outer if x.tag is ThreadTag.VTHREAD)))
+            vthreads = _extents(bounds, (x for x in found.outer if x.tag is ThreadTag.VTHREAD))
+            use.storage += _storage(found, vthreads, _stages(found, bounds))
     return [use for use in uses.values() if use.extents]
 
 
@@ -129,11 +131,34 @@ def _value(e: Expr) -> int | None:
     return e.value if isinstance(e, IntImm) else None
 
 
-def _storage(found: StageBounds, vthreads: dict[Var, int]) -> list[Storage]:
+def _stages(found: StageBounds, bounds: Bounds) -> int:
+    """The copies of a ring; one where the loop around the stage is none that `pipeline_loops` surely pipelines."""
+    if not found.outer or not isinstance(found.stage.placement, At):
+        return 1
+    loop = found.outer[-1]
+    around = bounds[loop.stage]
+    serial = loop.tag is None and around.stage.note(loop.axis).kind is LoopKind.SERIAL and _extent(bounds, loop) != 1
+    own = {t.op for t in read_tensors(found.body)}
+    fed = any(other.stage.op in own and other.stage.placement == found.stage.placement for other in bounds.values())
+    return found.stage.stages if serial and not fed else 1
+
+
+def _storage(found: StageBounds, vthreads: dict[Var, int], stages: int) -> list[Storage]:
     """The arrays of a stage; one that each vthread fills with something else has a copy for each."""
-    extents = [_value(part.extent) for part in found.region]
     # A region that moves with a vthread is another one for each of them.
     copies = prod(vthreads.get(v, 1) for v in variables(*(part.min for part in found.region)))
-    elements = prod(n or 1 for n in extents) * copies
+    elements = _elements(found) * copies * stages
     op = found.stage.op
     return [Storage(found.stage.id, t.name, found.scope, elements, t.dtype.bytes) for t in op.outputs]
+
+
+def _elements(found: StageBounds) -> int:
+    """The elements of one copy, with the padding that `storage_align` asks for."""
+    extents = [_value(part.extent) or 1 for part in found.region]
+    if found.fragment is not None:
+        return prod(extents) // LANES
+    size = 1
+    for axis, extent in reversed(list(zip(found.stage.op.axis, extents, strict=True))):
+        factor, offset = found.stage.aligns.get(axis, (1, 0))
+        size = (size + (offset - size) % factor) * extent
+    return size

@@ -14,14 +14,14 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import reorder_knob, value_knob
 from ...tune.space.space import Space
 from .convolutions import Depthwise
-from .schedule_helpers import GRID_LIMIT, bind_all, fetch_together, store_together, tile_knob, written_out
+from .schedule_helpers import GPU, GRID_LIMIT, bind_all, fetch_together, store_together, tile_knob, written_out
 from .template import ScheduleStrategy, plain
 from .tensors import Tensors
 
 _TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 _TILES = ("tile_c", "tile_y", "tile_x")
-_REGISTERS = 224
-"""That a thread can fill with inputs and sums: of 255, some are for addresses."""
+_REGISTERS = GPU.registers_per_thread - 31
+"""That a thread can fill with inputs and sums: some are for addresses."""
 _THREADS, _BLOCKS = 128, 256
 """A block of usual size, and how many of them keep a large GPU busy."""
 _BUSY = _BLOCKS * _THREADS // 2

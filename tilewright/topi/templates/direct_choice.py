@@ -12,6 +12,7 @@ from math import ceil, prod
 from typing import Any
 
 from .images import Images
+from .schedule_helpers import GPU
 from .window_cost import (
     BYTES,
     REGISTERS,
@@ -25,10 +26,10 @@ from .window_cost import (
     widest,
 )
 
-_PROCESSORS, _CLOCK, _WARP = 132, 1.7e9, 32
+_PROCESSORS, _CLOCK, _LANES = 132, 1.7e9, GPU.warp
 _BANDWIDTH, _CACHED_BANDWIDTH, _CACHE = 2.62e12, 7.72e12, 45e6
 """Bytes a second from memory and from the L2 cache, and what that holds."""
-_RESIDENT_THREADS, _RESIDENT_BLOCKS, _REGISTER_FILE = 2048, 32, 65536
+_RESIDENT_THREADS = GPU.multiprocessor.warps * GPU.warp
 _IN_FLIGHT, _LOADS_IN_FLIGHT = 14_600, 16
 """Bytes that a multiprocessor must have asked for to be served at full bandwidth, and loads that a thread has."""
 _LATENCY, _BLOCK_START = 629.0, 194.0
@@ -117,7 +118,7 @@ def blocks(of: Images, tile: Tile) -> Iterator[tuple[int, int, int]]:
 def cycles(of: Images, tile: Tile, block: tuple[int, int, int]) -> float:
     """Return how long the kernel takes, in cycles of a multiprocessor."""
     threads, size = prod(block), BYTES[of.dtype]
-    warps = ceil(threads / _WARP)
+    warps = ceil(threads / _LANES)
     each = ceil(_blocks_of_grid(of, tile, block) / _PROCESSORS)
     issued, moved = _work(of, tile, block)
     loads, rounds = tile.loads(of), of.shape[1] // of.groups * (1 if tile.whole else of.kernel[0])
@@ -177,6 +178,6 @@ def _resident(of: Images, tile: Tile, warps: int) -> int:
     """Return how many blocks a multiprocessor runs at a time."""
     window = tile.registers(of) - tile.results()
     held = prod(of.kernel) * tile.channels * BYTES[of.dtype] / 4 if weights_of(of, tile) is Weights.REGISTERS else 0
-    registers = min(255, max(24, 13 + tile.results() + _WINDOW * window + held)) // 8 * 8
-    by_registers = int(_REGISTER_FILE // (registers * warps * _WARP))
-    return max(1, min(_RESIDENT_THREADS // (warps * _WARP), _RESIDENT_BLOCKS, by_registers))
+    registers = min(GPU.registers_per_thread, max(24, 13 + tile.results() + _WINDOW * window + held)) // 8 * 8
+    by_registers = int(GPU.multiprocessor.registers // (registers * warps * _LANES))
+    return max(1, min(_RESIDENT_THREADS // (warps * _LANES), GPU.multiprocessor.blocks, by_registers))

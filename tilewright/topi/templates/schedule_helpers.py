@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
 from ...tune.space.knobs import SplitKnob, split_knob
 
 _LARGEST_PRIME = 16
 _LARGEST_SIZE = 256
-GRID_LIMIT = 65535
-"""How many blocks blockIdx.y and blockIdx.z count at most; blockIdx.x counts 2³¹ - 1."""
+GPU = Target("cuda").hardware
+"""What first configurations and spaces, which are the same for every GPU, are made for."""
+GRID_LIMIT = GPU.grid.extents[1]
+"""How many blocks blockIdx.y and blockIdx.z count at most; blockIdx.x counts more."""
 
 
 def tile_knob(name: str, extent: int, parts: int) -> SplitKnob:
