@@ -244,3 +244,18 @@ def test_time_limits_of_any_length(seconds: float) -> None:
     with MeasureSession("llvm", builder, LocalRunner(timeout=seconds, repeat=1, cooldown_interval=0)) as session:
         ((_, outcome),) = session.measure([Candidate("").job("llvm")])
     assert isinstance(outcome, Measured), outcome
+
+
+def test_where_descriptors_are_scarce_fewer_workers_are_busy() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 34, hard))
+    workers = Pool(lambda number: number, 64, 60.0)
+    try:
+        workers.submit(range(100))
+        found: list[int] = []
+        while len(found) < 100:
+            found += [result for _, result in workers.advance()]
+        assert sorted(found) == list(range(100))
+    finally:
+        workers.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

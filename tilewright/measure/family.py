@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import sys
 from contextlib import suppress
@@ -33,6 +34,17 @@ def has_children() -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def spare_descriptors() -> int:
+    """How many descriptors this process may still open."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize
+    try:
+        return limit - len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return 0
 
 
 def descendants(pid: int) -> list[int]:

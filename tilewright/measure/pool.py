@@ -16,7 +16,7 @@ from typing import Any
 
 from .channel import LATE, Channel, Garbled
 from .children import Child, fork
-from .family import Surroundings, has_children, kill_descendants
+from .family import Surroundings, has_children, kill_descendants, spare_descriptors
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,10 @@ class _Work:
             self.again, self.deadline = True, now + timeout
             return False
         return True
+
+
+_SPARE_DESCRIPTORS = 24
+"""Left for everything else when a worker is forked, which takes two."""
 
 
 class Pool:
@@ -105,8 +109,12 @@ class Pool:
 
     def start(self) -> None:
         """Hand out work, as far as workers are free."""
-        while self.waiting and len(self._busy) < self.size:
+        while self.waiting and len(self._busy) < self.size and self._has_room():
             self._start(self.waiting.popleft())
+
+    def _has_room(self) -> bool:
+        """Whether another worker may be busy: where descriptors are scarce, few are."""
+        return bool(self._idle) or not self._busy or spare_descriptors() >= _SPARE_DESCRIPTORS
 
     def close(self) -> None:
         """End all workers."""
