@@ -21,14 +21,15 @@ SEED ?= 1
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-
+# Of test-matrix: --cell NAME, --whole, --list.
+MATRIX_ARGS ?=
 # Of fuzz: how many examples of each property (some properties take a multiple of it).
 EXAMPLES ?= 600
 
-.PHONY: help demo test test-slow fuzz fuzz-api check test-gpu bench release clean setup
+.PHONY: help demo test test-slow test-matrix fuzz fuzz-api check test-gpu bench release clean setup
 
 help: ## show the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 setup: $(READY) ## create .venv with OpenCL on the CPU, the CUDA compiler and the development tools
 
@@ -43,6 +44,9 @@ test: $(READY) ## run the tests; those that need a GPU skip, saying so, where th
 
 test-slow: $(READY) ## run the tests that take more than ten seconds each, which `make test` leaves out
 	@$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m slow $(PYTEST_ARGS)
+
+test-matrix: $(READY) ## run tests as on other machines: cores, memory, descriptors, load, missing extras ...
+	@$(BIN)/python tools/test_matrix.py $(MATRIX_ARGS) $(if $(PYTEST_ARGS),-- $(PYTEST_ARGS))
 
 fuzz: $(READY) ## run the properties with EXAMPLES=... random examples each, ten times those of `make test`
 	@HYPOTHESIS_PROFILE=fuzz FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m hypothesis $(PYTEST_ARGS)

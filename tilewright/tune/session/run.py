@@ -60,6 +60,17 @@ class Options:
 
 Listener = Callable[[Trial], None]
 
+_ROUNDS = 3
+"""Rounds of confirmation at most: one more where times differ from those before."""
+_NOISY = 2.0
+"""Times of one configuration that differ by more than this factor say that one of them was disturbed."""
+
+
+def _differ(one: Outcome, other: Outcome) -> bool:
+    if not isinstance(one, Measured) or not isinstance(other, Measured):
+        return False
+    return max(one.mean, other.mean) > _NOISY * min(one.mean, other.mean)
+
 
 class Run:
     """One run of tuning. `listeners` hear of every result as it comes, refused and repeated ones included."""
@@ -268,10 +279,18 @@ class Run:
         best = sorted(self._good, key=lambda i: self._good[i].rank, reverse=True)[: self.options.confirm]
         if len(best) < 2 or self.options.confirm < 2 or self.tally.done == self.tally.resumed:
             return
-        for job, outcome in self.measurer.measure([self._job(i) for i in best]):
-            self._take(0, job.key, outcome, confirmed=True)
-            if isinstance(outcome, WrongAnswer):  # nobody had checked it before
-                del self._good[job.key]
+        before = {index: self._good[index].outcome for index in best}
+        for _ in range(_ROUNDS):
+            now: dict[int, Outcome] = {}
+            for job, outcome in self.measurer.measure([self._job(i) for i in before]):
+                self._take(0, job.key, outcome, confirmed=True)
+                if isinstance(outcome, WrongAnswer):  # nobody had checked it before
+                    del self._good[job.key]
+                elif outcome.ok:
+                    now[job.key] = outcome
+            if not any(_differ(before[index], outcome) for index, outcome in now.items()):
+                break
+            before = now
         self.tally.best = self._best()
 
     def _best(self) -> Trial | None:
