@@ -165,6 +165,17 @@ def test_a_dense_layer_is_tuned_as_convolutions_are():
     assert task.workload == ("topi/dense", (64, 256), 128, "float32")
 
 
+def test_a_strategy_by_its_name():
+    by = autotvm.templates.conv2d.by("gemm")
+    assert by.template.name == "topi/conv2d.gemm"
+    with Target("cuda"):
+        assert len(by(shape=(1, 32, 8, 8))[1]) == 3
+    with pytest.raises(UserError, match="'mna' is no strategy of conv2d"):
+        autotvm.templates.conv2d.by("mna")
+    with pytest.raises(UserError, match="'gemm' is no strategy of dense"):
+        autotvm.templates.dense.by("gemm")
+
+
 def test_the_torch_rows():
     torch = pytest.importorskip("torch")
     for workload in PRODUCTS[3:]:

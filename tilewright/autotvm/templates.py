@@ -1,4 +1,4 @@
-"""Templates that come with the package: `conv1d`, `conv2d` and `depthwise`, for any size, on GPUs and CPUs.
+"""Templates that come with the package: convolutions and matrix products of any size, on GPUs and CPUs.
 
 task = autotvm.templates.conv2d.task("cuda", shape=(1, 512, 7, 7), filters=512)
 with autotvm.apply_history_best("conv2d.log"), tvm.target.Target("cuda"):
@@ -35,11 +35,27 @@ class Packaged(Generic[W]):
 
     Its options are those of `tilewright tune`: `shape` of the input, `kernel`, `stride`, `padding` ("same", "valid",
     "full", or numbers), `dtype`; for images `dilation`; `filters` and `groups` of `conv2d`, `multiplier` of
-    `depthwise`. An int stands for both sides of a window.
+    `depthwise`. An int stands for both sides of a window. `dense` takes `shape` (rows, depth) and `units`,
+    `batch_matmul` `shape` (batch, rows, depth) and `columns`.
     """
 
     def __init__(self, template: packaged.PackagedTemplate[W]) -> None:
         self.template = template
+
+    def by(self, strategy: str) -> Packaged[W]:
+        """The same operator by one strategy, such as `autotvm.templates.conv2d.by("mma")`.
+
+        `strategy` is the last part of the name of a template in a log. Raises UserError where there is none.
+        """
+        found = {t.name.partition(".")[2]: t for t in packaged.ALL if t.kind is self.template.kind}
+        if not isinstance(strategy, str) or strategy not in found:
+            known = ", ".join(repr(name) for name in found if name)
+            raise UserError(
+                f"{strategy!r} is no strategy of {self.template.kind.name}",
+                primitive=self.template.kind.name,
+                fix=f"give one of {known}" if known else "leave it out: there is only one",
+            )
+        return Packaged(found[strategy])
 
     def task(self, target: Any = None, **options: Any) -> Task:
         """What is to be tuned; `target` is by default the one of the context. UserError for wrong options."""
@@ -127,5 +143,7 @@ class Packaged(Generic[W]):
 conv1d = Packaged(packaged.CONV1D)
 conv2d = Packaged(packaged.CONV2D)
 depthwise = Packaged(packaged.DEPTHWISE)
+dense = Packaged(packaged.DENSE)
+batch_matmul = Packaged(packaged.BATCH_MATMUL)
 
-__all__ = ["Packaged", "conv1d", "conv2d", "depthwise"]
+__all__ = ["Packaged", "batch_matmul", "conv1d", "conv2d", "dense", "depthwise"]

@@ -166,6 +166,17 @@ def conv2d(
         str, _option(_WHAT, "--groups", metavar="N", what="Parts of the channels, each seen by its own filters only.")
     ] = "1",
     dtype: Dtype = "float32",
+    layout: Annotated[str, _option(_WHAT, "--layout", metavar="NCHW|NHWC", what="Order of dimensions.")] = "NCHW",
+    strategy: Annotated[
+        str | None,
+        _option(
+            _SEARCH,
+            "--strategy",
+            metavar="gemm|mma|tf32|direct",
+            show_default="the tutorial's, NCHW only",
+            what="Which template: products of tiles, by matrix instructions or those that round, or windows.",
+        ),
+    ] = None,
     target: Target = None,
     trials: Trials = None,
     budget: Budget = None,
@@ -181,7 +192,7 @@ def conv2d(
     resume: Resume = True,
     plot: Plot = None,
 ) -> None:
-    """Tune a 2-D convolution, in groups if wanted; NCHW."""
+    """Tune a 2-D convolution, in groups if wanted."""
     _tune("conv2d", locals())
 
 
@@ -217,7 +228,67 @@ def depthwise(
     _tune("depthwise", locals())
 
 
-_SIZES = ("shape", "filters", "kernel", "stride", "padding", "dilation", "groups", "multiplier", "dtype")
+_TYPE = Annotated[
+    str, _option(_WHAT, "--dtype", metavar="float32|float16|bfloat16|float64", what="Element type.")
+]  # fmt: skip
+
+
+@app.command("dense", cls=Command, epilog="Example: tilewright tune dense --shape 64x1024 --units 4096 -n 60")
+def dense(
+    shape: Annotated[str, _shape("MxK", "Of the data, rows x depth: 64x1024.")] = "",
+    units: Annotated[
+        str | None, _option(_WHAT, "--units", metavar="N", what="Columns of the result.", show_default="the depth")
+    ] = None,
+    dtype: _TYPE = "float32",
+    target: Target = None,
+    trials: Trials = None,
+    budget: Budget = None,
+    tuner: Tuner = "auto",
+    seed: Seed = None,
+    early_stopping: Early = None,
+    timeout: Timeout = 10,
+    number: Number = 4,
+    repeat: Repeat = 3,
+    min_repeat_ms: MinRepeat = 10,
+    no_check: NoCheck = False,
+    log: Annotated[Path | None, _log("dense")] = None,
+    resume: Resume = True,
+    plot: Plot = None,
+) -> None:
+    """Tune a fully connected layer: data of M rows times the transpose of weights, N x K."""
+    _tune("dense", locals())
+
+
+@app.command(
+    "batch_matmul", cls=Command, epilog="Example: tilewright tune batch_matmul --shape 12x197x64 --columns 197 -n 60"
+)
+def batch_matmul(
+    shape: Annotated[str, _shape("BxMxK", "Of the first factor, batch x rows x depth: 12x197x64.")] = "",
+    columns: Annotated[
+        str | None, _option(_WHAT, "--columns", metavar="N", what="Columns of the result.", show_default="as rows")
+    ] = None,
+    dtype: _TYPE = "float32",
+    target: Target = None,
+    trials: Trials = None,
+    budget: Budget = None,
+    tuner: Tuner = "auto",
+    seed: Seed = None,
+    early_stopping: Early = None,
+    timeout: Timeout = 10,
+    number: Number = 4,
+    repeat: Repeat = 3,
+    min_repeat_ms: MinRepeat = 10,
+    no_check: NoCheck = False,
+    log: Annotated[Path | None, _log("batch_matmul")] = None,
+    resume: Resume = True,
+    plot: Plot = None,
+) -> None:
+    """Tune products of a batch of matrices, the second one of each transposed: B x N x K."""
+    _tune("batch_matmul", locals())
+
+
+_SIZES = ("shape", "filters", "kernel", "stride", "padding", "dilation", "groups", "multiplier", "dtype",
+          "layout", "units", "columns")  # fmt: skip
 
 
 def _tune(operator: str, given: dict[str, Any]) -> None:
@@ -230,4 +301,5 @@ def _tune(operator: str, given: dict[str, Any]) -> None:
     given["budget"] = seconds_of(given["budget"])
     if given["trials"] is None:
         given["trials"] = 100 if given["budget"] is None else UNLIMITED
-    raise typer.Exit(tune(operator, sizes, TuneOptions(**given)))
+    strategy = given.pop("strategy", None)
+    raise typer.Exit(tune(operator, sizes, TuneOptions(**given), strategy))

@@ -44,6 +44,8 @@ OPERATORS: Mapping[str, Packaged[Any]] = {
     "conv1d": autotvm.templates.conv1d,
     "conv2d": autotvm.templates.conv2d,
     "depthwise": autotvm.templates.depthwise,
+    "dense": autotvm.templates.dense,
+    "batch_matmul": autotvm.templates.batch_matmul,
 }
 _GREETING = "Get devices for measurement successfully!"
 """The tuner's, for scripts that wait for it; the command has named the device already."""
@@ -95,9 +97,9 @@ class TuneOptions:
             raise UserError(f"--log {self.log}: {reason}", fix="name a file that can be written", where="") from error
 
 
-def tune(operator: str, sizes: Mapping[str, str | None], options: TuneOptions) -> int:
-    """Run the command; gives its exit status."""
-    packaged = OPERATORS[operator]
+def tune(operator: str, sizes: Mapping[str, str | None], options: TuneOptions, strategy: str | None = None) -> int:
+    """Run the command, for one strategy if wanted; returns its exit status."""
+    packaged = OPERATORS[operator] if strategy is None else OPERATORS[operator].by(strategy)
     workload = workload_of(packaged, sizes)
     on, line = choose_device(options.target, ("cuda", "opencl", "llvm"))
     options.examined()
@@ -116,7 +118,8 @@ def tune(operator: str, sizes: Mapping[str, str | None], options: TuneOptions) -
 def workload_of(packaged: Packaged[Any], sizes: Mapping[str, str | None]) -> Convolution:
     """The workload that options in words mean; UserError, which names the option, where they mean none."""
     if not sizes["shape"]:
-        example = "16384" if packaged is OPERATORS["conv1d"] else "1x64x56x56"
+        examples = {"conv1d": "16384", "dense": "64x1024", "batch_matmul": "12x197x64"}
+        example = examples.get(packaged.template.kind.name, "1x64x56x56")
         raise UserError("--shape is missing", fix=f"give the input's: --shape {example}", where="")
     given = {name: _parsed(name, text) for name, text in sizes.items() if text is not None}
     try:
@@ -138,7 +141,7 @@ def _elements(tensor: Any) -> int:
 
 def _parsed(name: str, text: str) -> Any:
     """An option's value: a word where words stand, else a number or several, joined by x."""
-    if name == "dtype" or (name == "padding" and text in WORDS):
+    if name in ("dtype", "layout") or (name == "padding" and text in WORDS):
         return text
     if re.fullmatch(r"\d{1,18}(x\d{1,18})*", text) is None:
         joined = "x".join(re.findall(r"\d+", text))
@@ -301,20 +304,22 @@ def _conclude(
     if not tuner.interrupted:
         lines, right = verdict(packaged, workload, target, on, tuner.best_config)
         print_lines(["", *lines])
-    print_lines(["", f"log: {options.log}. To use the best:", *_usage(workload, target, options.log)])
+    print_lines(["", f"log: {options.log}. To use the best:", *_usage(packaged, workload, target, options.log)])
     if tuner.interrupted:
         print_lines(["", "interrupted; the same command goes on from here"])
         return INTERRUPTED
     return FINE if right else FAILED
 
 
-def _usage(workload: Convolution, target: Target, log: Path) -> list[str]:
+def _usage(packaged: Packaged[Any], workload: Convolution, target: Target, log: Path) -> list[str]:
     """A program that builds the best."""
+    strategy = packaged.template.name.partition(".")[2]
+    by = f".by({json.dumps(strategy)})" if strategy else ""
     options = ", ".join(f"{name}={value!r}" for name, value in workload.shortest.items())
     return [
         "  import tilewright as tw",
         "  from tilewright import autotvm",
         f'  with autotvm.apply_history_best({json.dumps(str(log))}), tw.target.Target("{target.kind}"):',
-        f"      s, args = autotvm.templates.{workload.name}({options})",
+        f"      s, args = autotvm.templates.{workload.name}{by}({options})",
         "      func = tw.build(s, args)",
     ]
