@@ -58,7 +58,7 @@ def workload_of(name: str, mode: str) -> Conv2d:
     """The workload of a row in a mode."""
     dtype, _, layout = mode.partition("/")
     dtype = "float32" if dtype in ("ieee", "fp32", "tf32") else dtype
-    return Conv2d.of(**ROWS[name], dtype=dtype, **({"layout": layout} if layout else {}))
+    return Conv2d.of(**ROWS[name], dtype=dtype, **({"layout": layout, "weights": "OHWI"} if layout else {}))
 
 
 def _named(name: str) -> Any:

@@ -29,7 +29,7 @@ CONVOLUTIONS = (
     Conv2d.of((2, 32, 5, 6), 9, kernel=1, padding=0),
     Conv2d.of((1, 3, 20, 20), 16, kernel=7, stride=2, dtype="float64"),
     Conv2d.of((2, 16, 6, 7), 24, layout="NHWC"),
-    Conv2d.of((2, 10, 6, 7), 8, layout="NHWC", dtype="float16"),
+    Conv2d.of((2, 10, 6, 7), 8, layout="NHWC", dtype="float16", weights="OHWI"),
     Conv2d.of((1, 64, 4, 5), 32, groups=2, kernel=2, layout="NHWC", dtype="bfloat16"),
     Conv2d.of((1, 64, 7, 7), 40, dtype="float16"),
     Conv2d.of((2, 24, 40), 16, kernel=5, layout="NCW"),
@@ -71,7 +71,7 @@ def problem(workload, epilogue, seed=2):
     rng = np.random.default_rng(seed)
     data, weights = workload.inputs(rng)
     if isinstance(workload, Conv2d):
-        right = exact(workload, data, weights)
+        right = exact(workload, data, weights if workload.weights == "OIHW" else weights.transpose(0, 3, 1, 2))
     else:
         right = np.einsum("...ik,...jk->...ij", data.astype("float64"), weights.astype("float64"))
     extras = []
@@ -182,6 +182,19 @@ def test_the_torch_rows():
         data, weights = workload.inputs(np.random.default_rng(0))
         ((_, call),) = workload.torch(torch.from_numpy(data), torch.from_numpy(weights))
         np.testing.assert_allclose(call().numpy(), workload.numpy(data, weights), rtol=1e-4, atol=1e-5)
+
+
+def test_an_order_of_weights():
+    turned = Conv2d.of((1, 32, 4, 4), layout="NHWC", weights="OHWI")
+    assert turned.weights_shape == (32, 3, 3, 32)
+    assert Conv2d.of(*turned.args) == turned
+    assert Conv2d.of((1, 32, 4, 4), layout="NHWC").args[-1] == "NHWC"
+    with pytest.raises(UserError, match="weights OHWI with the layout NCHW are not covered"):
+        Conv2d.of((1, 32, 4, 4), weights="OHWI")
+    data, weights = turned.inputs(np.random.default_rng(0))
+    np.testing.assert_allclose(
+        turned.numpy(data.astype("f8"), weights.astype("f8")), exact(turned, data, weights.transpose(0, 3, 1, 2))
+    )
 
 
 def test_shapes_that_are_no_products():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from math import prod
 from typing import Any, ClassVar
 
@@ -17,6 +17,9 @@ from .. import nn, testing
 from .declarations import placeholders, same_shape, sums_of
 from .layouts import LAYOUTS, as_images, in_layout, in_memory, in_order, layout_of
 from .workload import Convolution, border, dtype_of, positions, shape_of, shortened, sizes, sum_dtype
+
+WEIGHTS = ("OIHW", "OHWI")
+"""The orders of the dimensions of filters in memory; the first is the usual one."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,7 @@ class Conv2d(Convolution):
     groups: int
     dtype: str
     layout: str
+    weights: str = WEIGHTS[0]
 
     @classmethod
     def of(
@@ -121,11 +125,13 @@ class Conv2d(Convolution):
         groups: int = 1,
         dtype: str = "float32",
         layout: str = "NCHW",
+        weights: str = "OIHW",
     ) -> Conv2d:
         """The workload; `filters` is by default as many as there are channels, `padding` as `window` says.
 
         `shape` is batch, channels, height, width in every layout. With a layout of 1-D data it is batch, channels,
-        length, and the window's options are those of a line: images of one row compute it.
+        length, and the window's options are those of a line: images of one row compute it. `weights` is the order of
+        the dimensions of the filters in memory: "OIHW", or "OHWI" with the layout NHWC.
         """
         shape, kernel, stride, padding, dilation = as_images(cls.name, layout, shape, kernel, stride, padding, dilation)
         images = shape_of(cls.name, shape, "NCHW")
@@ -138,17 +144,34 @@ class Conv2d(Convolution):
                 fix="give a common divisor of both",
             )
         return cls(images, count, *window(cls.name, images, kernel, stride, padding, dilation), parts,
-                   dtype_of(cls.name, dtype), layout_of(cls.name, layout))  # fmt: skip
+                   dtype_of(cls.name, dtype), layout_of(cls.name, layout),
+                   _order_of_weights(cls.name, weights, layout))  # fmt: skip
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The fields, less the usual order of weights and layout, which older logs do not have."""
+        *given, weights = astuple(self)
+        if weights != WEIGHTS[0]:
+            return (*given, weights)
+        return tuple(given[:-1] if given[-1] == LAYOUTS[0] else given)
 
     @property
     def options(self) -> dict[str, Any]:
         found = {"shape": self.shape, "filters": self.filters, **_window_options(self)}
-        return {**found, **({"groups": self.groups} if self.groups > 1 else {}), **_storage(self)}
+        grouped = {"groups": self.groups} if self.groups > 1 else {}
+        return {
+            **found,
+            **grouped,
+            **_storage(self),
+            **({"weights": self.weights} if self.weights != WEIGHTS[0] else {}),
+        }
 
     @property
     def weights_shape(self) -> tuple[int, ...]:
-        """That of PyTorch: filters, channels of a group, rows, columns."""
-        return (self.filters, self.shape[1] // self.groups, *self.kernel)
+        """That of PyTorch: filters, channels of a group, rows, columns; or with the channels last."""
+        channels = self.shape[1] // self.groups
+        first = self.weights == WEIGHTS[0]
+        return (self.filters, channels, *self.kernel) if first else (self.filters, *self.kernel, channels)
 
     def placeholders(self) -> tuple[Tensor, Tensor]:
         return placeholders(self)
@@ -188,10 +211,14 @@ class Conv2d(Convolution):
 
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
         images = in_order(self.layout, data)
+        if self.weights != WEIGHTS[0]:
+            weights = weights.transpose(0, 3, 1, 2)
         out = testing.conv2d_nchw_python(images, weights, self.stride, self.padding, self.groups, self.dilation)
         return in_memory(self.layout, out)
 
     def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
+        if self.weights != WEIGHTS[0]:
+            weights = weights.permute(0, 3, 1, 2)
         return _torch_ways(self, data, weights, self.groups)
 
 
@@ -290,6 +317,17 @@ class Depthwise(Convolution):
 
     def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
         return _torch_ways(self, data, weights.flatten(0, 1)[:, None], self.shape[1])
+
+
+def _order_of_weights(who: str, weights: Any, layout: str) -> str:
+    """The order of the weights' dimensions; UserError for one that there is not."""
+    if weights not in WEIGHTS or (weights != WEIGHTS[0] and layout not in ("NHWC", "NWC")):
+        raise UserError(
+            f"weights {weights} with the layout {layout} are not covered",
+            primitive=who,
+            fix="give OIHW, or OHWI with the layout NHWC",
+        )
+    return str(weights)
 
 
 Window = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]

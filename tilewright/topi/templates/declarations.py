@@ -84,6 +84,8 @@ def sums_of(of: Images, data: Tensor, weights: Tensor, chunk: int = 0, turned: b
 
 def _weight(of: Images, weights: Tensor, f: Any, rc: Any, ry: Any, rx: Any) -> Any:
     """Read a weight, of the filter `f` whose kernels stand one after another, or in rows of a channel's."""
+    if getattr(of, "weights", "OIHW") == "OHWI":
+        return weights(f, ry, rx, rc)
     per_channel = of.filters // of.shape[1]
     if per_channel > 1 and same_shape(weights, (of.shape[1], per_channel, *of.kernel)):
         return weights(floordiv(f, per_channel), floormod(f, per_channel), ry, rx)

@@ -233,6 +233,8 @@ def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[I
 
 def covers(of: Images) -> bool:
     """Channels last, and sums over few channels: with many, tiles in shared memory are worth more than windows."""
+    if getattr(of, "weights", "OIHW") != "OIHW":
+        return False
     return of.layout == "NHWC" or of.shape[1] // of.groups <= _CHANNELS
 
 

@@ -62,7 +62,7 @@ def views_of(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
     area, (kh, kw), (dy, dx) = rows * columns, of.kernel, of.dilation
     window = kh * kw
     last = of.layout == "NHWC"
-    turned = weights if not last or window == 1 else _turned(of, weights)
+    turned = _turned(of, weights) if last and window > 1 and of.weights == "OIHW" else weights
 
     def taps(k: Any) -> tuple[Any, Any, Any]:
         if window == 1:
@@ -76,7 +76,8 @@ def views_of(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
     def weight(b: Any, f: Any, k: Any) -> Any:
         channel, ry, rx = taps(k)
         f = b * filters + f if of.groups > 1 else f
-        return turned(f, ry, rx, channel) if turned is not weights else weights(f, channel, ry, rx)
+        by_channel = turned is not weights or of.weights == "OHWI"
+        return turned(f, ry, rx, channel) if by_channel else weights(f, channel, ry, rx)
 
     def seen(b: Any, k: Any, position: Any) -> Any:
         channel, ry, rx = taps(k)
