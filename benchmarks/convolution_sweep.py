@@ -162,7 +162,7 @@ class Row:
         from tilewright.runtime.module import Module
 
         module, arrays, on = Module(program), self.arrays(fused), cuda(0).require()
-        self.out.fill_(float("nan"))
+        self.out.fill_(float("nan") if self.out.is_floating_point() else 77)
         self.torch.cuda.synchronize()
         module(*arrays)
         on.sync()

@@ -45,9 +45,9 @@ ROWS: dict[str, dict[str, Any]] = {
     "doc-hwcn": {"shape": (256, 256, 14, 14), "filters": 512},
     "convnext-b128-1x1": {"shape": (128, 96, 56, 56), "filters": 384, "kernel": 1},
 }
-MODES = ("ieee", "fp32", "tf32", "float16", "float16/NHWC", "bfloat16/NHWC")
+MODES = ("ieee", "fp32", "tf32", "float16", "float16/NHWC", "bfloat16/NHWC", "int8/NHWC")
 """Precisions of a float32 convolution, or element types and layouts."""
-ALLOWED = {"ieee": 2e-6, "fp32": 2e-6, "tf32": 1.2e-3, "float16": 1e-3, "bfloat16": 6e-3}
+ALLOWED = {"ieee": 2e-6, "fp32": 2e-6, "tf32": 1.2e-3, "float16": 1e-3, "bfloat16": 6e-3, "int8": 0.0}
 STRATEGIES = {"ieee": CONV2D_GEMM, "tf32": CONV2D_TF32}
 """The template of a mode; elsewhere the one by matrix instructions."""
 Job = tuple[str, str, str, int]
@@ -99,8 +99,11 @@ class DenseRow(Row):
         self.torch = torch
         kind = getattr(torch, self.of.dtype)
         shapes = [[int(str(e)) for e in t.shape] for t in self.of.placeholders()]
-        self.data, self.weights = ((torch.rand(s, device="cuda") * 2 - 1).to(kind) for s in shapes)
-        self.out = torch.empty(self.of.out_shape, device="cuda", dtype=kind)
+        if kind.is_floating_point:
+            self.data, self.weights = ((torch.rand(s, device="cuda") * 2 - 1).to(kind) for s in shapes)
+        else:
+            self.data, self.weights = (torch.randint(-128, 128, s, device="cuda", dtype=kind) for s in shapes)
+        self.out = torch.empty(self.of.out_shape, device="cuda", dtype=getattr(torch, self.of.result))
         self.times = []
         with torch.backends.cudnn.flags(enabled=False):
             (_, exact) = self.of.torch(self.data.double(), self.weights.double())[0]
@@ -109,6 +112,8 @@ class DenseRow(Row):
     def theirs(self) -> list[tuple[str, Any]]:
         """PyTorch's ways as timers; the error of the first one is kept."""
         torch = self.torch
+        if not self.data.is_floating_point():
+            return []
         found = []
         flags = {"enabled": True, "benchmark": True, "allow_tf32": self.mode == "tf32"}
         for how, call in self.of.torch(self.data, self.weights):
@@ -160,7 +165,8 @@ def measure(row: DenseRow, programs: list[tuple[Job, CompiledProgram | str]]) ->
     for how, timer, error in row.theirs():
         timers[how], errors[how] = timer, error
     line = in_turns(timers)
-    pytorch = min((us, who) for who, us in line.items() if who.startswith("PyTorch"))
+    theirs = [(us, who) for who, us in line.items() if who.startswith("PyTorch")]
+    pytorch = min(theirs, default=(float("nan"), ""))
     return {"row": row.name, "mode": row.mode, "times": line, "errors": errors, "pytorch": pytorch[0],
             "how": pytorch[1], "flop": row.of.flop, "best": best[3] if best else None}  # fmt: skip
 
@@ -216,7 +222,7 @@ def shown(line: dict[str, Any]) -> str:
     return (
         f"{line['row']:20} {line['mode']:12} {first:8.2f} {best:8.2f} {line['pytorch']:8.2f} "
         f"{line['pytorch'] / best:8.2f} {line['flop'] / best / 1e6:8.1f} {errors.get('best', float('nan')):8.1e} "
-        f"{errors[line['how']]:8.1e}"
+        f"{errors.get(line['how'], float('nan')):8.1e}"
     )
 
 

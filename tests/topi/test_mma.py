@@ -15,7 +15,18 @@ from tilewright.driver import build, lower_for
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
-from tilewright.topi.templates import CONV2D, CONV2D_MMA, CONV2D_TF32, Conv2d, Epilogue
+from tilewright.topi.templates import (
+    BATCH_MATMUL_MMA,
+    CONV2D,
+    CONV2D_MMA,
+    CONV2D_TF32,
+    DENSE,
+    DENSE_MMA,
+    BatchMatmul,
+    Conv2d,
+    Dense,
+    Epilogue,
+)
 from tilewright.tune.analysis.candidate import inspect_candidate
 
 CUDA = Target("cuda -arch=sm_90")
@@ -78,6 +89,50 @@ def test_on_cuda(workload, template):
         arrays = [array(values, device=device("cuda")) for values in (*inputs, poison)]
         module(*arrays)
         check(arrays[-1].numpy(), right, 1.5e-3 if template is CONV2D_TF32 else EPSILON[workload.dtype])
+
+
+INTEGER = (
+    Conv2d.of((1, 32, 5, 6), 16, layout="NHWC", weights="OHWI", dtype="int8"),
+    Dense.of((17, 64), 24, dtype="uint8"),
+    BatchMatmul.of((2, 16, 32), 8, dtype="int8"),
+)
+BY_KIND = {Conv2d: CONV2D_MMA, Dense: DENSE_MMA, BatchMatmul: BATCH_MATMUL_MMA}
+
+
+@pytest.mark.parametrize("workload", cases((*INTEGER, Dense.of((20, 40), 17), BatchMatmul.of((3, 16, 24), 9))))
+def test_integers_and_matrices_by_the_interpreter(workload):
+    """Integers are summed in int32, without any error."""
+    template = BY_KIND[type(workload)]
+    data, weights = workload.inputs(np.random.default_rng(1))
+    (lowered,) = lower_for(CUDA, *template.program(template.first(workload.args, CUDA), workload, CUDA)).functions
+    finished = finish(lowered, str(CUDA), check=True)
+    right = workload.numpy(data.astype("float64"), weights.astype("float64"))
+    out = np.full(workload.out_shape, 77, workload.result)
+    interpret(finished, [data, weights, out], outputs=[finished.buffers[-1]], races=True)
+    check(out, right, 0 if workload.element in ("int8", "uint8") else EPSILON[workload.element])
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("workload", cases((*INTEGER, Dense.of((20, 40), 17), BatchMatmul.of((3, 16, 24), 9))))
+def test_integers_and_matrices_on_cuda(workload):
+    template = BY_KIND[type(workload)]
+    data, weights = workload.inputs(np.random.default_rng(1))
+    right = workload.numpy(data.astype("float64"), weights.astype("float64"))
+    for config in configs(workload, 4, template):
+        arrays = [array(v, device=device("cuda")) for v in (data, weights, np.full(right.shape, 77, workload.result))]
+        build(*template.program(config, workload, Target("cuda")), "cuda")(*arrays)
+        check(arrays[-1].numpy(), right, 0 if workload.result == "int32" else EPSILON[workload.element])
+
+
+def test_integers_on_other_hardware():
+    """By ordinary arithmetic on the CPU, with the same sums."""
+    workload = INTEGER[1]
+    data, weights = workload.inputs(np.random.default_rng(1))
+    out = array(np.full(workload.out_shape, 77, "int32"))
+    build(*DENSE.program(DENSE.first(workload.args, Target("llvm")), workload, Target("llvm")), "llvm")(
+        array(data), array(weights), out
+    )
+    np.testing.assert_array_equal(out.numpy(), workload.numpy(data.astype("int64"), weights.astype("int64")))
 
 
 @pytest.mark.cuda

@@ -67,9 +67,27 @@ CONV2D_TF32: PackagedTemplate[Conv2d] = PackagedTemplate(
 )
 _PRODUCT_ON_GPU: ScheduleStrategy[Any] = contraction_simt.Simt(matmul.contraction_of, matmul.views_of).strategy(always)
 _PRODUCT_ON_CPU: ScheduleStrategy[Any] = contraction_cpu.Packed(matmul.contraction_of, matmul.views_of).strategy(always)
-DENSE: PackagedTemplate[Dense] = PackagedTemplate("topi/dense", Dense, _PRODUCT_ON_GPU, _PRODUCT_ON_CPU)
+_PRODUCT_MMA = contraction_mma.Mma(matmul.contraction_of, matmul.views_of)
+_PRODUCT_TF32 = contraction_mma.Mma(matmul.contraction_of, matmul.views_of, contraction_mma.ROUNDED)
+
+
+def _by_matrix_instructions(name: str, kind: type[Any], by: contraction_mma.Mma[Any]) -> PackagedTemplate[Any]:
+    """The strategy of products by matrix instructions, which no CPU has."""
+    on_cpu = replace(_PRODUCT_ON_CPU, covers=never)
+    return PackagedTemplate(name, kind, by.strategy(always), on_cpu, runs_on=by.runs_on)
+
+
+DENSE_MMA: PackagedTemplate[Dense] = _by_matrix_instructions("topi/dense.mma", Dense, _PRODUCT_MMA)
+DENSE_TF32: PackagedTemplate[Dense] = _by_matrix_instructions("topi/dense.tf32", Dense, _PRODUCT_TF32)
+BATCH_MATMUL_MMA: PackagedTemplate[BatchMatmul] = _by_matrix_instructions(
+    "topi/batch_matmul.mma", BatchMatmul, _PRODUCT_MMA
+)
+BATCH_MATMUL_TF32: PackagedTemplate[BatchMatmul] = _by_matrix_instructions(
+    "topi/batch_matmul.tf32", BatchMatmul, _PRODUCT_TF32
+)
+DENSE: PackagedTemplate[Dense] = PackagedTemplate("topi/dense", Dense, _PRODUCT_ON_GPU, _PRODUCT_ON_CPU, (DENSE_MMA,))
 BATCH_MATMUL: PackagedTemplate[BatchMatmul] = PackagedTemplate(
-    "topi/batch_matmul", BatchMatmul, _PRODUCT_ON_GPU, _PRODUCT_ON_CPU
+    "topi/batch_matmul", BatchMatmul, _PRODUCT_ON_GPU, _PRODUCT_ON_CPU, (BATCH_MATMUL_MMA,)
 )
 CONV1D: PackagedTemplate[Conv1d] = PackagedTemplate("topi/conv1d", Conv1d, conv1d.ON_GPU, cpu.LINE)
 CONV2D: PackagedTemplate[Conv2d] = PackagedTemplate(
@@ -87,7 +105,8 @@ POOLING = PoolingTemplate("topi/pool", Pooling, elementwise.ON_GPU, elementwise.
 ALL.extend(
     (
         *(CONV1D, CONV2D, CONV2D_DIRECT, CONV2D_GEMM, CONV2D_MMA, CONV2D_TF32),
-        *(DEPTHWISE, DEPTHWISE_DIRECT, DENSE, BATCH_MATMUL, TRANSPOSED, POOLING),
+        *(DEPTHWISE, DEPTHWISE_DIRECT, TRANSPOSED, POOLING),
+        *(DENSE, DENSE_MMA, DENSE_TF32, BATCH_MATMUL, BATCH_MATMUL_MMA, BATCH_MATMUL_TF32),
     )
 )
 for _template in ALL:

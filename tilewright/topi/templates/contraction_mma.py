@@ -26,7 +26,8 @@ from .tensors import Tensors
 from .workload import Convolution
 
 W = TypeVar("W", bound=Convolution)
-USUAL: Mapping[str, str] = {"float16": "float16", "bfloat16": "bfloat16", "float32": "3xtf32"}
+USUAL: Mapping[str, str] = {"float16": "float16", "bfloat16": "bfloat16", "float32": "3xtf32",
+                             "int8": "int8", "uint8": "uint8"}  # fmt: skip
 """The atom for elements of a type, as exact as products and sums in float32."""
 ROUNDED: Mapping[str, str] = {"float32": "tf32"}
 """The atom for elements of a type whose operands may be rounded to 11 bits."""
@@ -61,7 +62,8 @@ class Mma(Generic[W]):
 
     def _fits(self, of: W) -> bool:
         made, atom = self.contraction_of(of), self.atom(of)
-        return made.rows.extent >= atom.m and made.columns.extent >= atom.n
+        deep = made.rows.along_depth and made.columns.along_depth
+        return made.rows.extent >= atom.m and made.columns.extent >= atom.n and (deep or atom.per_word < 4)
 
     def atom(self, of: W) -> Atom:
         """The instruction for a workload."""

@@ -16,6 +16,7 @@ from .convolutions import Conv2d
 from .schedule_helpers import GRID_LIMIT, bind_all, fetch_together, tile_knob, written_out
 from .template import ScheduleStrategy, plain
 from .tensors import Tensors
+from .workload import INTEGERS
 
 _TILES, _SUMS = ("tile_f", "tile_y", "tile_x"), ("tile_rc", "tile_ry", "tile_rx")
 
@@ -88,7 +89,7 @@ def usual(of: Conv2d) -> dict[str, Any]:
 
 def covers(of: Conv2d) -> bool:
     """Images whose rows lie one after another."""
-    return of.layout == "NCHW"
+    return of.layout == "NCHW" and of.dtype not in INTEGERS
 
 
 ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(space, schedule, usual, plain, covers, ranked=True)

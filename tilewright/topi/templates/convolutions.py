@@ -16,7 +16,7 @@ from ...tensor.tensor import Tensor, compute, placeholder
 from .. import nn, testing
 from .declarations import placeholders, same_shape, sums_of
 from .layouts import LAYOUTS, as_images, in_layout, in_memory, in_order, layout_of
-from .workload import Convolution, border, dtype_of, positions, shape_of, shortened, sizes, sum_dtype
+from .workload import INTEGERS, Convolution, border, dtype_of, positions, shape_of, shortened, sizes, sum_dtype
 
 WEIGHTS = ("OIHW", "OHWI")
 """The orders of the dimensions of filters in memory; the first is the usual one."""
@@ -144,7 +144,7 @@ class Conv2d(Convolution):
                 fix="give a common divisor of both",
             )
         return cls(images, count, *window(cls.name, images, kernel, stride, padding, dilation), parts,
-                   dtype_of(cls.name, dtype), layout_of(cls.name, layout),
+                   dtype_of(cls.name, dtype, INTEGERS), layout_of(cls.name, layout),
                    _order_of_weights(cls.name, weights, layout))  # fmt: skip
 
     @property

@@ -38,6 +38,7 @@ from .window_cost import (
     weights_of,
     widest,
 )
+from .workload import INTEGERS
 
 _CHANNELS = 32
 _THREADS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 16, 24, 28, 32, 48, 56, 64, 96, 128, 192, 256)
@@ -233,7 +234,7 @@ def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[I
 
 def covers(of: Images) -> bool:
     """Channels last, and sums over few channels: with many, tiles in shared memory are worth more than windows."""
-    if getattr(of, "weights", "OIHW") != "OIHW":
+    if getattr(of, "weights", "OIHW") != "OIHW" or of.dtype in INTEGERS:
         return False
     return of.layout == "NHWC" or of.shape[1] // of.groups <= _CHANNELS
 

@@ -54,7 +54,7 @@ def compute(
     """Declare a convolution with an epilogue as the template's configuration needs it."""
     sums = template.strategy(target).declare(workload, *inputs, config)
     attrs = dict(zip(_KEYS, (template.name, workload.args, str(target or ""), config.index), strict=True))
-    return finish(sums, workload.element, epilogue, attrs)
+    return finish(sums, workload.result, epilogue, attrs)
 
 
 def schedule(s: ScheduleHandle, out: Tensor) -> None:

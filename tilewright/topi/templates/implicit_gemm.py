@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import gcd, prod
 from typing import Any
 
+from ...core.dtype import DType
 from ...expr.convert import const
 from ...expr.operators import all_of, floordiv, floormod, if_then_else
 from ...tensor.tensor import Tensor, compute
@@ -47,7 +48,7 @@ def contraction_of(of: Conv2d) -> Contraction:
 
 def _together(dtype: str) -> int:
     """Elements of 16 bytes, which one thread loads at once."""
-    return {"float64": 2, "float32": 4}.get(dtype, 8)
+    return 16 // DType(dtype).bytes
 
 
 def _is_plain(of: Conv2d) -> bool:

@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...core.dtype import DType
 from ...expr.convert import cast
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
 from .contraction import Contraction, Operand, Views
-from .workload import Convolution, dtype_of, shape_of, sizes, sum_dtype
+from .workload import INTEGERS, Convolution, dtype_of, shape_of, sizes, sum_dtype
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Dense(Product):
         """The workload; `shape` is that of the data, `units` by default its depth."""
         given = shape_of(cls.name, shape, "MK")
         (count,) = sizes(cls.name, "units", given[-1] if units is None else units, 1)
-        return cls(given, count, dtype_of(cls.name, dtype))
+        return cls(given, count, dtype_of(cls.name, dtype, INTEGERS))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -107,7 +108,7 @@ class BatchMatmul(Product):
         """The workload; `shape` is that of the first factor, `columns` by default as many as it has rows."""
         given = shape_of(cls.name, shape, "BMK")
         (count,) = sizes(cls.name, "columns", given[1] if columns is None else columns, 1)
-        return cls(given, count, dtype_of(cls.name, dtype))
+        return cls(given, count, dtype_of(cls.name, dtype, INTEGERS))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -121,7 +122,7 @@ class BatchMatmul(Product):
 def contraction_of(of: Product) -> Contraction:
     """Return the contraction that computes a product of matrices."""
     *batch, rows, depth = of.shape
-    wide = gcd(depth, {"float64": 2, "float32": 4}.get(of.element, 8))
+    wide = gcd(depth, 16 // DType(of.element).bytes)
     dimensions = tuple(range(len(of.shape)))
     return Contraction(
         batch[0] if batch else 1, Operand(rows, True, wide), Operand(of.channels, True, wide), depth, of.element,

@@ -210,7 +210,7 @@ class PackagedTemplate(Generic[W]):
         """
         self._check(workload, target)
         data, weights = workload.placeholders()
-        extras = epilogue.placeholders(workload.out_shape, workload.channels, workload.element)
+        extras = epilogue.placeholders(workload.out_shape, workload.channels, workload.result)
         expression = epilogue.expression(extras, workload.channel_axis) if epilogue != NO_EPILOGUE else None
         tensors = self.tensors(config, workload, target, (data, weights, *extras), expression)
         s = create_schedule(tensors.out.op)
@@ -228,7 +228,7 @@ class PackagedTemplate(Generic[W]):
         """Declare the convolution of `inputs` (data, weights, what `expression` reads) as the strategy needs it."""
         data, weights, *extras = inputs
         sums = self.strategy(target).declare(workload, data, weights, config)
-        return Tensors(data, weights, tuple(extras), sums, finish(sums, workload.element, expression))
+        return Tensors(data, weights, tuple(extras), sums, finish(sums, workload.result, expression))
 
     def first(self, args: tuple[Any, ...], target: Target | None) -> Config:
         """The configuration to use where nothing was measured."""

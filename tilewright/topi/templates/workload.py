@@ -17,12 +17,15 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
+from ...core.dtype import DType
 from ...core.errors import UserError
 from ...tensor.tensor import Tensor
 from .epilogue import finish
 from .layouts import LAYOUTS
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
+INTEGERS = ("int8", "uint8")
+"""Element types whose products are summed, and stored, as int32; of convolutions and products of matrices."""
 WORDS = ("same", "valid", "full")
 """Paddings by name: an output as large as the input (at stride 1), none, or all where window and input meet."""
 
@@ -53,7 +56,7 @@ class Convolution(ABC):
     def declare(self) -> tuple[Tensor, Tensor, Tensor]:
         """Fresh tensors: data, weights, result."""
         data, weights = self.placeholders()
-        return data, weights, finish(self.sums(data, weights), self.element, None)
+        return data, weights, finish(self.sums(data, weights), self.result, None)
 
     @abstractmethod
     def placeholders(self) -> tuple[Tensor, Tensor]:
@@ -81,7 +84,12 @@ class Convolution(ABC):
     @property
     @abstractmethod
     def element(self) -> str:
-        """The type of data, weights and result."""
+        """The type of data and weights."""
+
+    @property
+    def result(self) -> str:
+        """The type of the result: that of data and weights, or int32 for integers."""
+        return "int32" if self.element in INTEGERS else self.element
 
     @property
     def channels(self) -> int:
@@ -95,10 +103,12 @@ class Convolution(ABC):
 
     def inputs(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Data and weights of both signs, so that a wrong sign or a lost term cannot hide."""
-        data, weights = (
-            rng.uniform(-1, 1, [int(str(extent)) for extent in tensor.shape]).astype(tensor.dtype)
-            for tensor in self.declare()[:2]
-        )
+        shapes = [[int(str(extent)) for extent in tensor.shape] for tensor in self.placeholders()]
+        if self.element in INTEGERS:
+            limits = np.iinfo(self.element)
+            data, weights = (rng.integers(limits.min, limits.max + 1, s).astype(self.element) for s in shapes)
+        else:
+            data, weights = (rng.uniform(-1, 1, s).astype(DType(self.element).numpy) for s in shapes)
         return data, weights
 
     @abstractmethod
@@ -210,15 +220,18 @@ def positions(
     return tuple((p - c) // s + 1 for p, c, s in zip(padded, covered, stride, strict=True))
 
 
-def dtype_of(who: str, dtype: str) -> str:
-    """The element type; UserError where templates do not cover it."""
-    if dtype not in DTYPES:
-        raise UserError(f"dtype {dtype} is not covered", primitive=who, fix=f"give {', '.join(DTYPES)}")
+def dtype_of(who: str, dtype: str, further: tuple[str, ...] = ()) -> str:
+    """The element type, of `DTYPES` and `further` ones; UserError where templates do not cover it."""
+    if dtype not in (*DTYPES, *further):
+        known = ", ".join((*DTYPES, *further))
+        raise UserError(f"dtype {dtype} is not covered", primitive=who, fix=f"give {known}")
     return dtype
 
 
 def sum_dtype(dtype: str) -> str:
-    """The type in which products of elements are summed: float32 for 16-bit floats."""
+    """The type in which products of elements are summed: float32 for 16-bit floats, int32 for integers."""
+    if dtype in INTEGERS:
+        return "int32"
     return "float64" if dtype == "float64" else "float32"
 
 
