@@ -45,7 +45,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "doc-hwcn": {"shape": (256, 256, 14, 14), "filters": 512},
     "convnext-b128-1x1": {"shape": (128, 96, 56, 56), "filters": 384, "kernel": 1},
 }
-MODES = ("ieee", "fp32", "tf32", "float16", "float16/NHWC", "bfloat16/NHWC", "int8/NHWC")
+MODES = ("ieee", "fp32", "tf32", "fp32/NHWC", "tf32/NHWC", "float16", "float16/NHWC", "bfloat16/NHWC", "int8/NHWC")
 """Precisions of a float32 convolution, or element types and layouts."""
 ALLOWED = {"ieee": 2e-6, "fp32": 2e-6, "tf32": 1.2e-3, "float16": 1e-3, "bfloat16": 6e-3, "int8": 0.0}
 STRATEGIES = {"ieee": CONV2D_GEMM, "tf32": CONV2D_TF32}
@@ -68,7 +68,7 @@ def _named(name: str) -> Any:
 def jobs_of(name: str, mode: str, trials: int) -> Iterator[Job]:
     """The first configuration of each strategy, then those that the model ranks best, and some of the others."""
     of = workload_of(name, mode)
-    template = STRATEGIES.get(mode, CONV2D_MMA)
+    template = STRATEGIES.get(mode.partition("/")[0], CONV2D_MMA)
     found = {template.first(of.args, TARGET).index: None}
     order = template.strategy(TARGET).order(of)
     draw = random.Random(f"{name} {mode}")
@@ -115,7 +115,7 @@ class DenseRow(Row):
         if not self.data.is_floating_point():
             return []
         found = []
-        flags = {"enabled": True, "benchmark": True, "allow_tf32": self.mode == "tf32"}
+        flags = {"enabled": True, "benchmark": True, "allow_tf32": self.mode.startswith("tf32")}
         for how, call in self.of.torch(self.data, self.weights):
             with torch.backends.cudnn.flags(**flags), torch.inference_mode():
                 side = torch.cuda.Stream()
