@@ -1,8 +1,8 @@
 """Tiles of a contraction by matrix instructions, and what they cost by a model of the hardware.
 
-The model counts cycles of a multiprocessor: matrix instructions, loads of fragments from shared memory, and the fetch
-of slices from the L2 cache. Blocks run in waves; a wave takes the longest of these, or the latency that too few warps
-and slices in flight cannot hide.
+The model counts the slots of a scheduler: matrix instructions, loads of fragments, copies of slices, stores. Blocks run
+in waves; a wave takes as long as the slots of its warps, or the latency that too few warps and slices in flight cannot
+hide. The constants are fitted to 450 kernels that `benchmarks.dense` measured on an H200.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from math import ceil, hypot, inf, prod
+from math import ceil, exp, inf, log, prod
 from typing import Any
 
 from ...core.atoms import Atom
@@ -23,14 +23,19 @@ from .contraction import Contraction, Operand, rounded
 Pair = tuple[int, int]
 """Of a block's rows or columns: warps, and the tile of one warp."""
 _PROCESSORS = 132
-_BANDWIDTH = 2300.0
+_BANDWIDTH = 4000.0
 """Bytes a cycle that all multiprocessors get from the L2 cache."""
-_BLOCK_START, _LATENCY, _KERNEL = 900.0, 700.0, 1700.0
-"""Cycles to begin and end a block, of a load from L2 behind a barrier, and of a further kernel."""
-_SLICE = 150.0
-"""Cycles that a slice takes beside its work: barriers, addresses, the first fragments."""
-_RATE = {"float16": 1024.0, "bfloat16": 1024.0, "tf32": 512.0, "3xtf32": 512.0, "int8": 2048.0, "uint8": 2048.0}
-"""Products a cycle of one multiprocessor at what `mma.sync` reaches."""
+_BLOCK_START, _LATENCY, _KERNEL, _LAUNCH = 2430.0, 255.0, 1010.0, 1740.0
+"""Cycles to begin and end a block, of a load from L2, of a further kernel, and of a first one."""
+_SINGLE, _ROUNDED, _SPLIT, _BYTES = 12.3, 15.6, 31.6, 12.3
+"""Cycles of a scheduler for a matrix instruction: of 16-bit floats, tf32, three products of parts, and integers."""
+_FRAGMENT, _STORE = 0.2, 26.3
+"""Cycles for a register of a fragment, and for a register of sums that is stored."""
+_COPY, _WINDOWED, _SYNCHRONOUS = 15.3, 27.7, 2.77
+"""Issue slots to copy neighbours; further ones where borders are tested, and where registers are between."""
+_AHEAD, _SLICE, _CROWD, _ALONE, _TAIL = 0.05, 124.0, 0.352, 1.55, 0.0
+"""The part of the latency that shows with slices in flight; cycles around a barrier, and how they grow with warps; how
+much slower a warp is alone; waves that are not full."""
 _OVERHEAD = 44
 _FULL = 4
 """Blocks per multiprocessor beyond which the depth is not divided further."""
@@ -94,33 +99,38 @@ class MmaTile:
         """Cycles that the contraction takes."""
         bi, bj = prod(self.rows), prod(self.columns)
         blocks = ceil(of.rows.extent / bi) * ceil(of.columns.extent / bj) * of.batch * self.split
-        depth = rounded(of.depth, self.depth * self.split) // self.split
         resident = self.resident(atom, on)
         if not resident:
             return float("inf")
-        word = DType(atom.operands).bytes
-        rate = _RATE.get(atom.name, 64.0) / atom.products
-        work = bi * bj * depth / rate
-        # Fragments: each warp reads its rows and columns for every step; 128 bytes a cycle.
-        read = self.warps * (self.rows[1] + self.columns[1]) * depth * word / 128
-        fetched = sum(
-            extent * depth / operand.together * (2.0 if operand.along_depth else _effort(of, operand)) / 128
+        depth = rounded(of.depth, self.depth * self.split) // self.split
+        slices, threads = depth / self.depth, self.warps * on.warp
+        instructions = self.rows[1] // atom.m * (self.columns[1] // atom.n) * (self.depth // atom.k)
+        fragments = (self.rows[1] // atom.m * atom.halves + self.columns[1] // atom.n) * atom.words
+        copied = sum(
+            ceil(extent * self.depth / operand.together / threads) * self._effort(of, operand)
             for extent, operand in ((bi, of.rows), (bj, of.columns))
         )
-        issue = work * (1.0 if atom.products == 1 else 0.6)
+        # A warp's slots for a slice, and how long that takes where others wait for the same scheduler.
+        issued = instructions * _cycles_of(atom) + fragments * (self.depth // atom.k) * _FRAGMENT + copied
         at_once = min(resident, ceil(blocks / _PROCESSORS))
-        busy = hypot(work, read, issue) + 0.5 * fetched
-        slices = depth / self.depth
-        alone = slices * _LATENCY / max(1.0, 2.0 * self.stages - 1.0) + busy
-        warps = at_once * self.warps / 4
-        wave = max(busy * at_once, alone) * (1 + 0.5 / warps) + slices * _SLICE * at_once
+        warps = max(1.0, at_once * self.warps / 4)
+        hidden = _AHEAD ** (self.stages - 1)
+        slice_cycles = max(warps * issued, issued * _ALONE + _LATENCY * hidden) + _SLICE * exp(log(warps) * _CROWD)
+        sums = self.rows[1] * self.columns[1] / on.warp
+        wave = slices * slice_cycles + _BLOCK_START + sums * _STORE * warps
         waves = blocks / (_PROCESSORS * at_once)
-        full = ceil(waves) if waves <= 4 else waves + 0.5
+        full = ceil(waves) if waves <= 3 else waves + _TAIL
+        word = DType(atom.operands).bytes
         moved = (bi + bj) * depth * blocks * word / _BANDWIDTH
         stored = 0.0
         if self.split > 1:
             stored = _KERNEL + 2 * self.split * of.rows.extent * of.columns.extent * of.batch * 4 / _BANDWIDTH
-        return max(full * wave, moved) + _BLOCK_START + stored
+        return max(full * wave, moved) + _LAUNCH + stored
+
+    def _effort(self, of: Contraction, operand: Operand) -> float:
+        """Issue slots for one copy of a factor."""
+        windowed = of.period > 1 and not operand.along_depth
+        return _COPY + (_WINDOWED if windowed else 0.0) + (_SYNCHRONOUS if self.stages == 1 else 0.0)
 
     def wanted(self) -> dict[str, Any]:
         """The choices that make it."""
@@ -133,9 +143,11 @@ class MmaTile:
         }
 
 
-def _effort(of: Contraction, operand: Operand) -> float:
-    """Instructions for one load of a factor whose neighbours lie along its extent."""
-    return 3.0 if operand.together > 1 or of.period == 1 else 16.0
+def _cycles_of(atom: Atom) -> float:
+    """Cycles of a scheduler for one matrix instruction, or three of them."""
+    if atom.shape.operands == "tfloat32":
+        return _ROUNDED if atom.products == 1 else _SPLIT
+    return _SINGLE if atom.accumulator == "float32" else _BYTES
 
 
 def _usual_hardware() -> Hardware:
