@@ -34,7 +34,7 @@ VARIANTS: dict[str, tuple[int, list[str]]] = {
 
 
 def product(n: int, dtype: str = "float32", tile: int = 128, step: int = 8) -> Program:
-    """C = A·B of n × n matrices; blocks of 256 threads compute tiles of `tile` rows and columns, 8 × 8 a thread."""
+    """C = A·B of n × n matrices; blocks of 256 threads compute tiles of `tile` rows and columns, 8 × 8 per thread."""
     A, B = te.placeholder((n, n), dtype, "A"), te.placeholder((n, n), dtype, "B")
     k = te.reduce_axis((0, n), "k")
     C = te.compute((n, n), lambda i, j: te.sum(A[k, i].astype("float32") * B[k, j].astype("float32"), axis=k), "C")

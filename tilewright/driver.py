@@ -116,11 +116,13 @@ class LoweredModule(Program):
     def explain(self, target: Any = None, lines: int = LINES) -> str:
         """What each pass changed, and its time; for a `target`, the passes on the way to its code as well.
 
-        At most `lines` changed lines a pass are shown.
+        At most `lines` changed lines per pass are shown.
         """
         chosen = None if target is None else Target.parse(target)
         if isinstance(lines, bool) or not isinstance(lines, int) or lines < 0:
-            raise UserError(f"lines={lines!r} is no number of lines", primitive="explain", fix="give an int: lines=40")
+            raise UserError(
+                f"lines={lines!r} is not a number of lines", primitive="explain", fix="give an int: lines=40"
+            )
         return "\n\n".join(part.explain(chosen, lines) for part in self.parts)
 
     def __str__(self) -> str:
@@ -181,7 +183,7 @@ def _check_arguments(args: Any, name: Any) -> None:
     if isinstance(args, Tensor) or not isinstance(args, (list, tuple)):
         shown = f"tensor {args.name!r}" if isinstance(args, Tensor) else repr(args)
         raise UserError(
-            f"the arguments are {shown}, which is no list",
+            f"the arguments are {shown}, which is not a list",
             primitive="lower",
             fix="give the tensors in the order of the function's parameters: lower(s, [A, W, B])",
         )

@@ -41,5 +41,5 @@ def test_an_axis_stands_for_its_variable() -> None:
 
 @pytest.mark.parametrize("given", [3, te.var("i") + 1])
 def test_what_is_no_variable(given: object) -> None:
-    with refused("bind", "is no variable", fix="te.var"):
+    with refused("bind", "is not a variable", fix="te.var"):
         Analyzer().bind(given, te.Range(0, 8))

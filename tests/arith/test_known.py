@@ -100,7 +100,7 @@ def test_products_of_sizes_print_as_sizes() -> None:
 def test_facts_must_make_sense() -> None:
     for wrong, message in (
         ({"multiple_of": 0}, "multiple_of=0 of 'n' is less than 1"),
-        ({"minimum": 1.5}, "minimum=1.5 of 'n' is no whole number"),
+        ({"minimum": 1.5}, "minimum=1.5 of 'n' is not a whole number"),
         (
             {"minimum": 9, "maximum": 15, "multiple_of": 8},
             "no value of 'n' is at least 9, at most 15 and a multiple of 8",

@@ -37,7 +37,7 @@ def log(tmp_path):
         pair(1, 4e-3, flop=8e6),
         pair(2, error_no=4, reason="it faults", flop=8e6),
         pair(3, 2e-3, flop=8e6),
-        pair(4, error_no=1, reason="2,048 threads a block", refused=True, flop=8e6),
+        pair(4, error_no=1, reason="2,048 threads per block", refused=True, flop=8e6),
         pair(5, 3e-3, flop=8e6),
         pair(3, 2.5e-3, confirmed=True, flop=8e6),
     ]
@@ -60,7 +60,7 @@ def test_lines_that_are_no_records_are_named(log):
         file.write('{"torn": ')
     status, text = run("show", log)
     assert status == 1
-    assert "a.log:7: skipped: this is no record" in text
+    assert "a.log:7: skipped: this is not a record" in text
 
 
 def test_best_of_a_legacy_log():
@@ -117,14 +117,14 @@ def test_reasons_that_differ_in_numbers_are_one(tmp_path):
     path = tmp_path / "a.log"
     step = "bind threadIdx.x at here.py:7"
     rows = [
-        pair(i, error_no=1, refused=True, step=step, reason=f"{threads} threads a block (x {threads}), 1,024 allowed")
+        pair(i, error_no=1, refused=True, step=step, reason=f"{threads} threads per block (x {threads}), 1,024 allowed")
         for i, threads in enumerate(("2,048", "4,096", "1,536"))
     ]
     rows += [pair(3, error_no=7, reason="still running after 10 s"), pair(4, error_no=5)]
     path.write_text("".join(encode(*row) + "\n" for row in rows), encoding="utf-8")
     _, text = run("show", path)
     assert text.rstrip().splitlines()[-4:] == [
-        "3 × 2,048 threads a block (x 2,048), 1,024 allowed, and the like",
+        "3 × 2,048 threads per block (x 2,048), 1,024 allowed, and the like",
         "    3 at bind threadIdx.x at here.py:7",
         "1 × still running after 10 s",
         "1 × error number 5",
@@ -165,7 +165,7 @@ def test_merging_a_log_into_itself_and_a_torn_one(log, tmp_path):
     status, text = run("merge", log, other, "-o", log)
     assert status == 1
     assert text.splitlines()[0] == f"7 lines in {log}"
-    assert "b.log:2: skipped: this is no record" in text
+    assert "b.log:2: skipped: this is not a record" in text
     assert len(list(load_from_file(log))) == 7
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.log", "b.log"]
 

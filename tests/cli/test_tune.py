@@ -150,7 +150,7 @@ def test_a_budget_of_time_ends_the_search(tmp_path):
 
 
 def on_a_terminal(command, cwd, interrupt_at=None):
-    """Run on a pseudo-terminal; Ctrl-C once the pattern has shown. Gives the status, and all that was written."""
+    """Run on a pseudo-terminal; Ctrl-C once the pattern has shown. Returns the status, and all that was written."""
     process, terminal = pty.fork()
     if process == 0:
         os.chdir(cwd)
@@ -228,7 +228,7 @@ def test_a_line_moves_and_ctrl_c_keeps_what_was_found(tmp_path):
         ("depthwise --shape 1x4x7x7 --repeat 0", "--repeat 0 is less than 1", "give 1 or more"),
         ("depthwise --shape 1x4x7x7 --seed -1", "--seed -1 is less than 0", "give 0 or more"),
         ("depthwise --shape 1x4x7x7 --timeout 0", "--timeout 0 is no time at all", "give seconds, such as 10"),
-        ("depthwise --shape 1x4x7x7 --budget soon", "--budget 'soon' is no time", "15s, 2m, 1h"),
+        ("depthwise --shape 1x4x7x7 --budget soon", "--budget 'soon' is not a duration", "15s, 2m, 1h"),
         ("depthwise --shape 1x4x7x7 --tuner best", "--tuner best is unknown", "use auto, xgb, ga, random, gridsearch"),
         ("depthwise --shape 1x4x7x7 --target metal", "there is no target 'metal' here", "use cuda, opencl or llvm"),
         (

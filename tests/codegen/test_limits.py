@@ -26,7 +26,7 @@ def refuse(target: str, *shared: Buffer, **threads: int) -> str:
 
 def test_too_many_threads() -> None:
     text = refuse("cuda", threadIdx_x=64, threadIdx_y=32)
-    assert "kernel main_kernel has 2,048 threads a block (threadIdx.x 64 × threadIdx.y 32)" in text
+    assert "kernel main_kernel has 2,048 threads per block (threadIdx.x 64 × threadIdx.y 32)" in text
     assert "cuda allows 1,024" in text
 
 
@@ -38,10 +38,10 @@ def test_a_dimension_too_long() -> None:
 def test_too_much_shared_memory_names_the_buffers() -> None:
     shared = p.buf("A.shared", 100, 300, scope="shared"), p.buf("W.shared", 8_000, scope="shared", dtype="float64")
     text = refuse("cuda -arch=sm_86", *shared, threadIdx_x=32)
-    assert "needs 184,000 bytes of shared memory, but cuda -arch=sm_86 has 101,376 a block" in text
+    assert "needs 184,000 bytes of shared memory, but cuda -arch=sm_86 has 101,376 per block" in text
     assert "A.shared 30,000 × float32 = 120,000 bytes" in text
     assert "W.shared 8,000 × float64 = 64,000 bytes" in text
-    assert "has 49,152 a block" in refuse("opencl", shared[0], threadIdx_x=32)
+    assert "has 49,152 per block" in refuse("opencl", shared[0], threadIdx_x=32)
 
 
 def test_shared_memory_of_unknown_size() -> None:

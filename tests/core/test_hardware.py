@@ -142,7 +142,7 @@ def test_registers_of_a_made_up_target_bound_what_is_loaded_ahead(wide: Target) 
     many = tiles(1500, threads=1)  # sums of one thread, and of a made-up one no more than 8 times 128
     refusal = inspected(many, wide).refusal
     assert refusal is not None
-    assert refusal.reason.startswith("1,500 words of local arrays a thread, and opencl -device=wide holds 1,024")
+    assert refusal.reason.startswith("1,500 words of local arrays per thread, and opencl -device=wide holds 1,024")
     assert inspected(many, usual).refusal is None
 
 
@@ -150,8 +150,8 @@ def test_shared_memory_of_a_made_up_target_bounds_its_kernels(wide: Target) -> N
     made = tiles(9 * 1024)
     refusal = inspected(made, wide).refusal
     assert refusal is not None
-    assert refusal.reason.startswith("36,864 bytes of shared memory, but opencl -device=wide has 32,768 a block")
-    with pytest.raises(UserError, match="36,864 bytes of shared memory, but opencl -device=wide has 32,768 a block"):
+    assert refusal.reason.startswith("36,864 bytes of shared memory, but opencl -device=wide has 32,768 per block")
+    with pytest.raises(UserError, match="36,864 bytes of shared memory, but opencl -device=wide has 32,768 per block"):
         tilewright.build(*made, target=wide)
     assert inspected(made, Target("opencl -device=gpu")).refusal is None
     tilewright.build(*made, target="opencl -device=gpu")

@@ -104,7 +104,7 @@ def test_other_names_are_pythons(about: str) -> None:
 
 
 def test_a_schedule_is_no_list() -> None:
-    with refused("", "a schedule is no list", fix="s.stages"):
+    with refused("", "a schedule is not a list", fix="s.stages"):
         list(s)
     with refused("", "a schedule has no len()", fix="len(s.stages)"):
         len(s)

@@ -123,17 +123,19 @@ def test_an_index_that_is_no_integer() -> None:
 
 
 def test_a_shape_that_is_no_number() -> None:
-    with refused("placeholder", "2.5 is no extent for a dimension of 'P' (shape (4, 2.5))", fix="whole numbers"):
+    with refused("placeholder", "2.5 is not an extent for a dimension of 'P' (shape (4, 2.5))", fix="whole numbers"):
         te.placeholder((4, 2.5), name="P")
 
 
 def test_a_missing_extent() -> None:
-    with refused("placeholder", "None is no extent for a dimension of 'P' (shape (4, None))", fix="integer variables"):
+    with refused(
+        "placeholder", "None is not an extent for a dimension of 'P' (shape (4, None))", fix="integer variables"
+    ):
         te.placeholder((4, None), name="P")
 
 
 def test_a_reduction_axis_without_a_range() -> None:
-    with refused("reduce_axis", "None is no range for 'r'", fix="(begin, end)"):
+    with refused("reduce_axis", "None is not a range for 'r'", fix="(begin, end)"):
         te.reduce_axis(None, "r")
 
 
@@ -143,12 +145,12 @@ def test_a_range_that_ends_before_it_begins() -> None:
 
 
 def test_a_range_of_three() -> None:
-    with refused("reduce_axis", "(0, 7, 2) is no range for 'r'", fix="(begin, end)"):
+    with refused("reduce_axis", "(0, 7, 2) is not a range for 'r'", fix="(begin, end)"):
         te.reduce_axis((0, 7, 2), "r")
 
 
 def test_a_range_that_is_not_whole() -> None:
-    with refused("reduce_axis", "(0, 2.5) is no range for 'r'", fix="whole numbers"):
+    with refused("reduce_axis", "(0, 2.5) is not a range for 'r'", fix="whole numbers"):
         te.reduce_axis((0, 2.5), "r")
 
 
@@ -170,7 +172,7 @@ def test_a_function_that_returns_text() -> None:
 
 
 def test_no_function_at_all() -> None:
-    with refused("compute", "the value of 'B' is given as A[i, j], which is no function", fix="lambda i"):
+    with refused("compute", "the value of 'B' is given as A[i, j], which is not a function", fix="lambda i"):
         te.compute((16,), A[i, j], name="B")  # type: ignore[arg-type]
 
 
@@ -211,5 +213,7 @@ def test_a_reduction_beside_a_plain_value() -> None:
 
 def test_a_reducer_whose_parts_do_not_match() -> None:
     odd = te.comm_reducer(lambda x, y: (x[0] + y[0],), lambda a, b: (0, 0), name="odd")
-    with refused("comm_reducer", "odd combines 2 values, but its combiner gives 1 and its identity 2", fix="2 values"):
+    with refused(
+        "comm_reducer", "odd combines 2 values, but its combiner returns 1 and its identity 2", fix="2 values"
+    ):
         te.compute((16,), lambda x: odd((A[x, k], A[x, k]), axis=k), name="B")

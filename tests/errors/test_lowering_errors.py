@@ -65,12 +65,12 @@ def test_an_argument_of_another_schedule(e: Example) -> None:
 
 
 def test_an_argument_that_is_no_tensor(e: Example) -> None:
-    with refused("lower", "argument 1 is 'C', which is no tensor", fix="lower(s, [A, W, B])"):
+    with refused("lower", "argument 1 is 'C', which is not a tensor", fix="lower(s, [A, W, B])"):
         tilewright.lower(e.s, [e.A, "C"])
 
 
 def test_arguments_that_are_no_list(e: Example) -> None:
-    with refused("lower", "the arguments are tensor 'A', which is no list", fix="lower(s, [A, W, B])"):
+    with refused("lower", "the arguments are tensor 'A', which is not a list", fix="lower(s, [A, W, B])"):
         tilewright.lower(e.s, e.A)
 
 
@@ -116,7 +116,7 @@ def test_more_threads_than_a_block_can_have() -> None:
     e = Example(5000)
     e.outer, e.inner = e.s[e.C].split(e.outer, nparts=1)
     e.s[e.C].bind(e.s[e.C].fuse(e.inner, e.s[e.C].leaf_iter_vars[2]), te.thread_axis("threadIdx.x"))
-    with refused("build", "5,008 threads a block (threadIdx.x 5008)", "allows 1,024", fix="smaller factors"):
+    with refused("build", "5,008 threads per block (threadIdx.x 5008)", "allows 1,024", fix="smaller factors"):
         tilewright.build(e.s, [e.A, e.C], "cuda")
 
 
@@ -238,35 +238,43 @@ def test_a_size_that_no_argument_has() -> None:
     e = Symbolic()
     m = te.var("m")
     C = te.compute((8,), lambda i: e.A[i] * m, "C")
-    with refused("lower", "stage 'C' uses 'm', which is no axis of its own and no argument", fix="to the arguments"):
+    with refused(
+        "lower", "stage 'C' uses 'm', which is neither one of its axes nor an argument", fix="to the arguments"
+    ):
         tilewright.lower(te.create_schedule(C.op), [e.A, C])
 
 
 def test_a_factor_that_no_argument_has() -> None:
     e = Symbolic()
     e.s[e.B].split(e.B.op.axis[0], factor=te.var("q"))
-    with refused("lower", "stage 'B' uses 'q', which is no axis of its own and no argument", fix="to the arguments"):
+    with refused(
+        "lower", "stage 'B' uses 'q', which is neither one of its axes nor an argument", fix="to the arguments"
+    ):
         tilewright.lower(e.s, [e.A, e.B])
 
 
 def test_a_range_that_no_argument_has() -> None:
     e, k = Symbolic(), te.reduce_axis((0, te.var("m")), "k")
     C = te.compute((8,), lambda i: te.sum(e.A[i + k], axis=k), "C")
-    with refused("lower", "stage 'C' uses 'm', which is no axis of its own and no argument", fix="to the arguments"):
+    with refused(
+        "lower", "stage 'C' uses 'm', which is neither one of its axes nor an argument", fix="to the arguments"
+    ):
         tilewright.lower(te.create_schedule(C.op), [e.A, C])
 
 
 def test_an_axis_that_nothing_reduces_over() -> None:
     e, k = Symbolic(), te.reduce_axis((0, 4), "k")
     C = te.compute((8,), lambda i: e.A[i + k], "C")
-    with refused("lower", "stage 'C' uses 'k', which is no axis of its own and no argument", fix="te.sum(..., axis=k)"):
+    with refused(
+        "lower", "stage 'C' uses 'k', which is neither one of its axes nor an argument", fix="te.sum(..., axis=k)"
+    ):
         tilewright.lower(te.create_schedule(C.op), [e.A, C])
 
 
 def test_an_axis_of_another_stage_in_a_value() -> None:
     e = Symbolic()
     C = te.compute((8,), lambda j: e.B[e.B.op.axis[0]] + e.A[j], "C")
-    with refused("lower", "stage 'C' uses 'i', which is no axis of its own"):
+    with refused("lower", "stage 'C' uses 'i', which is neither one of its axes nor"):
         tilewright.lower(te.create_schedule(C.op), [e.A, C])
 
 
@@ -369,14 +377,14 @@ def test_a_read_that_may_stay_inside_is_left_alone(tensor: Any) -> None:
 
 Row = tuple[Callable[[Example], Any], str, str, str]
 KINDS: list[Row] = [
-    (lambda e: tilewright.lower(e.s, None), "lower", "the arguments are None, which is no list", "[A, W, B]"),  # type: ignore[arg-type]
-    (lambda e: tilewright.lower(e.s, {e.A, e.C}), "lower", "which is no list", "in the order"),  # type: ignore[arg-type]
-    (lambda e: tilewright.lower(e.s, "AC"), "lower", "the arguments are 'AC', which is no list", "[A, W, B]"),
+    (lambda e: tilewright.lower(e.s, None), "lower", "the arguments are None, which is not a list", "[A, W, B]"),  # type: ignore[arg-type]
+    (lambda e: tilewright.lower(e.s, {e.A, e.C}), "lower", "which is not a list", "in the order"),  # type: ignore[arg-type]
+    (lambda e: tilewright.lower(e.s, "AC"), "lower", "the arguments are 'AC', which is not a list", "[A, W, B]"),
     (lambda e: tilewright.lower(e.s, [e.A, e.C], name=3), "lower", "the name of the function is 3", "conv"),  # type: ignore[arg-type]
     (lambda e: tilewright.build(e.s, [e.A, e.C], name=None), "lower", "the name of the function is None", "conv"),  # type: ignore[arg-type]
     (lambda e: tilewright.lower(e.s, [e.A, e.C], binds=3), "lower", "binds is 3", "tir.decl_buffer"),
     (lambda e: e.lower()["other"], "", "the program has no function 'other'", "it has main"),
-    (lambda e: e.lower().explain(lines="x"), "explain", "lines='x' is no number", "lines=40"),
+    (lambda e: e.lower().explain(lines="x"), "explain", "lines='x' is not a number", "lines=40"),
     (lambda e: tilewright.build({3: (e.s, [e.A, e.C])}), "build", "3 maps to tuple", "{name: (schedule"),
     (lambda e: Target(3), "Target", "cannot make a target from 3", 'Target("cuda")'),  # type: ignore[arg-type]
     (lambda e: Target("llvm -foo"), "Target", "'-foo' is not an option", "-name=value"),
@@ -385,10 +393,10 @@ KINDS: list[Row] = [
     (lambda e: built("llvm -mattr=+foo"), "Target", "'+foo' is not a recognized feature", "+avx2"),
     (lambda e: built("llvm -mattr=fma"), "Target", "'fma' has no sign", "+avx2"),
     (lambda e: built("llvm -opt-level=9"), "Target", "-opt-level=9", "0 to 3"),
-    (lambda e: PassContext(config=3), "PassContext", "config=3 is no mapping", "disable_vectorize"),  # type: ignore[arg-type]
+    (lambda e: PassContext(config=3), "PassContext", "config=3 is not a mapping", "disable_vectorize"),  # type: ignore[arg-type]
     (lambda e: PassContext(opt_level="x"), "PassContext", "opt_level='x'", "0 to 3"),  # type: ignore[arg-type]
-    (lambda e: PassContext(disabled_pass="x"), "PassContext", "disabled_pass='x' is no list", "partition_loops"),
-    (lambda e: PassContext(disabled_pass=3), "PassContext", "disabled_pass=3 is no list", "partition_loops"),  # type: ignore[arg-type]
+    (lambda e: PassContext(disabled_pass="x"), "PassContext", "disabled_pass='x' is not a list", "partition_loops"),
+    (lambda e: PassContext(disabled_pass=3), "PassContext", "disabled_pass=3 is not a list", "partition_loops"),  # type: ignore[arg-type]
     (lambda e: PassContext(disabled_pass=["x"]), "PassContext", "the pass 'x' cannot be left out", "partition_loops"),
     (lambda e: PassContext(instruments=[1]), "PassContext", "instruments are not supported", "tilewright.explain"),
     (lambda e: PassContext(config={"x": 1}), "PassContext", "unknown configuration key 'x'", "tir.UnrollLoop"),
@@ -434,7 +442,7 @@ def test_a_tensor_to_start_at_inside_of_the_reduction() -> None:
 def test_a_pass_that_gives_no_function(e: Example) -> None:
     with (
         PassContext(config={"tir.add_lower_pass": [(0, lambda function: None)]}),
-        refused("PassContext", "the pass <lambda> gives None", fix="a pass takes"),
+        refused("PassContext", "the pass <lambda> returns None", fix="a pass takes"),
     ):
         e.lower()
 

@@ -26,7 +26,7 @@ MOVING: list[tuple[str, Callable[[], Any], str, str]] = [
     ("flip", lambda: topi.flip(A, 2), "argument 'axis' is 2", "from -2 to 1"),
     ("reverse_sequence", lambda: topi.reverse_sequence(A, B), "seq_lengths 'B' is float32", "int32 of shape [3]"),
     ("reshape", lambda: topi.reshape(A, (5, 2)), "'A' of shape [3, 4] cannot have the shape [5, 2]", "12 elements"),
-    ("reshape", lambda: topi.reshape(A, (-1, -1)), "is no extent", "extents"),
+    ("reshape", lambda: topi.reshape(A, (-1, -1)), "is not an extent", "extents"),
     ("concatenate", lambda: topi.concatenate([A, C], 0), "'A' is float32 of shape [3, 4], and 'C'", "dimension 0"),
     ("concatenate", lambda: topi.concatenate([A, WHOLE], 0), "'I' is int32", "one type"),
     ("stack", lambda: topi.stack([A, C], 0), "'A' is float32 of shape [3, 4], and 'C'", "one type and shape"),
@@ -178,7 +178,7 @@ REST: list[tuple[str, Callable[[], Any], str, str]] = [
 ]
 
 MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
-    ("exp", lambda: topi.exp(3), "argument 'x' is 3, which is no tensor", "te.placeholder"),
+    ("exp", lambda: topi.exp(3), "argument 'x' is 3, which is not a tensor", "te.placeholder"),
     ("cast", lambda: topi.cast(A, "float31"), "argument 'dtype' is 'float31'", 'dtype="float32"'),
     ("cast", lambda: topi.cast(A, None), "argument 'dtype' is None", "name a type"),
     ("clip", lambda: topi.clip("A", 0, 1), "argument 'x' is 'A'", "te.placeholder"),
@@ -189,7 +189,7 @@ MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
     ("Not", lambda: topi.logical_not(A), "has type float32, but a condition has type bool", "compare it"),
     ("bitwise_not", lambda: topi.bitwise_not(A), "needs an integer", "convert it"),
     ("add", lambda: topi.add(A, B), "the extents 4 and 5 differ", "equal or 1"),
-    ("add", lambda: topi.add(A, [1, 2]), "argument 'rhs' is [1, 2], which is no tensor", "te.placeholder"),
+    ("add", lambda: topi.add(A, [1, 2]), "argument 'rhs' is [1, 2], which is not a tensor", "te.placeholder"),
     ("divide", lambda: topi.divide(None, A), "argument 'lhs' is None", "te.placeholder"),
     ("all", lambda: topi.logical_and(A, A), "but a condition has type bool", "compare it"),
     ("logical_xor", lambda: topi.logical_xor(A, TRUTH), "but a condition has type bool", "compare it"),

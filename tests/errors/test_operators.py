@@ -36,14 +36,14 @@ M, R = te.placeholder((4, 8), name="M"), te.placeholder((1, 4, 8), name="R")
 )
 def test_what_is_no_tensor(operator: Any, given: tuple[Any, ...], argument: str) -> None:
     name = operator.__name__
-    with refused("scale_shift" if "shift" in name else name, f"argument {argument}, which is no tensor", fix="te.p"):
+    with refused("scale_shift" if "shift" in name else name, f"argument {argument}, which is not a tensor", fix="te.p"):
         operator(*given)
 
 
 def test_a_border_that_is_no_list() -> None:
-    with refused("pad", "argument 'pad_before' is 1, which is no list", fix="each dimension of 'A': [1, 1, 1, 1]"):
+    with refused("pad", "argument 'pad_before' is 1, which is not a list", fix="each dimension of 'A': [1, 1, 1, 1]"):
         topi.nn.pad(A, 1)
-    with refused("pad", "argument 'pad_after' is 2, which is no list", fix="[2, 2, 2, 2]"):
+    with refused("pad", "argument 'pad_after' is 2, which is not a list", fix="[2, 2, 2, 2]"):
         topi.nn.pad(A, [0, 0, 1, 1], 2)
 
 
@@ -54,7 +54,7 @@ def test_a_border_of_another_rank() -> None:
 
 @pytest.mark.parametrize("width", [-1, 1.5, "a", None, True])
 def test_a_border_that_is_no_width(width: Any) -> None:
-    with refused("pad", f"pad_before is [0, 0, {width!r}, 1], and {width!r} is no whole", fix="A[i + 1]"):
+    with refused("pad", f"pad_before is [0, 0, {width!r}, 1], and {width!r} is not a whole", fix="A[i + 1]"):
         topi.nn.pad(A, [0, 0, width, 1])
     with refused("pad", f"pad_after is [0, 0, 1, {width!r}]", fix="whole numbers from 0 on"):
         topi.nn.pad(A, [0, 0, 1, 1], (0, 0, 1, width))
@@ -67,7 +67,7 @@ def test_a_stride_that_is_none(stride: Any) -> None:
 
 
 def test_strides_that_are_no_list() -> None:
-    with refused("dilate", "argument 'strides' is 3, which is no list", fix="each dimension of 'A': [3, 3, 3, 3]"):
+    with refused("dilate", "argument 'strides' is 3, which is not a list", fix="each dimension of 'A': [3, 3, 3, 3]"):
         topi.nn.dilate(A, 3)
 
 

@@ -108,7 +108,7 @@ def test_a_form_of_source_that_there_is_none_of() -> None:
 
 def test_a_file_that_holds_no_module(tmp_path: Path) -> None:
     (tmp_path / "m").write_text("something else")
-    with refused("load_module", "is no saved module, or a damaged one", fix="module.save(path)"):
+    with refused("load_module", "is not a saved module, or a damaged one", fix="module.save(path)"):
         load_module(tmp_path / "m")
 
 
@@ -148,20 +148,20 @@ class OnCuda:
 
 
 VALUES: list[tuple[Callable[[], Any], str, str, str]] = [
-    (lambda: array(None), "array", "of type object, which are no numbers: None", "give numbers"),
-    (lambda: array([[1, 2], [3]]), "array", "the values are no array", "rows of one length"),
-    (lambda: array("abc"), "array", "of type <U3, which are no numbers: 'abc'", "give numbers"),
-    (lambda: empty(None), "empty", "shape=None is no tuple of whole numbers", "(16, 32)"),
-    (lambda: empty("x"), "empty", "shape='x' is no tuple of whole numbers", "(16, 32)"),
-    (lambda: empty((3, "x")), "empty", "'x' in shape=(3, 'x') is no whole number", "(16, 32)"),
-    (lambda: empty((1.5,)), "empty", "1.5 in shape=(1.5,) is no whole number", "(16, 32)"),
-    (lambda: empty((te.var("n"),)), "empty", "n in shape=(n,) is no whole number", "a variable"),
+    (lambda: array(None), "array", "of type object, which are not numbers: None", "give numbers"),
+    (lambda: array([[1, 2], [3]]), "array", "the values are not an array", "rows of one length"),
+    (lambda: array("abc"), "array", "of type <U3, which are not numbers: 'abc'", "give numbers"),
+    (lambda: empty(None), "empty", "shape=None is not a tuple of whole numbers", "(16, 32)"),
+    (lambda: empty("x"), "empty", "shape='x' is not a tuple of whole numbers", "(16, 32)"),
+    (lambda: empty((3, "x")), "empty", "'x' in shape=(3, 'x') is not a whole number", "(16, 32)"),
+    (lambda: empty((1.5,)), "empty", "1.5 in shape=(1.5,) is not a whole number", "(16, 32)"),
+    (lambda: empty((te.var("n"),)), "empty", "n in shape=(n,) is not a whole number", "a variable"),
     (lambda: empty((3,), device("cpu")), "", "unknown data type cpu(0)", "float16"),
-    (lambda: A_SMALL_ARRAY.copyfrom("x"), "copyfrom", "which are no numbers: 'x'", "give numbers"),
-    (lambda: A_SMALL_ARRAY.copyfrom(None), "copyfrom", "which are no numbers: None", "give numbers"),
+    (lambda: A_SMALL_ARRAY.copyfrom("x"), "copyfrom", "which are not numbers: 'x'", "give numbers"),
+    (lambda: A_SMALL_ARRAY.copyfrom(None), "copyfrom", "which are not numbers: None", "give numbers"),
     (lambda: A_SMALL_ARRAY.copyto(None), "copyto", "into None", "tw.cpu()"),
     (lambda: A_SMALL_ARRAY.copyto(np.zeros(3)), "copyto", "into array([0., 0., 0.])", "a.numpy()"),
-    (lambda: A_SMALL_ARRAY.as_strided(3, 4), "as_strided", "shape=3 is no tuple", "whole numbers"),
+    (lambda: A_SMALL_ARRAY.as_strided(3, 4), "as_strided", "shape=3 is not a tuple", "whole numbers"),
     (lambda: A_SMALL_ARRAY.as_strided((3,), ("x",)), "as_strided", "'x' in strides=('x',)", "whole numbers"),
     (lambda: A_SMALL_ARRAY.as_strided((3,), (1, 1)), "as_strided", "needs 1 strides, not (1, 1)", "one stride"),
     (lambda: A_SMALL_ARRAY + 1, "", "(float32[3] on cpu(0)) has no +", "a.numpy()"),
@@ -173,18 +173,18 @@ VALUES: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: from_dlpack(Foreign(3)), "from_dlpack", "the Foreign does not share its memory", "nd.array(x)"),
     (lambda: from_dlpack(Foreign((1, 0))), "from_dlpack", "does not share its memory: no", "nd.array(x)"),
     (lambda: from_dlpack(OnCuda()), "from_dlpack", "its __cuda_array_interface__ is {}", "nd.array(x)"),
-    (lambda: device("cuda:x"), "device", "'cuda:x' names no device: 'x' is no number", '"cuda:0"'),
-    (lambda: device("cuda:-1"), "device", "'-1' is no number", '"cuda:0"'),
-    (lambda: device("cpu", "x"), "device", "'x' is no number of a device", "tw.cpu(0)"),
-    (lambda: device("cpu", -1), "device", "-1 is no number of a device", "from 0"),
+    (lambda: device("cuda:x"), "device", "'cuda:x' names no device: 'x' is not a number", '"cuda:0"'),
+    (lambda: device("cuda:-1"), "device", "'-1' is not a number", '"cuda:0"'),
+    (lambda: device("cpu", "x"), "device", "'x' is not a device number", "tw.cpu(0)"),
+    (lambda: device("cpu", -1), "device", "-1 is not a device number", "from 0"),
     (lambda: device("cuda 3"), "device", "unknown kind of device 'cuda 3'", '"cuda:1"'),
     (lambda: empty((3,), device=device("cpu", 7)), "", "there is no cpu(7): this machine has 1", "from 0 to 0"),
-    (lambda: sized().save(None), "save", "None is no path of a file", "kernel.tw"),  # type: ignore[arg-type]
+    (lambda: sized().save(None), "save", "None is not a file path", "kernel.tw"),  # type: ignore[arg-type]
     (lambda: sized().save("/no/such/folder/m"), "save", "cannot write /no/such/folder/m", "can be written"),
-    (lambda: load_module(3), "load_module", "3 is no path of a file", "kernel.tw"),  # type: ignore[arg-type]
+    (lambda: load_module(3), "load_module", "3 is not a file path", "kernel.tw"),  # type: ignore[arg-type]
     (lambda: load_module("/no/such/file"), "load_module", "cannot read /no/such/file", "module.save(path)"),
     (lambda: sized().export_library("m", cc=1), "export_library", "there is no argument 'cc'", "name alone"),
-    (lambda: sized().time_evaluator("g", None), "time_evaluator", "dev=None is no device", "tw.cpu()"),  # type: ignore[arg-type]
+    (lambda: sized().time_evaluator("g", None), "time_evaluator", "dev=None is not a device", "tw.cpu()"),  # type: ignore[arg-type]
     (
         lambda: sized().time_evaluator("g", device("opencl")),
         "time_evaluator",
@@ -195,7 +195,7 @@ VALUES: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: timing(min_repeat_ms=-1), "time_evaluator", "min_repeat_ms=-1: a number of at least 0", "number=10"),
     (lambda: timing(cache_flush_bytes="x"), "time_evaluator", "cache_flush_bytes='x'", "number=10"),
     (lambda: timing(f_preproc="x"), "time_evaluator", "f_preproc='x' is unknown", "cache_flush_bytes"),
-    (lambda: device("cpu").use_stream(None).__enter__(), "use_stream", "None is no stream", "an address"),
+    (lambda: device("cpu").use_stream(None).__enter__(), "use_stream", "None is not a stream", "an address"),
 ]
 
 
@@ -216,7 +216,7 @@ def test_a_saved_module_that_was_damaged(tmp_path: Path) -> None:
     whole = bytearray((tmp_path / "m").read_bytes())
     for damaged in (whole[: len(whole) // 2], whole[:100] + bytes(200) + whole[300:]):
         (tmp_path / "m").write_bytes(damaged)
-        with refused("load_module", "is no saved module, or a damaged one", fix="module.save(path)"):
+        with refused("load_module", "is not a saved module, or a damaged one", fix="module.save(path)"):
             load_module(tmp_path / "m")
 
 

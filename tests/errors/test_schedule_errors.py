@@ -44,7 +44,7 @@ def test_a_tensor_of_another_schedule(e: Example) -> None:
 
 
 def test_something_that_is_no_tensor(e: Example) -> None:
-    with refused("s[...]", "'C' is no tensor", fix="a tensor or an operation of this schedule"):
+    with refused("s[...]", "'C' is not a tensor", fix="a tensor or an operation of this schedule"):
         e.s["C"]
 
 
@@ -70,10 +70,10 @@ KINDS: list[tuple[Callable[[Example], Any], str, str, str]] = [
     (lambda e: e.s[e.C].split(e.C.op.axis, 4), "split", "not an axis", "one by one (*axes)"),
     (lambda e: e.s[e.C].bind(None, te.thread_axis("threadIdx.x")), "bind", "is None, not an axis", "i, j, k"),
     (lambda e: e.s[e.C].compute_at(e.s[e.D], None), "compute_at", "for stage 'D' is None", "x, y"),
-    (lambda e: e.s[e.C].compute_at(3, e.D.op.axis[0]), "compute_at", "3 is no tensor", "of this schedule"),
+    (lambda e: e.s[e.C].compute_at(3, e.D.op.axis[0]), "compute_at", "3 is not a tensor", "of this schedule"),
     (lambda e: e.s[(f := Example()).s[f.C]], "s[...]", "Stage(C: i, j, k) is a stage of another schedule", "s[T]"),
     (lambda e: e.s.cache_write([], "local"), "cache_write", "no tensor is given", "one stage"),
-    (lambda e: e.s.cache_read(e.A, "shared", None), "cache_read", "None is no tensor", "of this schedule"),
+    (lambda e: e.s.cache_read(e.A, "shared", None), "cache_read", "None is not a tensor", "of this schedule"),
     (lambda e: e.s[e.C].pragma(e.k, "auto_unroll_max_step", -1), "pragma", "has the value -1", "whole number"),
     (lambda e: e.s.apply("splt"), "apply", "there is no primitive 'splt'", "split, fuse"),
     (lambda e: e.s.replay(3), "replay", "the steps are 3", "s.steps"),
@@ -129,7 +129,7 @@ def test_split_by_nparts_out_of_range(e: Example) -> None:
 
 @pytest.mark.parametrize("factor", [2.5, "4", True])
 def test_split_by_what_is_no_whole_number(e: Example, factor: Any) -> None:
-    with refused("split", f"factor={factor!r} for axis 'x' of stage 'D' is no whole number", fix="int"):
+    with refused("split", f"factor={factor!r} for axis 'x' of stage 'D' is not a whole number", fix="int"):
         e.s[e.D].split(e.D.op.axis[0], factor=factor)
 
 
@@ -195,7 +195,7 @@ def test_reorder_of_one_loop_twice(e: Example) -> None:
 def test_bind_to_something_that_is_no_thread_axis(e: Example) -> None:
     with refused(
         "bind",
-        "axis 'i' of stage 'C' cannot be bound to axis 'j', which is no thread axis",
+        "axis 'i' of stage 'C' cannot be bound to axis 'j', which is not a thread axis",
         fix='te.thread_axis("blockIdx.x")',
     ):
         e.s[e.C].bind(*e.C.op.axis)
@@ -203,7 +203,7 @@ def test_bind_to_something_that_is_no_thread_axis(e: Example) -> None:
 
 def test_bind_to_a_name(e: Example) -> None:
     with refused(
-        "bind", "axis 'i' of stage 'C' cannot be bound to 'threadIdx.x', which is no thread", fix="te.thread_axis("
+        "bind", "axis 'i' of stage 'C' cannot be bound to 'threadIdx.x', which is not a thread", fix="te.thread_axis("
     ):
         e.s[e.C].bind(e.C.op.axis[0], "threadIdx.x")  # type: ignore[arg-type]
 

@@ -115,7 +115,7 @@ def test_values_of_which_a_part_would_be_lost() -> None:
 
 
 def test_a_view_from_an_offset_that_is_none() -> None:
-    with refused("as_strided", "is no whole number"):
+    with refused("as_strided", "is not a whole number"):
         nd.empty((4,)).as_strided((2,), (1,), NAN)
 
 

@@ -65,7 +65,7 @@ KNOBS: list[tuple[Attempt, str, str, str]] = [
     ),
     (
         lambda c, s, C, y: c.define_split("a", y, "candidate", num_outputs=2, candidate=3),
-        *("define_split", "candidate of knob 'a' is 3, which is no list", "a list"),
+        *("define_split", "candidate of knob 'a' is 3, which is not a list", "a list"),
     ),
     (
         lambda c, s, C, y: c.define_split("a", y, "candidate", candidate=[[-1, 4], [2, "a"]]),
@@ -79,7 +79,7 @@ KNOBS: list[tuple[Attempt, str, str, str]] = [
         lambda c, s, C, y: c.define_split("a", y, num_outputs=2, max_factor="x"),
         *("define_split", "max_factor='x'", "leave it out"),
     ),
-    (lambda c, s, C, y: c.multi_filter(3), "multi_filter", "the filter is 3, which is no function", "lambda e"),
+    (lambda c, s, C, y: c.multi_filter(3), "multi_filter", "the filter is 3, which is not a function", "lambda e"),
     (lambda c, s, C, y: c.multi_filter(lambda e: e["b"].val), "multi_filter", "reads knob 'b'", "tile, plain, order"),
     (lambda c, s, C, y: c.define_knob("a", 3), "define_knob", "candidate of knob 'a' is 3", "a list"),
     (lambda c, s, C, y: c.define_knob("a", [object]), "define_knob", "cannot be written to a log", "numbers, strings"),
@@ -228,26 +228,26 @@ TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: task().config_space.get(99), "config_space.get", "99 is outside the space of 4", "0 to 3"),
     (lambda: autotvm.tuner.RandomTuner(3), "tuner", "the task is 3", "task.create"),  # type: ignore[arg-type]
     (lambda: autotvm.tuner.Tuner(task()), "tuner", "Tuner does not say what to try", "next_batch(self, batch_size)"),
-    (lambda: Numbers(task()).tune(1, autotvm.measure_option()), "tune", "Numbers.next_batch gives 0", "config_space"),
+    (lambda: Numbers(task()).tune(1, autotvm.measure_option()), "tune", "Numbers.next_batch returns 0", "config_space"),
     (lambda: autotvm.tuner.RandomTuner(task(), seed=-1), "tuner", "seed=-1", "0 or more"),
     (lambda: autotvm.tuner.GATuner(task(), seed="x"), "tuner", "seed='x'", "leave it out"),  # type: ignore[arg-type]
-    (lambda: autotvm.tuner.RandomTuner(task(), 5), "tuner", "range_idx=5 is no range of the 4", "(0, 3)"),  # type: ignore[arg-type]
+    (lambda: autotvm.tuner.RandomTuner(task(), 5), "tuner", "range_idx=5 is not a range of the 4", "(0, 3)"),  # type: ignore[arg-type]
     (lambda: autotvm.tuner.GridSearchTuner(task(), (4, 9)), "tuner", "range_idx=(4, 9)", "(0, 3)"),
     (lambda: autotvm.tuner.XGBTuner(task(), num_threads="x"), "XGBTuner", "num_threads='x'", "100"),  # type: ignore[arg-type]
     (lambda: autotvm.tuner.XGBTuner(task(), loss_type="x", model="numpy"), "tuner", "loss_type 'x'", '"rank"'),
     (lambda: autotvm.tuner.GATuner(task(), pop_size=0), "GATuner", "pop_size=0", "an int"),
     (lambda: autotvm.tuner.GATuner(task(), mutation_prob=2), "GATuner", "mutation_prob=2", "0 to 1"),
     (lambda: autotvm.tuner.XGBTuner(task(), plan_size="x"), "XGBTuner", "plan_size='x'", "100"),  # type: ignore[arg-type]
-    (lambda: tuner(n_trial="x"), "tune", "n_trial='x' is no whole number", "n_trial=100"),
-    (lambda: tuner(n_trial=-1), "tune", "n_trial=-1 is no whole number of 1 or more", "n_trial=100"),
+    (lambda: tuner(n_trial="x"), "tune", "n_trial='x' is not a whole number", "n_trial=100"),
+    (lambda: tuner(n_trial=-1), "tune", "n_trial=-1 is not a whole number of 1 or more", "n_trial=100"),
     (lambda: tuner(early_stopping="x"), "tune", "early_stopping='x'", "early_stopping=100"),
-    (lambda: tuner(callbacks=3), "tune", "callbacks=3 is no list", "log_to_file"),
-    (lambda: tuner(callbacks=[3]), "tune", "callbacks=[3] is no list of functions", "log_to_file"),
+    (lambda: tuner(callbacks=3), "tune", "callbacks=3 is not a list", "log_to_file"),
+    (lambda: tuner(callbacks=[3]), "tune", "callbacks=[3] is not a list of functions", "log_to_file"),
     (lambda: tuner(measure_option=None), "tune", "measure_option is None", "autotvm.measure_option"),
     (
         lambda: autotvm.tuner.RandomTuner(task()).load_history(3),
         "load_history",
-        "3 is no measurement",
+        "3 is not a measurement",
         "load_from_file",
     ),  # type: ignore[arg-type]
     (lambda: autotvm.LocalBuilder(timeout="x"), "LocalBuilder", "timeout='x'", "timeout=10"),  # type: ignore[arg-type]
@@ -261,19 +261,19 @@ TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
         lambda: autotvm.measure_option("local", number=10, do_fork=True),
         *("measure_option", "takes a builder and a runner, and no number, do_fork", "LocalRunner(number=10))"),
     ),
-    (lambda: autotvm.callback.log_to_file(3), "log_to_file", "3 is no file", "conv.log"),  # type: ignore[arg-type]
-    (lambda: autotvm.callback.log_to_file(io.BytesIO()), "log_to_file", "no file that takes text", "conv.log"),  # type: ignore[arg-type]
-    (lambda: autotvm.callback.log_to_file(""), "log_to_file", "'' is no path of a file", "conv.log"),
+    (lambda: autotvm.callback.log_to_file(3), "log_to_file", "3 is not a file", "conv.log"),  # type: ignore[arg-type]
+    (lambda: autotvm.callback.log_to_file(io.BytesIO()), "log_to_file", "not a file that takes text", "conv.log"),  # type: ignore[arg-type]
+    (lambda: autotvm.callback.log_to_file(""), "log_to_file", "'' is not a file path", "conv.log"),
     (lambda: autotvm.callback.log_to_file("a.log", "pickle"), "record", "protocol 'pickle'", '"json"'),
     (lambda: autotvm.callback.log_to_file("/dev/full")(None, *measured()), "log_to_file", "No space left", "make room"),
     (lambda: autotvm.callback.log_to_file("/proc/no/x"), "log_to_file", "cannot write to /proc/no/x", "a folder"),
     (lambda: autotvm.callback.progress_bar("x"), "progress_bar", "total='x'", "n_trial"),  # type: ignore[arg-type]
-    (lambda: autotvm.apply_history_best(3), "apply_history_best", "3 is no log", "a log file"),
+    (lambda: autotvm.apply_history_best(3), "apply_history_best", "3 is not a log", "a log file"),
     (lambda: autotvm.apply_history_best("/no/log"), "load_from_file", "cannot read /no/log", "log_to_file"),
-    (lambda: autotvm.apply_history_best(""), "load_from_file", "'' is no path of a file", "conv.log"),
-    (lambda: autotvm.record.pick_best(EMPTY, None), "record", "None is no path of a file", "conv.log"),  # type: ignore[arg-type]
+    (lambda: autotvm.apply_history_best(""), "load_from_file", "'' is not a file path", "conv.log"),
+    (lambda: autotvm.record.pick_best(EMPTY, None), "record", "None is not a file path", "conv.log"),  # type: ignore[arg-type]
     (lambda: autotvm.record.pick_best(EMPTY, "/proc"), "record", "cannot write /proc: Is a directory", "a file"),
-    (lambda: autotvm.record.load_from_file(3), "load_from_file", "3 is no path", "conv.log"),  # type: ignore[arg-type]
+    (lambda: autotvm.record.load_from_file(3), "load_from_file", "3 is not a file path", "conv.log"),  # type: ignore[arg-type]
     (
         lambda: autotvm.tuner.RandomTuner(task()).load_history("a.log"),
         "load_history",
@@ -283,16 +283,16 @@ TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: fallback().fallback_split("a", [-1, 8]), "fallback_split", "cannot fall back to [-1, 8]", "[-1, 8, 4]"),
     (lambda: fallback().fallback_split("a", 3), "fallback_split", "cannot fall back to 3", "one bound for each"),
     (lambda: fallback().fallback_split("a", [1, "x", 2]), "fallback_split", "back to [1, 'x', 2]", "one bound"),
-    (lambda: fallback().__setitem__("a", 5), "cfg[...]", "cfg['a'] = 5 is no choice", "SplitEntity([-1, 4])"),
+    (lambda: fallback().__setitem__("a", 5), "cfg[...]", "cfg['a'] = 5 is not a choice", "SplitEntity([-1, 4])"),
     (
         lambda: fallback().fallback_with_reference_log([3]),
-        *("fallback_with_reference_log", "3 is no measurement", "load_from_file"),
+        *("fallback_with_reference_log", "3 is not a measurement", "load_from_file"),
     ),
     (lambda: encoded(costs=None), "record.encode", "costs=None", "MeasureResult((seconds"),
     (lambda: encoded(costs=()), "record.encode", "the costs are ()", "MeasureResult((seconds"),
     (lambda: encoded(costs=(float("nan"),)), "record.encode", "the costs are (nan,)", "MeasureResult((seconds"),
     (lambda: encoded(error_no="x"), "record.encode", "error_no='x'", "NO_ERROR"),
-    (lambda: autotvm.record.encode(1, 2), "record.encode", "1 and 2 are no measurement", "MeasureInput"),  # type: ignore[arg-type]
+    (lambda: autotvm.record.encode(1, 2), "record.encode", "1 and 2 are not a measurement", "MeasureInput"),  # type: ignore[arg-type]
 ]
 
 
@@ -315,4 +315,4 @@ def test_an_error_of_the_template_itself_is_left_as_it_is() -> None:
 def test_lines_of_a_log_that_are_no_records(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "log").write_text("not json\n{}\n[1]\n")
     assert list(autotvm.record.load_from_file(tmp_path / "log")) == []
-    assert [text.split("skipped: ")[1][:17] for text in caplog.messages] == ["this is no record"] * 3
+    assert [text.split("skipped: ")[1][:20] for text in caplog.messages] == ["this is not a record"] * 3

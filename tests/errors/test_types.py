@@ -44,12 +44,12 @@ def test_an_array_of_complex_numbers() -> None:
 
 
 def test_an_array_of_strings() -> None:
-    with refused("array", "the values are of type <U3, which are no numbers", fix="give numbers"):
+    with refused("array", "the values are of type <U3, which are not numbers", fix="give numbers"):
         array(np.array(["one", "two"]))
 
 
 def test_an_array_of_objects() -> None:
-    with refused("array", "the values are of type object, which are no numbers", fix="give numbers"):
+    with refused("array", "the values are of type object, which are not numbers", fix="give numbers"):
         array(np.array([None, 1]))
 
 
@@ -83,7 +83,7 @@ def test_negating_a_condition(e: Example) -> None:
 
 def test_summing_conditions(e: Example) -> None:
     k = te.reduce_axis((0, 8), "k")
-    with refused("sum", "`C[k]` of type bool is no number", fix=".astype"):
+    with refused("sum", "`C[k]` of type bool is not a number", fix=".astype"):
         te.sum(e.C[k], axis=k)
 
 
@@ -182,12 +182,12 @@ def test_a_condition_as_an_index(e: Example) -> None:
 
 @pytest.mark.parametrize("extent", [2.5, -2, "n", None], ids=str)
 def test_an_extent_that_is_none(extent: Any) -> None:
-    with refused("placeholder", f"{extent!r} is no extent for a dimension of 'placeholder'", fix="whole numbers"):
+    with refused("placeholder", f"{extent!r} is not an extent for a dimension of 'placeholder'", fix="whole numbers"):
         te.placeholder((extent,))
 
 
 def test_an_extent_that_is_a_float_variable() -> None:
-    with refused("placeholder", "x is no extent for a dimension of 'A'", fix="integer variables"):
+    with refused("placeholder", "x is not an extent for a dimension of 'A'", fix="integer variables"):
         te.placeholder((te.var("x", "float32"),), name="A")
 
 
@@ -197,7 +197,7 @@ def test_facts_of_a_float_variable() -> None:
 
 
 def test_facts_that_are_no_numbers() -> None:
-    with refused("size_var", "multiple_of='8' of 'n' is no whole number", fix="give an int"):
+    with refused("size_var", "multiple_of='8' of 'n' is not a whole number", fix="give an int"):
         te.size_var("n", multiple_of="8")
 
 
@@ -245,5 +245,5 @@ def test_an_output_that_is_not_there(e: Example) -> None:
 
 
 def test_a_tag_that_is_no_text(e: Example) -> None:
-    with refused("compute", "tag=3 of 'compute' is no text", fix="injective"):
+    with refused("compute", "tag=3 of 'compute' is not text", fix="injective"):
         te.compute((8,), lambda i: e.F[i], tag=3)  # type: ignore[arg-type]

@@ -316,7 +316,7 @@ def test_what_has_no_value() -> None:
 
 def test_what_is_malformed() -> None:
     x = n.Var("x", "int8")
-    with pytest.raises(InternalError, match="200 is no value of type int8"):
+    with pytest.raises(InternalError, match="200 is not a value of type int8"):
         evaluate(x, {x: 200})
     with pytest.raises(InternalError, match="intrinsic frobnicate"):
         evaluate(n.Call("frobnicate", (), DType("int32")), {})

@@ -109,7 +109,7 @@ def test_an_error_of_the_scripts_own_is_left_to_python(error: Exception) -> None
 
 
 def real_tvm(folder: Path) -> str:
-    """A package of that name, as if the real one were installed; gives its folder for PYTHONPATH."""
+    """A package of that name, as if the real one were installed; returns its folder for PYTHONPATH."""
     package = folder / "tvm"
     package.mkdir()
     (package / "__init__.py").write_text("name = 'the real one'\n")

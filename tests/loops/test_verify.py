@@ -224,8 +224,8 @@ def test_nodes_that_do_not_belong() -> None:
     class Tensor:
         name, dtype = "T", DType("float32")
 
-    broken(Odd(), rule="Odd is no statement of the grammar")
-    broken(Evaluate(e.Load(Tensor(), (ZERO,))), rule="reads T, which is no buffer")
+    broken(Odd(), rule="Odd is not a statement of the grammar")
+    broken(Evaluate(e.Load(Tensor(), (ZERO,))), rule="reads T, which is not a buffer")
 
 
 def test_the_error_names_function_rule_and_node() -> None:

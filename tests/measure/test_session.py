@@ -286,7 +286,7 @@ class TestReasons:
 
         outcome = self.build(instantiate)
         assert isinstance(outcome, Refused)
-        assert "4,096 threads a block" in outcome.reason
+        assert "4,096 threads per block" in outcome.reason
 
     @pytest.mark.opencl
     def test_a_mistake_in_the_template_itself(self) -> None:

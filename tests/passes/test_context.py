@@ -71,7 +71,7 @@ def test_a_pass_that_breaks_the_program_is_named() -> None:
     def forgets(function: Function) -> Function:
         return Function(function.name, function.params[:1], function.body)
 
-    for step, message in ((forgets, "after the pass forgets the program is broken"), (lambda f: None, "gives None")):
+    for step, message in ((forgets, "after the pass forgets the program is broken"), (lambda f: None, "returns None")):
         with PassContext(config={"tir.add_lower_pass": [(1, step)]}), pytest.raises(UserError, match=message):
             tilewright.lower(*program())
 

@@ -176,7 +176,7 @@ def test_constants_beyond_32_bits_stay() -> None:
 
 
 def test_data_of_64_bits_stays() -> None:
-    """A value of 64 bits that is loaded is no index: it may be anything."""
+    """A value of 64 bits that is loaded is not an index: it may be anything."""
     X, Y = buf("X", 8, dtype="int64"), buf("Y", 8, dtype="int64")
     before = function((X, Y), loop(i, 8, store(Y, i, load(X, i) * 3 + i)))
     made = run_pass(narrow_indices, before)

@@ -189,7 +189,7 @@ def tile(
         ("float32", 64, 4, {16}),
         ("float64", 32, 1, {8}),
         ("float64", 32, 2, {16}),
-        ("float16", 64, 1, set()),  # two bytes are no copy
+        ("float16", 64, 1, set()),  # two bytes are not a copy
         ("float16", 64, 2, {4}),
         ("float16", 64, 4, {8}),
         ("int8", 64, 4, {4}),

@@ -27,7 +27,7 @@ every_target = pytest.mark.parametrize("target", TARGETS)
 
 
 def spread(s: te.Schedule, tensor: te.Tensor, target: str, threads: int = 32) -> Any:
-    """Schedule the data axes of `tensor` as one grid of threads (or one vectorised loop); gives the innermost axis."""
+    """Schedule the data axes of `tensor` as one grid of threads (or one vectorised loop); returns the innermost."""
     stage = s[tensor]
     fused = stage.fuse(*stage.op.axis)
     outer, inner = stage.split(fused, factor=8 if target == "llvm" else threads)

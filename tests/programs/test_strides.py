@@ -138,8 +138,8 @@ def test_declarations_must_make_sense() -> None:
     n = te.var("n")
     for wrong, message in (
         ({"strides": [1]}, "has 2 dimension(s), but 1 stride(s)"),
-        ({"strides": [1, -1]}, "`-1` is no stride or offset"),
-        ({"strides": [1, 1.5]}, "is no stride or offset"),
+        ({"strides": [1, -1]}, "`-1` is not a stride or offset"),
+        ({"strides": [1, 1.5]}, "is not a stride or offset"),
         ({"scope": "texture"}, "there is no memory scope 'texture'"),
         ({"data": n}, "data=n is not supported"),
         ({"buffer_type": "auto_broadcast"}, "buffer_type='auto_broadcast' is not supported"),

@@ -36,7 +36,7 @@ def bind(s: Any, stage: Any, axis: Any, tag: str) -> None:
 
 
 def tile(s: Any, B: Any, block: tuple[int, int]) -> Any:
-    """One block of block[0] threads along y and block[1] along x computes B; gives the innermost thread loop."""
+    """One block of block[0] threads along y and block[1] along x computes B; returns the innermost thread loop."""
     (y, yi), (x, xi) = (s[B].split(axis, nparts=parts) for axis, parts in zip(B.op.axis, block, strict=True))
     s[B].reorder(y, x, yi, xi)
     bind(s, B, y, "threadIdx.y")

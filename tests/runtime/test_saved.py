@@ -133,15 +133,15 @@ def test_files_that_hold_no_module_are_refused(tmp_path: Path) -> None:
         load_module(path)
     for content in (b"", b"not a zip at all"):
         path.write_bytes(content)
-        with pytest.raises(UserError, match=r"is no saved module.*\n  fix: write it with module.save"):
+        with pytest.raises(UserError, match=r"is not a saved module.*\n  fix: write it with module.save"):
             load_module(path)
     axpy("llvm").save(path)
     whole = path.read_bytes()
     for length in (len(whole) // 2, len(whole) - 5):
         path.write_bytes(whole[:length])
-        with pytest.raises(UserError, match="is no saved module, or a damaged one"):
+        with pytest.raises(UserError, match="is not a saved module, or a damaged one"):
             load_module(path)
-    with pytest.raises(UserError, match="is no saved module, or a damaged one"):
+    with pytest.raises(UserError, match="is not a saved module, or a damaged one"):
         load_module(rewritten(tmp_path, lambda described: described.pop("entries")))
 
 
@@ -172,7 +172,12 @@ def test_a_name_that_promises_another_kind_of_file_is_warned_of(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("path", "why"),
-    [("", "it is empty"), ("a\0b", "it holds a NUL"), ("\ud800", "the file system cannot write it"), (3, "is no path")],
+    [
+        ("", "it is empty"),
+        ("a\0b", "it holds a NUL"),
+        ("\ud800", "the file system cannot write it"),
+        (3, "is not a file path"),
+    ],
 )
 def test_what_names_no_file(path: Any, why: str) -> None:
     module = axpy("llvm")

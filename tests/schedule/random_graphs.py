@@ -288,7 +288,7 @@ TEMPLATES: tuple[Template, ...] = (
 
 
 def draw_symbolic_graph(program: RandomProgram) -> list[str]:
-    """One of a few graphs over sizes n and m; gives the shapes of the arguments as text."""
+    """One of a few graphs over sizes n and m; returns the shapes of the arguments as text."""
     inputs, output, lines = program.pick(TEMPLATES)
     program.do("n, m = te.size_var('n'), te.size_var('m')")
     for name, shape in inputs.items():

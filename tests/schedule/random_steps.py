@@ -218,7 +218,7 @@ def bind_nest(program: RandomProgram, stage: int, threads: dict[str, int]) -> No
 
 
 def bind_rest(program: RandomProgram) -> None:
-    """A block for each iteration of some loop of every stage that is no kernel yet."""
+    """A block for each iteration of some loop of every stage that is not a kernel yet."""
     for i in computed(program):
         stage = program.schedule.stages[i]
         if not isinstance(stage.placement, AtRoot) or any(stage.value.note(a).thread for a in stage.leaf_iter_vars):

@@ -111,7 +111,7 @@ def stage(program: RandomProgram, name: str) -> int:
 
 
 def draw_output(program: RandomProgram) -> tuple[dict[str, int], list[str]]:
-    """Tile the loops of T; gives the threads of a block, and the loops of T where others can be computed."""
+    """Tile the loops of T; returns the threads of a block, and the loops of T where others can be computed."""
     rank = len(program.extents["T"])
     tags = [*program.draw(st.permutations(TAGS[:rank]))]
     tags = [tag if program.chance(85) else "" for tag in tags]
@@ -148,7 +148,7 @@ def draw_output(program: RandomProgram) -> tuple[dict[str, int], list[str]]:
 
 
 def draw_reduction(program: RandomProgram, consumer: str) -> list[str]:
-    """Cut and order the reduction; gives its loops."""
+    """Cut and order the reduction; returns its loops."""
     i = stage(program, consumer)
     reduced = sum(axis.iter_type == 2 for axis in leaves(program, i))
     names: list[str] = []

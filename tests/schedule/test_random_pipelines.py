@@ -18,7 +18,7 @@ SEEDS = range(24)
 
 
 def interpreted(seed: int) -> collections.Counter[int]:
-    """Runs the program of a seed in the interpreter; gives the sizes of its copies."""
+    """Runs the program of a seed in the interpreter; returns the sizes of its copies."""
     program = draw(seed)
     function = compiled(program.schedule, program.tensors)
     out = np.full(program.expected.shape, -7, program.expected.dtype)

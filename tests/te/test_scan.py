@@ -210,5 +210,5 @@ def test_a_group_of_nothing() -> None:
     s, (A, B, _, D) = chain()
     with refused("create_group", "no stage lies between the inputs ['D'] and the outputs ['B']", fix="computed from"):
         s.create_group(outputs=B, inputs=D)
-    with refused("create_group", "3 is no tensor"):
+    with refused("create_group", "3 is not a tensor"):
         s.create_group(outputs=3, inputs=A)

@@ -51,5 +51,5 @@ def test_the_modules_of_te_have_the_same_names() -> None:
 
 
 def test_what_has_no_bounds() -> None:
-    with pytest.raises(UserError, match="3 is no schedule"):
+    with pytest.raises(UserError, match="3 is not a schedule"):
         te.schedule.InferBound(3)  # type: ignore[arg-type]

@@ -81,7 +81,7 @@ def test_extents_may_be_expressions_of_sizes() -> None:
 
 @pytest.mark.parametrize("bad", [-1, 2.5, "n"])
 def test_an_extent_is_a_whole_number(bad: Any) -> None:
-    with pytest.raises(UserError, match="is no extent for a dimension of 'A'"):
+    with pytest.raises(UserError, match="is not an extent for a dimension of 'A'"):
         te.placeholder((3, bad), name="A")
 
 
@@ -184,7 +184,7 @@ def test_a_reducer_whose_identity_is_of_another_length_is_refused() -> None:
     A = te.placeholder((4,), name="A")
     k = te.reduce_axis((0, 4), "k")
     odd = te.comm_reducer(lambda x, y: (x[0] + y[0], x[1] + y[1]), lambda *t: (0,), name="odd")
-    with pytest.raises(UserError, match="odd combines 2 values, but its combiner gives 2 and its identity 1"):
+    with pytest.raises(UserError, match="odd combines 2 values, but its combiner returns 2 and its identity 1"):
         te.compute((), lambda: odd((A[k], A[k]), axis=k), name="B")
 
 
@@ -194,7 +194,7 @@ def test_ranges() -> None:
     assert str(te.reduce_axis(7, "k").dom.extent) == "7"
     with pytest.raises(UserError, match=r"range \(7, 2\) of 'k' ends before it begins"):
         te.reduce_axis((7, 2), "k")
-    with pytest.raises(UserError, match=r"\(0, 7, 1\) is no range for 'k'"):
+    with pytest.raises(UserError, match=r"\(0, 7, 1\) is not a range for 'k'"):
         te.reduce_axis((0, 7, 1), "k")
 
 

@@ -170,9 +170,9 @@ def test_a_strategy_by_its_name():
     assert by.template.name == "topi/conv2d.gemm"
     with Target("cuda"):
         assert len(by(shape=(1, 32, 8, 8))[1]) == 3
-    with pytest.raises(UserError, match="'mna' is no strategy of conv2d"):
+    with pytest.raises(UserError, match="'mna' is not a strategy of conv2d"):
         autotvm.templates.conv2d.by("mna")
-    with pytest.raises(UserError, match="'gemm' is no strategy of dense"):
+    with pytest.raises(UserError, match="'gemm' is not a strategy of dense"):
         autotvm.templates.dense.by("gemm")
 
 

@@ -14,7 +14,7 @@ def test_shapes_as_numbers() -> None:
     A = te.placeholder((2, n, 3), name="A")
     assert topi.utils.get_const_tuple(A.shape) == (2, n, 3)
     assert topi.utils.get_const_int(A.shape[0] * A.shape[2] + 1) == 7
-    with pytest.raises(UserError, match="`n` is no constant integer"):
+    with pytest.raises(UserError, match="`n` is not a constant integer"):
         topi.utils.get_const_int(n)
 
 

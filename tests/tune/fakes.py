@@ -18,7 +18,7 @@ from tilewright.tune.space.space import Space
 
 @autotvm.template("tests/add")
 def add(n: int, limit: int = 1024) -> Any:
-    """Threads and a vector length for an addition; more than 1,024 threads a block are too many."""
+    """Threads and a vector length for an addition; more than 1,024 threads per block are too many."""
     A = te.placeholder((n,), name="A")
     B = te.compute((n,), lambda i: A[i] + 1.0, name="B")
     s = te.create_schedule(B.op)

@@ -188,7 +188,7 @@ def test_what_is_no_record_is_reported_and_skipped(tmp_path, caplog):
         found = [inp.config.index for inp, _ in load_from_file(log)]
     assert found == [0, 2]
     assert len(caplog.records) == 10
-    assert f"{log}:4: skipped: this is no record" in caplog.text
+    assert f"{log}:4: skipped: this is not a record" in caplog.text
     problems: list[Problem] = []
     assert len(list(load_from_file(log, problems))) == 2
     assert [p.line for p in problems] == [4, 5, 6, 7, 8, 9, 10, 11, 13, 14]

@@ -45,7 +45,7 @@ def copy_through(scope, elements, threads=32, grid_tag="blockIdx.x", thread_tag=
 def test_too_much_shared_memory_names_the_cache():
     assert seen(lambda: copy_through("shared", 12 * 1024)).refusal is None  # 48 KiB, to the byte
     refusal = seen(lambda: copy_through("shared", 12 * 1024 + 32)).refusal
-    assert refusal.reason.startswith("49,280 bytes of shared memory, but opencl has 49,152 a block (A.shared alone")
+    assert refusal.reason.startswith("49,280 bytes of shared memory, but opencl has 49,152 per block (A.shared alone")
     assert "cache_read at" in refusal.step
     assert "test_refuse.py:" in refusal.step
     assert seen(lambda: copy_through("shared", 12 * 1024 + 32), "cuda -arch=sm_90").refusal is None
@@ -56,7 +56,7 @@ def test_too_much_shared_memory_names_the_cache():
 @pytest.mark.parametrize(
     ("threads", "tag", "says"),
     [
-        (2048, "threadIdx.x", r"2,048 threads a block \(threadIdx.x 2048\), but cuda allows 1,024"),
+        (2048, "threadIdx.x", r"2,048 threads per block \(threadIdx.x 2048\), but cuda allows 1,024"),
         (128, "threadIdx.z", "threadIdx.z has extent 128, but cuda allows 64"),
     ],
 )
@@ -69,7 +69,7 @@ def test_too_many_threads_name_the_binding(threads, tag, says):
 
 def test_arrays_that_no_registers_hold_are_refused():
     refusal = seen(lambda: copy_through("local", 4096, threads=1)).refusal
-    assert refusal.reason.startswith("4,096 words of local arrays a thread")
+    assert refusal.reason.startswith("4,096 words of local arrays per thread")
     assert "cache_read at" in refusal.step
     assert seen(lambda: copy_through("local", 4096, threads=32)).refusal is None
 

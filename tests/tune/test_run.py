@@ -70,7 +70,7 @@ def test_what_cannot_run_is_refused_and_is_no_trial():
         assert trial.result.error_no == autotvm.MeasureErrorNo.INSTANTIATION_ERROR
         threads = trial.input.config["x"].size[1]
         assert threads > 1024
-        assert f"{threads:,} threads a block" in trial.input.notes.reason
+        assert f"{threads:,} threads per block" in trial.input.notes.reason
         assert "bind threadIdx.x at" in trial.input.notes.step
         assert "fakes.py:" in trial.input.notes.step
     assert all(SPACE.get(i)["x"].size[1] <= 1024 for i in measurer.asked)
@@ -415,10 +415,10 @@ def test_a_subclass_may_change_what_another_tuner_gives(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (None, r"next_batch\(\d+\) gives None"),
-        (3, r"next_batch\(\d+\) gives 3"),
+        (None, r"next_batch\(\d+\) returns None"),
+        (3, r"next_batch\(\d+\) returns 3"),
         ("endless", "more than .* configurations"),
-        ([3], "next_batch gives 3"),
+        ([3], "next_batch returns 3"),
     ],
 )
 def test_what_is_no_batch_is_named(monkeypatch, given, said):

@@ -27,7 +27,7 @@ class Analyzer:
         """`var`, a variable or an axis, is in the range `expr`, or is the value `expr`."""
         bound = as_expr(var)
         if not isinstance(bound, Var):
-            raise UserError(f"`{bound}` is no variable", primitive="bind", fix='give one: te.var("n"), or an axis')
+            raise UserError(f"`{bound}` is not a variable", primitive="bind", fix='give one: te.var("n"), or an axis')
         low, extent = getattr(expr, "min", None), getattr(expr, "extent", None)
         if low is None or extent is None:
             self._values[bound] = self._known(expr)

@@ -67,7 +67,7 @@ def call(e: n.Call, facts: Facts) -> Expr:
 
 
 def cast(e: n.Cast, facts: Facts) -> Expr:
-    """A conversion to a type that is no index."""
+    """A conversion to a type that is not an index."""
     value = visit(e.value, facts)
     if isinstance(value, FloatImm) and not e.dtype.is_float:
         return n.Cast(e.dtype, value)

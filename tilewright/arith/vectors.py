@@ -33,7 +33,7 @@ def _at_lane(e: Any, lane: Expr) -> Expr | None:
 
 
 def arithmetic(e: Any, facts: Facts) -> Expr:
-    """An operator that is no index: of vectors, or else what `generic` knows."""
+    """An operator that is not an index: of vectors, or else what `generic` knows."""
     kind, lanes = e.a.dtype.scalar, e.a.dtype.lanes
     if lanes == 1 or kind not in _LANE:
         return generic.binary(e, facts)

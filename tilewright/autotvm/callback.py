@@ -37,7 +37,9 @@ class LogToFile:
                 file_out.write("")
             except (AttributeError, TypeError, ValueError, OSError) as error:
                 raise UserError(
-                    f"{file_out!r} is no file that takes text", primitive="log_to_file", fix='give its name: "conv.log"'
+                    f"{file_out!r} is not a file that takes text",
+                    primitive="log_to_file",
+                    fix='give its name: "conv.log"',
                 ) from error
             self._file = file_out
 
@@ -64,7 +66,7 @@ def log_to_file(file_out: str | os.PathLike[str] | IO[str], protocol: str = "jso
 
 
 class Monitor:
-    """Collects the rate (operations a second) and the time stamp of every trial."""
+    """Collects the rate (operations per second) and the time stamp of every trial."""
 
     def __init__(self) -> None:
         self.scores: list[float] = []
@@ -131,7 +133,9 @@ class ProgressBar:
 def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> ProgressBar:
     """A line on stdout with the current and the best rate, and how many of `total` trials are done."""
     if isinstance(total, bool) or not isinstance(total, int):
-        raise UserError(f"total={total!r} is no number of trials", primitive="progress_bar", fix="give n_trial's value")
+        raise UserError(
+            f"total={total!r} is not a number of trials", primitive="progress_bar", fix="give n_trial's value"
+        )
     return ProgressBar(total, prefix, si_prefix)
 
 

@@ -51,7 +51,7 @@ class Packaged(Generic[W]):
         if not isinstance(strategy, str) or strategy not in found:
             known = ", ".join(repr(name) for name in found if name)
             raise UserError(
-                f"{strategy!r} is no strategy of {self.template.kind.name}",
+                f"{strategy!r} is not a strategy of {self.template.kind.name}",
                 primitive=self.template.kind.name,
                 fix=f"give one of {known}" if known else "leave it out: there is only one",
             )
@@ -130,7 +130,7 @@ class Packaged(Generic[W]):
             config = found.config if isinstance(found, AppliedConfig) else found
             if isinstance(config, Config) and template.declare(workload.args, target).space.find(config) is None:
                 logger.warning(
-                    "What the log knows for %s on %s is no configuration of this template, and is not used: %s",
+                    "What the log knows for %s on %s is not a configuration of this template, and is not used: %s",
                     args_to_workload(workload.args, template.name),
                     target,
                     config,

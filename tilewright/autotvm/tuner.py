@@ -94,7 +94,7 @@ class Tuner:
         if early_stopping is not None:
             _check_counts("tune", early_stopping=early_stopping)
         if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
-            raise UserError(f"seconds={seconds!r} is no time", primitive="tune", fix="seconds=15")
+            raise UserError(f"seconds={seconds!r} is not a duration", primitive="tune", fix="seconds=15")
         called = _callbacks(callbacks)
         builder, runner = _options(measure_option)
         self.n_trial, self.early_stopping = n_trial, early_stopping or 1e9
@@ -128,7 +128,7 @@ class Tuner:
     def _report(self, run: Run, trial: Trial, callbacks: Sequence[Callback]) -> None:
         self._follow(run)
         for called in callbacks:
-            # What is no trial would be miscounted by most callbacks.
+            # What is not a trial would be miscounted by most callbacks.
             if trial.number or getattr(called, "takes_all", False):
                 called(self, [trial.input], [trial.result])
 
@@ -208,7 +208,9 @@ def _interrupted_again() -> bool:
 def _check_counts(primitive: str, **given: Any) -> None:
     for name, value in given.items():
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise UserError(f"{name}={value!r} is no whole number of 1 or more", primitive=primitive, fix=f"{name}=100")
+            raise UserError(
+                f"{name}={value!r} is not a whole number of 1 or more", primitive=primitive, fix=f"{name}=100"
+            )
 
 
 def _callbacks(given: Any) -> list[Callback]:
@@ -216,7 +218,7 @@ def _callbacks(given: Any) -> list[Callback]:
     wrong = next((each for each in called if not callable(each)), None)
     if wrong is not None or not isinstance(given, Iterable):
         raise UserError(
-            f"callbacks={given!r} is no list of functions",
+            f"callbacks={given!r} is not a list of functions",
             primitive="tune",
             fix='give callbacks=[autotvm.callback.log_to_file("conv.log")]',
         )
@@ -331,7 +333,7 @@ def _range(given: Any, space: Space) -> tuple[int, int | None]:
     whole = isinstance(given, (tuple, list)) and all(isinstance(i, (int, np.integer)) for i in given)
     if not whole or len(given) != 2 or not 0 <= given[0] <= given[1] or given[0] >= space.range_length:
         raise UserError(
-            f"range_idx={given!r} is no range of the {space.range_length} indices",
+            f"range_idx={given!r} is not a range of the {space.range_length} indices",
             primitive="tuner",
             fix=f"give the first and the last: range_idx=(0, {space.range_length - 1})",
         )

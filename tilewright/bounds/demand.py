@@ -44,7 +44,7 @@ def demand(
     consumers: tuple[StageBounds, ...],
     is_read: Callable[[Tensor], bool],
 ) -> tuple[Region, ...]:
-    """The region of `stage`, a range a dimension.
+    """The region of `stage`, a range per dimension.
 
     Raises UserError where a consumer is outside the loop that the stage is computed in.
     """

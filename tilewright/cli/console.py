@@ -57,7 +57,7 @@ def fitted(line: str) -> str:
 
 @contextmanager
 def progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
-    """A line on stderr that says what goes on and vanishes at the end; none where stderr is no terminal.
+    """A line on stderr that says what goes on and vanishes at the end; none where stderr is not a terminal.
 
     Gives `say(what)` and `step()`, which counts one of `total` as done.
     """

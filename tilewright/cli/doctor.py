@@ -57,7 +57,7 @@ def doctor() -> None:
 
 
 def calibrated() -> int:
-    """Measure the rates of the first NVIDIA GPU, print and keep them; gives the exit status."""
+    """Measure the rates of the first NVIDIA GPU, print and keep them; returns the exit status."""
     from ..tune.model.machine import keep
     from .calibration import calibrate, described
 

@@ -33,7 +33,7 @@ class LadderOptions:
 
 
 def climb_ladder(ladder: Ladder, options: LadderOptions) -> int:
-    """Run the command; gives its exit status."""
+    """Run the command; returns its exit status."""
     rungs = ladder.choose(list(options.variants))
     on, line = choose_device(options.target)
     if options.save is not None:

@@ -32,7 +32,7 @@ _MOST_REASONS = 8
 
 
 def show(path: Path, rows: int = _MOST_ROWS) -> int:
-    """Print a log: its workloads, and the fastest `rows` lines of each; 1 where it holds lines that are no records."""
+    """Print a log: its workloads, and the fastest `rows` lines of each; 1 where it holds lines that are not records."""
     pairs, problems = read_log(path)
     for workload, own in _by_workload(pairs).items():
         failed = sum(result.error_no != 0 for inp, result in own if not inp.notes.refused)
@@ -65,7 +65,7 @@ def best(path: Path) -> int:
 
 
 def merge_logs(out: Path, paths: Sequence[Path]) -> int:
-    """Write the lines of several logs into one; 1 where they hold lines that are no records."""
+    """Write the lines of several logs into one; 1 where they hold lines that are not records."""
     if out.exists() and out not in paths:
         raise UserError(f"{out} exists", fix="name a new file, or give it among the logs to merge as well", where="")
     found = [(path, *read_log(path)) for path in paths]
@@ -93,7 +93,7 @@ def check_figure(out: Path) -> None:
 
 
 def draw(out: Path, logs: Sequence[tuple[Path, Sequence[Pair]]]) -> list[str]:
-    """Draw the curves of logs into a file that `check_figure` has passed; gives what to say about it."""
+    """Draw the curves of logs into a file that `check_figure` has passed; returns what to say about it."""
     found = [(path, curve) for path, pairs in logs for curve in curves(pairs)]
     drawn = [(path, curve) for path, curve in found if curve.best[-1] is not None]
     if not drawn:
@@ -141,7 +141,7 @@ def _by_workload(pairs: Sequence[Pair]) -> dict[Workload, list[Pair]]:
 
 
 def _tell(path: Path, pairs: Sequence[Pair], problems: Sequence[Problem]) -> int:
-    """Say which lines of a log are none, or that there is none; gives the exit status."""
+    """Say which lines of a log are none, or that there is none; returns the exit status."""
     print_lines([f"{path}:{problem.line}: skipped: {one_line(problem.reason)}" for problem in problems])
     if not pairs:
         print_lines([f"{path} holds no measurements"])

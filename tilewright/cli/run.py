@@ -19,7 +19,7 @@ _INTERRUPTED = 130
 
 
 def run_script(script: Path, arguments: Sequence[str]) -> int:
-    """Run a file as `__main__`; gives the exit status where the script itself does not exit.
+    """Run a file as `__main__`; returns the exit status where the script itself does not exit.
 
     The script sees `sys.argv` and `sys.path` as under `python`. A mistake that Tilewright explains is printed
     under the script's own lines; every other exception as Python prints it. Raises UserError where there is

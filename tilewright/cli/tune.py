@@ -161,7 +161,7 @@ def seconds_of(text: str | None) -> float | None:
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
     if found is None or not float(found[1]):
-        raise UserError(f"--budget {text!r} is no time", fix="give seconds, minutes or hours: 15s, 2m, 1h", where="")
+        raise UserError(f"--budget {text!r} is not a duration", fix="give seconds, minutes or hours: 15s, 2m, 1h", where="")
     return float(found[1]) * _UNITS[found[2]]
 
 
@@ -173,7 +173,7 @@ def _flag(name: str) -> str:
 
 
 def search(task: Task, first: Config, options: TuneOptions) -> Tuner:
-    """Tune until the trials are used up or Ctrl-C; gives the tuner, which knows the best. `first` is tried first."""
+    """Tune until the trials are used up or Ctrl-C; returns the tuner, which knows the best. `first` is tried first."""
     runner = autotvm.LocalRunner(
         timeout=options.timeout,
         number=options.number,
@@ -289,7 +289,7 @@ def _about_log(known: int, options: TuneOptions) -> list[str]:
 def _conclude(
     packaged: Packaged[Any], workload: Convolution, target: Target, on: Device, tuner: Tuner, options: TuneOptions
 ) -> int:
-    """Check and time the best, and say how to use it; gives the exit status."""
+    """Check and time the best, and say how to use it; returns the exit status."""
     if options.plot is not None:
         pairs = [pair for pair in load_from_file(options.log, []) if pair[0].task.workload == tuner.task.workload]
         if any(curve.best[-1:] != [None] for curve in curves(pairs)):

@@ -67,7 +67,7 @@ def compare(
 
 @dataclass
 class _Candidate:
-    """A row in the making; `once` runs the program so many times and gives the seconds of one run."""
+    """A row in the making; `once` runs the program so many times and returns the seconds of one run."""
 
     row: Outcome
     once: Callable[[int], float] | None = None

@@ -47,7 +47,7 @@ from .vectors import contiguous, flat_index, guarded_load, known_divisor, lane_o
 def write_source(dialect: Dialect, kernels: tuple[Kernel, ...]) -> tuple[str, frozenset[Buffer]]:
     """The source of all kernels: a preamble, the helper functions that they use, then each kernel.
 
-    Also gives the buffers that vector accesses need aligned.
+    Also returns the buffers that vector accesses need aligned.
     """
     aligned: set[Buffer] = set()
     helpers: dict[str, str] = {}
@@ -361,7 +361,7 @@ class KernelWriter:
         return known
 
     def _keep_lanes(self, value: n.Expr, lanes: int, known: dict[n.Expr, tuple[n.Expr, ...]]) -> n.Expr:
-        """Every lane of `value` in a variable; gives a load that `known` maps to those variables."""
+        """Every lane of `value` in a variable; returns a load that `known` maps to those variables."""
         variables = []
         for lane in range(lanes):
             one = lane_of(value, lane, known)

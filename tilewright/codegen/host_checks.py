@@ -230,7 +230,7 @@ def _narrow(e: n.Expr) -> n.Expr:
 
 
 def _not_of_type(name: str, dtype: DType) -> str:
-    """The condition under which an argument is no plain number of that type."""
+    """The condition under which an argument is not a plain number of that type."""
     if dtype.is_int:
         return f"type({name}) is not int or not {dtype.min_value} <= {name} <= {dtype.max_value}"
     return f"type({name}) is not {'float' if dtype.is_float else 'bool'}"

@@ -33,7 +33,7 @@ def _known_extents(kernel: Kernel) -> dict[ThreadTag, int]:
 
 def _threads(kernel: Kernel, target: Target, broken: Exceeded) -> UserError:
     return UserError(
-        f"kernel {kernel.name} has {broken.needed:,} threads a block ({_shown(kernel.block)}), "
+        f"kernel {kernel.name} has {broken.needed:,} threads per block ({_shown(kernel.block)}), "
         f"but {target} allows {broken.allowed:,}",
         primitive="build",
         fix="split the axes bound to threads by smaller factors",
@@ -52,7 +52,7 @@ def _extent(kernel: Kernel, target: Target, broken: Exceeded) -> UserError:
 def _shared(kernel: Kernel, target: Target, broken: Exceeded) -> UserError:
     return UserError(
         f"kernel {kernel.name} needs {broken.needed:,} bytes of shared memory, but {target} has "
-        f"{broken.allowed:,} a block: {_sizes(kernel)}",
+        f"{broken.allowed:,} per block: {_sizes(kernel)}",
         primitive="build",
         fix="cache a smaller region: compute the cached stages further inside, or use smaller tiles",
     )

@@ -24,12 +24,12 @@ def cache_folder() -> Path | None:
 def file_path(given: Any, primitive: str, example: str) -> Path:
     """Return `given` as a path; raise UserError where no file can be called that. `example` is one that can."""
     if not isinstance(given, (str, bytes, os.PathLike)):
-        raise UserError(f"{given!r} is no path of a file", primitive=primitive, fix=f'give one, such as "{example}"')
+        raise UserError(f"{given!r} is not a file path", primitive=primitive, fix=f'give one, such as "{example}"')
     text = os.fspath(given)
     why = "it is empty" if not text else "it holds a NUL" if "\0" in os.fsdecode(text) else _why_not_encoded(text)
     if why:
         raise UserError(
-            f"{given!r} is no path of a file: {why}", primitive=primitive, fix=f'give one, such as "{example}"'
+            f"{given!r} is not a file path: {why}", primitive=primitive, fix=f'give one, such as "{example}"'
         )
     return Path(os.fsdecode(text))
 

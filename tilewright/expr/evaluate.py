@@ -91,7 +91,7 @@ class _Lane:
             return kind.numpy.type(value)
         whole = int(value)
         if wrap(whole, kind) != whole:
-            raise InternalError(f"{whole} is no value of type {kind}")
+            raise InternalError(f"{whole} is not a value of type {kind}")
         return bool(whole) if kind.is_bool else whole
 
     def _integer(self, e: n.IntImm) -> Value:

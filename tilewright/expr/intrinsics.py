@@ -78,7 +78,7 @@ def _integer_unary(name: str) -> Unary:
 
 def _number(e: n.Expr, name: str) -> n.Expr:
     if e.dtype == "handle":
-        raise UserError(f"{name} of {e}, which is no number", primitive=name, fix="give a number or an expression")
+        raise UserError(f"{name} of {e}, which is not a number", primitive=name, fix="give a number or an expression")
     return e
 
 

@@ -189,7 +189,7 @@ greater_equal = _comparison(n.GE, lambda a, b: a >= b, "a >= b")
 
 
 def equal(a: ExprLike, b: ExprLike) -> n.Expr:
-    """a == b; where b is no operand (None, say), the constant False, so that `x == None` stays harmless."""
+    """a == b; where b is not an operand (None, say), the constant False, so that `x == None` stays harmless."""
     if not isinstance(b, (Operand, bool, int, float, np.generic)):
         return n.FALSE
     x, y = match_types(a, b)
@@ -281,7 +281,7 @@ def _choice(node: Any, cond: ExprLike, true_value: ExprLike, false_value: ExprLi
     c = condition(cond, name)
     x, y = match_types(true_value, false_value)
     if x.dtype == "handle":
-        raise UserError(f"chooses between {x} and {y}, which are no numbers", primitive=name, fix="give two numbers")
+        raise UserError(f"chooses between {x} and {y}, which are not numbers", primitive=name, fix="give two numbers")
     if isinstance(c, n.IntImm):
         return x if c.value else y
     made: n.Expr = node(c, x, y)

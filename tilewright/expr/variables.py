@@ -46,7 +46,7 @@ def _known(primitive: str, name: str, dtype: str, minimum: int | None, maximum: 
     for what, value in facts.items():
         if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
             raise UserError(
-                f"{what}={value!r} of {name!r} is no whole number",
+                f"{what}={value!r} of {name!r} is not a whole number",
                 primitive=primitive,
                 fix="give an int, or leave it out",
             )

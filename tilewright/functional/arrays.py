@@ -60,7 +60,7 @@ LIBRARIES = {
 
 
 def library_of(array: Any) -> Library:
-    """The library of an array; UserError for what is no array."""
+    """The library of an array; UserError for what is not an array."""
     name = type(array).__module__.partition(".")[0]
     found = LIBRARIES.get(name)
     if found is not None:

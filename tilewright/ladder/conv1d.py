@@ -100,7 +100,7 @@ def v5(size: Conv1d) -> Program:
 
 
 def _threads_in_two_dimensions(s: te.Schedule, B: te.Tensor, per_block: int, per_row: int) -> te.IterVar:
-    """Bind the one loop of B to blocks, rows of threads and threads in a row; gives the loop of the latter."""
+    """Bind the one loop of B to blocks, rows of threads and threads in a row; returns the loop of the latter."""
     block, thread = s[B].split(B.op.axis[0], factor=per_block)
     row, lane = s[B].split(thread, factor=per_row)
     s[B].bind(block, te.thread_axis("blockIdx.x"))
@@ -120,8 +120,8 @@ class Conv1d(Ladder):
     rungs: ClassVar[tuple[Rung, ...]] = (
         Rung("naive", "sums over the whole input, a block per result", naive),
         Rung("v1", "sums over the kernel only", v1),
-        Rung("v2", "8 threads a block", v2),
-        Rung("v3", "4×4 threads a block", v3),
+        Rung("v2", "8 threads per block", v2),
+        Rung("v3", "4×4 threads per block", v3),
         Rung("v4", "32 threads, shared weights, sum in a register", v4),
         Rung("v5", "8×4 threads, v4's memory, 8 terms unrolled", v5),
     )

@@ -69,7 +69,7 @@ def v2(size: Depthwise) -> Program:
 
 
 def v3(size: Depthwise) -> Program:
-    """16×16 threads a block, each thread walking along its row of tiles."""
+    """16×16 threads per block, each thread walking along its row of tiles."""
     program = _declare(size)
     s, out = program.schedule, program.args[-1]
     b, c, h, w = out.op.axis
@@ -84,7 +84,7 @@ def v3(size: Depthwise) -> Program:
 
 
 def v4(size: Depthwise) -> Program:
-    """16×16 threads a block and a block for each tile: one result a thread."""
+    """16×16 threads per block and a block for each tile: one result per thread."""
     program = _declare(size)
     s, out = program.schedule, program.args[-1]
     b, c, h, w = out.op.axis

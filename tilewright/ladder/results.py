@@ -89,7 +89,7 @@ def save_rung(where: Path, outcome: Outcome, on: Device) -> None:
 
 
 def save_table(where: Path, ladder: Ladder, outcomes: Sequence[Outcome], on: Device) -> list[str]:
-    """`table.json` and the chart; gives what there is to say about them."""
+    """`table.json` and the chart; returns what there is to say about them."""
     write_text(folder(where) / "table.json", json.dumps(as_json(ladder, outcomes, on), indent=2) + "\n")
     if not any(outcome.time for outcome in outcomes):
         return []

@@ -111,7 +111,7 @@ class _Builder:
             arg = self.tensors[arg]
         if not isinstance(arg, Tensor):
             raise UserError(
-                f"argument {position} is {arg!r}, which is no tensor",
+                f"argument {position} is {arg!r}, which is not a tensor",
                 primitive="lower",
                 fix="give tensors: lower(s, [A, W, B])",
             )

@@ -40,7 +40,9 @@ def decl_buffer(
     for what, number in (("data_alignment", data_alignment), ("offset_factor", offset_factor)):
         if isinstance(number, bool) or not isinstance(number, int):
             raise UserError(
-                f"{what}={number!r} of buffer {name!r} is no whole number", primitive="decl_buffer", fix="give an int"
+                f"{what}={number!r} of buffer {name!r} is not a whole number",
+                primitive="decl_buffer",
+                fix="give an int",
             )
     for what, value, usual in (
         ("data", data, None),
@@ -64,7 +66,7 @@ def _extent(given: Any, name: str) -> Expr:
     e = whole(given)
     if e is None or (isinstance(e, IntImm) and e.value < 0):
         raise UserError(
-            f"{given!r} is no extent of buffer {name!r}",
+            f"{given!r} is not an extent of buffer {name!r}",
             primitive="decl_buffer",
             fix="extents are whole numbers of at least 0, or integer variables",
         )
@@ -85,7 +87,7 @@ def _layout(name: str, shape: tuple[Expr, ...], strides: Sequence[Any] | None, o
     for e in (*given, start):
         if not e.dtype.is_int or (isinstance(e, IntImm) and e.value < 0):
             raise UserError(
-                f"`{e}` is no stride or offset of buffer {name!r}",
+                f"`{e}` is not a stride or offset of buffer {name!r}",
                 primitive="decl_buffer",
                 fix="give whole numbers of at least 0, or integer variables",
             )
@@ -105,7 +107,7 @@ def bound_tensors(binds: Mapping[Tensor, Buffer] | None) -> dict[Tensor, Buffer]
             raise UserError(
                 f"binds maps {tensor!r} to {buffer!r}",
                 primitive="lower",
-                fix="map tensors to what tir.decl_buffer gives: binds={A: tir.decl_buffer(A.shape, A.dtype, ...)}",
+                fix="map tensors to what tir.decl_buffer returns: binds={A: tir.decl_buffer(A.shape, A.dtype, ...)}",
             )
         same = len(tensor.shape) == len(buffer.shape) and all(map(prove_equal, tensor.shape, buffer.shape))
         if not same or buffer.dtype != DType(tensor.dtype) or buffer.scope is not MemoryScope.GLOBAL:

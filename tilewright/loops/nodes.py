@@ -37,7 +37,7 @@ from .layout import ROW_MAJOR, Layout
 class Buffer:
     """Storage for elements of one type; its identity is the object, its `name` only a wish.
 
-    `shape` has one expression a dimension (elements); `align` is the alignment in bytes that accesses may
+    `shape` has one expression per dimension (elements); `align` is the alignment in bytes that accesses may
     rely on; `alias_of` is the buffer whose memory this one views, if any; `note` says which stage of the
     schedule it holds; `layout` how its elements lie in memory; `stages` of how many copies it is a ring, some being
     filled while another is read. The shape is that of one copy until `pipeline_loops`, and of all of them from there.
@@ -84,7 +84,7 @@ class Buffer:
 
     @property
     def memory(self) -> Buffer:
-        """The buffer whose memory this one is a view of: itself for one that is no view."""
+        """The buffer whose memory this one is a view of: itself for one that is not a view."""
         base = self
         while base.alias_of is not None:
             base = base.alias_of

@@ -90,7 +90,7 @@ class StageNest:
         for var in variables(*self.found.body, *(extent for extent in extents if not isinstance(extent, IntImm))):
             if var not in known and var not in self.builder.sizes:
                 raise UserError(
-                    f"stage {self.stage.name!r} uses {var.name!r}, which is no axis of its own and no argument",
+                    f"stage {self.stage.name!r} uses {var.name!r}, which is neither one of its axes nor an argument",
                     primitive="lower",
                     fix=f"reduce over an axis with te.sum(..., axis={var.name}); add a variable to the arguments",
                 )
@@ -154,7 +154,7 @@ class StageNest:
     def _reduction(self) -> Reduce:
         body = self.found.body[0]
         if not isinstance(body, Reduce):
-            raise TypeError(f"{self.stage.name} is no reduction")
+            raise TypeError(f"{self.stage.name} is not a reduction")
         return body
 
     def _store(self) -> Stmt:

@@ -105,7 +105,7 @@ class _Verifier:
         """Check a statement and all below it."""
         check = _STATEMENTS.get(type(stmt))
         if check is None:
-            self.fail(f"{type(stmt).__name__} is no statement of the grammar", stmt)
+            self.fail(f"{type(stmt).__name__} is not a statement of the grammar", stmt)
         check(self, stmt)
 
     @contextmanager
@@ -325,7 +325,7 @@ class _Verifier:
             self.fail(f"{fault} (`{expr}`)", stmt)
         if isinstance(expr, e.Load):
             if not isinstance(expr.source, Buffer):
-                self.fail(f"`{expr}` reads {expr.source.name}, which is no buffer", stmt)
+                self.fail(f"`{expr}` reads {expr.source.name}, which is not a buffer", stmt)
             self._access(expr.source, expr.indices, stmt)
         self.typed.add(expr)
 

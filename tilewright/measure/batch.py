@@ -34,7 +34,7 @@ _AHEAD = 8
 _UNKNOWN = 8
 """Of so many jobs, one may be under way when the next batch is asked for."""
 _CHUNK = 8
-"""Candidates built a core before they are run, where the same cores do both."""
+"""Candidates built per core before they are run, where the same cores do both."""
 
 
 class Batch:
@@ -103,7 +103,7 @@ class Batch:
         return 0 if client.on_host or not client.opened else min(self.builder.processes, size // _UNKNOWN)
 
     def _take(self, jobs: Sequence[Job], resolve: Callable[[Target], Target]) -> range:
-        """Have jobs built that workers forked before do not know of; gives their numbers."""
+        """Have jobs built that workers forked before do not know of; returns their numbers."""
         new = range(len(self.jobs), len(self.jobs) + len(jobs))
         self.given += jobs
         self.jobs += [replace(job, target=resolve(Target.parse(job.target))) for job in jobs]

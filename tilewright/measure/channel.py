@@ -2,7 +2,7 @@
 
 Both ends are made by one process before it forks, or handed to a process that it starts, so nobody else can write
 to them, except what a candidate does in the process that runs it. Reading never blocks on half a message: a process
-that dies or hangs in the middle of one must not hold up the one that watches it. What is no message is read as
+that dies or hangs in the middle of one must not hold up the one that watches it. What is not a message is read as
 `Garbled`, and never raises.
 """
 
@@ -33,7 +33,7 @@ _LONGEST_WAIT = 3600.0
 
 @dataclass(frozen=True)
 class Garbled:
-    """Something arrived that is no message, or that cannot be understood here; `final`: nothing after it can be."""
+    """Something arrived that is not a message, or that cannot be understood here; `final`: nothing after it can be."""
 
     reason: str
     final: bool
@@ -109,7 +109,7 @@ class Channel:
             return None
         mark, check, length = _HEAD.unpack_from(self._held)
         if mark != _MARK or length > _LARGEST:
-            return self._garbled("sent what is no message")
+            return self._garbled("sent what is not a message")
         end = _HEAD.size + length
         self._missing = end
         if len(self._held) < end:

@@ -87,7 +87,7 @@ def _check_positive(who: str, timeout: float, n_parallel: int | None) -> None:
 
 
 def check_count(who: str, name: str, value: Any) -> None:
-    """UserError for what is no whole number of at least 1."""
+    """UserError for what is not a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise UserError(f"{name}={value!r}: a whole number of at least 1 is needed", primitive=who, fix=f"{name}=4")
 
@@ -105,7 +105,7 @@ def _check_seconds(who: str, name: str, value: Any) -> None:
 
 
 class MeasureOption(TypedDict):
-    """What `measure_option` gives."""
+    """What `measure_option` returns."""
 
     builder: LocalBuilder
     runner: LocalRunner

@@ -12,7 +12,7 @@ _LOOPS = "loops come from a schedule: s = te.create_schedule(B.op), then s[B].sp
 _SEARCH = "tune a template with autotvm: @autotvm.template, autotvm.task.create, autotvm.tuner.XGBTuner"
 _POOL = 'topi.nn.pool2d(data, kernel, stride, dilation, padding, "max"), or "avg"'
 _MODELS = "declare the operators one by one with te.compute or topi, and build each"
-_PROGRAM = "tw.lower(s, args), which gives the program: print it, or .script()"
+_PROGRAM = "tw.lower(s, args), which returns the program: print it, or .script()"
 _HERE = "programs run on this machine: tw.build(s, args, target), then call it with tw.nd arrays"
 _PASS = 'give a pass of your own: transform.PassContext(config={"tir.add_lower_pass": [(1, function)]})'
 _INLINE = "call s[stage].compute_inline() for each of the stages"

@@ -36,7 +36,9 @@ def _unrolling(options: Options, value: Any, key: str) -> Options:
             )
         if not isinstance(setting, (bool, int)) or (setting < 0 and name != "auto_max_extent"):
             raise UserError(
-                f"{name}={setting!r} of {key} is no number", primitive="PassContext", fix=f'give e.g. {{"{name}": 1}}'
+                f"{name}={setting!r} of {key} is not a number",
+                primitive="PassContext",
+                fix=f'give e.g. {{"{name}": 1}}',
             )
     given = {"auto_max_step": options.unroll_step, "explicit_unroll": options.explicit_unroll, **dict(value)}
     return replace(options, unroll_step=int(given["auto_max_step"]), explicit_unroll=bool(given["explicit_unroll"]))
@@ -117,15 +119,17 @@ class PassContext:
         if instruments is not None and not (isinstance(instruments, (list, tuple)) and not instruments):
             raise UserError("instruments are not supported", primitive="PassContext", fix='use "tilewright.explain"')
         if isinstance(opt_level, bool) or not isinstance(opt_level, int):
-            raise UserError(f"opt_level={opt_level!r} is no number", primitive="PassContext", fix="give 0 to 3")
+            raise UserError(f"opt_level={opt_level!r} is not a number", primitive="PassContext", fix="give 0 to 3")
         if config is not None and not isinstance(config, Mapping):
             raise UserError(
-                f"config={config!r} is no mapping", primitive="PassContext", fix='give {"tir.disable_vectorize": True}'
+                f"config={config!r} is not a mapping",
+                primitive="PassContext",
+                fix='give {"tir.disable_vectorize": True}',
             )
         disabled = () if disabled_pass is None else disabled_pass
         if isinstance(disabled, str) or not isinstance(disabled, Iterable):
             raise UserError(
-                f"disabled_pass={disabled_pass!r} is no list of names",
+                f"disabled_pass={disabled_pass!r} is not a list of names",
                 primitive="PassContext",
                 fix=f"give names of these: {', '.join(_OPTIONAL)}",
             )

@@ -17,7 +17,7 @@ from ..expr.operators import add
 
 
 class Copies:
-    """Gives the copies of expressions for values of the variables `chosen`."""
+    """Returns the copies of expressions for values of the variables `chosen`."""
 
     def __init__(self, chosen: set[Var]) -> None:
         self.chosen = chosen

@@ -1,6 +1,6 @@
 """place_barriers: block-wide barriers where one thread's shared data reaches another, and nowhere else.
 
-Bottom-up, each statement gives its accesses to shared memory before its first barrier and after its last. Two
+Bottom-up, each statement yields its accesses to shared memory before its first barrier and after its last. Two
 neighbours in a sequence need a barrier between them where what is accessed after depends, in another thread, on what
 is pending before; a loop needs one at the head of its body where an iteration depends so on an earlier one. Barriers
 stand directly in the sequence or loop that holds both accesses, so outside of guards that only some threads pass.

@@ -58,9 +58,9 @@ def _checked(step: UserPass, form: Form) -> Pass:
         made = step(function)
         if not isinstance(made, Function):
             raise UserError(
-                f"the pass {name} gives {made!r}",
+                f"the pass {name} returns {made!r}",
                 primitive="PassContext",
-                fix="a pass takes a loop function and gives one",
+                fix="a pass takes a loop function and returns one",
             )
         try:
             verify(made, form)
@@ -68,7 +68,7 @@ def _checked(step: UserPass, form: Form) -> Pass:
             raise UserError(
                 f"after the pass {name} the program is broken: {error}",
                 primitive="PassContext",
-                fix="let the pass give a well-formed loop function",
+                fix="let the pass return a well-formed loop function",
             ) from error
         return made
 

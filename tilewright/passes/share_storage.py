@@ -159,7 +159,7 @@ class _Clashes:
         return self.liveness.exposed(stmt) & self.buffers
 
     def _walk(self, stmt: Stmt, held: Sources, live: Sources) -> Sources:
-        """Walk through a statement; gives the buffers that may hold a value after it.
+        """Walk through a statement; returns the buffers that may hold a value after it.
 
         `held` are those that may before it, and `live` those that are read after it.
         """

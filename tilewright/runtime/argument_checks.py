@@ -19,7 +19,7 @@ def whole_numbers(given: Any, what: str, primitive: str) -> Shape:
     """Extents or strides as ints; a float such as 8.0, from a division, is one."""
     if not isinstance(given, Iterable) or isinstance(given, str):
         raise UserError(
-            f"{what}={given!r} is no tuple of whole numbers", primitive=primitive, fix="give whole numbers: (16, 32)"
+            f"{what}={given!r} is not a tuple of whole numbers", primitive=primitive, fix="give whole numbers: (16, 32)"
         )
     values = []
     for each in given:
@@ -28,7 +28,7 @@ def whole_numbers(given: Any, what: str, primitive: str) -> Shape:
             known = int(known)
         if isinstance(known, bool) or not isinstance(known, (int, np.integer)):
             raise UserError(
-                f"{each!r} in {what}={given!r} is no whole number",
+                f"{each!r} in {what}={given!r} is not a whole number",
                 primitive=primitive,
                 fix="give whole numbers: (16, 32); an array has a size, a variable such as n has none",
             )
@@ -50,7 +50,9 @@ def host_values(data: Any, primitive: str) -> np.ndarray:
         raise
     except (ValueError, RuntimeError, TypeError) as error:
         raise UserError(
-            f"the values are no array: {error}", primitive=primitive, fix="give rows of one length, or a NumPy array"
+            f"the values are not an array: {error}",
+            primitive=primitive,
+            fix="give rows of one length, or a NumPy array",
         ) from error
     if values.dtype.kind == "c":
         raise UserError(
@@ -60,7 +62,7 @@ def host_values(data: Any, primitive: str) -> np.ndarray:
         )
     if values.dtype.kind in "OSUMm":
         raise UserError(
-            f"the values are of type {values.dtype}, which are no numbers: {_short(data)}",
+            f"the values are of type {values.dtype}, which are not numbers: {_short(data)}",
             primitive=primitive,
             fix="give numbers, or a NumPy array of numbers",
         )

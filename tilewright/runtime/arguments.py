@@ -63,7 +63,7 @@ def check_array(entry: EntryPoint, position: int, arg: Any, kind: str, first: De
     """Raise where `arg` cannot be the array argument at `position` of a module that runs on `kind`."""
     want = entry.arguments[position]
     if isinstance(want, ScalarArgument):
-        raise InternalError(f"argument {position} of {entry.name} is no array")
+        raise InternalError(f"argument {position} of {entry.name} is not an array")
     who = _who(entry, position)
     if not isinstance(arg, NDArray):
         raise UserError(f"{who} is {_foreign(arg)}", fix=_how_to_pass(arg, kind))
@@ -130,7 +130,7 @@ def scalar(entry: EntryPoint, position: int, arg: Any) -> bool | int | float:
 
 
 class Complaints:
-    """What the host code of one function calls when an argument is wrong; every method raises, or gives a value."""
+    """What the host code of one function calls when an argument is wrong; every method raises or returns a value."""
 
     def __init__(self, entry: EntryPoint, kind: str, on: Device) -> None:
         self.entry = entry
@@ -148,7 +148,7 @@ class Complaints:
         raise InternalError(f"argument {position} of {self.entry.name} was refused, and nothing is wrong with it")
 
     def scalar(self, value: Any, position: int) -> bool | int | float:
-        """A scalar that is no plain Python number of its type."""
+        """A scalar that is not a plain Python number of its type."""
         return scalar(self.entry, position, value)
 
     def strided(self, array: Any, position: int) -> tuple[int, ...]:
@@ -225,5 +225,5 @@ class Complaints:
         raise UserError(
             f"argument {position} of {self.entry.name} ({self.entry.arguments[position].name}) starts at address "
             f"{int(array.handle):#x}, which is not a multiple of 16, but the kernel reads or writes it by vectors",
-            fix="pass an array that is no slice of another, such as a copy of it",
+            fix="pass an array that is not a slice of another, such as a copy of it",
         )

@@ -155,7 +155,7 @@ class NDArray:
         return self
 
     def copyto(self, target: NDArray | Device) -> NDArray:
-        """Copy the values to another array, or to a new one on that device; gives the target."""
+        """Copy the values to another array, or to a new one on that device; returns the target."""
         if isinstance(target, Device):
             target = empty(self.shape, self.dtype, target)
         if not isinstance(target, NDArray):
@@ -312,7 +312,7 @@ def empty(
     kind = DType(dtype)
     if kind == "handle":
         raise UserError(
-            "the elements would be of type handle, which are no numbers",
+            "the elements would be of type handle, which are not numbers",
             primitive="empty",
             fix='give a numeric type such as "float32"',
         )

@@ -78,7 +78,7 @@ class Device:
         address = next((getattr(stream, name) for name in ("cuda_stream", "ptr") if hasattr(stream, name)), stream)
         if isinstance(address, bool) or not isinstance(address, int):
             raise UserError(
-                f"{stream!r} is no stream",
+                f"{stream!r} is not a stream",
                 primitive="use_stream",
                 fix="give torch.cuda.current_stream(), or an address",
             )
@@ -128,7 +128,7 @@ def device(name: str | int | Device | Target, index: int = 0) -> Device:
         index = _number(name, name.partition(":")[2])
     if isinstance(index, bool) or not isinstance(index, (int, np.integer)) or index < 0:
         raise UserError(
-            f"{index!r} is no number of a device", primitive="device", fix=f"count devices from 0: tw.{kind}(0)"
+            f"{index!r} is not a device number", primitive="device", fix=f"count devices from 0: tw.{kind}(0)"
         )
     found = _devices.get((kind, index))
     return found if found is not None else _devices.setdefault((kind, index), Device(kind, index))
@@ -137,7 +137,7 @@ def device(name: str | int | Device | Target, index: int = 0) -> Device:
 def enabled(target: str) -> bool:
     """Whether programs for a target can run on this machine; False for a kind that Tilewright does not know."""
     if not isinstance(target, str):
-        raise UserError(f"{target!r} is no name of a target", primitive="enabled", fix='give one: enabled("cuda")')
+        raise UserError(f"{target!r} is not the name of a target", primitive="enabled", fix='give one: enabled("cuda")')
     kind = target.split(" ")[0]
     return kind == "llvm" or (kind in _TARGETS and device(kind).exist)
 
@@ -145,7 +145,7 @@ def enabled(target: str) -> bool:
 def _number(name: str, digits: str) -> int:
     if not (digits.isascii() and digits.isdecimal() and len(digits) < 10):
         raise UserError(
-            f"{name!r} names no device: {digits!r} is no number",
+            f"{name!r} names no device: {digits!r} is not a number",
             primitive="device",
             fix=f'count devices from 0: "{name.partition(":")[0]}:0"',
         )

@@ -218,7 +218,7 @@ def _load(program: CompiledProgram, on: Device) -> Launchers:
 
 
 class DeviceModule:
-    """The kernels of a module: what `module.imported_modules[0]` gives."""
+    """The kernels of a module: what `module.imported_modules[0]` returns."""
 
     def __init__(self, program: CompiledProgram) -> None:
         self._program = program
@@ -297,7 +297,7 @@ class Module:
         cache_flush_bytes: int = 0,
         f_preproc: str = "",
     ) -> Evaluator:
-        """A function that runs `func_name` with its arguments and gives a `BenchmarkResult` in seconds.
+        """A function that runs `func_name` with its arguments and returns a `BenchmarkResult` in seconds.
 
         Each of `repeat` measurements times `number` runs on the device, after one that does not count. The
         number grows until a measurement takes `min_repeat_ms`. `cache_flush_bytes` of other memory are

@@ -2,7 +2,7 @@
 
 A file is a zip archive: `module.json` describes functions and kernels, beside it stand the kernels' source and,
 where there is one, their machine code. Nothing in it is pickled. It holds code, Python's for the host among it: load
-only files that you trust. Its digest finds damage and edits by accident; it is no signature.
+only files that you trust. Its digest finds damage and edits by accident; it is not a signature.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def load_program(path: str | os.PathLike[str]) -> CompiledProgram:
     except Exception as error:  # a file may hold anything, and fail in any way
         reason = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
         raise UserError(
-            f"{path} is no saved module, or a damaged one ({reason})",
+            f"{path} is not a saved module, or a damaged one ({reason})",
             primitive="load_module",
             fix="write it with module.save(path)",
         ) from error

@@ -102,7 +102,7 @@ class ThreadPool:
             self._end()
 
     def start(self) -> int:
-        """Have the threads running; gives the address of the function that runs a loop on them."""
+        """Have the threads running; returns the address of the function that runs a loop on them."""
         code = _code()
         with self._lock:
             if not self.ready:

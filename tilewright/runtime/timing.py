@@ -127,7 +127,7 @@ Evaluator = Callable[..., BenchmarkResult]
 
 
 def evaluator(function: Any, on: Device, options: TimingOptions, before: str = "") -> Evaluator:
-    """A function of the arguments of `function` that gives its timing.
+    """A function of the arguments of `function` that returns its timing.
 
     `before` (legacy `f_preproc`) names a function to run first; none is needed here, as a cold cache is
     asked for by `cache_flush_bytes`.
@@ -140,7 +140,7 @@ def evaluator(function: Any, on: Device, options: TimingOptions, before: str = "
         )
 
     if not isinstance(on, Device):
-        raise UserError(f"dev={on!r} is no device", primitive="time_evaluator", fix="give tw.cpu(), tw.cuda() ...")
+        raise UserError(f"dev={on!r} is not a device", primitive="time_evaluator", fix="give tw.cpu(), tw.cuda() ...")
 
     return _Evaluator(function, on, options)
 

@@ -72,7 +72,7 @@ class ScheduleHandle:
 
     @deep
     def apply(self, primitive: str, *args: Any) -> Any:
-        """Apply a primitive by name and record it; gives the primitive's own result (new axes, a tensor)."""
+        """Apply a primitive by name and record it; returns the primitive's own result (new axes, a tensor)."""
         if not isinstance(primitive, str) or primitive not in PRIMITIVES:
             raise UserError(
                 f"there is no primitive {primitive!r}", primitive="apply", fix=f"use one of {', '.join(PRIMITIVES)}"
@@ -121,7 +121,7 @@ class ScheduleHandle:
             )
         if not isinstance(op, Operation):
             raise UserError(
-                f"{item!r} is no tensor",
+                f"{item!r} is not a tensor",
                 primitive=primitive,
                 fix="give a tensor or an operation of this schedule",
             )
@@ -145,7 +145,7 @@ class ScheduleHandle:
         )
 
     def __iter__(self) -> NoReturn:
-        raise UserTypeError("a schedule is no list", fix="its stages are s.stages; the one of a tensor is s[B]")
+        raise UserTypeError("a schedule is not a list", fix="its stages are s.stages; the one of a tensor is s[B]")
 
     def __len__(self) -> int:
         raise UserTypeError("a schedule has no len()", fix="its stages are s.stages: len(s.stages)")

@@ -80,7 +80,7 @@ def has_loops(stage: Stage, primitive: str) -> None:
 
 
 def data_axis(stage: Stage, axis: IterVar, primitive: str, why: str) -> None:
-    """Check that `axis` is no reduction axis."""
+    """Check that `axis` is not a reduction axis."""
     if axis.kind is AxisKind.REDUCE:
         data = [a for a in stage.leaves if a.kind is not AxisKind.REDUCE]
         others = f"a data axis ({names(data)})" if data else f"an axis of extent 1: s[{stage.name}].fuse() makes one"
@@ -101,7 +101,7 @@ def positive(value: Any, primitive: str, argument: str, about: str) -> Expr:
     e = as_expr(value) if isinstance(value, (int, np.integer, Operand)) and not isinstance(value, bool) else None
     if e is None or not e.dtype.is_int:
         raise UserError(
-            f"{argument}={value!r} for {about} is no whole number", primitive=primitive, fix="give an int >= 1"
+            f"{argument}={value!r} for {about} is not a whole number", primitive=primitive, fix="give an int >= 1"
         )
     if isinstance(e, IntImm) and e.value < 1:
         raise UserError(f"{argument}={e.value} for {about} is below 1", primitive=primitive, fix="give an int >= 1")

@@ -1,6 +1,6 @@
 """The schedule as an immutable value: operations in frozen stages.
 
-A primitive takes a `Schedule` and gives another one. Stages refer to each other by id, and `stage_of` maps
+A primitive takes a `Schedule` and returns another one. Stages refer to each other by id, and `stage_of` maps
 every operation that a stage ever had to that id, so that replacing a stage's operation (as `cache_write`
 does) leaves all its readers as they are.
 """

@@ -64,7 +64,7 @@ def extern(
     ours = _buffers(out_buffers, list(zip(shapes, dtypes, names, strict=True)), name)
     if not callable(fcompute):
         raise UserError(
-            f"the statement of {name!r} is given as {fcompute!r}, which is no function",
+            f"the statement of {name!r} is given as {fcompute!r}, which is not a function",
             primitive="extern",
             fix="give a function of the input and the output buffers: lambda ins, outs: ib.get()",
         )

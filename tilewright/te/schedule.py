@@ -18,7 +18,7 @@ def InferBound(sch: Schedule) -> dict[IterVar, Range]:
     """
     if not isinstance(sch, Schedule):
         raise UserError(
-            f"{sch!r} is no schedule", primitive="InferBound", fix="give the schedule that te.create_schedule made"
+            f"{sch!r} is not a schedule", primitive="InferBound", fix="give the schedule that te.create_schedule made"
         )
     found: dict[IterVar, Range] = {}
     for bounds in infer_bounds(sch.value).values():

@@ -123,7 +123,7 @@ def to_range(dom: Any, primitive: str, name: str) -> Range:
     ends = [whole(part) for part in parts]
     if len(parts) not in (1, 2) or (len(parts) == 1 and parts[0] is not dom) or None in ends:
         raise UserError(
-            f"{dom!r} is no range for {name!r}",
+            f"{dom!r} is not a range for {name!r}",
             primitive=primitive,
             fix="give (begin, end), whole numbers or integer variables, the end excluded",
         )

@@ -94,7 +94,7 @@ def comm_reducer(
         )
         if len(results) != len(dtypes) or len(identity) != len(dtypes):
             raise UserError(
-                f"{name} combines {len(dtypes)} values, but its combiner gives {len(results)} and its identity "
+                f"{name} combines {len(dtypes)} values, but its combiner returns {len(results)} and its identity "
                 f"{len(identity)}",
                 primitive="comm_reducer",
                 fix=f"return {len(dtypes)} values from fcombine and fidentity, or reduce {len(results)} of them",
@@ -103,7 +103,7 @@ def comm_reducer(
         for e, d in zip(kinds, dtypes, strict=True):
             if e.dtype != d:
                 raise UserError(
-                    f"fcombine of the reducer {name!r} gives `{e}` of type {e.dtype} for values of type {d}",
+                    f"fcombine of the reducer {name!r} returns `{e}` of type {e.dtype} for values of type {d}",
                     primitive="comm_reducer",
                     fix=f'give a value of their type, such as te.if_then_else(x > y, x, y), or convert: .astype("{d}")',
                 )
@@ -273,7 +273,7 @@ def _number(expr: Any, name: str) -> Any:
     value = as_expr(expr[0] if isinstance(expr, (list, tuple)) else expr)
     if value.dtype.is_bool or value.dtype == "handle":
         raise UserError(
-            f"`{value}` of type {value.dtype} is no number",
+            f"`{value}` of type {value.dtype} is not a number",
             primitive=name,
             fix='convert a condition: (x > 0).astype("int32") is 1 where it holds, and 0 elsewhere',
         )

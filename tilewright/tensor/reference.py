@@ -242,7 +242,7 @@ class _Body:
 
     def _load(self, e: n.Load, indices: list[np.ndarray]) -> np.ndarray:
         if not isinstance(e.source, Tensor):
-            raise InternalError(f"`{e}` reads {e.source.name}, which is no tensor")
+            raise InternalError(f"`{e}` reads {e.source.name}, which is not a tensor")
         array = self.graph.arrays[e.source]
         inside = np.asarray(True)
         for index, extent in zip(indices, array.shape, strict=True):

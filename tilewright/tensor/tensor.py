@@ -256,7 +256,7 @@ def extents(shape: Any, primitive: str, name: str) -> tuple[Expr, ...]:
         e = whole(extent)
         if e is None or (isinstance(e, IntImm) and e.value < 0):
             raise UserError(
-                f"{extent!r} is no extent for a dimension of {name!r} (shape {shape!r})",
+                f"{extent!r} is not an extent for a dimension of {name!r} (shape {shape!r})",
                 primitive=primitive,
                 fix="extents are whole numbers of at least 0, or integer variables",
             )
@@ -278,7 +278,7 @@ def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder")
     _check_name(name, "placeholder")
     if kind == "handle":
         raise UserError(
-            f"the elements of {name!r} would be of type handle, which are no numbers",
+            f"the elements of {name!r} would be of type handle, which are not numbers",
             primitive="placeholder",
             fix='give a numeric dtype such as "float32"',
         )
@@ -295,16 +295,16 @@ def compute(
 ) -> Any:
     """A tensor given element by element: `compute((n, m), lambda i, j: A[i, j] + 1, name="B")`.
 
-    `fcompute` gets one axis a dimension, named after its parameters (those with a default keep it), and returns
+    `fcompute` gets one axis per dimension, named after its parameters (those with a default keep it), and returns
     the element's value, or a tuple of values for an operation of several outputs. A reduction (`te.sum(...)`) must
     be the whole value.
     Returns the tensor (a tuple of tensors for several values).
     """
     _check_name(name, "compute")
     if attrs is not None and not isinstance(attrs, Mapping):
-        raise UserError(f"attrs={attrs!r} of {name!r} is no mapping", primitive="compute", fix='give {"key": value}')
+        raise UserError(f"attrs={attrs!r} of {name!r} is not a mapping", primitive="compute", fix='give {"key": value}')
     if not isinstance(tag, str):
-        raise UserError(f"tag={tag!r} of {name!r} is no text", primitive="compute", fix='give tag="injective"')
+        raise UserError(f"tag={tag!r} of {name!r} is not text", primitive="compute", fix='give tag="injective"')
     sizes = extents(shape, "compute", name)
     names = _axis_names(fcompute, len(sizes), name, varargs_names)
     axes = tuple(IterVar(a, Range(e), AxisKind.DATA) for a, e in zip(names, sizes, strict=True))
@@ -314,7 +314,7 @@ def compute(
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not values or not all(isinstance(v, (Operand, int, float, np.generic)) for v in values):
         raise UserError(
-            f"the function of {name!r} returns {value!r}, which is no value of an element",
+            f"the function of {name!r} returns {value!r}, which is not a value for an element",
             primitive="compute",
             fix="return an expression such as A[i, j] + 1, or a tuple of expressions",
         )
@@ -327,7 +327,7 @@ def compute(
 def _axis_names(fcompute: Any, count: int, name: str, varargs_names: Sequence[str] | None) -> list[str]:
     if not callable(fcompute):
         raise UserError(
-            f"the value of {name!r} is given as {fcompute!r}, which is no function",
+            f"the value of {name!r} is given as {fcompute!r}, which is not a function",
             primitive="compute",
             fix=f"give a function of the axes: te.compute(shape, lambda i: ..., name={name!r})",
         )
@@ -337,7 +337,9 @@ def _axis_names(fcompute: Any, count: int, name: str, varargs_names: Sequence[st
     named = list(code.co_varnames[: code.co_argcount])
     if hasattr(fcompute, "__self__"):
         named = named[1:]
-    preset = len(fcompute.__defaults__ or ())  # `lambda i, f=f: ...`: such a parameter is no axis unless one is left
+    preset = len(
+        fcompute.__defaults__ or ()
+    )  # `lambda i, f=f: ...`: such a parameter is not an axis unless one is left
     named = named[: max(count, len(named) - preset)]
     takes_more = bool(code.co_flags & 0x04)
     if len(named) > count or (len(named) < count and not takes_more):
@@ -349,7 +351,7 @@ def _axis_names(fcompute: Any, count: int, name: str, varargs_names: Sequence[st
     more = count - len(named)
     if varargs_names is not None and not isinstance(varargs_names, (list, tuple)):
         raise UserError(
-            f"varargs_names={varargs_names!r} of {name!r} is no list of names",
+            f"varargs_names={varargs_names!r} of {name!r} is not a list of names",
             primitive="compute",
             fix='give ["i", "j"]',
         )

@@ -18,7 +18,7 @@ def tensor(given: Any, argument: str, primitive: str) -> Tensor:
     """`given`, which must be a tensor."""
     if not isinstance(given, Tensor):
         raise UserError(
-            f"argument {argument!r} is {given!r}, which is no tensor",
+            f"argument {argument!r} is {given!r}, which is not a tensor",
             primitive=primitive,
             fix='give one: te.placeholder((1, 64, 56, 56), name="A"), or what an operator gave',
         )
@@ -40,7 +40,7 @@ def entries(given: Any, argument: str, data: Tensor, primitive: str, least: int)
     """`given` as one integer per dimension of `data`; constants must be >= `least`."""
     if not isinstance(given, (list, tuple)):
         raise UserError(
-            f"argument {argument!r} is {given!r}, which is no list",
+            f"argument {argument!r} is {given!r}, which is not a list",
             primitive=primitive,
             fix=f"give one entry for each dimension of {data.name!r}: {[given] * data.ndim}",
         )
@@ -54,7 +54,7 @@ def entries(given: Any, argument: str, data: Tensor, primitive: str, least: int)
     for each, number in zip(given, found, strict=True):
         if number is None or getattr(number, "value", least) < least:
             raise UserError(
-                f"{argument} is {list(given)}, and {each!r} is no whole number of at least {least}",
+                f"{argument} is {list(given)}, and {each!r} is not a whole number of at least {least}",
                 primitive=primitive,
                 fix=f"give whole numbers from {least} on, or integer variables; "
                 "to leave elements out, read only the others: te.compute(shape, lambda i: A[i + 1])",

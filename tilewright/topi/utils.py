@@ -17,7 +17,7 @@ def get_const_int(expr: Any) -> int:
     found = simplify(as_expr(expr))
     if not isinstance(found, IntImm):
         raise UserError(
-            f"`{found}` is no constant integer",
+            f"`{found}` is not a constant integer",
             primitive="get_const_int",
             fix="give a number, or the extent of a dimension whose size is known",
         )

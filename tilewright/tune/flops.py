@@ -30,7 +30,7 @@ def _of_operation(op: Operation) -> int:
     if isinstance(op, PlaceholderOp):
         return 0
     if not isinstance(op, ComputeOp):
-        raise _unknown(f"{op.name!r} is no te.compute")
+        raise _unknown(f"{op.name!r} is not a te.compute")
     if len(op.body) != 1:
         raise _unknown(f"{op.name!r} has several outputs")
     return _points(op.axis) * _of_value(op.body[0])

@@ -199,7 +199,7 @@ def create(
         )
     if isinstance(args, str) or not isinstance(args, Sequence):
         raise UserError(
-            f"args={args!r} of the template {name!r} is no tuple",
+            f"args={args!r} of the template {name!r} is not a tuple",
             primitive="task.create",
             fix="give args=(), or the template's arguments" if args is None else f"give args=({args!r},)",
         )

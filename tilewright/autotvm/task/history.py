@@ -95,7 +95,7 @@ def _unpacked(records: Any) -> Iterator[Pair]:
         yield records
     elif not isinstance(records, Iterable):
         raise UserError(
-            f"{records!r} is no log",
+            f"{records!r} is not a log",
             primitive="apply_history_best",
             fix="give the name of a log file, an open one, or a list of (MeasureInput, MeasureResult)",
         )

@@ -232,7 +232,7 @@ class FallbackConfigEntity(ConfigSpace):
     def __setitem__(self, name: str, entity: Choice) -> None:
         if not isinstance(entity, Choice):
             raise UserError(
-                f"cfg[{name!r}] = {entity!r} is no choice of a knob",
+                f"cfg[{name!r}] = {entity!r} is not a choice of a knob",
                 primitive="cfg[...]",
                 fix="give SplitEntity([-1, 4]), ReorderEntity([1, 0]), AnnotateEntity([...]), OtherOptionEntity(value)",
             )

@@ -1,7 +1,7 @@
 """Statements as blocks of instructions: one LLVM function for the body of a kernel or of a parallel loop.
 
 A parallel loop becomes a function of its own that runs a range of the iterations, and a call that has the
-thread pool run all of it. Every function gives 0, or 1 where scratch memory could not be had.
+thread pool run all of it. Every function returns 0, or 1 where scratch memory could not be had.
 """
 
 from __future__ import annotations

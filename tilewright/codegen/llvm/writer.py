@@ -33,7 +33,7 @@ class ModuleWriter:
         return name
 
     def declare(self, name: str, result: str, args: Sequence[str], attributes: str = "") -> str:
-        """Declare an external function or intrinsic, once; gives its name."""
+        """Declare an external function or intrinsic, once; returns its name."""
         self._declared.setdefault(name, f"declare {result} @{name}({', '.join(args)}) {attributes}".rstrip())
         return name
 

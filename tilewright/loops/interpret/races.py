@@ -2,7 +2,7 @@
 
 An actor is one thread in one epoch, as a number: block, epoch (barriers that the block has passed), thread.
 Two accesses of one element are ordered where one thread makes both, or where both threads are of one block
-and of different epochs. A write that leaves the value as it is harms no one, and is no race.
+and of different epochs. A write that leaves the value as it is harms no one, and is not a race.
 """
 
 from __future__ import annotations

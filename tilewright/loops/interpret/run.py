@@ -340,7 +340,7 @@ class Runner(Machine):
         threads = int(np.prod(sizes[3:]))
         if self.races and threads >= EVERY:
             raise InterpretError(
-                f"{threads} threads a block are too many to look for races (races=False leaves it out)"
+                f"{threads} threads per block are too many to look for races (races=False leaves it out)"
             )
         written = [self.storages[b] for b in stored_roots(stmt) if b in self.storages] if self.races else []
         for storage in written:

@@ -255,7 +255,7 @@ class Expressions:
         machine = self.machine
         buffer = e.source
         if not isinstance(buffer, Buffer):
-            raise InterpretError(f"`{e}` reads {buffer.name}, which is no buffer")
+            raise InterpretError(f"`{e}` reads {buffer.name}, which is not a buffer")
         locate, report = self.place(buffer, e.indices), machine.report_for(buffer)
 
         def run(mask: Value) -> Value:

@@ -76,7 +76,7 @@ def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any
 
     `auto_unroll_max_step=N` unrolls loops below `axis` whose body times extent stays within N steps, and
     `unroll_explicit=0` leaves that to the back end's compiler. Raises UserError for an unknown key, and for a
-    value that is no whole number where one is needed.
+    value that is not a whole number where one is needed.
     """
     has_loops(stage, "pragma")
     loop = leaf(stage, axis, "pragma")

@@ -16,7 +16,7 @@ from ..value import Schedule, Stage
 def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tuple[Schedule, None]:
     """Run the iterations of the loop `axis` on the hardware threads of `thread`.
 
-        for i in range(64)     ->     i = threadIdx.x                # 64 threads a block
+        for i in range(64)     ->     i = threadIdx.x                # 64 threads per block
 
     The threads of a block combine their parts of a reduction loop (a cross-thread reduction): each of them gets the
     result, and the first one stores it to memory that several threads see.
@@ -28,7 +28,7 @@ def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tu
     if not isinstance(thread, IterVar) or thread.thread is None:
         shown = f"axis {thread.name!r}" if isinstance(thread, IterVar) else repr(thread)
         raise UserError(
-            f"{of_stage(loop, stage)} cannot be bound to {shown}, which is no thread axis",
+            f"{of_stage(loop, stage)} cannot be bound to {shown}, which is not a thread axis",
             primitive="bind",
             fix='bind to te.thread_axis("blockIdx.x") or the like',
         )

@@ -18,9 +18,9 @@ def fuse(schedule: Schedule, stage: Stage, *axes: IterVar) -> tuple[Schedule, It
         for i in range(4):          ->   for i.j.fused in range(20)
             for j in range(5)
 
-    With one axis it gives that axis back; with none, a new outermost loop of extent 1. Thread bindings and
+    With one axis it returns that axis; with none, a new outermost loop of extent 1. Thread bindings and
     pragmas of the axes are dropped; stages computed at the innermost of them move to the fused loop. Raises
-    UserError where the loops are no neighbours, mix data and reduction axes, or another stage is computed
+    UserError where the loops are not neighbours, mix data and reduction axes, or another stage is computed
     between them.
     """
     has_loops(stage, "fuse")

@@ -21,7 +21,7 @@ def compute_at(schedule: Schedule, stage: Stage, parent: Stage, axis: IterVar) -
         for i: C[i] = B[i] * 2    ->          B[i] = ...
                                               C[i] = B[i] * 2
 
-    Raises UserError for an output, for an axis that is no loop of `parent`, and where `parent` does not
+    Raises UserError for an output, for an axis that is not a loop of `parent`, and where `parent` does not
     depend on `stage`.
     """
     has_loops(stage, "compute_at")

@@ -21,7 +21,7 @@ def split(
                                       for i.inner in range(4)        # split(i, factor=4)
 
     An extent that the factor does not divide is guarded. A thread binding or pragma of `parent` is dropped;
-    stages computed at `parent` move to the inner loop. Raises UserError where `parent` is no loop of the
+    stages computed at `parent` move to the inner loop. Raises UserError where `parent` is not a loop of the
     stage, or not exactly one of `factor` and `nparts` is given.
     """
     has_loops(stage, "split")

@@ -45,7 +45,7 @@ def set_store_predicate(schedule: Schedule, stage: Stage, predicate: Any) -> tup
                                     B[i] = total
 
     Replaces the condition that a cross-thread reduction puts there by itself (the first thread stores). The caller
-    vouches that every element is stored by some thread. Raises UserError for an input, and for what is no condition.
+    vouches that every element is stored by some thread. Raises UserError for an input, and for what is not a condition.
     """
     has_loops(stage, "set_store_predicate")
     given = as_expr(predicate) if isinstance(predicate, (Operand, bool)) else None

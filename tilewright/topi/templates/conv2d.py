@@ -56,7 +56,7 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
 
 
 def _bind_results(of: Conv2d, config: Config, s: ScheduleHandle, out: Any) -> Any:
-    """Put the output's loops on the hardware; gives the innermost one of the threads."""
+    """Put the output's loops on the hardware; returns the innermost one of the threads."""
     n, f, y, x = out.op.axis
     parts = []
     if of.groups > 1:  # a tile of filters lies within a group, which has channels of its own

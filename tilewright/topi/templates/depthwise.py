@@ -92,7 +92,7 @@ def _contiguous(of: Depthwise, config: Config) -> int:
 
 
 def _tile(of: Depthwise, s: ScheduleHandle, config: Config, out: Tensor) -> tuple[Any, Any]:
-    """Split and bind the loops over results; gives the innermost one of the blocks and of the threads."""
+    """Split and bind the loops over results; returns the innermost one of the blocks and of the threads."""
     n, c, y, x = out.op.axis
     c_block, c_thread, ci = config["tile_c"].apply(s, out, c)
     y_block, y_thread, yi = config["tile_y"].apply(s, out, y)

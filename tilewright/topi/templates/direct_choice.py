@@ -28,7 +28,7 @@ from .window_cost import (
 
 _PROCESSORS, _CLOCK, _LANES = 132, 1.7e9, GPU.warp
 _BANDWIDTH, _CACHED_BANDWIDTH, _CACHE = 2.62e12, 7.72e12, 45e6
-"""Bytes a second from memory and from the L2 cache, and what that holds."""
+"""Bytes per second from memory and from the L2 cache, and what that holds."""
 _RESIDENT_THREADS = GPU.multiprocessor.warps * GPU.warp
 _IN_FLIGHT, _LOADS_IN_FLIGHT = 14_600, 16
 """Bytes that a multiprocessor must have asked for to be served at full bandwidth, and loads that a thread has."""

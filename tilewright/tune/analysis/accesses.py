@@ -117,7 +117,7 @@ def _access(buffer: Buffer, indices: tuple[Expr, ...], writes: bool, loops: tupl
 
 
 def _value(e: Expr, at: dict[Var, int], memo: dict[Expr, int]) -> int:
-    """The value of an index where the variables are `at`, the others 0; what is no integer arithmetic counts as 0."""
+    """The value of an index where the variables are `at`, the others 0; what is not integer arithmetic counts as 0."""
     if isinstance(e, IntImm):
         return e.value
     if isinstance(e, Var):

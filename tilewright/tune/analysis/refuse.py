@@ -42,7 +42,7 @@ def refuse(handle: ScheduleHandle, uses: list[KernelUse], target: Target) -> Ref
 def _threads(handle: ScheduleHandle, use: KernelUse, target: Target, broken: Exceeded) -> Refusal:
     own = {tag: n for tag, n in use.extents.items() if tag.is_thread and n > 1}
     shown = " × ".join(f"{tag.value} {n}" for tag, n in sorted(own.items(), key=lambda item: item[0].value))
-    reason = f"{broken.needed:,} threads a block ({shown}), but {target} allows {broken.allowed:,}"
+    reason = f"{broken.needed:,} threads per block ({shown}), but {target} allows {broken.allowed:,}"
     return Refusal(reason, _bound(handle, max(own, key=lambda tag: own[tag])))
 
 
@@ -55,13 +55,13 @@ def _extent(handle: ScheduleHandle, use: KernelUse, target: Target, broken: Exce
 
 def _shared(handle: ScheduleHandle, use: KernelUse, target: Target, broken: Exceeded) -> Refusal:
     largest = use.stored(MemoryScope.SHARED)[0]
-    reason = f"{broken.needed:,} bytes of shared memory, but {target} has {broken.allowed:,} a block"
+    reason = f"{broken.needed:,} bytes of shared memory, but {target} has {broken.allowed:,} per block"
     return Refusal(f"{reason} ({largest.name} alone takes {largest.bytes:,})", _made(handle, largest.stage))
 
 
 def _local(handle: ScheduleHandle, use: KernelUse, target: Target, broken: Exceeded) -> Refusal:
     largest = use.stored(MemoryScope.LOCAL)[0]
-    reason = f"{broken.needed:,} words of local arrays a thread, and {target} holds {broken.allowed:,} at most"
+    reason = f"{broken.needed:,} words of local arrays per thread, and {target} holds {broken.allowed:,} at most"
     return Refusal(f"{reason} ({largest.name} alone takes {largest.bytes // 4:,})", _made(handle, largest.stage))
 
 

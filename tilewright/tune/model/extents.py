@@ -82,7 +82,7 @@ def infer(structure: Structure, columns: Columns) -> dict[int, StageExtents]:
         if stage.is_placeholder or stage.id not in structure.bodies:
             continue
         if not isinstance(stage.op, ComputeOp):
-            raise NotModelledError(f"{stage.name} is no te.compute")
+            raise NotModelledError(f"{stage.name} is not a te.compute")
         readers = [one for one in found.values() if list(_reads(structure, one.body, stage.id))]
         if readers or stage.is_output:
             found[stage.id] = _extents_of(structure, columns, stage, readers, found)

@@ -95,7 +95,7 @@ def unravelled(element: np.ndarray, shape: Sequence[Number]) -> list[np.ndarray]
 
 
 def value_of(e: Expr, axes: Mapping[Var, np.ndarray]) -> np.ndarray | int:
-    """The value of an index in each lane; what is no integer arithmetic counts as 0."""
+    """The value of an index in each lane; what is not integer arithmetic counts as 0."""
     if isinstance(e, IntImm):
         return e.value
     if isinstance(e, Var):

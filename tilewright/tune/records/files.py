@@ -18,7 +18,7 @@ PathLike = str | os.PathLike[str]
 
 
 def pick_best(in_file: PathLike, out_file: PathLike | IO[str]) -> int:
-    """Write the best line of each workload of a log into another one; gives how many there are."""
+    """Write the best line of each workload of a log into another one; returns how many there are."""
     # Whatever device made them: a log is distilled where it may not be used.
     best = History(load_from_file(in_file), name_of=lambda _: "").pairs()
     _write(out_file, best)
@@ -39,9 +39,9 @@ def split_workload(in_file: PathLike, clean: bool = True) -> list[Path]:
 
 
 def merge(in_files: Iterable[PathLike], out_file: PathLike) -> int:
-    """Write the lines of several logs into one, each once, in the order of time; gives how many there are."""
+    """Write the lines of several logs into one, each once, in the order of time; returns how many there are."""
     if isinstance(in_files, (str, bytes, np.ndarray)) or not isinstance(in_files, Iterable):
-        raise UserError(f"{in_files!r} is no list of logs", primitive="record.merge", fix='give ["a.log", "b.log"]')
+        raise UserError(f"{in_files!r} is not a list of logs", primitive="record.merge", fix='give ["a.log", "b.log"]')
     return merge_pairs((pair for path in in_files for pair in load_from_file(path)), out_file)
 
 

@@ -35,7 +35,7 @@ class Notes:
     """What a record says beyond the legacy format; empty where it does not say.
 
     `device` is the name of the device that measured, `compiler` what compiled for it. A failure has its
-    `reason` and the schedule `step` at fault; a `refused` one was never compiled, and was no trial. A
+    `reason` and the schedule `step` at fault; a `refused` one was never compiled, and was not a trial. A
     `confirmed` measurement was made again at the end, and replaces earlier ones of the same configuration.
     `flop` is the number of operations of one run, `predicted` the seconds that a model expected.
     `checked` is False where nobody compared the output with a
@@ -89,7 +89,7 @@ def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> 
     only_json(protocol)
     if not isinstance(inp, MeasureInput) or not isinstance(result, MeasureResult):
         raise UserError(
-            f"{inp!r} and {result!r} are no measurement",
+            f"{inp!r} and {result!r} are not a measurement",
             primitive="record.encode",
             fix="give a MeasureInput, MeasureResult",
         )
@@ -120,7 +120,7 @@ def _numbers(result: MeasureResult) -> list[Any]:
         return [_seconds(costs, error_no), error_no, float(result.all_cost), float(result.timestamp)]
     except (TypeError, ValueError, OverflowError) as error:
         raise UserError(
-            f"{result!r} is no result: {error}",
+            f"{result!r} is not a result: {error}",
             primitive="record.encode",
             fix="give MeasureResult((seconds, ...), MeasureErrorNo.NO_ERROR, all_cost, timestamp)",
         ) from error
@@ -203,7 +203,7 @@ def only_json(protocol: str) -> None:
 
 def _foreign(why: str) -> UserError:
     return UserError(
-        f"this is no record ({shorten(why, _LONGEST_REASON)})",
+        f"this is not a record ({shorten(why, _LONGEST_REASON)})",
         primitive="record.decode",
         fix="give a line that record.encode made",
         where="",
@@ -325,7 +325,7 @@ def pairs_of(given: Any, primitive: str) -> Iterator[Pair]:
     for one in [given] if isinstance(given, str) or not isinstance(given, Iterable) else given:
         if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], MeasureInput)):
             raise UserError(
-                f"{one!r} is no measurement",
+                f"{one!r} is not a measurement",
                 primitive=primitive,
                 fix='give (MeasureInput, MeasureResult) pairs: autotvm.record.load_from_file("conv.log")',
             )
@@ -336,7 +336,7 @@ def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
     """What tells one measured thing from another, as text."""
     if not isinstance(inp, MeasureInput):
         raise UserError(
-            f"{inp!r} is no input of a measurement", primitive="record.measure_str_key", fix="give a MeasureInput"
+            f"{inp!r} is not an input of a measurement", primitive="record.measure_str_key", fix="give a MeasureInput"
         )
     config = str(inp.config) if include_config else ""
     return f"{inp.target}{inp.task.name}{inp.task.args}{inp.task.kwargs}{config}"

@@ -30,7 +30,7 @@ _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a dev
           stat.S_IFSOCK: "a socket"}  # fmt: skip
 
 _LONGEST_REASON = 300
-_MOST_WARNINGS = 10  # of one log: that of another system may hold thousands of lines that are no records
+_MOST_WARNINGS = 10  # of one log: that of another system may hold thousands of lines that are not records
 
 
 def path_of(given: Any, primitive: str) -> Path:
@@ -109,7 +109,7 @@ class RecordLog:
 
 @dataclass(frozen=True)
 class Problem:
-    """A line of a log that is no record."""
+    """A line of a log that is not a record."""
 
     line: int
     reason: str
@@ -118,7 +118,7 @@ class Problem:
 def read(source: Iterable[bytes | str], name: str, problems: list[Problem] | None = None) -> Iterator[Pair]:
     """The measurements in lines; empty lines and comments are passed over.
 
-    What is no record is put into `problems`, or reported to the `autotvm` logger, and skipped.
+    What is not a record is put into `problems`, or reported to the `autotvm` logger, and skipped.
     """
     skipped = 0
     for number, row in enumerate(_rows(source, name), 1):

@@ -140,7 +140,7 @@ class AnnealingSearch(Strategy):
         return np.concatenate([nest, self._rows(np.array([self.space.point(i) for i in indices]))], axis=1)
 
     def _anneal(self, model: Model, wanted: int) -> list[int]:
-        """Walk; gives the best points passed that were not tried, best first."""
+        """Walk; returns the best points passed that were not tried, best first."""
         points = self._starts()
         scores = model.predict(self._rows(points))
         passed: dict[int, float] = {}

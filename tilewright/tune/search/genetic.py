@@ -32,7 +32,7 @@ class GeneticSearch(Strategy):
         for name, value in (("pop_size", pop_size), ("elite_num", elite_num)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise UserError(
-                    f"{name}={value!r} is no whole number of 1 or more", primitive="GATuner", fix="give an int"
+                    f"{name}={value!r} is not a whole number of 1 or more", primitive="GATuner", fix="give an int"
                 )
         if not isinstance(mutation_prob, (int, float)) or not 0 <= mutation_prob <= 1:
             raise UserError(f"mutation_prob={mutation_prob!r}", primitive="GATuner", fix="give a number from 0 to 1")

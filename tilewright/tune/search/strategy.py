@@ -19,7 +19,7 @@ _ADVISED = 8
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of a configuration: its score (operations a second; 0 where it failed or was refused)."""
+    """What is known of a configuration: its score (operations per second; 0 where it failed or was refused)."""
 
     index: int
     score: float

@@ -54,16 +54,16 @@ class SubclassSearch(Strategy):
         return []
 
     def _batch(self, count: int) -> list[Config]:
-        """What the tuner gives next; UserError for what is no batch, or has no end."""
+        """What the tuner gives next; UserError for what is not a batch, or has no end."""
         most = _TIMES * count + _TIMES
         given: Any = self._tuner.next_batch(count)
         batch = list(islice(given, most + 1)) if isinstance(given, Iterable) else None
         if batch is None or len(batch) > most:
             what = repr(given) if batch is None else f"more than {most:,} configurations"
             raise UserError(
-                f"{type(self._tuner).__name__}.next_batch({count}) gives {what}",
+                f"{type(self._tuner).__name__}.next_batch({count}) returns {what}",
                 primitive="tune",
-                fix="let it give a list of batch_size configurations; an empty one ends the search",
+                fix="let it return a list of batch_size configurations; an empty one ends the search",
             )
         return batch
 
@@ -94,7 +94,7 @@ class SubclassSearch(Strategy):
         if isinstance(config, Config) and config.index is not None:
             return config.index
         raise UserError(
-            f"{type(self._tuner).__name__}.next_batch gives {config!r}",
+            f"{type(self._tuner).__name__}.next_batch returns {config!r}",
             primitive="tune",
-            fix="let it give configurations of the task: self.task.config_space.get(0)",
+            fix="let it return configurations of the task: self.task.config_space.get(0)",
         )

@@ -67,7 +67,7 @@ _WIDE = 100
 class Display:
     """A line on stderr that moves while a run goes on, and a line above it for each improvement.
 
-    Nothing where stderr is no terminal, or lines are logged. `seconds` is the budget of the run, where it has one:
+    Nothing where stderr is not a terminal, or lines are logged. `seconds` is the budget of the run, where it has one:
     then time is what the bar shows.
     """
 

@@ -31,7 +31,7 @@ class Trial:
     result: MeasureResult
     outcome: Outcome
     flops: float
-    """Operations a second; 0 after a failure."""
+    """Operations per second; 0 after a failure."""
 
     @property
     def rank(self) -> tuple[bool, float]:
@@ -64,7 +64,7 @@ class Tally:
 
     @property
     def best_flops(self) -> float:
-        """The best so far, in operations a second."""
+        """The best so far, in operations per second."""
         return self.best.flops if self.best is not None else 0.0
 
     def take(self, trial: Trial) -> None:
@@ -115,5 +115,5 @@ def kind_of(outcome: Outcome) -> str:
 
 
 def flops_of(flop: float, result: MeasureResult) -> float:
-    """Operations a second, 0 after a failure."""
+    """Operations per second, 0 after a failure."""
     return flop / mean_cost(result) if result.error_no == 0 else 0.0

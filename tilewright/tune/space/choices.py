@@ -22,7 +22,7 @@ class InstantiationError(UserError, outcome.InstantiationError):
 
 
 def check_schedule(given: Any) -> None:
-    """UserError for a first argument of `apply` that is no schedule."""
+    """UserError for a first argument of `apply` that is not a schedule."""
     if not isinstance(given, ScheduleHandle):
         raise UserError(
             f"the schedule is given as {given!r}", primitive="apply", fix='cfg["tile"].apply(s, C, axis): s comes first'
@@ -96,7 +96,7 @@ class SplitChoice(Choice):
         return [float(s) for s in self.sizes]
 
     def apply(self, sch: ScheduleHandle, op: Any, axis: IterVar) -> list[IterVar]:
-        """Split `axis` of the stage of `op`; gives the loops, outermost first."""
+        """Split `axis` of the stage of `op`; returns the loops, outermost first."""
         check_schedule(sch)
         made = []
         for i in range(1, len(self.sizes)):
@@ -129,7 +129,7 @@ class OrderChoice(Choice):
         return [float(p) for p in self.places]
 
     def apply(self, sch: ScheduleHandle, op: Any, axes: Sequence[IterVar]) -> list[IterVar]:
-        """Put the loops into this order; places beyond the given loops are left out. Gives the new order."""
+        """Put the loops into this order; places beyond the given loops are left out. Returns the new order."""
         check_schedule(sch)
         loops = listed_axes(axes)
         order = [loops[p] for p in self.places if p < len(loops)]
@@ -178,7 +178,7 @@ class AnnotateChoice(Choice):
         cfg: Any = None,
         source: Sequence[Sequence[Any]] | None = None,
     ) -> list[IterVar]:
-        """Annotate the loops `axes` of the stage of `op`, or compute the caches `source` at them; gives the loops.
+        """Annotate the loops `axes` of the stage of `op`, or compute the caches `source` at them; returns the loops.
 
         `axis_lens`: their extents, needed by the limits `max_unroll` (the longest loop to unroll) and
         `vec_size` (the lengths to vectorize). What exceeds them is registered with `cfg.raise_error`, or
@@ -282,5 +282,5 @@ def _checked(tag: str, data: Any) -> Any:
         "an": lambda x: isinstance(x, str) or (type(x) is int and x >= 0),
     }.get(tag)
     if fits is not None and not (isinstance(data, list) and all(map(fits, data))):
-        raise ValueError(f"{data!r} is no choice of the kind {tag!r}")
+        raise ValueError(f"{data!r} is not a choice of the kind {tag!r}")
     return data

@@ -90,7 +90,7 @@ class Config(Mapping[str, Choice]):
             return Config(choices, index, code if isinstance(code, str) else None)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise UserError(
-                shorten(f"this is no configuration: {written!r} ({error})"),
+                shorten(f"this is not a configuration: {written!r} ({error})"),
                 primitive="from_json_dict",
                 fix="give what config.to_json_dict() gave",
             ) from error

@@ -124,7 +124,7 @@ def extent_of(axis: Any, name: str) -> int:
 
 
 def check_name(name: Any, primitive: str) -> None:
-    """UserError for a knob's name that is no text: logs could not hold it."""
+    """UserError for a knob's name that is not text: logs could not hold it."""
     if not isinstance(name, str) or not name:
         raise UserError(f"the name of a knob is {name!r}", primitive=primitive, fix='give some text: "tile_x"')
 
@@ -134,7 +134,7 @@ def listed(values: Any, name: str, what: str, primitive: str) -> list[Any]:
     no_list = isinstance(values, np.ndarray) and values.ndim == 0
     if no_list or isinstance(values, (str, Expr)) or not isinstance(values, Iterable):
         raise UserError(
-            f"{what} of knob {name!r} is {values!r}, which is no list", primitive=primitive, fix="give a list"
+            f"{what} of knob {name!r} is {values!r}, which is not a list", primitive=primitive, fix="give a list"
         )
     return list(islice(values, _MOST_VALUES + 1))  # it may never end
 
@@ -175,7 +175,7 @@ def split_knob(
         )
     if filter is not None and not callable(filter):
         raise UserError(
-            f"the filter of knob {name!r} is {filter!r}, which is no function",
+            f"the filter of knob {name!r} is {filter!r}, which is not a function",
             primitive="define_split",
             fix="give a function of the choice: filter=lambda e: e.size[-1] <= 4",
         )
@@ -200,7 +200,7 @@ def split_knob(
         odd = next((s for s in sizes if not all(_is_size(x) or (x == -1 and i == 0) for i, x in enumerate(s))), None)
         if odd is not None:
             raise UserError(
-                f"candidate {list(odd)} of knob {name!r} has what is no extent",
+                f"candidate {list(odd)} of knob {name!r} holds something that is not an extent",
                 primitive="define_split",
                 fix="give whole numbers of 1 or more; the first may be -1, for what is left",
             )

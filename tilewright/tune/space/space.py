@@ -46,13 +46,13 @@ class Space:
         """
         if not callable(test):
             raise UserError(
-                f"the filter is {test!r}, which is no function",
+                f"the filter is {test!r}, which is not a function",
                 primitive="multi_filter",
                 fix='give a function of the choices: lambda e: e["tile_x"].size[-1] * e["tile_y"].size[-1] <= 1024',
             )
         if isinstance(names, str) or not isinstance(names, (list, tuple)):
             raise UserError(
-                f"names={names!r} is no list of knobs", primitive="multi_filter", fix='give ["tile_x", "tile_y"]'
+                f"names={names!r} is not a list of knobs", primitive="multi_filter", fix='give ["tile_x", "tile_y"]'
             )
         for name in names:
             self[name]
@@ -143,7 +143,7 @@ class Space:
         """The configuration of an index; UserError where it is outside or a predicate rules it out."""
         if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
             raise UserError(
-                f"the index is {index!r}, which is no whole number",
+                f"the index is {index!r}, which is not a whole number",
                 primitive="config_space.get",
                 fix=f"give an index from 0 to {self.range_length - 1}; a knob by name is space[name]",
             )
