@@ -1,7 +1,7 @@
 """Room for deep programs: entry points raise Python's recursion limit while they run.
 
 Walks over expressions and statements are recursive functions, and a program may be 10,000 levels deep. Since
-Python 3.11 a call from one Python function to another takes no C stack, so that the limit alone stands in the way.
+Python 3.11, a call from one Python function to another takes no C stack, so that the limit alone stands in the way.
 Two rules follow for every function that recurses along a program:
 
 * It recurses from a `for` loop or a list comprehension. A generator expression, `map`, or an object with
