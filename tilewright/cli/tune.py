@@ -161,7 +161,9 @@ def seconds_of(text: str | None) -> float | None:
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
     if found is None or not float(found[1]):
-        raise UserError(f"--budget {text!r} is not a duration", fix="give seconds, minutes or hours: 15s, 2m, 1h", where="")
+        raise UserError(
+            f"--budget {text!r} is not a duration", fix="give seconds, minutes or hours: 15s, 2m, 1h", where=""
+        )
     return float(found[1]) * _UNITS[found[2]]
 
 
