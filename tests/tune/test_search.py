@@ -19,10 +19,15 @@ pytest.importorskip("xgboost")
 STRATEGIES = {
     "random": lambda space, seed: RandomSearch(space, seed),
     "genetic": lambda space, seed: GeneticSearch(space, pop_size=30, seed=seed),
-    "annealing, xgboost": lambda space, seed: AnnealingSearch(space, "knob", seed, "xgboost"),
-    "annealing, numpy": lambda space, seed: AnnealingSearch(space, "knob", seed, "numpy"),
+    "annealing, xgboost": lambda space, seed, **how: AnnealingSearch(space, "knob", seed, "xgboost", **how),
+    "annealing, numpy": lambda space, seed, **how: AnnealingSearch(space, "knob", seed, "numpy", **how),
 }
 every = pytest.mark.parametrize("name", STRATEGIES)
+
+
+def brief(name, space, seed):
+    """A strategy where only its rules matter, not how well it searches: chains are few and short."""
+    return STRATEGIES[name](space, seed, **({"chains": 16, "steps": 30} if "annealing" in name else {}))
 
 
 def run(strategy, rate, trials, batch=16, shuffle=0):
@@ -40,7 +45,7 @@ def run(strategy, rate, trials, batch=16, shuffle=0):
 def test_the_same_seed_gives_the_same_trials(name):
     space, rate = surface()
     first, again, other = (
-        run(STRATEGIES[name](space, seed), rate, 96, shuffle=s) for seed, s in ((1, 1), (1, 2), (2, 1))
+        run(brief(name, space, seed), rate, 96, shuffle=s) for seed, s in ((1, 1), (1, 2), (2, 1))
     )
     assert first == again
     assert first != other
@@ -50,7 +55,7 @@ def test_the_same_seed_gives_the_same_trials(name):
 def test_nothing_is_tried_twice_or_against_a_predicate(name):
     space, rate = surface()
     space = space.where(lambda c: c["t0"].size[2] <= 64, ["t0"])
-    asked = run(STRATEGIES[name](space, 3), rate, 160)
+    asked = run(brief(name, space, 3), rate, 160)
     assert len(asked) == len(set(asked)) == 160
     assert all(space.is_index_valid(i) for i in asked)
 
@@ -60,7 +65,7 @@ def test_learning_beats_chance(name):
     space, rate = surface()
 
     def best(name, seed):
-        return max(rate(i) for i in run(STRATEGIES[name](space, seed), rate, 240))
+        return max(rate(i) for i in run(STRATEGIES[name](space, seed), rate, 240, batch=48))
 
     learned = [best(name, seed) for seed in range(3)]
     chance = [best("random", seed) for seed in range(3)]
@@ -72,7 +77,7 @@ def test_learning_beats_chance(name):
 def test_a_small_space_is_searched_to_the_end(name):
     space = Space([value_knob("a", list(range(6))), value_knob("b", list(range(7)))])
     space = space.where(lambda c: c["a"].val != c["b"].val)
-    asked = run(STRATEGIES[name](space, 0), float, 1000)
+    asked = run(brief(name, space, 0), float, 1000)
     assert sorted(asked) == list(space)
 
 
@@ -99,7 +104,7 @@ def test_released_configurations_may_come_again():
 @every
 def test_advice_is_tried_first(name):
     space, rate = surface()
-    strategy = STRATEGIES[name](space, 0)
+    strategy = brief(name, space, 0)
     known = np.random.default_rng(5).integers(space.range_length, size=300).tolist()
     strategy.advise([Seen(i, rate(i)) for i in known])
     best = max(known, key=rate)

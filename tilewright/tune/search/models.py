@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -80,20 +82,39 @@ class XGBoostModel:
 
 
 @dataclass(frozen=True)
-class _Tree:
-    """A tree whose nodes of one level all split: `feature[level]`, `cut[level]` by node, and a value for each leaf."""
+class _Trees:
+    """Trees whose nodes of one level all split.
+
+    `feature[level]` and `cut[level]` have a row for each tree and a column for each node, `value` one for each leaf.
+    """
 
     feature: tuple[np.ndarray, ...]
     cut: tuple[np.ndarray, ...]
     value: np.ndarray
 
-    def leaves(self, bins: np.ndarray) -> np.ndarray:
-        """The leaf of each row."""
-        node = np.zeros(len(bins), dtype=np.int64)
-        rows = np.arange(len(bins))
+    @staticmethod
+    def together(parts: Sequence[_Trees]) -> _Trees:
+        """Return all trees of the parts."""
+        features, cuts = (
+            zip(*(part.feature for part in parts), strict=True),
+            zip(*(part.cut for part in parts), strict=True),
+        )
+        return _Trees(
+            tuple(map(np.concatenate, features)),
+            tuple(map(np.concatenate, cuts)),
+            np.concatenate([part.value for part in parts]),
+        )
+
+    def values(self, bins: np.ndarray) -> np.ndarray:
+        """Return what each tree, by row, says of each column of `bins`, which has a row for each feature."""
+        trees, count = len(self.value), bins.shape[1]
+        flat, place = bins.reshape(-1), np.arange(count)
+        node = np.zeros((trees, count), dtype=np.int64)
         for feature, cut in zip(self.feature, self.cut, strict=True):
-            node = 2 * node + (bins[rows, feature[node]] > cut[node])
-        return node
+            at = node + (np.arange(trees) * feature.shape[1])[:, None]
+            node = 2 * node + (flat.take(feature.take(at) * count + place) > cut.take(at))
+        found: np.ndarray = np.take_along_axis(self.value, node, axis=1)
+        return found
 
 
 class TreeModel:
@@ -107,7 +128,7 @@ class TreeModel:
         self._rate = rate
         self._bins = bins
         self._edges: list[np.ndarray] = []
-        self._trees: list[_Tree] = []
+        self._trees: _Trees | None = None
 
     def fit(self, rows: np.ndarray, scores: np.ndarray) -> None:
         self._rng = np.random.default_rng(self._seed)
@@ -118,54 +139,53 @@ class TreeModel:
         order = scores.argsort(kind="stable").argsort(kind="stable") / max(len(scores) - 1, 1)
         wanted = np.where(scores > 0, 0.25 + 0.5 * order + 0.25 * scores / max(scores.max(), 1e-30), 0.0)
         wanted = wanted - wanted.mean()
-        self._trees = []
+        trees = []
         predicted = np.zeros(len(rows))
         for _ in range(self._rounds):
             used = self._rng.random(len(rows)) < 0.9
-            tree = self._tree(bins[used], (wanted - predicted)[used])
-            self._trees.append(tree)
-            predicted += self._rate * tree.value[tree.leaves(bins)]
+            trees.append(self._tree(bins[:, used], (wanted - predicted)[used]))
+            predicted += self._rate * trees[-1].values(bins)[0]
+        self._trees = _Trees.together(trees)
 
     def predict(self, rows: np.ndarray) -> np.ndarray:
         bins = self._binned(rows[:, : len(self._edges)])
-        total = np.zeros(len(rows))
-        for tree in self._trees:
-            total += self._rate * tree.value[tree.leaves(bins)]
+        if self._trees is None:
+            return np.zeros(len(rows))
+        total: np.ndarray = (self._rate * self._trees.values(bins)).sum(axis=0)
         return total
 
     def _binned(self, rows: np.ndarray) -> np.ndarray:
+        """Return the bins of the features, a row for each feature."""
         columns = [np.searchsorted(edges, column) for edges, column in zip(self._edges, rows.T, strict=True)]
-        return np.stack(columns, axis=1) if columns else np.zeros((len(rows), 1), dtype=np.int64)
+        return np.stack(columns) if columns else np.zeros((1, len(rows)), dtype=np.int64)
 
-    def _tree(self, bins: np.ndarray, gradient: np.ndarray) -> _Tree:
-        features = self._rng.permutation(bins.shape[1])[: max(8, bins.shape[1] * 3 // 5)]
+    def _tree(self, bins: np.ndarray, gradient: np.ndarray) -> _Trees:
+        features = self._rng.permutation(len(bins))[: max(8, len(bins) * 3 // 5)]
         chosen, cuts = [], []
-        node = np.zeros(len(bins), dtype=np.int64)
+        node = np.zeros(bins.shape[1], dtype=np.int64)
         for level in range(self._depth):
-            feature, cut = self._split(bins, gradient, node, 1 << level, features)
-            chosen.append(feature)
-            cuts.append(cut)
-            node = 2 * node + (bins[np.arange(len(bins)), feature[node]] > cut[node])
+            feature, cut = self._split(bins[features], gradient, node, 1 << level)
+            feature = np.where(cut < self._bins, features[feature], 0)
+            chosen.append(feature[None])
+            cuts.append(cut[None])
+            node = 2 * node + (bins[feature[node], np.arange(len(node))] > cut[node])
         count = np.bincount(node, minlength=1 << self._depth)
         value = np.bincount(node, gradient, minlength=1 << self._depth) / (count + 1.0)
-        return _Tree(tuple(chosen), tuple(cuts), value)
+        return _Trees(tuple(chosen), tuple(cuts), value[None])
 
     def _split(
-        self, bins: np.ndarray, gradient: np.ndarray, node: np.ndarray, nodes: int, features: np.ndarray
+        self, bins: np.ndarray, gradient: np.ndarray, node: np.ndarray, nodes: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The best feature and cut of each node: where both sides' means differ most."""
-        best = np.zeros(nodes)
-        feature = np.zeros(nodes, dtype=np.int64)
-        cut = np.full(nodes, self._bins, dtype=np.int64)
-        for f in features:
-            cell = node * self._bins + bins[:, f]
-            count = np.bincount(cell, minlength=nodes * self._bins).reshape(nodes, -1).cumsum(axis=1)
-            total = np.bincount(cell, gradient, minlength=nodes * self._bins).reshape(nodes, -1).cumsum(axis=1)
-            n, t = count[:, -1:], total[:, -1:]
-            gain = total**2 / (count + 1.0) + (t - total) ** 2 / (n - count + 1.0) - t**2 / (n + 1.0)
-            top = gain.argmax(axis=1)
-            better = gain[np.arange(nodes), top] > best
-            best = np.where(better, gain[np.arange(nodes), top], best)
-            feature = np.where(better, f, feature)
-            cut = np.where(better, top, cut)
+        """Return the best feature and cut of each node: where both sides' means differ most."""
+        shape = (len(bins), nodes, self._bins)
+        cells = (((np.arange(len(bins)) * nodes)[:, None] + node) * self._bins + bins).reshape(-1)
+        count = np.bincount(cells, minlength=math.prod(shape)).reshape(shape).cumsum(axis=2)
+        weights = np.tile(gradient, len(bins))
+        total = np.bincount(cells, weights, minlength=math.prod(shape)).reshape(shape).cumsum(axis=2)
+        n, t = count[..., -1:], total[..., -1:]
+        gain = total**2 / (count + 1.0) + (t - total) ** 2 / (n - count + 1.0) - t**2 / (n + 1.0)
+        tops = gain.max(axis=2)
+        feature = tops.argmax(axis=0)
+        here = np.arange(nodes)
+        cut = np.where(tops[feature, here] > 0, gain[feature, here].argmax(axis=1), self._bins)
         return feature, cut

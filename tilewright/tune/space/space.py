@@ -19,6 +19,7 @@ from .config import Config
 from .knobs import Knob
 from .predicates import Group, Predicate, Test, group, names_read
 
+_MOST_IN_64_BITS = 1 << 62
 _REDRAWS = 64  # rounds of drawing again what a predicate too large to tabulate rules out
 
 
@@ -230,4 +231,7 @@ class Space:
 
     def indices(self, points: np.ndarray) -> list[int]:
         """The index of each row."""
-        return [self.index(row) for row in points.tolist()]
+        if self.range_length > _MOST_IN_64_BITS:
+            return [self.index(row) for row in points.tolist()]
+        found: list[int] = (points @ np.cumprod([1, *self.dims[:-1]])).tolist()
+        return found
