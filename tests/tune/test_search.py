@@ -44,9 +44,7 @@ def run(strategy, rate, trials, batch=16, shuffle=0):
 @every
 def test_the_same_seed_gives_the_same_trials(name):
     space, rate = surface()
-    first, again, other = (
-        run(brief(name, space, seed), rate, 96, shuffle=s) for seed, s in ((1, 1), (1, 2), (2, 1))
-    )
+    first, again, other = (run(brief(name, space, seed), rate, 96, shuffle=s) for seed, s in ((1, 1), (1, 2), (2, 1)))
     assert first == again
     assert first != other
 

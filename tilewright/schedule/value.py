@@ -7,7 +7,7 @@ does) leaves all its readers as they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -172,12 +172,25 @@ class Schedule:
 
     def readers(self, stage_id: int) -> tuple[Stage, ...]:
         """The stages whose operation reads a tensor of stage `stage_id`."""
-        return tuple(s for s in self.in_order() if any(self.stage_of.get(t.op) == stage_id for t in s.op.input_tensors))
+        return tuple(self.stages[i] for i in self._readers.get(stage_id, ()))
+
+    @cached_property
+    def _readers(self) -> Mapping[int, Iterable[int]]:
+        """The ids of the stages that read a stage, producers first."""
+        found: dict[int | None, dict[int, None]] = {}
+        for stage in self.in_order():
+            for tensor in stage.op.input_tensors:
+                found.setdefault(self.stage_of.get(tensor.op), {})[stage.id] = None
+        return {producer: tuple(readers) for producer, readers in found.items() if producer is not None}
 
     def with_stage(self, stage: Stage) -> Schedule:
         """This schedule with one stage replaced; its operation is registered."""
         stage_of = self.stage_of if stage.op in self.stage_of else {**self.stage_of, stage.op: stage.id}
-        return replace(self, stages={**self.stages, stage.id: stage}, stage_of=stage_of)
+        made = replace(self, stages={**self.stages, stage.id: stage}, stage_of=stage_of)
+        before = self.stages.get(stage.id)
+        if before is not None and before.op is stage.op and "_readers" in vars(self):
+            vars(made)["_readers"] = self._readers  # who reads what is as it was
+        return made
 
     def with_new_stage(
         self, op: Operation, before: int | None = None, after: int | None = None

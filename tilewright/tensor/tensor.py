@@ -97,13 +97,14 @@ class PlaceholderOp(Operation):
 class ComputeOp(Operation):
     """An operation given by the value of each element."""
 
-    __slots__ = ("_axis", "_body", "_reduce_axis")
+    __slots__ = ("_axis", "_body", "_inputs", "_reduce_axis")
 
     def __init__(
         self, name: str, axis: tuple[IterVar, ...], body: tuple[Expr, ...], tag: str = "", attrs: Any = None
     ) -> None:
         self._axis = axis
         self._body = body
+        self._inputs: tuple[Tensor, ...] | None = None
         self._reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
         shape = tuple(_extent(a) for a in axis)
         super().__init__(name, shape, tuple(e.dtype for e in body), tag, attrs)
@@ -119,6 +120,12 @@ class ComputeOp(Operation):
     @property
     def body(self) -> tuple[Expr, ...]:
         return self._body
+
+    @property
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        if self._inputs is None:
+            self._inputs = read_tensors(self._body)
+        return self._inputs
 
 
 # Operators and functions of elements, and what NumPy arrays do: an element has it, or a computation, and not the whole.
