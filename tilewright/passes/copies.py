@@ -1,4 +1,4 @@
-"""Expressions of a loop body for constant values of loop variables, made quickly.
+"""Specialises the expressions of a loop body for constant values of its variables.
 
 An index that is linear in the variables keeps its other terms; only its constant is new, and the rest of it is
 split off once. Whatever else depends on them (a condition, a quotient) is substituted and simplified anew. All

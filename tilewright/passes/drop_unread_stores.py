@@ -1,4 +1,4 @@
-"""drop_unread_stores: what a kernel stores to shared or local memory and nobody reads afterwards is not stored.
+"""drop_unread_stores: dead-store elimination for the shared and local memory of kernels.
 
 Where a split does not divide its axis, `partition_loops` leaves iterations for which the guard of a reader never
 holds, while the fill in front of it stays; and a value that simplifies may stop being read. Such a fill costs its
@@ -43,9 +43,7 @@ _NO_VALUE = const(0, "int32")
 
 
 def drop_unread_stores(function: Function, target: Target, options: Options) -> Function:
-    """Drop stores to shared and local memory of kernels that no one reads, the loops that then do nothing, and
-    the storage that is then not used.
-    """
+    """Drop stores to shared and local memory that nothing reads, loops that are empty then, and unused storage."""
     return function.with_body(_host(function.body))
 
 

@@ -1,4 +1,4 @@
-"""expand_virtual_threads: a loop over a vthread becomes copies of the innermost statements that depend on it.
+"""expand_virtual_threads: replicates the innermost statements that depend on a virtual thread.
 
 What does not depend on the vthread stays as it is and is shared by the copies: loops, loads into shared
 memory, guards. Storage that is written differently by each vthread grows by their number. Nested vthreads

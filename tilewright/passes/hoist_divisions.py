@@ -1,4 +1,4 @@
-"""hoist_divisions: a quotient or remainder that a kernel uses several times is computed once, and named.
+"""hoist_divisions: common-subexpression elimination and loop-invariant code motion for integer divisions.
 
 Integer division is the most expensive index arithmetic on a GPU, and fused axes leave copies of the same one
 in indices and guards. Each is bound at the head of the innermost loop (or the kernel) whose variable it depends

@@ -1,4 +1,4 @@
-"""lower_divisions: floor division and modulo become the hardware's truncating ones where nothing is negative."""
+"""lower_divisions: strength reduction of floor division and modulo to truncating ones where nothing is negative."""
 
 from __future__ import annotations
 

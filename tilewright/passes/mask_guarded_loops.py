@@ -1,4 +1,4 @@
-"""mask_guarded_loops: short loops that `vectorize_loops` left serial run on vectors under a mask, for the CPU.
+"""mask_guarded_loops: if-conversion for the CPU. Short guarded loops run on vectors under a mask.
 
     for s in range(16):                              mask = i * 16 + ramp(16) < n
         if i * 16 + s < n:                =>         where mask:

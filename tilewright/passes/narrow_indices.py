@@ -1,4 +1,4 @@
-"""narrow_indices: what 64 bits were not needed for is computed in 32 again.
+"""narrow_indices: index arithmetic that provably fits 32 bits is computed in 32 bits.
 
 Index arithmetic of 64 bits costs a GPU several instructions where one of 32 bits does. A loop whose range fits 32
 bits counts in 32; a sum, product or comparison whose operands and result fit (by the ranges of the loops around it)

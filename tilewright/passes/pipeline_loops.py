@@ -1,4 +1,4 @@
-"""pipeline_loops: compute the next iterations' data while this one's are used.
+"""pipeline_loops: software pipelining. A loop computes the data of later iterations while it uses those of this one.
 
 A buffer that the schedule gives several stages becomes a ring of so many copies. The loop around its writer runs the
 writer ahead by all but one of them, each iteration into the copy that was read last:

@@ -1,4 +1,4 @@
-"""register_prefetch: a loop that fills shared memory loads what its next iteration needs while this one computes.
+"""register_prefetch: software prefetching. A loop loads the tiles of its next iteration into registers.
 
 A load from global memory takes hundreds of cycles, and behind a barrier nothing else of its block is left to do in
 the meantime. So the loads of iteration i + 1 are issued before the work of iteration i, into registers that are

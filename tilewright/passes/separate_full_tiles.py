@@ -1,4 +1,4 @@
-"""separate_full_tiles: what runs under guards within a loop gets a version without them, for the tiles they all admit.
+"""separate_full_tiles: loop unswitching for guards. Tiles that every guard admits run a version without guards.
 
     for io, jo:                            for io, jo:
         for k, ii, ji:                         if io * 8 + 7 < n and jo * 32 + 31 < n:

@@ -1,4 +1,4 @@
-"""share_storage: shared buffers of a kernel that are not in use at the same time take the same memory.
+"""share_storage: storage coalescing. Shared buffers whose live ranges do not overlap occupy the same memory.
 
 A shared buffer is in use where it may hold a value that is read later: it has been stored to since its last lifetime
 started, and is read further on, around a loop perhaps, before the next one starts. Two buffers may share memory where

@@ -1,4 +1,4 @@
-"""unroll_loops: loops that the schedule unrolls are written out, or marked for the back end's compiler.
+"""unroll_loops: loop unrolling, in the program or by a mark for the back end's compiler.
 
 First it is decided, from the inside out, which loops to unroll (the policy and its thresholds are those of the
 legacy compiler). Then the chosen loops are written out, all nested ones at once: the body is simplified already,
