@@ -64,9 +64,22 @@ def memory(load: Any, size: tuple[int, int], names: tuple[str, str]) -> tuple[np
 
 @pytest.mark.parametrize(("atom", "a_turned", "b_turned"), WAYS)
 def test_lanes_load_and_hold_what_the_manual_says(atom: str, a_turned: bool, b_turned: bool) -> None:
+    check(atom, a_turned, b_turned, None)
+
+
+@pytest.mark.parametrize(("atom", "a_turned", "b_turned"), [*WAYS[:4], ("int8", False, True)])
+def test_rows_that_are_not_aligned_are_loaded_by_element(atom: str, a_turned: bool, b_turned: bool) -> None:
+    check(atom, a_turned, b_turned, 33)
+
+
+def check(atom: str, a_turned: bool, b_turned: bool, align: int | None) -> None:
+    """Run the source of a product, the rows of whose operands in shared memory may have a stride of their own."""
     rows, columns, depth = (32, 24, 32)
     tiling = Tiling((rows, columns), (rows, columns), depth)
     s, args = product(rows, columns, 2 * depth, atom, tiling, a_turned=a_turned, b_turned=b_turned)
+    for stage in s.stages if align else ():
+        if stage.scope == "shared":
+            stage.storage_align(stage.op.axis[0], align, 0)
     function = finish(lower_for(Target(CUDA), s, args).functions[0], CUDA)
     stmt = statement(function)
     a, a_memory = memory(stmt.a, (rows, depth), ("row", "depth"))

@@ -109,7 +109,7 @@ class Warp:
 
     def _value(self, text: str) -> Any:
         python = re.sub(r"(?<![\w.])/(?!/)", "//", text).replace("0.0f", "0.0")
-        return eval(python, {"shared_address": self._address}, _Names(self))
+        return eval(python, {"shared_address": self._address, "word_of_2": _word, "word_of_4": _word}, _Names(self))
 
     def _address(self, place: _Place) -> _Place:
         """The address of an element, in bytes."""
@@ -169,6 +169,11 @@ class Warp:
                 sums[i] = sums[i] + part
 
 
+def _word(*elements: np.ndarray) -> np.ndarray:
+    """The elements of a register, of every lane."""
+    return np.stack(elements, axis=1)
+
+
 def assert_spread(addresses: np.ndarray, size: int) -> None:
     """Check that accesses of so many bytes, made at one time, lie in different banks, of which there are 128 bytes."""
     distinct = set(map(int, addresses))
@@ -187,7 +192,7 @@ class _Place:
     def __getitem__(self, distance: Any) -> Any:
         assert self.memory is not None
         size = self.memory.itemsize
-        for first in range(0, 32, 128 // size):
+        for first in range(0, 32, 128 // size) if size >= 4 else ():  # smaller elements are the exception
             assert_spread((self.at + distance)[first : first + 128 // size] * size, size)
         return self.memory[self.at + distance]
 

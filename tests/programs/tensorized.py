@@ -242,6 +242,33 @@ def stored_through_shared_memory() -> Program:
     return Program(s, [A, B, C], inputs, np.maximum(inputs[0].astype("float64") @ inputs[1].astype("float64"), 0))
 
 
+def shifted_columns() -> Program:
+    """A 1-D convolution whose input is read from one tile at every shift, so that rows of it are not aligned."""
+    c, w, f = 16, 32, 32
+    X, W = te.placeholder((c, w + 2), FLOAT16, name="X"), te.placeholder((3, c, f), FLOAT16, name="W")
+    q, k = te.reduce_axis((0, 3), "q"), te.reduce_axis((0, c), "k")
+    D = te.compute(
+        (f, w), lambda o, x: te.sum(X[k, x + q].astype(FLOAT32) * W[q, k, o].astype(FLOAT32), axis=[q, k]), name="D"
+    )
+    C = te.compute((f, w), lambda o, x: D[o, x] + 1.0, name="C")
+    s = te.create_schedule(C.op)
+    s[D].set_scope("local")
+    tiles = [s.cache_read(T, "shared", [D]) for T in (X, W)]
+    warp, o = s[C].split(C.op.axis[0], 16)
+    one = s[C].fuse()
+    s[C].reorder(one, warp, o, C.op.axis[1])
+    s[C].bind(one, te.thread_axis("blockIdx.x"))
+    s[C].bind(warp, te.thread_axis("threadIdx.y"))
+    s[D].compute_at(s[C], warp)
+    s[D].reorder(q, *D.op.axis, k)
+    for tile in tiles:
+        s[tile].compute_at(s[C], one)
+    s[D].tensorize(D.op.axis[0], intrin.mma("float16"))
+    inputs = [uniform((c, w + 2), FLOAT16), uniform((3, c, f), FLOAT16)]
+    x, v = (given.astype("float64") for given in inputs)
+    return Program(s, [X, W, C], inputs, 1 + np.asarray(sum(v[r].T @ x[:, r : r + w] for r in range(3))))
+
+
 PROGRAMS: tuple[Callable[[], Program], ...] = (
     partial_tiles,
     padded_terms,
@@ -251,4 +278,5 @@ PROGRAMS: tuple[Callable[[], Program], ...] = (
     batch_stored_transposed,
     pixels_as_columns,
     stored_through_shared_memory,
+    shifted_columns,
 )

@@ -197,13 +197,19 @@ class _Operand:
     def _fetch(self) -> Callable[[str, str], None]:
         stride_along, stride_across = self._stride(self.by.stmt.depth), self._stride(self.lines)
         by_matrix = self.atom.word == 4 and self.by.steps * self.atom.k * self.bytes % 16 == 0
-        if stride_along == 1 and by_matrix and (stride_across * self.bytes) % 16 == 0:
+        if stride_along == 1 and by_matrix and self._aligned(self.by.stmt.depth):
             return self._by_matrix(transposed=False)
-        if stride_across == 1 and self.bytes == 2 and (stride_along * self.bytes) % 16 == 0:
+        if stride_across == 1 and self.bytes == 2 and self._aligned(self.lines):
             return self._by_matrix(transposed=True)
-        if self.atom.per_word == 1:
+        if stride_along and stride_across:
             return self._by_word()
         raise InternalError(f"no way to load a fragment of {self.source} at `{self.index}`")
+
+    def _aligned(self, along: Var) -> bool:
+        """Whether neighbours along a variable lie in pieces of 16 bytes, aligned as `ldmatrix` needs them."""
+        form = Affine.of(self.index)
+        apart = (k for atom, k in form.terms.items() if not uses_any(atom, (along,)))
+        return all(k * self.bytes % 16 == 0 for k in (form.const, *apart))
 
     def _stride(self, var: Var) -> int:
         """The distance of neighbours along the innermost digit of a variable; 0 where it is not known."""
@@ -276,20 +282,24 @@ class _Operand:
         return rest.to_expr(), moved
 
     def _by_word(self) -> Callable[[str, str], None]:
-        """Every lane loads its own words, one by one."""
-        by = self.by
-        index, moves = self._index(self._bits(">> 2"), self._bits("& 3"), 8)
+        """Every lane loads its own words, one by one; words of several elements, element by element."""
+        by, per_word = self.by, self.atom.per_word
+        index, moves = self._index(self._bits(">> 2"), multiply(self._bits("& 3"), per_word), 8)
         held = by.writer.names.fresh(f"{self.letter}_at")
-        kind = "double" if self.atom.word == 8 else "unsigned int"
+        kind = {8: "double", 4: "unsigned int", 2: "unsigned short", 1: "unsigned char"}[self.bytes]
         pointer = by.writer._pointer_name(self.source)
         by._line(f"const {kind}* const {held} = (const {kind}*)({pointer} + {by.writer.expr(index, 10)});")
-        deeper = 4 * self._stride(by.stmt.depth)
+        along = self._stride(by.stmt.depth)
+        function = by.writer.expr.helper(f"word_of_{per_word}") if per_word > 1 else ""
 
         def fetch(step: str, slot: str) -> None:
             with by._loop("i", self.pieces), by._loop("r", self.words):
                 group = f"(i * {self.groups} + r % {self.groups})" if self.groups > 1 else "i"
-                word = f"r / {self.groups} * {deeper}" if self.groups > 1 else f"r * {deeper}"
-                by._line(f"{self.name}[{slot}][i][r] = {held}[{moves(group, step, 1)} + {word}];")
+                word = f"r / {self.groups}" if self.groups > 1 else "r"
+                at = f"{moves(group, step, 1)} + {word} * {4 * per_word * along}"
+                each = [f"{held}[{at}{f' + {k * along}' if k else ''}]" for k in range(per_word)]
+                value = f"{function}({', '.join(each)})" if per_word > 1 else each[0]
+                by._line(f"{self.name}[{slot}][i][r] = {value};")
 
         return fetch
 
@@ -357,6 +367,11 @@ def matrix_helpers(atoms: Mapping[str, Atom]) -> dict[str, str]:
     for count in (2, 4):
         for suffix, transposed in (("", False), ("_trans", True)):
             made[f"ldmatrix_x{count}{suffix}"] = _ldmatrix(count, transposed)
+    for count, bits in ((2, 16), (4, 8)):
+        parts = [f"x{i}" for i in range(count)]
+        value = " | ".join(f"{x} << {bits * i}" if i else x for i, x in enumerate(parts))
+        given = ", ".join(f"unsigned int {x}" for x in parts)
+        made[f"word_of_{count}"] = f"unsigned int word_of_{count}({given}) {{\n  return {value};\n}}"
     made["shared_address"] = (
         "unsigned int shared_address(const void* p) {\n  return (unsigned int)__cvta_generic_to_shared(p);\n}"
     )
