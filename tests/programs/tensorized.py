@@ -193,9 +193,9 @@ def batch_stored_transposed() -> Program:
     return Program(s, [A, B, C], inputs, sums + 1)
 
 
-def pixels_as_columns() -> Program:
+def pixels_as_columns(w: int = 8) -> Program:
     """NCHW, 1x1: two dimensions of the result are the columns together."""
-    c, h, w, f = 32, 8, 8, 16
+    c, h, f = 32, 8, 16
     A, W = te.placeholder((c, h, w), name="A"), te.placeholder((f, c), name="W")
     k = te.reduce_axis((0, c), "k")
     D = te.compute((f, h, w), lambda o, y, x: te.sum(W[o, k] * A[k, y, x], axis=k), name="D")
@@ -203,6 +203,8 @@ def pixels_as_columns() -> Program:
     s = te.create_schedule(C.op)
     s[D].set_scope("local")
     tiles = [s.cache_read(T, "shared", [D]) for T in (A, W)]
+    if w > 8:
+        s[tiles[0]].storage_align(tiles[0].op.axis[1], 40, 0)  # rows of pixels do not follow each other
     o, y, x = C.op.axis
     outer, y = s[C].split(y, 4)
     s[C].reorder(outer, o, y, x)
@@ -269,6 +271,11 @@ def shifted_columns() -> Program:
     return Program(s, [X, W, C], inputs, 1 + np.asarray(sum(v[r].T @ x[:, r : r + w] for r in range(3))))
 
 
+def wide_pixels_as_columns() -> Program:
+    """As before, with more than one piece of 8 columns in each of the rows of pixels."""
+    return pixels_as_columns(24)
+
+
 PROGRAMS: tuple[Callable[[], Program], ...] = (
     partial_tiles,
     padded_terms,
@@ -279,4 +286,5 @@ PROGRAMS: tuple[Callable[[], Program], ...] = (
     pixels_as_columns,
     stored_through_shared_memory,
     shifted_columns,
+    wide_pixels_as_columns,
 )

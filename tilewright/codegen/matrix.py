@@ -270,14 +270,18 @@ class _Operand:
         facts = EMPTY.bind_all({piece: _range(self.pieces * 8 * self.groups // lines or 1), step: _range(by.steps)})
         place = {self.lines: add(multiply(piece, lines), line), by.stmt.depth: add(multiply(step, atom.k), deep)}
         form = Affine.of(lower_expression(simplify(substitute(self.index, place), facts), facts))
-        moves = {var: form.terms.get(var, 0) for var in (piece, step)}
-        rest = Affine({e: k for e, k in form.terms.items() if e not in moves}, form.const, form.dtype)
-        if any(uses_any(e, (piece, step)) for e in rest.terms):
-            raise InternalError(f"the tile of {self.source} is not linear in its pieces: `{form.to_expr()}`")
+        moving = {e: k for e, k in form.terms.items() if uses_any(e, (piece, step))}
+        rest = Affine({e: k for e, k in form.terms.items() if e not in moving}, form.const, form.dtype)
+        if set(moving) <= {piece, step}:
+            return rest.to_expr(), _Steps(moving.get(piece, 0), moving.get(step, 0))
 
         def moved(at_piece: str, at_step: str, scale: int) -> str:
-            parts = [f"{at} * {moves[var] * scale}" for var, at in ((piece, at_piece), (step, at_step)) if moves[var]]
-            return "(" + (" + ".join(parts) or "0") + ")"
+            """Several dimensions are rows or columns together: the compiler finds the constants of each piece."""
+            values = {piece: Var("piece", "int32", Known(0, None)), step: Var("step", "int32", Known(0, None))}
+            for var, text in ((piece, at_piece), (step, at_step)):
+                by.writer.names.bind(values[var], f"({text})")
+            distance = substitute(Affine(moving, 0, form.dtype).to_expr(), values)
+            return f"({by.writer.expr(distance)}) * {scale}"
 
         return rest.to_expr(), moved
 
@@ -305,6 +309,19 @@ class _Operand:
 
 
 _PARTS = ("high", "low")
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """How many elements a piece and a step lie behind the one before."""
+
+    piece: int
+    step: int
+
+    def __call__(self, at_piece: str, at_step: str, scale: int) -> str:
+        """The distance of a piece in a step from the first ones, in elements of which `scale` units make one."""
+        by = ((at_piece, self.piece), (at_step, self.step))
+        return "(" + (" + ".join(f"{at} * {k * scale}" for at, k in by if k) or "0") + ")"
 
 
 # Helper functions of the source.
