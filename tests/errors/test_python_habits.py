@@ -66,8 +66,9 @@ def test_a_question_for_a_value_that_is_not_known(row: Row) -> None:
 
 
 WHOLE: list[Row] = [
-    (lambda: A + A, "tensor 'A' of shape [16, 24] is used whole, with +", "te.compute(A.shape, lambda i, j: A[i, j]"),
-    (lambda: 1.0 - A, "with -", "A[i, j]"),
+    (lambda: A % A, "tensor 'A' of shape [16, 24] is used whole, with %", "te.compute(A.shape, lambda i, j: A[i, j]"),
+    (lambda: A + "x", "with +", "A[i, j]"),
+    (lambda: 1.0 // A, "with //", "A[i, j]"),
     (lambda: A**2, "with **", "A[i, j]"),
     (lambda: A < 1, "with <", "A[i, j]"),
     (lambda: -A, "with -", "A[i, j]"),
@@ -79,7 +80,8 @@ WHOLE: list[Row] = [
     (lambda: np.exp(A), "with np.exp()", "A[i, j]"),
     (lambda: np.concatenate([A, A]), "with np.concatenate()", "A[i, j]"),
     (lambda: np.asarray(A), "as a NumPy array", "build the program"),
-    (lambda: Z + 1, "tensor 'Z' of shape [] is used whole, with +", "Z()"),
+    (lambda: Z**2, "tensor 'Z' of shape [] is used whole, with **", "Z()"),
+    (lambda: te.exp(A + 1), "cannot use Tensor(shape=[16, 24], dtype=float32, name=T_add)", "A[i, j]"),
     (lambda: len(A), "len() of tensor 'A', of shape [16, 24]", "A.ndim"),
     (lambda: A.__setitem__((0, 0), 1), "elements of tensor 'A' are assigned to", "te.if_then_else(i == 0"),
     (lambda: A[0].__setitem__(0, 1), "elements of tensor 'A' are assigned to", "te.compute"),

@@ -9,6 +9,7 @@ import numpy as np
 from tests.programs.harness import every_target
 from tests.topi.cases import Case, check
 from tilewright import te, topi
+from tilewright.tensor.reference import reference
 from tilewright.topi import testing
 
 RANDOM = np.random.default_rng(1)
@@ -111,6 +112,18 @@ def test_numbers_make_expressions() -> None:
     i = te.var("i")
     assert str(topi.add(i, 1)) == str(i + 1)
     assert topi.maximum(2, 3).value == 3
+
+
+def test_arithmetic_of_whole_tensors() -> None:
+    """As `intro_topi` has it: `a + b` broadcasts."""
+    A, B = te.placeholder((5, 7), name="A"), te.placeholder((7,), name="B")
+    a, b = POSITIVE, POSITIVE[0]
+    rows = [(A + B, a + b), (1 - A, 1 - a), (A * 2.0, a * 2), (B / A, b / a), (A - B, a - b), (2 / B, 2 / b)]
+    for whole, wanted in [*rows, (3 * A, 3 * a)]:
+        given = {A: a, B: b}
+        (found,) = reference([whole], {t: given[t] for t in whole.op.input_tensors})
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert (A + B).op.tag == "broadcast"
 
 
 def test_any_number_of_elements() -> None:

@@ -17,6 +17,7 @@ from ..expr.operand import Operand
 from ..expr.operators import as_expr
 from ..expr.runtime_value import RuntimeValue, declaring
 from ..expr.traverse import post_order
+from .arithmetic import Arithmetic
 from .axis import AxisKind, IterVar, Range, counted, whole
 from .reduction import Reduce
 
@@ -130,8 +131,8 @@ class ComputeOp(Operation):
 
 # Operators and functions of elements, and what NumPy arrays do: an element has it, or a computation, and not the whole.
 _NOT_OF_WHOLE_TENSORS = (
-    "add sub mul truediv floordiv mod and or xor lshift rshift pow matmul "
-    "radd rsub rmul rtruediv rfloordiv rmod rand ror rxor rlshift rrshift rpow rmatmul "
+    "floordiv mod and or xor lshift rshift pow matmul "
+    "rfloordiv rmod rand ror rxor rlshift rrshift rpow rmatmul "
     "lt le gt ge neg invert abs int float index round bool array array_ufunc array_function len iter setitem delitem "
     "getattr"
 )
@@ -145,8 +146,11 @@ def _extent(axis: IterVar) -> Expr:
 
 
 @refuses("tensor", _NOT_OF_WHOLE_TENSORS)
-class Tensor:
-    """A multi-dimensional value; `A[i, j]` (or `A(i, j)`) is one element of it, in an expression."""
+class Tensor(Arithmetic):
+    """A multi-dimensional value; `A[i, j]` (or `A(i, j)`) is one element of it, in an expression.
+
+    `A + B` and its kin on whole tensors are operators of the library, which broadcast.
+    """
 
     __slots__ = ("__weakref__", "op", "value_index")
 

@@ -93,6 +93,12 @@ class _Group:
                 fix='convert it: topi.cast(data, "float32")',
             )
         self.axes = dimensions(axis, self.data.ndim, primitive)
+        if not self.axes:
+            raise UserError(
+                f"argument 'axis' is {axis!r}, and data {self.data.name!r} has the shape {list(self.data.shape)}",
+                primitive=primitive,
+                fix="name at least one dimension: axis=-1",
+            )
         # Sums of 16-bit floats would lose what normalisation is about.
         self.kind = "float64" if self.data.dtype == "float64" else "float32"
         self.kept = [n for d, n in enumerate(self.data.shape) if d not in self.axes]

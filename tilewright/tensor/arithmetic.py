@@ -1,0 +1,56 @@
+"""Arithmetic on whole tensors, element by element, which the operator library computes: `A + B`, `A / 2.0`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core.refusals import refusal
+from ..expr.operand import Operand
+
+Find = Callable[[str], Callable[[Any, Any], Any]]
+_found: list[Find] = []
+
+
+def register_arithmetic(find: Find) -> None:
+    """Let `find(name)` give the operators of whole tensors: "add", "subtract", "multiply" and "divide"."""
+    _found[:] = [find]
+
+
+class Arithmetic:
+    """What has the operators +, -, * and / as a whole."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> Any:
+        return _computed(self, other, "add", "add")
+
+    def __radd__(self, other: Any) -> Any:
+        return _computed(self, other, "radd", "add")
+
+    def __sub__(self, other: Any) -> Any:
+        return _computed(self, other, "sub", "subtract")
+
+    def __rsub__(self, other: Any) -> Any:
+        return _computed(self, other, "rsub", "subtract")
+
+    def __mul__(self, other: Any) -> Any:
+        return _computed(self, other, "mul", "multiply")
+
+    def __rmul__(self, other: Any) -> Any:
+        return _computed(self, other, "rmul", "multiply")
+
+    def __truediv__(self, other: Any) -> Any:
+        return _computed(self, other, "truediv", "divide")
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _computed(self, other, "rtruediv", "divide")
+
+
+def _computed(whole: Arithmetic, other: Any, protocol: str, name: str) -> Any:
+    if not _found or not isinstance(other, (Arithmetic, Operand, bool, int, float, np.generic)):
+        raise refusal("tensor", protocol, whole, other)
+    operator = _found[0](name)
+    return operator(other, whole) if protocol.startswith("r") else operator(whole, other)
