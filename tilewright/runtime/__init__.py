@@ -3,7 +3,7 @@
 Each name is imported when first used: a process that runs a known kernel needs few of these modules.
 """
 
-from importlib import import_module
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
 from ..core.refusals import missing_from_module as _missing
@@ -33,7 +33,7 @@ if not TYPE_CHECKING:  # the legacy API has a module of this name
 
     def __getattr__(name: str) -> Any:
         if name in _NAMES:
-            return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
+            return getattr(_import_module(f"{__name__}.{_NAMES[name]}"), name)
         raise _missing(__name__, name, __dir__())
 
 

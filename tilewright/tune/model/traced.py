@@ -196,7 +196,11 @@ def tables_of(space: Space) -> list[np.ndarray]:
     made = []
     for knob in space.knobs:
         if not isinstance(knob.choices, tuple):
-            raise UserError(f"knob {knob.name!r} has {len(knob):,} choices, too many to rank", primitive="rank")
+            raise UserError(
+                f"knob {knob.name!r} has {len(knob):,} choices, too many to rank",
+                primitive="rank",
+                fix="divide it into several knobs of fewer choices, or search without the model of the machine",
+            )
         rows = [numbers_of(choice) for choice in knob.choices]
         known = [row for row in rows if row is not None]
         whole = len(known) == len(rows) and len({len(row) for row in known}) == 1
