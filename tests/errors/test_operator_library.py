@@ -172,6 +172,7 @@ REST: list[tuple[str, Callable[[], Any], str, str]] = [
     ("cumprod", lambda: topi.cumprod(A, 5), "argument 'axis' is 5", "from -2 to 1"),
     ("sort", lambda: topi.sort(TRUTH), "'T' has type bool", "topi.cast"),
     ("sort", lambda: topi.sort(OPEN, 1), "has the extent `n`", "te.compute"),
+    ("sort", lambda: topi.sort(A, 0, "up"), "argument 'is_ascend' is 'up'", "True or False"),
     ("argsort", lambda: topi.argsort(A, B), "argument 'valid_count' is given", "topi.sequence_mask"),
     ("topk", lambda: topi.topk(A, 5), "k=5 of 4 elements", "up to 4"),
     ("topk", lambda: topi.topk(A, 1, -1, "best"), "argument 'ret_type' is 'best'", "'both', 'values', 'indices'"),

@@ -149,6 +149,13 @@ def one_of(given: Any, choices: Sequence[Any], argument: str, primitive: str) ->
     return given
 
 
+def flag(given: Any, argument: str, primitive: str) -> bool:
+    """`given`, which must be True or False, or a number for them; None is False."""
+    if given is not None and not isinstance(given, (bool, int)):
+        raise UserError(f"argument {argument!r} is {given!r}", primitive=primitive, fix="give True or False")
+    return bool(given)
+
+
 def same(a: Any, b: Any, what: str, primitive: str) -> None:
     """Check that two extents agree where both are constant; `what` names them."""
     first, second = (e.value if isinstance(e, IntImm) else e for e in (a, b))

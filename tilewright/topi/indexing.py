@@ -12,6 +12,7 @@ from ..tensor.tensor import Tensor
 from .argument_checks import (
     dimension,
     element_type,
+    flag,
     index_tensor,
     integer,
     known,
@@ -354,11 +355,12 @@ def trilu(data: Tensor, k: Any, upper: bool) -> Tensor:
     """
     source = tensor(data, "data", "trilu")
     _matrix(source, "trilu")
+    above = flag(upper, "upper", "trilu")
     zero = o.const(0, source.dtype)
 
     def element(i: list[Any]) -> Expr:
         offset = i[-1] - i[-2]
-        keep = o.greater_equal(offset, k) if upper else o.less_equal(offset, k)
+        keep = o.greater_equal(offset, k) if above else o.less_equal(offset, k)
         return o.if_then_else(keep, source(*i), zero)
 
     return moved(source.shape, element, "trilu")

@@ -12,7 +12,7 @@ from ..expr.nodes import Expr
 from ..tensor import reduction as te
 from ..tensor.axis import IterVar, reduce_axis
 from ..tensor.tensor import Tensor, compute
-from .argument_checks import dimensions, tensor
+from .argument_checks import dimensions, flag, tensor
 from .tag import COMM_REDUCE, COMM_REDUCE_IDX
 
 Reduction = Callable[..., Any]
@@ -28,12 +28,10 @@ class Plan:
             raise UserError(
                 f"data {self.data.name!r} has no dimensions", primitive=primitive, fix="give a tensor that has some"
             )
-        if not isinstance(keepdims, (bool, int)):
-            raise UserError(f"argument 'keepdims' is {keepdims!r}", primitive=primitive, fix="give True or False")
         self.reduced = dimensions(axis, self.data.ndim, primitive)
         if not self.reduced:
             raise UserError("no dimension is to be reduced", primitive=primitive, fix="give at least one: axis=-1")
-        self.keepdims = bool(keepdims)
+        self.keepdims = flag(keepdims, "keepdims", primitive)
         shape = self.data.shape
         self.axes = [reduce_axis((0, shape[d]), name=f"k{d}") for d in self.reduced]
         kept = (o.const(1) if d in self.reduced else n for d, n in enumerate(shape))
@@ -196,7 +194,7 @@ def _place(name: str, data: Tensor, axis: Any, keepdims: Any, select_last_index:
     plan = Plan(data, axis, keepdims, name)
     if data.dtype == "bool":
         raise UserError(f"data {data.name!r} has type bool", primitive=name, fix='convert it: topi.cast(data, "int32")')
-    reducer = _PAIRS[name, bool(select_last_index)]
+    reducer = _PAIRS[name, flag(select_last_index, "select_last_index", name)]
     pairs = plan.compute(
         lambda e, axes: reducer((plan.flat_index(), e), axis=axes), f"{data.op.name}_red_temp", COMM_REDUCE_IDX
     )

@@ -16,7 +16,7 @@ from ..expr.nodes import Expr
 from ..tensor import reduction as te
 from ..tensor.axis import reduce_axis
 from ..tensor.tensor import Tensor, compute
-from .argument_checks import dimension, element_type, sizes, tensor
+from .argument_checks import dimension, element_type, flag, sizes, tensor
 from .transform import moved, reshape
 
 
@@ -65,7 +65,9 @@ def _running(data: Any, axis: Any, dtype: Any, exclusive: Any, how: Combine, pri
     (length,) = sizes(source, [at], primitive)
     if not length:
         raise UserError(f"dimension {at} of {source.name!r} is empty", primitive=primitive, fix="give elements")
-    return _by_chunks(source, at, (length, max(1, math.isqrt(length))), kind, bool(exclusive), how)
+    return _by_chunks(
+        source, at, (length, max(1, math.isqrt(length))), kind, flag(exclusive, "exclusive", primitive), how
+    )
 
 
 def _by_chunks(source: Tensor, at: int, lengths: tuple[int, int], kind: Any, exclusive: bool, how: Combine) -> Tensor:

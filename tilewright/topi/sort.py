@@ -21,7 +21,7 @@ from ..loops.nodes import Buffer, Stmt
 from ..tensor.axis import thread_axis
 from ..tensor.extern import ExternOp
 from ..tensor.tensor import Tensor, compute
-from .argument_checks import dimension, element_type, integer, one_of, sizes, tensor
+from .argument_checks import dimension, element_type, flag, integer, one_of, sizes, tensor
 from .tag import INJECTIVE
 
 _THREADS = 256
@@ -50,7 +50,7 @@ def sort(data: Tensor, axis: int = -1, is_ascend: Any = 1) -> Tensor:
         For bool, and for an extent that is not constant.
     """
     source, at, length = _row(data, axis, "sort")
-    values, _ = _sorted(source, at, length, bool(is_ascend))
+    values, _ = _sorted(source, at, length, flag(is_ascend, "is_ascend", "sort"))
     return _back(source, at, values, length, source.dtype, "sort")
 
 
@@ -86,7 +86,7 @@ def argsort(
             "argument 'valid_count' is given", primitive="argsort", fix="mask the rest first: topi.sequence_mask"
         )
     source, at, length = _row(data, axis, "argsort")
-    _, places = _sorted(source, at, length, bool(is_ascend))
+    _, places = _sorted(source, at, length, flag(is_ascend, "is_ascend", "argsort"))
     return _back(source, at, places, length, element_type(dtype, "argsort"), "argsort")
 
 
@@ -125,7 +125,7 @@ def topk(
     if count > length:
         raise UserError(f"k={k} of {length} elements", primitive="topk", fix=f"give a number up to {length}")
     count = length if count < 1 else count
-    values, places = _sorted(source, at, length, bool(is_ascend))
+    values, places = _sorted(source, at, length, flag(is_ascend, "is_ascend", "topk"))
     made = [
         _back(source, at, values, count, source.dtype, "topk_values"),
         _back(source, at, places, count, element_type(dtype, "topk"), "topk_indices"),

@@ -9,7 +9,7 @@ from ...expr.operators import cast, is_const
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import element_type, rank_of, same, tensor
+from ..argument_checks import element_type, flag, rank_of, same, tensor
 
 
 def matmul(
@@ -50,6 +50,7 @@ def matmul(
         rank_of(tensor(t, name, "matmul"), 2, name, "matmul", "(rows, columns)")
         for t, name in ((tensor_a, "tensor_a"), (tensor_b, "tensor_b"))
     )
+    transpose_a, transpose_b = _turned(transpose_a, transpose_b, "matmul")
     (m, k_a), (n, k_b) = a.shape[:: -1 if transpose_a else 1], b.shape[:: 1 if transpose_b else -1]
     same(k_a, k_b, "the extents of tensor_a and tensor_b that are summed over", "matmul")
     kind, k = element_type(out_dtype or a.dtype, "matmul"), reduce_axis((0, k_a), name="k")
@@ -66,6 +67,10 @@ def matmul(
     same(row.shape[0], n, "the elements of bias and the columns of the product", "matmul")
     made: Tensor = compute((m, n), lambda i, j: product(i, j) + cast(kind, row(j)), "T_add", "broadcast")
     return made
+
+
+def _turned(transpose_a: Any, transpose_b: Any, primitive: str) -> tuple[bool, bool]:
+    return flag(transpose_a, "transpose_a", primitive), flag(transpose_b, "transpose_b", primitive)
 
 
 def batch_matmul(
@@ -109,6 +114,7 @@ def batch_matmul(
     once = [is_const(t.shape[0], 1) for t in (a, b)]
     if not any(once):
         same(a.shape[0], b.shape[0], "the batches of tensor_a and tensor_b", "batch_matmul")
+    transpose_a, transpose_b = _turned(transpose_a, transpose_b, "batch_matmul")
     (m, k_a), (n, k_b) = a.shape[1:][:: -1 if transpose_a else 1], b.shape[1:][:: 1 if transpose_b else -1]
     same(k_a, k_b, "the extents of tensor_a and tensor_b that are summed over", "batch_matmul")
     kind, k = element_type(out_dtype or a.dtype, "batch_matmul"), reduce_axis((0, k_a), name="k")

@@ -14,7 +14,7 @@ from ...tensor import reduction as te
 from ...tensor.axis import IterVar, reduce_axis
 from ...tensor.reduction import min_value
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import integers, known, one_of, tensor
+from ..argument_checks import flag, integers, known, one_of, tensor
 from ..layout import spatial_of
 
 HOW = ("max", "avg")
@@ -78,10 +78,11 @@ def pool_of(
     around = list(padding) if isinstance(padding, (list, tuple)) and len(padding) == 2 * count else None
     each = integers(around if around else padding, 2 * count if around else count, "padding", primitive, 0)
     before, after = each[:count], each[-count:]
+    up = flag(ceil_mode, "ceil_mode", primitive)
     places = []
     for d, k, s, a, b, e in zip(dims, taps, steps, apart, before, after, strict=True):
         room = source.shape[d] + b + e - ((k - 1) * a + 1)
-        number = o.floordiv(room + (s - 1 if ceil_mode else 0), s) + 1
+        number = o.floordiv(room + (s - 1 if up else 0), s) + 1
         if (known(room) or 0) < 0:
             raise UserError(
                 f"a window of {k} elements, {a} apart, is larger than dimension {d}, {source.shape[d]} + {b} + {e}",
@@ -238,7 +239,8 @@ def _pooled(pool: Pool, how: Any, count_include_pad: Any, primitive: str) -> Ten
     )
     if largest:
         return made
-    count: Callable[[Sequence[Any]], Any] = pool.seen if not count_include_pad else lambda _: o.const(prod(pool.kernel))
+    whole = flag(count_include_pad, "count_include_pad", primitive)
+    count: Callable[[Sequence[Any]], Any] = (lambda _: o.const(prod(pool.kernel))) if whole else pool.seen
     return average(made, count)
 
 

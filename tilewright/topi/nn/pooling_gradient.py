@@ -11,7 +11,7 @@ from ...expr import operators as o
 from ...tensor import reduction as te
 from ...tensor.axis import reduce_axis
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import known, one_of, tensor
+from ..argument_checks import flag, known, one_of, tensor
 from .pooling import HOW, Pool, lowest, pool_of
 
 
@@ -55,6 +55,7 @@ def pool_grad(
             primitive="pool_grad",
             fix="give the gradient by the result",
         )
+    whole = flag(count_include_pad, "count_include_pad", "pool_grad")
     place = _first_largest(pool) if pool_type == "max" else None
     # An element is seen by ceil(kernel / stride) windows along each dimension, at most.
     windows = [
@@ -72,7 +73,7 @@ def pool_grad(
         if place is not None:
             inside.append(o.equal(place(*at), _flat(pool, i)))
         else:
-            count = pool.seen(at) if not count_include_pad else o.const(prod(pool.kernel))
+            count = o.const(prod(pool.kernel)) if whole else pool.seen(at)
             value = o.divide(value, o.cast(value.dtype, count))
         return te.sum(o.if_then_else(o.all_of(*inside), value, o.const(0, value.dtype)), axis=windows)
 

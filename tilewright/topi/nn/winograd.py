@@ -17,7 +17,7 @@ from ...expr import operators as o
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import element_type, integer, known, rank_of, same, tensor
+from ..argument_checks import element_type, flag, integer, known, rank_of, same, tensor
 from .pad import pad
 from .window import numbers, padding_of
 
@@ -198,7 +198,7 @@ def conv2d_winograd_nchw(
             f"strides={strides!r} and dilation={dilation!r}", primitive=name, fix="use conv2d_nchw for others than 1"
         )
     kind = element_type(out_dtype or x.dtype, name)
-    if pre_computed:
+    if flag(pre_computed, "pre_computed", name):
         size, tile, packed = 3, (known(w.shape[0]) or 6) - 2, w
         channels, filters = w.shape[2], w.shape[3]
     else:
