@@ -223,7 +223,8 @@ class _Pair:
                     return False
                 if least == most:
                     whole = int(least)
-                    return self._group(terms[:at], const - whole) and self._solve(terms[at:], whole)
+                    # Each part by itself may have digits of its own, which divisors of the whole do not show.
+                    return self._solve(terms[:at], const - whole) and self._solve(terms[at:], whole)
             low, high = low + term.ends[0], high + term.ends[1]
         return low <= 0 <= high and self._group(terms, const)
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ...arith.facts import EMPTY
 from ...arith.simplify import simplify
 from ...core.errors import UserError
 from ...expr.nodes import Expr
-from ...expr.operators import add, as_expr, cast, if_then_else, likely, subtract
+from ...expr.operators import add, as_expr, cast, const, if_then_else, likely, subtract
 from ...expr.traverse import substitute
 from ...tensor.axis import AxisKind, IterVar, Range
 from ...tensor.reduction import Reduce
 from ...tensor.tensor import ComputeOp, Tensor
 from ..legality import has_loops, names
-from ..relations import Split
+from ..relations import Fuse, Split
 from ..value import At, Schedule, Stage
 from .place import memory_scope
 
@@ -84,6 +85,10 @@ def _moved_body(stage: Stage, body: Expr, axes: dict[IterVar, IterVar], ranges: 
             guards.extend([] if guard is None else [simplify(guard)])
     mapping: dict[Any, Expr] = {a.var: simplify(cast(a.var.dtype, values[a])) for a in stage.op.axis}
     made: Expr = substitute(body, mapping)
+    if not isinstance(made, Reduce) and any(isinstance(relation, Fuse) for relation in stage.relations):
+        # Here quotients and remainders of a fused loop still make up a whole; pieces of it may not, later.
+        facts = EMPTY.bind_all({axes[a].var: (const(0, a.var.dtype), ranges[a].extent) for a in axes})
+        made = simplify(made, facts)
     for guard in guards:
         if isinstance(made, Reduce):
             neutral = made.combiner.identity

@@ -64,8 +64,6 @@ class Packed(Generic[W]):
         left, right = products.op.input_tensors
         s[left].compute_inline()
         s[right].compute_inline()
-        if t.sums is not t.out:
-            s[t.sums].compute_inline()
         packed = s.cache_read(right, "global", [products])
         s[products].set_scope("local")
         axes = list(t.out.op.axis)

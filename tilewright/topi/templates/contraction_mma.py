@@ -7,19 +7,20 @@ the fragments. Where there are fewer tiles than multiprocessors, the depth is di
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import prod
+from math import gcd, prod
 from typing import Any, Generic, TypeVar
 
 from ...core.atoms import ATOMS, Atom
+from ...core.dtype import DType
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
-from ...tensor.axis import thread_axis
+from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .contraction import Contraction, Padded, Views, declare, rounded
-from .contraction_schedule import begin, bind_blocks, width
+from .contraction_schedule import Begun, begin, bind_blocks, result_axes, width
 from .mma_cost import MmaTile, depths, expected, ranked, splits, stages, warp_tiles
 from .template import ScheduleStrategy
 from .tensors import Tensors
@@ -73,14 +74,15 @@ class Mma(Generic[W]):
         """The knobs.
 
         `rows`, `columns`: over blocks, warps, and the tile of one warp. `depth`: steps in shared memory at a time.
-        `split`: blocks that share the depth of one tile. `stages`: slices in flight.
+        `split`: blocks that share the depth of one tile. `stages`: slices in flight. `store`: whether results go from
+        fragments to memory, or through shared memory as whole vectors.
         """
         made, atom = self.contraction_of(of), self.atom(of)
 
         def possible(choices: Any) -> bool:
             return MmaTile.of(choices).is_possible(made, atom)
 
-        names = ("rows", "columns", "depth", "split", "stages")
+        names = ("rows", "columns", "depth", "split", "stages", "store")
         return Space(
             [
                 split_knob("rows", made.rows.extent, "candidate", candidate=warp_tiles(made.rows, atom.m)),
@@ -88,6 +90,7 @@ class Mma(Generic[W]):
                 value_knob("depth", depths(made, atom)),
                 value_knob("split", splits(made)),
                 value_knob("stages", stages()),
+                value_knob("store", ["fragments", "shared"]),
             ]
         ).where(possible, names, "a block that the hardware can hold")
 
@@ -117,24 +120,18 @@ class Mma(Generic[W]):
         """Apply a configuration."""
         made, tile = self.contraction_of(of), MmaTile.of(config)
         begun = begin(made, s, t, tile.split)
-        out, sums, outer = begun.out, begun.sums, begun.outer
+        if tile.staged:
+            begun, holder = _staged(made, tile, s, begun)
+        else:
+            holder = begun.out
+        axes = _bound_to_warps(made, tile, s, begun, holder)
+        sums = begun.sums
         shared = [s.cache_read(view, "shared", [sums]) for view in begun.views]
-        (ib, iw, ii), (jb, jw, ji) = (
-            config[name].apply(s, out, axis) for name, axis in (("rows", begun.rows), ("columns", begun.columns))
-        )
-        s[out].reorder(*outer, ib, jb, iw, jw, ii, ji)
-        size = prod(tile.rows), prod(tile.columns)
-        blocks = [(ib, -(-made.rows.extent // size[0])), (jb, -(-made.columns.extent // size[1]))]
-        if outer:
-            blocks.insert(0, (s[out].fuse(*outer) if len(outer) > 1 else outer[0], made.batch * tile.split))
-        bind_blocks(s, out, blocks)
-        s[out].bind(iw, thread_axis("threadIdx.z"))
-        s[out].bind(jw, thread_axis("threadIdx.y"))
-        s[sums].compute_at(s[out], jw)
+        s[sums].compute_at(s[holder], axes)
         slices, inner = s[sums].split(s[sums].op.reduce_axis[0], factor=tile.depth)
-        axes = s[sums].op.axis
-        s[sums].reorder(slices, *axes, inner)
-        whole = rounded(made.depth, tile.depth * tile.split)
+        data = s[sums].op.axis
+        s[sums].reorder(slices, *data, inner)
+        whole, size = rounded(made.depth, tile.depth * tile.split), (prod(tile.rows), prod(tile.columns))
         for operand, each in zip((made.rows, made.columns), shared, strict=True):
             s[each].compute_at(s[sums], slices)
             together = width(made, operand, size, tile.depth, whole)
@@ -143,4 +140,60 @@ class Mma(Generic[W]):
                 s[each].vectorize(s[each].split(flat, factor=together)[1])
             if tile.stages > 1:
                 s[each].pipeline(tile.stages)
-        s[sums].tensorize(axes[-2], self.atom(of))
+        s[sums].tensorize(data[-2], self.atom(of))
+
+
+def _bound_to_warps(of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Begun, holder: Tensor) -> IterVar:
+    """Split the tile of a block over warps, and bind blocks and warps; returns the innermost loop of the warps.
+
+    `holder` reads the sums: the stage that stores them, or its copy in shared memory, of which the loops of a tile are
+    the last two.
+    """
+    size = prod(tile.rows), prod(tile.columns)
+    if holder is begun.out:
+        ib, i = s[holder].split(begun.rows, factor=size[0])
+        jb, j = s[holder].split(begun.columns, factor=size[1])
+        s[holder].reorder(*begun.outer, ib, jb, i, j)
+        blocks = [(ib, -(-of.rows.extent // size[0])), (jb, -(-of.columns.extent // size[1]))]
+        if begun.outer:
+            whole = s[holder].fuse(*begun.outer) if len(begun.outer) > 1 else begun.outer[0]
+            blocks.insert(0, (whole, of.batch * tile.split))
+        bind_blocks(s, holder, blocks)
+    else:
+        *_, i, j = s[holder].op.axis
+    (iw, ii), (jw, ji) = (s[holder].split(x, factor=pair[1]) for x, pair in ((i, tile.rows), (j, tile.columns)))
+    s[holder].reorder(iw, jw, ii, ji)
+    s[holder].bind(iw, thread_axis("threadIdx.z"))
+    s[holder].bind(jw, thread_axis("threadIdx.y"))
+    return jw
+
+
+def _staged(of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Begun) -> tuple[Begun, Tensor]:
+    """Have results go through shared memory, from where a block stores whole vectors of neighbours.
+
+    Returns the new start, and the copy in shared memory, of which the loops of a tile are the last two.
+    """
+    out, size = begun.out, (prod(tile.rows), prod(tile.columns))
+    for again in (False, True):
+        outer, rows, columns = result_axes(of, s, out) if again else (begun.outer, begun.rows, begun.columns)
+        ib, i = s[out].split(rows, factor=size[0])
+        jb, j = s[out].split(columns, factor=size[1])
+        s[out].reorder(*outer, ib, jb, i, j)
+        if not again:
+            copy = s.cache_write(out, "shared")
+    blocks = [(ib, -(-of.rows.extent // size[0])), (jb, -(-of.columns.extent // size[1]))]
+    if outer:
+        blocks.insert(0, (s[out].fuse(*outer) if len(outer) > 1 else outer[0], of.batch))
+    bind_blocks(s, out, blocks)
+    word = DType(out.dtype).bytes
+    together = gcd(of.run, gcd(size[1], 16 // word))
+    flat = s[out].fuse(i, j)
+    if together > 1:
+        flat, lanes = s[out].split(flat, factor=together)
+        s[out].vectorize(lanes)
+    for tag, count in (("threadIdx.x", 32), ("threadIdx.y", tile.columns[0]), ("threadIdx.z", tile.rows[0])):
+        flat, thread = s[out].split(flat, factor=count)
+        s[out].bind(thread, thread_axis(tag))
+    s[copy].compute_at(s[out], jb)
+    s[copy].storage_align(s[copy].op.axis[-2], 128 // word, 32 // max(word, 2) if word > 2 else 8)
+    return begun, copy

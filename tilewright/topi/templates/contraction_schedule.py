@@ -39,12 +39,10 @@ def begin(of: Contraction, s: ScheduleHandle, t: Tensors, split: int) -> Begun:
     for view in views:
         s[view].compute_inline()
         _repack(s, view)
-    if t.sums is not t.out:
-        s[t.sums].compute_inline()
     if split > 1:
         return _partial(s, t, products, views, split)
     s[products].set_scope("local")
-    return Begun(t.out, products, views, *_result_axes(of, s, t.out))
+    return Begun(t.out, products, views, *result_axes(of, s, t.out))
 
 
 def _repack(s: ScheduleHandle, view: Tensor) -> None:
@@ -55,8 +53,8 @@ def _repack(s: ScheduleHandle, view: Tensor) -> None:
             bind_all(s, source, (block, thread), ("blockIdx.x", "threadIdx.x"))
 
 
-def _result_axes(of: Contraction, s: ScheduleHandle, out: Tensor) -> tuple[list[IterVar], IterVar, IterVar]:
-    """The loops over a result as those over a contraction."""
+def result_axes(of: Contraction, s: ScheduleHandle, out: Tensor) -> tuple[list[IterVar], IterVar, IterVar]:
+    """Return the loops over a result as those over a contraction: batches, rows, columns."""
     axes = list(out.op.axis)
     outer = [axes[d] for d in of.batch_axes]
     if of.grouped is not None:

@@ -12,6 +12,7 @@ from ...expr.convert import as_expr, cast, const
 from ...expr.intrinsics import TABLE
 from ...expr.nodes import Expr
 from ...expr.operators import maximum, minimum
+from ...expr.traverse import substitute
 from ...tensor.tensor import Tensor, compute, placeholder
 
 Expression = Callable[..., Any]
@@ -97,6 +98,13 @@ class Epilogue:
 NO_EPILOGUE = Epilogue()
 
 
+def _placed(sums: Tensor, indices: tuple[Any, ...]) -> Any:
+    """A sum at some indices; of a contraction what it reads, so that results read the contraction itself."""
+    if sums.op.tag != "contraction":
+        return sums(*indices)
+    return substitute(sums.op.body[0], {axis.var: as_expr(i) for axis, i in zip(sums.op.axis, indices, strict=True)})
+
+
 def finish(sums: Tensor, dtype: str, expression: Expression | None, attrs: dict[str, Any] | None = None) -> Tensor:
     """Return the result: every sum through the expression and converted to `dtype`.
 
@@ -106,7 +114,7 @@ def finish(sums: Tensor, dtype: str, expression: Expression | None, attrs: dict[
         return sums
 
     def element(*indices: Any) -> Expr:
-        value = sums(*indices)
+        value = _placed(sums, indices)
         return cast(dtype, as_expr(value if expression is None else expression(value, *indices)))
 
     names = [axis.var.name for axis in sums.op.axis]

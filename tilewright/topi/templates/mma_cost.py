@@ -29,8 +29,8 @@ _BLOCK_START, _LATENCY, _KERNEL, _LAUNCH = 2430.0, 255.0, 1010.0, 1740.0
 """Cycles to begin and end a block, of a load from L2, of a further kernel, and of a first one."""
 _SINGLE, _ROUNDED, _SPLIT, _BYTES = 12.3, 15.6, 31.6, 12.3
 """Cycles of a scheduler for a matrix instruction: of 16-bit floats, tf32, three products of parts, and integers."""
-_FRAGMENT, _STORE = 0.2, 26.3
-"""Cycles for a register of a fragment, and for a register of sums that is stored."""
+_FRAGMENT, _STORE, _STAGED = 0.2, 26.3, 12.0
+"""Cycles for a register of a fragment, and for a register of sums that is stored, or goes through shared memory."""
 _COPY, _WINDOWED, _SYNCHRONOUS = 15.3, 27.7, 2.77
 """Issue slots to copy neighbours; further ones where borders are tested, and where registers are between."""
 _AHEAD, _SLICE, _CROWD, _ALONE, _TAIL = 0.05, 124.0, 0.352, 1.55, 0.0
@@ -50,12 +50,14 @@ class MmaTile:
     depth: int
     split: int
     stages: int
+    staged: bool = False
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> MmaTile:
         """Return the tile that a configuration's choices make."""
         rows, columns = (tuple(choices[name].size[1:]) for name in ("rows", "columns"))
-        return cls(rows, columns, *(choices[name].val for name in ("depth", "split", "stages")))
+        depth, split, flying = (choices[name].val for name in ("depth", "split", "stages"))
+        return cls(rows, columns, depth, split, flying, choices["store"].val == "shared")
 
     @property
     def warps(self) -> int:
@@ -73,7 +75,8 @@ class MmaTile:
     def shared_bytes(self, atom: Atom) -> int:
         """Bytes of slices in shared memory, padding included."""
         word = DType(atom.operands).bytes
-        return (prod(self.rows) + prod(self.columns) + 16) * (self.depth + 8) * word * self.stages
+        slices = (prod(self.rows) + prod(self.columns) + 16) * (self.depth + 8) * word * self.stages
+        return max(slices, prod(self.rows) * (prod(self.columns) + 8) * max(word, 2) if self.staged else 0)
 
     def resident(self, atom: Atom, on: Hardware) -> int:
         """Blocks that one multiprocessor holds at a time."""
@@ -93,6 +96,7 @@ class MmaTile:
             and self.shared_bytes(atom) <= on.memory(MemoryScope.SHARED).most
             and self.split * self.depth < of.depth + self.depth
             and (self.stages == 1 or slices >= self.stages)
+            and not (self.staged and self.split > 1)
         )
 
     def cycles(self, of: Contraction, atom: Atom, on: Hardware) -> float:
@@ -117,7 +121,8 @@ class MmaTile:
         hidden = _AHEAD ** (self.stages - 1)
         slice_cycles = max(warps * issued, issued * _ALONE + _LATENCY * hidden) + _SLICE * exp(log(warps) * _CROWD)
         sums = self.rows[1] * self.columns[1] / on.warp
-        wave = slices * slice_cycles + _BLOCK_START + sums * _STORE * warps
+        stored_by = _STAGED if self.staged else _STORE
+        wave = slices * slice_cycles + _BLOCK_START + sums * stored_by * warps
         waves = blocks / (_PROCESSORS * at_once)
         full = ceil(waves) if waves <= 3 else waves + _TAIL
         word = DType(atom.operands).bytes
@@ -140,6 +145,7 @@ class MmaTile:
             "depth": self.depth,
             "split": self.split,
             "stages": self.stages,
+            "store": "shared" if self.staged else "fragments",
         }
 
 
@@ -191,8 +197,8 @@ def candidates(of: Contraction, atom: Atom) -> Iterator[MmaTile]:
             continue
         tiles = ceil(of.rows.extent / prod(r)) * ceil(of.columns.extent / prod(c)) * of.batch
         shares = [n for n in splits(of) if n == 1 or tiles * n <= _FULL * _PROCESSORS]
-        for depth, split, flying in product(depths(of, atom), shares, stages()):
-            tile = MmaTile(r, c, depth, split, flying)
+        ways = product(depths(of, atom), shares, stages(), (False, True))
+        for tile in (MmaTile(r, c, *way) for way in ways):
             if tile.is_possible(of, atom, on):
                 yield tile
 
