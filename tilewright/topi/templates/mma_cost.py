@@ -67,10 +67,10 @@ class MmaTile:
     def registers(self, atom: Atom) -> int:
         """Registers for sums, for fragments and for addresses."""
         rows, columns = self.rows[1], self.columns[1]
-        sums = rows * columns // 32
-        fragments = (rows // atom.m * 2 + columns // atom.n) * atom.words
-        converted = fragments * {1: 1, 3: 2}[atom.products] if atom.shape.operands == "tfloat32" else fragments
-        return sums + fragments + converted + _OVERHEAD + (16 if atom.products == 3 else 0)
+        sums = rows * columns // 32 * (2 if atom.products == 3 else 1)  # sums of a few terms, beside the others
+        fragments = (rows // atom.m * atom.halves + columns // atom.n) * atom.words
+        parts = {1: 2, 3: 3}[atom.products] if atom.shape.operands == "tfloat32" else 2
+        return sums + fragments * parts + _OVERHEAD
 
     def shared_bytes(self, atom: Atom) -> int:
         """Bytes of slices in shared memory, padding included."""
