@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .. import autotvm
 from ..measure.option import LocalBuilder, LocalRunner
-from ..tune.search.annealing import AnnealingSearch
+from ..tune.search.guided import automatic
 from .compiler import Candidate, candidate, compiled, described, strategies_of
 from .plans import OURS, THEIRS, Choice
 
@@ -24,20 +23,6 @@ if TYPE_CHECKING:
 
 _MOST_TRIALS = 100_000
 """More than any budget has time for."""
-
-
-class _UntilDeadline(AnnealingSearch):
-    """Proposes nothing more when the time is over, which ends the run."""
-
-    deadline = float("inf")
-    proposed = 0
-
-    def propose(self, count: int) -> list[int]:
-        if time.monotonic() >= self.deadline:
-            return []
-        found = super().propose(count)
-        self.proposed += len(found)
-        return found
 
 
 def tuned(
@@ -75,14 +60,13 @@ def compared(problem: Problem, on: Device, choice: Choice, program: Executable) 
 
 def _searched(task: Task, first: Config, budget: float) -> tuple[Config | None, float, int]:
     """The best configuration within a budget of seconds, its time, and how many were measured."""
-    strategy = _UntilDeadline(task.config_space, "itervar", None)
+    strategy = automatic(task)
     strategy.suggest([first.index] if first.index is not None else [])
-    strategy.deadline = time.monotonic() + budget
     tuner: Any = autotvm.tuner.Tuner(task, strategy)
     runner = LocalRunner(timeout=10, number=4, repeat=3, min_repeat_ms=5, cooldown_interval=0)
     option = autotvm.measure_option(builder=LocalBuilder(timeout=10), runner=runner)
-    tuner.tune(_MOST_TRIALS, option, confirm=2)
+    tuner.tune(_MOST_TRIALS, option, confirm=2, seconds=budget)
     if tuner.best_measure_pair is None:
-        return None, float("inf"), strategy.proposed
+        return None, float("inf"), len(strategy.tried)
     costs = tuner.best_measure_pair[1].costs
-    return tuner.best_config, sum(costs) / len(costs), strategy.proposed
+    return tuner.best_config, sum(costs) / len(costs), len(strategy.tried)

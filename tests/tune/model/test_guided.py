@@ -62,7 +62,7 @@ class Measured:
 
 def test_the_first_batch_is_what_the_model_ranks_first() -> None:
     of = task()
-    first = GuidedSearch(of, seed=0).propose(8)
+    first = GuidedSearch(of, seed=0, effort=0.2).propose(8)
     expected = Scorer(of).seconds(first)
     drawn = of.config_space.indices(of.config_space.draw(np.random.default_rng(0), 500))
     sampled = Scorer(of).seconds(drawn)
@@ -74,7 +74,7 @@ def test_the_first_batch_is_what_the_model_ranks_first() -> None:
 def test_it_learns_what_the_model_gets_wrong() -> None:
     of = task()
     device = Measured(of)
-    curve = device.run(GuidedSearch(of, seed=1), 48)
+    curve = device.run(GuidedSearch(of, seed=1, effort=0.2), 48)
     trusting = device.seconds(rank(of, count=48).indices)
     assert curve[-1] < 0.97 * min(trusting)
 
@@ -83,7 +83,7 @@ def test_the_same_seed_repeats() -> None:
     of = task()
     device, runs = Measured(of), []
     for _ in range(2):
-        search, proposed = GuidedSearch(of, seed=5), []
+        search, proposed = GuidedSearch(of, seed=5, effort=0.2), []
         for _ in range(3):
             batch = search.propose(8)
             proposed += batch
@@ -96,14 +96,14 @@ def test_the_same_seed_repeats() -> None:
 def test_it_ends_where_no_gain_is_expected() -> None:
     of = task()
     device = Measured(of)
-    curve = device.run(GuidedSearch(of, seed=0, least_gain=0.2), 400, batch=16)
+    curve = device.run(GuidedSearch(of, seed=0, least_gain=0.2, effort=0.2), 400, batch=16)
     assert 32 < len(curve) < 400
 
 
 def test_a_small_space_is_tried_to_its_end() -> None:
-    of = CONV1D.task(Conv1d.of(8, 2), CUDA)
-    search, proposed = GuidedSearch(of, seed=0), []
-    while batch := search.propose(16):
+    of = CONV1D.task(Conv1d.of(4, 1), CUDA)
+    search, proposed = GuidedSearch(of, seed=0, effort=0.2), []
+    while batch := search.propose(32):
         proposed += batch
         search.learn([Seen(i, 1e9 + i) for i in batch])
     assert sorted(proposed) == sorted(of.config_space)
@@ -111,7 +111,7 @@ def test_a_small_space_is_tried_to_its_end() -> None:
 
 def test_failures_are_learned() -> None:
     of = task()
-    search = GuidedSearch(of, seed=0)
+    search = GuidedSearch(of, seed=0, effort=0.2)
     batch = search.propose(8)
     search.learn([Seen(i, 0.0 if k % 2 else 1e11) for k, i in enumerate(batch)])
     assert not set(search.propose(8)) & set(batch)
@@ -141,9 +141,13 @@ def test_corrections_interpolate_and_know_what_they_do_not_know() -> None:
     learned = Corrections()
     before = learned.estimate(rows[:2], np.array([1.0, 2.0]))
     assert before.mean.tolist() == pytest.approx([0.0, np.log(2.0)])
-    learned.fit(rows[:100], np.sin(rows[:100, 0]) + 0.3)
+    learned.fit(rows[:100], np.full(100, 2.0), 2.0 * np.exp(np.sin(rows[:100, 0]) + 0.3))
     found = learned.estimate(rows[100:], np.full(20, 2.0))
     assert found.mean == pytest.approx(np.log(2.0) + np.sin(rows[100:, 0]) + 0.3, abs=0.25)
+    useless = Corrections()
+    guesses = np.exp(rng.normal(size=100))
+    useless.fit(rows[:100], guesses, np.ones(100))
+    assert np.ptp(useless.estimate(rows[:100], guesses).mean) < 0.5  # what told nothing apart is not believed
     far = learned.estimate(np.full((1, 3), 30.0), np.ones(1))
     assert far.deviation[0] > 3 * found.deviation.mean()
 

@@ -83,6 +83,8 @@ def infer(structure: Structure, columns: Columns) -> dict[int, StageExtents]:
             continue
         if not isinstance(stage.op, ComputeOp):
             raise NotModelledError(f"{stage.name} is not a te.compute")
+        if stage.tensorized is not None:
+            raise NotModelledError(f"{stage.name} runs on matrix instructions")
         readers = [one for one in found.values() if list(_reads(structure, one.body, stage.id))]
         if readers or stage.is_output:
             found[stage.id] = _extents_of(structure, columns, stage, readers, found)

@@ -14,6 +14,8 @@ import numpy as np
 
 _LENGTHS = (0.35, 0.7, 1.4)
 _NOISES = (0.01, 0.04, 0.16)
+_TRUST = 1.0
+"""How much it takes to lose trust in predictions: the sum of squares of their logarithms."""
 _PRIOR = 0.35
 """Standard deviation of the error (of a logarithm) that the model is expected to make."""
 
@@ -36,10 +38,17 @@ class Corrections:
         self._whitening = np.zeros((0, 0))
         self._solved = np.zeros(0)
         self._mean = 0.0
+        self._middle, self._trust = 0.0, 1.0
         self._length, self._variance = 1.0, _PRIOR**2
 
-    def fit(self, rows: np.ndarray, errors: np.ndarray) -> None:
-        """Learn from the rows of features of what was measured, and log(measured / predicted) of each."""
+    def fit(self, rows: np.ndarray, predicted: np.ndarray, measured: np.ndarray) -> None:
+        """Learn from the rows of features of what was measured, and the seconds predicted and measured of each."""
+        self._middle = float(np.median(np.log(predicted)))
+        expected = np.clip(np.log(predicted) - self._middle, -2.0, 2.0)
+        found = np.log(measured) - np.median(np.log(measured))
+        # Where predictions do not tell these apart, they should not lead the search.
+        self._trust = float(np.clip((expected @ found + _TRUST) / (expected @ expected + _TRUST), 0.0, 1.2))
+        errors = np.log(measured) - self._trusted(np.log(predicted))
         self._centre = rows.mean(axis=0)
         self._scale = np.maximum(rows.std(axis=0), 0.05)
         self._rows = (rows - self._centre) / self._scale
@@ -60,9 +69,14 @@ class Corrections:
                     self._solved = vectors @ (turned / lifted) * spread
                     self._whitening = vectors / np.sqrt(lifted)
 
+    def _trusted(self, expected: np.ndarray) -> np.ndarray:
+        """Logarithms of predicted seconds, drawn together where predictions proved to mean little."""
+        made: np.ndarray = self._middle + self._trust * (expected - self._middle)
+        return made
+
     def estimate(self, rows: np.ndarray, predicted: np.ndarray) -> Estimate:
         """Logarithms of seconds for rows of features whose predicted seconds are given."""
-        plain = np.log(predicted)
+        plain = self._trusted(np.log(predicted))
         if not len(self._rows):
             return Estimate(plain, np.full(len(rows), _PRIOR))
         scaled = (rows - self._centre) / self._scale

@@ -47,31 +47,32 @@ class Rates:
 class Weights:
     """How counts become instructions and waiting: fitted once to measured kernels, the same for all devices."""
 
-    compare: float = 0.05
-    loop_step: float = 18.0
-    ldg: float = 0.2
-    lds: float = 1.1
-    lds_wave: float = 0.88
-    sts: float = 0.3
-    stg: float = 200.0
-    fill: float = 12.0
-    thread: float = 320.0
-    issue: float = 0.98
-    registers: float = 28.5
-    word: float = 0.47
-    spill: float = 2.6
-    dependent: float = 1.12
-    alone: float = 1.59
-    overlap: float = 0.31
-    serial: float = 0.18
-    guarded: float = 0.44
-    fill_guarded: float = 0.02
-    barrier: float = 0.16
-    sectors: float = 0.88
-    uneven: float = 0.1
-    code: float = 0.11
-    marked: float = 2.7
-    sharpness: float = 2.43
+    compare: float = 0.01
+    loop_step: float = 9.6
+    ldg: float = 0.05
+    lds: float = 0.12
+    lds_wave: float = 0.95
+    sts: float = 0.16
+    stg: float = 25.0
+    fill: float = 9.0
+    thread: float = 290.0
+    issue: float = 1.39
+    registers: float = 30.6
+    word: float = 2.78
+    spill: float = 0.72
+    dependent: float = 1.23
+    alone: float = 1.32
+    overlap: float = 0.38
+    serial: float = 0.033
+    guarded: float = 0.26
+    fill_guarded: float = 0.22
+    barrier: float = 0.11
+    prefetched: float = 0.08
+    sectors: float = 0.98
+    uneven: float = 0.16
+    code: float = 0.095
+    marked: float = 5.05
+    sharpness: float = 2.28
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,12 @@ all of them wait.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
 from ...core.hardware import MemoryScope
+from ...passes.register_prefetch import MAX_HELD, OVERHEAD, SHARE
 from .machine import Machine
 from .work import Counts
 
@@ -67,17 +69,12 @@ def predict(counts: Counts, machine: Machine) -> Prediction:
     far = np.where(moved > rates.l2_capacity, 1.0, 0.25)
     memory = far * moved / machine.multiprocessors / rates.memory_bytes
     chain = w.dependent / np.minimum(np.maximum(c["accumulators"], 1), w.dependent)
+    waited = c["phases"] + w.fill_guarded * c["fill_guarded"]
+    waited = waited * np.where(_is_prefetched(c, machine), w.prefetched, 1.0)
+    waited = waited + w.serial * c["serial_loads"] + w.guarded * c["guarded"]
     alone = (
         w.alone * instructions * chain
-        + w.overlap
-        * rates.global_latency
-        * (
-            1
-            + c["phases"]
-            + w.serial * c["serial_loads"]
-            + w.guarded * c["guarded"]
-            + w.fill_guarded * c["fill_guarded"]
-        )
+        + w.overlap * rates.global_latency * (1 + waited)
         + w.barrier * rates.barrier * c["barriers"] * np.sqrt(warps)
     )
     latency = np.ceil(each / resident) * alone
@@ -86,6 +83,16 @@ def predict(counts: Counts, machine: Machine) -> Prediction:
     total = sum(value**w.sharpness for value in cycles.values()) ** (1 / w.sharpness)
     seconds = total / rates.clock + rates.launch_seconds
     return Prediction(seconds, {name: value / rates.clock for name, value in cycles.items()}, resident, registers)
+
+
+def _is_prefetched(c: Counts, machine: Machine) -> np.ndarray:
+    """Whether registers hold the next tiles while these are used (`passes/register_prefetch.py`)."""
+    hardware = machine.hardware
+    given = hardware.multiprocessor.registers // np.maximum(c["threads"], 1)
+    most = np.minimum(ceil(SHARE * hardware.registers_per_thread), given)
+    spare = np.minimum(MAX_HELD, most - c["local_words"] - OVERHEAD)
+    found: np.ndarray = (c["held"] <= spare) & (c["phases"] > 1)
+    return found
 
 
 def _registers(c: Counts, machine: Machine) -> tuple[np.ndarray, np.ndarray]:

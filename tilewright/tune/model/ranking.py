@@ -6,6 +6,7 @@ neighbour to neighbour, one knob at a time, as long as that gains anything: all 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +19,16 @@ from .scoring import Scorer
 
 WHOLE = 12_000
 """Spaces up to so many configurations are scored whole."""
+LATER = 0.03
 _SAMPLE, _KEPT, _ROUNDS, _CHILDREN = 2048, 96, 8, 1024
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """Indices of configurations, the fastest by prediction first, and their predicted seconds."""
+    """Indices of configurations, the fastest by prediction first, and their predicted seconds.
+
+    Those of one kind (of the same threads and blocks) are spread a little.
+    """
 
     indices: tuple[int, ...]
     seconds: tuple[float, ...]
@@ -77,6 +82,7 @@ class Ranking:
         self.moves = Moves(self.space, self.rng)
         self.known: dict[int, float] = {}
         """Predicted seconds of what was scored."""
+        self._kinds: dict[int, tuple[float, ...]] = {}
 
     def best(self, count: int) -> Ranked:
         """The `count` fastest."""
@@ -85,15 +91,17 @@ class Ranking:
         else:
             self._score(self.space.draw(self.rng, int(_SAMPLE * self.effort)))
             self._walk(max(count, int(_KEPT * self.effort)))
-        order = self._in_order()[:count]
+        order = self._of_different_kinds()[:count]
         return Ranked(tuple(index for _, index in order), tuple(seconds for seconds, _ in order))
 
     def _score(self, points: np.ndarray) -> None:
         indices = self.space.indices(points)
         new = [i for i, index in enumerate(indices) if index not in self.known]
         if new:
-            seconds = self.scorer.score(points[new]).seconds
-            self.known.update((indices[i], s) for i, s in zip(new, seconds.tolist(), strict=True))
+            scores = self.scorer.score(points[new])
+            self.known.update((indices[i], s) for i, s in zip(new, scores.seconds.tolist(), strict=True))
+            shapes = map(tuple, scores.counts[:, :2].tolist())  # threads and blocks
+            self._kinds.update((indices[i], shape) for i, shape in zip(new, shapes, strict=True))
 
     def _walk(self, kept: int) -> None:
         """Score neighbours and crossings of the best, until the best stay the same."""
@@ -108,6 +116,20 @@ class Ranking:
             parents = elite[self.rng.integers(len(elite), size=children)]
             self._score(self.moves.mutated(parents))
             self._score(self.moves.mutated(self.moves.crossed(elite, children // 3)))
+
+    def _of_different_kinds(self) -> list[tuple[float, int]]:
+        """What can run, the fastest first, but that each further one of a kind comes a little later.
+
+        The model tells kernels apart by their threads and blocks better than by what is within them, and a list of the
+        ten fastest should not have one kernel in ten spellings.
+        """
+        seen = Counter[tuple[float, ...]]()
+        later: list[tuple[float, float, int]] = []
+        for seconds, index in self._in_order():
+            kind = self._kinds[index]
+            later.append((seconds * (1 + LATER * seen[kind]), seconds, index))
+            seen[kind] += 1
+        return [(seconds, index) for _, seconds, index in sorted(later)]
 
     def _in_order(self) -> list[tuple[float, int]]:
         """What was scored and can run, the fastest first."""

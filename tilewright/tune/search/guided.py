@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -33,11 +34,13 @@ _ALIKE_ROWS = 0.15
 _PATIENCE = 3
 """Batches without gain after which one looks elsewhere."""
 _GAIN = 1.005
-_TRIED = 48
+_TRIED, _OWN = (32, 160), 0.94
+"""Configurations that are scored to see whether the model covers a space; the part of them that settles that it does
+not, where so many have structures of their own."""
 _LEARNED = 600
 """Results that are learned from, the fastest first."""
-_FAILED = 2.0
-"""The error that is learned from a failure: so much slower (a logarithm) than was predicted."""
+_FAILED = 8.0
+"""What is learned from a failure: so many times slower than was predicted."""
 
 
 def automatic(task: Task, seed: int | None = None) -> Strategy:
@@ -56,7 +59,8 @@ class GuidedSearch(Strategy):
     """Proposes what the model of the machine, corrected by what was measured, expects to be fastest.
 
     `caution` is how many standard deviations of its uncertainty a candidate is given credit for. The search ends by
-    itself where even then no candidate is expected to be faster than the best by the part `least_gain`.
+    itself where even then no candidate is expected to be faster than the best by the part `least_gain`. `effort` is
+    that of the ranking that it begins with.
     """
 
     def __init__(
@@ -66,6 +70,7 @@ class GuidedSearch(Strategy):
         machine: Machine | None = None,
         caution: float = 1.0,
         least_gain: float = 0.0,
+        effort: float = 1.0,
     ) -> None:
         super().__init__(task.config_space, seed)
         self.task = task
@@ -73,7 +78,7 @@ class GuidedSearch(Strategy):
         self.least_gain = least_gain
         self._given = machine
         self.scorer = Scorer(task, machine)
-        self._ranking = Ranking(self.scorer, int(self.rng.integers(1 << 30)))
+        self._ranking = Ranking(self.scorer, int(self.rng.integers(1 << 30)), effort)
         self._moves = Moves(self.space, self.rng)
         self._tables = of_knobs(self.space)
         self._rows: dict[int, np.ndarray] = {}
@@ -88,9 +93,19 @@ class GuidedSearch(Strategy):
 
     @property
     def is_covered(self) -> bool:
-        """Whether the model can predict configurations of the task."""
-        some = self.space.draw(np.random.default_rng(0), _TRIED)
-        return bool(np.isfinite(self.scorer.score(some).seconds).any())
+        """Whether the model predicts configurations of the task, and many of them share a structure.
+
+        Where nearly each has a structure of its own, scoring them takes as long as building them.
+        """
+        rng, seen = np.random.default_rng(0), 0
+        for count in _TRIED:
+            some = self.space.draw(rng, count)
+            seen += len(some)
+            if not np.isfinite(self.scorer.score(some).seconds).any():
+                return False
+            if 2 * self.scorer.structures.count <= seen or self.scorer.structures.count > _OWN * seen:
+                return 2 * self.scorer.structures.count <= seen
+        return False
 
     def meet(self, device: str) -> None:
         if self._given is None and self.task.target is not None:
@@ -119,10 +134,11 @@ class GuidedSearch(Strategy):
         failed = self._features(sorted(self._failed))[: _LEARNED // 4]
         if len(known) < 2:
             return
-        errors = [np.log(self._seconds[i] / self._predicted[i]) for i in known]
-        usual = float(np.median(errors))
-        rows = np.array([self._rows[i] for i in (*known, *failed)])
-        self._corrections.fit(rows, np.array([*errors, *[usual + _FAILED for _ in failed]]))
+        slower = _FAILED * float(np.median([self._seconds[i] / self._predicted[i] for i in known]))
+        measured = [*(self._seconds[i] for i in known), *(slower * self._predicted[i] for i in failed)]
+        both = (*known, *failed)
+        rows, predicted = np.array([self._rows[i] for i in both]), np.array([self._predicted[i] for i in both])
+        self._corrections.fit(rows, predicted, np.array(measured))
 
     # Candidates
 
@@ -152,7 +168,7 @@ class GuidedSearch(Strategy):
         Of a small space, all of it.
         """
         if self.space.range_length <= WHOLE:
-            return [i for i in self.space if i not in self.tried]
+            return [i for i in self._all if i not in self.tried]
         elite = [] if elsewhere else self._elite()
         start = elite or [i for i in self._ranked if i not in self.tried][:_ELITE]
         made = [self.space.draw(self.rng, _RANDOM * (4 if elsewhere else 1))]
@@ -164,6 +180,11 @@ class GuidedSearch(Strategy):
             made.append(self._moves.mutated(self._moves.crossed(points, _CROSSED)))
         ranked = [i for i in self._ranked if i not in self.tried][:_RANKED]
         return list(dict.fromkeys([*ranked, *self.space.indices(np.concatenate(made))]))
+
+    @cached_property
+    def _all(self) -> list[int]:
+        """The indices of a small space."""
+        return list(self.space)
 
     def _elite(self) -> list[int]:
         """The best that were measured, not too many of one kind."""
@@ -184,7 +205,10 @@ class GuidedSearch(Strategy):
         hope = estimate.mean - self.caution * estimate.deviation
         if self.least_gain and len(self._seconds) > _ELITE and hope.min() > np.log(best * (1 - self.least_gain)):
             return []
-        order = np.argsort(hope, kind="stable").tolist()
+        # Half of a batch is what is most promising; the other half is drawn as likely as it is to be the fastest.
+        drawn = estimate.mean + estimate.deviation * self.rng.normal(size=len(pool))
+        orders = [np.argsort(by, kind="stable").tolist() for by in (hope, drawn)]
+        order = [place for pair in zip(*orders, strict=True) for place in pair]
         scaled = rows / np.maximum(rows.std(axis=0), 0.05)
         near = np.zeros(len(pool), bool)
         most, kinds = max(2, count // 4), Counter[tuple[float, ...]]()
@@ -197,8 +221,7 @@ class GuidedSearch(Strategy):
                 taken.append(place)
                 kinds[kind] += 1
                 near |= np.abs(scaled - scaled[place]).mean(axis=1) < _ALIKE_ROWS
-        chosen = set(taken)
-        return [pool[place] for place in (*taken, *(place for place in order if place not in chosen))]
+        return [pool[place] for place in dict.fromkeys((*taken, *order))]
 
     def _features(self, indices: Sequence[int]) -> list[int]:
         """Have rows of features made; returns the indices that can run and are modelled."""

@@ -1,0 +1,57 @@
+"""The model and the guided search, judged by tables of configurations measured on an H200."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import model_fit, replay
+from tilewright.core.target import Target
+from tilewright.tune.model.machine import Machine
+
+TABLES = Path(__file__).parents[2] / "data" / "tables"
+CUDA = Target.parse("cuda -arch=sm_90")
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("depthwise", 0.80),
+        ("conv1d", 0.90),
+        ("tutorial", 0.88),
+        ("tutorial-filters", 0.82),
+        # The weights were fitted without these:
+        ("packaged-conv1d", 0.85),
+        ("r50-b1-l1.3x3", 0.83),
+        ("r50-b1-l3.3x3", 0.87),
+    ],
+)
+def test_predicted_times_are_in_the_order_of_measured_ones(name: str, least: float) -> None:
+    table = model_fit.read(TABLES / f"{name}.log.xz", CUDA)
+    rank, _, ten, ratio = model_fit.judged(table, Machine.of(CUDA, "NVIDIA H200"))
+    assert rank >= least
+    assert ten >= 0.8
+    assert 0.5 < ratio < 1.5
+
+
+def searched(name: str, seeds: int, trials: int) -> np.ndarray:
+    """The best of the table over the best found, for each seed after each trial."""
+    table = replay.read(TABLES / f"{name}.log.xz", CUDA)
+    guided = replay.SEARCHES["guided"]
+    curves = [replay.searched(table, guided(table.task, seed), trials) for seed in range(seeds)]
+    return table.best / np.array(curves)
+
+
+@pytest.mark.parametrize(("name", "least"), [("tutorial-sums", 0.93), ("tutorial-filters", 0.97)])
+def test_the_guided_search_finds_the_best_soon(name: str, least: float) -> None:
+    assert searched(name, seeds=2, trials=32)[:, -1].min() >= least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tutorial-sums", "tutorial-filters", "depthwise"])
+def test_five_seeds_find_the_best(name: str) -> None:
+    parts = searched(name, seeds=5, trials=64)
+    assert np.median(parts[:, 31]) >= 0.95
+    assert parts[:, -1].min() >= 0.95
