@@ -39,7 +39,9 @@ EXTRAS = {
 _TOTALS = re.compile(r"(\d+) (passed|failed|skipped|errors?)")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.M)
 _HIDE = """\
-import sys
+import importlib.util, sys
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name.partition(".")[0] in {names} else find(name, *rest)
 class Hidden:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {names}:
