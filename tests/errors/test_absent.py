@@ -50,7 +50,7 @@ NAMED: list[tuple[str, str, str, str]] = [
     ("tir", "For", "tir.For is not part of Tilewright", "te.create_schedule"),
     ("topi", "einsum", "topi.einsum is not part of Tilewright", "te.compute"),
     ("topi", "dense", "topi.dense is not part of Tilewright", "topi.nn.dense"),
-    ("topi.utils", "traverse_inline", "topi.utils.traverse_inline is not part of Tilewright", "compute_inline"),
+    ("topi.utils", "ceil_div", "topi.utils.ceil_div is not part of Tilewright", "(a + b - 1)"),
     ("arith", "detect_iter_map", "arith.detect_iter_map is not part of Tilewright", "arith.Analyzer"),
     ("schedule", "InferBound", "schedule.InferBound is not part of Tilewright", "te.schedule.InferBound"),
     ("tensor", "ComputeOp", "tensor.ComputeOp is not part of Tilewright", "te.ComputeOp"),

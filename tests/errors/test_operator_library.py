@@ -170,6 +170,12 @@ REST: list[tuple[str, Callable[[], Any], str, str]] = [
     ("cumsum", lambda: topi.cumsum(TRUTH), "'T' has type bool", 'dtype="int32"'),
     ("cumsum", lambda: topi.cumsum(OPEN, 0), "has the extent `n`, which is not constant", "te.compute"),
     ("cumprod", lambda: topi.cumprod(A, 5), "argument 'axis' is 5", "from -2 to 1"),
+    (
+        "traverse_inline",
+        lambda: topi.utils.traverse_inline(te.create_schedule(topi.exp(A).op), A, print),
+        "final_op is Tensor(",
+        "out.op",
+    ),
     ("sort", lambda: topi.sort(TRUTH), "'T' has type bool", "topi.cast"),
     ("sort", lambda: topi.sort(OPEN, 1), "has the extent `n`", "te.compute"),
     ("sort", lambda: topi.sort(A, 0, "up"), "argument 'is_ascend' is 'up'", "True or False"),

@@ -140,7 +140,6 @@ INSTEAD: dict[str, dict[str, str]] = {
     },
     "topi.utils": {
         **dict.fromkeys(("equal_const_int", "get_const_float"), "topi.utils.get_const_int(e)"),
-        "traverse_inline": _INLINE,
         "ceil_div": "(a + b - 1) // b",
     },
     "nd": {

@@ -71,6 +71,25 @@ def schedule_conv(outs: Any) -> ScheduleHandle:
 
 
 schedule_matmul = schedule_batch_matmul = schedule_dense
+# The legacy names, one per kind of convolution.
+schedule_conv1d_ncw = schedule_conv
+schedule_conv1d_nwc = schedule_conv
+schedule_conv1d_transpose_ncw = schedule_conv
+schedule_conv2d_nchw = schedule_conv
+schedule_conv2d_nhwc = schedule_conv
+schedule_conv2d_hwcn = schedule_conv
+schedule_conv2d_NCHWc = schedule_conv  # noqa: N816
+schedule_conv2d_transpose_nchw = schedule_conv
+schedule_conv2d_winograd_nchw = schedule_conv
+schedule_conv3d_ncdhw = schedule_conv
+schedule_conv3d_ndhwc = schedule_conv
+schedule_conv3d_transpose_ncdhw = schedule_conv
+schedule_depthwise_conv2d_nchw = schedule_conv
+schedule_depthwise_conv2d_nhwc = schedule_conv
+schedule_depthwise_conv2d_NCHWc = schedule_conv  # noqa: N816
+schedule_group_conv2d_nchw = schedule_conv
+schedule_group_conv2d_nhwc = schedule_conv
+schedule_group_conv1d_ncw = schedule_conv
 
 
 def schedule_scan(outs: Any) -> ScheduleHandle:
