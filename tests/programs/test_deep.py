@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 
 import tilewright as tw
@@ -177,3 +178,29 @@ def test_a_value_that_is_read_under_conditions_is_written_once() -> None:
     s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
     source = tw.build(s, [A, B], "opencl").imported_modules[0].get_source()
     assert len(source) < 100_000
+
+
+def test_many_stored_stages_run_on_the_cpu() -> None:
+    """More basic blocks than LLVM optimises, and more scratch memory than the stack has."""
+    count, A = 1500, te.placeholder((8,), name="A")
+    stage = A
+    for k in range(count):
+        stage = te.compute((8,), lambda i, below=stage: below[i] + 1.0, name=f"T{k}")
+    module = tw.build(te.create_schedule(stage.op), [A, stage], "llvm")
+    assert len(module.get_source()) < 1500 * count  # leaving early costs one block a stage
+    a, b = tw.nd.array(np.arange(8, dtype="float32")), tw.nd.array(np.zeros(8, "float32"))
+    module(a, b)
+    assert b.numpy().tolist() == [x + count for x in range(8)]
+
+
+@pytest.mark.parametrize("target", ["llvm", "cuda"])
+def test_an_axis_that_is_split_300_times(target: str) -> None:
+    A = te.placeholder((1000,), name="A")
+    B = te.compute((1000,), lambda i: A[i] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    block, axis = s[B].split(B.op.axis[0], factor=100)
+    if target == "cuda":
+        s[B].bind(block, te.thread_axis("blockIdx.x"))
+    for _ in range(300):
+        _, axis = s[B].split(axis, nparts=1)
+    tw.build(s, [A, B], target)

@@ -116,8 +116,14 @@ def optimised_ir(source: str, machine: Machine) -> str:
     return str(_optimised(source, machine)[0])
 
 
+MOST_BLOCKS = 4096
+"""Basic blocks up to which LLVM optimises: some of its passes take time that grows with the square of them."""
+
+
 def _optimised(source: str, machine: Machine) -> tuple[Any, Any]:
     llvm = binding()
+    if source.count(":\n") > MOST_BLOCKS:  # each block begins with its label
+        machine = replace(machine, level=0)
     try:
         module = llvm.parse_assembly(source)
     except RuntimeError as error:

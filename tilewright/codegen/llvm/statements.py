@@ -51,6 +51,8 @@ class BodyWriter:
         self.memory.expr = self.expr
         self.stack_left = STACK_BYTES
         self.heap: list[LLVMValue] = []
+        self.exits: list[str] = []
+        """Blocks that leave the function: the k-th gives back the first k pieces of `heap`."""
         self.arguments: list[str] = []
 
     # The function
@@ -262,6 +264,7 @@ class BodyWriter:
     def _free(self, down_to: int) -> None:
         while len(self.heap) > down_to:
             self._release(self.heap.pop())
+        self.exits = self.exits[: down_to + 1]
 
     def _release(self, pointer: LLVMValue) -> None:
         self.module.declare("free", "void", ["ptr"], "nounwind")
@@ -270,12 +273,18 @@ class BodyWriter:
     def _leave_if(self, failed: LLVMValue) -> None:
         """Give up where scratch memory could not be had."""
         out = self.out
-        leave, going = out.label("failed"), out.label("going")
-        out.branch_if(failed, leave, going)
-        out.start(leave)
-        for pointer in self.heap:
-            self._release(pointer)
-        out.give("i32 1")
+        going = out.label("going")
+        depth = len(self.heap)
+        known = len(self.exits)
+        self.exits += [out.label("failed") for _ in range(depth + 1 - known)]
+        out.branch_if(failed, self.exits[depth], going)
+        for held in range(depth, known - 1, -1):  # each gives back one piece, and goes on to the next
+            out.start(self.exits[held])
+            if held:
+                self._release(self.heap[held - 1])
+                out.branch(self.exits[held - 1])
+            else:
+                out.give("i32 1")
         out.start(going)
 
     def _launch(self, s: Launch) -> None:

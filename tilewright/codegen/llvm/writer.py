@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ...core.errors import InternalError
-from ...core.text import identifier, remark
+from ...core.text import LONGEST_NAME, identifier, remark
 from .compile import Machine
 from .types import LLVMValue, vector
 
@@ -77,11 +77,12 @@ class FunctionWriter:
     def name(self, wish: str) -> str:
         """A register or block name that this function does not have yet."""
         base = identifier(wish, dots=True)
-        count = self._counts.get(base, 0)
-        self._counts[base] = count + 1
-        if not count:
-            return base
-        return self.name(f"{base}.{count}")
+        while count := self._counts.get(base, 0):
+            self._counts[base] = count + 1
+            suffix = f".{count}"
+            base = f"{base[: LONGEST_NAME - len(suffix)]}{suffix}"
+        self._counts[base] = 1
+        return base
 
     def op(self, result: str, text: str, wish: str = "") -> LLVMValue:
         """An instruction with a result of type `result`."""
