@@ -8,7 +8,9 @@ that dies or hangs in the middle of one must not hold up the one that watches it
 
 from __future__ import annotations
 
+import errno
 import pickle
+import resource
 import select
 import socket
 import struct
@@ -17,6 +19,8 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from ..core.errors import UserError
 
 _MARK = b"twm\n"
 _HEAD = struct.Struct("<4sIQ")
@@ -51,7 +55,17 @@ class Channel:
     @classmethod
     def pair(cls) -> tuple[Channel, Channel]:
         """Two connected ends."""
-        a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            raise UserError(
+                f"no file descriptor is left for another process that measures; this process may have {most} open",
+                primitive="measure_option",
+                fix="raise the limit (ulimit -n 1024), close files, or build fewer at once: LocalBuilder(n_parallel=1)",
+            ) from error
         return cls(a), cls(b)
 
     def fileno(self) -> int:

@@ -12,6 +12,7 @@ import faulthandler
 import gc
 import os
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -21,6 +22,7 @@ from contextlib import suppress
 
 from .channel import Channel, wait
 from .family import adopt_orphans, kill_family
+from .guard import TUNER, WORKER, began, kill_marked
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
@@ -46,9 +48,10 @@ def open_pidfd(pid: int) -> int:
 class Child:
     """A forked process and our end of the channel to it."""
 
-    def __init__(self, pid: int, channel: Channel) -> None:
+    def __init__(self, pid: int, channel: Channel, mark: str = "") -> None:
         self.pid = pid
         self.channel = channel
+        self._mark = mark
         self._status: int | None = None
         self._reaped = False
         self._killed = False
@@ -101,6 +104,8 @@ class Child:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)  # while its number cannot be somebody else's
         _, self._status = os.waitpid(self.pid, 0)
+        if self._status and self._mark and not self._killed:  # it crashed, and nobody has seen what it started
+            kill_marked(WORKER, self._mark)
         self._gone()
 
     def _gone(self) -> None:
@@ -131,9 +136,34 @@ class Child:
         return f"exited with status {os.waitstatus_to_exitcode(self._status)}"
 
 
+_guarded: set[int] = set()
+
+
+def tuner_mark() -> str:
+    """The mark of this tuner's processes; the first time, a guard is started that ends them when it is gone.
+
+    Below a worker, the mark is that of its tuner.
+    """
+    inherited = os.environ.get(TUNER)
+    if inherited is not None:
+        return inherited
+    pid, start = os.getpid(), began(os.getpid())
+    mark = f"{pid}.{start}"
+    if pid not in _guarded and sys.executable:
+        _guarded.add(pid)
+        command = [sys.executable, "-I", "-S", os.path.join(os.path.dirname(__file__), "guard.py")]
+        nothing = subprocess.DEVNULL
+        with suppress(OSError):  # tuning goes on without
+            subprocess.run(
+                [*command, str(pid), start, mark], stdin=nothing, stdout=nothing, stderr=nothing, check=False, cwd="/"
+            )
+    return mark
+
+
 def fork(main: Callable[[Channel], None], close: Iterable[Channel] = ()) -> Child:
     """A child that runs `main` with its end of a channel; it closes its copies of the channels in `close`."""
     ours, theirs = Channel.pair()
+    tuner, worker = tuner_mark(), f"{os.getpid()}.{time.monotonic_ns()}"
     # What stands in Python's buffers would be written by both.
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):  # a stream that is closed, or is None, holds nothing
@@ -150,12 +180,13 @@ def fork(main: Callable[[Channel], None], close: Iterable[Channel] = ()) -> Chil
         theirs.close()
         with suppress(OSError):  # it may have done so itself
             os.setpgid(pid, pid)
-        child = Child(pid, ours)
+        child = Child(pid, ours, worker)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return child
     status = 1
     try:
         die_with(parent)
+        os.environ.update({TUNER: tuner, WORKER: worker})
         # A group of its own: what a candidate starts is in it, and a terminal's Ctrl-C and Ctrl-Z are not for it.
         os.setpgid(0, 0)
         adopt_orphans()

@@ -1,0 +1,102 @@
+"""What candidates start ends with the worker that crashed, and with the tuner that was killed."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+from tests.errors.refused import refused
+from tests.measure.test_processes import ROOT
+from tilewright.measure.channel import Channel
+from tilewright.measure.children import fork
+from tilewright.measure.guard import marked
+
+MINE = "TILEWRIGHT_TEST_STRAY"
+DETACHED = f"""
+import os, subprocess, sys
+environment = {{**os.environ, "{MINE}": sys.argv[-1]}}
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env=environment, start_new_session=True)
+"""
+
+
+def gone(token: str) -> bool:
+    """Whether the stray ends within a while, in which others may have the processor."""
+    for _ in range(600):
+        if not marked(MINE, token):
+            return True
+        time.sleep(0.05)
+    for pid in marked(MINE, token):
+        os.kill(pid, signal.SIGKILL)
+    return False
+
+
+def test_what_a_crashed_worker_started_ends_with_it() -> None:
+    token = uuid.uuid4().hex
+
+    def main(channel: Channel) -> None:
+        subprocess.run([sys.executable, "-c", DETACHED, token], check=True)
+        channel.send("started")
+        signal.pause()
+
+    child = fork(main)
+    try:
+        while not child.channel.receive():
+            time.sleep(0.01)
+        assert marked(MINE, token)
+        os.kill(child.pid, signal.SIGSEGV)
+        child.await_end(60)
+        assert gone(token)
+    finally:
+        child.bury()
+
+
+def test_what_a_worker_started_ends_with_a_killed_tuner(tmp_path: Path) -> None:
+    token = uuid.uuid4().hex
+    script = tmp_path / "tuner.py"
+    script.write_text(
+        textwrap.dedent("""
+            import signal, subprocess, sys
+            from tilewright.measure.children import fork
+
+            def main(channel):
+                subprocess.run([sys.executable, "-c", sys.argv[1], sys.argv[2]], check=True)
+                print("started", flush=True)
+                signal.pause()
+
+            child = fork(main)
+            signal.pause()
+        """)
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(script), DETACHED, token]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"started\n"
+        assert marked(MINE, token)
+        process.kill()
+    assert gone(token)
+
+
+def test_no_file_descriptor_is_left() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = os.open("/dev/null", os.O_RDONLY)  # the lowest number that is free: no higher one is allowed now
+    resource.setrlimit(resource.RLIMIT_NOFILE, (held + 1, limits[1]))
+    taken = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.dup(held))
+        with refused("measure_option", "no file descriptor is left", f"may have {held + 1} open", fix="ulimit -n"):
+            Channel.pair()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for one in (held, *taken):
+            os.close(one)

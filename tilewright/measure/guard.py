@@ -1,0 +1,95 @@
+"""Find and end processes that candidates started, after the process that could see them is gone.
+
+Each worker has two marks in its environment: its tuner's, and its own. What a candidate starts inherits them, whatever
+session or parent it chooses; only a program that is started with another environment is not found, nor is a fork of a
+worker that leaves its group. This file is also a program by itself, without the rest of the package:
+
+    python -I -S guard.py PID START MARK
+
+waits until the process PID, which began at START, has ended, and then ends all that has its mark.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+
+TUNER = "TILEWRIGHT_TUNER"
+WORKER = "TILEWRIGHT_WORKER"
+_ROUNDS = 8
+_POLLED = 1.0
+"""Seconds between looks, on kernels without descriptors of processes (before Linux 5.3)."""
+
+
+def marked(name: str, value: str) -> list[int]:
+    """Return the processes, this one aside, whose environment has the mark."""
+    wanted = f"{name}={value}".encode()
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            try:
+                with open(f"/proc/{entry}/environ", "rb") as file:
+                    if wanted in file.read().split(b"\0"):
+                        found.append(int(entry))
+            except OSError:  # it has ended, or is somebody else's
+                continue
+    return found
+
+
+def kill_marked(name: str, value: str) -> None:
+    """Kill all processes that have the mark: first they are stopped, so that none starts others meanwhile."""
+    stopped: set[int] = set()
+    for _ in range(_ROUNDS):
+        fresh = [pid for pid in marked(name, value) if pid not in stopped]
+        if not fresh:
+            break
+        for pid in fresh:
+            _send(pid, signal.SIGSTOP)
+        stopped.update(fresh)
+    for pid in stopped:
+        _send(pid, signal.SIGKILL)
+
+
+def began(pid: int) -> str:
+    """Return when a process began, which tells it from later ones of its number; empty where there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[19].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+def _send(pid: int, number: int) -> None:
+    with suppress(OSError):  # it has ended
+        os.kill(pid, number)
+
+
+def _await_end(pid: int, start: str) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (OSError, AttributeError):
+        while began(pid) == start:
+            time.sleep(_POLLED)
+        return
+    if began(pid) == start:
+        select.select([descriptor], [], [])
+
+
+def main() -> None:
+    """Leave the process that started this one, and wait."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    pid, start, mark = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    _await_end(pid, start)
+    kill_marked(TUNER, mark)
+
+
+if __name__ == "__main__":
+    main()
