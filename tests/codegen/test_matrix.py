@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from benchmarks.matmul import Tiling, product
-from tests.codegen.warp import Warp
+from tests.codegen.warp import Warp, fragment_d
 from tests.passes.running import finish
+from tilewright import intrin
 from tilewright.codegen.program import generate
 from tilewright.core.dtype import DType
 from tilewright.core.target import Target
@@ -65,6 +66,16 @@ def memory(load: Any, size: tuple[int, int], names: tuple[str, str]) -> tuple[np
 @pytest.mark.parametrize(("atom", "a_turned", "b_turned"), WAYS)
 def test_lanes_load_and_hold_what_the_manual_says(atom: str, a_turned: bool, b_turned: bool) -> None:
     check(atom, a_turned, b_turned, None)
+
+
+@pytest.mark.parametrize("atom", ["float16", "float64"])
+def test_the_drawing_shows_what_the_manual_says(atom: str) -> None:
+    shown = [line.split() for line in intrin.mma(atom).draw().splitlines()[1:]]
+    held = fragment_d(intrin.mma(atom).m)
+    assert (len(shown), len(shown[0])) == (intrin.mma(atom).m, 8)
+    for lane in range(32):
+        for register, (row, column) in enumerate(held[lane]):
+            assert shown[row][column] == f"{lane}.{register}"
 
 
 @pytest.mark.parametrize(("atom", "a_turned", "b_turned"), [*WAYS[:4], ("int8", False, True)])

@@ -71,6 +71,15 @@ class Atom:
         """Registers of B's fragment; A's has `halves` times as many."""
         return self.k // self.per_word // 4
 
+    def draw(self) -> str:
+        """Return a drawing of how the sums of one piece are dealt out: for each of them, lane and register."""
+        head = f"{self.instruction}: {self.m} x {self.n} sums, as lane.register"
+        cells = [
+            [f"{row % 8 * 4 + column // 2}.{row // 8 * 2 + column % 2}".rjust(5) for column in range(self.n)]
+            for row in range(self.m)
+        ]
+        return "\n".join([head, *("".join(row) for row in cells)])
+
     def runs_on(self, hardware: Hardware) -> bool:
         """Whether the hardware has the instruction."""
         return self.shape in hardware.matrix_shapes
