@@ -47,7 +47,7 @@ tx, ty, i, j, k, n = (Var(name) for name in ("tx", "ty", "i", "j", "k", "n"))
 # Barriers, against the oracle.
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2, deadline=None)
 @given(kernels())
 def test_no_race_is_left_in_any_kernel(kernel: Function) -> None:
     with suppress(UserError):  # a barrier is needed under a guard of some threads, where none can stand
@@ -56,7 +56,7 @@ def test_no_race_is_left_in_any_kernel(kernel: Function) -> None:
         assert left is None, f"{left}\n{placed.body}"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=settings.default.max_examples // 3, deadline=None)
 @given(kernels())
 def test_a_program_that_has_its_barriers_gets_no_more(kernel: Function) -> None:
     with suppress(UserError):
@@ -64,7 +64,7 @@ def test_a_program_that_has_its_barriers_gets_no_more(kernel: Function) -> None:
         assert run_pass(place_barriers, placed).body is placed.body
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2, deadline=None)
 @given(kernels())
 def test_the_race_detector_agrees(kernel: Function) -> None:
     """It finds no race where there is none: where only one statement can race, that is what it finds."""
@@ -214,7 +214,7 @@ def regions(draw: Any) -> tuple[Expr, tuple[Expr, ...]]:
     return simplify(index), conditions
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=settings.default.max_examples, deadline=None)
 @given(regions(), regions(), st.sampled_from([None, 1, 2, 0]))
 def test_meetings_are_never_missed(first: Any, second: Any, distance: int | None) -> None:
     """NEVER and IN_ONE_THREAD are proofs: no element is met otherwise. A distance of 0: in one iteration."""

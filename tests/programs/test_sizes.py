@@ -50,7 +50,7 @@ def drawn(data: st.DataObject, program: Program) -> dict[str, int]:
 
 @every_target
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
-@settings(max_examples=25)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(data=st.data())
 def test_a_program_built_once_runs_for_every_size(program: Program, target: str, data: st.DataObject) -> None:
     check(program, "float32", target, drawn(data, program), static=False)
@@ -71,7 +71,7 @@ def test_every_type(dtype: str, target: str) -> None:
 
 @every_target
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
-@settings(max_examples=4)
+@settings(max_examples=settings.default.max_examples // 30)
 @given(data=st.data())
 def test_sizes_that_are_numbers(program: Program, target: str, data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from(("float32", "float64", "int8", "int32")), label="dtype")

@@ -86,7 +86,7 @@ def constants(dtype: str) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-@settings(max_examples=15)
+@settings(max_examples=settings.default.max_examples // 6)
 @given(st.data(), st.sampled_from([1, 4, 16]))
 def test_integers(dtype: str, data: st.DataObject, lanes: int) -> None:
     variables = variables_of(dtype)
@@ -94,14 +94,14 @@ def test_integers(dtype: str, data: st.DataObject, lanes: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@settings(max_examples=15)
+@settings(max_examples=settings.default.max_examples // 6)
 @given(st.data(), st.sampled_from([1, 4, 16]))
 def test_floats(dtype: str, data: st.DataObject, lanes: int) -> None:
     variables = variables_of(dtype)
     check(data.draw(numbers(variables, constants(dtype))), variables, lanes)
 
 
-@settings(max_examples=30)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(st.data(), st.sampled_from(["int32", "uint8", "int64", "float32"]), st.sampled_from([1, 8]))
 def test_conditions(data: st.DataObject, dtype: str, lanes: int) -> None:
     variables = variables_of(dtype)
