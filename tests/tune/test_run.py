@@ -17,8 +17,10 @@ import pytest
 from tests.tune import fakes
 from tilewright import autotvm
 from tilewright.autotvm.record import encode, load_from_file
+from tilewright.core.target import Target
 from tilewright.error import UserError
-from tilewright.measure.outcome import BuildFailed, Measured, RunFailed, TimedOut, WrongAnswer
+from tilewright.measure.outcome import BuildFailed, Measured, MeasureResult, RunFailed, TimedOut, WrongAnswer
+from tilewright.tune.records.format import MeasureInput, Notes
 from tilewright.tune.records.history import History
 from tilewright.tune.search.annealing import AnnealingSearch
 from tilewright.tune.search.simple import GridSearch, RandomSearch
@@ -579,3 +581,22 @@ def test_the_peak_of_a_device():
 
 def test_configurations_in_words():
     assert readable(SPACE.get(SPACE.range_length - 1), SPACE) == ["x       4096 = 1 × 1 × 4096", "unroll  1"]
+
+
+def test_what_was_best_for_another_shape_is_tried_first() -> None:
+    small, large = fakes.add_task(1024), fakes.add_task(4096)
+    best = small.config_space.find(
+        next(c for c in map(small.config_space.get, small.config_space) if c["x"].size[1:] == [128, 2])
+    )
+    assert best is not None
+    pairs = []
+    for index, seconds in ((best, 1e-6), (best + 1, 2e-6)):
+        inp = MeasureInput(Target("opencl"), small, small.config_space.get(index)).noted(Notes("Fake 1", flop=1024.0))
+        pairs.append((inp, MeasureResult((seconds,), 0, 0.1, 0.0)))
+    measurer = fakes.FakeMeasurer(lambda index: 1e-6)
+    run = Run(large, RandomSearch(large.config_space, 0), measurer, Options(trials=8, confirm=0))
+    run.resume(pairs)
+    run.go()
+    first = [large.config_space.get(index)["x"].size[1:] for index in measurer.asked[:8]]
+    assert [128, 2] in first
+    assert run.tally.resumed == 0

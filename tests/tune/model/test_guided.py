@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tilewright import autotvm
+from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.measure.outcome import MeasureErrorNo, MeasureResult
 from tilewright.topi.templates import CONV1D, CONV2D, Conv1d, Conv2d
@@ -130,6 +132,12 @@ def test_first_configurations_are_those_that_rank_first() -> None:
     assert Scorer(task()).seconds([first.index])[0] <= 1.3 * rank(task()).seconds[0]
     usual = CONV2D.gpu.first(workload)
     assert Scorer(task()).seconds([first.index])[0] < Scorer(task()).seconds([usual.index])[0]
+
+
+@pytest.mark.parametrize("least_gain", [2, -1, "much", True])
+def test_a_gain_that_is_none(least_gain: Any) -> None:
+    with pytest.raises(UserError, match="least_gain="):
+        autotvm.tuner.AutoTuner(task(), least_gain=least_gain)
 
 
 # Parts

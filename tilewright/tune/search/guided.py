@@ -43,11 +43,11 @@ _FAILED = 8.0
 """What is learned from a failure: so many times slower than was predicted."""
 
 
-def automatic(task: Task, seed: int | None = None) -> Strategy:
+def automatic(task: Task, seed: int | None = None, least_gain: float = 0.0) -> Strategy:
     """The search to use where nobody chose one: guided by the model where that covers the task, else annealing."""
     if task.target is not None and task.target.is_gpu and task.target.has_warps:
         try:
-            guided = GuidedSearch(task, seed)
+            guided = GuidedSearch(task, seed, least_gain=least_gain)
             if guided.is_covered:
                 return guided
         except UserError:  # knobs of too many choices

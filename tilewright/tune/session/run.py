@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from ...core.log import logger
 from ...core.target import Target
@@ -14,9 +14,10 @@ from ...measure.outcome import Failure, Measured, MeasureErrorNo, Outcome, Refus
 from ...runtime.driver import DeviceAttributes
 from ..analysis.features import Features
 from ..records.best import best_of
-from ..records.format import COMPILER, MeasureInput, Notes, Pair
+from ..records.format import COMPILER, MeasureInput, Notes, Pair, mean_cost
 from ..records.history import applies
 from ..search.strategy import Seen, Strategy
+from ..space.moves import nearest
 from ..task import Task
 from .prefilter import Prefilter
 from .show import Display, say, summary, trial_line
@@ -24,6 +25,8 @@ from .trials import Tally, Trial, flops_of
 
 _FIRST_BATCH = 8
 _LARGEST_BATCH = 32
+_TRANSFERRED = 4
+"""Configurations of other workloads that are tried first."""
 _HOPELESS = 2000
 """So many refusals without one candidate that can run end a search."""
 
@@ -105,8 +108,11 @@ class Run:
     def resume(self, known: Iterable[Pair]) -> None:
         """Take over what a log holds of this task: it is not measured again, and its trials count.
 
-        What another device or compiler measured is advice only.
+        What another device or compiler measured is advice only, and of other workloads of the template, what is like
+        their best is tried first.
         """
+        known = list(known)
+        self.strategy.suggest(self._transferred(known))
         seen: dict[int, Seen] = {}
         advice: list[Seen] = []
         best = 0.0
@@ -135,6 +141,20 @@ class Run:
         self.strategy.advise(advice)
         self.strategy.learn([seen[i] for i in sorted(seen)])
         self.tally.best = self._best()
+
+    def _transferred(self, known: Sequence[Pair]) -> list[int]:
+        """Configurations like the best of other workloads of this template, those with the most work first."""
+        best: dict[Any, Pair] = {}
+        for pair in known:
+            task, notes = pair[0].task, pair[0].notes
+            other = task.name == self.task.name and task.workload != self.task.workload
+            if other and pair[1].error_no == MeasureErrorNo.NO_ERROR and notes.checked:
+                held = best.get(task.workload)
+                if held is None or mean_cost(pair[1]) < mean_cost(held[1]):
+                    best[task.workload] = pair
+        near = sorted(best.values(), key=lambda pair: -pair[0].notes.flop)
+        found = (nearest(self.task.config_space, pair[0].config) for pair in near)
+        return list(dict.fromkeys(i for i in found if i is not None))[:_TRANSFERRED]
 
     def go(self) -> Tally:
         """Tune until the trials are used up, nothing is left to try, or the user interrupts."""
