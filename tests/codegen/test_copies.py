@@ -15,6 +15,16 @@ def source(s: Any, args: list[Any]) -> str:
     return tilewright.build(s, args, "cuda -arch=sm_90").imported_modules[0].get_source()
 
 
+def in_order(text: str, *parts: str) -> bool:
+    """Whether the parts occur one after the other."""
+    at = 0
+    for part in parts:
+        at = text.find(part, at) + 1
+        if not at:
+            return False
+    return True
+
+
 def test_guards_around_copies_are_predicates() -> None:
     text = source(*sums(3))
     assert "const bool runs = k_outer < 6;" in text
@@ -42,13 +52,31 @@ def test_guards_of_copies_from_where_memory_says_stay_branches() -> None:
 
 
 def test_copies_are_issued_behind_the_first_loads_of_a_product() -> None:
+    """Of one with a single step, whose fragments are not loaded for the next iteration."""
+    s, args = product(256, 256, 256, "float16", Tiling((128, 128), (64, 64), 16, 3))
+    text = source(s, args)
+    assert in_order(
+        text, "for (int k_outer", "wait_group", "__syncthreads", "ldmatrix_x4(", "copy_16_where", "mma_float"
+    )
+    assert in_order(text, "for (int k_outer", "copy_16_where", "commit_group", "mma_float16(")
+
+
+def test_the_first_fragments_of_an_iteration_are_loaded_during_the_last_step_of_the_one_before() -> None:
     s, args = product(256, 256, 256, "float16", Tiling((128, 128), (64, 64), 32, 3))
     text = source(s, args)
-    loop = text[text.index("for (int k_outer") :]
-    order = [
-        loop.index(what) for what in ("wait_group", "__syncthreads", "ldmatrix_x4(", "copy_16_where", "mma_float16(")
-    ]
-    assert order == sorted(order)
-    assert loop.index("copy_16_where") < loop.index("commit_group") < loop.index("mma_float16(")
+    assert in_order(
+        text, "commit_group", "wait_group 1", "__syncthreads", "ldmatrix_x4(a_fragment[0]", "for (int k_outer"
+    )
+    loop = ("copy_16_where", "commit_group", "ldmatrix_x4(a_fragment[(step + 1)", "mma_float16(D")
+    assert in_order(text, "for (int k_outer", *loop, "wait_group 1", "__syncthreads", "a_fragment[0]", "mma_float16(D")
     # Rounds share their addresses: the distances are part of the instructions.
-    assert re.search(r"copy_16_where<\d+, \d+>\(runs, copy_to_\d+, copy_from_\d+\);", loop)
+    assert re.search(r"copy_16_where<\d+, \d+>\(runs, copy_to_\d+, copy_from_\d+\);", text)
+    # The next slot follows from the one of the iteration, with a counter or without.
+    assert "(k_outer_slot_1 < 2 ? k_outer_slot_1 + 1 : 0) * 5120" in text
+    s, args = product(256, 256, 256, "float16", Tiling((128, 128), (64, 64), 32, 4))
+    assert "(k_outer + 1) % 4 * 5120" in source(s, args)
+
+
+def test_fragments_stay_where_they_are_where_an_odd_number_of_steps_leaves_no_room() -> None:
+    s, args = product(240, 256, 288, "float16", Tiling((48, 128), (48, 64), 48, 3))
+    assert in_order(source(s, args), "for (int k_outer", "wait_group", "__syncthreads", "ldmatrix_x4(", "mma_float16(D")

@@ -40,6 +40,7 @@ from .copies import write_copies_where, write_copy, write_copy_loop, write_seque
 from .dialect import Dialect, Parameter
 from .kernel import Kernel, product, root
 from .matrix import MatrixWriter
+from .matrix_loop import write_product_loop
 from .names import Names
 from .vectors import contiguous, flat_index, guarded_load, known_divisor, lane_of, reads, strict_loads
 
@@ -194,7 +195,7 @@ class KernelWriter:
         write_sequence(self, s.stmts)
 
     def _for(self, s: For) -> None:
-        if write_copy_loop(self, s):
+        if write_copy_loop(self, s) or write_product_loop(self, s):
             return
         if s.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED):
             raise InternalError(f"a {s.kind.value} loop over {s.var.name} reached code generation")
@@ -228,9 +229,8 @@ class KernelWriter:
 
     def _bind(self, s: Let) -> None:
         self.scopes[-1].add(s.var)
-        kind = self.dialect.scalar_type(s.var.dtype)
         value = self.expr(s.value)
-        self._line(f"const {kind} {self.names(s.var)} = {value};")
+        self._line(f"const {self.dialect.scalar_type(s.var.dtype)} {self.names(s.var)} = {value};")
         self._stmt(s.body)
 
     def _evaluate(self, s: Evaluate) -> None:

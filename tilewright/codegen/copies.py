@@ -42,7 +42,7 @@ def write_sequence(writer: Writer, stmts: Sequence[Stmt]) -> None:
     """
     copies: list[Stmt] = []
     for stmt in stmts:
-        if isinstance(stmt, Commit) or _is_copying(stmt):
+        if isinstance(stmt, Commit) or is_copying(stmt):
             copies.append(stmt)
             continue
         if isinstance(stmt, Tensorized):
@@ -63,7 +63,7 @@ def write_held_back(writer: Writer) -> None:
         writer._stmt(copy)
 
 
-def _is_copying(s: Stmt) -> bool:
+def is_copying(s: Stmt) -> bool:
     """Whether a statement does nothing but issue copies."""
     inside = list(statements(s))
     plain = all(type(part) in (Copy, For, Seq) or (isinstance(part, If) and part.orelse is None) for part in inside)
@@ -80,7 +80,7 @@ def write_copies_where(writer: Writer, s: If) -> bool:
     A branch would keep the compiler from moving the work of an iteration and the copies for a later one among each
     other. Addresses are computed whether or not the condition holds.
     """
-    if not _is_copying(s):
+    if not is_copying(s):
         return False
     loads = [node for node in post_order(s) if isinstance(node, n.Load)]
     copied = [copied_load(part.value) for part in statements(s) if isinstance(part, Copy)]

@@ -8,7 +8,7 @@ dimension (`.trans`); else word by word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,7 +21,7 @@ from ..core.errors import InternalError
 from ..expr.nodes import Expr, IntImm, Known, Load, Var
 from ..expr.operators import add, multiply
 from ..expr.traverse import substitute, uses_any
-from ..loops.nodes import Buffer, Tensorized
+from ..loops.nodes import Buffer, Stmt, Tensorized
 from ..passes.lower_divisions import lower_expression
 from .copies import Writer as CopyWriter
 from .copies import write_held_back
@@ -59,25 +59,59 @@ class MatrixWriter:
     def write(self) -> None:
         """The whole statement, in a block of its own."""
         with self.writer._block(""):
-            shape = " x ".join(map(str, self.stmt.extents))
-            self._line(f"// {shape} (rows, columns, depth) by {self.atom.instruction}")
-            self._line(f"const int {self.lane} = {self.writer.expr(self.stmt.lane)};")
-            a = _Operand(self, self.stmt.a, self.stmt.row, self.pieces[0], self.atom.halves, "a")
-            b = _Operand(self, self.stmt.b, self.stmt.column, self.pieces[1], 1, "b")
-            for operand in (a, b):
-                operand.declare()
-            if self.atom.products == 3:
-                self._start_parts()
-            for operand in (a, b):
-                operand.load("0", "0")
+            self.declare()
+            self.load_first({})
             write_held_back(self.writer)
-            if self.steps == 1:
-                self._step(a, b, "0")
-            else:
-                with self._loop("step", self.steps):
-                    self._step(a, b, "step")
-            if self.atom.products == 3:
-                self._add_parts()
+            self._multiply_all()
+
+    @property
+    def loads_ahead(self) -> bool:
+        """Whether there is room for the first fragments of the next product while the last ones of this are used."""
+        return self.steps > 1 and (self.steps % 2 == 0 or _converts(self.atom))
+
+    def declare(self) -> None:
+        """The lane, and the arrays of fragments."""
+        shape = " x ".join(map(str, self.stmt.extents))
+        self._line(f"// {shape} (rows, columns, depth) by {self.atom.instruction}")
+        self._line(f"const int {self.lane} = {self.writer.expr(self.stmt.lane)};")
+        self.a = _Operand(self, self.stmt.a, self.stmt.row, self.pieces[0], self.atom.halves, "a")
+        self.b = _Operand(self, self.stmt.b, self.stmt.column, self.pieces[1], 1, "b")
+        for operand in (self.a, self.b):
+            operand.declare()
+
+    def load_first(self, values: Mapping[Var, Expr]) -> None:
+        """Load the fragments of the first step, for `values` of variables around the product."""
+        for operand in (self.a, self.b):
+            operand.start(values)
+        for operand in (self.a, self.b):
+            operand.load("0", "0")
+
+    def _multiply_all(self) -> None:
+        if self.atom.products == 3:
+            self._start_parts()
+        if self.steps == 1:
+            self._step("0")
+        else:
+            with self._loop("step", self.steps):
+                self._step("step")
+        if self.atom.products == 3:
+            self._add_parts()
+
+    def steps_ahead(self, waits: Sequence[Stmt], following: Mapping[Var, Expr]) -> None:
+        """All steps, the last one behind `waits` and the first loads for the `following` values of variables."""
+        for operand in (self.a, self.b):
+            operand.start({})
+        if self.atom.products == 3:
+            self._start_parts()
+        with self._loop("step", self.steps - 1):
+            self._step("step")
+        self._convert()
+        for part in waits:
+            self.writer._stmt(part)
+        self.load_first(following)
+        self._multiply(str(self.steps - 1))
+        if self.atom.products == 3:
+            self._add_parts()
 
     def _start_parts(self) -> None:
         """Sums of a few terms by themselves: of the products of the high parts, and of those with a low part."""
@@ -91,19 +125,25 @@ class MatrixWriter:
         with self._loop("i", self.pieces[0]), self._loop("j", self.pieces[1]):
             self._line(f"{function}({self._sums()}, high[i][j], low[i][j]);")
 
-    def _step(self, a: _Operand, b: _Operand, step: str) -> None:
+    def _step(self, step: str) -> None:
         """Convert the fragments of a step, load those of the next one, multiply."""
-        for operand in (a, b) if _converts(self.atom) else ():
-            operand.convert()
+        self._convert()
         if self.steps > 1:
             with self.writer._block(f"if ({step} + 1 < {self.steps})"):
-                for operand in (a, b):
+                for operand in (self.a, self.b):
                     operand.load(f"({step} + 1)", f"({step} + 1) % 2")
+        self._multiply(step)
+
+    def _convert(self) -> None:
+        for operand in (self.a, self.b) if _converts(self.atom) else ():
+            operand.convert()
+
+    def _multiply(self, step: str) -> None:
         if self.atom.products == 3:
             self.writer.expr.helper("mma_tf32")
         with self._loop("i", self.pieces[0]), self._loop("j", self.pieces[1]):
             function = self.writer.expr.helper(f"mma_{self.atom.name}")
-            operands = ", ".join([*a.fragments(step, "i"), *b.fragments(step, "j")])
+            operands = ", ".join([*self.a.fragments(step, "i"), *self.b.fragments(step, "j")])
             sums = "high[i][j], low[i][j]" if self.atom.products == 3 else self._sums()
             self._line(f"{function}({sums}, {operands});")
 
@@ -150,7 +190,7 @@ class _Operand:
         self.by = writer
         self.atom = writer.atom
         self.source: Any = load.source
-        self.index = load.indices[0]
+        self.whole_index = self.index = load.indices[0]
         self.lines = lines
         self.pieces, self.groups = pieces, groups
         self.words = self.atom.words * groups
@@ -160,12 +200,16 @@ class _Operand:
         self.slots = 1 if writer.steps == 1 or _converts(self.atom) else 2
 
     def declare(self) -> None:
-        """The arrays of fragments, and the address that all loads go out from."""
+        """The arrays of fragments."""
         kind = "double" if self.atom.word == 8 else "unsigned int"
         shape = f"[{self.pieces}][{self.words}]"
         self.by._line(f"{kind} {self.name}[{self.slots}]{shape};")
         for part in _PARTS[: self._parts()]:
             self.by._line(f"{kind} {self.letter}_{part}{shape};")
+
+    def start(self, values: Mapping[Var, Expr]) -> None:
+        """The address that loads go out from, for `values` of variables around the product."""
+        self.index = substitute(self.whole_index, values)
         self.fetch = self._fetch()
 
     def _parts(self) -> int:

@@ -1,0 +1,101 @@
+"""A pipelined loop around a matrix product, with the first fragments of an iteration loaded at the end of the last one.
+
+Behind the barrier at the head of an iteration, a warp would wait for its first fragments with nothing else to do:
+
+    for k: await; barrier                      await; barrier; load fragments (0, 0)
+           copies for k + d - 1            ->  for k: copies for k + d - 1
+           for step: load (k, step)                   for step: load (k, step + 1); multiply (k, step)
+                     multiply (k, step)               await; barrier; load (k + 1, 0)
+                                                      multiply (k, last)
+
+What is awaited is the same number of groups, since the commit of iteration k stays in front. The last iteration loads
+fragments that nobody uses, from the slot that is next in turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.hardware import LoopKind
+from ..expr.nodes import Expr, IntImm, Load, Var
+from ..expr.operators import add
+from ..expr.traverse import post_order, substitute
+from ..loops.nodes import Await, Barrier, Buffer, Commit, For, Let, Seq, Stmt, Store, Tensorized
+from .copies import is_copying
+from .matrix import MatrixWriter, Writer
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """The parts of such a loop; `first` and `following` say what names are in the first and in the next iteration."""
+
+    loop: For
+    names: tuple[Let, ...]
+    waits: tuple[Stmt, ...]
+    copies: tuple[Stmt, ...]
+    product: Tensorized
+    counts: tuple[Store, ...]
+    first: dict[Var, Expr]
+    following: dict[Var, Expr]
+
+
+def write_product_loop(writer: Writer, s: For) -> bool:
+    """Write a loop in that way; False for one that has another shape."""
+    found = _taken_apart(s)
+    if found is None:
+        return False
+    made = MatrixWriter(writer, found.product)
+    if not made.loads_ahead:
+        return False
+    with writer._block(""):
+        made.declare()
+        for part in found.waits:
+            writer._stmt(part)
+        made.load_first(found.first)
+        made.writer.held_back = []
+        loop, name = found.loop, writer.names(found.loop.var)
+        kind = writer.dialect.scalar_type(loop.var.dtype)
+        start, end = writer.expr(loop.min), writer.expr(add(loop.min, loop.extent), 10)
+        with writer._block(f"for ({kind} {name} = {start}; {name} < {end}; ++{name})"):
+            for let in found.names:
+                kind = writer.dialect.scalar_type(let.var.dtype)
+                writer._line(f"const {kind} {writer.names(let.var)} = {writer.expr(let.value)};")
+            for part in found.copies:
+                writer._stmt(part)
+            made.steps_ahead(found.waits, found.following)
+            for part in found.counts:
+                writer._stmt(part)
+    return True
+
+
+def _taken_apart(s: For) -> _Loop | None:
+    body, names = s.body, []
+    while isinstance(body, Let):
+        names.append(body)
+        body = body.body
+    parts = list(body.stmts) if isinstance(body, Seq) else []
+    if s.kind is not LoopKind.SERIAL or len(parts) < 4 or not isinstance(s.extent, IntImm):
+        return None
+    if not (isinstance(parts[0], Await) and isinstance(parts[1], Barrier)):
+        return None
+    at = next((i for i, part in enumerate(parts) if isinstance(part, Tensorized)), 0)
+    copies, counts = parts[2:at], parts[at + 1 :]
+    product: Any = parts[at]
+    if not at or not all(isinstance(part, Commit) or is_copying(part) for part in copies):
+        return None
+    stored = [part for part in counts if isinstance(part, Store)]
+    counters: dict[Buffer, Expr] = {store.buffer: store.value for store in stored}
+    if len(stored) < len(counts) or len(counters) < len(counts):
+        return None
+    first: dict[Var, Expr] = {s.var: s.min}
+    following: dict[Var, Expr] = {s.var: add(s.var, 1)}
+    for let in names:
+        source: Any = getattr(let.value, "source", None)
+        if source not in counters and any(isinstance(node, Load) for node in post_order(let.value)):
+            return None
+        first[let.var] = substitute(let.value, first)
+        following[let.var] = counters[source] if source in counters else substitute(let.value, following)
+    if any(isinstance(node, Load) for store in stored for node in post_order(store.value)):
+        return None
+    return _Loop(s, tuple(names), tuple(parts[:2]), tuple(copies), product, tuple(stored), first, following)
