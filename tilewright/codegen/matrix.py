@@ -66,8 +66,11 @@ class MatrixWriter:
 
     @property
     def loads_ahead(self) -> bool:
-        """Whether there is room for the first fragments of the next product while the last ones of this are used."""
-        return self.steps > 1 and (self.steps % 2 == 0 or _converts(self.atom))
+        """Whether there is room for the first fragments of the next product while the last ones of this are used.
+
+        Three products for one take the registers for their sums.
+        """
+        return self.steps > 1 and self.atom.products == 1 and (self.steps % 2 == 0 or _converts(self.atom))
 
     def declare(self) -> None:
         """The lane, and the arrays of fragments."""
@@ -101,8 +104,6 @@ class MatrixWriter:
         """All steps, the last one behind `waits` and the first loads for the `following` values of variables."""
         for operand in (self.a, self.b):
             operand.start({})
-        if self.atom.products == 3:
-            self._start_parts()
         with self._loop("step", self.steps - 1):
             self._step("step")
         self._convert()
@@ -110,8 +111,6 @@ class MatrixWriter:
             self.writer._stmt(part)
         self.load_first(following)
         self._multiply(str(self.steps - 1))
-        if self.atom.products == 3:
-            self._add_parts()
 
     def _start_parts(self) -> None:
         """Sums of a few terms by themselves: of the products of the high parts, and of those with a low part."""
