@@ -2,7 +2,7 @@
 
 The model counts the slots of a scheduler: matrix instructions, loads of fragments, copies of slices, stores. Blocks run
 in waves; a wave takes as long as the slots of its warps, or the latency that too few warps and slices in flight cannot
-hide. The constants are fitted to 450 kernels that `benchmarks.dense` measured on an H200.
+hide. The constants are fitted to 900 kernels that `benchmarks.dense` measured on an H200.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from .contraction import Contraction, Operand, rounded
 Pair = tuple[int, int]
 """Of a block's rows or columns: warps, and the tile of one warp."""
 _PROCESSORS = 132
-_BANDWIDTH = 4000.0
+_BANDWIDTH = 2310.0
 """Bytes a cycle that all multiprocessors get from the L2 cache."""
-_BLOCK_START, _LATENCY, _KERNEL, _LAUNCH = 2430.0, 255.0, 1010.0, 1740.0
+_BLOCK_START, _LATENCY, _KERNEL, _LAUNCH = 1980.0, 286.0, 2060.0, 3080.0
 """Cycles to begin and end a block, of a load from L2, of a further kernel, and of a first one."""
-_SINGLE, _ROUNDED, _SPLIT, _BYTES = 12.3, 15.6, 31.6, 12.3
+_SINGLE, _ROUNDED, _SPLIT, _BYTES = 10.5, 10.6, 26.5, 12.8
 """Cycles of a scheduler for a matrix instruction: of 16-bit floats, tf32, three products of parts, and integers."""
-_FRAGMENT, _STORE, _STAGED = 0.2, 26.3, 12.0
+_FRAGMENT, _STORE, _STAGED = 0.229, 6.89, 12.2
 """Cycles for a register of a fragment, and for a register of sums that is stored, or goes through shared memory."""
-_COPY, _WINDOWED, _SYNCHRONOUS = 15.3, 27.7, 2.77
+_COPY, _WINDOWED, _SYNCHRONOUS = 16.2, 29.3, 2.39
 """Issue slots to copy neighbours; further ones where borders are tested, and where registers are between."""
-_AHEAD, _SLICE, _CROWD, _ALONE, _TAIL = 0.05, 124.0, 0.352, 1.55, 0.0
+_AHEAD, _SLICE, _CROWD, _ALONE, _TAIL = 0.149, 124.0, 0.387, 1.0, 0.207
 """The part of the latency that shows with slices in flight; cycles around a barrier, and how they grow with warps; how
 much slower a warp is alone; waves that are not full."""
 _OVERHEAD = 44
