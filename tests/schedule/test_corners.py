@@ -198,3 +198,17 @@ def test_a_predicate_of_a_reduction_axis_is_refused() -> None:
     case.s[case.B].set_store_predicate(case.B.op.reduce_axis[0].var < 1)
     with refused("set_store_predicate", "uses 'k', which has no value there", fix="data axes of the stage"):
         tilewright.lower(case.s, [case.A, case.C])
+
+
+def test_a_predicate_may_name_the_threads_of_a_stage_inside() -> None:
+    """As schedules of reductions do: what follows a sum is stored by the first of the threads that share the sum."""
+    A, k = te.placeholder((4, 32), name="A"), te.reduce_axis((0, 32), "k")
+    B = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    C = te.compute((4,), lambda i: B[i] / 32, name="C")
+    s = te.create_schedule(C.op)
+    thread = te.thread_axis("threadIdx.x")
+    s[C].bind(C.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[B].compute_at(s[C], C.op.axis[0])
+    s[B].bind(k, thread)
+    s[C].set_store_predicate(thread.var.equal(0))
+    assert "if threadIdx_x == 0:\n" in str(tilewright.lower(s, [A, C]))

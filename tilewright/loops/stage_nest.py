@@ -16,7 +16,7 @@ from ..core.hardware import LoopKind
 from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import cast, const, greater_equal, less, likely, subtract
 from ..expr.traverse import post_order, substitute, variables
-from ..schedule.value import Schedule
+from ..schedule.value import At, Schedule
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.extern import ExternOp
 from ..tensor.reduction import Reduce
@@ -248,6 +248,7 @@ class StageNest:
         values = {a.var: cast(a.var.dtype, value) for a, value in self.values.items() if a.kind is AxisKind.DATA}
         own = {loop.var for loop in self.loops if loop.thread is not None or loop.axis.kind is AxisKind.DATA}
         known = own | {loop.var for loop in self.found.outer} | values.keys() | self.builder.sizes
+        known |= self._threads_inside()
         lost = next((var.name for var in variables(condition) if var not in known), None)
         if lost is not None:
             raise UserError(
@@ -257,6 +258,15 @@ class StageNest:
                 fix="use thread indices, data axes of the stage, and loops around it",
             )
         return If(substitute(condition, values), body, None)
+
+    def _threads_inside(self) -> set[Var]:
+        """The thread indices that stages computed inside this one run on: they have a value in all of the kernel."""
+        schedule, inside = self.builder.schedule, {self.stage.id}
+        for stage in reversed(schedule.in_order()):
+            if isinstance(stage.placement, At) and stage.placement.stage in inside:
+                inside.add(stage.id)
+        notes = (note for i in inside for note in schedule.stages[i].notes.values())
+        return {note.thread.var for note in notes if note.thread is not None}
 
     def _guarded(self, body: Stmt, guards: tuple[Expr, ...]) -> Stmt:
         for guard in reversed(guards):
