@@ -47,7 +47,7 @@ def asynchronous_copies(function: Function, target: Target, options: Options) ->
 def _host(stmt: Stmt, sizes: tuple[int, ...]) -> Stmt:
     if not isinstance(stmt, Launch):
         return map_statements(stmt, lambda child: _host(child, sizes))
-    if not any(isinstance(node, Commit) for node in post_order(stmt.body)):
+    if not any(isinstance(part, Commit) for part in statements(stmt.body)):
         return stmt
     facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
     threads = frozenset(var for tag, var, _ in stmt.threads if tag.is_thread)

@@ -25,7 +25,7 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operators import add, const, logical_not, subtract
-from ..expr.traverse import conjuncts, post_order, substitute
+from ..expr.traverse import conjuncts, substitute
 from ..loops.dataflow import NONE, Access, Accesses, Completion, Scene, accesses, dependence
 from ..loops.nodes import (
     Allocate,
@@ -44,6 +44,7 @@ from ..loops.nodes import (
     seq,
 )
 from ..loops.overlap import Region, Step
+from ..loops.walk import statements
 from .asynchronous_copies import is_fill, without_commits
 
 _SHARED = frozenset({MemoryScope.SHARED})
@@ -57,7 +58,7 @@ def place_awaits(function: Function, target: Target, options: Options) -> Functi
 def _kernels(stmt: Stmt) -> Stmt:
     if not isinstance(stmt, Launch):
         return map_statements(stmt, _kernels)
-    copies = [node for node in post_order(stmt.body) if isinstance(node, Copy)]
+    copies = [part for part in statements(stmt.body) if isinstance(part, Copy)]
     if not copies:
         return map_statements(stmt, without_commits) if _holds_commits(stmt) else stmt
     facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
