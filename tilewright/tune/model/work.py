@@ -200,7 +200,9 @@ class Work:
             self._load(load, source, place, times / wide, vector * wide)
             if source is None:
                 self._add("serial_loads", np.minimum(times, loops.rolled()))
-                self._add("guarded", times * _is_guarded(load, found.body))
+                # Written out by us, guarded loads become predicated ones that are asked for together.
+                alone = np.where(self.explicit, np.minimum(times, loops.rolled()), times)
+                self._add("guarded", alone * _is_guarded(load, found.body))
                 self._footprint(found, load, forms)
         if found.scope is MemoryScope.LOCAL and not found.stage.is_output:
             return
