@@ -19,9 +19,8 @@ from tilewright.core.errors import InternalError, UserError
 from tilewright.runtime.driver import DeviceError
 
 _FACES = ("te", "tir", "nd", "topi", "topi.nn", "target", "transform", "runtime", "autotvm.record")
-_NOT_CALLED = {"tir.ir_builder", "runtime.set_num_threads", "runtime.set_debug"}
-"""What changes the process for all calls after it."""
-_MADE_BY_USERS = {"Target", "Range", "Var", "SizeVar", "PassContext"}
+_NOT_CALLED = {"tir.ir_builder", "tir.Reduce", "tir.StringImm", "runtime.set_num_threads", "runtime.set_debug"}
+"""What changes the process for all calls after it, and interned nodes, which Python refuses to make of lists."""
 _METHODS: dict[str, Callable[[World], Any]] = {
     "schedule": lambda w: w.s,
     "stage": lambda w: w.s[w.rng.choice([w.B, w.C])],
@@ -38,6 +37,7 @@ _METHODS: dict[str, Callable[[World], Any]] = {
     "space": lambda w: ConfigSpace(),
     "conv2d": lambda w: autotvm.templates.conv2d,
     "conv1d": lambda w: autotvm.templates.conv1d,
+    "builder": lambda w: tw.tir.ir_builder.create(),
 }
 _OPERANDS = {
     **dict.fromkeys("neg invert iter len bool float int hash repr str".split(), 0),
@@ -68,8 +68,6 @@ def surface() -> tuple[tuple[str, Callable[[World], Any]], ...]:
             home = getattr(home, part)
         for name in getattr(home, "__all__", dir(home)):
             value = getattr(home, name, None)
-            if isinstance(value, type) and name not in _MADE_BY_USERS:
-                continue  # there to be asked for with isinstance: functions make them
             if not name.startswith("_") and callable(value) and f"{face}.{name}" not in _NOT_CALLED:
                 found[f"{face}.{name}"] = lambda w, value=value: value
     for name in _OF_THE_PACKAGE:
@@ -152,7 +150,7 @@ def _parameters(function: Any) -> list[inspect.Parameter]:
 def _is_callers(error: BaseException) -> bool:
     """Whether Python itself refused the call, by the signature of what was called, or on behalf of the user's code."""
     frames = traceback.extract_tb(error.__traceback__)
-    if isinstance(error, TypeError) and len(frames) == 1:
+    if isinstance(error, TypeError) and (len(frames) == 1 or frames[-1].filename.endswith("expr/constructors.py")):
         return True
     return not isinstance(error, InternalError) and "raised by " in "".join(getattr(error, "__notes__", []))
 

@@ -24,7 +24,7 @@ class MemoryScope(enum.Enum):
     @classmethod
     def parse(cls, name: str) -> MemoryScope | None:
         """The scope of that name, or None where there is no such scope."""
-        return _SCOPES.get(name)
+        return _SCOPES.get(name) if isinstance(name, str) else None
 
 
 OPERAND_SCOPES = ("wmma.matrix_a", "wmma.matrix_b")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, TypeVar
 
-from .errors import UserAttributeError
+from .errors import UserAttributeError, UserError
 
 T = TypeVar("T", bound=type)
 Explain = Callable[..., Exception]
@@ -65,3 +65,8 @@ def missing_from_module(module: str, name: str, known: Iterable[str]) -> Excepti
     if isinstance(found, UserAttributeError):
         return found
     return AttributeError(f"module {module!r} has no attribute {name!r}")
+
+
+def not_made(what: str, fix: str) -> UserError:
+    """Make the error for a class that is public to be asked for by `isinstance`, called with what it is not made of."""
+    return UserError(f"{what} is not made of these arguments", primitive=what, fix=fix)

@@ -27,10 +27,13 @@ from ..core.errors import UserError
 from ..core.hardware import LoopKind as LoopKind
 from ..core.hardware import MemoryScope, ThreadTag
 from ..core.node import Node, node
+from ..core.refusals import not_made
 from ..expr.nodes import Broadcast, Call, Expr, FloatImm, IfThenElse, IntImm, Load, Select, Var
 from ..expr.numerics import EXCHANGES
 from ..expr.traverse import rewrite
 from ..tensor.reduction import CommReducer
+from .checked_index import REPORT as REPORT
+from .checked_index import CheckedIndex as CheckedIndex
 from .layout import ROW_MAJOR, Layout
 
 
@@ -71,6 +74,8 @@ class Buffer:
         stages: int = 1,
         byte_offset: int | None = None,
     ) -> None:
+        if not (isinstance(name, str) and isinstance(shape, tuple) and isinstance(scope, MemoryScope)):
+            raise not_made("Buffer", "declare one: tir.decl_buffer((n, m), dtype)")
         self.name = name
         self.dtype = DType(dtype)
         self.shape = shape
@@ -375,19 +380,6 @@ def map_statements(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
         return stmt if all(a is b for a, b in zip(stmt.stmts, parts, strict=True)) else seq(*parts)
     made: Stmt = stmt.map_children(lambda child: f(child) if isinstance(child, Stmt) else child)
     return made
-
-
-REPORT = "report_access"
-"""The call that reports an index beyond the ends of a buffer: which of those that are checked, and its value."""
-
-
-class CheckedIndex(NamedTuple):
-    """An index that is checked when its access is made, as text: what is accessed, and the last index there is."""
-
-    access: str
-    buffer: str
-    dimension: int
-    last: str
 
 
 class BoundChecks(NamedTuple):

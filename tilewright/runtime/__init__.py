@@ -4,7 +4,7 @@ Each name is imported when first used: a process that runs a known kernel needs 
 """
 
 from importlib import import_module as _import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.refusals import missing_from_module as _missing
 from .device import device as device  # now: the module of this name would take its place else
@@ -31,7 +31,7 @@ _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 
 if not TYPE_CHECKING:  # the legacy API has a module of this name
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         if name in _NAMES:
             return getattr(_import_module(f"{__name__}.{_NAMES[name]}"), name)
         raise _missing(__name__, name, __dir__())

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import UserError
-from ..core.refusals import missing, refuses
+from ..core.refusals import missing, not_made, refuses
 from .argument_checks import Shape, converted, host_values, whole_numbers
 from .device import Device, cpu, device
 from .dlpack import Shared, give
@@ -50,6 +50,8 @@ class NDArray:
         offset: int = 0,
     ) -> None:
         """`owner` is what keeps borrowed memory alive; without one, the memory is this array's own."""
+        if not (isinstance(on, Device) and isinstance(dtype, DType) and isinstance(shape, tuple)):
+            raise not_made("NDArray", "make one with nd.array(values, device) or nd.empty(shape, dtype, device)")
         self.device = on
         self.dtype = dtype
         self.shape = shape

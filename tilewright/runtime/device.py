@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import UserError
-from ..core.refusals import missing
+from ..core.refusals import missing, not_made
 from .cpu_driver import CpuDriver
 from .cuda_driver import CudaDriver
 from .driver import COUNTS, DeviceAttributes, Driver, elsewhere
@@ -35,6 +35,8 @@ class Device:
     __slots__ = ("driver", "index", "kind")
 
     def __init__(self, kind: str, index: int) -> None:
+        if not isinstance(kind, str) or kind not in _DRIVERS or not isinstance(index, int):
+            raise not_made("Device", "name it: tw.cpu(), tw.cuda(0), tw.opencl(0)")
         self.kind = kind
         self.index = index
         self.driver = _DRIVERS[kind]

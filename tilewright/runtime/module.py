@@ -13,6 +13,7 @@ from ..codegen.llvm.forms import show
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.forking import new_lock
+from ..core.refusals import not_made
 from ..core.target import Target
 from ..core.text import one_line
 from . import arguments
@@ -246,6 +247,8 @@ class Module:
     """A compiled program: call it, look at its source, time it."""
 
     def __init__(self, program: CompiledProgram) -> None:
+        if not isinstance(program, CompiledProgram):
+            raise not_made("Module", "build one: tw.build(s, [A, B], target)")
         self.program = program
         self.target = Target(program.target)
         loaded = _Loaded(program)

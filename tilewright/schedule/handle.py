@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from ..core.errors import UserAttributeError, UserError, UserTypeError, caller_location
 from ..core.hardware import MemoryScope
 from ..core.recursion import deep
-from ..core.refusals import missing
+from ..core.refusals import missing, not_made
 from ..core.text import one_line
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Operation, Tensor
@@ -66,6 +66,8 @@ class ScheduleHandle:
     """
 
     def __init__(self, value: Schedule) -> None:
+        if not isinstance(value, Schedule):
+            raise not_made("Schedule", "make one with te.create_schedule(B.op)")
         self.value = value
         self.steps: list[Step] = []
         self._references = References()
@@ -233,6 +235,8 @@ class StageHandle:
     __slots__ = ("id", "schedule")
 
     def __init__(self, schedule: ScheduleHandle, stage_id: int) -> None:
+        if not isinstance(schedule, ScheduleHandle) or not isinstance(stage_id, int):
+            raise not_made("Stage", "ask the schedule for it: s[B]")
         self.schedule = schedule
         self.id = stage_id
 

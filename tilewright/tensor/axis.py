@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.errors import UserError
 from ..core.hardware import ThreadTag
+from ..core.refusals import not_made
 from ..core.text import one_line
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operand import Operand
@@ -56,6 +57,8 @@ class IterVar(Operand):
     __slots__ = ("__weakref__", "dom", "kind", "thread", "var")
 
     def __init__(self, name: str, dom: Range | None, kind: AxisKind, thread: ThreadTag | None = None) -> None:
+        if not (dom is None or isinstance(dom, Range)) or not isinstance(kind, AxisKind):
+            raise not_made("IterVar", 'make one with te.reduce_axis((0, n)) or te.thread_axis("threadIdx.x")')
         dtype = dom.extent.dtype if dom is not None else "int32"
         self.var = Var(name, dtype)
         self.dom = dom

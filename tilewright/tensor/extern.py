@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.dtype import DType
+from ..core.refusals import not_made
 from ..expr.nodes import Expr
 from .tensor import Operation, Tensor
 
@@ -30,6 +31,8 @@ class ExternOp(Operation):
         tag: str = "",
         attrs: Any = None,
     ) -> None:
+        if not (isinstance(inputs, tuple) and isinstance(shapes, tuple) and shapes):
+            raise not_made("ExternOp", "make one with te.extern(shape, inputs, fcompute)")
         self.inputs = inputs
         self.shapes = shapes
         self.statement = statement

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.errors import UserError
+from ..core.refusals import not_made
 from ..expr.nodes import Expr
 from ..expr.operators import subtract
 from .axis import AxisKind, IterVar, Range
@@ -29,6 +30,9 @@ class ScanOp(Operation):
         tag: str = "",
         attrs: Any = None,
     ) -> None:
+        parts = (init, update, state)
+        if not all(isinstance(part, tuple) and part and isinstance(part[0], Tensor) for part in parts):
+            raise not_made("ScanOp", "make one with te.scan(init, update, state)")
         self.scan_axis = scan_axis
         self.init = init
         self.update = update

@@ -10,7 +10,7 @@ import numpy as np
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.own_code import calling
-from ..core.refusals import refusal, refuses
+from ..core.refusals import not_made, refusal, refuses
 from ..core.text import one_line
 from ..expr.nodes import Expr, IntImm, Load
 from ..expr.operand import Operand
@@ -30,6 +30,10 @@ class Operation:
     def __init__(
         self, name: str, shape: tuple[Expr, ...], dtypes: tuple[DType, ...], tag: str = "", attrs: Any = None
     ) -> None:
+        if not (isinstance(name, str) and isinstance(shape, tuple) and isinstance(dtypes, tuple)):
+            raise not_made("Operation", "make one with te.placeholder or te.compute")
+        if not (attrs is None or isinstance(attrs, Mapping)):
+            raise not_made("Operation", "give attrs a dict")
         self.name = name
         self.shape = shape
         self.dtypes = dtypes
@@ -103,6 +107,11 @@ class ComputeOp(Operation):
     def __init__(
         self, name: str, axis: tuple[IterVar, ...], body: tuple[Expr, ...], tag: str = "", attrs: Any = None
     ) -> None:
+        parts = (axis, body)
+        if not all(isinstance(part, tuple) for part in parts) or not body or not all(isinstance(e, Expr) for e in body):
+            raise not_made("ComputeOp", "make one with te.compute(shape, lambda i: ...).op")
+        if not all(isinstance(a, IterVar) for a in axis):
+            raise not_made("ComputeOp", "make one with te.compute(shape, lambda i: ...).op")
         self._axis = axis
         self._body = body
         self._inputs: tuple[Tensor, ...] | None = None
@@ -155,6 +164,8 @@ class Tensor(Arithmetic):
     __slots__ = ("__weakref__", "op", "value_index")
 
     def __init__(self, op: Operation, value_index: int) -> None:
+        if not isinstance(op, Operation) or not isinstance(value_index, int):
+            raise not_made("Tensor", "make one with te.placeholder or te.compute")
         self.op = op
         self.value_index = value_index
 
@@ -219,6 +230,8 @@ class TensorSlice(Operand):
     __slots__ = ("indices", "tensor")
 
     def __init__(self, tensor: Tensor, indices: tuple[Any, ...]) -> None:
+        if not isinstance(tensor, Tensor) or not isinstance(indices, tuple):
+            raise not_made("TensorSlice", "index a tensor: A[i]")
         self.tensor = tensor
         self.indices = indices
 

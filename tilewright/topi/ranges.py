@@ -43,6 +43,10 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = "float32") 
         raise UserError(
             f"arange from {first!r} to {end!r} by {step!r}", primitive="arange", fix="give numbers, and a step but 0"
         )
+    if not all(math.isfinite(x) for x in numbers):
+        raise UserError(
+            f"arange from {first!r} to {end!r} by {step!r}", primitive="arange", fix="give numbers that are finite"
+        )
     kind, count = element_type(dtype, "arange"), math.ceil((numbers[1] - numbers[0]) / numbers[2])
     if count <= 0:
         raise UserError(

@@ -26,7 +26,7 @@ _PREFIXES = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "K": 1e3, "M"
 
 def scale_of(si_prefix: str) -> float:
     """What an SI prefix multiplies by; UserError where it is none."""
-    if si_prefix not in _PREFIXES:
+    if not isinstance(si_prefix, str) or si_prefix not in _PREFIXES:
         raise UserError(
             f"si_prefix={si_prefix!r}", primitive="tune", fix=f"use one of {', '.join(filter(None, _PREFIXES))}"
         )
