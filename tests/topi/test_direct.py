@@ -250,10 +250,11 @@ def test_a_strategy_that_does_not_cover_a_workload():
 
 def test_shipped_records_fit_the_templates():
     """Each names a configuration that the space of its template still has."""
-    pairs = list(load_from_file(Path(shipped.__file__).parent / "records" / "h200_convolutions.log"))
-    assert len(pairs) > 50
+    folder = Path(shipped.__file__).parent / "records"
+    convolutions, dense = (list(load_from_file(folder / f"h200_{name}.log")) for name in ("convolutions", "dense"))
+    assert len(convolutions) > 50
     known = {template.name: template for template in ALL}
-    for inp, _ in pairs[::8]:
+    for inp, _ in (*convolutions[::8], *dense[::8]):
         space = known[inp.task.name].gpu.space(known[inp.task.name].workload(inp.task.args))
         assert space.find(inp.config) is not None
 
