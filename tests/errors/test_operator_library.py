@@ -230,6 +230,8 @@ MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
     ("batch_norm", lambda: topi.nn.batch_norm(A, B, B, B, B), "elements of gamma and channels", "agree"),
     ("batch_norm", lambda: topi.nn.batch_norm(A, B, B, B, B, training=True), "training=True is not", "topi.sum"),
     ("batch_norm", lambda: topi.nn.batch_norm(A, A, B, B, B), "gamma 'A' has the shape [3, 4]", "(channels,)"),
+    ("prelu", lambda: topi.nn.prelu(A, B), "elements of slope and channels of x: 5 and 4 differ", "agree"),
+    ("prelu", lambda: topi.nn.prelu(A, A), "slope 'A' has the shape [3, 4]", "(channels,)"),
     ("lrn", lambda: topi.nn.lrn(A, 4), "argument 'size' is 4", "odd number"),
     ("lrn", lambda: topi.nn.lrn(A, 0), "argument 'size' is 0", "int >= 1"),
     ("schedule_injective", lambda: topi.cuda.schedule_injective([3]), "holds 3, which is not a tensor", "[B]"),

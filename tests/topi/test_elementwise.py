@@ -62,6 +62,9 @@ def test_conversions_and_bounds(target: str) -> None:
         Case("relu", topi.nn.relu, [SIGNED], np.maximum(SIGNED, 0)),
         Case("leaky_relu", lambda x: topi.nn.leaky_relu(x, 0.1), [SIGNED], np.where(SIGNED > 0, SIGNED, SIGNED / 10)),
     ]
+    steep = np.array([0.5, -2, 3, 0.25], "float32")
+    expected = np.where(INSIDE > 0, INSIDE, INSIDE * steep[:, None])
+    cases.append(Case("prelu", topi.nn.prelu, [INSIDE, steep], expected))
     for multiplier, shift in ((1 << 30, 0), (1395864371, -3), (2**31 - 1, 0)):
         expected = testing.fixed_point_multiply_python(large, multiplier, shift)
         scale = lambda x, m=multiplier, s=shift: topi.fixed_point_multiply(x, m, s)  # noqa: E731

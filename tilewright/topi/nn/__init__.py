@@ -41,6 +41,7 @@ from .depthwise_gradients import depthwise_conv2d_backward_input_nhwc as depthwi
 from .depthwise_gradients import depthwise_conv2d_backward_weight_nhwc as depthwise_conv2d_backward_weight_nhwc
 from .dilate import dilate as dilate
 from .elementwise import leaky_relu as leaky_relu
+from .elementwise import prelu as prelu
 from .elementwise import relu as relu
 from .elementwise import scale_shift as scale_shift
 from .elementwise import scale_shift_nchw as scale_shift_nchw

@@ -7,7 +7,7 @@ from typing import Any
 from ...core.errors import UserError
 from ...expr.operators import const, greater, maximum, multiply, select
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import tensor
+from ..argument_checks import dimension, rank_of, same, tensor
 
 
 def relu(x: Tensor) -> Tensor:
@@ -26,6 +26,40 @@ def leaky_relu(x: Tensor, alpha: float) -> Tensor:
         return select(greater(value, 0), value, multiply(value, const(alpha, x.dtype)))
 
     made: Tensor = compute(x.shape, element, tag="elemwise")
+    return made
+
+
+def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
+    """Compute x where x > 0, else x times the slope of its channel.
+
+    Parameters
+    ----------
+    x
+        A tensor of floats.
+    slope
+        A slope per channel: a tensor of one dimension.
+    axis
+        The dimension of channels.
+
+    Returns
+    -------
+    A tensor of the shape and type of `x`.
+
+    Raises
+    ------
+    UserError
+        Where there is not one slope per channel.
+    """
+    data = tensor(x, "x", "prelu")
+    channel = dimension(axis, data.ndim, "prelu")
+    factor = rank_of(tensor(slope, "slope", "prelu"), 1, "slope", "prelu", "(channels,)")
+    same(factor.shape[0], data.shape[channel], "elements of slope and channels of x", "prelu")
+
+    def element(*indices: Any) -> Any:
+        value = data(*indices)
+        return select(greater(value, 0), value, multiply(value, factor(indices[channel])))
+
+    made: Tensor = compute(data.shape, element, tag="broadcast")
     return made
 
 
