@@ -239,8 +239,8 @@ def test_spellings_of_one_workload_are_one():
         (lambda: Conv2d.of((1, 2, 7, 7), stride=(1, -1)), "conv2d: stride 1x-1 is not", "say 3"),
         (lambda: Conv2d.of((1, 4, 7, 7), 6, groups=4), "groups 4 does not divide 4 channels and 6 filters", "divisor"),
         (
-            lambda: Conv2d.of((1, 4, 7, 7), dtype="int8"),
-            "conv2d: dtype int8 is not covered",
+            lambda: Conv2d.of((1, 4, 7, 7), dtype="int16"),
+            "conv2d: dtype int16 is not covered",
             "float32, float64, float16, bfloat16",
         ),
         (lambda: Conv2d.of((1, 4, 7, 7), layout="HWCN"), "conv2d: layout HWCN is unknown", "NCHW, NHWC"),
