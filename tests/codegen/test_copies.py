@@ -77,6 +77,12 @@ def test_the_first_fragments_of_an_iteration_are_loaded_during_the_last_step_of_
     assert "(k_outer + 1) % 4 * 5120" in source(s, args)
 
 
+def test_the_last_iteration_loads_no_fragments_from_beyond_a_ring_with_a_slot_for_each() -> None:
+    for depth, stages, last in ((64, 3, 1), (96, 3, 2), (128, 4, 3)):
+        s, args = product(128, 128, depth, "float16", Tiling((128, 128), (64, 64), 32, stages))
+        assert f"A_shared + min(k_outer + 1, {last}) * 5120" in source(s, args)
+
+
 def test_fragments_stay_where_they_are_where_an_odd_number_of_steps_leaves_no_room() -> None:
     s, args = product(240, 256, 288, "float16", Tiling((48, 128), (48, 64), 48, 3))
     assert in_order(source(s, args), "for (int k_outer", "wait_group", "__syncthreads", "ldmatrix_x4(", "mma_float16(D")

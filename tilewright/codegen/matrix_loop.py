@@ -9,7 +9,7 @@ Behind the barrier at the head of an iteration, a warp would wait for its first 
                                                       multiply (k, last)
 
 What is awaited is the same number of groups, since the commit of iteration k stays in front. The last iteration loads
-fragments that nobody uses, from the slot that is next in turn.
+fragments that nobody uses: from the slot that is next in turn, or its own ones again where none follows.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..arith.simplify import simplify
 from ..core.hardware import LoopKind
 from ..expr.nodes import Expr, IntImm, Load, Var
-from ..expr.operators import add
+from ..expr.operators import add, minimum, subtract
 from ..expr.traverse import post_order, substitute
 from ..loops.nodes import Await, Barrier, Buffer, Commit, For, Let, Seq, Stmt, Store, Tensorized
 from .copies import is_copying
 from .matrix import MatrixWriter, Writer
+
+_MOST_SLOTS = 16
+"""How far back an earlier iteration with the same indices is looked for."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +92,41 @@ def _taken_apart(s: For) -> _Loop | None:
     counters: dict[Buffer, Expr] = {store.buffer: store.value for store in stored}
     if len(stored) < len(counts) or len(counters) < len(counts):
         return None
-    first: dict[Var, Expr] = {s.var: s.min}
-    following: dict[Var, Expr] = {s.var: add(s.var, 1)}
+    counted: dict[Var, Expr] = {}
     for let in names:
         source: Any = getattr(let.value, "source", None)
-        if source not in counters and any(isinstance(node, Load) for node in post_order(let.value)):
-            return None
-        first[let.var] = substitute(let.value, first)
-        following[let.var] = counters[source] if source in counters else substitute(let.value, following)
-    if any(isinstance(node, Load) for store in stored for node in post_order(store.value)):
+        if source in counters:
+            counted[let.var] = counters[source]
+    values = [store.value for store in stored] + [let.value for let in names if let.var not in counted]
+    if any(isinstance(node, Load) for value in values for node in post_order(value)):
         return None
+    first: dict[Var, Expr] = {s.var: s.min}
+    for let in names:
+        first[let.var] = substitute(let.value, first)
+    following = _following(s, s.extent.value, names, counted, product)
     return _Loop(s, tuple(names), tuple(parts[:2]), tuple(copies), product, tuple(stored), first, following)
+
+
+def _following(
+    loop: For, extent: int, names: list[Let], counted: dict[Var, Expr], product: Tensorized
+) -> dict[Var, Expr]:
+    """What the loop's variable and the names in it are in the next iteration.
+
+    Behind the last iteration, the indices of a ring come round to those of an earlier one. In a ring with a slot for
+    each iteration they would lead beyond it: there the last iteration follows itself.
+    """
+
+    def at(iteration: Expr) -> dict[Var, Expr]:
+        found: dict[Var, Expr] = {loop.var: iteration}
+        for let in names:
+            found[let.var] = counted[let.var] if let.var in counted else substitute(let.value, found)
+        return found
+
+    def indices(iteration: Expr) -> list[Expr]:
+        return [simplify(substitute(operand, at(iteration))) for operand in (product.a, product.b)]
+
+    last = add(loop.min, extent - 1)
+    behind, slots = indices(add(last, 1)), range(min(extent, _MOST_SLOTS))
+    if any(indices(subtract(last, back)) == behind for back in slots):
+        return at(add(loop.var, 1))
+    return at(minimum(add(loop.var, 1), last))
