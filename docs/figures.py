@@ -134,18 +134,27 @@ def draw_ladders(tables: dict[str, list[Row]]) -> None:
     save(figure, "ladders")
 
 
+_APART = 330
+"""GFLOPS between labels."""
+
+
 def draw_searches(runs: list[Search]) -> None:
-    """The best against the number of trials, a line for each run, labelled with where it ends."""
+    """The best against the number of trials, a line for each run; runs that end close together share a label."""
     figure = figure_of(8, 3.6)
     plot = figure.subplots()
-    colours = {"XGBTuner": COLOURS["rung"], "RandomTuner": "#707070"}
-    height = float("inf")
+    colours = {"AutoTuner": "#2e7d4f", "XGBTuner": COLOURS["rung"], "RandomTuner": "#707070"}
+    together: dict[tuple[str, int], list[list[Search]]] = {}
     for run in sorted(runs, key=lambda run: -run.best[-1]):
         plot.plot(run.trials, run.best, marker="o", markersize=3, color=colours[run.tuner])
-        # Labels keep a distance, though lines end at the same place.
-        height = min(run.best[-1], height - 330)
-        text = f"{run.label}  {run.tuner}, seed {run.seed}"
-        plot.text(run.trials[-1] + 8, height, text, va="center", fontsize=8, color=colours[run.tuner])
+        ending = together.setdefault((run.tuner, run.trials[-1]), [[run]])
+        near = ending[-1][-1].best[-1] - run.best[-1] < _APART
+        if run is not ending[-1][-1]:
+            ending[-1].append(run) if near else ending.append([run])
+    for (tuner, end), groups in together.items():
+        for group in groups:
+            seeds = ("seed " if len(group) == 1 else "seeds ") + ", ".join(str(run.seed) for run in group)
+            text = f"{', '.join(run.label for run in group)}  {tuner}, {seeds}"
+            plot.text(end + 8, group[0].best[-1] + 60, text, va="bottom", fontsize=8, color=colours[tuner])
     last = max(run.trials[-1] for run in runs)
     plot.set_xlim(0, last * 1.35)
     plot.set_xticks(range(0, last + 1, 100))

@@ -6,7 +6,8 @@ worker that leaves its group. This file is also a program by itself, without the
 
     python -I -S guard.py PID START MARK
 
-waits until the process PID, which began at START, has ended, and then ends all that has its mark.
+waits until the process PID, which began at START, has ended, gives its processes a moment to tidy up, and then ends
+all that has its mark.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ WORKER = "TILEWRIGHT_WORKER"
 _ROUNDS = 8
 _POLLED = 1.0
 """Seconds between looks, on kernels without descriptors of processes (before Linux 5.3)."""
+_GRACE = 3.0
+"""Seconds that the tuner's own processes have, once it is gone, to end what they started and remove their files."""
 
 
 def marked(name: str, value: str) -> list[int]:
@@ -88,6 +91,9 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     pid, start, mark = int(sys.argv[1]), sys.argv[2], sys.argv[3]
     _await_end(pid, start)
+    end = time.monotonic() + _GRACE
+    while marked(TUNER, mark) and time.monotonic() < end:
+        time.sleep(_POLLED / 20)
     kill_marked(TUNER, mark)
 
 
