@@ -136,6 +136,15 @@ def test_integers_on_other_hardware():
     np.testing.assert_array_equal(out.numpy(), workload.numpy(data.astype("int64"), weights.astype("int64")))
 
 
+def test_no_fragment_is_loaded_from_beyond_a_ring():
+    """A depth of as many slices as are in flight: the last iteration loads its own first fragments again."""
+    workload = Conv2d.of((1, 256, 4, 8), 64, kernel=1, padding=0)
+    wanted = {"rows": [4, 16], "columns": [1, 32], "depth": 64, "split": 1, "stages": 4, "store": "fragments"}
+    config = CONV2D_TF32.strategy(CUDA).nearest(workload, wanted)
+    source = build(*CONV2D_TF32.program(config, workload, CUDA), CUDA).program.source
+    assert "min(k_outer + 1, 3)" in source
+
+
 @pytest.mark.cuda
 def test_infinities_nan_and_small_numbers():
     """Three products of parts give what float32 gives, also where an operand is infinite, no number, or subnormal."""
