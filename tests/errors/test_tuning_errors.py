@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.errors.refused import refused
@@ -235,6 +236,8 @@ TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: autotvm.tuner.GridSearchTuner(task(), (4, 9)), "tuner", "range_idx=(4, 9)", "(0, 3)"),
     (lambda: autotvm.tuner.XGBTuner(task(), num_threads="x"), "XGBTuner", "num_threads='x'", "100"),  # type: ignore[arg-type]
     (lambda: autotvm.tuner.XGBTuner(task(), loss_type="x", model="numpy"), "tuner", "loss_type 'x'", '"rank"'),
+    (lambda: autotvm.tuner.XGBTuner(task(), optimizer=np.zeros(2)), "XGBTuner", "optimizer=array", '"sa"'),
+    (lambda: autotvm.tuner.XGBTuner(task(), loss_type=["x"], model="numpy"), "tuner", "loss_type ['x']", '"rank"'),  # type: ignore[arg-type]
     (lambda: autotvm.tuner.GATuner(task(), pop_size=0), "GATuner", "pop_size=0", "an int"),
     (lambda: autotvm.tuner.GATuner(task(), mutation_prob=2), "GATuner", "mutation_prob=2", "0 to 1"),
     (lambda: autotvm.tuner.XGBTuner(task(), plan_size="x"), "XGBTuner", "plan_size='x'", "100"),  # type: ignore[arg-type]

@@ -276,7 +276,7 @@ class XGBTuner(Tuner):
         seed: int | None = None,
         model: str = "auto",
     ) -> None:
-        if optimizer != "sa":
+        if not isinstance(optimizer, str) or optimizer != "sa":  # an array's comparison is no truth value
             raise UserError(f"optimizer={optimizer!r} is unknown", primitive="XGBTuner", fix='use "sa"')
         _check_counts("XGBTuner", plan_size=plan_size, **({} if num_threads is None else {"num_threads": num_threads}))
         strategy = AnnealingSearch(
@@ -284,7 +284,7 @@ class XGBTuner(Tuner):
             check_kind(feature_type),
             seed,
             model,
-            {"rank-binary": "rank"}.get(loss_type, loss_type),
+            "rank" if str(loss_type) == "rank-binary" else loss_type,
             num_threads,
             plan_size,
         )
