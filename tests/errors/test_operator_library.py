@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.errors.refused import refused
@@ -168,6 +169,7 @@ REST: list[tuple[str, Callable[[], Any], str, str]] = [
     ("dilation2d_nchw", lambda: image.dilation2d_nchw(IMAGES, K, 1, 0, 1), "filter 'K' has the shape", "layout CHW"),
     ("dilation2d_nhwc", lambda: image.dilation2d_nhwc(IMAGES, TAPS, 1, 0, 1), "the channels of input", "agree"),
     ("cumsum", lambda: topi.cumsum(TRUTH), "'T' has type bool", 'dtype="int32"'),
+    ("cumsum", lambda: topi.cumsum(A, 0, dtype=np.zeros(2)), "argument 'dtype' is array", "float32"),
     ("cumsum", lambda: topi.cumsum(OPEN, 0), "has the extent `n`, which is not constant", "te.compute"),
     ("cumprod", lambda: topi.cumprod(A, 5), "argument 'axis' is 5", "from -2 to 1"),
     (

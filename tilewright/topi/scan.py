@@ -58,7 +58,7 @@ def _running(data: Any, axis: Any, dtype: Any, exclusive: Any, how: Combine, pri
     source = tensor(data, "data", primitive)
     if source.dtype == "bool" and dtype is None:
         raise UserError(f"data {source.name!r} has type bool", primitive=primitive, fix='give a type: dtype="int32"')
-    kind = element_type(dtype or source.dtype, primitive)
+    kind = element_type(source.dtype if dtype is None else dtype, primitive)
     if axis is None:
         source, axis = reshape(source, (-1,)), 0
     at = dimension(axis, source.ndim, primitive)
