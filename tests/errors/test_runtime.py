@@ -102,7 +102,7 @@ def test_a_function_that_is_not_in_the_module() -> None:
 
 
 def test_a_form_of_source_that_there_is_none_of() -> None:
-    with refused("", "there is no 'ptx' form of a module for llvm", fix="ll, opt, asm, host"):
+    with refused("", "a module for llvm has no form 'ptx'", fix="ll, opt, asm, host"):
         sized().get_source("ptx")
 
 

@@ -27,4 +27,4 @@ def show(program: CompiledProgram, form: str) -> str:
 
 
 def _unknown(form: object) -> UserError:
-    return UserError(f"there is no {form!r} form of a module for llvm", fix=f"ask for one of {', '.join(FORMS)}")
+    return UserError(f"a module for llvm has no form {form!r}", fix=f"ask for one of {', '.join(FORMS)}")
