@@ -86,7 +86,7 @@ def test_sources_are_readable() -> None:
     assert "main_kernel.packed:" in module.get_source("asm")
     assert "target triple" in module.get_source("opt")
     assert module.get_source("host").startswith("def main(first, second, total):")
-    with pytest.raises(UserError, match="no 'ptx' form"):
+    with pytest.raises(UserError, match="has no form 'ptx'"):
         module.get_source("ptx")
 
 
