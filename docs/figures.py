@@ -98,6 +98,31 @@ def matches() -> list[Match]:
     return found
 
 
+@dataclass(frozen=True)
+class Shipped:
+    """A workload, and how many times as long as the call without tuning PyTorch takes, by type; as text, too."""
+
+    workload: str
+    ratios: dict[str, tuple[float, str]]
+
+
+def shipped() -> list[Shipped]:
+    """The rows of the table of four types and two layouts."""
+    found: list[Shipped] = []
+    modes: list[str] = []
+    for line in RESULTS.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if not line.startswith("|"):
+            modes = []
+        elif len(cells) > 1 and cells[1] == "float32: first, best, PyTorch":
+            modes = [cell.partition(":")[0] for cell in cells[1::2]]
+        elif modes and cells[0].strip("-"):
+            firsts = {mode: cell.partition(",")[0] for mode, cell in zip(modes, cells[2::2], strict=True)}
+            ratios = {mode: (float(text), text) for mode, text in firsts.items() if text != "–"}
+            found.append(Shipped(cells[0].strip("`"), ratios))
+    return found
+
+
 def figure_of(width: float, height: float) -> Any:
     """An empty figure that is written as a small file, the same from run to run."""
     import matplotlib
@@ -189,7 +214,51 @@ def draw_matches(rows: list[Match]) -> None:
     save(figure, "convolutions")
 
 
+_MODES = {"float32": "#2f6f9f", "float16": "#2e7d4f", "bfloat16": "#8a63a8", "float16 NHWC": "#c4772e"}
+
+
+def draw_shipped(rows: list[Shipped]) -> None:
+    """A line of marks for each workload, one per type, on a logarithmic axis; the figure of float32 as text."""
+    figure = figure_of(9, 0.28 * len(rows) + 1.2)
+    plot = figure.subplots()
+    names = [row.workload for row in rows]
+    for mode, colour in _MODES.items():
+        known = [(row.ratios[mode][0], row.workload) for row in rows if mode in row.ratios]
+        plot.plot(*zip(*known, strict=True), "o", color=colour, markersize=6, label=mode)
+    for row in rows:
+        plot.plot(
+            [min(r for r, _ in row.ratios.values()), max(r for r, _ in row.ratios.values())],
+            [row.workload] * 2,
+            color="#cccccc",
+            linewidth=1,
+            zorder=0,
+        )
+        plot.text(
+            25,
+            row.workload,
+            f"{row.ratios['float32'][1]}×",
+            va="center",
+            ha="right",
+            fontsize=8,
+            color=_MODES["float32"],
+        )
+    plot.set_yticks(names)
+    plot.axvline(1, color="black", linewidth=0.8)
+    plot.set_xscale("log")
+    plot.set_xlim(0.22, 26)
+    ticks = (0.25, 0.5, 1, 2, 4, 8, 16)
+    plot.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    plot.minorticks_off()
+    plot.invert_yaxis()
+    plot.tick_params(axis="y", length=0)
+    plot.set_xlabel("times as fast as the faster of PyTorch's memory orders, logarithmic; nothing tuned, on one H200")
+    plot.legend(loc="upper left", frameon=False, fontsize=9)
+    plot.spines[["top", "right", "left"]].set_visible(False)
+    save(figure, "one-call")
+
+
 if __name__ == "__main__":
+    draw_shipped(shipped())
     draw_matches(matches())
     draw_ladders(ladders())
     draw_searches(searches())

@@ -246,6 +246,14 @@ def test_the_charts_show_the_measured_numbers() -> None:
     for run in runs:
         assert run.label in chart, f"{run.label} is not in docs/images/tuning.svg: python docs/figures.py"
 
+    chart = (ROOT / "docs" / "images" / "one-call.svg").read_text(encoding="utf-8")
+    shipped = figures["shipped"]()
+    assert len(shipped) > 20
+    for row in shipped:
+        text = row.ratios["float32"][1]
+        assert f"{text}×" in chart, f"{text}× is not in docs/images/one-call.svg: python docs/figures.py"
+        assert row.workload in chart
+
     chart = (ROOT / "docs" / "images" / "convolutions.svg").read_text(encoding="utf-8")
     matches = figures["matches"]()
     assert len(matches) > 20

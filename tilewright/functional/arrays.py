@@ -63,6 +63,11 @@ def library_of(array: Any) -> Library:
     """The library of an array; UserError for what is not an array."""
     name = type(array).__module__.partition(".")[0]
     found = LIBRARIES.get(name)
+    if found is not None and found.name == "jax" and isinstance(array, sys.modules["jax"].core.Tracer):
+        raise UserError(
+            f"x is a {type(array).__name__}: JAX is tracing the program (jit, grad or vmap), and there is no array yet",
+            fix="call it outside of the traced function, or by jax.pure_callback, which copies arrays to the host",
+        )
     if found is not None:
         return found
     if not hasattr(array, "__dlpack__"):
