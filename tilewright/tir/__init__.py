@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from .core.refusals import missing_from_module as _missing
-from .expr.constructors import CONSTRUCTORS as _NODES
-from .expr.intrinsics import TABLE as _TABLE
-from .expr.matrix_calls import call_intrin as call_intrin
-from .expr.nodes import Expr as PrimExpr
-from .expr.nodes import SizeVar, StringImm, Var
-from .expr.operators import (
+from ..core.refusals import missing_from_module as _missing
+from ..expr.constructors import CONSTRUCTORS as _NODES
+from ..expr.intrinsics import TABLE as _TABLE
+from ..expr.matrix_calls import call_intrin as call_intrin
+from ..expr.nodes import Expr as PrimExpr
+from ..expr.nodes import SizeVar, StringImm, Var
+from ..expr.operators import (
     add,
     bitwise_and,
     bitwise_not,
@@ -26,20 +26,20 @@ from .expr.operators import (
     truncdiv,
     truncmod,
 )
-from .expr.operators import all_of as all
-from .expr.operators import any_of as any
-from .expr.operators import cast as Cast
-from .expr.operators import divide as div
-from .expr.operators import floordiv as indexdiv
-from .expr.operators import floormod as indexmod
-from .expr.operators import logical_not as Not
-from .expr.operators import select as Select
-from .loops import ir_builder as ir_builder
-from .loops.declare import decl_buffer
-from .loops.nodes import Buffer
-from .tensor.axis import IterVar
-from .tensor.reduction import Reduce as Reduce
-from .tensor.reduction import comm_reducer, max, max_value, min, min_value, sum
+from ..expr.operators import all_of as all
+from ..expr.operators import any_of as any
+from ..expr.operators import cast as Cast
+from ..expr.operators import divide as div
+from ..expr.operators import floordiv as indexdiv
+from ..expr.operators import floormod as indexmod
+from ..expr.operators import logical_not as Not
+from ..expr.operators import select as Select
+from ..loops import ir_builder as ir_builder
+from ..loops.declare import decl_buffer
+from ..loops.nodes import Buffer
+from ..tensor.axis import IterVar
+from ..tensor.reduction import Reduce as Reduce
+from ..tensor.reduction import comm_reducer, max, max_value, min, min_value, sum
 
 IntImm, FloatImm, Ramp, Broadcast, Call = (_NODES[f] for f in ("IntImm", "FloatImm", "Ramp", "Broadcast", "Call"))
 Add, Sub, Mul, Div, Mod = (_NODES[f] for f in ("Add", "Sub", "Mul", "Div", "Mod"))
