@@ -2,10 +2,13 @@
 
 from tilewright import intrin as ti
 
-s[D].tensorize(i, ti.mma("float16"))
+s[D].tensorize(i, ti.mma("float16"))  # the 32 lanes of a warp of an NVIDIA GPU, together
+s[D].tensorize(k, ti.dp4a("int8"))  # one thread of it: four products a sum
+s[D].tensorize(j, ti.vnni())  # one thread of a CPU: four products for each of 16 sums
 """
 
 from .core.atoms import ATOMS as _ATOMS
+from .core.atoms import DOTS as _DOTS
 from .core.atoms import Atom as Atom
 from .core.errors import UserError as _UserError
 
@@ -32,3 +35,37 @@ def mma(operands: str) -> Atom:
             fix=f"use one of {', '.join(map(repr, _ATOMS))}",
         )
     return _ATOMS[operands]
+
+
+def dp4a(operands: str = "int8") -> Atom:
+    """Return the dot product of four neighbouring bytes: `dp4a` of NVIDIA GPUs since sm_61.
+
+    One thread executes it. The tensorized loops sum up a multiple of four terms, for any number of rows and columns.
+    Operands and sums may lie in any memory; words whose four terms are neighbours, and aligned to 4 bytes, are loaded
+    at once.
+
+    Parameters
+    ----------
+    operands
+        "int8" or "uint8", of both operands. The sums are int32 and wrap around, as the loops do.
+
+    Raises
+    ------
+    UserError
+        For any other type.
+    """
+    name = f"dp4a_{operands}"
+    if not isinstance(operands, str) or name not in _DOTS:
+        raise _UserError(f"there is no dp4a of operands {operands!r}", primitive="dp4a", fix='give "int8" or "uint8"')
+    return _DOTS[name]
+
+
+def vnni() -> Atom:
+    """Return the dot products of four bytes for 16 sums at a time: `vpdpbusd` of AVX-512 VNNI.
+
+    One operand is uint8, the other int8; the sums are int32 and wrap around, as the loops do. The tensorized loops have
+    a multiple of 16 columns and of four terms, for any number of rows. The operand that has columns lies *packed*: its
+    last dimension counts four terms, the one before columns, as `Bp[k // 4, j, k % 4]`. The terms of a row are
+    neighbours, and the columns of the sums are. Processors without the instruction run the loops.
+    """
+    return _DOTS["vnni"]

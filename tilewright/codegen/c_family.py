@@ -38,8 +38,9 @@ from ..loops.nodes import (
 from .c_expr import OR, SUM, ExprWriter
 from .copies import write_copies_where, write_copy, write_copy_loop, write_sequence
 from .dialect import Dialect, Parameter
+from .dots import write_dots
 from .kernel import Kernel, product, root
-from .matrix import MatrixWriter
+from .matrix import write_product
 from .matrix_loop import write_product_loop
 from .names import Names
 from .vectors import contiguous, flat_index, guarded_load, known_divisor, lane_of, reads, strict_loads
@@ -245,8 +246,7 @@ class KernelWriter:
 
     def _tensorized(self, s: Tensorized) -> None:
         if self.dialect.has_matrix_instructions:
-            self.has_matrices = True
-            MatrixWriter(self, s).write()
+            (write_dots if s.atom.by_thread else write_product)(self, s)
         else:
             self._stmt(s.body)
 

@@ -45,7 +45,7 @@ def write_sequence(writer: Writer, stmts: Sequence[Stmt]) -> None:
         if isinstance(stmt, Commit) or is_copying(stmt):
             copies.append(stmt)
             continue
-        if isinstance(stmt, Tensorized):
+        if isinstance(stmt, Tensorized) and not stmt.atom.by_thread:
             writer.held_back, copies = copies, []
         for copy in copies:
             writer._stmt(copy)
@@ -71,7 +71,9 @@ def is_copying(s: Stmt) -> bool:
 
 
 def _multiplies(writer: Writer) -> bool:
-    return any(isinstance(part, Tensorized) for part in statements(writer.kernel.launch.body))
+    return any(
+        isinstance(part, Tensorized) and not part.atom.by_thread for part in statements(writer.kernel.launch.body)
+    )
 
 
 def write_copies_where(writer: Writer, s: If) -> bool:

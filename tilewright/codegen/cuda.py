@@ -8,13 +8,16 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ..core.atoms import ATOMS
+from ..core.atoms import ATOMS, DOTS
 from ..core.dtype import DType
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope, ThreadTag
 from .dialect import C_WORDS, MATH, OWNED, Dialect, Parameter, is_half, signature, storage_dtype
+from .dots import dot_helpers
 from .matrix import matrix_helpers
 
+_MATRIX = r"(?:mma|ldmatrix|word_of|dp4a|tf32|add_3xtf32|shared_address)(?:_\w+)?"
+"""The helper functions of matrix instructions."""
 _HELPER = "static __device__ __forceinline__"
 
 
@@ -145,6 +148,7 @@ class Cuda(Dialect):
         "  unsigned int bits = (unsigned int)__float_as_int(x);\n"
         "  return x != x ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;\n#endif\n}",
         **matrix_helpers(ATOMS),
+        **dot_helpers(DOTS),
         **{f"{kind}_pair": _pair(kind, letters) for kind, letters in (("float16", "f16"), ("bfloat16", "bf16"))},
     }
     intrinsics: ClassVar[dict[str, str]] = _intrinsics()
@@ -156,7 +160,9 @@ class Cuda(Dialect):
         *(f"u{kind}{lanes}" for kind in "char short int long longlong".split() for lanes in (1, 2, 3, 4)),
     }
 
-    owned: ClassVar[re.Pattern[str]] = re.compile("|".join((*OWNED, r"make_\w+", r"copy_\d+(?:_or_zeros)?(?:_where)?")))
+    owned: ClassVar[re.Pattern[str]] = re.compile(
+        "|".join((*OWNED, r"make_\w+", r"copy_\d+(?:_or_zeros)?(?:_where)?", _MATRIX))
+    )
 
     def not_finite(self, value: float, dtype: DType) -> str:
         if dtype.bits != 64:

@@ -31,16 +31,15 @@ class Writer(CopyWriter, Protocol):
     """What is needed of the writer of a kernel."""
 
     aligned: set[Buffer]
+    has_matrices: bool
 
     def _block(self, head: str) -> AbstractContextManager[None]: ...
 
 
-@dataclass(frozen=True)
-class _Address:
-    """Where a piece of an operand lies: `base`, and a distance in elements in terms of the piece and the step."""
-
-    base: Expr
-    distance: str
+def write_product(writer: Writer, stmt: Tensorized) -> None:
+    """Write a `Tensorized` of a warp, in a block of its own."""
+    writer.has_matrices = True
+    MatrixWriter(writer, stmt).write()
 
 
 class MatrixWriter:

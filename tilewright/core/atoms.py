@@ -1,7 +1,10 @@
-"""Matrix atoms: the instructions that `tensorize` can put in the place of a loop nest, as one table.
+"""Matrix atoms: the instructions that `tensorize` can put in the place of a loop nest, as two tables.
 
-An atom multiplies a tile A (m×k) by a tile B (k×n) and adds the result to a tile of sums D (m×n). A warp executes it
-together. The operands lie in shared memory; the sums are *dealt out*: every lane keeps some of them in its registers.
+An atom multiplies a tile A (m×k) by a tile B (k×n) and adds the result to a tile of sums D (m×n).
+
+`ATOMS` are those that a warp executes together. The operands lie in shared memory; the sums are *dealt out*: every lane
+keeps some of them in its registers. `DOTS` are those that one thread executes: sums of four products each, whose
+operands and sums lie where the schedule keeps them.
 
 The shapes and fragment layouts are those of the PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions". With
 group = lane // 4 and member = lane % 4, they read as follows for every type, in words of `word` bytes (8 for float64,
@@ -25,8 +28,9 @@ class Atom:
     """One way to multiply small matrices.
 
     `operands` and `accumulator` are the types in memory; `shape` is the instruction that the hardware must have.
-    `instruction` is its spelling in PTX. `products` is how many of them one step takes: 3 where the operands are split
-    into a high and a low part, whose products are added in float32.
+    `instruction` is its spelling in PTX, or in assembly. `products` is how many of them one step takes: 3 where the
+    operands are split into a high and a low part, whose products are added in float32. `second` is the type of the
+    other operand where the two differ; either may come first.
     """
 
     name: str
@@ -35,6 +39,22 @@ class Atom:
     shape: MatrixShape
     instruction: str
     products: int = 1
+    second: str = ""
+
+    @property
+    def types(self) -> tuple[str, str]:
+        """The types of the two operands."""
+        return self.operands, self.second or self.operands
+
+    @property
+    def by_thread(self) -> bool:
+        """Whether one thread executes it; else all lanes of a warp do."""
+        return self.shape.level == "thread"
+
+    @property
+    def target(self) -> str:
+        """The kind of target that may have the instruction; others run the loops."""
+        return "llvm" if self.shape.family == "vpdpbusd" else "cuda"
 
     @property
     def m(self) -> int:
@@ -72,7 +92,12 @@ class Atom:
         return self.k // self.per_word // 4
 
     def draw(self) -> str:
-        """Return a drawing of how the sums of one piece are dealt out: for each of them, lane and register."""
+        """Return a drawing of how the sums of one piece are dealt out: for each of them, lane and register.
+
+        Of an instruction of one thread, it shows where the terms of each column lie among the bytes of that operand.
+        """
+        if self.by_thread:
+            return self._draw_bytes()
         head = f"{self.instruction}: {self.m} x {self.n} sums, as lane.register"
         cells = [
             [f"{row % 8 * 4 + column // 2}.{row // 8 * 2 + column % 2}".rjust(5) for column in range(self.n)]
@@ -80,9 +105,21 @@ class Atom:
         ]
         return "\n".join([head, *("".join(row) for row in cells)])
 
+    def _draw_bytes(self) -> str:
+        head = f"{self.instruction}: {self.m} x {self.n} sums of {self.k} terms; byte of each term and column"
+        rows = ["".join(str(column * self.k + term).rjust(4) for column in range(self.n)) for term in range(self.k)]
+        return "\n".join([head, *(f"term {term}:{row}" for term, row in enumerate(rows))])
+
     def runs_on(self, hardware: Hardware) -> bool:
         """Whether the hardware has the instruction."""
         return self.shape in hardware.matrix_shapes
+
+
+def _dp4a(name: str, kind: str) -> Atom:
+    letters = {"int8": "s32", "uint8": "u32"}[kind]
+    return Atom(
+        name, kind, "int32", MatrixShape("dp4a", 1, (1,), 4, kind, "int32", "thread"), f"dp4a.{letters}.{letters}"
+    )
 
 
 def _atom(name: str, operands: str, sums: str, shape: tuple[int, int, int], kind: str, products: int = 1) -> Atom:
@@ -124,3 +161,22 @@ ATOMS: dict[str, Atom] = {
     )
 }
 """The atoms by name: the type of the operands, or a precision of float32."""
+
+DOTS: dict[str, Atom] = {
+    "dp4a_int8": _dp4a("dp4a_int8", "int8"),
+    "dp4a_uint8": _dp4a("dp4a_uint8", "uint8"),
+    "vnni": Atom(
+        "vnni",
+        "uint8",
+        "int32",
+        MatrixShape("vpdpbusd", 1, (16,), 4, "uint8 × int8", "int32", "thread"),
+        "vpdpbusd",
+        second="int8",
+    ),
+}
+"""The instructions of one thread by name: four products a sum. Of VNNI, 16 neighbouring columns share a row's terms."""
+
+
+def atom_named(name: str) -> Atom | None:
+    """The atom of that name, or None."""
+    return ATOMS.get(name) or DOTS.get(name)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..arith.simplify import simplify
+from ..arith.simplify import prove, simplify
 from ..bounds.infer import StageBounds
 from ..bounds.nest import axis_values
 from ..core.errors import InternalError, UserError
 from ..core.hardware import ThreadTag
 from ..expr.nodes import Expr, IntImm, Known, Load, Var
-from ..expr.operators import const, floordiv, floormod, likely
+from ..expr.operators import all_of, const, floordiv, floormod, likely
 from ..expr.traverse import substitute, variables
 from ..tensor.axis import IterVar
 from .nodes import If, Stmt, Tensorized, seq
@@ -24,20 +24,55 @@ class TensorizedNest(StageNest):
         super().__init__(builder, found, bound)
         assert found.contraction is not None
         self.matched = found.contraction
-        lanes = [i for i, loop in enumerate(self.loops) if loop.tag is ThreadTag.THREAD_X]
-        self.start = lanes[-1] + 1
-        self.lane = self.loops[lanes[-1]].var
+        self.lane: Expr = const(0, "int32")
+        if self.matched.atom.by_thread:
+            inside = {*self.matched.rows, *self.matched.columns, *self.matched.depth}
+            self.start = min(i for i, loop in enumerate(self.loops) if loop.axis in inside)
+            first = self.start
+        else:
+            first = [i for i, loop in enumerate(self.loops) if loop.tag is ThreadTag.THREAD_X][-1]
+            self.start = first + 1
+            self.lane = self.loops[first].var
         if self.reduce_from is None or self.reduce_from >= self.start:
-            self.reduce_from = lanes[-1]
+            self.reduce_from = first
 
     def _update(self, depth: int, bound: frozenset[Var]) -> Stmt:
         if depth != self.start:
             return super()._update(depth, bound)
+        loops = super()._update(depth, bound)
+        if self.matched.atom.by_thread:
+            return self._of_one_thread(loops, bound)
         around = [guard for guard in self.guards if self._holds_for_tile(guard)]
-        body = self._tensorized(super()._update(depth, bound))
+        body = self._tensorized(loops)
         for guard in reversed(around):
             body = If(likely(guard), body, None)
         return seq(body)
+
+    def _of_one_thread(self, loops: Stmt, bound: frozenset[Var]) -> Stmt:
+        """The instruction where all guards hold for all of the tile, and the loops with their guards elsewhere.
+
+        Unlike a warp, whose operands are tiles in memory of their own, a thread must not read beyond what is there.
+        """
+        inside = (*self.matched.rows, *self.matched.columns, *self.matched.depth)
+        last: dict[Var, Expr] = {axis.var: const(self._extent(axis) - 1, axis.var.dtype) for axis in inside}
+        facts, whole = self.found.facts, []
+        for guard in self.guards:
+            whole.append(simplify(substitute(guard, last), facts))
+        known = facts
+        for condition in whole:
+            known = known.assume(condition)
+        lost = next((guard for guard in self.guards if not prove(guard, known)), None)
+        if lost is not None:
+            raise UserError(
+                f"`{lost}`, under which stage {self.stage.name!r} is computed, does not follow for a whole tile of "
+                f"{self.matched.atom.name} from its last iteration",
+                primitive="tensorize",
+                fix="split the tensorized loops by factors that divide their extents",
+            )
+        guards, self.guards = self.guards, ()
+        body = self._tensorized(super()._update(self.start, bound))
+        self.guards = guards
+        return If(likely(all_of(*whole)), body, loops) if whole else body
 
     def _holds_for_tile(self, guard: Expr) -> bool:
         """Whether a guard decides for the whole tile; sums that no reader needs may be computed from anything."""

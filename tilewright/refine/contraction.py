@@ -6,6 +6,7 @@ The role of an axis follows from where it appears: rows in `a` and D, columns in
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 from typing import NoReturn
 
@@ -17,14 +18,17 @@ from ..bounds.value import Contraction
 from ..core.atoms import Atom
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope
+from ..core.target import Target
 from ..expr.nodes import TRUE, Add, Cast, Expr, IntImm, Load, Mul, Var
-from ..expr.operators import cast, subtract
+from ..expr.operators import cast, const, subtract
 from ..expr.traverse import substitute, uses_any
 from ..schedule.legality import names
 from ..schedule.value import At, Schedule, Stage
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.reduction import Reduce
 from ..tensor.tensor import Tensor
+
+NO_DIGITS: Mapping[Var, Expr] = {}
 
 
 def refuse(what: str, fix: str) -> NoReturn:
@@ -43,6 +47,15 @@ def extent(found: StageBounds, axis: IterVar) -> int:
     return value.value
 
 
+def check_hardware(target: Target, found: StageBounds, atom: Atom) -> None:
+    """A GPU has the instruction: code for one that lacks it would be far from what the schedule asks for."""
+    if target.kind == atom.target == "cuda" and not atom.runs_on(target.hardware):
+        refuse(
+            f"{target.hardware.name} lacks the matrix instruction {atom.instruction} of stage {found.stage.name!r}",
+            "build for a newer GPU, or leave tensorize out",
+        )
+
+
 def contraction(schedule: Schedule, bounds: Bounds, found: StageBounds) -> Contraction:
     """The contraction that a tensorized stage computes; UserError where its loops are none that the atom computes."""
     stage = found.stage
@@ -50,7 +63,7 @@ def contraction(schedule: Schedule, bounds: Bounds, found: StageBounds) -> Contr
     axis, atom = stage.tensorized
     inner = _inner_loops(schedule, found, axis, atom)
     a, b = _operands(found, atom)
-    for operand in (a, b):
+    for operand in () if atom.by_thread else (a, b):
         _check_staged(schedule, bounds, operand, stage)
     values = axis_values(stage, found.ranges)
     roots = {root.var: cast(root.var.dtype, values[root]) for root in stage.roots}
@@ -60,11 +73,12 @@ def contraction(schedule: Schedule, bounds: Bounds, found: StageBounds) -> Contr
     for x in (*data, *depth):
         _check_role(x, stage, x in in_a, x in in_b, (a, b))
     rows, columns = [x for x in data if x in in_a], [x for x in data if x in in_b]
-    if rows and columns and _order(stage, values, rows[-1]) > _order(stage, values, columns[-1]):
+    ordered = not columns if atom.by_thread and len(rows) + len(columns) < 2 else False
+    if ordered or (rows and columns and _order(stage, values, rows[-1]) > _order(stage, values, columns[-1])):
         a, b, rows, columns = b, a, columns, rows  # columns are the dimension in which neighbours are stored
     for role, axes, step in (("rows", rows, atom.m), ("columns", columns, atom.n), ("terms", depth, atom.k)):
         size = prod(extent(found, x) for x in axes)
-        if not axes or size % step:
+        if size % step or not (axes or atom.by_thread):
             refuse(
                 f"the tensorized loops of stage {stage.name!r} have {size} {role} ({names(axes)}), but "
                 f"{atom.name} computes multiples of {step}",
@@ -85,10 +99,12 @@ def _inner_loops(schedule: Schedule, found: StageBounds, axis: IterVar, atom: At
     for x in inner:
         bound = stage.note(x).thread
         if bound is not None:
+            owner = "one thread executes" if atom.by_thread else "the lanes of a warp belong to"
             refuse(
                 f"axis {x.name!r} of stage {stage.name!r}, inside the tensorized {axis.name!r}, is bound to "
-                f"{bound.thread_tag}, but the lanes of a warp belong to {atom.name}",
-                f"leave {x.name!r} unbound, or reorder it outside of {axis.name!r}; bind warps to threadIdx.y and z",
+                f"{bound.thread_tag}, but {owner} {atom.name}",
+                f"leave {x.name!r} unbound, or reorder it outside of {axis.name!r}"
+                + ("" if atom.by_thread else "; bind warps to threadIdx.y and z"),
             )
     for other in schedule.in_order():
         place = other.placement
@@ -104,7 +120,8 @@ def _inner_loops(schedule: Schedule, found: StageBounds, axis: IterVar, atom: At
 def _operands(found: StageBounds, atom: Atom) -> tuple[Load, Load]:
     """The two loads whose product the stage sums up."""
     stage, body = found.stage, found.body[0]
-    wanted = f"te.sum of a product of two loads, of {atom.operands} each, in {atom.accumulator}"
+    kinds = f"{atom.operands} each" if not atom.second else " and ".join(atom.types)
+    wanted = f"te.sum of a product of two loads, of {kinds}, in {atom.accumulator}"
     if not isinstance(body, Reduce) or len(body.source) != 1:
         refuse(f"stage {stage.name!r} does not compute one sum", f"declare {wanted}")
     combiner, product = body.combiner, body.source[0]
@@ -123,10 +140,10 @@ def _operands(found: StageBounds, atom: Atom) -> tuple[Load, Load]:
             "stage what is computed of an operand: s.cache_read(T, 'shared', [D]) makes a load of an inlined T",
         )
     types = (str(a.dtype), str(b.dtype), str(stage.op.outputs[0].dtype))
-    if types != (atom.operands, atom.operands, atom.accumulator):
+    if sorted(types[:2]) != sorted(atom.types) or types[2] != atom.accumulator:
         refuse(
             f"stage {stage.name!r} multiplies {types[0]} by {types[1]} and sums in {types[2]}, but {atom.name} takes "
-            f"{atom.operands} and sums in {atom.accumulator}",
+            f"{' and '.join(dict.fromkeys(atom.types))} and sums in {atom.accumulator}",
             f"declare {wanted}, or take the atom of these types",
         )
     return a, b
@@ -146,13 +163,20 @@ def _check_staged(schedule: Schedule, bounds: Bounds, operand: Load, stage: Stag
         )
 
 
-def local_indices(operand: Load, found: StageBounds, held: StageBounds) -> list[Affine]:
-    """The indices of an operand within the stored part of it, as forms of the loops of its reader."""
+def local_indices(
+    operand: Load, found: StageBounds, held: StageBounds | None, digits: Mapping[Var, Expr] = NO_DIGITS
+) -> list[Affine]:
+    """The indices of an operand within the stored part of it, as forms of the loops of its reader.
+
+    An argument of the kernel is not held, but there as a whole. `digits` stand for loops of the reader.
+    """
     values = axis_values(found.stage, found.ranges)
     roots = {root.var: cast(root.var.dtype, values[root]) for root in found.stage.roots}
+    assert isinstance(operand.source, Tensor)
+    mins = [const(0, i.dtype) for i in operand.indices] if held is None else [part.min for part in held.region]
     return [
-        Affine.of(simplify(subtract(substitute(index, roots), part.min), found.facts))
-        for index, part in zip(operand.indices, held.region, strict=True)
+        Affine.of(simplify(substitute(subtract(substitute(index, roots), low), digits), found.facts))
+        for index, low in zip(operand.indices, mins, strict=True)
     ]
 
 

@@ -26,7 +26,8 @@ from ..schedule.relations import Fuse, Split
 from ..schedule.value import AxisNotes, Schedule, Stage
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.tensor import Tensor
-from .contraction import contraction, extent, local_indices, refuse
+from .contraction import check_hardware, contraction, extent, local_indices, refuse
+from .match_dots import match_dot
 
 
 def match_intrinsics(schedule: Schedule, bounds: Bounds, target: Target, options: Options) -> Bounds:
@@ -41,16 +42,14 @@ def match_intrinsics(schedule: Schedule, bounds: Bounds, target: Target, options
     made = dict(bounds)
     for found in asked:
         matched = contraction(schedule, bounds, found)
+        if matched.atom.by_thread:
+            made[found.stage.id] = match_dot(schedule, bounds, found, matched, target)
+            continue
         readers = [other for other in bounds.values() if _loads_of(schedule, other, found)]
         _check_accumulator(found, matched.atom)
         if not target.hardware.launches_grids:
             continue
-        if target.kind == "cuda" and not matched.atom.runs_on(target.hardware):
-            refuse(
-                f"{target.hardware.name} lacks the matrix instruction {matched.atom.instruction} of stage "
-                f"{found.stage.name!r}",
-                "build for a newer GPU, or leave tensorize out",
-            )
+        check_hardware(target, found, matched.atom)
         dims = {axis: place for axes in (matched.rows, matched.columns) for axis, place in _dimensions(found, axes)}
         rows, columns = (tuple(dims[axis] for axis in axes) for axes in (matched.rows, matched.columns))
         fragment = Fragment(rows, columns, matched.atom.halves)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from ...core.architectures import x86_hardware
 from ...core.errors import InternalError, UserError
 from ...core.forking import not_while_forking
 from ...core.target import Target
@@ -27,6 +28,8 @@ class Machine:
     """Whether it multiplies and adds in one instruction."""
     has_scale: bool = False
     """Whether it multiplies by powers of two in one instruction, and LLVM knows so."""
+    has_vnni: bool = False
+    """Whether it adds dot products of four bytes to 16 sums in one instruction."""
     level: int = 3
     """How hard LLVM tries, 0 to 3."""
 
@@ -50,8 +53,10 @@ def host_machine(cpu: str | None = None, features: str | None = None) -> Machine
         extra = f",{features}" if features else ""
         has_fma = known.get("fma", False) or platform.machine() == "aarch64"
         has_scale = bool(wide) and llvm.llvm_version_info >= (22,)
-        return Machine(llvm.get_host_cpu_name(), flags + extra, wide, has_fma, has_scale)
-    return Machine(cpu, features or "", 0, "+fma" in (features or ""))
+        has_vnni = known.get("avx512vnni", False) and "-avx512vnni" not in extra
+        return Machine(llvm.get_host_cpu_name(), flags + extra, wide, has_fma, has_scale, has_vnni)
+    has_vnni = any(shape.family == "vpdpbusd" for shape in x86_hardware(cpu, features or "").matrix_shapes)
+    return Machine(cpu, features or "", 0, "+fma" in (features or ""), has_vnni=has_vnni)
 
 
 def machine_of(target: Target) -> Machine:

@@ -14,10 +14,25 @@ from ...core.errors import InternalError
 from ...core.hardware import LoopKind
 from ...expr import nodes as n
 from ...expr.traverse import post_order
-from ...loops.nodes import Allocate, Barrier, Buffer, Evaluate, For, If, Launch, Let, LifetimeStart, Seq, Stmt, Store
+from ...loops.nodes import (
+    Allocate,
+    Barrier,
+    Buffer,
+    Evaluate,
+    For,
+    If,
+    Launch,
+    Let,
+    LifetimeStart,
+    Seq,
+    Stmt,
+    Store,
+    Tensorized,
+)
 from ..kernel import Param, product, root
 from .binding import PARALLEL_FOR
 from .convert import mangled
+from .dots import write_dots
 from .expr import ExprWriter
 from .mathlib import MathLibrary
 from .memory import Memory
@@ -158,6 +173,10 @@ class BodyWriter:
 
     def _lifetime_start(self, s: LifetimeStart) -> None:
         """For passes: nothing happens."""
+
+    def _tensorized(self, s: Tensorized) -> None:
+        if not (self.module.machine.has_vnni and write_dots(self, s)):
+            self._stmt(s.body)
 
     def _barrier(self, s: Barrier) -> None:
         """One thread runs all of it, so there is nobody to wait for."""
@@ -326,6 +345,8 @@ def captures(loop: For) -> list[Param]:
             used.update((v, None) for v in _sizes(at.buffer))
         elif isinstance(at, (For, Let)):
             own.add(at.var)
+        elif isinstance(at, Tensorized):
+            own |= {at.row, at.column, at.depth}
     used.update((v, None) for v in post_order(loop.min) if isinstance(v, n.Var))
     return sorted((p for p in used if p not in own), key=lambda p: not isinstance(p, Buffer))
 
@@ -349,6 +370,7 @@ _WRITE: dict[type, Callable[[BodyWriter, Any], None]] = {
     Evaluate: BodyWriter._evaluate,
     Allocate: BodyWriter._allocate,
     LifetimeStart: BodyWriter._lifetime_start,
+    Tensorized: BodyWriter._tensorized,
     Barrier: BodyWriter._barrier,
     Launch: BodyWriter._launch,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ...core.atoms import ATOMS, Atom
+from ...core.atoms import Atom, atom_named
 from ...core.errors import UserError
 from ...expr.nodes import Load
 from ...tensor.axis import IterVar
@@ -28,13 +28,14 @@ def _check_copy(stage: Stage, intrin: str) -> None:
 
 
 def tensorize(schedule: Schedule, stage: Stage, axis: IterVar, intrin: Any) -> tuple[Schedule, None]:
-    """Compute the loop `axis` and all loops inside it by a matrix instruction, which a warp executes together.
+    """Compute the loop `axis` and all loops inside it by a matrix instruction, of a warp or of one thread.
 
         for i in range(64): for j in range(32): for k in range(32):          D[64, 32] += A[64, 32] · B[32, 32]
             D[i, j] += A[i, k] * B[k, j]                             ->      # by mma.sync, 64 x 32 sums in registers
 
     The stage keeps its result in "local" memory: the sums of a tile are dealt out to the lanes of a warp, and so are
-    the loops of the stages that read them. The loops keep their meaning: targets without the instruction run them.
+    the loops of the stages that read them. An instruction of one thread (`dp4a`, `vnni`) leaves loops and memory as
+    they are. The loops keep their meaning: targets without the instruction run them.
     Raises UserError where the stage is not a reduction, is an output, or where `intrin` is not a matrix instruction;
     building raises it where the loops do not match the instruction.
     """
@@ -43,7 +44,7 @@ def tensorize(schedule: Schedule, stage: Stage, axis: IterVar, intrin: Any) -> t
     if isinstance(intrin, str) and intrin in COPIES:
         _check_copy(stage, intrin)
         return schedule, None
-    atom = ATOMS.get(intrin) if isinstance(intrin, str) else intrin
+    atom = atom_named(intrin) if isinstance(intrin, str) else intrin
     if not isinstance(atom, Atom):
         raise UserError(
             f"{intrin!r} for {of_stage(loop, stage)} is not a matrix instruction",
@@ -64,11 +65,12 @@ def tensorize(schedule: Schedule, stage: Stage, axis: IterVar, intrin: Any) -> t
             primitive="tensorize",
             fix="tensorize an axis inside of the bound ones: the lanes of the warp belong to the instruction",
         )
-    no_output(
-        schedule,
-        stage,
-        "tensorize",
-        "is global memory, and the instruction keeps its sums in registers",
-        f's.cache_write({stage.name}, "local"), computed at the loop over warps, and tensorize that stage',
-    )
+    if not atom.by_thread:
+        no_output(
+            schedule,
+            stage,
+            "tensorize",
+            "is global memory, and the instruction keeps its sums in registers",
+            f's.cache_write({stage.name}, "local"), computed at the loop over warps, and tensorize that stage',
+        )
     return schedule.with_stage(replace(stage, tensorized=(loop, atom))), None

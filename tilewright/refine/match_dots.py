@@ -1,0 +1,97 @@
+"""Matching of the instructions that one thread executes: sums of four products.
+
+They take operands and sums from wherever the schedule keeps them, so no loop is dealt out and no memory moves: the
+tensorized loops only become one statement. What an instruction demands of the layout of its operands is checked here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..arith.affine import Affine
+from ..arith.simplify import simplify
+from ..bounds.nest import axis_values
+from ..bounds.value import Bounds, Contraction, StageBounds
+from ..core.hardware import LoopKind
+from ..core.target import Target
+from ..expr.nodes import Expr, IntImm, Known, Load, Var
+from ..expr.traverse import substitute
+from ..schedule.value import Schedule, Stage
+from ..tensor.tensor import Tensor
+from .contraction import check_hardware, extent, local_indices, refuse
+
+
+def match_dot(
+    schedule: Schedule, bounds: Bounds, found: StageBounds, matched: Contraction, target: Target
+) -> StageBounds:
+    """The stage with its instruction, where the target may have it; else with its loops as they are."""
+    check_hardware(target, found, matched.atom)
+    if matched.atom.n > 1:
+        _check_packed(schedule, bounds, found, matched)
+    if target.kind != matched.atom.target:
+        return found
+    stage = found.stage
+    inside = {*matched.rows, *matched.columns, *matched.depth}
+    # The instruction takes the place of vectors and of unrolling.
+    notes = {x: replace(note, kind=LoopKind.SERIAL) if x in inside else note for x, note in stage.notes.items()}
+    return replace(found, stage=replace(stage, notes=notes), contraction=matched)
+
+
+def _check_packed(schedule: Schedule, bounds: Bounds, found: StageBounds, matched: Contraction) -> None:
+    """Vectors are loaded as they lie: four terms of a column, then those of the next one; sums of neighbours."""
+    stage, atom = found.stage, matched.atom
+    depth, column = matched.depth[-1], matched.columns[-1]
+    for axis, count in ((depth, atom.k), (column, atom.n)):
+        size = extent(found, axis)
+        if size % count:
+            refuse(
+                f"axis {axis.name!r} of stage {stage.name!r} has {size} iterations, but {atom.name} takes {count} "
+                "neighbours along it",
+                f"split so that it has a multiple of {count}",
+            )
+    # What one instruction loads: the innermost digit of each loop.
+    term, place = (Var(x.name, "int32", Known(0, n - 1)) for x, n in ((depth, atom.k), (column, atom.n)))
+    digits: dict[Var, Expr] = {depth.var: term, column.var: place}
+    forms, shape = _forms(schedule, bounds, matched.b, found, digits)
+    packed = (
+        len(forms) > 1 and shape[-1] == atom.k and (forms[-1].terms.get(term), forms[-2].terms.get(place)) == (1, 1)
+    )
+    if not packed:
+        _refuse_layout(stage, matched, f"`{', '.join(str(form.to_expr()) for form in forms)}`")
+    forms, _ = _forms(schedule, bounds, matched.a, found, digits)
+    if forms[-1].terms.get(term) != 1:
+        refuse(
+            f"{atom.name} loads {atom.k} terms of a row as neighbours, but the last dimension of "
+            f"{matched.a.source.name!r} does not run along axis {depth.name!r} of stage {stage.name!r}",
+            "declare that operand with the terms of the product as its last dimension",
+        )
+    last = axis_values(stage, found.ranges)[stage.op.axis[-1]]
+    if Affine.of(simplify(substitute(last, digits), found.facts)).terms.get(place) != 1:
+        refuse(
+            f"{atom.name} stores {atom.n} neighbouring sums, but the last dimension of stage {stage.name!r} does not "
+            f"run along the columns (axis {column.name!r})",
+            "declare the result with the columns of the packed operand as its last dimension",
+        )
+
+
+def _refuse_layout(stage: Stage, matched: Contraction, at: str) -> None:
+    atom, column, depth = matched.atom, matched.columns[-1], matched.depth[-1]
+    name = matched.b.source.name
+    refuse(
+        f"{atom.name} loads {atom.n} columns of {atom.k} terms each as {atom.n * atom.k} neighbouring bytes, but stage "
+        f"{stage.name!r} reads {name!r} at {at}: the last two dimensions are not a column (axis {column.name!r}) and "
+        f"{atom.k} of its terms (axis {depth.name!r})",
+        f"pack it: te.compute((k // {atom.k}, n, {atom.k}), lambda ko, j, ki: {name}[ko * {atom.k} + ki, j]), and sum "
+        f"over an axis of extent {atom.k} inside of one over ko",
+    )
+
+
+def _forms(
+    schedule: Schedule, bounds: Bounds, operand: Load, found: StageBounds, digits: dict[Var, Expr]
+) -> tuple[list[Affine], list[int | None]]:
+    """The indices of an operand within what is stored of it, and its extents where they are constant."""
+    assert isinstance(operand.source, Tensor)
+    held = bounds.get(schedule.stage_of[operand.source.op])
+    extents = operand.source.shape if held is None else [part.extent for part in held.region]
+    shape = [extent.value if isinstance(extent, IntImm) else None for extent in extents]
+    return local_indices(operand, found, held, digits), shape
