@@ -1,0 +1,35 @@
+"""One compiled kernel serves many batch sizes, where its code does not depend on the batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.codegen import nvrtc
+from tilewright.core.target import Target
+from tilewright.functional import compiler
+from tilewright.functional.executable import Executable
+from tilewright.functional.problem import Problem
+from tilewright.runtime.program import resolve_target
+
+CUDA = resolve_target(Target("cuda -arch=sm_90"))
+
+
+def kernel(batch: int, layout: str, groups: int) -> Executable:
+    problem = Problem(
+        "conv", (batch, 144, 56, 56), 144, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), groups, "float16", layout, bias=True
+    )
+    return compiler.compiled(compiler.candidate(problem, CUDA), CUDA, compiler.epilogue_of(problem, None))
+
+
+@pytest.mark.parametrize(("layout", "groups"), [("NCHW", 144), ("NHWC", 144), ("NCHW", 36)])
+def test_batches_share_a_kernel(layout: str, groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    usual = nvrtc._compile
+    monkeypatch.setattr(nvrtc, "_memo", {})
+    monkeypatch.setattr(nvrtc, "_compile", lambda source, *rest: (compiled.append(source), usual(source, *rest))[1])
+    batches = (48, 64, 128)
+    found = [kernel(batch, layout, groups) for batch in batches]
+    assert len(compiled) == 1
+    assert len({one.binary for one in found}) == 1
+    blocks = [one.launches[0].grid[0] * one.launches[0].grid[1] * one.launches[0].grid[2] for one in found]
+    assert [blocks[0] * batch for batch in batches] == [batches[0] * count for count in blocks]
