@@ -48,6 +48,8 @@ _WINDOW = 1.0
 """The part of a window that is in registers at a time."""
 _SHARPNESS = 5.34
 """The power at which costs that overlap are added: the longest counts almost alone."""
+_SPARE = 24
+"""Registers of `REGISTERS` that the first choice leaves: windows beyond spill, and take ptxas 10 s and more."""
 _ROW_REGISTERS = 168
 """For sums and one row of a window for each row of them, which all are in use at a time."""
 _STEPS = 3 * STEPS // 4
@@ -92,7 +94,7 @@ def candidates(of: Images) -> Iterator[tuple[Tile, tuple[int, int, int]]]:
             if y <= rows
         )
         for tile in shapes:
-            most = REGISTERS - 8 if tile.whole else _ROW_REGISTERS
+            most = REGISTERS - _SPARE if tile.whole else _ROW_REGISTERS
             if tile.registers(of) <= most and tile.steps(of) <= _STEPS:
                 yield from ((tile, block) for block in dict.fromkeys(blocks(of, tile)))
 

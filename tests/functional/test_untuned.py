@@ -1,0 +1,83 @@
+"""Forty shapes that were never tuned: the call is right on the CPU, and CUDA's kernels compile without spills."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilewright as tw
+from benchmarks.untuned import LIMITS, SHAPES
+from tilewright.core.target import Target
+from tilewright.driver import build
+from tilewright.functional import compiler
+from tilewright.functional.problem import Problem
+from tilewright.runtime.program import resolve_target
+
+CUDA = resolve_target(Target("cuda -arch=sm_90"))
+FEW = SHAPES[1::8]
+BY_NAME = pytest.mark.parametrize(
+    "problem", [pytest.param(p, id=str(p), marks=[] if p in FEW else pytest.mark.slow) for p in SHAPES]
+)
+
+
+def shrunk(problem: Problem) -> tuple[int, int, int, int]:
+    """The shape with a batch that the oracle computes in a second."""
+    n, c, h, w = problem.shape
+    terms = problem.filters * h * w * problem.kernel[0] * problem.kernel[1] * c // problem.groups
+    return (max(1, min(n, int(3e8 // terms))), c, h, w)
+
+
+def by_definition(x: np.ndarray, w: np.ndarray, problem: Problem) -> np.ndarray:
+    """The convolution of NCHW in float64, tap by tap."""
+    top, left, bottom, right = problem.padding
+    x = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (top, bottom), (left, right)))
+    (kh, kw), (sh, sw), (dh, dw) = problem.kernel, problem.stride, problem.dilation
+    rows, columns = ((x.shape[2] - (kh - 1) * dh - 1) // sh + 1, (x.shape[3] - (kw - 1) * dw - 1) // sw + 1)
+    grouped = x.reshape(x.shape[0], problem.groups, -1, *x.shape[2:])
+    taps = w.astype(np.float64).reshape(problem.groups, -1, *w.shape[1:])
+    out = np.zeros((x.shape[0], problem.groups, taps.shape[1], rows, columns))
+    for r in range(kh):
+        for c in range(kw):
+            part = grouped[
+                ..., r * dh : r * dh + (rows - 1) * sh + 1 : sh, c * dw : c * dw + (columns - 1) * sw + 1 : sw
+            ]
+            out += np.einsum("ngchw,gfc->ngfhw", part, taps[..., r, c])
+    return out.reshape(x.shape[0], -1, rows, columns)
+
+
+def test_there_are_forty_of_them() -> None:
+    assert len(set(SHAPES)) == 40
+    assert {p.dtype for p in SHAPES} == set(LIMITS)
+    assert {p.layout for p in SHAPES} == {"NCHW", "NHWC"}
+
+
+@BY_NAME
+def test_the_call_is_right(problem: Problem) -> None:
+    rng = np.random.default_rng(7)
+    dtype = np.dtype(getattr(ml_dtypes, problem.dtype, None) or problem.dtype)
+    x = rng.standard_normal(shrunk(problem)).astype(dtype)
+    w = rng.standard_normal(problem.weights_shape).astype(dtype)
+    last = problem.layout == "NHWC"
+    top, left, bottom, right = problem.padding
+    found = tw.conv2d(
+        np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if last else x,
+        w,
+        stride=problem.stride,
+        padding=((top, bottom), (left, right)),
+        dilation=problem.dilation,
+        groups=problem.groups,
+        layout=problem.layout,
+    )
+    found = (found.transpose(0, 3, 1, 2) if last else found).astype(np.float64)
+    wanted = by_definition(x, w, problem)
+    assert np.linalg.norm(found - wanted) <= LIMITS[problem.dtype] * np.linalg.norm(wanted)
+
+
+@BY_NAME
+def test_the_kernel_compiles(problem: Problem) -> None:
+    found = compiler.candidate(problem, CUDA)
+    schedule, args = found.template.program(found.config, found.workload, CUDA, compiler.epilogue_of(problem, None))
+    module = build(schedule, args, CUDA, name=found.workload.name)
+    for name, used in module.program.resources.items():
+        assert used.spill_store_bytes == 0, f"{name} of {found.config} spills {used.spill_store_bytes} bytes"
