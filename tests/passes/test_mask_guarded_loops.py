@@ -101,7 +101,7 @@ def test_the_guards_of_a_tile_are_tested_at_once() -> None:
     assert isinstance(made, For)
     choice = made.body
     assert isinstance(choice, If)
-    assert str(choice.condition) == "T.likely(p * 8 - n < -7)"
+    assert str(choice.condition) == "T.likely(p * 8 + 7 < n)"
     assert isinstance(choice.then, For)
     assert isinstance(choice.then.body, Store)
     assert isinstance(choice.orelse, For)

@@ -6,7 +6,7 @@ from math import gcd, inf
 from typing import Any
 
 from ..expr import nodes as n
-from ..expr.nodes import FALSE, TRUE, Expr
+from ..expr.nodes import FALSE, TRUE, Expr, IntImm
 from . import vectors
 from .affine import Affine, immediate
 from .engine import HANDLERS, difference, visit
@@ -14,6 +14,7 @@ from .facts import Facts, is_index
 from .interval import terms_bounds
 from .modular import form_residues
 from .prove import is_size, nonneg
+from .room import has_room
 from .splits import remainder
 from .write import write
 
@@ -22,26 +23,29 @@ def _ordering(e: Any, facts: Facts) -> Expr:
     if not is_index(e.a.dtype):
         return vectors.arithmetic(e, facts)
     try:
-        return ordering(type(e), difference(e.a, e.b, facts), facts)
+        alone = isinstance(e.a, IntImm) or isinstance(e.b, IntImm)
+        return ordering(type(e), difference(e.a, e.b, facts), facts, alone)
     except OverflowError:
-        return e.map_children(lambda child: visit(child, facts))  # type: ignore[no-any-return]
+        kind = type(e)
+        a, b = visit(e.a, facts), visit(e.b, facts)
+        return n.LT(b, a) if kind is n.GT else n.LE(b, a) if kind is n.GE else kind(a, b)  # type: ignore[no-any-return]
 
 
-def ordering(kind: type, form: Affine, facts: Facts) -> Expr:
-    """The simplest `form kind 0` for LT, LE, GT, GE."""
+def ordering(kind: type, form: Affine, facts: Facts, alone: bool) -> Expr:
+    """The simplest `form kind 0` for LT, LE, GT, GE; `alone`, where the form has stood on one side as it is."""
     terms = Affine(form.terms, 0, form.dtype)
     if kind is n.LT or kind is n.LE:
-        return at_most(terms, -form.const - (kind is n.LT), facts)
-    return at_least(terms, -form.const + (kind is n.GT), facts)
+        return at_most(terms, -form.const - (kind is n.LT), facts, alone)
+    return at_least(terms, -form.const + (kind is n.GT), facts, alone)
 
 
-def at_most(terms: Affine, limit: int, facts: Facts) -> Expr:
+def at_most(terms: Affine, limit: int, facts: Facts, alone: bool) -> Expr:
     """The simplest `terms <= limit`; the terms have no constant."""
     while True:
         if not terms.terms:
             return TRUE if limit >= 0 else FALSE
         if turned(terms):
-            return at_least(terms.scale(-1), -limit, facts)
+            return at_least(terms.scale(-1), -limit, facts, alone)
         lo, hi = terms_bounds(terms.terms.items(), 0, facts)
         if hi <= limit:
             return TRUE
@@ -55,16 +59,16 @@ def at_most(terms: Affine, limit: int, facts: Facts) -> Expr:
         return TRUE
     if nonneg(terms.shift(-limit - 1), facts):
         return FALSE
-    return _below(terms, limit + 1, facts)
+    return _below(terms, limit + 1, facts, alone)
 
 
-def at_least(terms: Affine, limit: int, facts: Facts) -> Expr:
+def at_least(terms: Affine, limit: int, facts: Facts, alone: bool) -> Expr:
     """The simplest `limit <= terms`; the terms have no constant."""
     while True:
         if not terms.terms:
             return TRUE if limit <= 0 else FALSE
         if turned(terms):
-            return at_most(terms.scale(-1), -limit, facts)
+            return at_most(terms.scale(-1), -limit, facts, alone)
         lo, hi = terms_bounds(terms.terms.items(), 0, facts)
         if lo >= limit:
             return TRUE
@@ -78,7 +82,7 @@ def at_least(terms: Affine, limit: int, facts: Facts) -> Expr:
         return TRUE
     if nonneg(terms.scale(-1).shift(limit - 1), facts):
         return FALSE
-    return _above(terms, limit, facts)
+    return _above(terms, limit, facts, alone)
 
 
 def _reduced(terms: Affine, limit: int, up: int, facts: Facts) -> tuple[Affine, int] | None:
@@ -121,29 +125,46 @@ def _undivided(terms: Affine, limit: int, up: int, facts: Facts) -> tuple[Affine
             continue
         base = remainder(held.base, held.high, facts) if held.high else held.base
         form = Affine(others, 0, terms.dtype).scale(held.low).plus(base, 1)
+        if others and not has_room(form, facts):
+            continue
         last = 0 if up else held.low - 1
         return Affine(form.terms, 0, form.dtype), limit * held.low + last - form.const
     return None
 
 
-def _below(terms: Affine, limit: int, facts: Facts) -> Expr:
+def _below(terms: Affine, limit: int, facts: Facts, alone: bool) -> Expr:
     """`terms < limit` as printed: sizes stand alone on the right."""
     sizes, others = _parted(terms)
     if sizes is None:
+        if not alone and not has_room(terms, facts):
+            return _apart(n.LT if limit == 0 else n.LE, terms, limit - (limit == 1))
         return n.LT(write(terms, facts), immediate(limit, terms.dtype))
     if limit < 0:
         others, limit = others.shift(-limit), 0
     return n.LT(write(others, facts), write(sizes.scale(-1).shift(limit), facts))
 
 
-def _above(terms: Affine, limit: int, facts: Facts) -> Expr:
+def _above(terms: Affine, limit: int, facts: Facts, alone: bool) -> Expr:
     """`limit <= terms` as printed; where sizes stand alone, `others < sizes` or `sizes <= others`."""
     sizes, others = _parted(terms)
     if sizes is None:
+        if not alone and not has_room(terms, facts):
+            return _apart(n.LT if limit == 1 else n.LE, terms.scale(-1), limit - (limit == 1))
         return n.LE(immediate(limit, terms.dtype), write(terms, facts))
     if limit < 0:
         others, limit = others.shift(-limit), 0
     return n.LE(write(sizes.scale(-1).shift(limit), facts), write(others, facts))
+
+
+def _apart(kind: Any, terms: Affine, limit: int) -> Expr:
+    """`terms kind limit`, where a difference could overflow, as a comparison of its two atoms.
+
+    OverflowError where it is more than these: it then stays as it is written.
+    """
+    if limit or sorted(terms.terms.values()) != [-1, 1]:
+        raise OverflowError
+    a, b = sorted(terms.terms, key=terms.terms.__getitem__, reverse=True)
+    return kind(a, b)  # type: ignore[no-any-return]
 
 
 def turned(form: Affine) -> bool:
@@ -173,13 +194,14 @@ def _equality(e: Any, facts: Facts) -> Expr:
     if not is_index(e.a.dtype):
         return vectors.arithmetic(e, facts)
     try:
-        return equality(type(e), difference(e.a, e.b, facts), facts)
+        alone = isinstance(e.a, IntImm) or isinstance(e.b, IntImm)
+        return equality(type(e), difference(e.a, e.b, facts), facts, alone)
     except OverflowError:
         return e.map_children(lambda child: visit(child, facts))  # type: ignore[no-any-return]
 
 
-def equality(kind: Any, form: Affine, facts: Facts) -> Expr:
-    """The simplest `form == 0`, or `form != 0`."""
+def equality(kind: Any, form: Affine, facts: Facts, alone: bool) -> Expr:
+    """The simplest `form == 0`, or `form != 0`; `alone` as for orderings."""
     yes, no = (TRUE, FALSE) if kind is n.EQ else (FALSE, TRUE)
     if not form.terms:
         return yes if form.const == 0 else no
@@ -197,6 +219,8 @@ def equality(kind: Any, form: Affine, facts: Facts) -> Expr:
         (a, _), (b, _) = form.terms.items()
         return kind(a, b)  # type: ignore[no-any-return]
     terms = Affine(form.terms, 0, form.dtype)
+    if not alone and len(form.terms) > 1 and not has_room(terms, facts):
+        raise OverflowError  # it stays as it is written
     return kind(write(terms, facts), immediate(-form.const, form.dtype))  # type: ignore[no-any-return]
 
 

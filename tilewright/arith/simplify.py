@@ -14,7 +14,8 @@ from .prove import nonneg
 def simplify(e: Expr, facts: Facts = EMPTY) -> Expr:
     """The simplest expression found that has e's value wherever the facts hold.
 
-    Indices (signed integers of 32 bits or more) are taken not to overflow. Floating-point results keep every bit.
+    Indices (signed integers of 32 bits or more) are taken not to overflow; where nothing that `e` computes does,
+    nothing that the result divides or compares does. Floating-point results keep every bit.
     """
     found = facts.memo.get(e)
     if found is None:

@@ -15,6 +15,7 @@ from .affine import Affine, immediate
 from .facts import Facts
 from .interval import bounds, form_bounds, terms_bounds
 from .modular import form_residues
+from .room import MARGIN, has_room, terms_have_room
 from .write import write
 
 
@@ -37,7 +38,8 @@ def quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
             rest[atom] = k
         else:
             whole[atom] = k // divisor
-    const, left = divmod(form.const, divisor)
+    left = _offset(rest, form, divisor, facts)
+    const = (form.const - left) // divisor
     if not rest:
         return Affine(whole, const, form.dtype)
     lo, hi = terms_bounds(rest.items(), left, facts)
@@ -47,6 +49,20 @@ def quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
     if whole:
         return (Affine(whole, const, form.dtype)).plus(result, 1)
     return result.shift(const)
+
+
+def _offset(rest: dict[Expr, int], form: Affine, divisor: int, facts: Facts) -> int:
+    """What stays of the constant in a dividend of the terms `rest`: 0 to divisor - 1, where that leaves room.
+
+    Else the dividend stays as near to what it was as sums of sizes allow.
+    """
+    const = form.const
+    left = const % divisor
+    if left == const or terms_have_room(rest.items(), left, form.dtype, facts):
+        return left
+    if abs(const) > MARGIN:
+        return const
+    return left - divisor if left and const < 0 else left
 
 
 def _quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
@@ -74,7 +90,7 @@ def _quotient(form: Affine, divisor: int, facts: Facts) -> Affine:
 def remainder(form: Affine, divisor: int, facts: Facts) -> Affine:
     """form % divisor, for a divisor > 0."""
     rest = {atom: k for atom, k in form.terms.items() if k % divisor}
-    form = Affine(rest, form.const % divisor, form.dtype)
+    form = Affine(rest, _offset(rest, form, divisor, facts), form.dtype)
     return _unwrapped(form, divisor, facts) or _remainder(form, divisor, facts)
 
 
@@ -110,10 +126,10 @@ def _remainder(form: Affine, divisor: int, facts: Facts) -> Affine:
     pulled = _pull(form, facts, 0)
     if pulled is not None and not pulled.high:
         return digits(pulled.base, pulled.low, pulled.low * divisor, facts)
-    return _split_atom(_shortened(form, divisor), 1, divisor, facts)
+    return _split_atom(_shortened(form, divisor, facts), 1, divisor, facts)
 
 
-def _shortened(form: Affine, modulus: int) -> Affine:
+def _shortened(form: Affine, modulus: int, facts: Facts) -> Affine:
     """The form modulo `modulus`, with the coefficients 1 and -1 where they do.
 
     Other coefficients stay: the quotient beside a remainder then has the same dividend, and one division serves both.
@@ -122,8 +138,8 @@ def _shortened(form: Affine, modulus: int) -> Affine:
     for atom, k in form.terms.items():
         least = k % modulus
         if least:
-            terms[atom] = 1 if least == 1 else -1 if least == modulus - 1 else k
-    return Affine(terms, form.const % modulus, form.dtype)
+            terms[atom] = k if k in (1, -1) else 1 if least == 1 else -1 if least == modulus - 1 else k
+    return Affine(terms, _offset(terms, form, modulus, facts), form.dtype)
 
 
 class Factored(NamedTuple):
@@ -179,7 +195,9 @@ def _pull(form: Affine, facts: Facts, units: int) -> Digits | None:
         if k == 1 and held is not None and not held.high:
             others = _without(form, atom)
             if sum(j in (1, -1) for j in others.terms.values()) <= units:
-                return Digits(others.scale(held.low).plus(held.base, 1), held.low, 0)
+                base = others.scale(held.low).plus(held.base, 1)
+                if has_room(base, facts):
+                    return Digits(base, held.low, 0)
     return None
 
 
@@ -191,7 +209,9 @@ def _lifted(form: Affine, facts: Facts) -> Digits | None:
             others = _without(form, atom)
             lo, hi = form_bounds(others, facts)
             if lo >= 0 and hi < k and sum(j in (1, -1) for j in held.base.terms.values()) <= 1:
-                return Digits(held.base.scale(k).plus(others, 1), 1, held.high * k)
+                base = held.base.scale(k).plus(others, 1)
+                if has_room(base, facts):
+                    return Digits(base, 1, held.high * k)
     return None
 
 
@@ -211,7 +231,7 @@ def digits(base: Affine, low: int, high: int, facts: Facts) -> Affine:
             return digits(parts.major, low // step, high // step, facts)
         if any(k in (low, -low) for k in base.terms.values()):
             return remainder(quotient(base, low, facts), high // low, facts)
-    return _split_atom(_shortened(base, high), low, high, facts)
+    return _split_atom(_shortened(base, high, facts), low, high, facts)
 
 
 def _split_atom(base: Affine, low: int, high: int, facts: Facts) -> Affine:
