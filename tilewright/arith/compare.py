@@ -28,7 +28,7 @@ def _ordering(e: Any, facts: Facts) -> Expr:
     except OverflowError:
         kind = type(e)
         a, b = visit(e.a, facts), visit(e.b, facts)
-        return n.LT(b, a) if kind is n.GT else n.LE(b, a) if kind is n.GE else kind(a, b)  # type: ignore[no-any-return]
+        return n.LT(b, a) if kind is n.GT else n.LE(b, a) if kind is n.GE else kind(a, b)
 
 
 def ordering(kind: type, form: Affine, facts: Facts, alone: bool) -> Expr:
