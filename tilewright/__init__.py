@@ -11,6 +11,7 @@ from typing import Any
 
 from .core.refusals import missing_from_module
 from .core.version import __version__ as __version__
+from .explain import hook_in_views
 from .messages import hook_in_all
 
 _MODULES = (
@@ -48,6 +49,7 @@ _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 _OLD_NAMES = {"select": ("tir", "Select"), "gpu": ("nd", "cuda")}
 
 hook_in_all()
+hook_in_views()
 
 
 def __getattr__(name: str) -> Any:

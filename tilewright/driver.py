@@ -214,11 +214,11 @@ def build(
         inputs, target = _only_target(inputs, target)
     chosen = Target.parse(target) if target is not None else Target.current(allow_none=True) or Target("llvm")
     functions = _functions(inputs, chosen, args, name, binds)
-    return compile_functions(tuple(_finished(function, chosen) for function in functions), chosen)
+    return compile_functions(tuple(finished(function, chosen) for function in functions), chosen)
 
 
-def _finished(function: Function, target: Target) -> Function:
-    """A lowered function, as it is compiled."""
+def finished(function: Function, target: Target) -> Function:
+    """A function lowered for `target`, as it is compiled."""
     options = PassContext.current().options
     records: list[PassRecord] = []
     made = run(finishing(target, options), function, target, options, records)

@@ -91,6 +91,11 @@ def _synchronization(number: int) -> Iterator[Synchronization]:
         yield Synchronization("wgmma group", "warpgroup", awaits="wgmma")
 
 
+def _pieces(number: int) -> tuple[int, int]:
+    """The pieces in which shared memory is given out, and what the system takes of each block's, in bytes."""
+    return (256 if number < 70 else 128), (_KB if number >= 80 else 0)
+
+
 def nvidia(
     number: int, shared: int, pool: int, blocks: int, warps: int, lanes: int, block_registers: int = 65_536
 ) -> Hardware:
@@ -107,7 +112,9 @@ def nvidia(
     swizzles = ("swizzle 32", "swizzle 64", "swizzle 128") if clusters else ()
     memories = (
         Memory("global", MemoryScope.GLOBAL, "grid", _LARGEST, _LARGEST, alignment=256),
-        Memory("shared", MemoryScope.SHARED, "block", 48 * _KB, shared * _KB, pool * _KB, 128, swizzles),
+        Memory(
+            "shared", MemoryScope.SHARED, "block", 48 * _KB, shared * _KB, pool * _KB, 128, swizzles, *_pieces(number)
+        ),
         Memory("register", MemoryScope.LOCAL, "thread", 255 * 4, 255 * 4, 65_536 * 4, alignment=4),
         *((Memory("tensor", None, "block", 256 * _KB, 256 * _KB, 256 * _KB),) if number in (100, 103, 110) else ()),
     )
@@ -115,7 +122,7 @@ def nvidia(
         f"sm_{number}",
         levels,
         memories,
-        Multiprocessor(blocks, warps, block_registers, lanes),
+        Multiprocessor(blocks, warps, block_registers, lanes, schedulers=4, register_unit=256),
         tuple(_synchronization(number)),
         tuple(_matrix_shapes(number)),
         copy_bytes=(4, 8, 16) if number >= 80 else (),

@@ -46,3 +46,8 @@ BOARDS: dict[str, Board] = {
     "NVIDIA H100 80GB HBM3": Board("sm_90", 132, 1980, 3350),
     "NVIDIA H200": Board("sm_90", 132, 1980, 4800),
 }
+
+
+def board_of(architecture: str) -> Board | None:
+    """The last known board of an architecture, None where none is known."""
+    return next((board for board in reversed(BOARDS.values()) if board.architecture == architecture), None)

@@ -108,7 +108,8 @@ class Memory:
 
     `scope` is its name in schedules, if it has one. `capacity` is the bytes that an owner gets unasked, `most` those
     that it gets where the kernel asks for them. `pool` is the bytes that the owners resident on one multiprocessor
-    share, 0 where they share none. Every buffer starts at a multiple of `alignment` bytes. `layouts` are the orders
+    share, 0 where they share none; it is given out in pieces of `unit` bytes, and each owner takes `reserved` bytes
+    beside what its program asks for. Every buffer starts at a multiple of `alignment` bytes. `layouts` are the orders
     of elements that the hardware's own instructions accept beside a plain one.
     """
 
@@ -120,6 +121,8 @@ class Memory:
     pool: int = 0
     alignment: int = 16
     layouts: tuple[str, ...] = ()
+    unit: int = 1
+    reserved: int = 0
 
 
 @dataclass(frozen=True)
@@ -159,13 +162,16 @@ class MatrixShape:
 class Multiprocessor:
     """What one multiprocessor holds: resident blocks and warps, registers of 32 bits for one block.
 
-    `float_lanes` is how many float32 operations it begins per cycle.
+    `float_lanes` is how many float32 operations it begins per cycle. Each of its `schedulers` has a share of the warps
+    and registers, and gives a warp a multiple of `register_unit` of them.
     """
 
     blocks: int
     warps: int
     registers: int
     float_lanes: int
+    schedulers: int = 1
+    register_unit: int = 1
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any, Protocol
 
-from ..arith.simplify import prove, simplify
+from ..arith.simplify import prove
+from ..bounds.guards import domain_guards, relation_guards
 from ..bounds.infer import Bounds, StageBounds
 from ..bounds.nest import Loop, axis_values, is_one, own_loops
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
 from ..expr.nodes import Expr, IntImm, Load, Var
-from ..expr.operators import cast, const, greater_equal, less, likely, subtract
+from ..expr.operators import cast, const, likely, subtract
 from ..expr.traverse import post_order, substitute, variables
 from ..schedule.value import At, Schedule
 from ..tensor.axis import AxisKind, IterVar
@@ -72,16 +73,17 @@ class StageNest:
         first = [i for i, loop in enumerate(self.loops) if loop.axis.kind is AxisKind.REDUCE]
         is_reduction = isinstance(found.body[0], Reduce)
         self.reduce_from = first[0] if first else len(self.loops) if is_reduction else None
-        data_guards = self._relation_guards(AxisKind.DATA)
-        reduce_guards = self._relation_guards(AxisKind.REDUCE)
-        domain_guards = self._domain_guards((*data_guards, *reduce_guards))
-        self.guards = (*data_guards, *reduce_guards, *domain_guards)
-        self.data_guards = (*data_guards, *domain_guards)
+        of_data = relation_guards(found, self.values, AxisKind.DATA)
+        of_reduction = relation_guards(found, self.values, AxisKind.REDUCE)
+        of_domain = domain_guards(found, self.values, (*of_data, *of_reduction))
+        self.guards = tuple(guard.condition for guard in (*of_data, *of_reduction, *of_domain))
+        self.data_guards = tuple(guard.condition for guard in (*of_data, *of_domain))
         # What is allocated here is as large as the region; the caller's buffer is as large as the tensor, and so is
         # what the first values are read from.
         keeps = any(builder.buffers[self.stage.id, k] in builder.whole for k in range(found.stage.op.num_outputs))
         self.started_from = self._initial_reads() if is_reduction else set()
-        self.initial_guards = self.data_guards if keeps or self.started_from else data_guards
+        within = keeps or self.started_from
+        self.initial_guards = self.data_guards if within else tuple(guard.condition for guard in of_data)
 
     def _check_variables(self) -> None:
         """What a body uses is an axis of its stage, a loop around it, or known from the arguments."""
@@ -212,33 +214,6 @@ class StageNest:
             return Load(buffer, indices)
         shifted = zip(indices, producer.region, strict=True)
         return Load(buffer, tuple(subtract(i, part.min) for i, part in shifted))
-
-    def _relation_guards(self, kind: AxisKind) -> tuple[Expr, ...]:
-        """The guards of uneven splits of axes of one kind, outermost first, but for those that provably hold."""
-        guards = []
-        for relation in self.stage.relations:
-            if not any(axis.kind is kind for axis in relation.above):
-                continue
-            guard = relation.guard(self.values, self.found.ranges)
-            if guard is not None and not prove(guard, self.found.facts):
-                guards.append(simplify(guard, self.found.facts))
-        return tuple(dict.fromkeys(guards))
-
-    def _domain_guards(self, known: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """Conditions that keep a region that was widened inside the tensor, beyond what `known` ones imply."""
-        guards = []
-        facts = self.found.facts
-        for guard in known:
-            facts = facts.assume(guard)
-        for axis in self.stage.roots:
-            dom, part = axis.dom, self.found.ranges[axis]
-            if dom is None or (dom.min is part.min and dom.extent is part.extent):
-                continue
-            offset = subtract(self.values[axis], dom.min)
-            for guard in (greater_equal(offset, 0), less(offset, dom.extent)):
-                if not prove(guard, facts):
-                    guards.append(simplify(guard, self.found.facts))
-        return tuple(dict.fromkeys(guards))
 
     def _predicated(self, body: Stmt) -> Stmt:
         """Stores where the schedule's own condition for them holds."""

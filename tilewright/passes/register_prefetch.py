@@ -39,6 +39,8 @@ from ..loops.walk import statements
 from .loop_nests import digits, iterations, joint_variable, serial_nest
 from .simplify_program import simplify_statement
 
+AHEAD = ".next"
+"""What the name of a tile of the next iteration ends in."""
 MAX_HELD = 32
 """Registers of 32 bits that the prefetched elements of one loop may take of a thread."""
 SHARE = Fraction(3, 4)
@@ -167,7 +169,7 @@ class _Held:
         for fill in fills:
             self._place(fill, [], sizes)
         self._arrays = {
-            target: Buffer(f"{target.name}.next", str(target.dtype), (const(size, "int32"),), MemoryScope.LOCAL)
+            target: Buffer(f"{target.name}{AHEAD}", str(target.dtype), (const(size, "int32"),), MemoryScope.LOCAL)
             for target, size in sizes.items()
         }
         self.registers = sum(_words(array) for array in self._arrays.values())

@@ -13,14 +13,13 @@ import numpy as np
 from ...core.hardware import ThreadTag
 from ...expr import nodes as n
 from ...expr.nodes import Expr, IntImm, Var
+from ...loops.warp_access import BANKS, SECTOR, WORD, distinct, word_wavefronts
 from ...schedule.relations import Fuse, Split
 from ...tensor.axis import IterVar
 from .extents import StageExtents
 from .structure import Structure
 from .traced import Columns, Number
 
-SECTOR, BANKS, WORD = 32, 32, 4
-"""Bytes that memory moves at least; banks of shared memory, and bytes of each per cycle."""
 _TAGS = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
 
 
@@ -119,30 +118,20 @@ def value_of(e: Expr, axes: Mapping[Var, np.ndarray]) -> np.ndarray | int:
     return 0
 
 
-def distinct(units: np.ndarray) -> np.ndarray:
-    """How many different numbers there are in each row."""
-    order = np.sort(units, axis=1)
-    made: np.ndarray = 1 + (order[:, 1:] != order[:, :-1]).sum(axis=1)
-    return made
-
-
 def sectors(places: np.ndarray, element_bytes: int, lanes: Number = 1) -> np.ndarray:
     """The sectors of global memory that a warp's access touches; each lane has `lanes` neighbours."""
-    first = places * element_bytes // SECTOR
-    found = distinct(first).astype(np.float64)
+    found = distinct(places * element_bytes // SECTOR).astype(np.float64)
     width = np.asarray(lanes) * element_bytes
     made: np.ndarray = np.maximum(found, distinct(places) * width / SECTOR)
     return made
 
 
 def wavefronts(places: np.ndarray, element_bytes: int, lanes: Number = 1) -> np.ndarray:
-    """The cycles that a warp's access of shared memory takes: the different words in its busiest bank."""
-    words = np.sort(places * element_bytes // WORD, axis=1)
-    new = np.ones(words.shape, bool)
-    new[:, 1:] = words[:, 1:] != words[:, :-1]
-    rows = np.arange(len(words))[:, None] * BANKS + words % BANKS
-    busy = np.bincount(rows[new], minlength=len(words) * BANKS).reshape(len(words), BANKS)
+    """The cycles that a warp's access of shared memory takes; each lane has `lanes` neighbours.
+
+    For wide accesses it is their words by the number of banks, which the weights of the model were fitted to.
+    """
+    words = places * element_bytes // WORD
     wide = np.asarray(lanes) * element_bytes / WORD
-    # Wide accesses go by parts of a warp, each without conflicts where lanes are neighbours.
-    made: np.ndarray = np.where(wide > 1, np.maximum(new.sum(axis=1) * wide / BANKS, 1), busy.max(axis=1))
+    made: np.ndarray = np.where(wide > 1, np.maximum(distinct(words) * wide / BANKS, 1), word_wavefronts(words))
     return made

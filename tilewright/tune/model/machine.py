@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ...core.architectures import NVIDIA
-from ...core.boards import BOARDS, Board
+from ...core.boards import BOARDS, board_of
 from ...core.hardware import Hardware
 from ...core.paths import cache_folder
 from ...core.target import Target
@@ -90,7 +89,7 @@ class Machine:
 
         Where that board was calibrated on this computer, its rates are those that were measured.
         """
-        found = BOARDS.get(board) or _board_of(target.hardware)
+        found = BOARDS.get(board) or board_of(target.hardware.name) or BOARDS[_USUAL_BOARD]
         rates = Rates()
         usual = BOARDS[_USUAL_BOARD]
         # What is not measured scales with what the data sheets say.
@@ -135,8 +134,3 @@ def _read() -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _board_of(hardware: Hardware) -> Board:
-    rows = [board for board in BOARDS.values() if NVIDIA[board.architecture].name == hardware.name]
-    return rows[-1] if rows else BOARDS[_USUAL_BOARD]

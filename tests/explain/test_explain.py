@@ -1,0 +1,144 @@
+"""`s.explain`: its numbers against what follows from the programs by hand, and its text."""
+
+from __future__ import annotations
+
+import pytest
+
+import tilewright as tw
+from tests.explain.schedules import bind, convolution, product, strided, transpose
+from tilewright import te
+from tilewright.core.hardware import MemoryScope
+from tilewright.core.occupancy import Limiter
+from tilewright.explain.counting import Access
+from tilewright.explain.explanation import Explanation, KernelExplanation
+
+
+def only(explanation: Explanation) -> KernelExplanation:
+    (kernel,) = explanation.kernels
+    return kernel
+
+
+def access(kernel: KernelExplanation, name: str, stores: bool = False) -> Access:
+    found = [a for a in kernel.counts.accesses.values() if a.buffer == name and a.stores is stores]
+    assert len(found) == 1, found
+    return found[0]
+
+
+@pytest.mark.parametrize(("step", "sectors"), [(1, 4), (2, 8), (4, 16), (8, 32), (100, 32)])
+def test_sectors_of_strided_loads(step: int, sectors: int) -> None:
+    kernel = only(strided(4096, step).explain("cuda"))
+    load, store = access(kernel, "A"), access(kernel, "B", stores=True)
+    assert load.requests == store.requests == pytest.approx(4096 / 32)
+    assert (load.per_request, load.best) == (pytest.approx(sectors), pytest.approx(4))
+    assert store.per_request == pytest.approx(4)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_bank_conflicts_of_a_transpose(padded: bool) -> None:
+    kernel = only(transpose(padded=padded).explain("cuda"))
+    load, store = access(kernel, "A.shared"), access(kernel, "A.shared", stores=True)
+    assert load.conflict_degree == pytest.approx(1 if padded else 32)
+    assert store.conflict_degree == pytest.approx(1)
+    assert kernel.shared_bytes == 4 * 32 * (33 if padded else 32)
+    assert kernel.occupancy is not None
+    assert kernel.occupancy.limiters == (Limiter.WARPS,)
+
+
+def test_work_of_a_convolution() -> None:
+    kernel = only(convolution().explain("cuda"))
+    assert (kernel.blocks, kernel.threads) == (129, 128)
+    assert kernel.counts.all_operations == pytest.approx(2 * 32 * 16415, rel=0.02)
+    assert access(kernel, "A").lanes == pytest.approx(32 * 16384, rel=0.02)
+    assert access(kernel, "W").per_request == pytest.approx(1)
+    assert kernel.least_bytes == 4 * (16384 + 32 + 16415)
+    # Of eight distances to the start of a sector, one needs four sectors, the others five.
+    assert access(kernel, "A").per_request == pytest.approx((4 + 7 * 5) / 8, rel=0.01)
+
+
+def test_every_guard_has_a_reason() -> None:
+    explanation = convolution(threads=100).explain("cuda")
+    assert explanation.reasons["B"] == ("split of i: 165 × 100 iterations are 85 more than its 16415",)
+    text = str(explanation)
+    assert "blockIdx.x * 100 + threadIdx.x < 16415" in text
+    assert "a condition of B.local, as declared" in text
+    assert "holds in 99." in text
+
+
+def test_a_tile_of_a_product() -> None:
+    kernel = only(product().explain("cuda"))
+    assert kernel.counts.all_operations == pytest.approx(2 * 256**3)
+    assert kernel.counts.barriers == pytest.approx(2 * 32 * 16 * 2)  # two in each of 32 iterations, for two warps
+    # Four rows of threads read rows of A four apart, of eight words: all in one bank. Columns of B lie side by side.
+    for name, degree in (("A.shared", 4), ("B.shared", 1)):
+        assert access(kernel, name).conflict_degree == pytest.approx(degree)
+        assert access(kernel, name, stores=True).scope is MemoryScope.SHARED
+    assert access(kernel, "C", stores=True).best < access(kernel, "C", stores=True).per_request
+    assert {b.name: b.bytes for b in kernel.buffers if b.scope is MemoryScope.SHARED} == {
+        "A.shared": 64 * 8 * 4,
+        "B.shared": 64 * 8 * 4,
+    }
+
+
+def test_the_tree_has_the_region_of_each_loop() -> None:
+    regions = {node.loop: node.extents() for node in product().explain("cuda").tree if node.stage == "C"}
+    assert regions == {
+        "": "256, 256",
+        "i.outer": "64, 256",
+        "j.outer": "64, 64",
+        "i.inner.outer": "32, 64",
+        "j.inner.outer": "32, 32",
+        "i.inner.inner.outer": "4, 32",
+        "j.inner.inner.outer": "4, 4",
+        "i.inner.inner.inner": "1, 4",
+        "j.inner.inner.inner": "1, 1",
+    }
+
+
+def test_the_text_says_it_all() -> None:
+    text = str(product().explain("cuda"))
+    for part in ("A.shared in shared", "run as", "vthread", "bank conflicts", "sectors per request", "limited by",
+                 "operations per byte", "NVIDIA H200", "16 blocks of 64 threads", "per thread"):  # fmt: skip
+        assert part in text, part
+
+
+def test_other_targets_have_what_they_have() -> None:
+    opencl = only(strided().explain("opencl"))
+    assert opencl.occupancy is None
+    assert opencl.resources is None
+    assert opencl.counts.all_operations == pytest.approx(2 * 4096)
+    B = te.compute((1000,), lambda i: te.const(2.0, "float32") * i, name="B")
+    text = str(te.create_schedule(B.op).explain("llvm"))
+    for part in ("no warps", "1,000 operations for B", "peaks of this target are not known"):
+        assert part in text, part
+
+
+def test_sizes_that_are_known_at_the_call() -> None:
+    n = te.var("n")
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i] + 1, name="B")
+    s = te.create_schedule(B.op)
+    block, thread = s[B].split(B.op.axis[0], 32)
+    bind(s[B], (block, "blockIdx.x"), (thread, "threadIdx.x"))
+    for sizes in ({"n": 640}, {n: 640}):
+        kernel = only(s.explain("cuda", sizes=sizes))
+        assert (kernel.blocks, kernel.counts.all_operations) == (20, pytest.approx(640))
+    with pytest.raises(tw.UserError, match=r"the value of n is known only .*\n.*sizes=\{\"n\": 1024\}"):
+        s.explain("cuda")
+    with pytest.raises(tw.UserError, match="sizes are positive integers, got n=0"):
+        s.explain("cuda", sizes={"n": 0})
+
+
+def test_indices_that_are_data_are_not_guessed() -> None:
+    A, at = te.placeholder((1024,), name="A"), te.placeholder((1024,), "int32", name="at")
+    B = te.compute((1024,), lambda i: A[at[i]], name="B")
+    s = te.create_schedule(B.op)
+    bind(s[B], (B.op.axis[0], "threadIdx.x"))
+    explanation = s.explain("cuda")
+    assert access(only(explanation), "A").unknown == pytest.approx(32)
+    assert "by data" in str(explanation)
+
+
+def test_boards_are_known_or_not() -> None:
+    explanation = strided().explain("cuda")
+    assert explanation.board_name == "NVIDIA H200"
+    assert strided().explain("cuda -arch=sm_120").board is None

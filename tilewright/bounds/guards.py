@@ -1,0 +1,55 @@
+"""The guards of a stage: the conditions under which an iteration of its loops computes something, and their causes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..arith.simplify import prove, simplify
+from ..expr.nodes import Expr
+from ..expr.operators import greater_equal, less, subtract
+from ..schedule.relations import Relation
+from ..tensor.axis import AxisKind, IterVar
+from .value import StageBounds
+
+Values = Mapping[IterVar, Expr]
+
+
+@dataclass(frozen=True)
+class StageGuard:
+    """One guard: of a `relation` whose loops can leave the range above them, or of an `axis` that leaves its tensor."""
+
+    condition: Expr
+    relation: Relation | None = None
+    axis: IterVar | None = None
+
+
+def relation_guards(found: StageBounds, values: Values, kind: AxisKind) -> tuple[StageGuard, ...]:
+    """The guards of uneven splits of axes of one kind, outermost first, but for those that provably hold."""
+    guards: dict[Expr, StageGuard] = {}
+    for relation in found.stage.relations:
+        if not any(axis.kind is kind for axis in relation.above):
+            continue
+        guard = relation.guard(values, found.ranges)
+        if guard is not None and not prove(guard, found.facts):
+            condition = simplify(guard, found.facts)
+            guards.setdefault(condition, StageGuard(condition, relation=relation))
+    return tuple(guards.values())
+
+
+def domain_guards(found: StageBounds, values: Values, known: Sequence[StageGuard]) -> tuple[StageGuard, ...]:
+    """Conditions that keep a region that was widened inside the tensor, beyond what `known` ones imply."""
+    guards: dict[Expr, StageGuard] = {}
+    facts = found.facts
+    for other in known:
+        facts = facts.assume(other.condition)
+    for axis in found.stage.roots:
+        dom, part = axis.dom, found.ranges[axis]
+        if dom is None or (dom.min is part.min and dom.extent is part.extent):
+            continue
+        offset = subtract(values[axis], dom.min)
+        for guard in (greater_equal(offset, 0), less(offset, dom.extent)):
+            if not prove(guard, facts):
+                condition = simplify(guard, found.facts)
+                guards.setdefault(condition, StageGuard(condition, axis=axis))
+    return tuple(guards.values())

@@ -1,0 +1,8 @@
+"""What a schedule leads to, before anything runs: regions, work, accesses, occupancy, and pictures of them."""
+
+from ..core.views import hook_in
+
+
+def hook_in_views() -> None:
+    """Let schedules explain and draw themselves."""
+    hook_in("explain", f"{__name__}.explanation", "explain")

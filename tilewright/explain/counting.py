@@ -1,0 +1,362 @@
+"""What a kernel does, counted over a sample of its warps: accesses, sectors, bank conflicts, operations, guards.
+
+The kernel is the finished one, as its source is written. A load that does not move with the innermost loops around it
+counts once for all of their iterations, since compilers hoist it.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..codegen.kernel import root
+from ..codegen.vectors import contiguous, flat_index, lane_of
+from ..core.hardware import MemoryScope
+from ..expr import nodes as n
+from ..expr.nodes import Expr, Load, Var
+from ..expr.traverse import variables
+from ..loops.nodes import (
+    Allocate,
+    Barrier,
+    Buffer,
+    Copy,
+    Evaluate,
+    For,
+    If,
+    Launch,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    Tensorized,
+    copied_load,
+)
+from ..loops.warp_access import SECTOR, conflict_free, distinct, sectors, wavefronts
+from ..passes.register_prefetch import AHEAD
+from .points import Points
+
+WIDEST = 16
+"""Bytes of one access of a lane."""
+
+
+@dataclass
+class Access:
+    """All loads, or all stores, of one width that a kernel makes to one buffer.
+
+    Counts are of the whole grid. `units` are sectors for global memory and wavefronts for shared memory; `least` is how
+    many of them there would be if neighbouring lanes accessed neighbouring elements. `unknown` accesses have indices
+    that are read from memory; they count as requests only.
+    """
+
+    buffer: str
+    scope: MemoryScope
+    stores: bool
+    width: int
+    lanes: float = 0.0
+    requests: float = 0.0
+    units: float = 0.0
+    least: float = 0.0
+    unknown: float = 0.0
+
+    @property
+    def per_request(self) -> float:
+        """Sectors, or wavefronts, of one request of a warp."""
+        known = self.requests - self.unknown
+        return self.units / known if known else 0.0
+
+    @property
+    def best(self) -> float:
+        """The least of them that a request could take."""
+        known = self.requests - self.unknown
+        return self.least / known if known else 0.0
+
+    @property
+    def conflict_degree(self) -> float:
+        """How many times as long bank conflicts make an access of shared memory."""
+        return self.units / self.least if self.least else 1.0
+
+
+class Origin(enum.Enum):
+    """Where a condition comes from: a split or a tile, the expression of a stage, or a tile that is loaded ahead."""
+
+    LOOPS = "loops"
+    DECLARED = "declared"
+    AHEAD = "ahead"
+
+
+@dataclass
+class Guard:
+    """One condition that a kernel tests: how often in the whole grid, and in how many of these lanes it holds."""
+
+    condition: str
+    stages: tuple[str, ...]
+    origin: Origin
+    tested: float = 0.0
+    passed: float = 0.0
+
+
+@dataclass
+class Counts:
+    """What all threads of one kernel do."""
+
+    accesses: dict[tuple[str, MemoryScope, bool, int], Access] = field(default_factory=dict)
+    guards: dict[tuple[str, tuple[str, ...]], Guard] = field(default_factory=dict)
+    operations: dict[str, float] = field(default_factory=dict)
+    """By the name of the stage: arithmetic on elements."""
+    matrix_operations: float = 0.0
+    matrix_instructions: float = 0.0
+    barriers: float = 0.0
+
+    @property
+    def all_operations(self) -> float:
+        """Arithmetic on elements, that of matrix instructions included."""
+        return sum(self.operations.values()) + self.matrix_operations
+
+
+@dataclass(frozen=True)
+class _Around:
+    """A loop that is being walked: its variable, its extent at each point, and the buffers stored inside."""
+
+    var: Var
+    weights: np.ndarray
+    stored: frozenset[Buffer]
+
+
+class Counter:
+    """Walks a kernel once, at all of its points together."""
+
+    def __init__(self, points: Points) -> None:
+        self.points = points
+        self.counts = Counts()
+        self._around: list[_Around] = []
+        self._tested: list[Expr] = []
+
+    def walk(self, stmt: Stmt) -> None:
+        """Count a statement."""
+        if isinstance(stmt, Seq):
+            for part in stmt.stmts:
+                self.walk(part)
+        elif isinstance(stmt, For):
+            self._loop(stmt)
+        elif isinstance(stmt, If):
+            self._branch(stmt)
+        elif isinstance(stmt, Let):
+            self._value(stmt.value, "")
+            self.points.define(stmt.var, self.points.value(stmt.value))
+            self.walk(stmt.body)
+        elif isinstance(stmt, (Allocate, Launch)):
+            self.walk(stmt.body)
+        elif isinstance(stmt, Store):
+            self._store(stmt)
+        elif isinstance(stmt, Evaluate):
+            self._value(stmt.value, "")
+        elif isinstance(stmt, Tensorized):
+            self._matrix(stmt)
+        elif isinstance(stmt, Barrier):
+            self.counts.barriers += float((self.points.weights * self.points.active.any(axis=1)).sum())
+
+    def _loop(self, stmt: For) -> None:
+        before = self.points.weights
+        self.points.loop(stmt.var, stmt.min, stmt.extent)
+        stored = frozenset(root(part.buffer) for part in _stores(stmt.body))
+        self._around.append(_Around(stmt.var, before, stored))
+        self.walk(stmt.body)
+        self._around.pop()
+        self.points.weights = before
+
+    def _branch(self, stmt: If) -> None:
+        before, tested = self.points.active, len(self._tested)
+        self._value(stmt.condition, "")
+        passed = self.points.where(stmt.condition)
+        rest = self.points.where(stmt.condition, holds=False)
+        likely = isinstance(stmt.condition, n.Call) and stmt.condition.name == "likely"
+        shown = stmt.condition.args[0] if isinstance(stmt.condition, n.Call) and likely else stmt.condition
+        stored = {part.buffer for part in _stores(stmt.then)}
+        origin = Origin.LOOPS if likely else Origin.DECLARED
+        if not likely and all(buffer.name.endswith(AHEAD) for buffer in stored):
+            origin = Origin.AHEAD
+        self._guard(shown, stored, origin, passed)
+        self._tested.append(stmt.condition)
+        for mask, part in ((passed, stmt.then), (rest, stmt.orelse)):
+            if part is not None:
+                self.points.active = mask
+                self.walk(part)
+        self.points.active = before
+        del self._tested[tested:]
+
+    def _guard(self, condition: Expr, buffers: set[Buffer], origin: Origin, passed: np.ndarray) -> None:
+        stages = tuple(sorted({(buffer.note or buffer.name).removesuffix(AHEAD) for buffer in buffers}))
+        key = (str(condition), stages)
+        found = self.counts.guards.setdefault(key, Guard(*key, origin))
+        found.tested += self._lanes(self.points.active)
+        found.passed += self._lanes(passed)
+
+    def _lanes(self, mask: np.ndarray, weights: np.ndarray | None = None) -> float:
+        """Executions by single threads."""
+        weights = self.points.weights if weights is None else weights
+        return float((weights * np.broadcast_to(mask, self.points.active.shape).sum(axis=1)).sum())
+
+    # Accesses and arithmetic
+
+    def _store(self, stmt: Store) -> None:
+        stage = stmt.buffer.note or stmt.buffer.name
+        if isinstance(stmt, Copy) and (load := copied_load(stmt.value)) is not None:
+            self._value(stmt.value, stage)
+            self._access(load.source, load.indices, False, stmt.buffer)
+        else:
+            self._value(stmt.value, stage, stmt.buffer)
+        for index in stmt.indices:
+            self._value(index, "")
+        self._access(stmt.buffer, stmt.indices, True)
+
+    def _value(self, e: Expr, stage: str, into: Buffer | None = None) -> None:
+        """Count what evaluating an expression takes; arithmetic counts where it is that of a stage."""
+        seen: set[Expr] = set()
+
+        def visit(at: Any, stage: str) -> None:
+            if at in seen:
+                return
+            seen.add(at)
+            if isinstance(at, Load):
+                for index in at.indices:
+                    visit(index, "")
+                self._access(at.source, at.indices, False)
+            elif isinstance(at, (n.Select, n.IfThenElse)):
+                visit(at.condition, "")
+                self._choice(at, stage, into, visit)
+            else:
+                if stage and (isinstance(at, (n.Arithmetic, n.Min, n.Max)) or _is_function(at)):
+                    done = self._lanes(self.points.active) * at.dtype.lanes
+                    self.counts.operations[stage] = self.counts.operations.get(stage, 0.0) + done
+                for child in at.children():
+                    visit(child, stage)
+
+        visit(e, stage)
+
+    def _choice(self, e: Any, stage: str, into: Buffer | None, visit: Any) -> None:
+        before = self.points.active
+        passed, rest = self.points.where(e.condition), self.points.where(e.condition, holds=False)
+        if into is not None:
+            self._guard(e.condition, {into}, Origin.DECLARED, passed)
+        self._tested.append(e.condition)
+        for mask, part in ((passed, e.true_value), (rest, e.false_value)):
+            self.points.active = mask
+            visit(part, stage)
+        self.points.active = before
+        self._tested.pop()
+
+    def _access(self, source: Any, indices: tuple[Expr, ...], stores: bool, copied_to: Buffer | None = None) -> None:
+        if not isinstance(source, Buffer) or source.scope is MemoryScope.LOCAL:
+            return
+        index = flat_index(source, indices)
+        weights = self.points.weights if stores else self._hoisted(source, index)
+        ramp = contiguous(index)
+        size = source.dtype.scalar.bytes
+        if isinstance(index, n.Ramp) and ramp is None:
+            for lane in range(index.lanes):
+                self._piece(source, self.points.value(lane_of(index, lane, {})), size, stores, weights)
+            return
+        first = self.points.value(index if ramp is None else ramp.base)
+        whole = size * (1 if ramp is None else ramp.lanes)
+        width = min(whole, WIDEST)
+        if first is not None and (first * size % width).any():
+            width = size
+        for offset in range(0, whole, width):
+            self._piece(source, None if first is None else first + offset // size, width, stores, weights)
+
+    def _hoisted(self, source: Buffer, index: Expr) -> np.ndarray:
+        """The executions of a load, once for all iterations of the innermost loops that it does not depend on."""
+        used = {*variables(index), *variables(*self._tested)}
+        weights = self.points.weights
+        for loop in reversed(self._around):
+            if loop.var in used or root(source) in loop.stored:
+                break
+            weights = loop.weights
+        return weights
+
+    def _piece(self, buffer: Buffer, first: np.ndarray | None, width: int, stores: bool, weights: np.ndarray) -> None:
+        """One instruction of a warp: `first` is the element at which each lane's `width` bytes begin."""
+        key = (buffer.note or buffer.name, buffer.scope, stores, width)
+        found = self.counts.accesses.setdefault(key, Access(*key))
+        active = self.points.active
+        rows = active.any(axis=1) & (weights > 0)
+        if not rows.any():
+            return
+        requests = float(weights[rows].sum())
+        found.lanes += self._lanes(active, weights)
+        found.requests += requests
+        if first is None:
+            found.unknown += requests
+            return
+        at = np.broadcast_to(first * buffer.dtype.scalar.bytes + (buffer.byte_offset or 0), active.shape)[rows]
+        on = active[rows]
+        # A lane that takes no part repeats one that does.
+        at = np.where(on, at, np.take_along_axis(at, on.argmax(axis=1)[:, None], axis=1))
+        if buffer.scope is MemoryScope.SHARED:
+            units, least = wavefronts(at, width), conflict_free(at, width)
+        else:
+            units, least = sectors(at, width), -(-distinct(at) * width // SECTOR)
+        found.units += float((weights[rows] * units).sum())
+        found.least += float((weights[rows] * least).sum())
+
+    # Matrix instructions
+
+    def _matrix(self, stmt: Tensorized) -> None:
+        atom = stmt.atom
+        rows, columns, depth = stmt.extents
+        done = float((self.points.weights * self.points.active.any(axis=1)).sum())
+        self.counts.matrix_operations += done * 2 * rows * columns * depth
+        pieces = (rows // atom.m) * (columns // atom.n) * (depth // atom.k)
+        self.counts.matrix_instructions += done * pieces * atom.products
+        for operand, line, lines in ((stmt.a, stmt.row, rows), (stmt.b, stmt.column, columns)):
+            if isinstance(operand, Load) and isinstance(operand.source, Buffer):
+                self._fragments(stmt, operand.source, operand.indices, line, lines)
+
+    def _fragments(self, stmt: Tensorized, source: Buffer, indices: tuple[Expr, ...], line: Var, lines: int) -> None:
+        """The loads of an operand: by `ldmatrix` along the depth or across it, else word by word."""
+        lane, size = np.arange(self.points.lanes)[None, :], source.dtype.bytes
+        low, high, top = lane % 8, lane // 8 % 2, lane // 16
+        index = flat_index(source, indices)
+        self.points.define(stmt.column if line is stmt.row else stmt.row, np.zeros((1, 1), np.int64))
+
+        def at(line_at: np.ndarray, depth_at: np.ndarray) -> np.ndarray | None:
+            self.points.define(line, line_at)
+            self.points.define(stmt.depth, depth_at)
+            return self.points.value(index)
+
+        def step(line_at: int, depth_at: int) -> bool:
+            """Whether a step along the depth, or across it, leads to the next element."""
+            zero = np.zeros((1, 1), np.int64)
+            first, second = at(zero, zero), at(zero + line_at, zero + depth_at)
+            return first is not None and second is not None and bool((second - first == 1).all())
+
+        width = 16 if stmt.atom.word == 4 else stmt.atom.word
+        if step(0, 1) and width == 16:
+            first = at(low + 8 * high, top * (16 // size))
+        elif step(1, 0) and size == 2:
+            first = at(8 * top, low + 8 * high)
+        else:
+            width = stmt.atom.word
+            first = at(lane // 4, lane % 4 * stmt.atom.per_word)
+        times = lines * stmt.extents[2] * size / (width * self.points.lanes)
+        self._piece(source, first, width, False, self.points.weights * times)
+
+
+def _is_function(e: Any) -> bool:
+    return isinstance(e, n.Call) and e.name != "likely" and not e.dtype.is_bool
+
+
+def _stores(stmt: Stmt) -> list[Store]:
+    """The stores in a statement, those of matrix instructions included."""
+    found: list[Store] = []
+    pending: list[Any] = [stmt]
+    while pending:
+        at = pending.pop()
+        if isinstance(at, Store):
+            found.append(at)
+        else:
+            pending += [child for child in at.children() if isinstance(child, Stmt)]
+    return found

@@ -1,0 +1,191 @@
+"""Explain a schedule: everything that can be told of its kernels before one of them runs, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..bounds.infer import infer_bounds
+from ..codegen.abi import Resources
+from ..codegen.kernel import Kernel, kernels_of
+from ..codegen.names import Names
+from ..codegen.nvrtc import version
+from ..codegen.program import compile_program
+from ..core.boards import BOARDS, Board, board_of
+from ..core.errors import UserError
+from ..core.hardware import MemoryScope, ThreadTag
+from ..core.occupancy import occupancy
+from ..core.recursion import deep
+from ..core.target import Target
+from ..driver import finished, lower_for
+from ..expr.evaluate import evaluate
+from ..expr.nodes import Expr, Var
+from ..expr.traverse import variables
+from ..loops.nodes import Buffer, Function, Stmt
+from ..passes.context import PassContext
+from ..refine.pipeline import refine
+from ..runtime.program import resolve_target
+from ..schedule.value import Schedule
+from ..tensor.tensor import Tensor
+from .counting import Counter, Counts
+from .findings import BufferUse, Findings, KernelExplanation
+from .loop_tree import loop_tree
+from .points import Points
+from .reasons import reasons
+from .show import show
+
+_TOGETHER = 32
+"""Threads that are looked at together where the target has no warps."""
+_TAGS = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
+
+
+class Explanation(Findings):
+    """What `s.explain(target)` returns; as text, the whole of it."""
+
+    def __str__(self) -> str:
+        return show(self)
+
+    __repr__ = __str__
+
+
+@deep
+def explain(
+    schedule: Schedule, target: Any = None, args: Sequence[Any] | None = None, sizes: Mapping[Any, int] | None = None
+) -> Explanation:
+    """Explain what a schedule leads to on a target; see `Schedule.explain`."""
+    chosen = Target.parse(target) if target is not None else Target.current() or Target("cuda")
+    chosen = resolve_target(chosen)
+    given = tuple(args) if args is not None else _arguments(schedule)
+    lowered = lower_for(chosen, schedule, given)
+    function = finished(lowered.parts[0].function, chosen)
+    known = _sizes(function, sizes or {})
+    bounds = refine(schedule, infer_bounds(schedule), chosen, PassContext.current().options).bounds
+    resources = _resources(function, chosen)
+    if chosen.is_gpu:
+        kernels = [
+            _kernel(kernel, chosen, known, resources.get(kernel.name)) for kernel in kernels_of(function, Names())
+        ]
+    else:
+        kernels = [_on_processor(function, known)]
+    name, board = _board(chosen)
+    tree = tuple(loop_tree(schedule, bounds))
+    return Explanation(chosen, tree, reasons(schedule, bounds), tuple(kernels), board, name)
+
+
+def _arguments(schedule: Schedule) -> tuple[Any, ...]:
+    """The parameters that a schedule needs: its inputs, then its outputs, then sizes that no shape tells."""
+    inputs = [stage.op for stage in schedule.in_order() if stage.is_placeholder]
+    outputs = [schedule.stages[i].op for i in schedule.outputs]
+    tensors: list[Tensor] = [tensor for op in (*inputs, *outputs) for tensor in op.outputs]
+    return tuple(tensors)
+
+
+def _sizes(function: Function, sizes: Mapping[Any, int]) -> dict[Var, int]:
+    """The values of the sizes that a function is called with."""
+    free: dict[Var, None] = {}
+    for param in function.params:
+        free.update(dict.fromkeys((param,) if isinstance(param, Var) else variables(*param.shape)))
+    by_name = {key.name if isinstance(key, Var) else key: value for key, value in sizes.items()}
+    missing = [var.name for var in free if var.name not in by_name]
+    if missing:
+        wanted = ", ".join(f'"{name}": 1024' for name in missing)
+        raise UserError(
+            f"the value of {', '.join(missing)} is known only when the function is called",
+            primitive="explain",
+            fix=f"give one to count with: s.explain(target, sizes={{{wanted}}})",
+        )
+    wrong = [f"{name}={by_name[name]!r}" for name in (var.name for var in free) if not _is_size(by_name[name])]
+    if wrong:
+        raise UserError(
+            f"sizes are positive integers, got {', '.join(wrong)}", primitive="explain", fix="give numbers such as 1024"
+        )
+    return {var: by_name[var.name] for var in free}
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) > 0
+
+
+def _resources(function: Function, target: Target) -> Mapping[str, Resources]:
+    """What NVIDIA's compiler says of each kernel; nothing where it is not installed, or for another target."""
+    if target.kind != "cuda":
+        return {}
+    try:
+        version()
+    except UserError:
+        return {}
+    return compile_program((function,), target).resources
+
+
+def _board(target: Target) -> tuple[str, Board | None]:
+    """The board that a target means: the one that `-model` names, else a known one of its architecture."""
+    if target.kind != "cuda":
+        return "", None
+    model = dict(target.labels).get("model", "")
+    found = BOARDS.get(model) or board_of(target.hardware.name)
+    return next((name for name, board in BOARDS.items() if board is found), ""), found
+
+
+def _value(e: Expr, sizes: Mapping[Var, int]) -> int:
+    return int(evaluate(e, {var: np.int64(value) for var, value in sizes.items()}))
+
+
+def _kernel(kernel: Kernel, target: Target, sizes: Mapping[Var, int], resources: Resources | None) -> KernelExplanation:
+    extents = {tag: _value(extent, sizes) for tag, _, extent in kernel.launch.threads}
+    grid = {tag: extent for tag, extent in extents.items() if tag.is_block}
+    block = {tag: extents[tag] for tag in _TAGS if tag in extents}
+    hardware, threads = target.hardware, prod(block.values())
+    lanes = hardware.warp if target.has_warps else _TOGETHER
+    points = Points(lanes, sizes)
+    warps = -(-threads // lanes)
+    number = points.spread(np.full(len(points.weights), warps))[:, None] * lanes + np.arange(lanes)[None, :]
+    points.active = number < threads
+    index = dict(zip(_TAGS, _digits(number, [block.get(tag, 1) for tag in _TAGS]), strict=True))
+    for tag, var, _ in kernel.launch.threads:
+        each = np.full(len(points.weights), extents[tag])
+        points.define(var, points.spread(each)[:, None] if tag.is_block else index[tag])
+    counts = _counted(points, kernel.launch.body)
+    buffers = _buffers(kernel.params, sizes) + _buffers((*kernel.shared, *kernel.local), sizes)
+    shared = sum(-(-b.bytes // 16) * 16 for b in buffers if b.scope is MemoryScope.SHARED)
+    if resources is not None:
+        shared = resources.shared_bytes
+    registers = resources.registers if resources is not None else 0
+    filled = occupancy(hardware, threads, registers, shared) if target.has_warps else None
+    return KernelExplanation(
+        kernel.name, grid, block, buffers, counts, shared, resources, filled, hardware.registers_at(threads)
+    )
+
+
+def _on_processor(function: Function, sizes: Mapping[Var, int]) -> KernelExplanation:
+    points = Points(1, sizes)
+    counts = _counted(points, function.body)
+    return KernelExplanation(function.name, {}, {}, _buffers(function.params, sizes), counts, 0, None, None, 0)
+
+
+def _counted(points: Points, body: Stmt) -> Counts:
+    counter = Counter(points)
+    with np.errstate(all="ignore"):
+        counter.walk(body)
+    return counter.counts
+
+
+def _digits(number: np.ndarray, extents: Sequence[int]) -> list[np.ndarray]:
+    """A thread's number as its indices, x first."""
+    found = []
+    for extent in extents:
+        found.append(number % extent)
+        number = number // extent
+    return found
+
+
+def _buffers(given: Sequence[Buffer | Var], sizes: Mapping[Var, int]) -> tuple[BufferUse, ...]:
+    made: list[BufferUse] = []
+    for buffer in given:
+        if isinstance(buffer, Buffer) and buffer.alias_of is None:
+            shape = tuple(_value(extent, sizes) for extent in buffer.shape)
+            size = prod(shape) * buffer.dtype.bytes
+            made.append(BufferUse(buffer.note or buffer.name, buffer.scope, str(buffer.dtype), shape, size))
+    return tuple(made)

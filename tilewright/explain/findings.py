@@ -1,0 +1,76 @@
+"""What an explanation holds: the loops of a schedule, and for each kernel its work, buffers, accesses and occupancy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from ..codegen.abi import Resources
+from ..core.boards import Board
+from ..core.hardware import MemoryScope, ThreadTag
+from ..core.occupancy import Occupancy
+from ..core.target import Target
+from .counting import Counts
+from .loop_tree import Node
+
+
+@dataclass(frozen=True)
+class BufferUse:
+    """One buffer of a kernel: `bytes` of the whole device, of a block or of a thread, by its scope."""
+
+    name: str
+    scope: MemoryScope
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class KernelExplanation:
+    """What one kernel does; on a CPU, what the function does.
+
+    `resources` are what NVIDIA's compiler says, None where it was not asked. `occupancy` is None where a target has no
+    warps.
+    """
+
+    name: str
+    grid: dict[ThreadTag, int]
+    block: dict[ThreadTag, int]
+    buffers: tuple[BufferUse, ...]
+    counts: Counts
+    shared_bytes: int
+    resources: Resources | None
+    occupancy: Occupancy | None
+    registers_by_bound: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of one block."""
+        return prod(self.block.values())
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return prod(self.grid.values())
+
+    @property
+    def least_bytes(self) -> int:
+        """Bytes of all tensors that the kernel reads or writes, each once."""
+        return sum(buffer.bytes for buffer in self.buffers if buffer.scope is MemoryScope.GLOBAL)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What there is to tell of a schedule on a target.
+
+    `tree` has the loops as they are compiled, `reasons` says for each stage why its guards are there, `kernels` has one
+    part for each kernel. `board` is the device that the roofline is drawn for, None where none is known.
+    """
+
+    target: Target
+    tree: tuple[Node, ...]
+    reasons: Mapping[str, tuple[str, ...]]
+    kernels: tuple[KernelExplanation, ...]
+    board: Board | None
+    board_name: str

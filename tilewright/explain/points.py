@@ -1,0 +1,133 @@
+"""A sample of what the warps of a kernel do: points in its grid and its loops, and the values of expressions there.
+
+A point is one warp at one iteration of all loops around a statement. Every loop deals its iterations out evenly to the
+points, in an order of its own; what a point stands for is the product of the extents that it saw. Where extents are
+constant and no guard depends on two loops at once, counts are exact.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..expr import nodes as n
+from ..expr.nodes import Expr, Var
+
+POINTS = 192
+Values = np.ndarray | None
+"""The value of an expression at each point (rows) in each lane (columns, or one column); None where it is unknown."""
+
+
+def _truncated(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    made: np.ndarray = np.trunc(a / b).astype(np.int64)
+    return made
+
+
+_BINARY: dict[type, Callable[[Any, Any], Any]] = {
+    n.Add: operator.add,
+    n.Sub: operator.sub,
+    n.Mul: operator.mul,
+    n.FloorDiv: operator.floordiv,
+    n.FloorMod: operator.mod,
+    n.Div: _truncated,
+    n.Mod: np.fmod,
+    n.Min: np.minimum,
+    n.Max: np.maximum,
+    n.EQ: operator.eq,
+    n.NE: operator.ne,
+    n.LT: operator.lt,
+    n.LE: operator.le,
+    n.GT: operator.gt,
+    n.GE: operator.ge,
+}
+_DIVISIONS = (n.FloorDiv, n.FloorMod, n.Div, n.Mod)
+
+
+class Points:
+    """The points of one kernel.
+
+    `weights` are how many executions each point stands for; `active` tells which lanes take part. Both change as a walk
+    goes through the loops of the kernel, and are put back behind it.
+    """
+
+    def __init__(self, lanes: int, sizes: Mapping[Var, int]) -> None:
+        self.lanes = lanes
+        self.weights = np.full(POINTS, 1.0 / POINTS)
+        self.active = np.ones((POINTS, lanes), bool)
+        self._values: dict[Var, Values] = {var: np.full((1, 1), size, np.int64) for var, size in sizes.items()}
+        self._known: dict[Expr, Values] = {}
+        self._random = np.random.default_rng(0)
+
+    def define(self, var: Var, value: Values) -> None:
+        """Give a variable its value."""
+        if var in self._values:
+            self._known.clear()
+        self._values[var] = value
+
+    def spread(self, extent: np.ndarray) -> np.ndarray:
+        """Deal the numbers below `extent` (one for each point) out to the points, and weigh them by it."""
+        steps = (self._random.permutation(POINTS) + 0.5) / POINTS
+        self.weights = self.weights * np.maximum(extent, 0)
+        made: np.ndarray = np.minimum((steps * extent).astype(np.int64), np.maximum(extent - 1, 0))
+        return made
+
+    def loop(self, var: Var, least: Expr, extent: Expr) -> None:
+        """Enter a loop: each point takes one of its iterations."""
+        first, count = self.value(least), self.value(extent)
+        first = np.zeros((1, 1), np.int64) if first is None else first
+        count = np.ones((1, 1), np.int64) if count is None else count
+        each = np.broadcast_to(count[:, :1], (POINTS, 1))[:, 0]
+        self.define(var, first + self.spread(each)[:, None])
+
+    def where(self, condition: Expr, holds: bool = True) -> np.ndarray:
+        """The lanes in which a condition holds, or does not; those of an unknown one are all that are active."""
+        value = self.value(condition)
+        if value is None:
+            return self.active
+        made: np.ndarray = self.active & (value.astype(bool) if holds else ~value.astype(bool))
+        return made
+
+    def value(self, e: Expr) -> Values:
+        """The value of an expression of variables."""
+        if e in self._known:
+            return self._known[e]
+        made = self._known[e] = self._evaluate(e)
+        return made
+
+    def _evaluate(self, e: Any) -> Values:
+        if isinstance(e, n.IntImm):
+            return np.full((1, 1), e.value, np.int64)
+        if isinstance(e, Var):
+            return self._values.get(e)
+        if type(e) in _BINARY and e.a.dtype.is_int:
+            a, b = self.value(e.a), self.value(e.b)
+            if a is None or b is None:
+                return None
+            if isinstance(e, _DIVISIONS):
+                b = np.where(b == 0, 1, b)
+            made: np.ndarray = _BINARY[type(e)](a, b)
+            return made
+        if isinstance(e, (n.And, n.Or)):
+            return self._logical(e)
+        parts = [self.value(child) for child in e.children()]
+        if isinstance(e, n.Not):
+            return None if parts[0] is None else ~parts[0].astype(bool)
+        if isinstance(e, (n.Select, n.IfThenElse)):
+            known = [part for part in parts if part is not None]
+            return np.where(*known) if len(known) == 3 else None
+        if isinstance(e, n.Cast) and e.dtype.is_int and e.value.dtype.is_int:
+            return parts[0]
+        if isinstance(e, n.Call) and e.name == "likely":
+            return parts[0]
+        return None
+
+    def _logical(self, e: Any) -> Values:
+        """And / or; what is unknown counts as neither deciding."""
+        a, b = (self.value(part) for part in (e.a, e.b))
+        if a is None or b is None:
+            return a if b is None else b
+        made: np.ndarray = (a & b) if isinstance(e, n.And) else (a | b)
+        return made

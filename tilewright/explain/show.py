@@ -1,0 +1,201 @@
+"""An explanation as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..core.hardware import MemoryScope
+from ..report.table import Column, table
+from ..report.units import duration
+from .counting import Access, Guard, Origin
+from .findings import Findings, KernelExplanation
+
+_PLACES = {MemoryScope.GLOBAL: "global", MemoryScope.SHARED: "shared", MemoryScope.LOCAL: "registers"}
+_MOST_ALIKE = 3
+"""Conditions of one origin that are listed."""
+_OWNERS = {MemoryScope.GLOBAL: "", MemoryScope.SHARED: " per block", MemoryScope.LOCAL: " per thread"}
+
+
+def show(it: Findings) -> str:
+    """The whole explanation."""
+    parts = [f"for {it.target}", _tree(it), *(_kernel(it, kernel) for kernel in it.kernels)]
+    return "\n\n".join(parts)
+
+
+def _tree(it: Findings) -> str:
+    rows: list[list[str]] = []
+    for node in it.tree:
+        indent = "  " * node.depth
+        region = f"{node.stage}[{node.extents()}]"
+        region = f"{node.scattered:,} in {region}" if node.scattered else region
+        over = f" over {node.over()}" if node.over() else ""
+        start = f" from {node.starts()}" if node.starts() else ""
+        if not node.loop:
+            rows.append([f"{indent}{node.stage} in {_PLACES[node.scope]}", "", "", region + start])
+        else:
+            rows.append([f"{indent}{node.loop}", str(node.extent), node.kind, region + over + start])
+    heads = [Column("loops", False), Column("extent"), Column("run as", False), Column("one iteration computes", False)]
+    return "\n".join(table(heads, rows))
+
+
+def _kernel(it: Findings, kernel: KernelExplanation) -> str:
+    head = f"kernel {kernel.name}"
+    if kernel.block or kernel.grid:
+        shape = " × ".join(f"{tag.value} {extent}" for tag, extent in kernel.block.items()) or "one thread"
+        head += f": {kernel.blocks:,} blocks of {kernel.threads:,} threads ({shape})"
+    sections = {
+        "work": _work(kernel),
+        "buffers": _buffers(kernel),
+        "accesses": _accesses(it, kernel),
+        "guards": _guards(it, kernel),
+        "occupancy": _occupancy(it, kernel),
+        "roofline": _roofline(it, kernel),
+    }
+    lines = [head]
+    for name, own in sections.items():
+        lines += ["", name, *(f"  {line}" if line else "" for line in own)]
+    return "\n".join(lines)
+
+
+def _all_threads(kernel: KernelExplanation) -> int:
+    return max(1, kernel.threads * kernel.blocks)
+
+
+def _work(kernel: KernelExplanation) -> Iterator[str]:
+    threads, counts = _all_threads(kernel), kernel.counts
+    each = "per thread " if kernel.block else ""
+    for stage, done in counts.operations.items():
+        yield f"{each}{_number(done / threads)} operations for {stage}"
+    if counts.matrix_instructions:
+        warps = threads / 32
+        yield (
+            f"{_number(counts.matrix_operations / threads)} operations per thread by matrix instructions, "
+            f"{_number(counts.matrix_instructions / warps)} of them per warp"
+        )
+    for scope in (MemoryScope.GLOBAL, MemoryScope.SHARED):
+        loads, stores = (
+            sum(a.lanes for a in counts.accesses.values() if a.scope is scope and a.stores is stored) / threads
+            for stored in (False, True)
+        )
+        if loads or stores:
+            yield f"{each}{_number(loads)} loads and {_number(stores)} stores of {scope.value} memory"
+    if counts.barriers:
+        yield f"{_number(counts.barriers * 32 / threads)} barriers"
+
+
+def _buffers(kernel: KernelExplanation) -> list[str]:
+    rows = [
+        [buffer.name, _PLACES[buffer.scope], f"{buffer.dtype}[{', '.join(map(str, buffer.shape))}]",
+         f"{buffer.bytes:,}{_OWNERS[buffer.scope]}"]
+        for buffer in kernel.buffers
+    ]  # fmt: skip
+    return table([Column("buffer", False), Column("in", False), Column("type", False), Column("bytes", False)], rows)
+
+
+def _accesses(it: Findings, kernel: KernelExplanation) -> list[str]:
+    if not it.target.has_warps:
+        return ["the target has no warps: neighbouring threads do not access memory together"]
+    lines: list[str] = []
+    for scope, units in ((MemoryScope.GLOBAL, "sectors"), (MemoryScope.SHARED, "cycles")):
+        found = [access for access in kernel.counts.accesses.values() if access.scope is scope]
+        rows = [_access(kernel, access) for access in found]
+        heads = [
+            Column(f"{scope.value} memory", False),
+            *(Column(head) for head in ("bytes per lane", "requests per warp", f"{units} per request", "least")),
+            *([Column("bank conflicts", False)] if scope is MemoryScope.SHARED else []),
+        ]
+        if rows:
+            lines += ([""] if lines else []) + table(heads, rows)
+    return lines or ["none"]
+
+
+def _access(kernel: KernelExplanation, access: Access) -> list[str]:
+    warps = kernel.blocks * -(-kernel.threads // 32)
+    name = f"{'store' if access.stores else 'load'} {access.buffer}"
+    shown = [name, str(access.width), _number(access.requests / warps)]
+    known = access.requests > access.unknown
+    shown += [_number(access.per_request), _number(access.best)] if known else ["by data", "?"]
+    if access.scope is MemoryScope.SHARED:
+        degree = access.conflict_degree
+        shown.append("?" if not known else f"{_number(degree)}-way" if degree > 1.005 else "none")
+    return shown
+
+
+def _guards(it: Findings, kernel: KernelExplanation) -> list[str]:
+    threads = _all_threads(kernel)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for guard in kernel.counts.guards.values():
+        if guard.tested:
+            often = _number(guard.tested / threads) + (" times per thread" if kernel.block else " times")
+            line = f"{guard.condition}: {often}, holds in {guard.passed / guard.tested:.1%}"
+            alike.setdefault(tuple(_why(it, guard)), []).append(line)
+    lines: list[str] = []
+    for why, tests in alike.items():
+        lines += tests[:_MOST_ALIKE]
+        lines += [f"... {len(tests) - _MOST_ALIKE} more"] if len(tests) > _MOST_ALIKE else []
+        lines += [f"  {reason}" for reason in why]
+    return lines or ["none"]
+
+
+def _why(it: Findings, guard: Guard) -> list[str]:
+    if guard.origin is Origin.DECLARED:
+        return [f"a condition of {', '.join(guard.stages)}, as declared"]
+    if guard.origin is Origin.AHEAD:
+        return [f"{', '.join(guard.stages)}: the next tile is loaded ahead, where there is one"]
+    return [f"{stage}: {why}" for stage in guard.stages for why in it.reasons.get(stage, ())]
+
+
+def _occupancy(it: Findings, kernel: KernelExplanation) -> list[str]:
+    found = kernel.occupancy
+    if found is None:
+        return ["the target has no multiprocessors that hold warps"]
+    lines = []
+    used = kernel.resources
+    if used is None:
+        lines.append(f"registers: not known without NVIDIA's compiler; at most {kernel.registers_by_bound} per thread")
+    else:
+        spills = f", {used.spill_store_bytes + used.spill_load_bytes} bytes spilled" if used.spill_store_bytes else ""
+        stack = f", {used.stack_bytes} bytes of stack" if used.stack_bytes else ""
+        bound = f"{kernel.registers_by_bound} that blocks of {kernel.threads:,} threads allow"
+        lines.append(f"registers: {used.registers} per thread, of the {bound}{spills}{stack}")
+    lines.append(f"shared memory: {kernel.shared_bytes:,} bytes per block")
+    each = ", ".join(f"{limiter.value} {blocks}" for limiter, blocks in found.blocks_by.items())
+    lines.append(f"blocks on one multiprocessor: {found.blocks} ({each})")
+    why = " and ".join(limiter.value for limiter in found.limiters)
+    lines.append(f"{found.warps} of {found.most_warps} warps, {found.share:.0%}; limited by {why}")
+    if it.board is not None:
+        waves = kernel.blocks / (found.blocks * it.board.multiprocessors) if found.blocks else 0
+        lines.append(f"the grid fills the {it.board.multiprocessors} multiprocessors {_number(waves)} times")
+    return lines
+
+
+def _roofline(it: Findings, kernel: KernelExplanation) -> list[str]:
+    flop, moved = kernel.counts.all_operations, kernel.least_bytes
+    lines = [f"{_number(flop)} operations on {_number(moved)} bytes: {_number(flop / max(moved, 1))} per byte"]
+    board = it.board
+    if board is None:
+        return [*lines, "the peaks of this target are not known"]
+    compute, memory = flop / board.flops, moved / (1e9 * board.gigabytes)
+    if kernel.counts.matrix_instructions:
+        lines.append("matrix instructions have peaks of their own: the time of the arithmetic is that of float32 lanes")
+    bound = "arithmetic" if compute > memory else "memory bandwidth"
+    ridge = board.flops / (1e9 * board.gigabytes)
+    if not flop:
+        return [*lines, f"{it.board_name}: {duration(memory)} for the memory at {board.gigabytes:,} GB/s"]
+    lines += [
+        f"{it.board_name}: {duration(compute)} for the arithmetic at {board.flops / 1e12:.1f} TFLOP/s, "
+        f"{duration(memory)} for the memory at {board.gigabytes:,} GB/s",
+        f"bound by {bound}; the two are even at {ridge:.1f} operations per byte",
+    ]
+    sectors = sum(a.units for a in kernel.counts.accesses.values() if a.scope is MemoryScope.GLOBAL)
+    lines.append(
+        f"sectors that pass the L1 cache: {_number(sectors * 32)} bytes, {_number(sectors * 32 / max(moved, 1))}×"
+    )
+    return lines
+
+
+def _number(value: float) -> str:
+    """A count as people read it: exact where it is whole, else in three digits."""
+    if value == round(value):
+        return f"{value:,.0f}"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
