@@ -19,11 +19,12 @@ from .core.options import Options
 from .core.recursion import deep
 from .core.target import KINDS, Target
 from .loops.build import build_function
-from .loops.nodes import Function, Program
+from .loops.nodes import Function, Launch, Program
 from .loops.printer import show_program
+from .loops.walk import statements
 from .passes.context import PassContext
 from .passes.explain import LINES, explain
-from .passes.runner import PassRecord, finishing, lowering, run
+from .passes.runner import PassRecord, finishing, lowering, run, well_formed
 from .refine.pipeline import Refined, refine
 from .runtime.module import Module
 from .runtime.program import compile_functions
@@ -134,20 +135,24 @@ class LoweredModule(Program):
 @not_while_forking
 @deep
 def lower(
-    inputs: ScheduleHandle | Schedule,
-    args: Sequence[Any],
+    inputs: ScheduleHandle | Schedule | Function | Program,
+    args: Sequence[Any] | None = None,
     name: str = "main",
     binds: Any = None,
     simple_mode: bool = False,
     explain: bool = False,
-) -> LoweredModule:
+) -> Program:
     """The loop program of a schedule, as a readable module.
 
-    `args`: tensors and size variables in the order of the entry point's parameters. `binds` maps tensors to buffers
+    `args`: tensors and size variables in the order of the entry point's parameters. A function or a program of `tir`
+    takes none. `binds` maps tensors to buffers
     declared by `tir.decl_buffer`, for arrays that are not simply row-major. `simple_mode` is accepted for old
     scripts: the program prints the same either way. `explain` prints what each pass changed. Raises UserError for
     a schedule that cannot be built, naming the primitive and the fix.
     """
+    if isinstance(inputs, (Function, Program)):
+        given = inputs if isinstance(inputs, Program) else Program((inputs,))
+        return given if isinstance(given, LoweredModule) else _lowered_by_hand(given, Target("llvm"))
     lowered = LoweredModule((_recipe(inputs, args, name, binds).lowered(None),))
     if explain or PassContext.current().options.explain:
         _tell(f"lowering {name}", lowered.explain())
@@ -166,7 +171,7 @@ def lower_for(
     return lowered
 
 
-def _recipe(inputs: ScheduleHandle | Schedule, args: Sequence[Any], name: str, binds: Any) -> _Recipe:
+def _recipe(inputs: ScheduleHandle | Schedule, args: Sequence[Any] | None, name: str, binds: Any) -> _Recipe:
     schedule = inputs.value if isinstance(inputs, ScheduleHandle) else inputs
     if not isinstance(schedule, Schedule):
         raise UserError(
@@ -176,7 +181,7 @@ def _recipe(inputs: ScheduleHandle | Schedule, args: Sequence[Any], name: str, b
         )
     _check_arguments(args, name)
     options = PassContext.current().options
-    return _Recipe(schedule, infer_bounds(schedule), tuple(args), name, binds, options)
+    return _Recipe(schedule, infer_bounds(schedule), tuple(args or ()), name, binds, options)
 
 
 def _check_arguments(args: Any, name: Any) -> None:
@@ -191,7 +196,7 @@ def _check_arguments(args: Any, name: Any) -> None:
         raise UserError(f"the name of the function is {name!r}", primitive="lower", fix='give some text: name="conv"')
 
 
-Source = ScheduleHandle | Schedule | LoweredModule
+Source = ScheduleHandle | Schedule | Function | Program
 
 
 @not_while_forking
@@ -235,8 +240,10 @@ def _functions(inputs: Any, target: Target, args: Sequence[Any] | None, name: st
     """The functions of whatever `build` was given, lowered for the target."""
     if isinstance(inputs, LoweredModule):
         return tuple(part.compiled_for(target).function for part in inputs.parts)
+    if isinstance(inputs, Function):
+        inputs = Program((inputs,))
     if isinstance(inputs, Program):
-        return inputs.functions
+        return _lowered_by_hand(inputs, target).functions
     if isinstance(inputs, Mapping):
         return _together([_named(key, value, target) for key, value in inputs.items()])
     if isinstance(inputs, (list, tuple)):
@@ -246,6 +253,15 @@ def _functions(inputs: Any, target: Target, args: Sequence[Any] | None, name: st
             "no arguments are given", primitive="build", fix="pass the tensors: build(s, [A, W, B], target)"
         )
     return lower_for(target, inputs, args, name, binds).functions
+
+
+def _lowered_by_hand(program: Program, target: Target) -> Program:
+    """A program that users made of statements, lowered; what is lowered already stays as it is."""
+    options = PassContext.current().options
+    for f in program.functions:
+        if not any(isinstance(stmt, Launch) for stmt in statements(f.body)):
+            well_formed(f)
+    return Program(tuple(run(lowering(target, options), f, target, options) for f in program.functions))
 
 
 def _named(name: Any, value: Any, target: Target) -> tuple[Function, ...]:

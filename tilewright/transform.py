@@ -1,11 +1,13 @@
-"""Options of compilation under the legacy API's names: `with transform.PassContext(config={...}):`."""
+"""Options of compilation, and passes of whole programs, under the legacy API's names."""
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .core.refusals import missing_from_module as _missing
 from .passes.context import PassContext
+from .passes.named_passes import NamedPass as Pass
+from .passes.named_passes import PassInfo, Sequential, module_pass
 
-__all__ = ["PassContext"]
+__all__ = ["Pass", "PassContext", "PassInfo", "Sequential", "module_pass"]
 
 if not _TYPE_CHECKING:  # type checkers see what is there
 

@@ -89,7 +89,7 @@ def test_asking_whether_a_part_is_there() -> None:
     [
         ("from tvm.te import hybrid", "tvm.te.hybrid"),
         ("import tvm.te.hybrid", "tvm.te.hybrid"),
-        ("import tvm.tir; tvm.tir.PrimFunc", "tvm.tir.PrimFunc"),
+        ("import tvm.tir; tvm.tir.BlockRealize", "tvm.tir.BlockRealize"),
         ("from tvm import relay", "tvm.relay"),
     ],
 )

@@ -18,20 +18,27 @@ class Constructor(type):
     """The type of such a class: `node` is what `isinstance` asks for, `build` what a call does."""
 
     node: type
-    build: Callable[..., n.Expr]
+    build: Callable[..., Any]
+    holds: Callable[[Any], bool] | None
+    """What must hold of an instance of the node, where several such classes have one node."""
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
         return cls.build(*args, **named)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, cls.node)
+        return isinstance(instance, cls.node) and (cls.holds is None or cls.holds(instance))
 
     def __repr__(cls) -> str:
         return f"<class tir.{cls.__name__}>"
 
 
-def _constructor(node: type, build: Callable[..., n.Expr]) -> Any:
-    return Constructor(node.__name__, (), {"node": node, "build": staticmethod(build), "__doc__": node.__doc__})
+def constructor(
+    node: type, build: Callable[..., Any], name: str = "", holds: Callable[[Any], bool] | None = None
+) -> Any:
+    """Make such a class, called `name` where the legacy API calls the node otherwise."""
+    parts = {"node": node, "build": staticmethod(build), "__doc__": node.__doc__}
+    parts["holds"] = None if holds is None else staticmethod(holds)
+    return Constructor(name or node.__name__, (), parts)
 
 
 def _constant(dtype: Any, value: Any, name: str) -> n.Expr:
@@ -81,12 +88,13 @@ def call(*args: Any, **named: Any) -> NoReturn:
 
 
 CONSTRUCTORS: dict[str, Any] = {
-    node.__name__: _constructor(node, build)
+    node.__name__: constructor(node, build)
     for node, build in (
         (n.IntImm, int_imm), (n.FloatImm, float_imm), (n.Add, o.add), (n.Sub, o.subtract), (n.Mul, o.multiply),
         (n.Div, o.truncdiv), (n.Mod, o.truncmod), (n.FloorDiv, o.floordiv), (n.FloorMod, o.floormod),
         (n.Min, o.minimum), (n.Max, o.maximum), (n.EQ, o.equal), (n.NE, o.not_equal), (n.LT, o.less),
         (n.LE, o.less_equal), (n.GT, o.greater), (n.GE, o.greater_equal), (n.And, o.logical_and),
-        (n.Or, o.logical_or), (n.Ramp, ramp), (n.Broadcast, broadcast), (n.Call, call),
+        (n.Or, o.logical_or), (n.Not, o.logical_not), (n.Select, o.select), (n.Cast, o.cast), (n.Ramp, ramp),
+        (n.Broadcast, broadcast), (n.Call, call),
     )
 }  # fmt: skip

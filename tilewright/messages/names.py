@@ -15,6 +15,10 @@ _MODELS = "declare the operators one by one with te.compute or topi, and build e
 _PROGRAM = "tw.lower(s, args), which returns the program: print it, or .script()"
 _HERE = "programs run on this machine: tw.build(s, args, target), then call it with tw.nd arrays"
 _PASS = 'give a pass of your own: transform.PassContext(config={"tir.add_lower_pass": [(1, function)]})'
+_STATEMENTS = "the statements of tir (tir.For, tir.BufferStore ...), or tir.ir_builder"
+_BLOCKS = "te.create_schedule: schedules of blocks (TensorIR) are not part of it"
+_BY_BUILD = "nothing: tw.build does it, since host code is Python that checks its arguments"
+_BY_BACK_END = "nothing: the back end's compiler (NVRTC, LLVM, the OpenCL driver) does it"
 _INLINE = "call s[stage].compute_inline() for each of the stages"
 _CALLS = "use the intrinsics of te (te.exp, te.sqrt, te.popcount ...); other functions cannot be called"
 _TENSORIZE = 's[T].tensorize(axis, tilewright.intrin.mma("float16")), which takes no declared intrinsics'
@@ -87,14 +91,16 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("Split", "Fuse", "Singleton"), "s[B].relations: how its axes are made of others"),
     },
     "tir": {
-        **dict.fromkeys(("BufferLoad", "BufferStore", "ProducerLoad", "Load"), "A[i, j]: an element of a tensor"),
+        "Load": "A[i, j]: an element of a tensor; tir.BufferLoad(buffer, [i, j])",
+        **dict.fromkeys(("Store", "Free", "Prefetch", "ProducerStore", "ProducerRealize"), _STATEMENTS),
+        **dict.fromkeys(("AssertStmt", "DeclBuffer", "BufferRealize"), _STATEMENTS),
+        **dict.fromkeys(("Block", "BlockRealize", "Schedule", "MatchBufferRegion"), _BLOCKS),
         **dict.fromkeys(("call_extern", "call_pure_extern", "call_packed", "call_llvm_intrin"), _CALLS),
-        **dict.fromkeys(("stmt_functor", "transform", "analysis", "build"), _PASS),
+        "build": "tw.build(function, target=...)",
         **dict.fromkeys(("TensorIntrin", "ptx_mma", "tvm_mma_sync", "tvm_load_matrix_sync"), _TENSORIZE),
         **dict.fromkeys(("Layout", "BijectiveLayout", "layout", "bijective_layout", "IndexMap"), _LAYOUT),
         "ceildiv": "(a + b - 1) // b",
         **dict.fromkeys(("tvm_thread_allreduce", "ptx_cp_async"), "s.cache_read and s.cache_write, with bind"),
-        "Let": "give the expression wherever it is used: equal ones are one",
         "Any": 'te.size_var("n"), a size that is known at the call',
         "Shuffle": _COMPUTE,
         "Range": "te.Range(begin, end)",
@@ -104,8 +110,8 @@ INSTEAD: dict[str, dict[str, str]] = {
     },
     "tilewright": {
         **dict.fromkeys(("relay", "relax", "nnvm"), _MODELS),
-        "ir": f"{_PROGRAM}; a range is te.Range",
-        **dict.fromkeys(("IRModule", "script", "stmt"), _PROGRAM),
+        "script": f"programs are not parsed from TVMScript: {_STATEMENTS}, or {_PROGRAM}",
+        "stmt": _STATEMENTS,
         **dict.fromkeys(("auto_scheduler", "meta_schedule", "dlight"), _SEARCH),
         **dict.fromkeys(("rpc", "micro", "device_api", "exec"), _HERE),
         **dict.fromkeys(("register_func", "get_global_func", "_ffi", "ffi"), "call Python functions between kernels"),
@@ -115,7 +121,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "TVMContext": "tw.nd.Device",
         **dict.fromkeys(("build_config", "PassContext"), "tw.transform.PassContext(config={...})"),
         **dict.fromkeys(("ir_pass", "instrument"), _PASS),
-        **dict.fromkeys(("save_json", "load_json", "module"), "module.save(path), and tw.runtime.load_module(path)"),
+        "module": "module.save(path), and tw.runtime.load_module(path)",
         **dict.fromkeys(("make",), _LOOPS),
         "convert": _PLAIN,
         "generic": _CHOOSE,
@@ -123,6 +129,27 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("DataType", "datatype", "dtype"), 'give types as text: "float32", "int8", "bfloat16"'),
         **dict.fromkeys(("support", "get_build_info"), "call `tilewright doctor`: it says what works on this machine"),
         "infinity": 'te.const(float("inf"), "float32")',
+    },
+    "tir.transform": {
+        **dict.fromkeys(("MakePackedAPI", "MakeUnpackedAPI", "LowerTVMBuiltin", "CombineContextCall"), _BY_BUILD),
+        **dict.fromkeys(("AnnotateEntryFunc", "AnnotateDeviceRegions", "LowerDeviceKernelLaunch"), _BY_BUILD),
+        **dict.fromkeys(("LowerDeviceStorageAccessInfo", "DecorateDeviceScope", "SkipAssert"), _BY_BUILD),
+        **dict.fromkeys(("BF16Legalize", "BF16ComputeLegalize", "BF16StorageLegalize", "BF16TypeLowering"), _BY_BUILD),
+        **dict.fromkeys(("CommonSubexprElimTIR", "HoistIfThenElse", "HoistExpression"), _BY_BACK_END),
+        "LowerWarpMemory": 'scope "local" and a cross-thread reduction, which exchanges registers by shuffles',
+        "InferFragment": 's[T].tensorize(axis, tilewright.intrin.mma("float16")), which lays fragments out itself',
+        "InjectPrefetch": 's.cache_read(A, "shared", [B]), with compute_at, and double_buffer',
+        **dict.fromkeys(("CoProcSync", "LiftAttrScope", "InjectCopyIntrin", "TextureFlatten", "LowerVtcmAlloc"),
+                        "nothing: it is about hardware that is not a target here"),
+        **dict.fromkeys(("LowerInitBlock", "ConvertBlocksToOpaque", "LowerMatchBuffer", "LowerOpaqueBlock"), _BLOCKS),
+        **dict.fromkeys(("PlanAndUpdateBufferAllocationLocation", "CompactBufferAllocation"), _BLOCKS),
+        **dict.fromkeys(("UnifyThreadBinding", "LowerCrossThreadReduction", "DefaultGPUSchedule"), _BLOCKS),
+    },
+    "tir.analysis": {
+        **dict.fromkeys(("get_block_access_region", "get_block_read_write_region", "find_anchor_block"), _BLOCKS),
+        "detect_buffer_access_lca": "tir.stmt_functor.pre_order_visit(stmt, visit)",
+        "calculate_allocated_bytes": "tir.analysis.calculate_workspace_bytes, or verify_gpu_code against limits",
+        "estimate_tir_flops": "autotvm.task.create(...).flop, of the declaration",
     },
     "topi": {
         **dict.fromkeys(("arm_cpu", "mali", "bifrost", "intel_graphics", "rocm", "hls"), _SCHEDULE),
@@ -228,6 +255,10 @@ OTHERWISE: dict[str, str] = {
     "schedule": "te.create_schedule, te.Schedule, te.Stage and te.schedule.InferBound",
     "tensor": "te.Tensor, te.PlaceholderOp and te.ComputeOp",
     "tir": _LOOPS,
+    "tir.stmt_functor": "post_order_visit, pre_order_visit, ir_transform and substitute",
+    "tir.transform": _PASS,
+    "tir.analysis": "tir.stmt_functor.post_order_visit(stmt, visit)",
+    "ir": _OBJECTS,
     "topi": _COMPUTE,
     "topi.nn": _COMPUTE,
     "topi.testing": _REFERENCE,

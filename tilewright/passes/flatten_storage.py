@@ -15,7 +15,7 @@ from ..loops.nodes import Allocate, Buffer, Function, Store
 def flatten_storage(function: Function, target: Target, options: Options) -> Function:
     """Every access gets one index, into a flat buffer.
 
-    A parameter of one dimension stays as it is; one of another rank is accessed through a flat view.
+    A parameter or a view of one dimension stays as it is; one of another rank is accessed through a flat view.
     Allocated buffers become flat themselves, aligned for accesses of up to their own size. Elements that are vectors
     become as many scalars, and an access one of a vector.
     """
@@ -27,7 +27,8 @@ def flatten_storage(function: Function, target: Target, options: Options) -> Fun
         made = flat.get(buffer)
         if made is None:
             is_param = buffer in params
-            made = flat[buffer] = buffer if is_param and _is_flat(buffer) else _flat(buffer, is_param)
+            stays = _is_flat(buffer) and (is_param or buffer.alias_of is not None)
+            made = flat[buffer] = buffer if stays else _flat(buffer, is_param)
         return made
 
     def visit(node: Any) -> Any:

@@ -76,6 +76,18 @@ def _checked(step: UserPass, form: Form) -> Pass:
     return run_checked
 
 
+def well_formed(function: Function) -> None:
+    """Check a function that a user made of statements. Raises UserError where it is broken."""
+    try:
+        verify(function, Form.BUILT)
+    except InternalError as error:
+        raise UserError(
+            f"the function {function.name} is broken: {error}",
+            primitive="lower",
+            fix="let every buffer be a parameter or allocated around its use, and every variable be defined",
+        ) from error
+
+
 def run(
     passes: Sequence[Pass],
     function: Function,

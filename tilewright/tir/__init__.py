@@ -28,23 +28,31 @@ from ..expr.operators import (
 )
 from ..expr.operators import all_of as all
 from ..expr.operators import any_of as any
-from ..expr.operators import cast as Cast
 from ..expr.operators import divide as div
 from ..expr.operators import floordiv as indexdiv
 from ..expr.operators import floormod as indexmod
-from ..expr.operators import logical_not as Not
-from ..expr.operators import select as Select
 from ..loops import ir_builder as ir_builder
+from ..loops import legacy_fields as _legacy_fields
+from ..loops.constructors import STATEMENTS as _STATEMENTS
+from ..loops.constructors import ForKind, stmt_list, stmt_seq
 from ..loops.declare import decl_buffer
-from ..loops.nodes import Buffer
+from ..loops.nodes import Buffer, Stmt
 from ..tensor.axis import IterVar
+from ..tensor.reduction import CommReducer, comm_reducer, max, max_value, min, min_value, sum
 from ..tensor.reduction import Reduce as Reduce
-from ..tensor.reduction import comm_reducer, max, max_value, min, min_value, sum
+from . import analysis as analysis
+from . import stmt_functor as stmt_functor
+from . import transform as transform
 
 IntImm, FloatImm, Ramp, Broadcast, Call = (_NODES[f] for f in ("IntImm", "FloatImm", "Ramp", "Broadcast", "Call"))
 Add, Sub, Mul, Div, Mod = (_NODES[f] for f in ("Add", "Sub", "Mul", "Div", "Mod"))
 FloorDiv, FloorMod, Min, Max = (_NODES[f] for f in ("FloorDiv", "FloorMod", "Min", "Max"))
 EQ, NE, LT, LE, GT, GE, And, Or = (_NODES[f] for f in ("EQ", "NE", "LT", "LE", "GT", "GE", "And", "Or"))
+Not, Select, Cast = _NODES["Not"], _NODES["Select"], _NODES["Cast"]
+For, IfThenElse, SeqStmt, Evaluate = (_STATEMENTS[f] for f in ("For", "IfThenElse", "SeqStmt", "Evaluate"))
+LetStmt, Let, Allocate, AttrStmt = (_STATEMENTS[f] for f in ("LetStmt", "Let", "Allocate", "AttrStmt"))
+BufferStore, BufferLoad, ProducerLoad = (_STATEMENTS[f] for f in ("BufferStore", "BufferLoad", "ProducerLoad"))
+PrimFunc = _STATEMENTS["PrimFunc"]
 exp, exp2, exp10 = _TABLE["exp"], _TABLE["exp2"], _TABLE["exp10"]
 log, log2, log10, log1p = _TABLE["log"], _TABLE["log2"], _TABLE["log10"], _TABLE["log1p"]
 sqrt, rsqrt, power, pow = _TABLE["sqrt"], _TABLE["rsqrt"], _TABLE["power"], _TABLE["pow"]

@@ -1,0 +1,124 @@
+"""Visiting and rewriting programs by functions of the user's: the legacy API's `tir.stmt_functor`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.node import Node
+from ..core.recursion import deep
+from ..expr.nodes import Expr, Var
+from ..expr.operators import as_expr, cast
+from ..expr.traverse import post_order
+from ..expr.traverse import substitute as _substitute
+from ..tensor.axis import IterVar
+from .constructors import LEGACY_NAMES
+from .nodes import Evaluate, Function, Seq, Stmt, seq
+
+Visit = Callable[[Any], Any]
+
+
+def _root(given: Any, primitive: str) -> Any:
+    if isinstance(given, Function):
+        return given.body
+    if isinstance(given, (Node, int, float)) or hasattr(given, "as_expr"):
+        return given if isinstance(given, Node) else as_expr(given)
+    raise UserError(
+        f"{given!r} is not part of a program", primitive=primitive, fix="give a statement, an expression or a function"
+    )
+
+
+def post_order_visit(stmt: Any, fvisit: Visit) -> None:
+    """Call `fvisit` with each distinct node of a statement or expression, those below it first."""
+    for node in list(post_order(_root(stmt, "post_order_visit"))):
+        fvisit(node)
+
+
+def pre_order_visit(stmt: Any, fvisit: Visit) -> None:
+    """Call `fvisit` with each distinct node, before those below it; False from it leaves those out."""
+    seen: set[Any] = set()
+    stack = [_root(stmt, "pre_order_visit")]
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            if fvisit(node) is not False:
+                stack += reversed(node.children())
+
+
+@deep
+def ir_transform(stmt: Any, preorder: Visit | None, postorder: Visit | None, only_enable: Any = None) -> Any:
+    """Rewrite a statement or expression by functions of its nodes.
+
+    Parameters
+    ----------
+    stmt
+        The statement or expression; of a function, its body.
+    preorder
+        Called before what is below a node is rewritten: a node that it returns stands in its place, as it is;
+        None goes on.
+    postorder
+        Called with a node whose parts are rewritten: what it returns stands in its place; None keeps it.
+    only_enable
+        Names of the nodes that the two are called for, such as ["tir.For", "tir.BufferStore"]; None for all.
+
+    Returns
+    -------
+    Stmt or Expr
+        The rewritten program: the same object where nothing changed.
+    """
+    wanted = None if only_enable is None else frozenset(only_enable)
+    memo: dict[Any, Any] = {}
+
+    def visit(node: Any) -> Any:
+        found = memo.get(node)
+        if found is None:
+            found = memo[node] = apply(node)
+        return found
+
+    def apply(node: Any) -> Any:
+        enabled = wanted is None or LEGACY_NAMES.get(type(node), f"tir.{type(node).__name__}") in wanted
+        before = preorder(node) if enabled and preorder is not None else None
+        if before is not None:
+            return _fitting(before, node)
+        done = _rebuilt(node, visit)
+        after = postorder(done) if enabled and postorder is not None else None
+        return done if after is None else _fitting(after, node)
+
+    return visit(_root(stmt, "ir_transform"))
+
+
+def _rebuilt(node: Any, visit: Visit) -> Any:
+    """The node with its parts rewritten; sequences stay flat."""
+    if isinstance(node, Seq):
+        parts = [visit(part) for part in node.stmts]
+        return node if all(a is b for a, b in zip(node.stmts, parts, strict=True)) else seq(*parts)
+    return node.map_children(visit)
+
+
+def _fitting(made: Any, node: Any) -> Any:
+    """What a function of the user's returns in place of a node, which it has to be able to stand for."""
+    if isinstance(node, Stmt):
+        made = Evaluate(made) if isinstance(made, Expr) else made
+        fits = isinstance(made, Stmt)
+    else:
+        made = as_expr(made) if isinstance(made, (int, float)) or hasattr(made, "as_expr") else made
+        fits = isinstance(made, Expr) and made.dtype == node.dtype
+    if not fits:
+        kind = "a statement" if isinstance(node, Stmt) else f"an expression of type {node.dtype}"
+        raise UserError(f"{made!r} is returned for {kind}", primitive="ir_transform", fix=f"return {kind}, or None")
+    return made
+
+
+def substitute(node: Any, vmap: Mapping[Any, Any]) -> Any:
+    """`node` with each variable that is a key of `vmap` replaced by its value, converted to the variable's type."""
+    if not isinstance(vmap, Mapping):
+        raise UserError(f"vmap={vmap!r} is not a mapping", primitive="substitute", fix="give {variable: expression}")
+    mapping: dict[Var, Expr] = {}
+    for key, value in vmap.items():
+        var = key.var if isinstance(key, IterVar) else key
+        if not isinstance(var, Var):
+            raise UserError(f"{key!r} is not a variable", primitive="substitute", fix="give {variable: expression}")
+        mapping[var] = cast(var.dtype, as_expr(value))
+    return _substitute(_root(node, "substitute"), mapping)

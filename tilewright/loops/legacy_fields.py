@@ -1,0 +1,106 @@
+"""Fields of nodes under the legacy API's names: `stmt.loop_var`, `stmt.then_case`, `load.buffer`.
+
+Each is a property beside the field that it reads. Passes use the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.hardware import LoopKind
+from ..expr.nodes import TRUE, Load
+from ..tensor.axis import AxisKind, IterVar, Range
+from ..tensor.reduction import CommReducer, Reduce
+from ..tensor.tensor import Tensor
+from .functions import with_attr, without_attr
+from .nodes import Allocate, Buffer, For, Function, If, Program, Seq, Stmt
+from .printer import show_function, show_program
+
+
+def _thread_binding(loop: For) -> IterVar | None:
+    """The hardware axis that a loop is bound to; None for other loops."""
+    if loop.kind is not LoopKind.THREAD:
+        return None
+    axis = IterVar(loop.var.name, Range.from_min_extent(loop.min, loop.extent), AxisKind.THREAD, loop.thread)
+    axis.var = loop.var
+    return axis
+
+
+def _source(wanted: type, name: str) -> Callable[[Load], Any]:
+    def source(load: Load) -> Any:
+        if isinstance(load.source, wanted):
+            return load.source
+        held = "tensor" if isinstance(load.source, Tensor) else "buffer"
+        raise UserError(
+            f"`{load}` reads a {held}, which is not its {name}",
+            fix=f"ask for .{'producer' if held == 'tensor' else 'buffer'}",
+        )
+
+    return source
+
+
+_FIELDS: dict[type, dict[str, Callable[[Any], Any]]] = {
+    For: {
+        "loop_var": lambda loop: loop.var,
+        "thread_binding": _thread_binding,
+        "annotations": lambda loop: dict(loop.pragmas),
+    },
+    If: {"then_case": lambda stmt: stmt.then, "else_case": lambda stmt: stmt.orelse},
+    Seq: {"seq": lambda stmt: stmt.stmts, "size": lambda stmt: len(stmt.stmts)},
+    Allocate: {
+        "buffer_var": lambda stmt: stmt.buffer,
+        "dtype": lambda stmt: stmt.buffer.dtype,
+        "extents": lambda stmt: stmt.buffer.shape,
+        "condition": lambda stmt: TRUE,
+    },
+    Load: {"buffer": _source(Buffer, "buffer"), "producer": _source(Tensor, "producer")},
+    Reduce: {"axis": lambda e: e.axes},
+    CommReducer: {"identity_element": lambda reducer: reducer.identity},
+    Function: {
+        "buffer_map": lambda function: {p: p for p in function.buffers},
+        "attrs": lambda function: {"global_symbol": function.name},
+        "ret_type": lambda function: None,
+        "script": lambda function: partial(show_function, function),
+        "with_attr": lambda function: partial(with_attr, function),
+        "without_attr": lambda function: partial(without_attr, function),
+    },
+    Program: {
+        "script": lambda program: partial(show_program, program),
+        "get_global_vars": lambda program: lambda: [f.name for f in program.functions],
+    },
+}
+
+
+def _is_it(self: Any, other: object) -> bool:
+    """Whether the two are one object."""
+    return self is other
+
+
+_METHODS: dict[type, dict[str, Callable[..., Any]]] = {
+    **{kind: {"same_as": _is_it} for kind in (Stmt, Function, Buffer)},
+    Seq: {
+        "__getitem__": lambda seq, index: seq.stmts[index],
+        "__len__": lambda seq: len(seq.stmts),
+        "__bool__": lambda seq: True,  # a statement is there, even an empty one
+    },
+}
+_TEXT: dict[type, Callable[[Any], str]] = {Program: show_program, Function: show_function}
+
+
+def _add_all() -> None:
+    for kind, names in _FIELDS.items():
+        for name, read in names.items():
+            if not hasattr(kind, name):
+                setattr(kind, name, property(read))
+    for kind, methods in _METHODS.items():
+        for name, method in methods.items():
+            if name not in vars(kind):
+                setattr(kind, name, method)
+    for kind, show in _TEXT.items():
+        setattr(kind, "__str__", show)  # noqa: B010  (mypy takes assignments to methods for slips)
+
+
+_add_all()

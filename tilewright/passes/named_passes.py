@@ -1,0 +1,327 @@
+"""Passes as objects under the legacy API's names: `tir.transform.UnrollLoop()(module)`.
+
+Each name runs the pass of ours that does its work. Passes take and return programs; `build` runs those that it needs
+by itself, so that scripts apply one of these to look at what it does, or inside a pass of their own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..core.errors import UserError
+from ..core.hardware import LoopKind
+from ..core.recursion import deep
+from ..core.target import Target
+from ..loops.analysis import verify_gpu_code, verify_memory, verify_ssa
+from ..loops.functions import PrimFunction, with_attr
+from ..loops.nodes import For, Function, Launch, Program, Stmt, map_statements
+from ..loops.walk import statements
+from .asynchronous_copies import asynchronous_copies
+from .context import PassContext
+from .drop_unread_stores import drop_unread_stores
+from .expand_virtual_threads import expand_virtual_threads
+from .flatten_storage import flatten_storage
+from .guard_selects import guard_selects
+from .instrument_bound_checkers import instrument_bound_checkers
+from .launch_on_host import launch_on_host
+from .lower_divisions import lower_divisions
+from .lower_thread_reduce import lower_thread_reduce
+from .narrow_indices import narrow_indices
+from .partition_loops import partition_loops
+from .pipeline import Pass
+from .pipeline_loops import pipeline_loops
+from .place_barriers import place_barriers
+from .share_storage import share_storage
+from .simplify_program import simplify_program
+from .split_host_device import split_host_device
+from .unroll_loops import unroll_loops
+from .vectorize_loops import vectorize_loops
+
+OnProgram = Callable[[Program], Program]
+
+
+class PassInfo(NamedTuple):
+    """What a pass says of itself."""
+
+    name: str
+    opt_level: int = 0
+    required: tuple[str, ...] = ()
+
+
+class NamedPass:
+    """A pass that is called with a program, or one function, and returns another."""
+
+    def __init__(self, info: PassInfo, run: OnProgram) -> None:
+        self.info = info
+        self._run = run
+
+    @deep
+    def __call__(self, mod: Any) -> Any:
+        if isinstance(mod, Function):
+            return self._run(Program((mod,))).functions[0]
+        if not isinstance(mod, Program):
+            raise UserError(
+                f"{mod!r} is not a program",
+                primitive=self.info.name,
+                fix="give what tw.lower or tvm.IRModule returns, or one function of it",
+            )
+        return self._run(mod)
+
+    def __repr__(self) -> str:
+        return f"<pass {self.info.name}>"
+
+
+def target_of(function: Function) -> Target:
+    """What a function is for: its attribute "target", the current target, or else what its loops look like."""
+    named = getattr(function, "attrs", {}).get("target") or Target.current()
+    if named is not None:
+        return Target.parse(named)
+    grid = (s for s in statements(function.body) if isinstance(s, (For, Launch)))
+    threads = any((s.threads if isinstance(s, Launch) else s.kind is LoopKind.THREAD) for s in grid)
+    return Target("cuda" if threads else "llvm")
+
+
+def on_functions(name: str, step: Callable[[Function], Function]) -> NamedPass:
+    """A pass that rewrites each function by itself, attributes kept."""
+
+    def run(program: Program) -> Program:
+        made = []
+        for function in program.functions:
+            done = step(function)
+            attrs = getattr(function, "attrs", None)
+            made.append(PrimFunction.of(done, attrs=attrs) if attrs and not isinstance(done, PrimFunction) else done)
+        return Program(tuple(made))
+
+    return NamedPass(PassInfo(name), run)
+
+
+def _ours(*steps: Pass) -> Callable[[Function], Function]:
+    def run(function: Function) -> Function:
+        target, options = target_of(function), PassContext.current().options
+        for step in steps:
+            function = step(function, target, options)
+        return function
+
+    return run
+
+
+def _serial(function: Function) -> Function:
+    def visit(stmt: Stmt) -> Stmt:
+        done = map_statements(stmt, visit)
+        if isinstance(done, For) and done.kind is LoopKind.PARALLEL:
+            return For(done.var, done.min, done.extent, LoopKind.SERIAL, None, done.pragmas, done.body)
+        return done
+
+    return function.with_body(visit(function.body))
+
+
+def _split(function: Function) -> Function:
+    return _ours(split_host_device if target_of(function).is_gpu else launch_on_host)(function)
+
+
+class Counterpart(NamedTuple):
+    """What does the work of a pass of the legacy API: its parameters there, and ours."""
+
+    does: str
+    """The names of our passes."""
+    step: Callable[[Function], Function]
+    accepts: tuple[str, ...] = ()
+    """Parameters that are accepted, and have no meaning here."""
+
+
+def _row(*steps: Pass, accepts: str = "") -> Counterpart:
+    return Counterpart(", ".join(step.__name__ for step in steps), _ours(*steps), tuple(accepts.split()))
+
+
+COUNTERPARTS: dict[str, Counterpart] = {
+    "Simplify": _row(simplify_program),
+    "RemoveNoOp": _row(simplify_program),
+    "StorageFlatten": _row(flatten_storage, accepts="cache_line_size create_bound_attribute"),
+    "FlattenBuffer": _row(flatten_storage),
+    "RewriteUnsafeSelect": _row(guard_selects),
+    "VectorizeLoop": _row(vectorize_loops, accepts="enable_vectorize"),
+    "InjectVirtualThread": _row(expand_virtual_threads),
+    "InjectSoftwarePipeline": _row(pipeline_loops),
+    "InjectDoubleBuffer": _row(pipeline_loops),
+    "UnrollLoop": _row(unroll_loops),
+    "LoopPartition": _row(partition_loops),
+    "SplitHostDevice": Counterpart("split_host_device, or launch_on_host on a CPU", _split),
+    "LowerThreadAllreduce": _row(lower_thread_reduce),
+    "StorageRewrite": _row(drop_unread_stores, share_storage),
+    "MergeSharedMemoryAllocations": _row(share_storage),
+    "MergeDynamicSharedMemoryAllocations": _row(share_storage),
+    "InjectPTXAsyncCopy": _row(asynchronous_copies),
+    "ThreadSync": _row(place_barriers, accepts="storage_scope"),
+    "NarrowDataType": _row(narrow_indices, accepts="target_bits"),
+    "ForceNarrowIndexToInt32": _row(narrow_indices),
+    "LowerIntrin": _row(lower_divisions),
+    "InstrumentBoundCheckers": _row(instrument_bound_checkers),
+    "ConvertForLoopsToSerial": Counterpart("(a loop of kind parallel becomes a serial one)", _serial),
+}
+"""The passes of the legacy API that have a counterpart, and what does their work here."""
+
+
+def maker_of(name: str) -> Callable[..., NamedPass]:
+    """The function that makes the pass of that name."""
+    row = COUNTERPARTS[name]
+
+    def make(*args: Any, **named: Any) -> NamedPass:
+        given = dict(zip(row.accepts, args, strict=False)) | named
+        if len(args) > len(row.accepts) or set(given) - set(row.accepts):
+            raise UserError(
+                f"the arguments {list(args) + list(named)} are not known",
+                primitive=name,
+                fix=f"it takes {', '.join(row.accepts)}" if row.accepts else f"call {name}() without arguments",
+            )
+        if given.get("enable_vectorize") is False:
+            return on_functions(name, _unvectorized)
+        return on_functions(name, row.step)
+
+    make.__name__ = name
+    make.__doc__ = f"The pass {name}: {row.does}."
+    return make
+
+
+def _unvectorized(function: Function) -> Function:
+    """What `VectorizeLoop(False)` does: vector loops become serial ones."""
+
+    def visit(stmt: Stmt) -> Stmt:
+        done = map_statements(stmt, visit)
+        if isinstance(done, For) and done.kind is LoopKind.VECTORIZED:
+            return For(done.var, done.min, done.extent, LoopKind.SERIAL, None, done.pragmas, done.body)
+        return done
+
+    return function.with_body(visit(function.body))
+
+
+def apply(ftransform: Callable[[Function], Function]) -> NamedPass:
+    """The pass that calls `ftransform` with each function, which returns another."""
+    return on_functions("Apply", lambda function: _function(ftransform(function), "Apply"))
+
+
+def filtered(fcond: Callable[[Function], bool]) -> NamedPass:
+    """The pass that keeps the functions for which `fcond` holds."""
+    return NamedPass(PassInfo("Filter"), lambda program: Program(tuple([f for f in program.functions if fcond(f)])))
+
+
+def bind_target(target: Any) -> NamedPass:
+    """The pass that gives each function the attribute "target"."""
+    chosen = Target.parse(target)
+    return on_functions("BindTarget", lambda function: with_attr(function, "target", chosen))
+
+
+def _verifying(name: str, holds: Callable[[Function], bool], complaint: str, fix: str) -> NamedPass:
+    def step(function: Function) -> Function:
+        if not holds(function):
+            raise UserError(f"{complaint} in {function.name!r}", primitive=name, fix=fix)
+        return function
+
+    return on_functions(name, step)
+
+
+def verifying_memory() -> NamedPass:
+    """The pass that raises where host code reads or writes the memory of a GPU."""
+    return _verifying(
+        "VerifyMemory",
+        verify_memory,
+        "memory of the device is accessed outside of any kernel",
+        "bind a loop to threads",
+    )
+
+
+def verifying_gpu_code(constraints: Any = None) -> NamedPass:
+    """The pass that raises where a kernel exceeds limits: see `tir.analysis.verify_gpu_code`."""
+    return _verifying(
+        "VerifyGPUCode",
+        lambda function: verify_gpu_code(function, dict(constraints or {})),
+        f"a kernel exceeds {dict(constraints or {})}",
+        "give a block fewer threads, or smaller tiles",
+    )
+
+
+def verifying_ssa() -> NamedPass:
+    """The pass that raises where a variable is defined twice, or not at all."""
+    return _verifying("VerifySSA", verify_ssa, "a variable is not defined just once", "give each loop its own variable")
+
+
+def _method(made: Any, name: str) -> Any:
+    found = getattr(made, name, None)
+    if found is None:
+        raise UserError(f"{type(made).__name__} has no method {name}", primitive="pass", fix=f"define {name} in it")
+    return found
+
+
+def _function(made: Any, name: str) -> Function:
+    if not isinstance(made, Function):
+        raise UserError(
+            f"the pass {name} returns {made!r}", primitive=name, fix="a pass takes a loop function and returns one"
+        )
+    return made
+
+
+class Sequential(NamedPass):
+    """Passes one after the other."""
+
+    def __init__(self, passes: Sequence[Any] = (), opt_level: int = 0, name: str = "sequential", **legacy: Any) -> None:
+        wrong = next((each for each in passes if not isinstance(each, NamedPass)), None)
+        if wrong is not None:
+            raise UserError(f"{wrong!r} is not a pass", primitive="Sequential", fix="give passes of tir.transform")
+        self.passes = tuple(passes)
+
+        def run(program: Program) -> Program:
+            for each in self.passes:
+                program = each(program)
+            return program
+
+        super().__init__(PassInfo(name, opt_level), run)
+
+
+def prim_func_pass(
+    pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Any = None, traceable: bool = False
+) -> Any:
+    """A pass of a function `(function, module, context) -> function`; without one, a decorator that makes it.
+
+    A class with a method `transform_function` of these arguments becomes one whose instances are passes.
+    """
+
+    def make(given: Any) -> Any:
+        called = name or str(getattr(given, "__name__", "pass"))
+        if inspect.isclass(given):
+            return lambda *args, **named: make_of(_method(given(*args, **named), "transform_function"), called)
+        return make_of(given, called)
+
+    def make_of(function: Callable[..., Any], called: str) -> NamedPass:
+        def run(program: Program) -> Program:
+            context = PassContext.current()
+            return Program(tuple([_function(function(f, program, context), called) for f in program.functions]))
+
+        return NamedPass(PassInfo(called, opt_level, tuple(required or ())), run)
+
+    return make if pass_func is None else make(pass_func)
+
+
+def module_pass(
+    pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Any = None, traceable: bool = False
+) -> Any:
+    """A pass of a function `(module, context) -> module`; without one, a decorator that makes it."""
+
+    def make(given: Any) -> Any:
+        called = name or str(getattr(given, "__name__", "pass"))
+        if inspect.isclass(given):
+            return lambda *args, **named: make_of(_method(given(*args, **named), "transform_module"), called)
+        return make_of(given, called)
+
+    def make_of(function: Callable[..., Any], called: str) -> NamedPass:
+        def run(program: Program) -> Program:
+            made = function(program, PassContext.current())
+            if not isinstance(made, Program):
+                raise UserError(
+                    f"the pass {called} returns {made!r}", primitive=called, fix="a pass takes a module and returns one"
+                )
+            return made
+
+        return NamedPass(PassInfo(called, opt_level, tuple(required or ())), run)
+
+    return make if pass_func is None else make(pass_func)

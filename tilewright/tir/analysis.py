@@ -1,0 +1,27 @@
+"""Questions about programs, under the legacy API's names."""
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from ..core.refusals import missing_from_module as _missing
+from ..loops.analysis import (
+    calculate_workspace_bytes,
+    expr_deep_equal,
+    undefined_vars,
+    verify_gpu_code,
+    verify_memory,
+    verify_ssa,
+)
+
+__all__ = [
+    "calculate_workspace_bytes",
+    "expr_deep_equal",
+    "undefined_vars",
+    "verify_gpu_code",
+    "verify_memory",
+    "verify_ssa",
+]
+
+if not _TYPE_CHECKING:  # type checkers see what is there
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name, __all__)

@@ -1,0 +1,13 @@
+"""Visiting and rewriting programs, under the legacy API's names."""
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from ..core.refusals import missing_from_module as _missing
+from ..loops.functor import ir_transform, post_order_visit, pre_order_visit, substitute
+
+__all__ = ["ir_transform", "post_order_visit", "pre_order_visit", "substitute"]
+
+if not _TYPE_CHECKING:  # type checkers see what is there
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name, __all__)

@@ -1,0 +1,23 @@
+"""Passes under the legacy API's names; what a pass is here stands in `passes/named_passes.py`."""
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from ..core.refusals import missing_from_module as _missing
+from ..passes.named_passes import COUNTERPARTS as _COUNTERPARTS
+from ..passes.named_passes import apply as Apply
+from ..passes.named_passes import bind_target as BindTarget
+from ..passes.named_passes import filtered as Filter
+from ..passes.named_passes import maker_of as _maker_of
+from ..passes.named_passes import prim_func_pass as prim_func_pass
+from ..passes.named_passes import verifying_gpu_code as VerifyGPUCode
+from ..passes.named_passes import verifying_memory as VerifyMemory
+from ..passes.named_passes import verifying_ssa as VerifySSA
+
+globals().update({_name: _maker_of(_name) for _name in _COUNTERPARTS})
+
+__all__ = [name for name in dir() if not name.startswith("_")]
+
+if not _TYPE_CHECKING:  # type checkers see what is there
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name, __all__)
