@@ -13,7 +13,7 @@ from .core.atoms import Atom as Atom
 from .core.errors import UserError as _UserError
 
 
-def mma(operands: str) -> Atom:
+def mma(operands: str, accumulator: str = "") -> Atom:
     """Return the matrix instruction of a warp for operands of one type.
 
     Parameters
@@ -21,20 +21,36 @@ def mma(operands: str) -> Atom:
     operands
         "float16", "bfloat16": float32 sums. "int8", "uint8": int32 sums. "float64": float64 sums. For float32
         operands and sums, a precision: "tf32" rounds each operand to 11 significant bits; "3xtf32" splits each
-        operand into a high and a low part, adds three products, and is about as exact as float32 arithmetic.
+        operand into a high and a low part, adds three products, and is about as exact as float32 arithmetic; "bf16x6"
+        splits it into three parts of bfloat16 and adds the six products that count.
+    accumulator
+        The type of the sums, where there is a choice: "float16" for float16 operands takes half the registers, and
+        rounds each sum of 16 products to float16.
 
     Raises
     ------
     UserError
         For any other name.
     """
-    if not isinstance(operands, str) or operands not in _ATOMS:
+    named = isinstance(operands, str) and isinstance(accumulator, str)
+    found = _ATOMS.get(operands) if named else None
+    if found is not None and accumulator not in ("", found.accumulator):
+        other = _ATOMS.get(f"{operands}_{accumulator}")
+        if other is None:
+            raise _UserError(
+                f"there is no matrix instruction for operands {operands!r} with sums in {accumulator!r}",
+                primitive="mma",
+                fix=f"leave the accumulator out: the sums of {operands!r} are {found.accumulator}",
+            )
+        return other
+    if found is None or not named:
         raise _UserError(
-            f"there is no matrix instruction for operands {operands!r}",
+            f"there is no matrix instruction for operands {operands!r}"
+            + (f" with sums in {accumulator!r}" if accumulator else ""),
             primitive="mma",
-            fix=f"use one of {', '.join(map(repr, _ATOMS))}",
+            fix=f"use one of {', '.join(repr(name) for name in _ATOMS if '_' not in name)}",
         )
-    return _ATOMS[operands]
+    return found
 
 
 def dp4a(operands: str = "int8") -> Atom:

@@ -24,7 +24,8 @@ from tilewright.loops.nodes import Function, Tensorized
 CUDA = "cuda -arch=sm_90"
 TURNS = ((False, False), (False, True), (True, False), (True, True))
 WAYS = [(atom, *turn) for atom in ("float16", "tf32", "float64") for turn in TURNS]
-WAYS += [(atom, False, True) for atom in ("bfloat16", "3xtf32", "int8")]
+WAYS += [(atom, False, True) for atom in ("bfloat16", "float16_float16", "3xtf32", "int8")]
+WAYS += [("bf16x6", *turn) for turn in TURNS[:3]]
 
 
 def at(index: Expr, **values: Any) -> int:
@@ -52,10 +53,12 @@ def text(function: Function) -> list[str]:
     raise AssertionError("the block of the statement is not closed")
 
 
-def memory(load: Any, size: tuple[int, int], names: tuple[str, str]) -> tuple[np.ndarray, np.ndarray]:
-    """A tile of random integers, and the shared memory that holds it among other values."""
+def memory(
+    load: Any, size: tuple[int, int], names: tuple[str, str], tile: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """A tile, of random integers unless given, and the shared memory that holds it among other values."""
     kind = DType(load.source.dtype).numpy
-    tile = np.random.default_rng().integers(-8, 9, size)
+    tile = np.random.default_rng().integers(-8, 9, size) if tile is None else tile
     held = np.full(int(load.source.shape[0]), 99, kind)
     for i in range(size[0]):
         for j in range(size[1]):
@@ -81,6 +84,43 @@ def test_the_drawing_shows_what_the_manual_says(atom: str) -> None:
 @pytest.mark.parametrize(("atom", "a_turned", "b_turned"), [*WAYS[:4], ("int8", False, True)])
 def test_rows_that_are_not_aligned_are_loaded_by_element(atom: str, a_turned: bool, b_turned: bool) -> None:
     check(atom, a_turned, b_turned, 33)
+
+
+def emulated(atom: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The sums of a tile of float32, as the source of a warp computes them one tile of terms after the other."""
+    (rows, depth), columns, total = a.shape, b.shape[1], np.zeros((a.shape[0], b.shape[1]))
+    tile = 32
+    s, args = product(rows, columns, 2 * tile, atom, Tiling((rows, columns), (rows, columns), tile), b_turned=True)
+    function = finish(lower_for(Target(CUDA), s, args).functions[0], CUDA)
+    stmt, lines = statement(function), text(function)
+    piece = (stmt.atom.m, stmt.atom.n, stmt.atom.k)
+    sums = np.zeros((32, rows * columns // 32))
+    for start in range(0, depth, tile):
+        terms = slice(start, start + tile)
+        _, a_memory = memory(stmt.a, (rows, tile), ("row", "depth"), a[:, terms])
+        _, b_memory = memory(stmt.b, (tile, columns), ("depth", "column"), b[terms])
+        Warp({"A_shared": a_memory, "B_shared": b_memory}, sums, piece).run(lines)
+    for i in range(rows):
+        for j in range(columns):
+            total[i, j] = sums[i % 8 * 4 + j % 8 // 2, at(stmt.sums.indices[0], row=i, column=j)]  # type: ignore[attr-defined]
+    return total
+
+
+@pytest.mark.parametrize("low", [-1, 0])
+def test_six_products_of_bfloat16_are_as_exact_as_three_of_tf32(low: int) -> None:
+    rng = np.random.default_rng(3)
+    a, b = (rng.uniform(low, 1, size).astype("float32") for size in ((16, 256), (256, 16)))
+    exact = a.astype("float64") @ b.astype("float64")
+    errors = {
+        atom: float(np.linalg.norm(emulated(atom, a, b) - exact) / np.linalg.norm(exact))
+        for atom in ("3xtf32", "bf16x6")
+    }
+    in_order = np.zeros((16, 16), "float32")
+    for i in range(256):
+        in_order += a[:, i : i + 1] * b[i : i + 1]
+    plain = float(np.linalg.norm(in_order - exact) / np.linalg.norm(exact))
+    assert errors["bf16x6"] <= errors["3xtf32"] < plain
+    assert errors["3xtf32"] < 3e-7
 
 
 def check(atom: str, a_turned: bool, b_turned: bool, align: int | None) -> None:

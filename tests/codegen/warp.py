@@ -92,7 +92,7 @@ class Warp:
             value = re.sub(r"^\(const [\w ]+\*\)", "", named[2])
             self.names[named[1]] = self._value(value)
             return
-        call = re.fullmatch(r"(ldmatrix|mma|add|tf32)_(\w+)\((.*)\)", line)
+        call = re.fullmatch(r"(ldmatrix|mma|add|tf32|bf16)_(\w+)\((.*)\)", line)
         if call:
             self._call(call[1], call[2], call[3])
             return
@@ -118,25 +118,30 @@ class Warp:
     # Instructions
 
     def _call(self, kind: str, what: str, given: str) -> None:
-        values = [self._value(part) for part in _arguments(given)]
         if kind == "ldmatrix":
-            name, indices = _indexed(_arguments(given)[0])
+            into, at = _arguments(given)
+            into, _, further = into.partition("] + ")
+            name, indices = _indexed(into if not further else f"{into}]")
             array = self.names[name]
-            first = np.ravel_multi_index([*map(self._value, indices), 0], array.shape)
-            self._ldmatrix(array.reshape(-1)[first:], values[1], int(what[1]), "trans" in what)
-        elif kind == "tf32":  # split: the low part is what the high part lacks, nothing here
-            self._set_parts(_arguments(given)[1:], values[0])
-        elif kind == "mma" and what == "3xtf32":
-            self._product(values[0], values[2], values[4])
+            first = np.ravel_multi_index([*map(self._value, indices), int(further or 0)], array.shape)
+            self._ldmatrix(array.reshape(-1)[first:], self._value(at), int(what[1]), "trans" in what)
+            return
+        values = [self._value(part) for part in _arguments(given)]
+        if kind in ("tf32", "bf16"):
+            parts = _tf32_parts(values[0]) if kind == "tf32" else _bf16_parts(values[0], values[1])
+            for out, part in zip(_arguments(given)[-len(parts) :], parts, strict=True):
+                name, indices = _indexed(out)
+                self._assign(name, indices, part)
+        elif kind == "mma" and what in PRODUCTS:
+            count = (len(values) - 2) // 2
+            for into, i, j in PRODUCTS[what]:
+                self._product(values[into], values[2 + i], values[2 + count + j], count - 1)
         elif kind == "mma":
             self._product(values[0], *values[1:])
         else:
-            self._add(values[0], values[1])
-
-    def _set_parts(self, parts: list[str], value: Any) -> None:
-        for part, given in zip(parts, (value, np.zeros_like(value)), strict=True):
-            name, indices = _indexed(part)
-            self._assign(name, indices, given)
+            self._add(
+                values[0], [_float32(high + low) for high, low in zip(values[1], values[2], strict=True)], rounds=True
+            )
 
     def _ldmatrix(self, into: np.ndarray, at: _Place, count: int, transposed: bool) -> None:
         """Row r of matrix q is the 16 bytes that lane 8q + r points to; a lane gets row lane / 4, word lane % 4."""
@@ -150,23 +155,77 @@ class Warp:
             tile = np.array(rows).T if transposed else np.array(rows)
             into[matrix] = tile.reshape(8, 4, -1)[GROUP, MEMBER]
 
-    def _product(self, sums: Any, a: np.ndarray, b: np.ndarray) -> None:
+    def _product(self, sums: Any, a: np.ndarray, b: np.ndarray, per_word: int = 0) -> None:
+        per_word = per_word or self.per_word
         left, right = np.zeros((self.rows, self.terms)), np.zeros((self.terms, self.columns))
-        where = fragment_a(self.rows, self.terms, self.per_word)
+        where = fragment_a(self.rows, self.terms, per_word)
         held = np.array([np.asarray(x).reshape(32, -1) for x in a]).swapaxes(0, 1).astype("float64")
         left[where[..., 0], where[..., 1]] = held
-        where = fragment_b(self.terms, self.per_word)
+        where = fragment_b(self.terms, per_word)
         held = np.array([np.asarray(x).reshape(32, -1) for x in b]).swapaxes(0, 1).astype("float64")
         right[where[..., 0], where[..., 1]] = held
         where = fragment_d(self.rows)
         self._add(sums, [(left @ right)[where[:, i, 0], where[:, i, 1]] for i in range(where.shape[1])])
 
-    def _add(self, sums: Any, parts: Any) -> None:
+    def _add(self, sums: Any, parts: Any, rounds: bool = False) -> None:
+        """Add to sums in float32: tensor cores truncate, other instructions round."""
         for i, part in enumerate(parts):
             if isinstance(sums, _Place):
-                self.sums[:, sums.at + i] += part
+                total = self.sums[:, sums.at + i] + part
+                self.sums[:, sums.at + i] = _float32(total) if rounds else _truncated(total)
             else:
-                sums[i] = sums[i] + part
+                sums[i] = _truncated(sums[i] + part)
+
+
+PRODUCTS = {
+    "3xtf32": ((1, 1, 0), (1, 0, 1), (0, 0, 0)),
+    "bf16x6": ((1, 2, 0), (1, 0, 2), (1, 1, 1), (1, 1, 0), (1, 0, 1), (0, 0, 0)),
+}
+"""Products of several parts: to which sums each is added (0: high, 1: low), of which parts of the operands it is."""
+
+
+def _float32(x: Any) -> np.ndarray:
+    return np.asarray(x, "float64").astype("float32").astype("float64")
+
+
+def _truncated(x: Any) -> np.ndarray:
+    """Numbers rounded to float32 towards zero."""
+    exact = np.asarray(x, "float64")
+    near = exact.astype("float32")
+    beyond = np.abs(near.astype("float64")) > np.abs(exact)
+    return np.where(beyond, np.nextafter(near, np.float32(0)), near).astype("float64")
+
+
+def _bits(x: Any, mask: int) -> np.ndarray:
+    """The bits of float32 that a mask keeps."""
+    word = np.asarray(x, "float32").view("uint32") & np.uint32(mask)
+    made: np.ndarray = word.view("float32").astype("float64")
+    return made
+
+
+def _tf32_parts(x: Any) -> tuple[np.ndarray, np.ndarray]:
+    """`tf32_split`, and that tensor cores ignore the last 13 bits of the low part."""
+    x = np.asarray(x, "float64")
+    high = _bits(_float32(x * float(np.float32(1.00032552))), 0xFFFFE000)
+    return high, _bits(x - high, 0xFFFFE000)
+
+
+def _bf16(x: np.ndarray) -> np.ndarray:
+    """Numbers rounded to the nearest bfloat16."""
+    word = np.asarray(x, "float32").view("uint32")
+    return _bits((word + np.uint32(0x7FFF) + (word >> 16 & 1)).view("float32"), 0xFFFF0000)
+
+
+def _bf16_parts(*pair: Any) -> list[np.ndarray]:
+    """`bf16_split`: a word of each part, for two numbers."""
+    made = []
+    for x in (np.asarray(each, "float64").reshape(32) for each in pair):
+        high = _bits(x, 0xFFFF0000)
+        middle = _bf16(x - high)
+        low = _bf16(x - high - middle)
+        assert (high + middle + low == x).all()
+        made.append((high, middle, low))
+    return [np.stack(words, axis=1) for words in zip(*made, strict=True)]
 
 
 def _word(*elements: np.ndarray) -> np.ndarray:

@@ -61,6 +61,13 @@ def test_an_unknown_atom() -> None:
         intrin.mma("float8")
 
 
+def test_sums_of_a_type_without_an_instruction() -> None:
+    assert intrin.mma("float16", accumulator="float16").accumulator == "float16"
+    assert intrin.mma("int8", "int32") is intrin.mma("int8")
+    with refused("mma", "operands 'bfloat16' with sums in 'bfloat16'", fix="the sums of 'bfloat16' are float32"):
+        intrin.mma("bfloat16", accumulator="bfloat16")
+
+
 def test_an_atom_that_is_none() -> None:
     p = Product()
     with refused("tensorize", "7 for axis 'i' of stage 'D' is not a matrix instruction", fix="intrin.mma"):
@@ -288,8 +295,8 @@ def test_a_declaration_by_no_operation() -> None:
 
 
 def test_a_declared_product_of_types_without_an_instruction() -> None:
-    with refused("decl_tensor_intrin", "computes 'C', a sum in float16 of operands float16, float16", fix="intrin.mma"):
-        declared(sums="float16")
+    with refused("decl_tensor_intrin", "computes 'C', a sum in int32 of operands int16, int16", fix="intrin.mma"):
+        declared(dtype="int16", sums="int32")
 
 
 @pytest.mark.parametrize("intrin", ["load", "store"])

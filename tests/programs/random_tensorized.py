@@ -27,6 +27,7 @@ from tilewright.runtime.module import Module
 
 GPU = "cuda -arch=sm_90"
 ERRORS = {"float16": 4e-6, "bfloat16": 4e-6, "tf32": 1e-3, "3xtf32": 4e-7, "float64": 1e-14, "int8": 0.0, "uint8": 0.0}
+ERRORS |= {"float16_float16": 1e-3, "bf16x6": 4e-7}
 EPILOGUES: dict[str, Callable[[Any, Any], Any]] = {
     "plain": lambda d, b: d,
     "bias": lambda d, b: te.max(d + b, te.const(0, d.dtype)),

@@ -18,10 +18,11 @@ from tilewright.driver import lower_for
 from tilewright.loops.interpret import interpret
 
 CUDA = "cuda -arch=sm_90"
-ATOMS = ("float16", "bfloat16", "tf32", "3xtf32", "int8", "uint8", "float64")
+ATOMS = ("float16", "float16_float16", "bfloat16", "tf32", "3xtf32", "bf16x6", "int8", "uint8", "float64")
 TURNS = ((False, False), (False, True), (True, False), (True, True))
 WAYS = [(atom, *turn) for atom in ATOMS for turn in TURNS if "int8" not in atom or turn == (False, True)]
 ERRORS = {"float16": 4e-6, "bfloat16": 4e-6, "tf32": 1e-3, "3xtf32": 3e-7, "float64": 1e-15, "int8": 0, "uint8": 0}
+ERRORS |= {"float16_float16": 4e-3, "bf16x6": 3e-7}
 """The largest relative L2 error, against float64 on the operands as they are."""
 
 
@@ -60,6 +61,12 @@ def test_bodies_mean_the_product_and_kernels_compile_without_spills(atom: str, a
     (used,) = module.resources.values()
     assert used.spill_store_bytes == used.stack_bytes == 0
     assert "mma.sync" in module.program.source
+
+
+@pytest.mark.parametrize("atom", ["float16_float16", "bf16x6"])
+def test_the_source_of_sums_in_float16_and_of_six_products(atom: str, golden: Callable[[str, str], None]) -> None:
+    s, args = product(64, 32, 64, atom, Tiling((32, 32), (32, 16)), b_turned=True)
+    golden(f"tensorize/{atom}.cu", tw.build(s, args, CUDA).program.source)
 
 
 @pytest.mark.cuda
@@ -104,7 +111,7 @@ def test_a_program_around_an_instruction_runs(program: Callable[[], Program], ta
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("atom", ["float16", "tf32", "3xtf32"])
+@pytest.mark.parametrize("atom", ["float16", "tf32", "3xtf32", "bf16x6"])
 def test_infinities_and_nan_go_where_they_go_in_float32(atom: str) -> None:
     s, args = product(32, 32, 64, atom, Tiling((32, 32), (32, 32)))
     a, b = (draw(tensor) for tensor in args[:2])

@@ -16,15 +16,15 @@ from typing import Any, Protocol
 from ..arith.affine import Affine
 from ..arith.facts import EMPTY
 from ..arith.simplify import simplify
-from ..core.atoms import Atom
 from ..core.errors import InternalError
 from ..expr.nodes import Expr, IntImm, Known, Load, Var
-from ..expr.operators import add, multiply
+from ..expr.operators import add, const, multiply
 from ..expr.traverse import substitute, uses_any
 from ..loops.nodes import Buffer, Stmt, Tensorized
 from ..passes.lower_divisions import lower_expression
 from .copies import Writer as CopyWriter
 from .copies import write_held_back
+from .matrix_helpers import SINGLE
 
 
 class Writer(CopyWriter, Protocol):
@@ -67,9 +67,9 @@ class MatrixWriter:
     def loads_ahead(self) -> bool:
         """Whether there is room for the first fragments of the next product while the last ones of this are used.
 
-        Three products for one take the registers for their sums.
+        Several products for one take the registers for their sums.
         """
-        return self.steps > 1 and self.atom.products == 1 and (self.steps % 2 == 0 or _converts(self.atom))
+        return self.steps > 1 and self.atom.products == 1 and (self.steps % 2 == 0 or self.atom.converts)
 
     def declare(self) -> None:
         """The lane, and the arrays of fragments."""
@@ -89,14 +89,14 @@ class MatrixWriter:
             operand.load("0", "0")
 
     def _multiply_all(self) -> None:
-        if self.atom.products == 3:
+        if self.atom.products > 1:
             self._start_parts()
         if self.steps == 1:
             self._step("0")
         else:
             with self._loop("step", self.steps):
                 self._step("step")
-        if self.atom.products == 3:
+        if self.atom.products > 1:
             self._add_parts()
 
     def steps_ahead(self, waits: Sequence[Stmt], following: Mapping[Var, Expr]) -> None:
@@ -119,7 +119,7 @@ class MatrixWriter:
             self._line("high[i][j][r] = low[i][j][r] = 0.0f;")
 
     def _add_parts(self) -> None:
-        function = self.writer.expr.helper("add_3xtf32")
+        function = self.writer.expr.helper(f"add_{self.atom.name}")
         with self._loop("i", self.pieces[0]), self._loop("j", self.pieces[1]):
             self._line(f"{function}({self._sums()}, high[i][j], low[i][j]);")
 
@@ -133,16 +133,16 @@ class MatrixWriter:
         self._multiply(step)
 
     def _convert(self) -> None:
-        for operand in (self.a, self.b) if _converts(self.atom) else ():
+        for operand in (self.a, self.b) if self.atom.converts else ():
             operand.convert()
 
     def _multiply(self, step: str) -> None:
-        if self.atom.products == 3:
-            self.writer.expr.helper("mma_tf32")
+        if self.atom.products > 1:
+            self.writer.expr.helper(f"mma_{SINGLE[self.atom.name]}")
         with self._loop("i", self.pieces[0]), self._loop("j", self.pieces[1]):
             function = self.writer.expr.helper(f"mma_{self.atom.name}")
             operands = ", ".join([*self.a.fragments(step, "i"), *self.b.fragments(step, "j")])
-            sums = "high[i][j], low[i][j]" if self.atom.products == 3 else self._sums()
+            sums = "high[i][j], low[i][j]" if self.atom.products > 1 else self._sums()
             self._line(f"{function}({sums}, {operands});")
 
     def _sums(self) -> str:
@@ -153,6 +153,8 @@ class MatrixWriter:
         place = {self.stmt.row: multiply(i, atom.m), self.stmt.column: multiply(j, atom.n)}
         facts = EMPTY.bind_all({i: _range(self.pieces[0]), j: _range(self.pieces[1])})
         index = lower_expression(simplify(substitute(sums.indices[0], place), facts), facts)
+        if self.stmt.sums.dtype.bytes < 4:  # two of them are a register
+            self.writer.aligned.add(sums.source.memory)  # type: ignore[attr-defined]
         return f"{self.writer._pointer_name(sums.source)} + {self.writer.expr(index, 10)}"
 
     def _named(self, text: str) -> Var:
@@ -170,11 +172,6 @@ class MatrixWriter:
 
 def _range(count: int) -> tuple[Expr, Expr]:
     return IntImm(0, "int32"), IntImm(count, "int32")  # type: ignore[arg-type]
-
-
-def _converts(atom: Atom) -> bool:
-    """Whether the fragments are not what lies in memory."""
-    return atom.shape.operands == "tfloat32"
 
 
 class _Operand:
@@ -195,38 +192,47 @@ class _Operand:
         self.letter = letter
         self.name = writer.writer.names.fresh(f"{letter}_fragment")
         self.bytes = self.source.dtype.bytes
-        self.slots = 1 if writer.steps == 1 or _converts(self.atom) else 2
+        self.slots = 1 if writer.steps == 1 or self.atom.converts else 2
 
     def declare(self) -> None:
         """The arrays of fragments."""
         kind = "double" if self.atom.word == 8 else "unsigned int"
         shape = f"[{self.pieces}][{self.words}]"
         self.by._line(f"{kind} {self.name}[{self.slots}]{shape};")
-        for part in _PARTS[: self._parts()]:
-            self.by._line(f"{kind} {self.letter}_{part}{shape};")
+        packed = f"[{self.pieces}][{self.words // self.atom.per_part}]"
+        for part in self._parts():
+            self.by._line(f"{kind} {self.letter}_{part}{packed};")
 
     def start(self, values: Mapping[Var, Expr]) -> None:
         """The address that loads go out from, for `values` of variables around the product."""
         self.index = substitute(self.whole_index, values)
         self.fetch = self._fetch()
 
-    def _parts(self) -> int:
-        return 0 if not _converts(self.atom) else 1 if self.atom.products == 1 else 2
+    def _parts(self) -> tuple[str, ...]:
+        return _PARTS[self.atom.products] if self.atom.converts else ()
 
     def fragments(self, step: str, piece: str) -> list[str]:
         """The fragments of a piece, as arguments."""
-        if _converts(self.atom):
-            return [f"{self.letter}_{part}[{piece}]" for part in _PARTS[: self._parts()]]
+        if self.atom.converts:
+            return [f"{self.letter}_{part}[{piece}]" for part in self._parts()]
         slot = "0" if self.slots == 1 else f"{step} % 2"
         return [f"{self.name}[{slot}][{piece}]"]
 
     def convert(self) -> None:
-        """Round the operands, or split them into a high and a low part."""
-        function = self.by.writer.expr.helper("tf32_split" if self.atom.products == 3 else "tf32_round")
-        with self.by._loop("i", self.pieces), self.by._loop("r", self.words):
+        """Round the operands, or split them into parts."""
+        name = {1: "tf32_round", 3: "tf32_split", 6: "bf16_split"}[self.atom.products]
+        function, per = self.by.writer.expr.helper(name), self.atom.per_part
+        with self.by._loop("i", self.pieces), self.by._loop("r", self.words // per):
             held = f"{self.name}[0][i][r]"
-            if self.atom.products == 3:
-                self.by._line(f"{function}({held}, {self.letter}_high[i][r], {self.letter}_low[i][r]);")
+            parts = ", ".join(f"{self.letter}_{part}[i][r]" for part in self._parts())
+            if (
+                per > 1
+            ):  # words of neighbouring groups of four terms make a pair: of both operands, so sums are the same
+                word = f"r / {self.groups} * {2 * self.groups} + r % {self.groups}" if self.groups > 1 else "r * 2"
+                pair = [f"{self.name}[0][i][{word}{f' + {i * self.groups}' if i else ''}]" for i in range(per)]
+                self.by._line(f"{function}({', '.join(pair)}, {parts});")
+            elif self.atom.products > 1:
+                self.by._line(f"{function}({held}, {parts});")
             else:
                 self.by._line(f"{self.letter}_high[i][r] = {function}({held});")
 
@@ -259,28 +265,37 @@ class _Operand:
         return Affine.of(simplify(self.index, facts)).terms.get(var, 0)
 
     def _by_matrix(self, transposed: bool) -> Callable[[str, str], None]:
-        """Four matrices of 8 lines of 16 bytes at a time: the words of one piece of A, or of two pieces of B."""
+        """Four matrices of 8 lines of 16 bytes at a time: the words of one piece of A, or of two pieces of B.
+
+        Where a piece has four words, they are two loads of A, and one of B.
+        """
         wide = 16 // self.bytes
         self.by.writer.aligned.add(self.source.memory)
         low, high = self._bits("& 7"), self._bits(">> 3 & 1")
         top = self._bits(">> 4")
-        paired = self.groups == 1
+        paired = self.groups == 1 and self.atom.words == 2
         # Matrix q, which lanes 8q to 8q + 7 point to, becomes word q: of A, lines first; of B, words first.
         group, word = (top, high) if paired else (high, top)
+        if self.groups == 1 and not paired:
+            group, word = const(0, "int32"), self._bits(">> 3")
         line = add(low, multiply(group, 8)) if not transposed else multiply(group, 8)
         deep = multiply(word, wide) if not transposed else add(low, multiply(word, 8))
         per = 2 if paired else 1
         whole = self.pieces // per
-        at = self._address(line, deep, 8 * per * self.groups, f"{self.letter}_at") if whole else None
+        lines, loads = 8 * per * self.groups, self.atom.words * self.groups * per // 4
+        further = [add(deep, 2 * wide * i) for i in range(loads)]
+        at = [self._address(line, x, lines, f"{self.letter}_at") for x in further] if whole else []
         odd = self._address(line, deep, 8, f"{self.letter}_last") if paired and self.pieces % 2 else None
         suffix = "_trans" if transposed else ""
 
         def fetch(step: str, slot: str) -> None:
-            if at is not None:
+            if at:
                 function = self.by.writer.expr.helper(f"ldmatrix_x4{suffix}")
                 with self.by._loop("i", whole):
                     first = "i" if per == 1 else "2 * i"
-                    self.by._line(f"{function}({self.name}[{slot}][{first}], {at('i', step)});")
+                    for i, place in enumerate(at):
+                        behind = f" + {4 * i}" if i else ""
+                        self.by._line(f"{function}({self.name}[{slot}][{first}]{behind}, {place('i', step)});")
             if odd is not None:
                 function = self.by.writer.expr.helper(f"ldmatrix_x2{suffix}")
                 last = self.pieces - 1
@@ -288,9 +303,9 @@ class _Operand:
 
         return fetch
 
-    def _bits(self, how: str) -> Var:
+    def _bits(self, how: str) -> Expr:
         """Some bits of the lane's number."""
-        most = {"& 7": 7, "& 3": 3, ">> 2": 7, ">> 3 & 1": 1, ">> 4": 1}[how]
+        most = {"& 7": 7, "& 3": 3, ">> 2": 7, ">> 3": 3, ">> 3 & 1": 1, ">> 4": 1}[how]
         var = Var("bits", "int32", Known(0, most))
         self.by.writer.names.bind(var, f"({self.by.lane} {how})")
         return var
@@ -350,7 +365,8 @@ class _Operand:
         return fetch
 
 
-_PARTS = ("high", "low")
+_PARTS = {1: ("high",), 3: ("high", "low"), 6: ("high", "middle", "low")}
+"""The parts of an operand, by the number of products."""
 
 
 @dataclass(frozen=True)
@@ -364,84 +380,3 @@ class _Steps:
         """The distance of a piece in a step from the first ones, in elements of which `scale` units make one."""
         by = ((at_piece, self.piece), (at_step, self.step))
         return "(" + (" + ".join(f"{at} * {k * scale}" for at, k in by if k) or "0") + ")"
-
-
-# Helper functions of the source.
-
-_UP = "1.00032552f"
-"""1 + 2**-10 / 3. Tensor cores ignore the bits of a float32 beyond the 11 significant ones of tf32, so they round
-towards zero. This factor first moves numbers away from zero, on average by half a unit of the last of those bits: one
-multiplication, after which errors have no bias, and numbers of at most 11 bits stay as they are. The conversion
-instruction takes four instructions."""
-
-
-def _product(atom: Atom) -> str:
-    """The function that adds a product of fragments to sums."""
-    letter, kind = {"float32": ("f", "float"), "int32": ("r", "int"), "float64": ("d", "double")}[atom.accumulator]
-    word, register = ("double", "d") if atom.word == 8 else ("unsigned int", "r")
-    sums, left, right = 2 * atom.halves, atom.halves * atom.words, atom.words
-    numbers = iter(range(sums + left + right))
-    groups = ["{" + ", ".join(f"%{next(numbers)}" for _ in range(count)) + "}" for count in (sums, left, right)]
-    out = ", ".join(f'"+{letter}"(d[{i}])' for i in range(sums))
-    into = ", ".join(f'"{register}"({x}[{i}])' for x, count in (("a", left), ("b", right)) for i in range(count))
-    return (
-        f"void mma_{atom.name}({kind}* d, const {word}* a, const {word}* b) {{\n"
-        f'  asm volatile("{atom.instruction} {groups[0]}, {groups[1]}, {groups[2]}, {groups[0]};"\n'
-        f"      : {out}\n      : {into});\n}}"
-    )
-
-
-def _split_products() -> dict[str, str]:
-    """Three products of high and low parts, and their addition to sums in float32.
-
-    Tensor cores truncate what they add to, so a few terms are summed by themselves and then added. The products with a
-    low part count only where their sum is finite: an infinite operand times a low part may be NaN, or infinite with the
-    wrong sign, where the product of the high parts has the right value.
-    """
-    return {
-        "mma_3xtf32": "void mma_3xtf32(float* high, float* low, const unsigned int* a_high, const unsigned int* a_low,"
-        "\n"
-        "                const unsigned int* b_high, const unsigned int* b_low) {\n"
-        "  mma_tf32(low, a_low, b_high);\n  mma_tf32(low, a_high, b_low);\n  mma_tf32(high, a_high, b_high);\n}",
-        "add_3xtf32": "void add_3xtf32(float* d, const float* high, const float* low) {\n  #pragma unroll\n"
-        "  for (int i = 0; i < 4; ++i) d[i] += high[i] + (isfinite(low[i]) ? low[i] : 0.0f);\n}",
-    }
-
-
-def _ldmatrix(count: int, transposed: bool) -> str:
-    suffix, trans = ("_trans", ".trans") if transposed else ("", "")
-    registers = ", ".join(f"%{i}" for i in range(count))
-    out = ", ".join(f'"=r"(words[{i}])' for i in range(count))
-    return (
-        f"void ldmatrix_x{count}{suffix}(unsigned int* words, unsigned int at) {{\n"
-        f'  asm volatile("ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{registers}}}, [%{count}];"\n'
-        f'               : {out} : "r"(at) : "memory");\n}}'
-    )
-
-
-def matrix_helpers(atoms: Mapping[str, Atom]) -> dict[str, str]:
-    """The helper functions of matrix instructions, by name."""
-    made = {f"mma_{name}": _product(atom) for name, atom in atoms.items() if atom.products == 1}
-    made |= _split_products()
-    for count in (2, 4):
-        for suffix, transposed in (("", False), ("_trans", True)):
-            made[f"ldmatrix_x{count}{suffix}"] = _ldmatrix(count, transposed)
-    for count, bits in ((2, 16), (4, 8)):
-        parts = [f"x{i}" for i in range(count)]
-        value = " | ".join(f"{x} << {bits * i}" if i else x for i, x in enumerate(parts))
-        given = ", ".join(f"unsigned int {x}" for x in parts)
-        made[f"word_of_{count}"] = f"unsigned int word_of_{count}({given}) {{\n  return {value};\n}}"
-    made["shared_address"] = (
-        "unsigned int shared_address(const void* p) {\n  return (unsigned int)__cvta_generic_to_shared(p);\n}"
-    )
-    made["tf32_round"] = (
-        "unsigned int tf32_round(unsigned int word) {\n"
-        f"  return (unsigned int)__float_as_int(__int_as_float((int)word) * {_UP});\n}}"
-    )
-    made["tf32_split"] = (
-        "void tf32_split(unsigned int word, unsigned int& high, unsigned int& low) {\n"
-        "  const float x = __int_as_float((int)word);\n"
-        f"  high = (unsigned int)__float_as_int(x * {_UP}) & 0xffffe000u;\n"
-        "  low = (unsigned int)__float_as_int(x - __int_as_float((int)high));\n}"
-    )
-    return made

@@ -29,7 +29,7 @@ class Atom:
 
     `operands` and `accumulator` are the types in memory; `shape` is the instruction that the hardware must have.
     `instruction` is its spelling in PTX, or in assembly. `products` is how many of them one step takes: 3 where the
-    operands are split into a high and a low part, whose products are added in float32. `second` is the type of the
+    operands are split into a high and a low part, 6 where they are split into three. `second` is the type of the
     other operand where the two differ; either may come first.
     """
 
@@ -50,6 +50,16 @@ class Atom:
     def by_thread(self) -> bool:
         """Whether one thread executes it; else all lanes of a warp do."""
         return self.shape.level == "thread"
+
+    @property
+    def converts(self) -> bool:
+        """Whether the hardware multiplies numbers of another type than the operands in memory."""
+        return not self.by_thread and self.shape.operands != self.operands
+
+    @property
+    def per_part(self) -> int:
+        """Words of a fragment, as it is loaded, that make a word of what is multiplied."""
+        return 2 if self.converts and self.shape.operands == "bfloat16" else 1
 
     @property
     def target(self) -> str:
@@ -152,7 +162,9 @@ ATOMS: dict[str, Atom] = {
     atom.name: atom
     for atom in (
         _atom("float16", "float16", "float32", (16, 8, 16), "float16"),
+        _atom("float16_float16", "float16", "float16", (16, 8, 16), "float16"),
         _atom("bfloat16", "bfloat16", "float32", (16, 8, 16), "bfloat16"),
+        _atom("bf16x6", "float32", "float32", (16, 8, 16), "bfloat16", products=6),
         _atom("tf32", "float32", "float32", (16, 8, 8), "tfloat32"),
         _atom("3xtf32", "float32", "float32", (16, 8, 8), "tfloat32", products=3),
         _atom("int8", "int8", "int32", (16, 8, 32), "int8"),
@@ -160,7 +172,8 @@ ATOMS: dict[str, Atom] = {
         _atom("float64", "float64", "float64", (8, 8, 4), "float64"),
     )
 }
-"""The atoms by name: the type of the operands, or a precision of float32."""
+"""The atoms by name: the type of the operands (with another type of sums than usual: both), or a precision of float32.
+"""
 
 DOTS: dict[str, Atom] = {
     "dp4a_int8": _dp4a("dp4a_int8", "int8"),

@@ -67,9 +67,9 @@ class MmaTile:
     def registers(self, atom: Atom) -> int:
         """Registers for sums, for fragments and for addresses."""
         rows, columns = self.rows[1], self.columns[1]
-        sums = rows * columns // 32 * (2 if atom.products == 3 else 1)  # sums of a few terms, beside the others
+        sums = rows * columns // 32 * (2 if atom.products > 1 else 1)  # sums of a few terms, beside the others
         fragments = (rows // atom.m * atom.halves + columns // atom.n) * atom.words
-        parts = {1: 2, 3: 3}[atom.products] if atom.shape.operands == "tfloat32" else 2
+        parts = 3 if atom.products > 1 else 2
         return sums + fragments * parts + _OVERHEAD
 
     def shared_bytes(self, atom: Atom) -> int:
@@ -153,7 +153,9 @@ def _cycles_of(atom: Atom) -> float:
     """Cycles of a scheduler for one matrix instruction, or three of them."""
     if atom.shape.operands == "tfloat32":
         return _ROUNDED if atom.products == 1 else _SPLIT
-    return _SINGLE if atom.accumulator == "float32" else _BYTES
+    if atom.products > 1:  # as many instructions as two steps of tf32 take
+        return 2 * _SPLIT
+    return _SINGLE if atom.accumulator in ("float32", "float16") else _BYTES
 
 
 def _usual_hardware() -> Hardware:
