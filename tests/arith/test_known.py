@@ -108,7 +108,9 @@ def test_facts_must_make_sense() -> None:
     ):
         with pytest.raises(UserError, match=message):
             var("n", **wrong)
-    with pytest.raises(UserError, match="'x' has type float32; facts are declared of integers"):
+    with pytest.raises(
+        UserError, match="'x' has type float32; only integers have a minimum, a maximum or a multiple_of"
+    ):
         var("x", "float32", minimum=0)
     assert size_var("n", minimum=-5).known.minimum == 0
     assert var("n", minimum=3, maximum=31, multiple_of=8).known == (8, 24, 8)

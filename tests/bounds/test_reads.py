@@ -86,5 +86,5 @@ def test_symbolic_sizes() -> None:
 
 def test_the_message_names_index_range_and_guard() -> None:
     A = te.placeholder((4,), name="A")
-    with pytest.raises(UserError, match="index 0 runs from 2 to 9, but is to stay within 0 to 3"):
+    with pytest.raises(UserError, match="index 0 runs from 2 to 9, but must stay within 0 to 3"):
         check_reads([te.compute((8,), lambda i: A[i + 2], "B").op])

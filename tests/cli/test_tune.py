@@ -204,10 +204,10 @@ def test_a_line_moves_and_ctrl_c_keeps_what_was_found(tmp_path):
     [
         ("conv2d", "--shape is missing", "--shape 1x64x56x56"),
         ("conv1d", "--shape is missing", "--shape 16384"),
-        ("conv2d --shape 1,2,3,4", "--shape '1,2,3,4' is not numbers joined by x", "write --shape 1x2x3x4"),
+        ("conv2d --shape 1,2,3,4", "--shape '1,2,3,4' is not a list of numbers joined by x", "write --shape 1x2x3x4"),
         ("conv2d --shape 1x2x3", "--shape 1x2x3 is not NxCxHxW", "say 1x64x56x56"),
         ("conv1d --shape 12x3", "--shape 12x3 is not a length", "say 16384"),
-        ("conv2d --shape 1x4x7x7 --kernel 3x", "--kernel '3x' is not numbers joined by x", "--kernel 3"),
+        ("conv2d --shape 1x4x7x7 --kernel 3x", "--kernel '3x' is not a list of numbers joined by x", "--kernel 3"),
         (
             "conv2d --shape 1x4x7x7 --kernel 9 --padding 0",
             "--kernel 9x9 is larger than the padded input, 7x7",
@@ -227,7 +227,7 @@ def test_a_line_moves_and_ctrl_c_keeps_what_was_found(tmp_path):
         ("depthwise --shape 1x4x7x7 --early-stopping 0", "--early-stopping 0 is less than 1", "give 1 or more"),
         ("depthwise --shape 1x4x7x7 --repeat 0", "--repeat 0 is less than 1", "give 1 or more"),
         ("depthwise --shape 1x4x7x7 --seed -1", "--seed -1 is less than 0", "give 0 or more"),
-        ("depthwise --shape 1x4x7x7 --timeout 0", "--timeout 0 is no time at all", "give seconds, such as 10"),
+        ("depthwise --shape 1x4x7x7 --timeout 0", "--timeout 0 is not a positive time", "give seconds, such as 10"),
         ("depthwise --shape 1x4x7x7 --budget soon", "--budget 'soon' is not a duration", "15s, 2m, 1h"),
         ("depthwise --shape 1x4x7x7 --tuner best", "--tuner best is unknown", "use auto, xgb, ga, random, gridsearch"),
         ("depthwise --shape 1x4x7x7 --target metal", "there is no target 'metal' here", "use cuda, opencl or llvm"),

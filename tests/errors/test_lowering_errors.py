@@ -329,7 +329,7 @@ BEYOND: list[tuple[Any, str, str]] = [
     (te.compute((16,), lambda x: V[2 * x - 8]), "index 0 runs from -8 to 22", "te.all(2 * x - 8 >= 0, 2 * x - 8 < 16)"),
     (
         te.compute((16,), lambda x: V[-1]),
-        "in V[-1], index 0 is -1, but is to stay within 0 to 15",
+        "in V[-1], index 0 is -1, but must stay within 0 to 15",
         "index from 0 to 15",
     ),
     (te.compute((17,), lambda x: V[x]), "stage 'compute' reads beyond the ends of 'V', of shape [16]", "shapes"),

@@ -43,10 +43,10 @@ UNKNOWN: list[Row] = [
     (lambda: int(i), "so int() cannot use it", '.astype("int32")'),
     (lambda: range(i), "the value of `i` is not known", "te.reduce_axis"),
     (lambda: [1, 2][k], "the value of `k` is not known", "te.placeholder"),  # type: ignore[call-overload]
-    (lambda: list(x), "`A[i, j]` is one value, and no list", "te.sum("),
-    (lambda: sum(A[i, k]), "`A[i, k]` is one value, and no list", "te.sum("),
+    (lambda: list(x), "`A[i, j]` is one value, which cannot be iterated", "te.sum("),
+    (lambda: sum(A[i, k]), "`A[i, k]` is one value, which cannot be iterated", "te.sum("),
     (lambda: len(x), "`A[i, j]` is one value, so it has no len()", "A.ndim"),
-    (lambda: A[i][j][0], "`A[i, j]` is one value, so it takes no index [0]", "A.ndim"),
+    (lambda: A[i][j][0], "`A[i, j]` is one value, so it cannot be indexed with [0]", "A.ndim"),
     (lambda: max(x, 0.0), "the value of `A[i, j] < T.float32(0)` is not known", "te.max(a, b)"),
     (lambda: bool(x), "the value of `A[i, j]` is not known", "te.if_then_else"),
     (lambda: np.exp(x), "so np.exp() cannot use it", "te.exp(...)"),

@@ -192,7 +192,9 @@ def test_an_extent_that_is_a_float_variable() -> None:
 
 
 def test_facts_of_a_float_variable() -> None:
-    with refused("var", "'x' has type float32; facts are declared of integers", fix='dtype="int32"'):
+    with refused(
+        "var", "'x' has type float32; only integers have a minimum, a maximum or a multiple_of", fix='dtype="int32"'
+    ):
         te.var("x", "float32", minimum=1)
 
 
@@ -235,7 +237,7 @@ def test_a_vector_of_no_lanes() -> None:
 
 
 def test_a_call_by_hand(e: Example) -> None:
-    with refused("Call", "calls are not made by hand: 'float32', 'tir.exp', [F[0]]", fix="te.exp(x)"):
+    with refused("Call", "calls cannot be constructed directly: 'float32', 'tir.exp', [F[0]]", fix="te.exp(x)"):
         tir.Call("float32", "tir.exp", [e.F[0]])
 
 

@@ -206,7 +206,7 @@ class TestReferences:
         with session() as measuring:
             ((_, outcome),) = measuring.measure([job])
         assert isinstance(outcome, RunFailed)
-        assert "the reference gives one of shape (3,) for the input A of shape (4096,)" in outcome.reason
+        assert "the reference returns one of shape (3,) for the input A of shape (4096,)" in outcome.reason
 
     def test_it_is_computed_once_a_workload(self, tmp_path: Path) -> None:
         def reference() -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -168,7 +168,7 @@ def test_a_guard_that_is_the_same_for_all_threads_may_hold_barriers() -> None:
 
 @pytest.mark.parametrize("statements", [(fill(), drain()), (fill(), Barrier(MemoryScope.SHARED))])
 def test_a_barrier_where_threads_part_is_refused(statements: tuple[Stmt, ...]) -> None:
-    with pytest.raises(UserError, match="within `if tx < 5`, but some threads of the block do not get there"):
+    with pytest.raises(UserError, match="within `if tx < 5`, but some threads of the block do not reach it"):
         placed(guard(less(tx, 5), *statements))
 
 

@@ -95,7 +95,7 @@ def test_one_tag_of_two_extents_is_refused_by_the_names_of_the_stages() -> None:
 def test_a_loop_for_cpu_threads_in_a_kernel_is_refused() -> None:
     i = Var("i")
     with pytest.raises(
-        UserError, match="the loop 'i' of stage 'B' is shared out to CPU threads, but stands in a kernel"
+        UserError, match="the loop 'i' of stage 'B' is distributed over CPU threads, but is inside a kernel"
     ):
         split(thread("tx", 2, lambda t: loop(i, 4, store(B, t * 4 + i, 1.0), LoopKind.PARALLEL)))
 

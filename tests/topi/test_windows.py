@@ -59,7 +59,7 @@ def test_configurations_compute_the_same(template: Any, workload: Any, target: s
 def test_mistakes_are_named() -> None:
     with pytest.raises(UserError, match="groups 4 does not divide 6 channels"):
         Transposed.of((1, 6, 5, 5), 8, groups=4)
-    with pytest.raises(UserError, match="leaves nothing of the result"):
+    with pytest.raises(UserError, match="leaves an empty result"):
         Transposed.of((1, 6, 1, 1), 8, 3, padding=2)
     with pytest.raises(UserError, match="how smallest is unknown"):
         Pooling.of((1, 6, 5, 5), "smallest")

@@ -258,7 +258,7 @@ def _beyond(op: Operation, read: GuardedRead, dimension: int, span: ExactRange, 
     last = subtract(shape[dimension], 1)
     return UserError(
         f"stage {op.name!r} reads beyond the ends of {name!r}, of shape {list(shape)}: in {load}, index {dimension} "
-        f"{runs}, but is to stay within 0 to {last}",
+        f"{runs}, but must stay within 0 to {last}",
         primitive="lower",
         fix=f"give an index from 0 to {last}, the last element"
         if constant

@@ -85,7 +85,9 @@ class TuneOptions:
                 fix = f"give {smallest} or more"
                 raise UserError(f"{_flag(name)} {value} is less than {smallest}", fix=fix, where="")
         if not self.timeout > 0:
-            raise UserError(f"--timeout {self.timeout:g} is no time at all", fix="give seconds, such as 10", where="")
+            raise UserError(
+                f"--timeout {self.timeout:g} is not a positive time", fix="give seconds, such as 10", where=""
+            )
         if self.tuner not in _TUNERS:
             raise UserError(f"--tuner {self.tuner} is unknown", fix=f"use {', '.join(_TUNERS)}", where="")
         if self.plot is not None:
@@ -147,7 +149,7 @@ def _parsed(name: str, text: str) -> Any:
         joined = "x".join(re.findall(r"\d+", text))
         words = f", or one of {', '.join(WORDS)}" if name == "padding" else ""
         raise UserError(
-            f"--{name} {text!r} is not numbers joined by x",
+            f"--{name} {text!r} is not a list of numbers joined by x",
             fix=f"write --{name} {joined or '3x3'}{words}",
             where="",
         )

@@ -81,7 +81,7 @@ def broadcast(value: Any, lanes: Any, span: Any = None) -> n.Expr:
 def call(*args: Any, **named: Any) -> NoReturn:
     """Refused: functions have names of their own."""
     raise UserError(
-        f"calls are not made by hand: {', '.join(map(repr, args))}",
+        f"calls cannot be constructed directly: {', '.join(map(repr, args))}",
         primitive="Call",
         fix="use the intrinsics of te: te.exp(x), te.sqrt(x) ...",
     )

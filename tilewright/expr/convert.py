@@ -94,7 +94,7 @@ def cast(dtype: str | None, value: ExprLike) -> n.Expr:
         raise UserError(
             f"`{e}` of type {e.dtype} cannot be converted to {kind}",
             primitive="cast",
-            fix="strings and pointers take no part in arithmetic: give a number",
+            fix="arithmetic does not apply to strings and pointers: give a number",
         )
     if e.dtype.lanes != kind.lanes and kind.lanes == 1:
         kind = kind.with_lanes(e.dtype.lanes)
@@ -157,7 +157,7 @@ def _common(x: DType, y: DType) -> DType:
             fix="give both as many lanes, or one of them a single one",
         )
     if "handle" in (x.kind, y.kind):
-        raise UserError(f"cannot combine {x} and {y}", fix="strings and pointers take no part in arithmetic")
+        raise UserError(f"cannot combine {x} and {y}", fix="arithmetic does not apply to strings and pointers")
     rank = {"bool": 0, "uint": 1, "int": 2, "float": 3, "bfloat": 3}
     if x.is_float and y.is_float and x.bits == y.bits and x.kind != y.kind:
         return FLOAT32.with_lanes(lanes)

@@ -56,7 +56,7 @@ def _known(primitive: str, name: str, dtype: str, minimum: int | None, maximum: 
         )
     if not DType(dtype).is_int and (minimum, maximum, multiple_of) != (None, None, 1):
         raise UserError(
-            f"{name!r} has type {dtype}; facts are declared of integers",
+            f"{name!r} has type {dtype}; only integers have a minimum, a maximum or a multiple_of",
             primitive=primitive,
             fix='declare an integer, such as dtype="int32", or leave minimum, maximum and multiple_of out',
         )

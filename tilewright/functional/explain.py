@@ -40,12 +40,12 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
     Raises
     ------
     UserError
-        Where the call itself would raise it, and for a function that is none of the operators.
+        Where the call itself would raise it, and for a function that is not one of the operators.
     """
     name = function if isinstance(function, str) else getattr(function, "__name__", "")
     if name not in OPERATORS:
         raise UserError(
-            f"{function!r} is none of the operators",
+            f"{function!r} is not one of the operators",
             primitive="explain_call",
             fix=f"give one of {', '.join(OPERATORS)}",
         )

@@ -82,7 +82,7 @@ def _layout(name: str, shape: tuple[Expr, ...], strides: Sequence[Any] | None, o
         raise UserError(
             f"buffer {name!r} has {len(shape)} dimension(s), but {len(given)} stride(s)",
             primitive="decl_buffer",
-            fix="give one stride a dimension",
+            fix="give one stride per dimension",
         )
     for e in (*given, start):
         if not e.dtype.is_int or (isinstance(e, IntImm) and e.value < 0):

@@ -40,7 +40,7 @@ class LocalBuilder:
             raise UserError(
                 f"build_func={self.build_func!r} is unknown",
                 primitive="LocalBuilder",
-                fix='give "default", or a function of (schedule, tensors, target) that gives a CompiledProgram',
+                fix='give "default", or a function of (schedule, tensors, target) that returns a CompiledProgram',
             )
 
     @property

@@ -189,7 +189,7 @@ class _Bench:
         if given is None or given.shape != shape:
             found = "none" if given is None else f"one of shape {given.shape}"
             raise UserError(
-                f"the reference gives {found} for the input {array.name} of shape {shape}",
+                f"the reference returns {found} for the input {array.name} of shape {shape}",
                 fix="return an array of that shape",
             )
         return given.astype(dtype, copy=False)
@@ -214,7 +214,7 @@ class _Bench:
         expected = self._load(request.reference)[1] if request.reference else []
         if request.reference and len(expected) != len(outputs):
             raise UserError(
-                f"the reference gives {len(expected)} output(s), but the kernel has {len(outputs)}",
+                f"the reference returns {len(expected)} output(s), but the kernel has {len(outputs)}",
                 fix="return one array for each output",
             )
         found, damage, wrong = [], [], []

@@ -73,7 +73,7 @@ def explain(asked: str, value: RuntimeValue, *operands: Any) -> UserError:
 def _of_lists(x: str, asked: str, operands: tuple[Any, ...]) -> UserTypeError:
     if asked == "iter":
         return UserTypeError(
-            f"`{x}` is one value, and no list to iterate over",
+            f"`{x}` is one value, which cannot be iterated over",
             fix="an axis of te.compute runs by itself; sum over te.reduce_axis((0, n)) with te.sum(..., axis=k)",
         )
     if asked == "len":
@@ -81,7 +81,7 @@ def _of_lists(x: str, asked: str, operands: tuple[Any, ...]) -> UserTypeError:
             f"`{x}` is one value, so it has no len()", fix="a tensor's extents are A.shape, their number is A.ndim"
         )
     return UserTypeError(
-        f"`{x}` is one value, so it takes no index [{operands[0]!r}]",
+        f"`{x}` is one value, so it cannot be indexed with [{operands[0]!r}]",
         fix="give a tensor as many indices as it has dimensions (A.ndim), and other values none",
     )
 

@@ -228,7 +228,7 @@ class _Placer:
         for e in decides:
             if depends_on_threads(substitute(e, self.found.named), scene):
                 raise UserError(
-                    f"a barrier is needed within `{describe(stmt)}`, but some threads of the block do not get there",
+                    f"a barrier is needed within `{describe(stmt)}`, but some threads of the block do not reach it",
                     primitive="barrier",
                     fix="move what one thread stores and another one reads out of the branch or loop, or the barrier",
                 )

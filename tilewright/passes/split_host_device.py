@@ -86,8 +86,8 @@ def _refuse_parallel(kernel: Stmt) -> None:
     for node in statements(kernel):
         if isinstance(node, For) and node.kind is LoopKind.PARALLEL:
             raise UserError(
-                f"the loop {node.var.name!r} of stage {_stage(node)!r} is shared out to CPU threads, but stands in a "
-                "kernel",
+                f"the loop {node.var.name!r} of stage {_stage(node)!r} is distributed over CPU threads, but is inside "
+                "a kernel",
                 primitive="parallel",
                 fix="bind it to a thread axis, or leave it as it is",
             )

@@ -370,7 +370,7 @@ def _axis_names(fcompute: Any, count: int, name: str, varargs_names: Sequence[st
         raise UserError(
             f"the shape of {name!r} has {count} dimension(s), but the function takes {len(named)} axes {named}",
             primitive="compute",
-            fix="give the function one parameter a dimension",
+            fix="give the function one parameter per dimension",
         )
     more = count - len(named)
     if varargs_names is not None and not isinstance(varargs_names, (list, tuple)):

@@ -20,7 +20,7 @@ def tensor(given: Any, argument: str, primitive: str) -> Tensor:
         raise UserError(
             f"argument {argument!r} is {given!r}, which is not a tensor",
             primitive=primitive,
-            fix='give one: te.placeholder((1, 64, 56, 56), name="A"), or what an operator gave',
+            fix='give one: te.placeholder((1, 64, 56, 56), name="A"), or the result of an operator',
         )
     return given
 
@@ -48,7 +48,7 @@ def entries(given: Any, argument: str, data: Tensor, primitive: str, least: int)
         raise UserError(
             f"{data.name!r} has {data.ndim} dimensions, but {argument} has {len(given)} entries",
             primitive=primitive,
-            fix="give one entry a dimension",
+            fix="give one entry per dimension",
         )
     found = [whole(each) for each in given]
     for each, number in zip(given, found, strict=True):

@@ -41,7 +41,9 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = "float32") 
     numbers = [getattr(x, "value", x) for x in (first, end, step)]
     if any(isinstance(x, bool) or not isinstance(x, (int, float)) for x in numbers) or numbers[2] == 0:
         raise UserError(
-            f"arange from {first!r} to {end!r} by {step!r}", primitive="arange", fix="give numbers, and a step but 0"
+            f"arange from {first!r} to {end!r} by {step!r}",
+            primitive="arange",
+            fix="give numbers, and a step other than 0",
         )
     if not all(math.isfinite(x) for x in numbers):
         raise UserError(
@@ -134,7 +136,9 @@ def shape(array: Tensor, dtype: Any = "int32") -> Tensor:
     """
     data, kind = tensor(array, "array", "shape"), element_type(dtype, "shape")
     if not data.ndim:
-        raise UserError(f"{data.name!r} has no dimensions", primitive="shape", fix="give a tensor that has some")
+        raise UserError(
+            f"{data.name!r} has no dimensions", primitive="shape", fix="give a tensor with at least one dimension"
+        )
 
     def element(i: list[Any]) -> Expr:
         value = o.cast(kind, data.shape[-1])

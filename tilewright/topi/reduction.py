@@ -26,7 +26,9 @@ class Plan:
         self.data = tensor(data, "data", primitive)
         if self.data.ndim == 0:
             raise UserError(
-                f"data {self.data.name!r} has no dimensions", primitive=primitive, fix="give a tensor that has some"
+                f"data {self.data.name!r} has no dimensions",
+                primitive=primitive,
+                fix="give a tensor with at least one dimension",
             )
         self.reduced = dimensions(axis, self.data.ndim, primitive)
         if not self.reduced:

@@ -19,7 +19,8 @@ def _annotated(
     bound = stage.note(axis).thread
     if bound is not None:
         raise UserError(
-            f"axis {axis.name!r} of stage {stage.name!r} is bound to {bound.thread_tag}: no loop to {primitive}",
+            f"axis {axis.name!r} of stage {stage.name!r} is bound to {bound.thread_tag}, so "
+            f"{primitive} does not apply to it",
             primitive=primitive,
             fix="split the axis first and bind only one of the two",
         )

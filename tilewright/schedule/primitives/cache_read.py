@@ -30,7 +30,7 @@ def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence
         raise UserError(
             f"no reader of {tensor.name!r} is given",
             primitive="cache_read",
-            fix="give the stages that shall read the cache, of those that read it: "
+            fix="give the stages that should read the cache, out of: "
             + (", ".join(r.name for r in schedule.readers(source)) or "there is none"),
         )
     for reader in readers:

@@ -28,7 +28,9 @@ def flatten(data: Tensor) -> Tensor:
     source = tensor(data, "data", "flatten")
     if not source.ndim:
         raise UserError(
-            f"data {source.name!r} has no dimensions", primitive="flatten", fix="give a tensor that has some"
+            f"data {source.name!r} has no dimensions",
+            primitive="flatten",
+            fix="give a tensor with at least one dimension",
         )
     rest: Any = const(1)
     for n in source.shape[1:]:

@@ -153,7 +153,7 @@ def transposed(
     ]
     if any((known(n) or 1) < 1 for n in sizes):
         raise UserError(
-            f"nothing is left of the result: {[str(n) for n in sizes]}", primitive=primitive, fix="give less padding"
+            f"the result would be empty: {[str(n) for n in sizes]}", primitive=primitive, fix="give less padding"
         )
     return _spread(x, w, (steps, before, sizes), element_type(out_dtype or x.dtype, primitive), parts, primitive)
 

@@ -195,7 +195,9 @@ def conv2d_winograd_nchw(
     w = rank_of(tensor(weight, "weight", name), 4, "weight", name)
     if numbers(strides, 2, "strides", name) != (1, 1) or numbers(dilation, 2, "dilation", name) != (1, 1):
         raise UserError(
-            f"strides={strides!r} and dilation={dilation!r}", primitive=name, fix="use conv2d_nchw for others than 1"
+            f"strides={strides!r} and dilation={dilation!r}",
+            primitive=name,
+            fix="use conv2d_nchw for other strides and dilations",
         )
     kind = element_type(out_dtype or x.dtype, name)
     if flag(pre_computed, "pre_computed", name):

@@ -77,7 +77,7 @@ class Transposed(Convolution):
             sizes(cls.name, "dilation", dilation, 2), parts, dtype_of(cls.name, dtype), layout_of(cls.name, layout),
         )  # fmt: skip
         if min(made.places) < 1:
-            raise UserError(f"padding {cut} leaves nothing of the result", primitive=cls.name, fix="give less padding")
+            raise UserError(f"padding {cut} leaves an empty result", primitive=cls.name, fix="give less padding")
         return made
 
     @property

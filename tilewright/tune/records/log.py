@@ -78,7 +78,7 @@ class RecordLog:
             raise UserError(
                 f"cannot write to {self.path}: {error.strerror}",
                 primitive="log_to_file",
-                fix="make room for it: what it holds already stays, and is gone on with",
+                fix="free some disk space; the records written so far stay, and the next run resumes the log",
             ) from error
 
     def sync(self) -> None:
@@ -150,7 +150,7 @@ def _rows(source: Any, name: str) -> Iterator[bytes | str | None]:
         for number, row in enumerate(lines):
             if not isinstance(row, (bytes, str, type(None))):
                 raise UserError(
-                    f"{name} gives {type(row).__name__}, not lines",
+                    f"{name} yields {type(row).__name__}, not lines",
                     primitive="load_from_buffer",
                     fix="give an open file, or the lines of one",
                 )

@@ -92,5 +92,5 @@ class Config(Mapping[str, Choice]):
             raise UserError(
                 shorten(f"this is not a configuration: {written!r} ({error})"),
                 primitive="from_json_dict",
-                fix="give what config.to_json_dict() gave",
+                fix="pass what config.to_json_dict() returned",
             ) from error

@@ -49,7 +49,7 @@ class Knob:
     def __post_init__(self) -> None:
         if not self.choices:
             raise UserError(
-                f"knob {self.name!r} offers nothing to choose ({self.label})",
+                f"knob {self.name!r} has no choices ({self.label})",
                 primitive="define",
                 fix="loosen its filter or max_factor, or give candidates",
             )
