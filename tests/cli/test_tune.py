@@ -214,7 +214,11 @@ def test_a_line_moves_and_ctrl_c_keeps_what_was_found(tmp_path):
             "kernel",
         ),
         ("conv2d --shape 1x4x7x7 --stride 0", "--stride 0 is not a whole number, or 2 of them,", "say 3"),
-        ("conv2d --shape 1x4x7x7 --padding some", "--padding 'some' is not numbers", "one of same, valid, full"),
+        (
+            "conv2d --shape 1x4x7x7 --padding some",
+            "--padding 'some' is not a list of numbers",
+            "one of same, valid, full",
+        ),
         ("conv2d --shape 1x4x7x7 --groups 3", "--groups 3 does not divide 4 channels and 4 filters", "divisor"),
         ("conv2d --shape 1x4x7x7 --filters 0", "--filters 0 is not a whole number of at least 1", "say 3"),
         ("depthwise --shape 1x4x7x7 --multiplier 0", "--multiplier 0 is not a whole number of at least 1", "say 3"),

@@ -153,7 +153,7 @@ def test_cpu_threads_in_a_kernel(e: Example) -> None:
     e.s[e.B].compute_inline()
     e.s[e.C].parallel(e.inner)
     with refused(
-        "parallel", "loop 'c.inner' of stage 'C' is shared out to CPU threads", fix="bind it to a thread axis"
+        "parallel", "loop 'c.inner' of stage 'C' is distributed over CPU threads", fix="bind it to a thread axis"
     ):
         tilewright.build(e.s, [e.A, e.C], "opencl")
 

@@ -48,7 +48,7 @@ def test_a_border_that_is_no_list() -> None:
 
 
 def test_a_border_of_another_rank() -> None:
-    with refused("pad", "'A' has 4 dimensions, but pad_after has 2 entries", fix="one entry a dimension"):
+    with refused("pad", "'A' has 4 dimensions, but pad_after has 2 entries", fix="one entry per dimension"):
         topi.nn.pad(A, [0, 0, 1, 1], [1, 1])
 
 
@@ -72,7 +72,7 @@ def test_strides_that_are_no_list() -> None:
 
 
 def test_strides_of_another_rank() -> None:
-    with refused("dilate", "'A' has 4 dimensions, but strides has 2 entries", fix="one entry a dimension"):
+    with refused("dilate", "'A' has 4 dimensions, but strides has 2 entries", fix="one entry per dimension"):
         topi.nn.dilate(A, [2, 2])
 
 

@@ -268,7 +268,12 @@ TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: autotvm.callback.log_to_file(io.BytesIO()), "log_to_file", "not a file that takes text", "conv.log"),  # type: ignore[arg-type]
     (lambda: autotvm.callback.log_to_file(""), "log_to_file", "'' is not a file path", "conv.log"),
     (lambda: autotvm.callback.log_to_file("a.log", "pickle"), "record", "protocol 'pickle'", '"json"'),
-    (lambda: autotvm.callback.log_to_file("/dev/full")(None, *measured()), "log_to_file", "No space left", "make room"),
+    (
+        lambda: autotvm.callback.log_to_file("/dev/full")(None, *measured()),
+        "log_to_file",
+        "No space left",
+        "free some disk space",
+    ),
     (lambda: autotvm.callback.log_to_file("/proc/no/x"), "log_to_file", "cannot write to /proc/no/x", "a folder"),
     (lambda: autotvm.callback.progress_bar("x"), "progress_bar", "total='x'", "n_trial"),  # type: ignore[arg-type]
     (lambda: autotvm.apply_history_best(3), "apply_history_best", "3 is not a log", "a log file"),

@@ -109,7 +109,7 @@ def test_annotations():
     [
         (lambda: split_knob("x", 8, "halves", num_outputs=2), "unknown policy 'halves'.*candidate"),
         (lambda: split_knob("x", 8), "num_outputs=0"),
-        (lambda: split_knob("x", 8, num_outputs=2, filter=lambda e: False), "offers nothing"),
+        (lambda: split_knob("x", 8, num_outputs=2, filter=lambda e: False), "has no choices"),
         (lambda: split_knob("x", te.var("n"), num_outputs=2), "extent of the axis of knob 'x' is not known"),
         (lambda: split_knob("x", 8, "candidate", candidate=[[1, 2, 3]], num_outputs=2), "has 3 sizes"),
         (lambda: reorder_knob("o", ["a"], "some"), "unknown policy 'some'"),
