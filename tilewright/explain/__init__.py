@@ -6,3 +6,4 @@ from ..core.views import hook_in
 def hook_in_views() -> None:
     """Let schedules explain and draw themselves."""
     hook_in("explain", f"{__name__}.explanation", "explain")
+    hook_in("draw", f"{__name__}.pictures", "draw")

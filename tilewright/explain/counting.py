@@ -60,6 +60,21 @@ class Access:
     units: float = 0.0
     least: float = 0.0
     unknown: float = 0.0
+    sample: tuple[tuple[int, int], ...] = ()
+    """Of one request, the costliest kind that was seen: each lane that takes part, and the byte that it begins at.
+
+    Bytes count from the first that the request touches.
+    """
+    sample_units: int = 0
+
+    def note(self, at: np.ndarray, active: np.ndarray, units: np.ndarray) -> None:
+        """Keep a request as the sample, if it costs more than the one that is kept: of those, the fullest."""
+        row = int(np.lexsort((active.sum(axis=1), units))[-1])
+        if units[row] > self.sample_units:
+            self.sample_units = int(units[row])
+            lanes = np.flatnonzero(active[row])
+            least = int(at[row].min())
+            self.sample = tuple((int(lane), int(at[row, lane]) - least) for lane in lanes)
 
     @property
     def per_request(self) -> float:
@@ -300,6 +315,7 @@ class Counter:
         else:
             units, least = sectors(at, width), -(-distinct(at) * width // SECTOR)
         found.units += float((weights[rows] * units).sum())
+        found.note(at, on, units)
         found.least += float((weights[rows] * least).sum())
 
     # Matrix instructions

@@ -56,23 +56,30 @@ def explain(
     schedule: Schedule, target: Any = None, args: Sequence[Any] | None = None, sizes: Mapping[Any, int] | None = None
 ) -> Explanation:
     """Explain what a schedule leads to on a target; see `Schedule.explain`."""
-    chosen = Target.parse(target) if target is not None else Target.current() or Target("cuda")
-    chosen = resolve_target(chosen)
+    return Explanation(**vars(findings(schedule, chosen_target(target), args, sizes, compiled=True)))
+
+
+def chosen_target(target: Any) -> Target:
+    """The target that is meant: the given one, the current one, or CUDA."""
+    return resolve_target(Target.parse(target) if target is not None else Target.current() or Target("cuda"))
+
+
+def findings(
+    schedule: Schedule, target: Target, args: Sequence[Any] | None, sizes: Mapping[Any, int] | None, compiled: bool
+) -> Findings:
+    """What there is to tell; where `compiled`, registers too, as NVIDIA's compiler allocates them."""
     given = tuple(args) if args is not None else _arguments(schedule)
-    lowered = lower_for(chosen, schedule, given)
-    function = finished(lowered.parts[0].function, chosen)
+    function = finished(lower_for(target, schedule, given).parts[0].function, target)
     known = _sizes(function, sizes or {})
-    bounds = refine(schedule, infer_bounds(schedule), chosen, PassContext.current().options).bounds
-    resources = _resources(function, chosen)
-    if chosen.is_gpu:
-        kernels = [
-            _kernel(kernel, chosen, known, resources.get(kernel.name)) for kernel in kernels_of(function, Names())
-        ]
+    bounds = refine(schedule, infer_bounds(schedule), target, PassContext.current().options).bounds
+    resources = _resources(function, target) if compiled else {}
+    if target.is_gpu:
+        found = kernels_of(function, Names())
+        kernels = [_kernel(kernel, target, known, resources.get(kernel.name)) for kernel in found]
     else:
         kernels = [_on_processor(function, known)]
-    name, board = _board(chosen)
-    tree = tuple(loop_tree(schedule, bounds))
-    return Explanation(chosen, tree, reasons(schedule, bounds), tuple(kernels), board, name)
+    name, board = _board(target)
+    return Findings(target, tuple(loop_tree(schedule, bounds)), reasons(schedule, bounds), tuple(kernels), board, name)
 
 
 def _arguments(schedule: Schedule) -> tuple[Any, ...]:

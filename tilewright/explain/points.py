@@ -92,42 +92,53 @@ class Points:
 
     def value(self, e: Expr) -> Values:
         """The value of an expression of variables."""
-        if e in self._known:
-            return self._known[e]
-        made = self._known[e] = self._evaluate(e)
-        return made
+        return evaluated(e, self._values, self._known)
 
-    def _evaluate(self, e: Any) -> Values:
-        if isinstance(e, n.IntImm):
-            return np.full((1, 1), e.value, np.int64)
-        if isinstance(e, Var):
-            return self._values.get(e)
-        if type(e) in _BINARY and e.a.dtype.is_int:
-            a, b = self.value(e.a), self.value(e.b)
-            if a is None or b is None:
-                return None
-            if isinstance(e, _DIVISIONS):
-                b = np.where(b == 0, 1, b)
-            made: np.ndarray = _BINARY[type(e)](a, b)
-            return made
-        if isinstance(e, (n.And, n.Or)):
-            return self._logical(e)
-        parts = [self.value(child) for child in e.children()]
-        if isinstance(e, n.Not):
-            return None if parts[0] is None else ~parts[0].astype(bool)
-        if isinstance(e, (n.Select, n.IfThenElse)):
-            known = [part for part in parts if part is not None]
-            return np.where(*known) if len(known) == 3 else None
-        if isinstance(e, n.Cast) and e.dtype.is_int and e.value.dtype.is_int:
-            return parts[0]
-        if isinstance(e, n.Call) and e.name == "likely":
-            return parts[0]
-        return None
 
-    def _logical(self, e: Any) -> Values:
-        """And / or; what is unknown counts as neither deciding."""
-        a, b = (self.value(part) for part in (e.a, e.b))
+def evaluated(e: Expr, values: Mapping[Var, Values], known: dict[Expr, Values] | None = None) -> Values:
+    """The value of an expression where variables have arrays of values; None where one of them is unknown."""
+    memo = {} if known is None else known
+
+    def visit(at: Expr) -> Values:
+        if at not in memo:
+            memo[at] = _evaluate(at, values, visit)
+        return memo[at]
+
+    return visit(e)
+
+
+def _evaluate(e: Any, values: Mapping[Var, Values], visit: Callable[[Expr], Values]) -> Values:
+    if isinstance(e, n.IntImm):
+        return np.full((1, 1), e.value, np.int64)
+    if isinstance(e, Var):
+        return values.get(e)
+    if type(e) in _BINARY and e.a.dtype.is_int:
+        a, b = visit(e.a), visit(e.b)
         if a is None or b is None:
-            return a if b is None else b
-        made: np.ndarray = (a & b) if isinstance(e, n.And) else (a | b)
+            return None
+        if isinstance(e, _DIVISIONS):
+            b = np.where(b == 0, 1, b)
+        made: np.ndarray = _BINARY[type(e)](a, b)
         return made
+    if isinstance(e, (n.And, n.Or)):
+        return _logical(e, visit)
+    parts = [visit(child) for child in e.children()]
+    if isinstance(e, n.Not):
+        return None if parts[0] is None else ~parts[0].astype(bool)
+    if isinstance(e, (n.Select, n.IfThenElse)):
+        found = [part for part in parts if part is not None]
+        return np.where(*found) if len(found) == 3 else None
+    if isinstance(e, n.Cast) and e.dtype.is_int and e.value.dtype.is_int:
+        return parts[0]
+    if isinstance(e, n.Call) and e.name == "likely":
+        return parts[0]
+    return None
+
+
+def _logical(e: Any, visit: Callable[[Expr], Values]) -> Values:
+    """And / or; what is unknown counts as neither deciding."""
+    a, b = visit(e.a), visit(e.b)
+    if a is None or b is None:
+        return a if b is None else b
+    made: np.ndarray = (a & b) if isinstance(e, n.And) else (a | b)
+    return made

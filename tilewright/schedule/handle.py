@@ -11,9 +11,9 @@ from ..core.hardware import MemoryScope
 from ..core.recursion import deep
 from ..core.refusals import missing, not_made
 from ..core.text import one_line
-from ..core.views import view
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Operation, Tensor
+from .explained import Explained
 from .groups import StageGroup, between
 from .primitives import annotate, pipeline, place, storage
 from .primitives.bind import bind, env_threads
@@ -60,7 +60,7 @@ PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
 _SIGNATURES = {name: inspect.signature(primitive) for name, primitive in PRIMITIVES.items()}
 
 
-class ScheduleHandle:
+class ScheduleHandle(Explained):
     """A schedule in the making: `s[B]` gives the handle of a stage, `s.steps` what was done so far.
 
     `s.value` is the immutable schedule as it stands.
@@ -224,32 +224,6 @@ class ScheduleHandle:
             for given in (outputs, inputs)
         )
         return StageGroup([StageHandle(self, i) for i in between(self.value, starts, ends, include_inputs)])
-
-    def explain(self, target: Any = None, args: Any = None, sizes: Any = None) -> Any:
-        """Explain what the schedule leads to on a target, before anything runs.
-
-        Parameters
-        ----------
-        target : Target or str, optional
-            What to compile for; by default the current target, else "cuda". No device is needed.
-        args : list of Tensor, optional
-            The parameters of the function; by default the inputs, then the outputs.
-        sizes : mapping, optional
-            The value of each size that is known only at the call, by its variable or its name.
-
-        Returns
-        -------
-        tilewright.explain.explanation.Explanation
-            As text: the loops with the region that each computes, and for each kernel its work per thread, buffers,
-            accesses with their sectors and bank conflicts, guards with their reasons, occupancy with what limits it,
-            and its place under the roofline. As a value: the same numbers.
-
-        Raises
-        ------
-        UserError
-            Where the schedule cannot be built for the target, and for sizes that are not given.
-        """
-        return view("explain", self.value, target, args, sizes)
 
     def normalize(self) -> ScheduleHandle:
         """This schedule: nothing needs normalising here (the legacy API returns a rebased copy)."""

@@ -1,0 +1,68 @@
+"""What a schedule shows of itself; floors above this one make it (`core/views.py`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.views import view as show
+from .value import Schedule
+
+
+class Explained:
+    """A handle of a schedule that explains and draws it."""
+
+    value: Schedule
+
+    def explain(self, target: Any = None, args: Any = None, sizes: Any = None) -> Any:
+        """Explain what the schedule leads to on a target, before anything runs.
+
+        Parameters
+        ----------
+        target : Target or str, optional
+            What to compile for; by default the current target, else "cuda". No device is needed.
+        args : list of Tensor, optional
+            The parameters of the function; by default the inputs, then the outputs.
+        sizes : mapping, optional
+            The value of each size that is known only at the call, by its variable or its name.
+
+        Returns
+        -------
+        tilewright.explain.explanation.Explanation
+            As text: the loops with the region that each computes, and for each kernel its work per thread, buffers,
+            accesses with their sectors and bank conflicts, guards with their reasons, occupancy with what limits it,
+            and its place under the roofline. As a value: the same numbers.
+
+        Raises
+        ------
+        UserError
+            Where the schedule cannot be built for the target, and for sizes that are not given.
+        """
+        return show("explain", self.value, target, args, sizes)
+
+    def draw(self, path: Any = None, view: Any = None, target: Any = None, args: Any = None, sizes: Any = None) -> str:
+        """Draw the schedule as an SVG picture, whose colors follow the reader's light or dark scheme.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            The file to write, such as "tile.svg"; None writes none.
+        view : str, optional
+            "tile": which thread of a block computes which element. "banks": which banks of shared memory a warp asks.
+            "fragments": how a matrix instruction deals its operands out to lanes. "schedule": the graph of stages, with
+            their loops and where each is computed. By default the first three, or "schedule" where no loop is bound to
+            threads.
+        target, args, sizes
+            As for `explain`.
+
+        Returns
+        -------
+        str
+            The text of the picture.
+
+        Raises
+        ------
+        UserError
+            Where there is nothing to draw, and for a file that is not an SVG file.
+        """
+        made: str = show("draw", self.value, path, view, target, args, sizes)
+        return made
