@@ -270,7 +270,7 @@ def _named(name: Any, value: Any, target: Target) -> tuple[Function, ...]:
         return lower_for(target, value[0], value[1], name).functions
     if isinstance(value, Program) and len(value.functions) == 1:
         (function,) = _functions(value, target, None, name, None)
-        return (Function(name, function.params, function.body, function.reads, function.checks),)
+        return (Function(name, function.params, function.body, function.reads, function.checks, function.imports),)
     raise UserError(
         f"{name!r} maps to {type(value).__name__}",
         primitive="build",

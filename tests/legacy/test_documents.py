@@ -49,6 +49,19 @@ def test_a_program_of_the_shape_of_the_tensor_core_tutorial(target: str) -> None
     assert "\n2\nconv2d with tensor core: " in out  # the definition of the instruction, and its call
 
 
+@pytest.mark.parametrize("target", ["llvm", *DEVICES])
+def test_a_program_of_the_shape_of_the_tutorial_on_intrinsics(target: str) -> None:
+    assert run("intrin_math.py", target) == "right\n"
+
+
+def test_that_program_compiles_for_cuda() -> None:
+    assert run("intrin_math.py", "cuda") == "right\n"
+
+
+def test_a_program_of_the_shape_of_the_tutorial_on_external_functions() -> None:
+    assert run("extern_op.py") == "my_tvm_addone signatures: NDArray, NDArray\nright\n"
+
+
 def test_templates_of_2018() -> None:
     out = run("old_autotvm.py", "llvm")
     assert out.endswith("\n2 best\n")

@@ -111,3 +111,5 @@ class CompiledProgram:
     resources: Mapping[str, Resources] = field(default_factory=dict)
     log: str = field(repr=False, default="")
     compile_seconds: float = 0.0
+    objects: tuple[bytes, ...] = field(repr=False, default=())
+    """Object files of functions that the CPU's code calls."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -10,6 +11,9 @@ from ..core.dtype import FLOAT32, DType
 from ..core.errors import InternalError, UserError
 from ..expr import nodes as n
 from ..expr.traverse import post_order
+from ..loops.calls import is_packed
+from ..loops.storage import AddressOf
+from .calls import OUTSIDE, write_call
 from .dialect import Dialect, is_half
 from .names import Names
 
@@ -67,6 +71,8 @@ class ExprWriter:
         self.dialect = dialect
         self.names = names
         self.element = element
+        self.address: Callable[[n.Load], str]
+        """Where an element is; set as soon as there is somebody who knows."""
         self.helpers: dict[str, str] = {}
         self.dtypes: set[DType] = set()
         self.positive: frozenset[n.Var] = frozenset()
@@ -283,6 +289,13 @@ class ExprWriter:
         rounded = f"{dtype.scalar}_round("
         return text[len(rounded) : -1] if level == ATOM and text.startswith(rounded) else text
 
+    def _address(self, e: AddressOf) -> Text:
+        assert isinstance(e.place, n.Load)
+        return self.address(e.place), SUM
+
+    def _string(self, e: n.StringImm) -> Text:
+        return json.dumps(e.value), ATOM
+
     def _call(self, e: n.Call) -> Text:
         if e.name == "likely":
             return self._text(e.args[0])
@@ -291,6 +304,8 @@ class ExprWriter:
             return self._narrowed(f"({left} {_BITWISE[e.name]} {right})", ATOM, e.dtype)
         if e.name == "bitwise_not":
             return self._narrowed(f"~{self.write(e.args[0], UNARY)}", UNARY, e.dtype)
+        if e.name in OUTSIDE or is_packed(e):
+            return write_call(self, e), ATOM
         return self._function(e.name, e.args[0].dtype if e.args else e.dtype, e)
 
 
@@ -317,4 +332,6 @@ _WRITE: dict[type, Callable[[ExprWriter, Any], Text]] = {
     n.Cast: ExprWriter._cast,
     n.Load: ExprWriter._load,
     n.Call: ExprWriter._call,
+    n.StringImm: ExprWriter._string,
+    AddressOf: ExprWriter._address,
 }

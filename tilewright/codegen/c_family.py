@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import reduce
-from math import inf
 from typing import Any
 
-from ..arith.interval import interval
 from ..core.dtype import DType
-from ..core.errors import InternalError, UserError
+from ..core.errors import InternalError
 from ..core.hardware import MemoryScope
 from ..core.text import remark
 from ..expr import nodes as n
@@ -35,11 +32,12 @@ from ..loops.nodes import (
     Store,
     Tensorized,
 )
+from .arrays import array_size, note_of, shared_bytes
 from .c_expr import OR, SUM, ExprWriter
 from .copies import write_copies_where, write_copy, write_copy_loop, write_sequence
 from .dialect import Dialect, Parameter
 from .dots import write_dots
-from .kernel import Kernel, product, root
+from .kernel import Kernel, root
 from .matrix import write_product
 from .matrix_loop import write_product_loop
 from .names import Names
@@ -71,10 +69,11 @@ class KernelWriter:
     def __init__(self, dialect: Dialect, kernel: Kernel) -> None:
         self.dialect = dialect
         self.kernel = kernel
-        self.names = Names(dialect.reserved | {kernel.name}, dialect.owned)
+        self.names = Names(dialect.reserved | {kernel.name} | kernel.called, dialect.owned)
         self.expr = ExprWriter(dialect, self.names, self._element)
         self.expr.positive = _sizes(kernel)
         self.expr.keep = self._keep
+        self.expr.address = lambda place: self._pointer(place.source, self._load_index(place))
         self.lines: list[str] = []
         self.indent = 1
         self.scopes: list[set[Any]] = [set()]
@@ -128,14 +127,14 @@ class KernelWriter:
             else:
                 align = self._alignment(buffer)
                 text = self.dialect.array(MemoryScope.SHARED, buffer.dtype, name, size, align)
-            lines.append(f"  {text}{_note(buffer)}")
+            lines.append(f"  {text}{note_of(buffer)}")
         return lines + [self._view(buffer, buffer.byte_offset) for buffer in self.views]
 
     def _view(self, buffer: Buffer, offset: int | None) -> str:
         """A name for the place of a view in an array of bytes."""
         kind = f"{self.dialect.space(buffer.scope)}{self.dialect.aliasing_type(buffer.dtype)}*"
         place = f"{self.names(buffer.memory)} + {offset}" if offset else self.names(buffer.memory)
-        return f"  {kind} const {self.names(buffer)} = ({kind})({place});{_note(buffer)}"
+        return f"  {kind} const {self.names(buffer)} = ({kind})({place});{note_of(buffer)}"
 
     def _alignment(self, buffer: Buffer) -> int:
         if any(view.memory is buffer for view in self.views):
@@ -157,7 +156,7 @@ class KernelWriter:
                 array_size(buffer),
                 self._alignment(buffer),
             )
-            self.lines.insert(at, "  " * self.indent + text + _note(buffer))
+            self.lines.insert(at, "  " * self.indent + text + note_of(buffer))
         else:
             self._stmt(s.body)
 
@@ -405,31 +404,6 @@ def _sizes(kernel: Kernel) -> frozenset[n.Var]:
     """Variables that size the kernel's arrays or its grid: where one is 0, nothing runs that divides by it."""
     shapes = [extent for p in kernel.params if isinstance(p, Buffer) for extent in p.shape]
     return frozenset(variables(*shapes, *kernel.grid, *kernel.block))
-
-
-def array_size(buffer: Buffer) -> int:
-    """Elements of a shared or local array: a number, or the most that it can be by what is declared of sizes."""
-    size = product(buffer.shape)
-    if size is None:
-        most = interval(reduce(op.multiply, buffer.shape)).hi
-        if most == inf:
-            extents = ", ".join(str(extent) for extent in buffer.shape)
-            raise UserError(
-                f"{buffer.name} in {buffer.scope.value} memory has extents ({extents}), not all constants",
-                fix="compute it at an inner axis whose extent is a number, so that its region is one too, or declare "
-                'how large a size can be: te.size_var("n", maximum=...)',
-            )
-        size = int(most)
-    return max(1, size)
-
-
-def shared_bytes(buffer: Buffer) -> int:
-    """Bytes that a shared array takes, rounded up so that the next one is aligned."""
-    return -(-array_size(buffer) * buffer.dtype.bytes // 16) * 16
-
-
-def _note(buffer: Buffer) -> str:
-    return f"  // {remark(buffer.note)}" if buffer.note else ""
 
 
 _WRITE: dict[type, Callable[[KernelWriter, Any], None]] = {

@@ -12,6 +12,7 @@ from ..core.atoms import ATOMS, DOTS
 from ..core.dtype import DType
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope, ThreadTag
+from .atomics import CUDA_HELPERS, cuda_atomic
 from .dialect import C_WORDS, MATH, OWNED, Dialect, Parameter, is_half, signature, storage_dtype
 from .dots import dot_helpers
 from .matrix_helpers import matrix_helpers
@@ -138,6 +139,7 @@ class Cuda(Dialect):
         **_extremes(),
         **_conversions(),
         **_copies(),
+        **CUDA_HELPERS,
         "float16_value": "float float16_value(unsigned short bits) {\n"
         '  float x;\n  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));\n  return x;\n}',
         "float16_bits": "unsigned short float16_bits(float x) {\n"
@@ -161,7 +163,7 @@ class Cuda(Dialect):
     }
 
     owned: ClassVar[re.Pattern[str]] = re.compile(
-        "|".join((*OWNED, r"make_\w+", r"copy_\d+(?:_or_zeros)?(?:_where)?", _MATRIX))
+        "|".join((*OWNED, r"make_\w+", r"atomic\w+", r"copy_\d+(?:_or_zeros)?(?:_where)?", _MATRIX))
     )
 
     def not_finite(self, value: float, dtype: DType) -> str:
@@ -224,6 +226,9 @@ class Cuda(Dialect):
 
     def copy(self, size: int, guarded: bool, conditional: bool) -> str:
         return f"copy_{size}{'_or_zeros' * guarded}{'_where' * conditional}"
+
+    def atomic(self, name: str, dtype: DType, scope: MemoryScope) -> str | None:
+        return cuda_atomic(name, dtype)
 
     def commit(self) -> str:
         return 'asm volatile("cp.async.commit_group;" : : : "memory");'

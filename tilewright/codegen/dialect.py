@@ -164,6 +164,10 @@ class Dialect(ABC):
         """
         raise InternalError(f"{self.name} has no asynchronous copies")
 
+    @abstractmethod
+    def atomic(self, name: str, dtype: DType, scope: MemoryScope) -> str | None:
+        """How an element is updated atomically: a template of address and value, or a helper; None where it cannot."""
+
     def commit(self) -> str:
         """The statement that makes the copies issued since the last one a group."""
         raise InternalError(f"{self.name} has no asynchronous copies")

@@ -23,6 +23,7 @@ from ..core.errors import InternalError, UserError
 from ..core.hardware import MemoryScope
 from ..core.text import remark
 from ..expr import nodes as n
+from ..loops.calls import addresses, is_packed
 from ..loops.nodes import (
     Allocate,
     Buffer,
@@ -37,6 +38,7 @@ from ..loops.nodes import (
     Stmt,
     Store,
 )
+from ..loops.walk import statements
 from .abi import EntryPoint, IndexFact
 from .host_checks import ArgumentChecks
 from .host_expr import HostExpr
@@ -47,7 +49,7 @@ HOST_WORDS = frozenset(
     {
         *keyword.kwlist,
         *"wrong wrong_extent wrong_size wrong_stride wrong_offset too_large overlap strided beyond".split(),
-        *"scalar misaligned cleared reported allocate truncdiv truncmod".split(),
+        *"scalar misaligned cleared reported allocate truncdiv truncmod packed as_array".split(),
         *"min max int float bool range type main".split(),
     }
 )
@@ -62,6 +64,12 @@ def write_entry(function: Function, kernels: tuple[Kernel, ...], aligned: frozen
     return _HostWriter(function, kernels, aligned).write()
 
 
+def _given_to_packed(body: Stmt) -> set[Buffer]:
+    """The buffers that packed functions may write."""
+    calls = (s.value for s in statements(body) if isinstance(s, (Evaluate, Let)) and is_packed(s.value))
+    return {root(address.buffer) for call in calls for address in addresses(call)}
+
+
 class _HostWriter:
     def __init__(self, function: Function, kernels: tuple[Kernel, ...], aligned: frozenset[Buffer]) -> None:
         self.function = function
@@ -69,7 +77,8 @@ class _HostWriter:
         self.names = Names(HOST_WORDS | {kernel.name for kernel in kernels}, kin=_KIN)
         self.name = "main" if function.name == "main" else self.names.fresh(function.name)
         self.expr = HostExpr(self.names)
-        written = frozenset(b for kernel in kernels for b in kernel.written)
+        self.expr.handle = self._handle
+        written = frozenset((*(b for kernel in kernels for b in kernel.written), *_given_to_packed(function.body)))
         self.checks = ArgumentChecks(function, self.expr, aligned, written, self._line)
         self.handles: dict[Buffer, str] = {}
         self.lines: list[str] = []
@@ -131,7 +140,10 @@ class _HostWriter:
             self._stmt(s.body)
         elif isinstance(s, Store):
             raise self._unbound(s.buffer)
-        elif not isinstance(s, Evaluate):
+        elif isinstance(s, Evaluate):
+            if is_packed(s.value):
+                self._line(self.expr(s.value))
+        else:
             raise InternalError(f"host code cannot hold the statement {type(s).__name__} of {self.function.name}")
 
     def _unbound(self, buffer: Buffer) -> UserError:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ..core.errors import InternalError
+from ..core.dtype import INT32
+from ..core.errors import InternalError, UserError
 from ..expr import nodes as n
+from ..expr.traverse import post_order
+from ..loops.calls import ARRAY, has_effect, is_packed
+from ..loops.storage import AddressOf, Buffer
 from .names import Names
 
 _INFIX: dict[type, str] = {
@@ -22,6 +27,8 @@ class HostExpr:
 
     def __init__(self, names: Names) -> None:
         self.names = names
+        self.handle: Callable[[Buffer], str]
+        """The text of a buffer's memory; set as soon as there is somebody who knows."""
 
     def __call__(self, e: Any) -> str:
         """The text of `e`."""
@@ -33,10 +40,14 @@ class HostExpr:
             return self.names(e)
         if isinstance(e, (n.IntImm, n.FloatImm)):
             return repr(bool(e.value) if e.dtype.is_bool else e.value)
+        if isinstance(e, n.StringImm):
+            return repr(e.value)
         return self._operation(e)
 
     def _operation(self, e: Any) -> str:
         kind = type(e)
+        if kind is n.Call and e.name == ARRAY:
+            return self._array(e)
         if kind in _INFIX:
             left = self.write(e.a) if kind in _CHAINS and type(e.a) is kind else self.operand(e.a)
             return f"{left} {_INFIX[kind]} {self.operand(e.b)}"
@@ -60,7 +71,29 @@ class HostExpr:
             return f"~{self.operand(e.args[0])}"
         if kind is n.Call and e.name in _BITS:
             return f"{self.operand(e.args[0])} {_BITS[e.name]} {self.operand(e.args[1])}"
+        if is_packed(e):
+            return f"packed({', '.join(args)})"
+        if has_effect(e) or any(isinstance(at, n.Load) for at in post_order(e)):
+            raise UserError(
+                f"`{e}` is evaluated by host code, which calls packed functions and computes with sizes only",
+                primitive="call_packed",
+                fix="decide in the packed function itself, or give it the buffer",
+            )
         raise InternalError(f"host code cannot evaluate `{e}`")
+
+    def _array(self, e: n.Call) -> str:
+        """A buffer as an array, for a packed function."""
+        address, count, *rest = e.args
+        assert isinstance(address, AddressOf)
+        assert isinstance(address.place, n.Load)
+        assert isinstance(count, n.IntImm)
+        sizes = [self.write(size) for size in rest]
+        shape, strides = sizes[: count.value], sizes[count.value :]
+        steps = f"({', '.join(strides)},)" if strides else "None"
+        (at,) = address.place.indices or (n.IntImm(0, INT32),)
+        kind, extents = repr(str(address.buffer.dtype)), f"({', '.join(shape)},)" if shape else "()"
+        parts = [self.handle(address.buffer), kind, extents, steps, self.write(at)]
+        return f"as_array({', '.join(parts)})"
 
     def operand(self, e: Any) -> str:
         """The text of `e`, in parentheses unless it binds tightest."""

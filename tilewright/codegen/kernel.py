@@ -11,7 +11,8 @@ from ..core.errors import InternalError
 from ..core.hardware import MemoryScope, ThreadTag
 from ..expr import nodes as n
 from ..expr.traverse import post_order
-from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Let, Stmt, Store, Tensorized
+from ..loops.calls import FOREIGN, called_function
+from ..loops.nodes import AddressOf, Allocate, Buffer, For, Function, Launch, Let, Stmt, Store, Tensorized
 from .names import Names
 
 Param = Buffer | n.Var
@@ -32,6 +33,8 @@ class Kernel:
     launch: Launch
     used: frozenset[n.Var]
     """The variables that occur in the body."""
+    called: frozenset[str] = frozenset()
+    """The functions that the body calls, which somebody else defines."""
     dynamic_shared_bytes: int = 0
 
     @property
@@ -79,11 +82,18 @@ def kernels_of(function: Function, names: Names) -> tuple[Kernel, ...]:
     return tuple(_describe(launch, names.fresh(launch.name), function) for launch in distinct)
 
 
+def called_in(functions: tuple[Function, ...]) -> frozenset[str]:
+    """The names of the functions that programs call and do not define."""
+    found = (at for f in functions for at in post_order(f.body) if isinstance(at, n.Call) and at.name in FOREIGN)
+    return frozenset(called_function(call) for call in found)
+
+
 def _describe(launch: Launch, name: str, function: Function) -> Kernel:
     loaded: dict[Buffer, None] = {}
     stored: dict[Buffer, None] = {}
     allocated: dict[Buffer, None] = {}
     used: dict[n.Var, None] = {}
+    called: set[str] = set()
     bound: set[n.Var] = {var for _, var, _ in launch.threads}
     for at in post_order(launch.body):
         if isinstance(at, n.Var):
@@ -92,6 +102,10 @@ def _describe(launch: Launch, name: str, function: Function) -> Kernel:
             _touch(at.source, at.indices, loaded, used)
         elif isinstance(at, Store):
             _touch(at.buffer, at.indices, stored, used)
+        elif isinstance(at, AddressOf) and at.writes:
+            _touch(at.buffer, (), stored, used)
+        elif isinstance(at, n.Call) and at.name in FOREIGN:
+            called.add(called_function(at))
         elif isinstance(at, Allocate):
             allocated[at.buffer] = None
         elif isinstance(at, (For, Let)):
@@ -115,6 +129,7 @@ def _describe(launch: Launch, name: str, function: Function) -> Kernel:
         tuple(b for b in allocated if b.scope is MemoryScope.LOCAL),
         launch,
         frozenset(used),
+        frozenset(called),
     )
 
 

@@ -10,7 +10,7 @@ from ..core.hardware import ThreadTag
 from ..core.limits import Exceeded, Limit, exceeded
 from ..core.target import Target
 from ..expr import nodes as n
-from .c_family import array_size, shared_bytes
+from .arrays import array_size, shared_bytes
 from .kernel import Kernel, constant
 
 

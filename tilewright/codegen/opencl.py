@@ -10,6 +10,7 @@ from typing import ClassVar
 from ..core.dtype import DType
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope, ThreadTag
+from .atomics import OPENCL_HELPERS, opencl_atomic
 from .dialect import C_WORDS, MATH, OWNED, Dialect, Parameter, signature, storage_dtype
 
 OWN = [*MATH, *"isnan isinf isfinite popcount clz min max".split()]
@@ -43,6 +44,7 @@ class OpenCl(Dialect):
     helper_prefix: ClassVar[str] = "static inline"
     # Bytes, which may alias everything: compilers take it that a ushort and a half never share memory.
     helpers: ClassVar[dict[str, str]] = {
+        **OPENCL_HELPERS,
         "float16_value": "float float16_value(ushort bits) {\n"
         "  const uchar2 bytes = as_uchar2(bits);\n  return vload_half(0, (const half*)&bytes);\n}",
         "float16_bits": "ushort float16_bits(float x) {\n"
@@ -120,6 +122,9 @@ class OpenCl(Dialect):
             raise InternalError("a barrier on local memory orders nothing")
         fence = "CLK_LOCAL_MEM_FENCE" if scope is MemoryScope.SHARED else "CLK_GLOBAL_MEM_FENCE"
         return f"barrier({fence});"
+
+    def atomic(self, name: str, dtype: DType, scope: MemoryScope) -> str | None:
+        return opencl_atomic(name, dtype, self.space(scope))
 
     def thread_index(self, tag: ThreadTag) -> str:
         return f"get_{'group' if tag.is_block else 'local'}_id({tag.dimension})"

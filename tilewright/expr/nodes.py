@@ -349,13 +349,24 @@ class Load(Expr):
     indices: tuple[Expr, ...]
 
 
+class Intrinsic(NamedTuple):
+    """The name of an intrinsic function, such as "tir.exp"."""
+
+    name: str
+
+
 @node()
 class Call(Expr):
-    """An intrinsic function by its name, without side effects: `numerics.py` says what each name computes."""
+    """A function by its name: `numerics.py` says what each name computes, `loops/calls.py` what others do."""
 
     name: str
     args: tuple[Expr, ...]
     dtype: DType
+
+    @property
+    def op(self) -> Intrinsic:
+        """What is called, under its name in the legacy API."""
+        return Intrinsic(f"tir.{self.name}")
 
 
 @node(derived={"dtype": "base.dtype.with_lanes(lanes)"})

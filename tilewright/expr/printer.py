@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -37,6 +38,10 @@ _CALLS: dict[type, str] = {
 }
 _ATOM = 20
 Name = Callable[[Any], str]
+PRINTED: dict[type, Callable[[ExprPrinter, Any], str]] = {}
+"""How nodes of floors above are printed; their floors fill it."""
+PRINTED_CALLS: dict[str, Callable[[ExprPrinter, Any], str]] = {}
+"""How calls are printed that are not just a name and arguments, by name."""
 
 
 def default_name(thing: Any) -> str:
@@ -112,11 +117,14 @@ class ExprPrinter:
         if isinstance(e, n.Cast):
             return f"T.Cast({str(e.dtype)!r}, {self.write(e.value)})"
         if isinstance(e, n.StringImm):
-            return repr(e.value)
+            return json.dumps(e.value, ensure_ascii=False)
         if isinstance(e, n.Ramp):
             return f"T.Ramp({self.write(e.base)}, {self.write(e.stride)}, {e.lanes})"
         if isinstance(e, n.Broadcast):
             return f"T.Broadcast({self.write(e.value)}, {e.lanes})"
+        show = PRINTED.get(type(e)) or (PRINTED_CALLS.get(e.name) if isinstance(e, n.Call) else None)
+        if show is not None:
+            return show(self, e)
         args = [self.write(child) for child in e.children()]
         if isinstance(e, n.Call):
             return f"T.{e.name}({', '.join(args)})"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..expr.nodes import Load
+from ..expr.nodes import Call, Load
 from ..expr.traverse import rewrite
+from .calls import ARRAY, addresses, array_of
 from .nodes import Buffer, Stmt, Store
 
 
@@ -18,6 +19,9 @@ def with_buffers(stmt: Stmt, theirs: Mapping[Buffer, Buffer]) -> Stmt:
             return Load(theirs[node.source], node.indices)  # type: ignore[index]  # a buffer: it is a key
         if isinstance(node, Store) and node.buffer in theirs:
             return Store(theirs[node.buffer], node.indices, node.value)
+        if isinstance(node, Call) and node.name == ARRAY:
+            (address,) = addresses(node)
+            return array_of(address.buffer)
         return node
 
     made: Stmt = rewrite(stmt, replaced)

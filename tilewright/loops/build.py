@@ -17,6 +17,7 @@ from ..core.errors import UserError
 from ..core.hardware import MemoryScope
 from ..expr.nodes import Var
 from ..expr.traverse import variables
+from ..schedule.primitives.annotate import IMPORTS
 from ..schedule.value import At, Schedule
 from ..tensor.axis import IterVar
 from ..tensor.extern import ExternOp
@@ -100,7 +101,13 @@ class _Builder:
         for found in reversed(roots):
             body = self._allocated(found, body)
         outputs = [self.schedule.stages[i].origin for i in self.schedule.outputs]
-        return Function(self.name, self.params, body, check_reads(outputs))
+        return Function(self.name, self.params, body, check_reads(outputs), imports=self._imports())
+
+    def _imports(self) -> tuple[tuple[str, str], ...]:
+        """The code that pragmas of the schedule's loops name, each once."""
+        notes = (note for stage in self.schedule.in_order() for note in stage.notes.values())
+        found = ((key, text) for note in notes for key, text in note.pragmas if key in IMPORTS)
+        return tuple(dict.fromkeys(found))
 
     def _param(self, arg: Any, position: int) -> Buffer | Var:
         if isinstance(arg, Var):

@@ -18,11 +18,12 @@ from ..arith.affine import Affine
 from ..arith.facts import Facts
 from ..core.hardware import LoopKind, MemoryScope
 from ..core.node import Node
-from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
+from ..expr.nodes import Call, Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import const, logical_not
 from ..expr.traverse import conjuncts, substitute, variables
 from . import uses
-from .nodes import NOTHING, Buffer, Copy, For, If, Let, Stmt, Store, Tensorized
+from .calls import ATOMICS, addresses
+from .nodes import NOTHING, AddressOf, Buffer, Copy, Evaluate, For, If, Let, Stmt, Store, Tensorized
 from .overlap import Meeting, Region, Step, involves, meeting
 from .walk import statements
 
@@ -54,13 +55,20 @@ class Access:
     region: Region | None
     proxy: Proxy = Proxy.GENERIC
     completion: Completion = Completion.IN_ORDER
+    atomic: bool = False
+    """Whether it is one of those that threads may make at the same time, and in any order."""
     kind: object = field(init=False, repr=False)
     """What accesses that differ only by a constant have in common."""
 
     def __post_init__(self) -> None:
         region = self.region
         where = (frozenset(region.form.terms.items()), region.ranges, region.conditions) if region else None
-        object.__setattr__(self, "kind", (self.buffer, self.writes, self.completion, where))
+        object.__setattr__(self, "kind", (self.buffer, self.writes, self.completion, self.atomic, where))
+
+    def resembles(self, other: Access) -> bool:
+        """Whether both do the same to one buffer, wherever in it."""
+        mine, theirs = (self.buffer, self.writes, self.atomic), (other.buffer, other.writes, other.atomic)
+        return mine == theirs
 
     def in_loop(self, loop: For) -> Access:
         """The access as made by all iterations of a loop."""
@@ -104,6 +112,8 @@ def dependence(source: Access, sink: Access, scene: Scene, step: Step | None = N
     if not (source.writes or sink.writes) or not source.buffer.overlaps(sink.buffer):
         return None
     carried = None if step is None else step.var
+    if source.atomic and sink.atomic:
+        return Dependence(source, sink, Actors.ONE_THREAD, carried)
     if source.buffer is not sink.buffer or source.region is None or sink.region is None:
         return Dependence(source, sink, Actors.SEVERAL_THREADS, carried)
     met = meeting(source.region, sink.region, scene.threads, scene.facts, step)
@@ -157,12 +167,12 @@ class Accesses:
         if before is not None:
             self._held[access.kind] = _joined(before, access)
             return
-        anywhere = (access.buffer, access.writes, access.completion, None)
+        anywhere = (access.buffer, access.writes, access.completion, access.atomic, None)
         if anywhere in self._held:
             return
         self._held[access.kind] = access
         if len(self._held) > MANY:
-            alike = [k for k, a in self._held.items() if (a.buffer, a.writes) == (access.buffer, access.writes)]
+            alike = [k for k, a in self._held.items() if a.resembles(access)]
             if len(alike) > MANY:
                 for one in alike:
                     del self._held[one]
@@ -177,7 +187,7 @@ def _joined(a: Access, b: Access) -> Access:
     if a is b or a.region is None or b.region is None:
         return a
     region = a.region.joined(b.region)
-    return a if region is a.region else Access(a.buffer, a.writes, region, a.proxy, a.completion)
+    return a if region is a.region else replace(a, region=region)
 
 
 def first_dependence(
@@ -264,6 +274,7 @@ class AccessFinder:
             self._reads(node, found)
         elif isinstance(node, Store):
             self._reads(node, found)
+            self._given(node, found)
             if self.counts(node.buffer):
                 found[self._access(node, node.buffer, node.indices)] = None
         elif not self.touches(node):
@@ -278,12 +289,25 @@ class AccessFinder:
             self.where(node.condition)._collect(node.then, found)
             if node.orelse is not None:
                 self.where(logical_not(node.condition))._collect(node.orelse, found)
+        elif isinstance(node, Evaluate):
+            self._reads(node.value, found)
+            self._given(node, found)
         elif isinstance(node, Let):
             self._reads(node.value, found)
+            self._given(node, found)
             self.naming(node.var, node.value)._collect(node.body, found)
         else:
             for child in node.children():
                 self._collect(child, found)
+
+    def _given(self, node: Evaluate | Store | Let, found: dict[Access, None]) -> None:
+        """What a function may write that the statement calls: any element of the buffers that it is given."""
+        if not uses.given_to_write(node):
+            return
+        atomic = isinstance(node.value, Call) and node.value.name in ATOMICS
+        for address in addresses(node.value):
+            if address.writes and self.counts(address.buffer):
+                found[Access(address.buffer, True, None, atomic=atomic)] = None
 
     def _tensorized(self, node: Tensorized, found: dict[Access, None]) -> None:
         """A matrix instruction: every lane may read any element of the tiles, whoever computes with it."""
@@ -305,6 +329,14 @@ class AccessFinder:
         while stack:
             node = stack.pop()
             if type(node) in uses.LEAVES or not self._any(uses.read(node)):
+                continue
+            if isinstance(node, Call) and node.name in ATOMICS:
+                stack += [*node.args[1:], *(e for address in addresses(node) for e in address.place.children())]
+                continue
+            if isinstance(node, AddressOf):
+                if self.counts(node.buffer):
+                    found[Access(node.buffer, False, None)] = None
+                stack += node.place.children()
                 continue
             if isinstance(node, Load):
                 if isinstance(node.source, Buffer) and self.counts(node.source):

@@ -23,7 +23,8 @@ from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import as_expr, cast, condition, const, floordiv, floormod, likely, subtract
 from ..tensor.axis import IterVar, whole
-from .nodes import Allocate, Barrier, Buffer, Evaluate, For, If, Let, Stmt, Store, seq
+from .calls import refuse_nested
+from .nodes import NOTHING, Allocate, Barrier, Buffer, Evaluate, For, If, Let, Stmt, Store, seq
 
 Wrap = Callable[[Stmt], Stmt]
 _KINDS = {kind.value: kind for kind in LoopKind if kind is not LoopKind.THREAD} | {
@@ -113,6 +114,9 @@ class IRBuilder:
             raise UserError(
                 f"{stmt!r} is not a statement", primitive="ir_builder", fix="emit a statement, or an expression"
             )
+        for e in stmt.children():
+            if isinstance(e, Expr):
+                refuse_nested(e, stmt)
         self._scopes[-1].append(stmt)
 
     def get(self) -> Stmt:
@@ -216,6 +220,7 @@ class IRBuilder:
     def let(self, var_name: str, value: Any) -> Var:
         """A variable that stands for `value`, which is computed once, to the end of the scope."""
         e = as_expr(value)
+        refuse_nested(e, Let(Var(var_name, e.dtype), e, NOTHING))
         var = Var(var_name, e.dtype)
         self._scopes[-1].append(lambda body: Let(var, e, body))
         return var

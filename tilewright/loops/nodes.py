@@ -4,13 +4,13 @@
     Function = name, params, body
     Stmt     = For | If | Store | Copy | Evaluate | Let | Allocate | LifetimeStart | Barrier | Commit | Await | Seq
              | Launch | Tensorized
-    Expr     = the expressions of expr/nodes.py | AllReduce
+    Expr     = the expressions of expr/nodes.py | AllReduce | AddressOf
 
 A `For` of kind THREAD binds a hardware thread index: its body runs once per thread, and two loops of one tag
 are the same hardware index. In *lowered* programs such loops stand where the schedule put them; the *finished*
 form has one `Launch` per kernel instead, which names the kernel, its grid and its block, and whose body is the
-device code. `Buffer`s are multi-dimensional until `flatten_storage`; a flat view of a parameter is a buffer
-with `alias_of`.
+device code. `Buffer`s (in `storage.py`) are multi-dimensional until `flatten_storage`; a flat view of a parameter is a
+buffer with `alias_of`. A call that has an effect (in `calls.py`) is the whole value of an `Evaluate`, `Let` or `Store`.
 """
 
 from __future__ import annotations
@@ -22,100 +22,19 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..bounds.call_checks import ReadCheck
 from ..core.atoms import Atom
-from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.hardware import LoopKind as LoopKind
 from ..core.hardware import MemoryScope, ThreadTag
 from ..core.node import Node, node
-from ..core.refusals import not_made
 from ..expr.nodes import Broadcast, Call, Expr, FloatImm, IfThenElse, IntImm, Load, Select, Var
 from ..expr.numerics import EXCHANGES
 from ..expr.traverse import rewrite
 from ..tensor.reduction import CommReducer
 from .checked_index import REPORT as REPORT
 from .checked_index import CheckedIndex as CheckedIndex
-from .layout import ROW_MAJOR, Layout
-
-
-class Buffer:
-    """Storage for elements of one type; its identity is the object, its `name` only a wish.
-
-    `shape` has one expression per dimension (elements); `align` is the alignment in bytes that accesses may
-    rely on; `alias_of` is the buffer whose memory this one views, if any; `note` says which stage of the
-    schedule it holds; `layout` how its elements lie in memory; `stages` of how many copies it is a ring, some being
-    filled while another is read. The shape is that of one copy until `pipeline_loops`, and of all of them from there.
-    A view with a `byte_offset` begins at that byte of the buffer that it views, whatever the types of the two.
-    """
-
-    __slots__ = (
-        "__weakref__",
-        "alias_of",
-        "align",
-        "byte_offset",
-        "dtype",
-        "layout",
-        "name",
-        "note",
-        "scope",
-        "shape",
-        "stages",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        dtype: str,
-        shape: tuple[Expr, ...],
-        scope: MemoryScope = MemoryScope.GLOBAL,
-        align: int = 64,
-        alias_of: Buffer | None = None,
-        note: str = "",
-        layout: Layout = ROW_MAJOR,
-        stages: int = 1,
-        byte_offset: int | None = None,
-    ) -> None:
-        if not (isinstance(name, str) and isinstance(shape, tuple) and isinstance(scope, MemoryScope)):
-            raise not_made("Buffer", "declare one: tir.decl_buffer((n, m), dtype)")
-        self.name = name
-        self.dtype = DType(dtype)
-        self.shape = shape
-        self.scope = scope
-        self.align = align
-        self.alias_of = alias_of
-        self.note = note
-        self.layout = layout
-        self.stages = stages
-        self.byte_offset = byte_offset
-
-    @property
-    def memory(self) -> Buffer:
-        """The buffer whose memory this one is a view of: itself for one that is not a view."""
-        base = self
-        while base.alias_of is not None:
-            base = base.alias_of
-        return base
-
-    @property
-    def constant_bytes(self) -> int | None:
-        """The bytes that the elements take; None where that is not known when compiling."""
-        total = self.dtype.bytes
-        for extent in self.shape:
-            if not isinstance(extent, IntImm):
-                return None
-            total *= extent.value
-        return total
-
-    def overlaps(self, other: Buffer) -> bool:
-        """Whether the two may have bytes of memory in common."""
-        if self is other or self.memory is not other.memory:
-            return self is other
-        own, theirs = self.constant_bytes, other.constant_bytes
-        if self.byte_offset is None or other.byte_offset is None or own is None or theirs is None:
-            return True
-        return self.byte_offset < other.byte_offset + theirs and other.byte_offset < self.byte_offset + own
-
-    def __repr__(self) -> str:
-        return f"Buffer({self.name}: {self.dtype}{list(self.shape)} in {self.scope.value})"
+from .storage import STATEMENTS
+from .storage import AddressOf as AddressOf
+from .storage import Buffer as Buffer
 
 
 class Stmt(Node):
@@ -171,6 +90,9 @@ class Store(Stmt):
     def with_parts(self, indices: tuple[Expr, ...], value: Expr) -> Store:
         """This store, or copy, with other indices and another value."""
         return Store(self.buffer, indices, value)
+
+
+STATEMENTS["Store"] = Store
 
 
 @node()
@@ -390,9 +312,12 @@ class BoundChecks(NamedTuple):
 
 
 class Function:
-    """One entry point: its parameters in the caller's order, its body, and the reads that each call has to check."""
+    """One entry point: its parameters in the caller's order, its body, and the reads that each call has to check.
 
-    __slots__ = ("body", "checks", "name", "params", "reads")
+    `imports` is code that comes with it and defines functions that it calls: (language, text) each.
+    """
+
+    __slots__ = ("body", "checks", "imports", "name", "params", "reads")
 
     def __init__(
         self,
@@ -401,10 +326,12 @@ class Function:
         body: Stmt,
         reads: tuple[ReadCheck, ...] = (),
         checks: BoundChecks | None = None,
+        imports: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.name = name
         self.params = params
         self.body = body
+        self.imports = imports
         self.reads = reads
         self.checks = checks
 
@@ -414,7 +341,9 @@ class Function:
 
     def with_body(self, body: Stmt) -> Function:
         """This function with another body; the same object where the body is the same."""
-        return self if body is self.body else Function(self.name, self.params, body, self.reads, self.checks)
+        if body is self.body:
+            return self
+        return Function(self.name, self.params, body, self.reads, self.checks, self.imports)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

@@ -9,7 +9,8 @@ from typing import Any
 
 from ..core.node import Node
 from ..expr.nodes import FloatImm, IntImm, Load, SizeVar, Var
-from .nodes import Stmt, Store
+from .calls import addresses, has_effect
+from .nodes import Evaluate, Let, Stmt, Store
 
 Sources = frozenset[Any]
 NO_SOURCES: Sources = frozenset()
@@ -32,15 +33,25 @@ def read(node: Node) -> Sources:
 
 
 def written(stmt: Node) -> Sources:
-    """The buffers that are stored to below `stmt`."""
+    """The buffers that are stored to below `stmt`, or that a function is given to write."""
     if not isinstance(stmt, Stmt):
         return NO_SOURCES
     found: Sources | None = getattr(stmt, "written_below", None)
     if found is None:
         found = frozenset((stmt.buffer,)) if isinstance(stmt, Store) else NO_SOURCES
+        given = given_to_write(stmt)
         for child in () if found else stmt.children():
             part = written(child)
             if part is not found and not part <= found:
                 found = found | part
+        if given:
+            found = found | given
         stmt.written_below = found
     return found
+
+
+def given_to_write(stmt: Node) -> Sources:
+    """The buffers whose addresses the call of a statement itself is given to write."""
+    if isinstance(stmt, (Evaluate, Store, Let)) and has_effect(stmt.value):
+        return frozenset(address.buffer for address in addresses(stmt.value) if address.writes)
+    return NO_SOURCES

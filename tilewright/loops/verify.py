@@ -13,6 +13,7 @@ from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..core.node import Node
 from ..core.recursion import deep
 from ..expr import nodes as e
+from .calls import addresses, has_effect
 from .describe import describe
 from .nodes import (
     Allocate,
@@ -36,6 +37,7 @@ from .nodes import (
     copied_load,
     is_exchange,
 )
+from .well_typed import fault_of
 
 
 class Form(enum.Flag):
@@ -315,12 +317,13 @@ class _Verifier:
         for child in expr.children():
             if is_exchange(child):  # an expression may be evaluated for some threads only
                 self.fail(f"an exchange between threads stands inside of `{expr}`", stmt)
+            if has_effect(child) and any(True for _ in addresses(child)):  # dataflow looks at whole values only
+                self.fail(f"a call that may write memory stands inside of `{expr}`", stmt)
             if child not in self.typed:
                 self._types(child, stmt)
         if isinstance(expr, AllReduce) and Form.REDUCED in self.form:
             self.fail("a reduction over threads is left after they were written out", stmt)
-        check = next((c for kind, c in _EXPRESSIONS.items() if isinstance(expr, kind)), None)
-        fault = check(expr) if check is not None else None
+        fault = fault_of(expr)
         if fault:
             self.fail(f"{fault} (`{expr}`)", stmt)
         if isinstance(expr, e.Load):
@@ -389,56 +392,3 @@ def _element(buffer: Buffer, indices: tuple[e.Expr, ...]) -> DType:
     """The type of what stands at `indices`: a vector where an index is one."""
     lanes = max((index.dtype.lanes for index in indices), default=1)
     return buffer.dtype.with_lanes(lanes * buffer.dtype.lanes)
-
-
-# What is wrong with an expression whose parts are well formed, or None.
-
-
-def _binary(expr: e.Binary) -> str | None:
-    if expr.a.dtype is not expr.b.dtype:
-        return f"operands of types {expr.a.dtype} and {expr.b.dtype}"
-    if isinstance(expr, e.Arithmetic) and not (expr.a.dtype.is_int or expr.a.dtype.is_float):
-        return f"arithmetic on {expr.a.dtype}"
-    if isinstance(expr, (e.And, e.Or)) and not expr.a.dtype.is_bool:
-        return f"a condition of type {expr.a.dtype}, not bool"
-    return None
-
-
-def _not(expr: e.Not) -> str | None:
-    return None if expr.a.dtype.is_bool else f"a condition of type {expr.a.dtype}, not bool"
-
-
-def _choice(expr: e.Select | e.IfThenElse) -> str | None:
-    if not expr.condition.dtype.is_bool or expr.condition.dtype.lanes not in (1, expr.dtype.lanes):
-        return f"a condition of type {expr.condition.dtype}, not bool"
-    if expr.true_value.dtype is not expr.false_value.dtype:
-        return f"branches of types {expr.true_value.dtype} and {expr.false_value.dtype}"
-    return None
-
-
-def _ramp(expr: e.Ramp) -> str | None:
-    if not expr.base.dtype.is_int or expr.base.dtype.lanes != 1 or expr.base.dtype is not expr.stride.dtype:
-        return f"a ramp from {expr.base.dtype} by {expr.stride.dtype}, not scalars of one integer type"
-    return None if expr.lanes > 1 else f"a vector of {expr.lanes} lanes"
-
-
-def _broadcast(expr: e.Broadcast) -> str | None:
-    if expr.value.dtype.lanes != 1:
-        return f"a vector of vectors ({expr.value.dtype})"
-    return None if expr.lanes > 1 else f"a vector of {expr.lanes} lanes"
-
-
-def _cast(expr: e.Cast) -> str | None:
-    same = expr.dtype.lanes == expr.value.dtype.lanes
-    return None if same else f"a cast from {expr.value.dtype} to {expr.dtype}, of another length"
-
-
-_EXPRESSIONS: dict[type, Callable[[Any], str | None]] = {
-    e.Binary: _binary,
-    e.Not: _not,
-    e.Select: _choice,
-    e.IfThenElse: _choice,
-    e.Ramp: _ramp,
-    e.Broadcast: _broadcast,
-    e.Cast: _cast,
-}

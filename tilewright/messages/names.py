@@ -20,7 +20,7 @@ _BLOCKS = "te.create_schedule: schedules of blocks (TensorIR) are not part of it
 _BY_BUILD = "nothing: tw.build does it, since host code is Python that checks its arguments"
 _BY_BACK_END = "nothing: the back end's compiler (NVRTC, LLVM, the OpenCL driver) does it"
 _INLINE = "call s[stage].compute_inline() for each of the stages"
-_CALLS = "use the intrinsics of te (te.exp, te.sqrt, te.popcount ...); other functions cannot be called"
+_CALLS = "tir.call_intrin, and tvm.ir.register_intrin_lowering for rules of a target"
 _TENSORIZE = 's[T].tensorize(axis, tilewright.intrin.mma("float16")), which takes no declared intrinsics'
 _OPERATIONS = "te.ComputeOp and te.PlaceholderOp"
 _OBJECTS = "give Python's own objects: functions, lists, numbers"
@@ -95,7 +95,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("Store", "Free", "Prefetch", "ProducerStore", "ProducerRealize"), _STATEMENTS),
         **dict.fromkeys(("AssertStmt", "DeclBuffer", "BufferRealize"), _STATEMENTS),
         **dict.fromkeys(("Block", "BlockRealize", "Schedule", "MatchBufferRegion"), _BLOCKS),
-        **dict.fromkeys(("call_extern", "call_pure_extern", "call_packed", "call_llvm_intrin"), _CALLS),
+        **dict.fromkeys(("call_cpacked", "call_tir"), "tir.call_packed, of a function that tw.register_func names"),
         "build": "tw.build(function, target=...)",
         **dict.fromkeys(("TensorIntrin", "ptx_mma", "tvm_mma_sync", "tvm_load_matrix_sync"), _TENSORIZE),
         **dict.fromkeys(("Layout", "BijectiveLayout", "layout", "bijective_layout", "IndexMap"), _LAYOUT),
@@ -114,7 +114,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "stmt": _STATEMENTS,
         **dict.fromkeys(("auto_scheduler", "meta_schedule", "dlight"), _SEARCH),
         **dict.fromkeys(("rpc", "micro", "device_api", "exec"), _HERE),
-        **dict.fromkeys(("register_func", "get_global_func", "_ffi", "ffi"), "call Python functions between kernels"),
+        **dict.fromkeys(("_ffi", "ffi"), "tw.register_func and tw.get_global_func"),
         **dict.fromkeys(("register_object", "register_extension", "register_node", "Object", "Node"), _OBJECTS),
         **dict.fromkeys(("container", "api", "libinfo", "get_env", "make_node", "parser"), _OBJECTS),
         **dict.fromkeys(("rocm", "metal", "mtl", "vulkan", "vpi", "hexagon", "webgpu", "ext_dev"), _DEVICES),

@@ -18,7 +18,9 @@ from typing import Any
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.operators import const
+from ..expr.traverse import post_order
 from ..loops import uses
+from ..loops.calls import has_effect
 from ..loops.liveness import Liveness, heads, is_own, parts, without_lifetimes
 from ..loops.nodes import (
     NOTHING,
@@ -73,7 +75,7 @@ class _Sweep:
         """`stmt` without its unread stores, and what is live before it; `live` is what is so after it."""
         if _is_unit(stmt):
             stored = uses.written(stmt)
-            if not stored & live and all(map(self.is_own, stored)):
+            if not stored & live and all(map(self.is_own, stored)) and not _acts(stmt):
                 return NOTHING, live
             return stmt, live - self.liveness.ended(stmt) | uses.read(stmt)
         if isinstance(stmt, LifetimeStart):
@@ -98,7 +100,7 @@ class _Sweep:
         for part in reversed(stmt.stmts):
             stored, read = uses.written(part), uses.read(part)
             places = _places(part, stored) if stored and not stored & read else None
-            if places is not None and all(places in again.get(buffer, ()) for buffer in stored):
+            if places is not None and all(places in again.get(buffer, ()) for buffer in stored) and not _acts(part):
                 continue
             made, live = self.back(part, live)
             if made is NOTHING:
@@ -119,6 +121,11 @@ class _Sweep:
             made = For(stmt.var, stmt.min, stmt.extent, stmt.kind, stmt.thread, stmt.pragmas, body)
         gone = live & self.liveness.ended(stmt)
         return (NOTHING if _is_idle(body) else made), ((live - gone) | before) | heads(stmt)
+
+
+def _acts(stmt: Stmt) -> bool:
+    """Whether a statement calls a function that does something beside computing its value."""
+    return any(map(has_effect, post_order(stmt)))
 
 
 def _is_unit(stmt: Stmt) -> bool:

@@ -46,7 +46,8 @@ def instrument_bound_checkers(function: Function, target: Target, options: Optio
     body = instrumenter.statement(function.body)
     if not instrumenter.found:
         return function
-    return Function(function.name, function.params, body, function.reads, BoundChecks(tuple(instrumenter.found)))
+    checks = BoundChecks(tuple(instrumenter.found))
+    return Function(function.name, function.params, body, function.reads, checks, function.imports)
 
 
 class _Check(NamedTuple):

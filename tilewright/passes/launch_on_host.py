@@ -5,11 +5,18 @@
 
 Large storage at the head of the function stays outside of the launch: the runtime then keeps it from call to
 call, where the kernel would have to get it from the system, page by page, each time.
+
+Host code calls packed functions. What stands around such a call is host code too, and what stands beside it becomes
+launches of its own:
+
+    For(i, Seq(Evaluate(call_packed), body))   ->   For(i, Seq(Evaluate(call_packed), Launch(main_kernel, body)))
 """
 
 from __future__ import annotations
 
 import math
+from copy import copy
+from itertools import groupby
 
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope
@@ -17,7 +24,23 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import IntImm
 from ..expr.traverse import post_order
-from ..loops.nodes import Allocate, Buffer, For, Function, Launch, Stmt, Store
+from ..loops.calls import is_packed
+from ..loops.nodes import (
+    Allocate,
+    Buffer,
+    Evaluate,
+    For,
+    Function,
+    Launch,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    map_statements,
+    seq,
+    with_buffer,
+)
+from ..loops.walk import statements
 
 
 def launch_on_host(function: Function, target: Target, options: Options) -> Function:
@@ -25,6 +48,8 @@ def launch_on_host(function: Function, target: Target, options: Options) -> Func
     _refuse_threads(function)
     stack = target.hardware.memory(MemoryScope.LOCAL).capacity
     body = function.body
+    if _calls_packed(body):
+        return function.with_body(_Parts(f"{function.name}_kernel").host(body))
     inside: list[Buffer] = []
     outside: list[Buffer] = []
     while isinstance(body, Allocate):
@@ -36,6 +61,40 @@ def launch_on_host(function: Function, target: Target, options: Options) -> Func
     for buffer in reversed(outside):
         made = Allocate(buffer, made)
     return function.with_body(made)
+
+
+def _calls_packed(stmt: Stmt) -> bool:
+    return any(isinstance(at, (Evaluate, Let)) and is_packed(at.value) for at in statements(stmt))
+
+
+class _Parts:
+    """Parts a function into what host code does, and launches."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.count = 0
+
+    def host(self, stmt: Stmt) -> Stmt:
+        """A statement that calls packed functions, with what does not in launches."""
+        if isinstance(stmt, Evaluate) and is_packed(stmt.value):
+            return stmt
+        if not _calls_packed(stmt):
+            self.count += 1
+            return Launch(self.name if self.count == 1 else f"{self.name}_{self.count - 1}", (), stmt)
+        if isinstance(stmt, Seq):
+            groups = groupby(stmt.stmts, _calls_packed)
+            parts = ([self.host(part) for part in run] if called else [self.host(seq(*run))] for called, run in groups)
+            return seq(*(part for group in parts for part in group))
+        if isinstance(stmt, Allocate):
+            buffer, body = stmt.buffer, stmt.body
+            if buffer.scope is not MemoryScope.GLOBAL:  # the memory that host code has
+                shared = copy(buffer)
+                shared.scope = MemoryScope.GLOBAL
+                buffer, body = shared, with_buffer(body, buffer, shared)
+            return Allocate(buffer, self.host(body))
+        if isinstance(stmt, For):
+            return For(stmt.var, stmt.min, stmt.extent, LoopKind.SERIAL, None, stmt.pragmas, self.host(stmt.body))
+        return map_statements(stmt, self.host)
 
 
 def _is_large(buffer: Buffer, stack: int) -> bool:

@@ -29,4 +29,4 @@ def lower_bound_reports(function: Function, target: Target, options: Options) ->
 
     checks = BoundChecks(function.checks.indices, faults)
     body = Allocate(faults, visit(function.body))
-    return Function(function.name, function.params, body, function.reads, checks)
+    return Function(function.name, function.params, body, function.reads, checks, function.imports)

@@ -20,6 +20,7 @@ from .instrument_bound_checkers import instrument_bound_checkers
 from .launch_on_host import launch_on_host
 from .lower_bound_reports import lower_bound_reports
 from .lower_divisions import lower_divisions
+from .lower_intrinsics import lower_intrinsics
 from .lower_thread_reduce import lower_thread_reduce
 from .mask_guarded_loops import mask_guarded_loops
 from .narrow_indices import narrow_indices
@@ -66,6 +67,8 @@ ON_GRIDS: tuple[Pass, ...] = (
     *READABLE,
     # Makes the launches that the later passes look for.
     split_host_device,
+    # Before what looks at the effects of calls, which rules may have brought.
+    lower_intrinsics,
     # Needs launches too, since groups are counted within a block; before barriers, which its trees need.
     lower_thread_reduce,
     # Before barriers, which the two parts of a loop then each get where they need them.
@@ -102,6 +105,8 @@ ON_PROCESSORS: tuple[Pass, ...] = (
     *READABLE,
     # Here too the back end compiles launches, and the runtime does what is around them.
     launch_on_host,
+    # Before what looks at calls: only some of them may run on vectors.
+    lower_intrinsics,
     # Before the guards are tested together, which then covers masks too.
     mask_guarded_loops,
     # Instead of partition_loops: this one also knows what to do about sizes that are not constant.

@@ -12,6 +12,7 @@ from ..expr.nodes import Expr, Var
 from ..expr.operators import const, equal
 from ..expr.traverse import substitute, variables
 from ..loops import uses
+from ..loops.calls import has_effect
 from ..loops.nodes import (
     Allocate,
     Buffer,
@@ -184,7 +185,9 @@ def _units(stmt: Stmt) -> list[Stmt]:
 
 
 def _updated(unit: Stmt) -> frozenset[Buffer]:
-    """What a unit stores, where it reads one of these buffers and threads share them."""
+    """What a unit stores, where it reads one of these buffers and threads share them; a call is every thread's own."""
+    if isinstance(unit, (Store, Let)) and has_effect(unit.value):
+        return _NONE
     stored = uses.written(unit)
     shared = all(buffer.scope is not MemoryScope.LOCAL for buffer in stored)
     return stored if shared and stored & uses.read(unit) else _NONE

@@ -29,9 +29,11 @@ from ..expr.nodes import (
     Sub,
     Var,
 )
+from ..expr.op_registry import is_declared
 from ..expr.operators import add, const, multiply, subtract
 from ..expr.traverse import substitute, variables
 from ..loops import uses
+from ..loops.calls import FOREIGN, has_effect
 from ..loops.nodes import Evaluate, For, Function, If, Seq, Stmt, Store, map_statements, seq
 from ..loops.walk import statements
 
@@ -129,7 +131,7 @@ class _Vectorizer:
             return self.branch(stmt)
         if isinstance(stmt, For) and self.var not in variables(stmt.min, stmt.extent) and stmt.thread is None:
             return For(stmt.var, stmt.min, stmt.extent, stmt.kind, None, stmt.pragmas, self.statement(stmt.body))
-        if isinstance(stmt, Evaluate) and self.var not in variables(stmt.value):
+        if isinstance(stmt, Evaluate) and self.var not in variables(stmt.value) and not has_effect(stmt.value):
             return stmt
         raise _StaysScalarError
 
@@ -168,6 +170,8 @@ class _Vectorizer:
             children = e.children()
             if isinstance(e, IfThenElse):
                 children = (self.uniform(e.condition), e.true_value, e.false_value)
+            if has_effect(e):  # which happens in every iteration
+                raise _StaysScalarError
             parts = tuple([c if c.dtype.lanes > 1 else self.expr(c) for c in children])
             done = self.memo[e] = self._build(e, parts)
         return done
@@ -189,6 +193,8 @@ class _Vectorizer:
             return Select(*wide)
         if isinstance(e, Cast):
             return Cast(e.dtype.with_lanes(self.lanes), wide[0])
+        if isinstance(e, Call) and (e.name in FOREIGN or is_declared(e.name)):  # functions of scalars
+            raise _StaysScalarError
         if isinstance(e, Call) and (self.masks or e.name != "likely"):
             return Call(e.name, wide, e.dtype.with_lanes(self.lanes))
         if isinstance(e, Not):

@@ -81,7 +81,9 @@ class _Widener:
 
     def function(self, function: Function) -> Function:
         params = tuple(self.buffer(p) if isinstance(p, Buffer) else p for p in function.params)
-        return Function(function.name, params, self.statement(function.body), function.reads, function.checks)
+        return Function(
+            function.name, params, self.statement(function.body), function.reads, function.checks, function.imports
+        )
 
     def buffer(self, buffer: Buffer) -> Buffer:
         """The buffer with extents of 64 bits."""

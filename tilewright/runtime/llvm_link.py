@@ -32,12 +32,17 @@ def keep_for_ever(thing: Any) -> None:
 
 
 @not_while_forking
-def link(binary: bytes, symbols: Sequence[str], imports: Mapping[str, int]) -> tuple[Any, dict[str, int]]:
+def link(
+    binary: bytes, symbols: Sequence[str], imports: Mapping[str, int], objects: Sequence[bytes] = ()
+) -> tuple[Any, dict[str, int]]:
     """Put an object file into memory: what keeps it there, and the addresses of its `symbols`.
 
-    `imports` are the addresses of symbols that it may use beside those of the process.
+    `imports` are the addresses of symbols that it may use beside those of the process, and of `objects`: other object
+    files.
     """
     builder = binding().JITLibraryBuilder().add_object_img(binary).add_current_process()
+    for other in objects:
+        builder.add_object_img(other)
     for name, address in imports.items():
         builder.import_symbol(name, address)
     for name in symbols:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..codegen.llvm.binding import PACKED, PARALLEL_FOR
 from ..core.dtype import DType
-from ..core.errors import InternalError
+from ..core.errors import InternalError, UserError
 from .driver import DeviceError, Launcher, scalar_type
 from .llvm_link import link
 from .thread_pool import POOL
@@ -23,8 +25,27 @@ def load_program(program: CompiledProgram) -> dict[str, Launcher]:
         raise InternalError(f"a program for {program.target} has no machine code for the CPU")
     symbols = [abi.name + PACKED for abi in program.kernels]
     parallel = PARALLEL_FOR in program.source
-    held, addresses = link(program.binary, symbols, {PARALLEL_FOR: POOL.start()} if parallel else {})
+    own = {PARALLEL_FOR: POOL.start()} if parallel else {}
+    try:
+        held, addresses = link(program.binary, symbols, own, program.objects)
+    except RuntimeError as error:
+        raise _missing(program, own) or error from error
     return {abi.name: _launcher(held, addresses[abi.name + PACKED], abi, parallel) for abi in program.kernels}
+
+
+def _missing(program: CompiledProgram, own: Mapping[str, int]) -> UserError | None:
+    """What to say where code was not linked for want of a C function; None where it was for something else."""
+    process = ctypes.CDLL(None)
+    called = [name for name in re.findall(r"^declare .*?@(\w+)\(", program.source, re.MULTILINE) if name not in own]
+    lost = [name for name in called if not hasattr(process, name)]
+    if not lost:
+        return None
+    return UserError(
+        f"the program calls {', '.join(map(repr, lost))}, which neither this process nor an imported module defines",
+        primitive="call_extern",
+        fix='define it by s[stage].pragma(axis, "import_c", source) or "import_llvm", or load the library that does: '
+        'ctypes.CDLL("library.so", ctypes.RTLD_GLOBAL)',
+    )
 
 
 def _launcher(held: Any, address: int, abi: KernelAbi, parallel: bool) -> Launcher:

@@ -22,6 +22,7 @@ from .array import NDArray
 from .device import Device, device
 from .driver import DeviceError, Launcher
 from .layout import kind_of, layout_of
+from .packed import array_maker, call_packed
 from .saved import load_program, save_program
 from .timing import Evaluator, TimingOptions, evaluator
 
@@ -121,6 +122,8 @@ class Entry:
         entry = self._entry
         names: dict[str, Any] = {
             "allocate": _Scratch(on).allocate,
+            "packed": call_packed,
+            "as_array": array_maker(on),
             "truncdiv": _truncdiv,
             "truncmod": lambda a, b: a - _truncdiv(a, b) * b,
             **arguments.Complaints(entry, self._kind, on).names(),

@@ -40,6 +40,8 @@ FORMAT = 2
 _DESCRIPTION = "module.json"
 _SOURCES = {"cuda": "kernels.cu", "opencl": "kernels.cl", "llvm": "kernels.ll"}
 _BINARIES = {"cuda": "kernels.cubin", "llvm": "kernels.o"}
+_OBJECT = "imported."
+"""What the names of object files begin with that came with the program."""
 _PROMISES = {
     **dict.fromkeys((".so", ".dylib", ".dll"), "a shared library"),
     **dict.fromkeys((".o", ".obj", ".a", ".lib"), "an object file"),
@@ -63,6 +65,7 @@ def save_program(program: CompiledProgram, path: str | os.PathLike[str]) -> None
     members: dict[str, bytes] = {_SOURCES[kind]: program.source.encode()}
     if program.binary is not None:
         members[_BINARIES[kind]] = program.binary
+    members |= {f"{_OBJECT}{number}.o": content for number, content in enumerate(program.objects)}
     described = _described(program, kind)
     described["digest"] = digest(described, members)
     members = {_DESCRIPTION: json.dumps(described, indent=1).encode(), **members}
@@ -113,6 +116,7 @@ def _described(program: CompiledProgram, kind: str) -> dict[str, Any]:
         "resources": {name: asdict(found) for name, found in program.resources.items()},
         "log": program.log,
         "compile_seconds": program.compile_seconds,
+        "objects": len(program.objects),
     }
     if kind == "llvm" and "mcpu" not in dict(Target(program.target).labels):
         description["features"] = _needed(host_machine().features)
@@ -173,7 +177,8 @@ def _check_version(path: Any, described: dict[str, Any]) -> None:
 
 def _program(archive: zipfile.ZipFile, described: dict[str, Any]) -> CompiledProgram:
     target = Target(described["target"])
-    names = set(archive.namelist()) & {_SOURCES[target.kind], _BINARIES.get(target.kind, "")}
+    objects = [f"{_OBJECT}{number}.o" for number in range(described.get("objects", 0))]
+    names = set(archive.namelist()) & {_SOURCES[target.kind], _BINARIES.get(target.kind, ""), *objects}
     members = {name: _member(archive, name) for name in names}
     if digest(described, members) != described.get("digest"):
         raise ValueError("its digest does not match: it was edited or damaged")
@@ -186,6 +191,7 @@ def _program(archive: zipfile.ZipFile, described: dict[str, Any]) -> CompiledPro
         {name: Resources(**found) for name, found in described["resources"].items()},
         described["log"],
         described["compile_seconds"],
+        tuple(members[name] for name in objects),
     )
     return _for_this_cpu(program, described.get("features", []))
 

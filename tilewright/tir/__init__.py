@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from ..core.refusals import missing_from_module as _missing
 from ..expr.constructors import CONSTRUCTORS as _NODES
 from ..expr.intrinsics import TABLE as _TABLE
-from ..expr.matrix_calls import call_intrin as call_intrin
 from ..expr.nodes import Expr as PrimExpr
 from ..expr.nodes import SizeVar, StringImm, Var
+from ..expr.op_registry import CallEffectKind
 from ..expr.operators import (
     add,
     bitwise_and,
@@ -33,6 +33,15 @@ from ..expr.operators import floordiv as indexdiv
 from ..expr.operators import floormod as indexmod
 from ..loops import ir_builder as ir_builder
 from ..loops import legacy_fields as _legacy_fields
+from ..loops.calls import (
+    address_of,
+    call_extern,
+    call_intrin,
+    call_llvm_intrin,
+    call_llvm_pure_intrin,
+    call_packed,
+    call_pure_extern,
+)
 from ..loops.constructors import STATEMENTS as _STATEMENTS
 from ..loops.constructors import ForKind, stmt_list, stmt_seq
 from ..loops.declare import decl_buffer

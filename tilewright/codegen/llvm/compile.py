@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -104,6 +105,27 @@ def compile_ir(source: str, machine: Machine) -> MachineCode:
     began = time.perf_counter()
     module, target = _optimised(source, machine)
     return MachineCode(target.emit_object(module), time.perf_counter() - began)
+
+
+@not_while_forking
+def with_imports(source: str, machine: Machine, imports: Sequence[str]) -> str:
+    """A module linked with others, given as LLVM IR. Raises UserError for text that LLVM does not take."""
+    llvm = binding()
+    module = llvm.parse_assembly(source)
+    target = _target_machine(machine)
+    for text in imports:
+        try:
+            other = llvm.parse_assembly(text)
+            other.triple, other.data_layout = target.triple, str(target.target_data)
+            module.triple, module.data_layout = other.triple, other.data_layout
+            module.link_in(other)
+        except RuntimeError as error:
+            raise UserError(
+                f"LLVM does not take the code of a pragma import_llvm: {' '.join(str(error).split())}",
+                primitive="pragma",
+                fix=f"give LLVM IR that LLVM {'.'.join(map(str, llvm.llvm_version_info))} reads, or C by import_c",
+            ) from error
+    return str(module)
 
 
 @not_while_forking

@@ -19,8 +19,10 @@ from ...core.dtype import INT64, DType
 from ...core.errors import InternalError
 from ...expr import nodes as n
 from ...expr.traverse import post_order
-from ...loops.nodes import Buffer
+from ...loops.calls import is_packed
+from ...loops.nodes import AddressOf, Buffer
 from ..kernel import root
+from .calls import OUTSIDE, write_address, write_call, write_text
 from .convert import convert, from_single, mangled, to_single
 from .divisions import Division, divide
 from .mathlib import MathLibrary
@@ -51,6 +53,8 @@ class ExprWriter:
         self.library = library
         self.load = load
         self.flags = "contract" if contract else ""
+        self.address: Callable[[n.Load], LLVMValue]
+        """Where an element is; set as soon as there is somebody who knows."""
         self.variables: dict[n.Var, LLVMValue] = {}
         """Variables in their own type."""
         self.counters: dict[n.Var, LLVMValue] = {}
@@ -322,6 +326,8 @@ class ExprWriter:
     def _call(self, e: n.Call) -> LLVMValue:
         if e.name == "likely":
             return self.value(e.args[0])
+        if e.name in OUTSIDE or is_packed(e):
+            return write_call(self, e)
         args = [self.value(arg) for arg in e.args]
         if e.name in _BITWISE:
             return self.out.binary(_BITWISE[e.name], args[0], args[1])
@@ -363,6 +369,8 @@ _WRITE: dict[type, Callable[[ExprWriter, Any], LLVMValue]] = {
     n.Broadcast: ExprWriter._broadcast,
     n.Load: ExprWriter._load,
     n.Call: ExprWriter._call,
+    n.StringImm: write_text,
+    AddressOf: write_address,
     n.Not: ExprWriter._not,
     n.And: ExprWriter._both,
     n.Or: ExprWriter._both,

@@ -116,6 +116,11 @@ class Memory:
 
     # Addresses
 
+    def address_of(self, e: n.Load) -> LLVMValue:
+        """Where the element is that a load would read."""
+        source: Any = e.source
+        return self._address(source, self.expr.index(flat_index(source, e.indices)))
+
     def _address(self, buffer: Any, index: LLVMValue) -> LLVMValue:
         pointer = self.expr.pointer(buffer)
         if index.text == "0":

@@ -11,11 +11,13 @@ from ...core.errors import InternalError, UserError
 from ...core.target import Target
 from ...loops.nodes import Buffer, Function
 from ..abi import CompiledProgram, KernelAbi
+from ..c_compiler import CSource, compile_c, llvm_ir
 from ..host import HOST_WORDS, write_entry
-from ..kernel import Kernel, Param, kernels_of
+from ..kernel import Kernel, Param, called_in, kernels_of
 from ..names import Names
 from .binding import PACKED
-from .compile import Machine, compile_ir, machine_of
+from .calls import check_intrinsics
+from .compile import Machine, compile_ir, machine_of, with_imports
 from .convert import from_single
 from .mathlib import MathLibrary
 from .statements import BodyWriter, Options
@@ -26,14 +28,21 @@ from .writer import FunctionWriter, ModuleWriter
 def compile_llvm(functions: tuple[Function, ...], target: Target) -> CompiledProgram:
     """Generate and compile functions for the CPU of this machine, or for the one that the target names."""
     machine = machine_of(target)
-    names = Names(HOST_WORDS)
+    names = Names(HOST_WORDS | called_in(functions))
     found = [kernels_of(f, names) for f in functions]
     kernels = tuple(kernel for own in found for kernel in own)
     source = write_module(kernels, machine, _options(target))
+    imported = dict.fromkeys(code for f in functions for code in f.imports)
+    if inline := [llvm_ir(text) for kind, text in imported if kind == "import_llvm" and not isinstance(text, CSource)]:
+        source = with_imports(source, machine, inline)
+    objects = tuple(compile_c(text) for kind, text in imported if kind == "import_c" or isinstance(text, CSource))
     entries = tuple(write_entry(f, own, frozenset()) for f, own in zip(functions, found, strict=True))
     abi = tuple(KernelAbi(k.name, _kinds(k)) for k in kernels)
     code = compile_ir(source, machine)
-    return CompiledProgram(str(target), entries, abi, source, binary=code.binary, compile_seconds=code.seconds)
+    seconds = code.seconds
+    return CompiledProgram(
+        str(target), entries, abi, source, binary=code.binary, compile_seconds=seconds, objects=objects
+    )
 
 
 def _options(target: Target) -> Options:
@@ -59,6 +68,7 @@ def write_module(kernels: tuple[Kernel, ...], machine: Machine, options: Options
         body.take(kernel.params)
         body.write(kernel.launch.body)
         module.functions.append(_packed(module, kernel))
+    check_intrinsics(module)
     return module.text([f"for {machine.cpu}"])
 
 

@@ -64,6 +64,7 @@ class BodyWriter:
         self.memory = Memory(self.out)
         self.expr = ExprWriter(self.out, library, self.memory.load, options.contract)
         self.memory.expr = self.expr
+        self.expr.address = self.memory.address_of
         self.stack_left = STACK_BYTES
         self.heap: list[LLVMValue] = []
         self.exits: list[str] = []

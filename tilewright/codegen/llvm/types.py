@@ -44,6 +44,8 @@ def value_type(dtype: DType) -> str:
         element = f"i{dtype.bits}"
     elif dtype.is_float:
         element = _FLOATS[dtype.scalar]
+    elif dtype == "handle":
+        element = "ptr"
     else:
         raise InternalError(f"no value has the type {dtype} on the llvm target")
     return vector(element, dtype.lanes)

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from ...core.errors import InternalError
 from ...core.text import LONGEST_NAME, identifier, remark
+from ...expr.nodes import Call
 from .compile import Machine
 from .types import LLVMValue, vector
 
@@ -21,6 +22,11 @@ class ModuleWriter:
         self._helpers: dict[str, str] = {}
         self._metadata: list[str] = []
         self._symbols: set[str] = set()
+        self._texts: dict[str, str] = {}
+        self.imports: dict[str, None] = {}
+        """C functions that the module calls and does not define."""
+        self.intrinsics: dict[str, Call] = {}
+        """Intrinsics of LLVM that the program names itself, and a call of each."""
 
     def symbol(self, wish: str) -> str:
         """A name for a function that no other has."""
@@ -36,6 +42,18 @@ class ModuleWriter:
         """Declare an external function or intrinsic, once; returns its name."""
         self._declared.setdefault(name, f"declare {result} @{name}({', '.join(args)}) {attributes}".rstrip())
         return name
+
+    def declaration(self, name: str) -> str:
+        """How a function is declared."""
+        return self._declared[name]
+
+    def text_constant(self, text: str) -> str:
+        """The name of a constant that holds a text and the zero after it."""
+        name = f"@.text.{len(self._texts)}"
+        data = text.encode() + b"\0"
+        shown = "".join(f"\\{byte:02X}" for byte in data)
+        line = f'private unnamed_addr constant [{len(data)} x i8] c"{shown}"'
+        return self._texts.setdefault(line, name)
 
     def has_helper(self, name: str) -> bool:
         """Whether a helper function of that name is there already."""
@@ -57,7 +75,8 @@ class ModuleWriter:
         bits = self.machine.vector_bits
         width = f' "prefer-vector-width"="{bits}"' if bits else ""
         attributes = f"attributes #0 = {{ nounwind{width} }}"
-        parts = ["\n".join(f"; {remark(line)}" for line in head), *self.functions, *self._helpers.values()]
+        texts = "\n".join(f"{name} = {line}" for line, name in self._texts.items())
+        parts = ["\n".join(f"; {remark(line)}" for line in head), texts, *self.functions, *self._helpers.values()]
         parts += ["\n".join(self._declared.values()), attributes, "\n".join(self._metadata)]
         return "\n\n".join(part for part in parts if part) + "\n"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,7 +24,10 @@ from .values import Expressions
 class Machine:
     """A running function: variables, memory, and the grid while a kernel runs."""
 
-    def __init__(self, check: bool, races: bool, lanes: int) -> None:
+    def __init__(
+        self, check: bool, races: bool, lanes: int, functions: Mapping[str, Callable[..., Any]] = MappingProxyType({})
+    ) -> None:
+        self.functions = functions
         self.check = check
         self.races = races
         self.lanes = lanes

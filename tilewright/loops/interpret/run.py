@@ -15,7 +15,8 @@ blocks), unless every such write stores the value that is there already.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -68,14 +69,16 @@ def interpret(
     races: bool = True,
     outputs: Collection[Buffer] = (),
     lanes: int = LANES,
+    functions: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
 ) -> None:
     """Run `function` on `args`, in place.
 
     `check` finds faults (else they have no defined effect); `races=False` leaves out races, for programs
     whose barriers are not yet placed: then all threads take each statement together. `outputs` are parameters
-    whose contents count as unwritten. About `lanes` threads run at once.
+    whose contents count as unwritten. About `lanes` threads run at once. `functions` says by name what functions do
+    that the program calls but does not define: a pointer comes as an array of the elements that follow it.
     """
-    machine = Runner(check, check and races, lanes)
+    machine = Runner(check, check and races, lanes, functions)
     copies_back = machine.bind(function, args, frozenset(outputs))
     run = machine.statement(function.body)
     with np.errstate(all="ignore"):

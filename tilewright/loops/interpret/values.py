@@ -7,7 +7,7 @@ Lanes that are off may hold anything: only their faults are kept from counting.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from ...expr import nodes as n
 from ...expr.numerics import EXCHANGES, INTRINSICS, Value, convert
 from ...expr.traverse import variables
 from ..nodes import AllReduce, Buffer, is_exchange
+from . import functions
 from .arena import byte_places, value_of_bytes
 from .memory import InterpretError, Place, Report, View
 
@@ -30,6 +31,7 @@ class Machine(Protocol):
     env: dict[n.Var, Value]
     axes: int
     check: bool
+    functions: Mapping[str, Callable[..., Any]]
 
     def view(self, buffer: Buffer) -> View: ...
     def report_for(self, buffer: Buffer) -> Report | None: ...
@@ -106,7 +108,7 @@ class Expressions:
         """Whether evaluating `e` in lanes that are off could raise an error, or read memory."""
         found = self.faulty.get(e)
         if found is None:
-            own = isinstance(e, n.Load) or is_exchange(e)
+            own = isinstance(e, n.Load) or is_exchange(e) or (isinstance(e, n.Call) and e.name in functions.OUTSIDE)
             found = own or _may_divide_by_zero(e) or any([self.can_fault(c) for c in e.children()])
             self.faulty[e] = found
         return found
@@ -270,6 +272,8 @@ class Expressions:
         return run
 
     def _call(self, e: n.Call) -> Get:
+        if e.name in functions.OUTSIDE:
+            return functions.call(self, e)
         args = [self.get(a) for a in e.args]
         if e.name in EXCHANGES:
             return self._exchange(e)

@@ -69,15 +69,17 @@ def parallel(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Schedule,
 
 
 NUMBERS = ("auto_unroll_max_step", "unroll_explicit")  # pragmas whose value is a whole number
-PRAGMAS = (*NUMBERS, "debug_skip_region", "parallel_launch_point")
+IMPORTS = ("import_llvm", "import_c")  # pragmas whose value is code, or the path of a file that holds it
+PRAGMAS = (*NUMBERS, *IMPORTS, "debug_skip_region", "parallel_launch_point")
 
 
 def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any = None) -> tuple[Schedule, None]:
     """Mark the loop `axis` with a hint for a later pass.
 
     `auto_unroll_max_step=N` unrolls loops below `axis` whose body times extent stays within N steps, and
-    `unroll_explicit=0` leaves that to the back end's compiler. Raises UserError for an unknown key, and for a
-    value that is not a whole number where one is needed.
+    `unroll_explicit=0` leaves that to the back end's compiler. `import_c` and `import_llvm` bring functions that the
+    program calls, as source or as the path of a file: C, compiled by the system's compiler, and LLVM IR. Raises
+    UserError for an unknown key, and for a value that is not a whole number, or not text, where one is needed.
     """
     has_loops(stage, "pragma")
     loop = leaf(stage, axis, "pragma")
@@ -93,6 +95,12 @@ def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any
             f"the pragma {key!r} has the value {value!r} for {of_stage(loop, stage)}",
             primitive="pragma",
             fix=f"give a whole number: pragma({loop.name}, {key!r}, 16)",
+        )
+    if key in IMPORTS and not isinstance(plain, str):
+        raise UserError(
+            f"the pragma {key!r} has the value {value!r} for {of_stage(loop, stage)}",
+            primitive="pragma",
+            fix="give the code as text, or the path of a file",
         )
     pragmas = (*(p for p in stage.note(loop).pragmas if p[0] != key), (key, plain))
     return schedule.with_stage(stage.with_note(loop, pragmas=pragmas)), None

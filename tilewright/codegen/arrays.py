@@ -1,0 +1,39 @@
+"""Shared and local arrays of a kernel: how large they are, and what is said of them."""
+
+from __future__ import annotations
+
+from functools import reduce
+from math import inf
+
+from ..arith.interval import interval
+from ..core.errors import UserError
+from ..core.text import remark
+from ..expr import operators as op
+from ..loops.nodes import Buffer
+from .kernel import product
+
+
+def array_size(buffer: Buffer) -> int:
+    """Elements of a shared or local array: a number, or the most that it can be by what is declared of sizes."""
+    size = product(buffer.shape)
+    if size is None:
+        most = interval(reduce(op.multiply, buffer.shape)).hi
+        if most == inf:
+            extents = ", ".join(str(extent) for extent in buffer.shape)
+            raise UserError(
+                f"{buffer.name} in {buffer.scope.value} memory has extents ({extents}), not all constants",
+                fix="compute it at an inner axis whose extent is a number, so that its region is one too, or declare "
+                'how large a size can be: te.size_var("n", maximum=...)',
+            )
+        size = int(most)
+    return max(1, size)
+
+
+def shared_bytes(buffer: Buffer) -> int:
+    """Bytes that a shared array takes, rounded up so that the next one is aligned."""
+    return -(-array_size(buffer) * buffer.dtype.bytes // 16) * 16
+
+
+def note_of(buffer: Buffer) -> str:
+    """The comment behind the declaration of a buffer."""
+    return f"  // {remark(buffer.note)}" if buffer.note else ""

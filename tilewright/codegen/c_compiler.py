@@ -1,0 +1,72 @@
+"""C functions that come with a program: compiled by the system's compiler into object files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+from ..core.errors import UserError
+
+_COMPILERS = ("cc", "gcc", "clang")
+
+
+class CSource(str):
+    """C source in the place of LLVM IR, where no compiler is there that writes IR."""
+
+    __slots__ = ()
+
+
+def c_compiler() -> str | None:
+    """The path of the system's C compiler, or of what the variable CC names; None where there is none."""
+    wanted = os.environ.get("CC", "").split(" ")[0]
+    found = (shutil.which(name) for name in (*([wanted] if wanted else []), *_COMPILERS))
+    return next((path for path in found if path is not None), None)
+
+
+def compile_c(code: str) -> bytes:
+    """The object file of C source, or of a file that holds it."""
+    return _compiled(text_of(code, (".c", ".cc", ".cpp", ".h")))
+
+
+def llvm_ir(code: str) -> str:
+    """LLVM IR, or what a file of it holds."""
+    return text_of(code, (".ll",))
+
+
+def text_of(code: str, endings: tuple[str, ...]) -> str:
+    """The code itself; what a file holds, where it is the path of one."""
+    if "\n" in code or not code.strip().endswith(endings):
+        return code
+    try:
+        return Path(code.strip()).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"cannot read {code}: {error.strerror}", primitive="pragma", fix="give the path of a file, or the code"
+        ) from error
+
+
+@lru_cache(maxsize=64)
+def _compiled(source: str) -> bytes:
+    compiler = c_compiler()
+    if compiler is None:
+        raise UserError(
+            f"C code is imported, but no C compiler is on the PATH ({', '.join(_COMPILERS)})",
+            primitive="pragma",
+            fix="install one (apt-get install gcc), name it in the variable CC, or give LLVM IR by import_llvm",
+        )
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        made = Path(folder, "imported.o")
+        command = [compiler, "-c", "-O3", "-fPIC", "-x", "c", "-", "-o", str(made)]
+        done = subprocess.run(command, input=source.encode(), capture_output=True, check=False)
+        if done.returncode or not made.exists():
+            said = done.stderr.decode(errors="replace").strip()
+            raise UserError(
+                f"{compiler} does not compile the imported C code:\n{said}",
+                primitive="pragma",
+                fix='correct the code; C++ needs extern "C" and a compiler of its own',
+            )
+        return made.read_bytes()

@@ -1,0 +1,99 @@
+"""Calls of functions that the module does not define: C functions, LLVM's intrinsics, and atomic instructions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...core.dtype import DType
+from ...core.errors import InternalError, UserError
+from ...expr import nodes as n
+from ...loops.calls import ATOMICS, EXTERN, FOREIGN, LLVM, PURE_LLVM, called_function, refuse_packed
+from ...loops.storage import AddressOf
+from .binding import binding
+from .types import LLVMValue, memory_type
+
+if TYPE_CHECKING:
+    from .expr import ExprWriter
+    from .writer import ModuleWriter
+
+OUTSIDE = frozenset((*FOREIGN, *ATOMICS))
+"""The calls that this file writes."""
+_ATOMIC = {"add": "add", "sub": "sub", "and": "and", "or": "or", "xor": "xor", "exchange": "xchg"}
+
+
+def write_call(writer: ExprWriter, e: n.Call) -> LLVMValue:
+    """A call, and its value."""
+    refuse_packed(e)
+    return _atomic(writer, e) if e.name in ATOMICS else _foreign(writer, e)
+
+
+def _foreign(writer: ExprWriter, e: n.Call) -> LLVMValue:
+    name, given = called_function(e), e.args[1:]
+    args = [writer.value(arg) for arg in given]
+    kind, out = memory_type(e.dtype), writer.out
+    pointers = any(arg.dtype == "handle" for arg in given)
+    pure = f"willreturn memory({'argmem: read' if pointers else 'none'})"
+    effect = "nounwind" if e.name in (EXTERN, LLVM) else f"nounwind {pure}"
+    if e.name in (LLVM, PURE_LLVM):
+        out.module.intrinsics[name] = e
+        return out.call(name, kind, args)
+    out.module.declare(name, kind, [arg.type for arg in args], effect)
+    out.module.imports[name] = None
+    # C's own convention: what is narrower than an int comes widened.
+    texts = [_widened(value, arg.dtype) for value, arg in zip(args, given, strict=True)]
+    return out.op(kind, f"call {kind} @{name}({', '.join(texts)})", name)
+
+
+def _widened(value: LLVMValue, dtype: DType) -> str:
+    if dtype.lanes != 1 or not (dtype.is_int or dtype.is_bool) or dtype.bits >= 32:
+        return str(value)
+    return f"{value.type} {'signext' if dtype.kind == 'int' else 'zeroext'} {value.text}"
+
+
+def _atomic(writer: ExprWriter, e: n.Call) -> LLVMValue:
+    address, value = writer.value(e.args[0]), writer.value(e.args[1])
+    what, kind = e.name.removeprefix("atomic_"), e.dtype
+    if kind.kind == "bfloat" or kind.is_bool:
+        raise UserError(
+            f"{e.name} of elements of type {kind}, which no processor updates atomically",
+            primitive="call_intrin",
+            fix="keep what is updated as int32, int64, float32 or float64",
+        )
+    if what in ("min", "max"):
+        name = f"f{what}" if kind.is_float else f"u{what}" if kind.kind == "uint" else what
+    else:
+        name = f"f{_ATOMIC[what]}" if kind.is_float and what in ("add", "sub") else _ATOMIC[what]
+    return writer.out.op(value.type, f"atomicrmw {name} {address}, {value} monotonic", e.name)
+
+
+def write_text(writer: ExprWriter, e: n.StringImm) -> LLVMValue:
+    """The address of a text that ends with a zero."""
+    return LLVMValue("ptr", writer.out.module.text_constant(e.value))
+
+
+def write_address(writer: ExprWriter, e: AddressOf) -> LLVMValue:
+    """The address of an element."""
+    place = e.place
+    if not isinstance(place, n.Load):
+        raise InternalError(f"the address of `{place}`, which is not an element")
+    return writer.address(place)
+
+
+def check_intrinsics(module: ModuleWriter) -> None:
+    """UserError for an intrinsic of LLVM that there is not, or that has other types."""
+    llvm = binding()
+    for name, call in module.intrinsics.items():
+        declared = module.declaration(name)
+        try:
+            parsed = llvm.parse_assembly(declared)
+            parsed.verify()
+            problem = "which LLVM does not have" if "; Unknown intrinsic" in str(parsed) else ""
+        except RuntimeError as error:
+            problem = f"which it is not: {' '.join(str(error).split())}"
+        if problem:
+            raise UserError(
+                f"`{call}` calls an intrinsic declared as `{declared}`, {problem}",
+                primitive=call.name,
+                fix="look its name and types up in LLVM's language reference: the type of the result comes first, "
+                'call_llvm_pure_intrin("float32", "llvm.fma", a, b, c)',
+            )

@@ -1,0 +1,72 @@
+"""C functions as LLVM IR by clang, for the pragma `import_llvm`; without clang, for any C compiler."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from ..codegen.c_compiler import CSource, c_compiler, text_of
+from ..core.errors import UserError
+
+
+def find_clang(required: bool = True) -> list[str]:
+    """Return the paths of clang that are there; raise UserError where one is required and there is none."""
+    found = shutil.which("clang")
+    if found is None and required:
+        raise UserError(
+            "clang is not on the PATH",
+            primitive="find_clang",
+            fix="install it (apt-get install clang), or use import_c",
+        )
+    return [] if found is None else [found]
+
+
+def create_llvm(inputs: Any, output: str | None = None, options: Any = None, cc: str | None = None) -> str:
+    """Compile C functions for the pragma `import_llvm`.
+
+    Parameters
+    ----------
+    inputs
+        C source, or the path of a file that holds it; a list of one of them.
+    output
+        The file to which clang's LLVM IR is written, too.
+    options
+        More options of the compiler.
+    cc
+        The path of clang.
+
+    Returns
+    -------
+    LLVM IR as text. Without clang, the C source itself, marked so that the pragma has the system's C compiler make an
+    object file of it; nothing is written to `output` then.
+
+    Raises
+    ------
+    UserError
+        Where clang refuses the code, and where there is no C compiler at all.
+    """
+    given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    if len(given) != 1 or not isinstance(given[0], str):
+        raise UserError(f"inputs={inputs!r} is not C source", primitive="create_llvm", fix="give one text")
+    source = text_of(given[0], (".c", ".cc", ".cpp"))
+    compiler = cc or next(iter(find_clang(required=False)), None)
+    if compiler is None:
+        if c_compiler() is None:
+            raise UserError(
+                "neither clang nor another C compiler is on the PATH",
+                primitive="create_llvm",
+                fix="install one: apt-get install clang",
+            )
+        return CSource(source)
+    more = [] if options is None else list(options)
+    command = [compiler, "-O3", "-S", "-emit-llvm", "-x", "c", *more, "-", "-o", "-"]
+    done = subprocess.run(command, input=source.encode(), capture_output=True, check=False)
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()
+        raise UserError(f"clang does not compile the code:\n{said}", primitive="create_llvm", fix="correct the code")
+    made = done.stdout.decode()
+    if output is not None:
+        Path(output).write_text(made, encoding="utf-8")
+    return made

@@ -1,0 +1,41 @@
+"""lower_intrinsics: intrinsics as the rules that users have registered for a target spell them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.options import Options
+from ..core.target import Target
+from ..expr.nodes import Expr
+from ..expr.op_registry import has_rules, lowered
+from ..loops.nodes import Function
+
+_MOST = 32
+"""Rules that are applied to what other rules returned, one after the other."""
+
+
+def lower_intrinsics(function: Function, target: Target, options: Options) -> Function:
+    """Every call for which the target has a rule becomes what the rule returns; the rest stays as it is."""
+    if not has_rules():
+        return function
+    memo: dict[Any, Any] = {}
+
+    def visit(node: Any) -> Any:
+        done = memo.get(node)
+        if done is None:
+            done = node.map_children(visit)
+            if isinstance(done, Expr):
+                done = _rewritten(done, target.kind)
+            memo[node] = done
+        return done
+
+    return function.with_body(visit(function.body))
+
+
+def _rewritten(e: Expr, kind: str) -> Expr:
+    for _ in range(_MOST):
+        made = lowered(e, kind)
+        if made is e:
+            break
+        e = made
+    return e

@@ -1,0 +1,132 @@
+"""Python functions that programs call by name: `register_func`, `get_global_func`, and what generated code uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+
+from ..core.dtype import DType
+from ..core.errors import UserError
+from .array import NDArray
+from .device import Device
+
+_FUNCTIONS: dict[str, PackedFunc] = {}
+
+
+class PackedFunc:
+    """A function that programs may call by its name; called from Python, it passes its arguments on."""
+
+    is_global = True
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.name = name
+        self.function = function
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+    def __repr__(self) -> str:
+        return f"<PackedFunc {self.name}>"
+
+
+def register_func(func_name: Any, f: Callable[..., Any] | None = None, override: bool = False) -> Any:
+    """Make a Python function known to programs by a name.
+
+    Parameters
+    ----------
+    func_name
+        The name by which `tir.call_packed` calls it; or the function itself, which then goes by its own name.
+    f
+        The function. It is called with what the program passes: buffers as `tvm.nd` arrays over the same memory,
+        numbers and texts as such. Its result, if any, is the value of the call.
+    override
+        Whether it may take the place of another one of that name.
+
+    Returns
+    -------
+    The function; without `f`, a decorator that registers a function under the name.
+
+    Raises
+    ------
+    UserError
+        For a name that is taken, or that is not text.
+    """
+    if callable(func_name):
+        return register_func(func_name.__name__, func_name, override)
+    if not isinstance(func_name, str) or not func_name:
+        raise UserError(
+            f"{func_name!r} is not the name of a function", primitive="register_func", fix='give text: "my.function"'
+        )
+    if f is None:
+        return lambda function: register_func(func_name, function, override)
+    if not callable(f):
+        raise UserError(f"{f!r} is not a function", primitive="register_func", fix="give a function of arrays")
+    if func_name in _FUNCTIONS and not override:
+        raise UserError(
+            f"a function {func_name!r} is registered already",
+            primitive="register_func",
+            fix="choose another name, or pass override=True",
+        )
+    _FUNCTIONS[func_name] = PackedFunc(func_name, f)
+    return f
+
+
+def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:
+    """Return the function registered under a name.
+
+    Parameters
+    ----------
+    name
+        The name.
+    allow_missing
+        Whether to return None where there is none.
+
+    Raises
+    ------
+    UserError
+        Where no function has that name.
+    """
+    found = _FUNCTIONS.get(name) if isinstance(name, str) else None
+    if found is None and not allow_missing:
+        near = get_close_matches(str(name), _FUNCTIONS, n=1)
+        raise UserError(
+            f"no function is registered as {name!r}",
+            primitive="get_global_func",
+            fix=f"did you mean {near[0]!r}?" if near else f"register it: @tvm.register_func({str(name)!r})",
+        )
+    return found
+
+
+def list_global_func_names() -> list[str]:
+    """Return the names of all registered functions."""
+    return sorted(_FUNCTIONS)
+
+
+def remove_global_func(name: str) -> None:
+    """Forget the function of that name, if there is one."""
+    _FUNCTIONS.pop(name, None)
+
+
+def call_packed(name: str, *args: Any) -> Any:
+    """Call a registered function, for host code: the call's value is a number."""
+    found = _FUNCTIONS.get(name)
+    if found is None:
+        raise UserError(
+            f"the program calls the function {name!r}, which is not registered",
+            primitive="call_packed",
+            fix=f"register it before the call: @tvm.register_func({name!r})",
+        )
+    result = found.function(*args)
+    return 0 if result is None else result
+
+
+def array_maker(on: Device) -> Callable[..., NDArray]:
+    """What makes arrays of the memory that host code of a device names."""
+
+    def make(handle: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, offset: int) -> NDArray:
+        kind = DType(dtype)
+        first, rest = on.driver.part(handle, offset * kind.bytes) if offset else (handle, 0)
+        return NDArray(on, kind, shape, first, handle, strides, rest // kind.bytes)
+
+    return make
