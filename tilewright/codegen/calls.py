@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from ..core.dtype import DType
 from ..core.errors import UserError
 from ..expr import nodes as n
 from ..loops.calls import ATOMICS, EXTERN, FOREIGN, LLVM, PURE_EXTERN, PURE_LLVM, called_function, refuse_packed
 from ..loops.storage import AddressOf
+from .dialect import Dialect
 
-if TYPE_CHECKING:
-    from .c_expr import ExprWriter
+
+class Writer(Protocol):
+    """What calls need of the writer of expressions."""
+
+    dialect: Dialect
+    dtypes: set[DType]
+
+    def write(self, e: n.Expr, at_least: int = 0) -> str: ...
+    def helper(self, name: str) -> str: ...
+
 
 OUTSIDE = frozenset((*FOREIGN, *ATOMICS))
 """The calls that this file writes."""
 
 
-def write_call(writer: ExprWriter, e: n.Call) -> str:
+def write_call(writer: Writer, e: n.Call) -> str:
     """The text of a call."""
     refuse_packed(e)
     writer.dtypes.add(e.dtype)

@@ -22,20 +22,22 @@ class PrimFunction(Function):
         reads: tuple[Any, ...] = (),
         checks: BoundChecks | None = None,
         attrs: Mapping[str, Any] | None = None,
+        imports: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        super().__init__(name, params, body, reads, checks)
+        super().__init__(name, params, body, reads, checks, imports)
         self.attrs: dict[str, Any] = {**(attrs or {}), "global_symbol": name}
 
     @classmethod
     def of(cls, function: Function, name: str = "", attrs: Mapping[str, Any] | None = None) -> PrimFunction:
         """A function with another name or other attributes."""
         held = getattr(function, "attrs", {}) if attrs is None else attrs
-        return cls(name or function.name, function.params, function.body, function.reads, function.checks, held)
+        own = (function.params, function.body, function.reads, function.checks)
+        return cls(name or function.name, *own, held, function.imports)
 
     def with_body(self, body: Stmt) -> Function:
         if body is self.body:
             return self
-        return PrimFunction(self.name, self.params, body, self.reads, self.checks, self.attrs)
+        return PrimFunction(self.name, self.params, body, self.reads, self.checks, self.attrs, self.imports)
 
 
 def with_attr(function: Function, key_or_attrs: Any, value: Any = None) -> Function:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
 from ...core.dtype import DType
 from ...core.errors import InternalError, UserError
@@ -11,23 +12,30 @@ from ...loops.calls import ATOMICS, EXTERN, FOREIGN, LLVM, PURE_LLVM, called_fun
 from ...loops.storage import AddressOf
 from .binding import binding
 from .types import LLVMValue, memory_type
+from .writer import FunctionWriter, ModuleWriter
 
-if TYPE_CHECKING:
-    from .expr import ExprWriter
-    from .writer import ModuleWriter
+
+class Writer(Protocol):
+    """What calls need of the writer of expressions."""
+
+    out: FunctionWriter
+    address: Callable[[n.Load], LLVMValue]
+
+    def value(self, e: n.Expr) -> LLVMValue: ...
+
 
 OUTSIDE = frozenset((*FOREIGN, *ATOMICS))
 """The calls that this file writes."""
 _ATOMIC = {"add": "add", "sub": "sub", "and": "and", "or": "or", "xor": "xor", "exchange": "xchg"}
 
 
-def write_call(writer: ExprWriter, e: n.Call) -> LLVMValue:
+def write_call(writer: Writer, e: n.Call) -> LLVMValue:
     """A call, and its value."""
     refuse_packed(e)
     return _atomic(writer, e) if e.name in ATOMICS else _foreign(writer, e)
 
 
-def _foreign(writer: ExprWriter, e: n.Call) -> LLVMValue:
+def _foreign(writer: Writer, e: n.Call) -> LLVMValue:
     name, given = called_function(e), e.args[1:]
     args = [writer.value(arg) for arg in given]
     kind, out = memory_type(e.dtype), writer.out
@@ -50,7 +58,7 @@ def _widened(value: LLVMValue, dtype: DType) -> str:
     return f"{value.type} {'signext' if dtype.kind == 'int' else 'zeroext'} {value.text}"
 
 
-def _atomic(writer: ExprWriter, e: n.Call) -> LLVMValue:
+def _atomic(writer: Writer, e: n.Call) -> LLVMValue:
     address, value = writer.value(e.args[0]), writer.value(e.args[1])
     what, kind = e.name.removeprefix("atomic_"), e.dtype
     if kind.kind == "bfloat" or kind.is_bool:
@@ -66,12 +74,12 @@ def _atomic(writer: ExprWriter, e: n.Call) -> LLVMValue:
     return writer.out.op(value.type, f"atomicrmw {name} {address}, {value} monotonic", e.name)
 
 
-def write_text(writer: ExprWriter, e: n.StringImm) -> LLVMValue:
+def write_text(writer: Writer, e: n.StringImm) -> LLVMValue:
     """The address of a text that ends with a zero."""
     return LLVMValue("ptr", writer.out.module.text_constant(e.value))
 
 
-def write_address(writer: ExprWriter, e: AddressOf) -> LLVMValue:
+def write_address(writer: Writer, e: AddressOf) -> LLVMValue:
     """The address of an element."""
     place = e.place
     if not isinstance(place, n.Load):
