@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import io
+import linecache
 import re
 import runpy
 import sys
@@ -70,6 +71,7 @@ def run(program: str, names: dict[str, Any]) -> tuple[str, str]:
     """What a program prints, and the text of the error that ends it ("" where none does)."""
     out = io.StringIO()
     code = compile(program, "program.py", "exec")
+    linecache.cache["program.py"] = (len(program), None, program.splitlines(keepends=True), "program.py")
     with contextlib.redirect_stdout(out), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -66,3 +66,8 @@ def test_templates_of_2018() -> None:
     out = run("old_autotvm.py", "llvm")
     assert out.endswith("\n2 best\n")
     assert "[Task 2/2] " in out
+
+
+@pytest.mark.parametrize("target", ["llvm", *DEVICES])
+def test_hybrid_script(target: str) -> None:
+    assert run("hybrid_script.py", target).endswith("\nright\n")

@@ -84,8 +84,9 @@ def _bounds_of(
             return schedule.stage_of[tensor.op] == stage.id
 
         needed = demand(stage, scope, outer, consumers, loads)
-    ranges = {axis: part.range for axis, part in zip(stage.op.axis, needed, strict=True)}
-    for axis in (*stage.op.loop_axes[len(stage.op.axis) :], *(a for a in stage.leaves if a.thread is not None)):
+    data = () if isinstance(stage.op, ExternOp) else stage.op.axis  # the loops of a statement are no dimensions
+    ranges = {axis: part.range for axis, part in zip(data, needed, strict=True)}
+    for axis in (*stage.op.loop_axes[len(data) :], *(a for a in stage.leaves if a.thread is not None)):
         if axis.dom is None:
             raise UserError(
                 f"the reduction axis {axis.name!r} of stage {stage.name!r} has no range",
@@ -97,7 +98,7 @@ def _bounds_of(
     for relation in stage.relations:
         ranges.update(relation.ranges_down(ranges, lambda a: stage.note(a).thread is not None, simplify))
     facts = own_facts(stage, ranges, outer_facts(outer, outside))
-    widened = {axis: part.widened for axis, part in zip(stage.op.axis, needed, strict=True) if part.widened}
+    widened = {axis: part.widened for axis, part in zip(data, needed, strict=True) if part.widened}
     region = tuple(part.range for part in needed)
     return StageBounds(stage, body, ranges, region, scope, outer, facts, widened)
 

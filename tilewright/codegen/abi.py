@@ -74,6 +74,14 @@ class IndexFact:
 
 
 @dataclass(frozen=True)
+class AssertionFact:
+    """An assertion of a script that is checked as it runs: its message, and the line of the text."""
+
+    message: str
+    where: str
+
+
+@dataclass(frozen=True)
 class EntryPoint:
     """One function that can be called, and its host code: Python that checks, binds sizes and launches."""
 
@@ -84,7 +92,7 @@ class EntryPoint:
     """What the function is called in its source."""
     facts: tuple[SizeFact, ...] = ()
     reads: tuple[ReadFact, ...] = ()
-    indices: tuple[IndexFact, ...] = ()
+    indices: tuple[IndexFact | AssertionFact, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from .c_expr import OR, SUM, ExprWriter
 from .copies import write_copies_where, write_copy, write_copy_loop, write_sequence
 from .dialect import Dialect, Parameter
 from .dots import write_dots
-from .kernel import Kernel, root
+from .kernel import Kernel, not_in_kernels, root
 from .matrix import write_product
 from .matrix_loop import write_product_loop
 from .names import Names
@@ -144,7 +144,7 @@ class KernelWriter:
     def _allocate(self, s: Allocate) -> None:
         buffer = s.buffer
         if buffer.scope is MemoryScope.GLOBAL:
-            raise InternalError(f"{buffer} is allocated within a kernel: the host allocates global memory")
+            raise not_in_kernels(buffer)
         if buffer.scope is MemoryScope.LOCAL and not self._visible(buffer):
             self.scopes[-1].add(buffer)
             at = len(self.lines)

@@ -26,6 +26,7 @@ from ..expr import nodes as n
 from ..loops.calls import addresses, is_packed
 from ..loops.nodes import (
     Allocate,
+    Assertion,
     Buffer,
     Evaluate,
     For,
@@ -39,7 +40,7 @@ from ..loops.nodes import (
     Store,
 )
 from ..loops.walk import statements
-from .abi import EntryPoint, IndexFact
+from .abi import AssertionFact, EntryPoint, IndexFact
 from .host_checks import ArgumentChecks
 from .host_expr import HostExpr
 from .kernel import Kernel, constant, root
@@ -49,7 +50,7 @@ HOST_WORDS = frozenset(
     {
         *keyword.kwlist,
         *"wrong wrong_extent wrong_size wrong_stride wrong_offset too_large overlap strided beyond".split(),
-        *"scalar misaligned cleared reported allocate truncdiv truncmod packed as_array".split(),
+        *"scalar misaligned cleared noted reported allocate truncdiv truncmod packed as_array".split(),
         *"min max int float bool range type main".split(),
     }
 )
@@ -96,7 +97,14 @@ class _HostWriter:
             self._line("pass")
         source = "\n".join(self.lines) + "\n"
         checked = self.function.checks
-        indices = () if checked is None else tuple(IndexFact(*index) for index in checked.indices)
+        indices = (
+            ()
+            if checked is None
+            else tuple(
+                AssertionFact(*index) if isinstance(index, Assertion) else IndexFact(*index)
+                for index in checked.indices
+            )
+        )
         return EntryPoint(
             self.function.name,
             arguments,
@@ -139,7 +147,9 @@ class _HostWriter:
             self._line(f"{self.names(s.var)} = {self.expr(s.value)}")
             self._stmt(s.body)
         elif isinstance(s, Store):
-            raise self._unbound(s.buffer)
+            if self.function.checks is None or s.buffer is not self.function.checks.faults:
+                raise self._unbound(s.buffer)
+            self._line(f"noted({self.expr(s.indices[0])})")  # an assertion about sizes, which the host knows
         elif isinstance(s, Evaluate):
             if is_packed(s.value):
                 self._line(self.expr(s.value))

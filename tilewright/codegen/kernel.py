@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.dtype import INT32
-from ..core.errors import InternalError
+from ..core.errors import InternalError, UserError
 from ..core.hardware import MemoryScope, ThreadTag
 from ..expr import nodes as n
 from ..expr.traverse import post_order
@@ -41,6 +41,15 @@ class Kernel:
     def threads(self) -> int | None:
         """Threads of one block, where known at compile time."""
         return product(self.block)
+
+
+def not_in_kernels(buffer: Buffer) -> UserError:
+    """The error for global memory that a kernel allocates."""
+    return UserError(
+        f"{buffer.name!r} is allocated within a kernel, but in global memory, which the host allocates",
+        primitive="build",
+        fix='allocate it in "local" or "shared" memory, or outside of the kernel',
+    )
 
 
 def root(buffer: Any) -> Buffer:

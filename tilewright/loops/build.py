@@ -22,11 +22,13 @@ from ..schedule.value import At, Schedule
 from ..tensor.axis import IterVar
 from ..tensor.extern import ExternOp
 from ..tensor.scan import ScanOp
+from ..tensor.script import ScriptOp
 from ..tensor.tensor import Tensor
 from .buffers import with_buffers
 from .declare import bound_tensors
 from .layout import Layout
-from .nodes import NOTHING, Allocate, Buffer, Function, Stmt, seq
+from .nodes import NOTHING, Allocate, Assertion, BoundChecks, Buffer, Function, Stmt, seq
+from .script_nest import ScriptNest, renumbered
 from .stage_nest import StageNest, one_loop
 from .tensorized_nest import TensorizedNest
 from .thread_reduction import ThreadReductionNest, is_thread_reduction
@@ -61,6 +63,7 @@ class _Builder:
         self.whole: set[Buffer] = set()  # those that have room for the whole tensor
         self.shared: set[int] = set()  # the stages whose results are kept in the memory of another one
         self.binds = binds
+        self.assertions: list[Assertion] = []
         self.tensors = {buffer: tensor for tensor, buffer in binds.items()}
         self.params = tuple(self._param(arg, i) for i, arg in enumerate(args))
         twice = next((p for i, p in enumerate(self.params) if any(p is other for other in self.params[:i])), None)
@@ -101,7 +104,8 @@ class _Builder:
         for found in reversed(roots):
             body = self._allocated(found, body)
         outputs = [self.schedule.stages[i].origin for i in self.schedule.outputs]
-        return Function(self.name, self.params, body, check_reads(outputs), imports=self._imports())
+        checks = BoundChecks(tuple(self.assertions)) if self.assertions else None
+        return Function(self.name, self.params, body, check_reads(outputs), checks, imports=self._imports())
 
     def _imports(self) -> tuple[tuple[str, str], ...]:
         """The code that pragmas of the schedule's loops name, each once."""
@@ -191,7 +195,7 @@ class _Builder:
     def stage(self, found: StageBounds, bound: frozenset[Var]) -> Stmt:
         """The loop nest of one stage, inside loops that have bound the thread variables `bound`."""
         if isinstance(found.stage.op, ExternOp):
-            return self._extern(found.stage.op)
+            return self._extern(found, found.stage.op, bound)
         if isinstance(found.stage.op, ScanOp):
             return self._scan(found, own_loops(found.stage), bound)
         kind = ThreadReductionNest if is_thread_reduction(found.stage) else StageNest
@@ -206,12 +210,16 @@ class _Builder:
         body = self.producers(found.stage.id, loop.axis, inside, body)
         return one_loop(found, loop, loop.var, body, bound)
 
-    def _extern(self, op: ExternOp) -> Stmt:
-        """The statement of a `te.extern`, on the buffers of its tensors."""
+    def _extern(self, found: StageBounds, op: ExternOp, bound: frozenset[Var]) -> Stmt:
+        """The statement of a `te.extern` or a script, on the buffers of its tensors."""
         given = (*op.input_buffers, *op.output_buffers)
         theirs = {b: self.buffer(t) for b, t in zip(given, (*op.inputs, *op.outputs), strict=True)}
         made: Stmt = with_buffers(op.statement, theirs)
-        return made
+        if not isinstance(op, ScriptOp):
+            return made
+        first = len(self.assertions)
+        self.assertions += [Assertion(*assertion) for assertion in op.assertions]
+        return ScriptNest(self, found, renumbered(made, first), op).statement(bound)
 
     def producers(self, stage_id: int, axis: IterVar, bound: frozenset[Var], body: Stmt) -> Stmt:
         """`body` behind the stages that are computed at the loop `axis`, within their allocations."""

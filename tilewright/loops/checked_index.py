@@ -1,11 +1,12 @@
-"""What is said of an index that is checked when its access is made."""
+"""What is said of an index that is checked when its access is made, and of an assertion."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 REPORT = "report_access"
-"""The call that reports an index beyond the ends of a buffer: which of those that are checked, and its value."""
+"""The call that reports an index beyond the ends of a buffer, or an assertion that does not hold: the number of the
+check, and the value of the index."""
 
 
 class CheckedIndex(NamedTuple):
@@ -15,3 +16,10 @@ class CheckedIndex(NamedTuple):
     buffer: str
     dimension: int
     last: str
+
+
+class Assertion(NamedTuple):
+    """An assertion of a script: its message, and the line of the text."""
+
+    message: str
+    where: str

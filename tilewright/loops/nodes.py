@@ -31,6 +31,7 @@ from ..expr.numerics import EXCHANGES
 from ..expr.traverse import rewrite
 from ..tensor.reduction import CommReducer
 from .checked_index import REPORT as REPORT
+from .checked_index import Assertion as Assertion
 from .checked_index import CheckedIndex as CheckedIndex
 from .storage import STATEMENTS
 from .storage import AddressOf as AddressOf
@@ -305,9 +306,11 @@ def map_statements(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
 
 
 class BoundChecks(NamedTuple):
-    """The indices of a function that are checked, and the memory that those which fail are reported in, once it is."""
+    """The indices and assertions of a function that are checked, and the memory that those which fail are reported in,
+    once it is there.
+    """
 
-    indices: tuple[CheckedIndex, ...]
+    indices: tuple[CheckedIndex | Assertion, ...]
     faults: Buffer | None = None
 
 

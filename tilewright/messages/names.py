@@ -41,13 +41,12 @@ _LAYOUT = "declare the other layout with te.compute"
 INSTEAD: dict[str, dict[str, str]] = {
     "te": {
         **dict.fromkeys(("extern_primfunc",), f"{_COMPUTE}; call other libraries on the arrays themselves"),
-        "hybrid": _COMPUTE,
         **dict.fromkeys(("tag_scope", "tag"), 'give the tag to the tensor: te.compute(..., tag="...")'),
         **dict.fromkeys(("TensorIntrin", "tensor_intrin"), _TENSORIZE),
         **dict.fromkeys(("gradient", "autodiff"), "declare the gradient with te.compute"),
         "create_prim_func": "tw.lower(s, [A, B])",
         **dict.fromkeys(("AutoInlineElemWise", "AutoInlineInjective", "AutoInlineBroadcast"), _INLINE),
-        **dict.fromkeys(("HybridOp", "TensorComputeOp", "BaseComputeOp"), _OPERATIONS),
+        **dict.fromkeys(("TensorComputeOp", "BaseComputeOp"), _OPERATIONS),
         "SpecializedCondition": "te.if_then_else in the declaration",
         "AXIS_SEPARATOR": _LAYOUT,
         "trace": "pass the tensor in between as an argument: tw.build(s, [A, B, C]) keeps B",
@@ -83,6 +82,10 @@ INSTEAD: dict[str, dict[str, str]] = {
         "ceildiv": "(a + b - 1) // b",
         **{name: f"tir.{name}" for name in ("clz", "likely", "Reduce", "Cast", "Select", "decl_buffer")},
         "select": "tir.Select(condition, a, b), or te.if_then_else(condition, a, b)",
+    },
+    "te.hybrid": {
+        "build": _PROGRAM,
+        **dict.fromkeys(("decorate", "HybridModule", "source_to_op"), "@te.hybrid.script above the function"),
     },
     "te.schedule": {
         **dict.fromkeys(("ScheduleOps", "SchedulePostProcToPrimFunc", "VerifyCompactBuffer"), _PROGRAM),

@@ -22,6 +22,7 @@ from ..expr.operators import all_of, any_of, cast, const, greater_equal, less, l
 from ..loops.nodes import (
     REPORT,
     AllReduce,
+    Assertion,
     BoundChecks,
     Buffer,
     CheckedIndex,
@@ -42,7 +43,7 @@ def instrument_bound_checkers(function: Function, target: Target, options: Optio
 
     What `report_access` calls say is kept with the function. `lower_bound_reports` gives them their memory.
     """
-    instrumenter = _Instrumenter()
+    instrumenter = _Instrumenter(() if function.checks is None else function.checks.indices)
     body = instrumenter.statement(function.body)
     if not instrumenter.found:
         return function
@@ -63,8 +64,8 @@ class _Check(NamedTuple):
 
 
 class _Instrumenter:
-    def __init__(self) -> None:
-        self.found: list[CheckedIndex] = []
+    def __init__(self, known: tuple[CheckedIndex | Assertion, ...]) -> None:
+        self.found = [*known]
 
     def statement(self, stmt: Stmt) -> Stmt:
         """The statement, its accesses checked."""

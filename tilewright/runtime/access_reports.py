@@ -1,10 +1,10 @@
-"""What instrumented code says of accesses beyond the ends of a buffer, as an error of the call."""
+"""What code says of accesses beyond the ends of a buffer and of failed assertions, as an error of the call."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..codegen.abi import EntryPoint
+from ..codegen.abi import AssertionFact, EntryPoint
 from ..core.dtype import DType
 from ..core.errors import UserError
 from .array import NDArray
@@ -23,6 +23,7 @@ class AccessReports:
         self.entry = entry
         self.on = on
         self.held: NDArray | None = None
+        self.from_host: set[int] = set()
 
     def cleared(self) -> Handle:
         """The memory, ready for the next call."""
@@ -35,16 +36,28 @@ class AccessReports:
             self.on.driver.write(self.on.index, self.held.handle, zeros)
         return self.held.handle
 
+    def noted(self, slot: int) -> None:
+        """Take down a check that host code itself has made, and that fails."""
+        self.from_host.add(slot)
+
     def reported(self) -> None:
-        """Raise UserError where the call has reported an index."""
+        """Raise UserError where the call has reported an index or an assertion."""
         if self.held is None or self.on.driver.recording(self.on.index):
             return
         found = np.zeros(len(self.entry.indices), np.int64)
         self.on.driver.read(self.on.index, self.held.handle, found.view(np.uint8))
+        found[list(self.from_host)] = 1
+        self.from_host.clear()
         if not found.any():
             return
         slots = [int(slot) for slot in np.flatnonzero(found)]
         index, value = self.entry.indices[slots[0]], int(found[slots[0]]) >> 1
+        if isinstance(index, AssertionFact):
+            raise UserError(
+                f"{self.entry.name}: {index.message}",
+                primitive="assert",
+                fix=f"give arguments for which the assertion at {index.where} holds",
+            )
         more = f"; so do {len(slots) - 1} other indices of this call" if len(slots) > 1 else ""
         raise UserError(
             f"{self.entry.name}: {index.access} beyond the ends of {index.buffer!r}: index {index.dimension} is "

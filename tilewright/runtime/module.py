@@ -131,7 +131,7 @@ class Entry:
         }
         if entry.indices:
             reports = AccessReports(entry, on)
-            names |= {"cleared": reports.cleared, "reported": reports.reported}
+            names |= {"cleared": reports.cleared, "noted": reports.noted, "reported": reports.reported}
         for argument in entry.arguments:
             if isinstance(argument, ArrayArgument):
                 dtype = DType(argument.dtype)

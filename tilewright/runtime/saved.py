@@ -20,6 +20,7 @@ from typing import Any
 
 from ..codegen.abi import (
     ArrayArgument,
+    AssertionFact,
     CompiledProgram,
     EntryPoint,
     IndexFact,
@@ -217,7 +218,10 @@ def _read_entry(described: dict[str, Any]) -> EntryPoint:
         described["symbol"],
         tuple(SizeFact(**fact) for fact in described["facts"]),
         tuple(ReadFact(**{**read, "names": tuple(read["names"])}) for read in described.get("reads", ())),
-        tuple(IndexFact(**index) for index in described.get("indices", ())),
+        tuple(
+            AssertionFact(**index) if "message" in index else IndexFact(**index)
+            for index in described.get("indices", ())
+        ),
     )
 
 

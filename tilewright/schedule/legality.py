@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ..expr.nodes import Expr, IntImm
 from ..expr.operand import Operand
 from ..expr.operators import as_expr
 from ..tensor.axis import AxisKind, IterVar
+from ..tensor.script import ScriptOp
 from .value import At, Inlined, Schedule, Stage
 
 
@@ -126,3 +128,40 @@ def attached_to(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Stage,
         for s in schedule.in_order()
         if isinstance(s.placement, At) and s.placement.stage == stage.id and s.placement.axis is axis
     )
+
+
+def script_nest(stage: Stage, op: ScriptOp, axis: IterVar) -> int | None:
+    """The number of the nest of a script's text that a loop came from; None for one made out of nothing."""
+    while axis not in op.loop_axes:
+        above = next(r.above for r in stage.relations if axis in r.below)
+        if not above:
+            return None
+        axis = above[0]
+    return op.nest_of(axis)
+
+
+def in_one_nest(stage: Stage, axes: Sequence[IterVar], primitive: str) -> None:
+    """Check that loops of a script stand directly inside each other: nothing is between two of them in its text."""
+    op = stage.op
+    if not isinstance(op, ScriptOp):
+        return
+    numbers = [script_nest(stage, op, axis) for axis in axes]
+    for axis, other, number in zip(axes, axes[1:], numbers[1:], strict=False):
+        if number != numbers[0]:
+            raise UserError(
+                f"the loops {axis.name!r} and {other.name!r} of the script {stage.name!r} are not directly inside each "
+                "other: other statements stand between them, or the range of one depends on the other",
+                primitive=primitive,
+                fix=f"{primitive} loops of one nest ("
+                + "), (".join(names(nest.axes) for nest in op.nests)
+                + "), or write the script so that they become one",
+            )
+
+
+def enclose(stage: Stage, axis: IterVar, other: IterVar) -> bool:
+    """Whether one of two loops of a stage stands inside the other, as all loops of a computation do."""
+    op = stage.op
+    if not isinstance(op, ScriptOp):
+        return True
+    a, b = (script_nest(stage, op, each) for each in (axis, other))
+    return a is None or b is None or a in op.path(b) or b in op.path(a)

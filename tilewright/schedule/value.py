@@ -18,6 +18,7 @@ from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..expr.nodes import Expr, Var
 from ..tensor.axis import IterVar
 from ..tensor.scan import ScanOp
+from ..tensor.script import ScriptOp
 from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
 from .relations import Relation
 
@@ -227,7 +228,17 @@ def create(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
     inside = {step: op for op in ops_in_order if isinstance(op, ScanOp) for step in op.steps()}
     placements: dict[Operation, Placement] = {op: At(stage_of[s], s.scan_axis) for op, s in inside.items()}
     stages = {
-        i: Stage(i, op, op, op.loop_axes, placement=placements.get(op, AtRoot()), is_output=op in outputs)
+        i: Stage(
+            i, op, op, op.loop_axes, placement=placements.get(op, AtRoot()), notes=_notes(op), is_output=op in outputs
+        )
         for i, op in enumerate(ops_in_order)
     }
     return Schedule(stages, tuple(stages), stage_of, tuple(dict.fromkeys(stage_of[op] for op in outputs)), len(stages))
+
+
+def _notes(op: Operation) -> dict[IterVar, AxisNotes]:
+    """How the loops of an operation run before any step: a script says it of its own."""
+    if not isinstance(op, ScriptOp):
+        return {}
+    notes = {axis: AxisNotes(kind) for axis, kind in op.loop_kinds.items()}
+    return notes | {axis: AxisNotes(LoopKind.THREAD, thread) for axis, thread in op.loop_threads.items()}

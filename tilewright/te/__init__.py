@@ -32,6 +32,8 @@ from ..tensor.axis import IterVar, Range
 from ..tensor.extern import ExternOp
 from ..tensor.reduction import comm_reducer, max, max_value, min, min_value, sum
 from ..tensor.scan import ScanOp, scan
+from ..tensor.script import ScriptOp as HybridOp
+from . import hybrid as hybrid
 from . import operation as operation
 from . import schedule as schedule
 from . import tensor as tensor

@@ -20,6 +20,7 @@ from ..expr.nodes import Expr, Var
 from .axis import IterVar
 from .extern import ExternOp
 from .reduction import Reduce
+from .script import ScriptOp
 from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor, topological
 
 AT_ONCE = 1 << 20  # elements of a reduction that are evaluated together
@@ -68,6 +69,9 @@ class _Graph:
             values = _reduction(self, op, first, shape) if isinstance(first, Reduce) else _plain(self, op, shape)
             for tensor, value in zip(op.outputs, values, strict=True):
                 self.arrays[tensor] = np.array(np.broadcast_to(value, shape), self.numpy(tensor.dtype))
+        elif isinstance(op, ScriptOp):
+            found = op.emulation([self.arrays[t].copy() for t in op.inputs], lambda name: self.numpy(DType(name)))
+            self.arrays.update(zip(op.outputs, found, strict=True))
         elif isinstance(op, ExternOp):
             if all(tensor in self.inputs for tensor in op.outputs):
                 self.arrays.update((tensor, self._given(tensor)) for tensor in op.outputs)

@@ -9,7 +9,7 @@ from ...core.errors import UserError, caller_location, warn_caller
 from ...core.hardware import LoopKind, ThreadTag
 from ...tensor.axis import AxisKind, IterVar
 from ...tensor.scan import ScanOp
-from ..legality import has_loops, leaf, of_stage
+from ..legality import enclose, has_loops, leaf, of_stage
 from ..value import Schedule, Stage
 
 
@@ -43,7 +43,7 @@ def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tu
     for other in stage.leaves:
         bound = stage.note(other).thread
         same = bound is not None and bound.thread is thread.thread and thread.thread is not ThreadTag.VTHREAD
-        if other is not loop and (same or bound is thread):
+        if other is not loop and (same or bound is thread) and enclose(stage, other, loop):
             raise UserError(
                 f"axes {other.name!r} and {loop.name!r} of stage {stage.name!r} would both be {thread.thread_tag}",
                 primitive="bind",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...core.errors import UserError
 from ...expr.operators import const
 from ...tensor.axis import AxisKind, IterVar, Range
-from ..legality import attached_to, different, has_loops, leaf, names
+from ..legality import attached_to, different, has_loops, in_one_nest, leaf, names
 from ..relations import Fuse, Singleton
 from ..value import At, Schedule, Stage
 
@@ -29,6 +29,7 @@ def fuse(schedule: Schedule, stage: Stage, *axes: IterVar) -> tuple[Schedule, It
         axis = IterVar("singleton", Range(const(1, "int32")), AxisKind.DATA)
         changed = replace(stage, leaves=(axis, *stage.leaves), relations=(*stage.relations, Singleton(axis)))
         return schedule.with_stage(changed), axis
+    in_one_nest(stage, loops, "fuse")
     fused = loops[0]
     for axis in loops[1:]:
         schedule, fused = _fuse_pair(schedule, schedule.stages[stage.id], fused, axis)

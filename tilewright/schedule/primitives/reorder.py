@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...tensor.axis import IterVar
-from ..legality import different, has_loops, leaf
+from ..legality import different, has_loops, in_one_nest, leaf
 from ..value import Schedule, Stage
 
 
@@ -18,6 +18,7 @@ def reorder(schedule: Schedule, stage: Stage, *axes: IterVar) -> tuple[Schedule,
     """
     has_loops(stage, "reorder")
     order = different([leaf(stage, axis, "reorder") for axis in axes], stage, "reorder")
+    in_one_nest(stage, order, "reorder")
     moved = iter(order)
     chosen = set(order)
     leaves = tuple(next(moved) if axis in chosen else axis for axis in stage.leaves)

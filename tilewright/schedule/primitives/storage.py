@@ -9,6 +9,7 @@ from ...core.errors import UserError
 from ...expr.operand import Operand
 from ...expr.operators import as_expr
 from ...tensor.axis import AxisKind, IterVar
+from ...tensor.extern import ExternOp
 from ..legality import has_loops, names, no_output, of_stage, positive
 from ..value import Schedule, Stage
 
@@ -23,6 +24,12 @@ def storage_align(schedule: Schedule, stage: Stage, axis: IterVar, factor: Any, 
     """
     has_loops(stage, "storage_align")
     no_output(schedule, stage, "storage_align", "is memory of the caller's, whose layout is given")
+    if isinstance(stage.op, ExternOp):
+        raise UserError(
+            f"stage {stage.name!r} is computed by a statement, which says itself how its storage lies",
+            primitive="storage_align",
+            fix="give the array another shape in the statement",
+        )
     if not isinstance(axis, IterVar) or axis not in stage.op.axis or axis.kind is not AxisKind.DATA:
         raise UserError(
             f"{getattr(axis, 'name', axis)!r} is not a data axis of the operation of stage {stage.name!r}",
@@ -48,6 +55,12 @@ def set_store_predicate(schedule: Schedule, stage: Stage, predicate: Any) -> tup
     vouches that every element is stored by some thread. Raises UserError for an input, and for what is not a condition.
     """
     has_loops(stage, "set_store_predicate")
+    if isinstance(stage.op, ExternOp):
+        raise UserError(
+            f"stage {stage.name!r} is computed by a statement, which says itself when it stores",
+            primitive="set_store_predicate",
+            fix="put the stores under an if of the statement",
+        )
     given = as_expr(predicate) if isinstance(predicate, (Operand, bool)) else None
     if given is None or not given.dtype.is_bool:
         raise UserError(

@@ -1,0 +1,22 @@
+"""The hybrid language: operations written as Python functions, under the legacy API's module name.
+
+@te.hybrid.script
+def outer_product(a, b):
+    c = output_tensor((a.shape[0], b.shape[0]), a.dtype)
+    for i in range(a.shape[0]):
+        for j in range(b.shape[0]):
+            c[i, j] = a[i] * b[j]
+    return c
+"""
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from ...core.refusals import missing_from_module as _missing
+from .script import Script, script
+
+__all__ = ["Script", "script"]
+
+if not _TYPE_CHECKING:  # type checkers see what is there
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name, __all__)
