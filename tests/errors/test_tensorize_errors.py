@@ -311,3 +311,84 @@ def test_a_compute_version_that_is_none() -> None:
     assert not nvcc.have_tensorcore("7.5")
     with refused("have_tensorcore", "compute_version is None", fix="compute_version"):
         nvcc.have_tensorcore(None)
+
+
+# Conflicts of layouts.
+
+
+class Two:
+    """C reads the sums of two products: of A and B, and of E and F; G may be read transposed."""
+
+    def __init__(self, turned: bool = False, shared: bool = False, atoms: tuple[str, str] = ("tf32", "tf32")) -> None:
+        n, atom = 32, intrin.mma(atoms[0])
+        self.inputs = [te.placeholder((n, n), name=name) for name in ("ABE" if shared else "ABEF")]
+        A, B, E, *others = self.inputs
+        F = others[0] if others else B
+        k, m = te.reduce_axis((0, n), "k"), te.reduce_axis((0, n), "m")
+        self.D = te.compute((n, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="D")
+        self.G = te.compute((n, n), lambda i, j: te.sum(E[i, m] * (B[j, m] if shared else F[m, j]), axis=m), name="G")
+        read = (lambda i, j: self.G[j, i]) if turned else (lambda i, j: self.G[i, j])
+        self.C = te.compute((n, n), lambda i, j: self.D[i, j] + read(i, j), name="C")
+        self.s = s = te.create_schedule(self.C.op)
+        self.one = one = s[self.C].fuse()
+        s[self.C].reorder(one, *self.C.op.axis)
+        s[self.C].bind(one, te.thread_axis("blockIdx.x"))
+        for T in (self.D, self.G):
+            s[T].set_scope("local")
+            s[T].compute_at(s[self.C], one)
+        self.tiles = []
+        readers: list[tuple[Any, list[Any]]] = [(A, [self.D]), (E, [self.G])]
+        readers += [(B, [self.D, self.G])] if shared else [(B, [self.D]), (F, [self.G])]
+        for T, by in readers:
+            self.tiles.append(s.cache_read(T, "shared", by))
+            s[self.tiles[-1]].compute_at(s[self.C], one)
+        for T, name in zip((self.D, self.G), atoms, strict=True):
+            s[T].tensorize(T.op.axis[0], intrin.mma(name) if name != atoms[0] else atom)
+
+    def build(self) -> Any:
+        return tw.build(self.s, [*self.inputs, self.C], GPU)
+
+
+def test_sums_that_are_dealt_out_in_two_ways() -> None:
+    Two().build()
+    two = Two(turned=True)
+    with refused(
+        "tensorize",
+        "stage 'C' reads the sums of 'G'",
+        "16 rows (j) by 8 columns (i)",
+        "those of 'D'",
+        "16 rows (i) by 8 columns (j)",
+        "no lane holds both",
+        fix="s.cache_read(D, 'shared', [C])",
+    ):
+        two.build()
+    handed_on = two.s.cache_read(two.D, "shared", [two.C])
+    two.s[handed_on].compute_at(two.s[two.C], two.one)
+    two.build()
+
+
+def test_two_distances_of_lines_for_one_operand() -> None:
+    Two(shared=True, atoms=("tf32", "3xtf32"), turned=False)
+    two = Two(shared=True)
+    with refused(
+        "tensorize",
+        "stage 'B.shared' in shared memory is an operand of",
+        "8 modulo 32",
+        "4 modulo 8",
+        "lanes of the second want one bank at a time",
+        fix="a copy of its own, by a cache_read for each reader, or decide: s[B.shared].storage_align(",
+    ):
+        two.build()
+    tile = two.tiles[-1]
+    two.s[tile].storage_align(tile.op.axis[0], 8, 4)
+    with pytest.warns(UserWarning, match=r"2 lanes of tf32 want one bank of shared memory at a time where stage 'D'"):
+        two.build()
+
+
+def test_a_layout_of_the_schedule_in_which_lanes_wait() -> None:
+    p = Product()
+    p.s[p.tiles[0]].storage_align(p.tiles[0].op.axis[0], 32, 0)
+    with pytest.warns(
+        UserWarning, match=r"8 lanes of tf32 want one bank .* 'A.shared', which storage_align\(ax0, 32, 0\)"
+    ):
+        p.build()

@@ -168,6 +168,8 @@ class Counter:
             self._store(stmt)
         elif isinstance(stmt, Evaluate):
             self._value(stmt.value, "")
+        elif isinstance(stmt, Tensorized) and stmt.atom.by_thread:
+            self.walk(stmt.body)
         elif isinstance(stmt, Tensorized):
             self._matrix(stmt)
         elif isinstance(stmt, Barrier):

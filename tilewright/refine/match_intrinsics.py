@@ -26,6 +26,7 @@ from ..schedule.relations import Fuse, Split
 from ..schedule.value import AxisNotes, Schedule, Stage
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.tensor import Tensor
+from .conflicts import Demands
 from .contraction import check_hardware, contraction, extent, local_indices, refuse
 from .match_dots import match_dot
 
@@ -40,6 +41,7 @@ def match_intrinsics(schedule: Schedule, bounds: Bounds, target: Target, options
     if not asked:
         return bounds
     made = dict(bounds)
+    demands = Demands()
     for found in asked:
         matched = contraction(schedule, bounds, found)
         if matched.atom.by_thread:
@@ -56,9 +58,9 @@ def match_intrinsics(schedule: Schedule, bounds: Bounds, target: Target, options
         dealt = _dealt(found, matched.rows, matched.columns, matched.atom, matched.depth)
         made[found.stage.id] = replace(dealt, contraction=matched, fragment=fragment)
         for reader in readers:
-            made[reader.stage.id] = _dealt_reader(schedule, reader, found, fragment, matched.atom)
+            made[reader.stage.id] = _dealt_reader(schedule, reader, found, fragment, matched.atom, demands)
         for operand, lines in ((matched.a, matched.rows), (matched.b, matched.columns)):
-            _spread_over_banks(schedule, made, found, matched, operand, lines)
+            _spread_over_banks(schedule, made, found, matched, operand, lines, demands)
     return made
 
 
@@ -161,7 +163,7 @@ def _leaf_of(stage: Stage, root: IterVar) -> IterVar:
 
 
 def _dealt_reader(
-    schedule: Schedule, reader: StageBounds, found: StageBounds, fragment: Fragment, atom: Atom
+    schedule: Schedule, reader: StageBounds, found: StageBounds, fragment: Fragment, atom: Atom, demands: Demands
 ) -> StageBounds:
     """A stage that reads the sums, element by element, with its loops over the tile dealt out as they are."""
     stage, name = reader.stage, found.stage.name
@@ -191,6 +193,7 @@ def _dealt_reader(
             f"bind loops outside of the loop at which {name!r} is computed",
         )
     rows, columns = (tuple(axes[place] for place in places) for places in (fragment.rows, fragment.columns))
+    demands.deal(reader, found, atom, rows, columns)
     dealt = _dealt(reader, rows, columns, atom, ())
     return dealt if reader.scope is not MemoryScope.SHARED else _with_padded_rows(dealt, stage, rows[-1], columns[-1])
 
@@ -227,6 +230,7 @@ def _spread_over_banks(
     matched: Contraction,
     operand: Load,
     lines: tuple[IterVar, ...],
+    demands: Demands,
 ) -> None:
     """Pad the lines of an operand in shared memory so that the lanes of a warp read different banks."""
     assert isinstance(operand.source, Tensor)
@@ -251,12 +255,14 @@ def _spread_over_banks(
     across = lines[-1] if along_depth else matched.depth[-1]
     place = max((i for i, form in enumerate(indices) if form.terms.get(across.var)), default=-1)
     stage = held.stage
-    if place < 0 or place == len(indices) - 1 or stage.op.axis[place] in stage.aligns:
+    if place < 0 or place == len(indices) - 1:
         return
-    factor, offset = _padding(matched.atom, along_depth)
-    made[stage.id] = replace(
-        held, stage=replace(stage, aligns={**stage.aligns, stage.op.axis[place]: (factor, offset)})
-    )
+    axis, wanted = stage.op.axis[place], _padding(matched.atom, along_depth)
+    if axis not in stage.aligns:
+        held = replace(held, stage=replace(stage, aligns={**stage.aligns, axis: wanted}))
+        made[stage.id] = held
+    if axis not in schedule.stages[stage.id].aligns:
+        demands.lay_out(before, matched, operand, lines, held, axis, wanted)
 
 
 def _padding(atom: Atom, along_depth: bool) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from ..bounds.infer import Bounds
 from ..core.options import USUAL, Options
 from ..core.target import Target
 from ..schedule.value import Schedule
+from .banks import crowded_banks
 from .cooperative_fetch import cooperative_fetch, idle_fills
 from .match_intrinsics import match_intrinsics
 
@@ -46,5 +47,7 @@ def refine(schedule: Schedule, bounds: Bounds, target: Target, options: Options 
             after = step(schedule, made.bounds, target, options)
             if after is not made.bounds:
                 made = Refined(after, (*made.by, step.__name__))
-    remarks = idle_fills(schedule, made.bounds) if target.has_warps else []
-    return made._replace(remarks=tuple(remarks))
+    if not target.has_warps:
+        return made
+    remarks = (*idle_fills(schedule, made.bounds), *crowded_banks(schedule, made.bounds))
+    return made._replace(remarks=remarks)

@@ -1,0 +1,111 @@
+"""Bank conflicts of matrix instructions: how many accesses to shared memory one load of fragments takes, and by whom.
+
+Shared memory has 32 banks of 4 bytes. The lanes that access it at one time wait for each other where they want
+different words of one bank.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ..bounds.value import Bounds, Contraction, StageBounds
+from ..core.dtype import DType
+from ..core.hardware import MemoryScope
+from ..expr.evaluate import evaluate
+from ..expr.nodes import IntImm, Load
+from ..expr.traverse import variables
+from ..schedule.value import Schedule
+from ..tensor.axis import IterVar
+from ..tensor.tensor import Tensor
+from .contraction import extent, local_indices
+
+_BANKS_BYTES, _MATRIX_ROW = 128, 16
+"""Bytes that all banks serve at a time, and those of a row that `ldmatrix` loads."""
+
+
+def crowded_banks(schedule: Schedule, bounds: Bounds) -> list[str]:
+    """The operands that `storage_align` of the schedule lays out so that lanes wait for each other, in words."""
+    found: list[str] = []
+    for each in bounds.values():
+        matched = each.contraction
+        if matched is None or matched.atom.by_thread:
+            continue
+        for operand, lines in ((matched.a, matched.rows), (matched.b, matched.columns)):
+            assert isinstance(operand.source, Tensor)
+            held = bounds.get(schedule.stage_of[operand.source.op])
+            if held is None or held.scope is not MemoryScope.SHARED:
+                continue
+            asked = schedule.stages[held.stage.id].aligns
+            ways = bank_ways(each, matched, operand, lines, held) if asked else 1
+            if ways > 1:
+                shown = ", ".join(f"({axis.name}, {factor}, {offset})" for axis, (factor, offset) in asked.items())
+                found.append(
+                    f"{ways} lanes of {matched.atom.name} want one bank of shared memory at a time where stage "
+                    f"{each.stage.name!r} reads {held.stage.name!r}, which storage_align{shown} lays out; without "
+                    "storage_align, the compiler pads its rows so that none waits"
+                )
+    return found
+
+
+def bank_ways(
+    found: StageBounds, matched: Contraction, operand: Load, lines: Sequence[IterVar], held: StageBounds
+) -> int:
+    """The accesses that the busiest load of an operand's fragments takes; 1 where no lane waits.
+
+    The tile is the first one of its kind: what else the indices depend on is 0.
+    """
+    atom, size = matched.atom, DType(operand.dtype).bytes
+    before = replace(found, stage=matched.stage, ranges=matched.ranges)
+    forms = [form.to_expr() for form in local_indices(operand, before, held)]
+    strides = _strides(held)
+    if strides is None:
+        return 1
+    counts = [[extent(before, axis) for axis in axes] for axes in (lines, matched.depth)]
+
+    def address(line: int, term: int) -> int:
+        values = dict.fromkeys(variables(*forms), 0)
+        for axes, sizes, number in ((lines, counts[0], line), (matched.depth, counts[1], term)):
+            for axis, many in zip(reversed(axes), reversed(sizes), strict=True):
+                values[axis.var], number = number % many, number // many
+        return size * sum(int(evaluate(form, values)) * s for form, s in zip(forms, strides, strict=True))
+
+    neighbours = address(0, 1) - address(0, 0) == size, address(1, 0) - address(0, 0) == size
+    if atom.word == 4 and neighbours[0]:
+        rows = [address(line, 0) for line in range(8)]
+    elif size == 2 and neighbours[1]:
+        rows = [address(0, term) for term in range(8)]
+    else:
+        rows = []
+    if rows and all(row % _MATRIX_ROW == 0 for row in rows):
+        return _busiest([range(row, row + _MATRIX_ROW, 4) for row in rows])
+    words = [address(lane // 4, lane % 4 * atom.per_word) for lane in range(32)]
+    together = _BANKS_BYTES // atom.word
+    return max(
+        _busiest([range(at, at + max(size, 4), 4) for at in words[i : i + together]]) for i in range(0, 32, together)
+    )
+
+
+def _busiest(accesses: Iterable[Iterable[int]]) -> int:
+    """The different words that the busiest bank is asked for at one time."""
+    asked: dict[int, set[int]] = defaultdict(set)
+    for access in accesses:
+        for at in access:
+            asked[at // 4 % 32].add(at // 4)
+    return max(map(len, asked.values()))
+
+
+def _strides(held: StageBounds) -> list[int] | None:
+    """The distances of neighbours along each dimension of a stored stage, in elements; None where not constant."""
+    extents = [part.extent.value if isinstance(part.extent, IntImm) else None for part in held.region]
+    found: list[int] = []
+    stride = 1
+    for axis, size in zip(reversed(held.stage.op.axis), reversed(extents), strict=True):
+        if size is None:
+            return None
+        factor, offset = held.stage.aligns.get(axis, (1, 0))
+        stride += (offset - stride) % factor
+        found.append(stride)
+        stride *= size
+    return found[::-1]

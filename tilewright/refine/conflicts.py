@@ -1,0 +1,78 @@
+"""What matrix instructions demand of the layouts of others, and the conflicts among these demands.
+
+A stage that reads sums is dealt out to lanes as the sums are; an operand in shared memory gets lines that start in
+different banks. Two instructions may demand what no layout gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..bounds.value import Contraction, StageBounds
+from ..core.atoms import Atom
+from ..expr.nodes import Load
+from ..schedule.legality import names
+from ..schedule.value import Stage
+from ..tensor.axis import IterVar
+from .banks import bank_ways
+from .contraction import refuse
+
+Axes = tuple[IterVar, ...]
+
+
+class Demands:
+    """The demands of the instructions that are matched so far."""
+
+    def __init__(self) -> None:
+        self._dealt: dict[int, tuple[Stage, Atom, Axes, Axes]] = {}
+        self._padded: dict[tuple[int, IterVar], tuple[Stage, Atom, tuple[int, int]]] = {}
+
+    def deal(self, reader: StageBounds, found: StageBounds, atom: Atom, rows: Axes, columns: Axes) -> None:
+        """Have the loops of a reader dealt out as the sums of a stage are; UserError where others are so otherwise."""
+        first, one, its_rows, its_columns = self._dealt.setdefault(reader.stage.id, (found.stage, atom, rows, columns))
+        if (one.halves, its_rows, its_columns) == (atom.halves, rows, columns):
+            return
+        refuse(
+            f"stage {reader.stage.name!r} reads the sums of {first.name!r}, which {one.name} deals out to lanes with "
+            f"{one.m} rows ({names(its_rows)}) by {one.n} columns ({names(its_columns)}) in a piece, and those of "
+            f"{found.stage.name!r}, which {atom.name} deals out with {atom.m} rows ({names(rows)}) by {atom.n} columns "
+            f"({names(columns)}): no lane holds both",
+            f"hand one of them on through shared memory: s.cache_read({found.stage.name}, 'shared', "
+            f"[{reader.stage.name}]), computed where {found.stage.name!r} is",
+        )
+
+    def lay_out(
+        self,
+        found: StageBounds,
+        matched: Contraction,
+        operand: Load,
+        lines: Axes,
+        held: StageBounds,
+        axis: IterVar,
+        wanted: tuple[int, int],
+    ) -> None:
+        """Have the lines of an operand apart as an instruction wants them; UserError where others want them otherwise.
+
+        A distance of lines that suits both is no conflict.
+        """
+        stage, atom = held.stage, matched.atom
+        first, one, given = self._padded.setdefault((stage.id, axis), (found.stage, atom, wanted))
+        if given == wanted:
+            return
+        ways = bank_ways(found, matched, operand, lines, held)
+        own = replace(held, stage=replace(stage, aligns={**stage.aligns, axis: wanted}))
+        if ways <= bank_ways(found, matched, operand, lines, own):
+            return
+        refuse(
+            f"stage {stage.name!r} in shared memory is an operand of {first.name!r}, for which {one.name} wants the "
+            f"distance of its lines along axis {axis.name!r} to be {_remainder(given)} elements, and of "
+            f"{found.stage.name!r}, for which {atom.name} wants {_remainder(wanted)}: with the first, {ways} lanes of "
+            "the second want one bank at a time",
+            f"give each a copy of its own, by a cache_read for each reader, or decide: s[{stage.name}].storage_align("
+            f"{axis.name}, {given[0]}, {given[1]})",
+        )
+
+
+def _remainder(wanted: tuple[int, int]) -> str:
+    factor, offset = wanted
+    return f"{offset} modulo {factor}"
