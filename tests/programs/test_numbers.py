@@ -167,3 +167,23 @@ def test_sixteen_bit_floats_gathered_in_every_memory(target: str, dtype: str) ->
     x = np.random.default_rng(0).integers(0, 4, (64, 40)).astype(DType(dtype).numpy)
     got = result(build(s, [A, B], target), (x,), (64,), dtype)
     np.testing.assert_array_equal(got.astype("float64"), x.astype("float64").sum(axis=1))
+
+
+@every_target
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_shifts_by_any_amount(target: str, dtype: str) -> None:
+    """Amounts beyond the word shift every bit out; hardware takes them modulo the word, and LLVM gives poison."""
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    bits = np.iinfo(dtype).bits
+    amounts = [0, 1, bits - 1, bits, bits + 1, 2 * bits, high, -1 % (high + 1) if low == 0 else -1, low]
+    pairs = [(a, b) for a in (low, -5, 1, high) for b in amounts if a >= low]
+    x, by = (np.array(column, dtype) for column in zip(*pairs, strict=True))
+    module = pointwise(lambda a, b: (a << b, a >> b, a << (b & 3), a >> (bits - 1)), [dtype, dtype], target)
+    found = results(module, (x, by), [dtype] * 4)
+    wide = 1 << bits
+    for value, amount, *got in zip(x.tolist(), by.tolist(), *(column.tolist() for column in found), strict=True):
+        within = 0 <= amount < bits
+        left = [(value << amount) if within else 0, value << (amount & 3)]
+        left = [(shifted - low) % wide + low for shifted in left]
+        right = value >> (amount if within else bits)
+        assert got == [left[0], right, left[1], value >> (bits - 1)], f"{value} by {amount}"

@@ -17,7 +17,8 @@ _INFIX: dict[type, str] = {
     n.Add: "+", n.Sub: "-", n.Mul: "*", n.FloorDiv: "//", n.FloorMod: "%", n.EQ: "==", n.NE: "!=", n.LT: "<",
     n.LE: "<=", n.GT: ">", n.GE: ">=", n.And: "and", n.Or: "or",
 }  # fmt: skip
-_BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "shift_left": "<<", "shift_right": ">>"}
+_BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
+_SHIFTS = {"shift_left": "<<", "shift_right": ">>"}
 _CALLS: dict[type, str] = {n.Min: "min", n.Max: "max", n.Mod: "truncmod"}
 _CHAINS = (n.Add, n.Mul)
 
@@ -71,6 +72,10 @@ class HostExpr:
             return f"~{self.operand(e.args[0])}"
         if kind is n.Call and e.name in _BITS:
             return f"{self.operand(e.args[0])} {_BITS[e.name]} {self.operand(e.args[1])}"
+        if kind is n.Call and e.name in _SHIFTS:
+            a, by = self.operand(e.args[0]), self.operand(e.args[1])
+            empty = f"-({a} < 0)" if e.name == "shift_right" else "0"
+            return f"{a} {_SHIFTS[e.name]} {by} if 0 <= {by} < {e.dtype.bits} else {empty}"
         if is_packed(e):
             return f"packed({', '.join(args)})"
         if has_effect(e) or any(isinstance(at, n.Load) for at in post_order(e)):

@@ -138,8 +138,6 @@ class _Lane:
         args = [self.value(a) for a in e.args]
         if e.name == "likely":
             return args[0]
-        if e.name.startswith("shift") and not 0 <= args[1] < e.dtype.bits:
-            raise UndefinedValueError(f"a shift by {args[1]} of {e.dtype} in `{e}`")
         typed = [a.dtype.numpy.type(x) for a, x in zip(e.args, args, strict=True)]
         result = compute(*typed)
         return result if e.dtype.is_float else _python(result, e.dtype)

@@ -63,6 +63,25 @@ def _clz(x: Value) -> Value:
     return count[()]
 
 
+def _shift_left(x: Value, amount: Value) -> Value:
+    """x << amount; 0 where the amount is negative or not below the number of bits."""
+    within = _within_word(x, amount)
+    none = np.zeros_like(x)
+    return np.where(within, np.left_shift(x, np.where(within, amount, none)), none)[()]
+
+
+def _shift_right(x: Value, amount: Value) -> Value:
+    """x >> amount; where the amount is negative or not below the number of bits, only the sign is left."""
+    within = _within_word(x, amount)
+    none = np.zeros_like(x)
+    sign = np.where(x < 0, ~none, none)
+    return np.where(within, np.right_shift(x, np.where(within, amount, none)), sign)[()]
+
+
+def _within_word(x: Value, amount: Value) -> Any:
+    return (amount >= 0) & (amount < x.dtype.itemsize * 8)
+
+
 INTRINSICS: dict[str, Function] = {
     **{
         name: getattr(np, name)
@@ -81,8 +100,8 @@ INTRINSICS: dict[str, Function] = {
     "pow": np.power,
     "popcount": _popcount,
     "clz": _clz,
-    "shift_left": np.left_shift,
-    "shift_right": np.right_shift,
+    "shift_left": _shift_left,
+    "shift_right": _shift_right,
     "likely": lambda x: x,
 }
 

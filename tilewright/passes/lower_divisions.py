@@ -1,4 +1,7 @@
-"""lower_divisions: strength reduction of floor division and modulo to truncating ones where nothing is negative."""
+"""lower_divisions: strength reduction of floor division and modulo to truncating ones where nothing is negative.
+
+On the same way, shifts get a value for every amount (lower_shifts).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from ..core.target import Target
 from ..expr.nodes import Div, Expr, FloorDiv, FloorMod, IntImm, Mod
 from ..expr.operators import const
 from ..loops.nodes import For, Function, Launch, Stmt
+from .lower_shifts import is_shift, total_shift
 
 
 def lower_divisions(function: Function, target: Target, options: Options) -> Function:
@@ -50,6 +54,8 @@ def lower_expression(root: Expr, facts: Facts, memo: dict[Any, Any] | None = Non
                 positive = isinstance(e.b, IntImm) and e.b.value > 0
                 if (positive or interval(e.b, facts).lo > 0) and interval(e.a, facts).lo >= 0:
                     done = (Div if isinstance(e, FloorDiv) else Mod)(done.a, done.b)
+            elif is_shift(done):
+                done = total_shift(done, facts)
             memo[e] = done
         return done
 
