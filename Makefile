@@ -14,7 +14,7 @@ EXTRAS ?= opencl,cuda,tune,plot,dev
 # Test processes: one a core, at most 8 (each of them loads the compiler once).
 JOBS ?= auto
 PYTEST_ARGS ?=
-# Of fuzz-api: how many hostile calls, and which ones.
+# Of fuzz and fuzz-api: how many random cases or hostile calls, and which ones.
 N ?= 2000
 SEED ?= 1
 
@@ -23,10 +23,12 @@ READY := $(VENV)/.ready
 
 # Of test-matrix: --cell NAME, --whole, --list.
 MATRIX_ARGS ?=
-# Of fuzz: how many examples of each property (some properties take a multiple of it).
+# Of fuzz: --engines interpreter,llvm,opencl,cuda, --every 4 (kernels for OpenCL), --log FILE.
+FUZZ_ARGS ?=
+# Of fuzz-properties: how many examples of each property (some properties take a multiple of it).
 EXAMPLES ?= 600
 
-.PHONY: help demo test test-slow test-matrix fuzz fuzz-api check test-gpu bench release clean setup
+.PHONY: help demo test test-slow test-matrix fuzz fuzz-properties fuzz-api check test-gpu bench release clean setup
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -48,7 +50,10 @@ test-slow: $(READY) ## run the tests that take more than ten seconds each, which
 test-matrix: $(READY) ## run tests as on other machines: cores, memory, descriptors, load, missing extras ...
 	@$(BIN)/python tools/test_matrix.py $(MATRIX_ARGS) $(if $(PYTEST_ARGS),-- $(PYTEST_ARGS))
 
-fuzz: $(READY) ## run the properties with EXAMPLES=... random examples each, ten times those of `make test`
+fuzz: $(READY) ## run N random schedules of random computations on every engine; SEED=... picks others
+	@$(BIN)/python -m tests.fuzz --count $(N) --seed $(SEED) $(FUZZ_ARGS)
+
+fuzz-properties: $(READY) ## run the properties with EXAMPLES=... random examples each, ten times those of `make test`
 	@HYPOTHESIS_PROFILE=fuzz FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m hypothesis $(PYTEST_ARGS)
 
 fuzz-api: $(READY) ## run N hostile calls of the public API and N/40 hostile modules; SEED=... picks others

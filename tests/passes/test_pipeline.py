@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.loops.programs import alloc, buf, exprs, function, launch, load, loop, store
 from tests.lowering.documents import PROGRAMS
 from tests.passes.running import finish, run_pass
+from tests.schedule.choosers import Drawn
 from tests.schedule.random_programs import RandomProgram
 from tests.schedule.random_tiles import draw_tiles
 from tests.schedule.test_random_schedules import examples
@@ -62,7 +63,7 @@ def test_documents_stay_well_formed_without_any_optional_pass(name: str, target:
 
 @st.composite
 def tiles(draw: Any) -> RandomProgram:
-    program = RandomProgram(draw)
+    program = RandomProgram(Drawn(draw))
     draw_tiles(program)
     return program
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.errors.refused import refused
 from tests.loops.running import empty, floats, run
 from tests.passes.running import finish
 from tests.programs.harness import FLOATS, build
@@ -184,3 +185,41 @@ def test_every_pass_leaves_a_well_formed_program(columns: int, tx: int, ty: int)
     s, args = rows(5, columns, tx, ty)
     (function,) = tw.lower(s, args).functions
     finish(function, check=True)
+
+
+def test_a_store_predicate_keeps_the_parts_of_all_threads() -> None:
+    s, args = rows(3, 10, 4, 1)
+    B = args[1]
+    s[B].set_store_predicate(s[B].value.note(s[B].leaf_iter_vars[3]).thread.var.equal(0))  # type: ignore[union-attr]
+    values, out = floats(3, 10), empty(3)
+    run(tw.lower(s, args)["main"], values, out)
+    np.testing.assert_allclose(out, values.sum(1), rtol=1e-5)
+
+
+def test_the_smallest_integer_starts_an_argmax() -> None:
+    """Comparing with it by a difference would overflow."""
+    A, k = te.placeholder((5, 9), "int32", "A"), te.reduce_axis((0, 9), "k")
+    argmax = te.comm_reducer(
+        lambda x, y: (tir.Select(x[1] > y[1], x[0], y[0]), te.max(x[1], y[1])),
+        lambda t0, t1: (tir.const(-1, t0), te.min_value(t1)),
+    )
+    place, value = te.compute((5,), lambda i: argmax((k, A[i, k]), axis=k), name="T")
+    s = te.create_schedule(place.op)
+    values = np.random.default_rng(0).permuted(np.tile(np.arange(1, 10, dtype="int32"), (5, 1)), axis=1)
+    places, largest = np.zeros(5, "int32"), np.zeros(5, "int32")
+    run(tw.lower(s, [A, place, value])["main"], values, places, largest)
+    np.testing.assert_array_equal(places, values.argmax(1))
+    np.testing.assert_array_equal(largest, values.max(1))
+
+
+def test_threads_that_need_different_results_share_no_reduction() -> None:
+    s, args = rows(8, 16, 4, 1)
+    B = args[1]
+    s = te.create_schedule(B.op)
+    total = s.cache_write(B, "local")
+    _, row = s[B].split(B.op.axis[0], factor=4)
+    s[B].bind(row, te.thread_axis("threadIdx.x"))
+    s[total].compute_at(s[B], row)
+    s[total].bind(s[total].split(s[total].op.reduce_axis[0], nparts=4)[0], te.thread_axis("threadIdx.x"))
+    with refused("bind", "each of them needs another result", fix="outside of 'i.inner'"):
+        tw.lower(s, args)

@@ -11,9 +11,9 @@ import sys
 import numpy as np
 
 import tilewright
+from tests.schedule.choosers import Finished
 from tests.schedule.random_programs import RandomProgram, poison
 from tilewright.core.errors import UserError
-from tilewright.tensor.reference import reference
 
 TARGET = "opencl -device=gpu"
 """Kernels in the form for GPUs, whatever the device is."""
@@ -21,11 +21,7 @@ TARGET = "opencl -device=gpu"
 
 def remade(lines: list[str], tensors: list[str]) -> RandomProgram:
     """A program from its lines."""
-
-    def draw(strategy: object) -> object:
-        raise AssertionError(f"{strategy} is drawn, but the program is finished")
-
-    program = RandomProgram(draw)
+    program = RandomProgram(Finished())
     for line in lines:
         program.do(line)
     program.tensors = tensors
@@ -43,7 +39,7 @@ def outcome(program: RandomProgram) -> str:
     results = map(poison, program.outputs)
     arrays = [tilewright.nd.array(value, device) for value in (*inputs.values(), *results)]
     module(*arrays)
-    expected = reference(program.outputs, inputs)
+    expected = program.expected()
     found = [each.numpy() for each in arrays[-len(expected) :]]
     return "right" if all(map(np.array_equal, found, expected)) else "wrong"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from hypothesis import strategies as st
-
+from tests.schedule import random_operators
 from tests.schedule.random_programs import (
     RandomProgram,
     at,
@@ -24,16 +23,26 @@ LARGEST = 200  # elements of a tensor
 
 
 def draw_graph(
-    program: RandomProgram, stages: int = 4, ranks: Sequence[int] = (1, 2, 3), sizes: Sequence[int] = SIZES
+    program: RandomProgram,
+    stages: int = 4,
+    ranks: Sequence[int] = (1, 2, 3),
+    sizes: Sequence[int] = SIZES,
+    first: str = "",
 ) -> None:
-    """Inputs and up to `stages` computations, each of which reads the one before; then the schedule `s`."""
+    """Inputs and up to `stages` computations, each of which reads the one before; then the schedule `s`.
+
+    One of them is of the kind `first`, where that is given and fits.
+    """
     draw_type(program)
     shape: tuple[int, ...] = ()
     for _ in range(program.pick(ranks)):
         shape = (*shape, program.pick([n for n in sizes if math.prod(shape) * n <= LARGEST]))
     last = placeholder(program, shape)
-    for _ in range(program.draw(st.integers(1, stages))):
-        kind = program.pick([k for k, (fits, _) in KINDS.items() if fits(program.extents[last])])
+    count = program.between(1, stages)
+    place = program.pick([0, count - 1])
+    for number in range(count):
+        fitting = [k for k, (fits, _) in KINDS.items() if fits(program.extents[last])]
+        kind = first if number == place and first in fitting else program.pick(fitting)
         there, made = len(program.tensors), KINDS[kind][1](program, last)
         if is_exact(program, made):
             last = made
@@ -118,7 +127,7 @@ def spread(program: RandomProgram, source: str) -> str:
     """A dimension more, along which all is the same."""
     shape = program.extents[source]
     extent = program.pick([1, 2, 3])
-    return compute(program, (*shape, extent), f"{source}[{at(shape)}] * (i{len(shape)} + 1)")
+    return compute(program, (*shape, extent), f"{source}[{at(shape)}] * (i{len(shape)} + 1).astype({program.dtype!r})")
 
 
 def reduction(program: RandomProgram, source: str) -> str:
@@ -139,13 +148,14 @@ def convolution(program: RandomProgram, source: str) -> str:
     shape = program.extents[source]
     d = dimension(program, shape, 1)
     width = program.pick([n for n in (2, 3, 1, 5) if n <= shape[d]])
+    stride, dilation = program.pick([1, 1, 2, 3]), program.pick([n for n in (1, 1, 2) if (width - 1) * n < shape[d]])
     weight = placeholder(program, (width,))
     k = program.fresh("k")
     program.do(f"{k} = te.reduce_axis((0, {width}), name={k!r})")
     if program.chance(50):
-        there = at(shape, **{f"i{d}": f"i{d} + {k}"})
+        there = at(shape, **{f"i{d}": f"i{d} * {stride} + {k} * {dilation}"})
         body = f"te.sum({source}[{there}] * {weight}[{k}], axis={k})"
-        return compute(program, with_extent(shape, d, shape[d] - width + 1), body)
+        return compute(program, with_extent(shape, d, (shape[d] - (width - 1) * dilation - 1) // stride + 1), body)
     there = at(shape, **{f"i{d}": f"i{d} - {k}"})
     guard = f"tir.all(i{d} - {k} >= 0, i{d} - {k} < {shape[d]})"
     body = f"te.sum(tir.if_then_else({guard}, {source}[{there}], 0.0) * {weight}[{k}], axis={k})"
@@ -234,6 +244,9 @@ KINDS: dict[str, Kind] = {
     "pair_reduction": (lambda shape: max(shape, default=0) >= 1, pair_reduction),
     "largest_place": (lambda shape: max(shape, default=0) >= 1, largest_place),
     "product": (lambda shape: len(shape) > 0 and shape[-1] > 0, product),
+    "image": (lambda shape: len(shape) == 3 and min(shape) > 0, random_operators.image),
+    "scan": (lambda shape: len(shape) > 0 and min(shape) > 0, random_operators.scan),
+    "extern": (lambda shape: len(shape) > 0 and min(shape) > 0, random_operators.extern),
 }
 
 
@@ -282,6 +295,37 @@ TEMPLATES: tuple[Template, ...] = (
             "k = te.reduce_axis((0, m), name='k')",
             "U = te.compute((n + 2,), lambda i: tir.if_then_else(tir.all(i >= 1, i < n + 1), A[i - 1], 0.0), name='U')",
             "T = te.compute((n + 3 - m,), lambda i: te.sum(U[i + k] * W[k], axis=k), name='T')",
+        ),
+    ),
+    (
+        {"A": "(3, n, m)", "W": "(2, 3, 2, 1)"},
+        "(2, (n + 1) // 2, m)",
+        (
+            "c, y = te.reduce_axis((0, 3), name='c'), te.reduce_axis((0, 2), name='y')",
+            "U = te.compute((3, n + 1, m), lambda i, j, k: tir.if_then_else(j < n, A[i, j, k], 0.0), name='U')",
+            "T = te.compute((2, (n + 1) // 2, m), lambda i, j, x: te.sum(U[c, j * 2 + y, x] * W[i, c, y, 0], "
+            "axis=[c, y]), name='T')",
+        ),
+    ),
+    (
+        {"A": "(n, m)"},
+        "(n, m)",
+        (
+            "S = te.placeholder((n, m), 'float32', 'S')",
+            "U = te.compute((1, m), lambda t, i: A[0, i], name='U')",
+            "V = te.compute((n, m), lambda t, i: S[t - 1, i] + A[t, i], name='V')",
+            "T = te.scan(U, V, S, inputs=[A], name='T')",
+        ),
+    ),
+    (
+        {"A": "(n, m)"},
+        "(n,)",
+        (
+            "k = te.reduce_axis((0, m), name='k')",
+            "both = te.comm_reducer(lambda x, y: (x[0] + y[0], te.max(x[1], y[1])), "
+            "lambda a, b: (tir.const(0, a), tir.const(-99, b)))",
+            "U, V = te.compute((n,), lambda i: both((A[i, k], A[i, k] * 2.0), axis=k), name='U')",
+            "T = te.compute((n,), lambda i: U[i] + V[i], name='T')",
         ),
     ),
 )

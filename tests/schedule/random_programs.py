@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import warnings
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from hypothesis import strategies as st
 
+from tests.schedule import random_externs
+from tests.schedule.choosers import Chooser
 from tilewright import te, tir
 from tilewright.core.errors import UserError
 from tilewright.expr import nodes as n
 from tilewright.tensor.reduction import Reduce
+from tilewright.tensor.reference import reference
 from tilewright.tensor.tensor import PlaceholderOp, Tensor
 
 T = TypeVar("T")
-Draw = Callable[[st.SearchStrategy[Any]], Any]
-EXACT = {"float32": 2**24, "float16": 2**11, "bfloat16": 2**8}
+EXACT = {"float32": 2**24, "float16": 2**11, "bfloat16": 2**8, "int8": 127, "int32": 2**31 - 1}
 """The largest whole number below which each type holds all of them."""
 MOST = 2  # of an input
 LARGEST_INDEX = 3  # of those that are values, too
@@ -32,26 +35,26 @@ LARGEST_INDEX = 3  # of those that are values, too
 class RandomProgram:
     """Lines of a program, and what they have made."""
 
-    def __init__(self, draw: Draw) -> None:
-        self.draw = draw
-        self.names: dict[str, Any] = {"te": te, "tir": tir}
+    def __init__(self, chooser: Chooser) -> None:
+        self.chooser = chooser
+        self.pick, self.between, self.permuted = chooser.pick, chooser.between, chooser.permuted
+        self.names: dict[str, Any] = {"te": te, "tir": tir, "externs": random_externs, "meanings": {}}
         self.lines: list[str] = []
         self.refused: list[str] = []
+        self.attempt = ""
+        """The line that is being executed, which stays here where it fails as none may."""
         self.tensors: list[str] = []
         self.extents: dict[str, tuple[int, ...]] = {}
         self.count = 0
         self.dtype = "float32"
+        self.on_gpu: bool | None = None
+        """Whether the schedule binds threads, where that is known before the graph is drawn."""
 
     # Drawing.
 
-    def pick(self, options: Sequence[T]) -> T:
-        """One of the options; the first is the simplest."""
-        chosen: T = self.draw(st.sampled_from(options))
-        return chosen
-
     def chance(self, percent: int) -> bool:
         """True in about so many of a hundred programs."""
-        return bool(self.draw(st.integers(0, 99)) >= 100 - percent)
+        return self.between(0, 99) >= 100 - percent
 
     def fresh(self, base: str) -> str:
         self.count += 1
@@ -59,13 +62,18 @@ class RandomProgram:
 
     def do(self, line: str) -> bool:
         """Execute a line and keep it; a line that is refused is dropped."""
+        if "int" in self.dtype:
+            line = re.sub(r"\b(\d+)\.0\b", r"\1", line)
+        self.attempt = line
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 exec(line, self.names)
         except UserError as error:
             self.refused.append(f"{line}  # {error}")
+            self.attempt = ""
             return False
+        self.attempt = ""
         self.lines.append(line)
         return True
 
@@ -94,6 +102,14 @@ class RandomProgram:
         rng = np.random.default_rng(len(self.text))
         given = [t for t in self.arguments if isinstance(t.op, PlaceholderOp)]
         return {t: rng.integers(-MOST, MOST + 1, [int(e) for e in t.shape]).astype(t.dtype.numpy) for t in given}
+
+    def expected(self) -> list[np.ndarray]:
+        """The values of the outputs by the NumPy reference, and by the meanings of external operations."""
+        known: dict[Any, Any] = {**self.inputs()}
+        for name, (source, meaning) in self.names["meanings"].items():
+            values = random_externs.MEANINGS[meaning](reference(self.names[source], known)[0])
+            known.update(zip(self.names[name].op.outputs, values, strict=True))
+        return reference(self.outputs, known)
 
 
 def poison(tensor: Tensor) -> np.ndarray:
@@ -136,12 +152,24 @@ def with_extent(shape: tuple[int, ...], d: int, extent: int) -> tuple[int, ...]:
 
 def draw_type(program: RandomProgram) -> None:
     """The type of all tensors of the program."""
-    program.dtype = program.pick(["float32", "float32", "float32", "float16", "bfloat16"])
+    program.dtype = program.pick(["float32", "float32", "float32", "float16", "bfloat16", "int32", "int8"])
 
 
 def is_exact(program: RandomProgram, name: str) -> bool:
     """Whether every value on the way to a tensor's elements is a whole number that its type holds."""
-    return all(largest(value) <= EXACT[program.dtype] for value in program.names[name].op.body)
+    op = program.names[name].op
+    return bool(largest_of(op) <= EXACT[program.dtype])
+
+
+BOUNDS: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
+"""Bounds of what operations without a body compute: scans and external ones."""
+
+
+def largest_of(op: Any) -> float:
+    """A bound for the absolute value of what an operation computes, and of all parts of it."""
+    if op in BOUNDS:
+        return BOUNDS[op]
+    return max((largest(value) for value in getattr(op, "body", ())), default=MOST)
 
 
 @functools.cache
@@ -150,12 +178,12 @@ def largest(e: Any) -> float:
     if isinstance(e, (n.IntImm, n.FloatImm)):
         return abs(e.value)
     if isinstance(e, n.Load):
-        return max((largest(value) for value in e.source.op.body), default=MOST)
+        return largest_of(e.source.op)
     if isinstance(e, n.Var):
         return LARGEST_INDEX
     if isinstance(e, Reduce):  # of those drawn here, a sum is the largest
         count = math.prod(int(axis.dom.extent) for axis in e.axes)
-        start = [value for value in map(largest, e.combiner.identity) if value < 2**30]  # a maximum's is never left
+        start = [value for value in map(largest, e.combiner.identity) if value < 127]  # a maximum's is never left
         return max(count * max(map(largest, e.source)), *start, 0)
     if isinstance(e, n.Mul):
         return largest(e.a) * largest(e.b)

@@ -7,31 +7,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import strategies as st
-
 from tests.schedule.random_programs import RandomProgram
 from tilewright.schedule.value import AtRoot
+from tilewright.tensor.extern import ExternOp
+from tilewright.tensor.scan import ScanOp
 from tilewright.tensor.tensor import PlaceholderOp
 
 
 def draw_schedule(program: RandomProgram, steps: int = 8, gpu: bool | None = None) -> None:
     """Up to `steps` transformations; with `gpu`, every stage that is computed by itself is a kernel."""
     s = program.schedule
-    for _ in range(program.draw(st.integers(0, 2))):
+    for _ in range(program.between(0, 2)):
         program.pick([cache_read, cache_write])(program)
     on_gpu = program.chance(50) if gpu is None else gpu
     threads = {"threadIdx.x": program.pick([2, 4, 3, 1]), "threadIdx.y": program.pick([2, 1, 3])}
     actions = [split, fuse, reorder, attach, attach, attach, inline, annotate, scope, pragma, unfused, tiled, virtual]
     if on_gpu:
         for i, stage in enumerate(s.stages):
-            if stage.is_output:
-                bind_nest(program, i, threads)
-    actions += [fetch] * 2 if on_gpu else []
-    actions += [padded, staged, root]
-    for _ in range(program.draw(st.integers(0, steps))):
+            if stage.is_output or isinstance(stage.op, ScanOp):
+                bind_output(program, i, threads)
+    actions += [fetch, fetch, crossed] if on_gpu else []
+    actions += [padded, staged, root, factored, grouped]
+    for _ in range(program.between(0, steps)):
         action = program.pick(actions)
-        if action is fetch:
-            fetch(program, threads)
+        if action in (fetch, crossed):
+            action(program, threads)
         else:
             action(program)
     if gpu:
@@ -68,7 +68,7 @@ def split(program: RandomProgram, stage: int | None = None, k: int | None = None
 def tiled(program: RandomProgram) -> None:
     i = some_stage(program)
     if len(leaves(program, i)) >= 2:
-        x, y = program.draw(st.permutations(range(len(leaves(program, i)))))[:2]
+        x, y = program.permuted(range(len(leaves(program, i))))[:2]
         a, b = program.pick([2, 3, 4]), program.pick([2, 4, 3])
         program.do(f"s.stages[{i}].tile({loop(i, x)}, {loop(i, y)}, {a}, {b})")
 
@@ -91,7 +91,7 @@ def unfused(program: RandomProgram) -> None:
 def reorder(program: RandomProgram) -> None:
     i = some_stage(program)
     count = len(leaves(program, i))
-    order = program.draw(st.permutations(range(count)))[: program.pick([count, 2])]
+    order = program.permuted(range(count))[: program.pick([count, 2])]
     program.do(f"s.stages[{i}].reorder({', '.join(loop(i, k) for k in order)})")
 
 
@@ -158,12 +158,12 @@ def cache_write(program: RandomProgram) -> None:
         settle(program, name)
 
 
-def settle(program: RandomProgram, name: str) -> None:
+def settle(program: RandomProgram, name: str, percent: int = 80) -> None:
     """compute_at one of the readers of a cache."""
     ids = [stage.id for stage in program.schedule.stages]
     i = ids.index(program.schedule[program.names[name]].id)
     readers = [ids.index(r.id) for r in program.schedule.value.readers(ids[i])]
-    if readers and program.chance(80):
+    if readers and program.chance(percent):
         j = program.pick(readers)
         if leaves(program, j):
             k = program.pick(range(len(leaves(program, j))))
@@ -173,7 +173,7 @@ def settle(program: RandomProgram, name: str) -> None:
 def padded(program: RandomProgram) -> None:
     """Storage whose rows do not start at the same place of a bank."""
     i = some_stage(program)
-    count = len(program.schedule.stages[i].op.axis)
+    count = len(getattr(program.schedule.stages[i].op, "axis", ()))
     if count:
         k, factor = program.pick(range(count)), program.pick([4, 8, 3])
         axis = f"s.stages[{i}].op.axis[{k}]"
@@ -192,6 +192,99 @@ def virtual(program: RandomProgram) -> None:
         k = program.pick(range(len(leaves(program, i))))
         if program.do(f"s.stages[{i}].split({loop(i, k)}, nparts={program.pick([2, 3])})"):
             program.do(f"s.stages[{i}].bind({loop(i, k)}, te.thread_axis('vthread'))")
+
+
+def reduced(program: RandomProgram) -> list[tuple[int, int]]:
+    """The loops over reduction axes: stage and position."""
+    return [(i, k) for i in computed(program) for k, a in enumerate(leaves(program, i)) if a.iter_type == 2]
+
+
+def factored(program: RandomProgram) -> None:
+    """rfactor of a reduction loop or of a part of it; the partial results are then computed at a reader, perhaps."""
+    loops = reduced(program)
+    if not loops:
+        return
+    i, k = program.pick(loops)
+    if program.chance(70):
+        before = len(program.lines)
+        program.do(f"s.stages[{i}].split({loop(i, k)}, {program.pick(['factor', 'nparts'])}={program.pick([2, 4, 3])})")
+        k += (len(program.lines) - before) * program.pick([0, 1])
+    name, place = program.fresh("C"), program.pick([0, 0, 1, -1])
+    made = f"s.rfactor(s.stages[{i}].op.output(0), {loop(i, k)}, {place})"
+    if len(program.schedule.stages[i].op.outputs) > 1:
+        made += "[0]"
+    if program.do(f"{name} = {made}"):
+        settle(program, name, 60)
+
+
+def crossed(program: RandomProgram, threads: dict[str, int], stage: int | None = None) -> None:
+    """Part of a reduction, that of `stage` if given, shared by the threads of a block."""
+    loops = [at for at in reduced(program) if stage in (None, at[0])]
+    if not loops:
+        return
+    i, k = program.pick(loops)
+    taken = {note.thread_tag for a in leaves(program, i) if (note := program.schedule.stages[i].value.note(a).thread)}
+    tag = program.pick([t for t in threads if t not in taken] or list(threads))
+    how = program.pick(["factor", "nparts"])
+    if program.do(f"s.stages[{i}].split({loop(i, k)}, {how}={threads[tag]})"):
+        k += how == "factor"
+        program.do(f"s.stages[{i}].bind({loop(i, k)}, te.thread_axis({tag!r}))")
+
+
+def store_predicates(program: RandomProgram) -> None:
+    """One of the threads that share a reduction stores its result, which all of them know."""
+    for i in computed(program):
+        stage = program.schedule.stages[i]
+        for k, axis in enumerate(stage.leaf_iter_vars):
+            bound = stage.value.note(axis).thread
+            if axis.iter_type == 2 and bound and stage.is_output and program.chance(30):
+                shown = f"s.stages[{i}].value.note({loop(i, k)}).thread.var"
+                where = program.pick([f"{shown}.equal(0)", f"{shown} < 1", f"tir.all({shown} >= 0, {shown} <= 0)"])
+                program.do(f"s.stages[{i}].set_store_predicate({where})")
+                return
+
+
+def grouped(program: RandomProgram) -> None:
+    """The stages between two, placed together."""
+    stages = computed(program)
+    first, last = sorted((program.pick(stages), program.pick(stages)))
+    name, inputs = program.fresh("G"), program.pick([True, False])
+    made = f"s.create_group(s.stages[{last}].op.output(0), s.stages[{first}].op.output(0), {inputs})"
+    if not program.do(f"{name} = {made}"):
+        return
+    later = [j for j in stages if j > last and leaves(program, j)]
+    if later and program.chance(70):
+        j = program.pick(later)
+        program.do(f"{name}.compute_at(s.stages[{j}], {loop(j, program.pick(range(len(leaves(program, j)))))})")
+    else:
+        program.do(f"{name}.{program.pick(['compute_inline', 'compute_root'])}()")
+
+
+def bind_output(program: RandomProgram, stage: int, threads: dict[str, int]) -> None:
+    """Bind the loops of an output; those of a scan are the loops of what it computes in each step."""
+    op = program.schedule.stages[stage].op
+    if isinstance(op, ExternOp):
+        return
+    if not isinstance(op, ScanOp):
+        bind_nest(program, stage, threads)
+        return
+    extent = getattr(op.init[0].shape[1], "value", 0) if len(op.init[0].shape) > 1 else 0
+    whole = extent > 0 and program.chance(50)
+    if whole:
+        tx = program.fresh("tx")
+        program.do(f"{tx} = te.thread_axis((0, {extent}), 'threadIdx.x')")
+        program.do(f"s.stages[{stage}].env_threads([{tx}])")
+    ids = [each.id for each in program.schedule.stages]
+    for part in (*op.init, *op.update):
+        i = ids.index(program.schedule[part].id)
+        axes = leaves(program, i)
+        if whole:
+            program.do(f"s.stages[{i}].bind({loop(i, 1)}, {tx})")
+        elif len(axes) > 1 or part in op.init:
+            k = min(1, len(axes) - 1)
+            program.do(f"s.stages[{i}].split({loop(i, k)}, factor={threads['threadIdx.x']})")
+            program.do(f"s.stages[{i}].bind({loop(i, k)}, te.thread_axis('blockIdx.x'))")
+            program.do(f"s.stages[{i}].bind({loop(i, k + 1)}, te.thread_axis('threadIdx.x'))")
 
 
 def bind_nest(program: RandomProgram, stage: int, threads: dict[str, int]) -> None:
@@ -223,6 +316,8 @@ def bind_rest(program: RandomProgram) -> None:
         stage = program.schedule.stages[i]
         if not isinstance(stage.placement, AtRoot) or any(stage.value.note(a).thread for a in stage.leaf_iter_vars):
             continue
+        if isinstance(stage.op, (ExternOp, ScanOp)):
+            continue
         data = [k for k, axis in enumerate(stage.leaf_iter_vars) if axis.iter_type == 0]
         if not data:
             program.do(f"s.stages[{i}].fuse()")
@@ -233,7 +328,7 @@ def fetch(program: RandomProgram, threads: dict[str, int]) -> None:
     """Share the loops of a stage inside a kernel, or of one that shall be a kernel, among the threads."""
     i = some_stage(program)
     stage = program.schedule.stages[i]
-    count = len(stage.op.axis)
+    count = len(getattr(stage.op, "axis", ()))
     if not count or stage.is_output:
         return
     if len(stage.relations) == 0 and program.chance(50) and count > 1:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hypothesis import strategies as st
-
 from tests.schedule.random_programs import RandomProgram, draw_type, keep, placeholder
 from tests.schedule.random_steps import leaves, loop
 
@@ -63,7 +61,7 @@ def convolution(program: RandomProgram) -> None:
     stride = program.pick([1, 2])
     x = padded(program, placeholder(program, (c, (n - 1) * stride + w)), program.pick([0, 1]))
     weights = placeholder(program, (f, c, w))
-    order = program.draw(st.permutations(["c", "w"]))
+    order = program.permuted(["c", "w"])
     extents = {"c": c, "w": w}
     output(program, (f, n), {k: extents[k] for k in order}, f"{x}[c, i1 * {stride} + w] * {weights}[i0, c, w]")
 
@@ -113,7 +111,7 @@ def stage(program: RandomProgram, name: str) -> int:
 def draw_output(program: RandomProgram) -> tuple[dict[str, int], list[str]]:
     """Tile the loops of T; returns the threads of a block, and the loops of T where others can be computed."""
     rank = len(program.extents["T"])
-    tags = [*program.draw(st.permutations(TAGS[:rank]))]
+    tags = program.permuted(TAGS[:rank])
     tags = [tag if program.chance(85) else "" for tag in tags]
     threads: dict[str, int] = {}
     groups: dict[str, list[str]] = {"o": [], "v": [], "t": [], "i": []}
@@ -220,7 +218,7 @@ def share(program: RandomProgram, name: str, threads: dict[str, int]) -> None:
     if lanes and program.do(f"s.stages[{i}].split({loop(i, -1)}, factor={lanes})"):
         program.do(f"s.stages[{i}].vectorize({loop(i, -1)})")
     k = 0
-    for tag in [tag for tag in program.draw(st.permutations([*threads])) if program.chance(75)]:
+    for tag in [tag for tag in program.permuted([*threads]) if program.chance(75)]:
         available = len(leaves(program, i)) - (1 if lanes else 0)
         if k >= available:
             break

@@ -13,6 +13,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import tilewright
+from tests.schedule.choosers import Drawn
 from tests.schedule.random_graphs import draw_graph
 from tests.schedule.random_programs import RandomProgram
 from tests.schedule.random_steps import draw_schedule
@@ -22,7 +23,7 @@ from tilewright.core.errors import UserError
 
 @st.composite
 def corners(draw: Any, gpu: bool | None) -> RandomProgram:
-    program = RandomProgram(draw)
+    program = RandomProgram(Drawn(draw))
     draw_graph(program, 3, ranks=(0, 1, 2, 3), sizes=(1, 2, 1, 0, 3))
     draw_schedule(program, 6, gpu)
     return program

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import tilewright
 from tests.passes.running import finish
+from tests.schedule.choosers import Drawn
 from tests.schedule.random_graphs import draw_graph, draw_symbolic_graph
 from tests.schedule.random_programs import RandomProgram, poison
 from tests.schedule.random_steps import draw_schedule
@@ -36,13 +37,13 @@ quiet = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_t
 
 
 def examples(share: float) -> Any:
-    """So many times the examples of the profile that is loaded; `make fuzz` runs ten times as many as the default."""
+    """So many times the examples of the profile that is loaded; `make fuzz-properties` runs ten times the default."""
     return settings(quiet, max_examples=int(share * settings.default.max_examples))
 
 
 @st.composite
 def programs(draw: Any, steps: int = 8, gpu: bool | None = None, stages: int = 4) -> RandomProgram:
-    program = RandomProgram(draw)
+    program = RandomProgram(Drawn(draw))
     draw_graph(program, stages)
     draw_schedule(program, steps, gpu)
     return program
@@ -77,7 +78,7 @@ def arrays(program: RandomProgram) -> list[np.ndarray]:
 
 def check(program: RandomProgram, values: list[np.ndarray], how: str) -> None:
     """The outputs, last among `values`, are what the reference computes."""
-    expected = reference(program.outputs, program.inputs())
+    expected = program.expected()
     for tensor, found, right in zip(program.outputs, values[-len(expected) :], expected, strict=True):
         np.testing.assert_array_equal(found, right, err_msg=f"{tensor.name}, {how}")
 
@@ -100,7 +101,7 @@ def test_a_schedule_changes_no_value(program: RandomProgram) -> None:
 
 @st.composite
 def symbolic_programs(draw: Any) -> tuple[RandomProgram, list[str]]:
-    program = RandomProgram(draw)
+    program = RandomProgram(Drawn(draw))
     shapes = draw_symbolic_graph(program)
     draw_schedule(program)
     return program, shapes

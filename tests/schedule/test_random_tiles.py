@@ -20,6 +20,7 @@ from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
 from tests.passes.running import finish
+from tests.schedule.choosers import Drawn
 from tests.schedule.random_programs import RandomProgram
 from tests.schedule.random_tiles import draw_tiles
 from tests.schedule.test_random_schedules import examples, interpreted
@@ -36,7 +37,7 @@ COUNTS: collections.Counter[str] = collections.Counter()
 
 @st.composite
 def tiles(draw: Any) -> RandomProgram:
-    program = RandomProgram(draw)
+    program = RandomProgram(Drawn(draw))
     draw_tiles(program)
     return program
 

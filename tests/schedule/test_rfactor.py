@@ -200,3 +200,14 @@ def test_refused_where_a_data_loop_ends_that_others_are_computed_in() -> None:
     s[C].compute_at(s[B], outer)
     with refused("rfactor", "stage 'C' is computed at 'i.outer' of 'B'", fix="call rfactor before splitting"):
         s.rfactor(B, k)
+
+
+def test_a_condition_that_reads_is_asked_inside_the_tensor_only() -> None:
+    """The guard of an uneven split comes before a condition that reads the tensor."""
+    A, k = te.placeholder((7,), name="A"), te.reduce_axis((0, 7), "k")
+    B = te.compute((1,), lambda i: te.sum(A[k], axis=k, where=A[k] > 0.0), name="B")
+    s = te.create_schedule(B.op)
+    s.rfactor(B, s[B].split(k, factor=3)[0])
+    values, out = floats(7), empty(1)
+    run(tw.lower(s, [A, B])["main"], values, out)
+    np.testing.assert_allclose(out, values[values > 0].sum(), rtol=1e-5)

@@ -282,3 +282,21 @@ def test_a_branch_whose_sides_change_what_it_asks() -> None:
     want = np.where((values > 0) & (np.arange(16) > 2), np.float32(-1), np.float32(1))
     check(s, args, want, values)
     check(s, args, want, values, target="llvm")
+
+
+def test_a_producer_at_the_loop_of_an_extern() -> None:
+    """`fuse()` of no loops makes one of extent 1, at which other stages may be computed."""
+    A = te.placeholder((16,), name="A")
+    C = te.compute((16,), lambda i: A[i] + 1.0, name="C")
+
+    def write(ins: Any, outs: Any) -> Any:
+        ib = tir.ir_builder.create()
+        source, out = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
+        with ib.for_range(0, 16, "i") as i:
+            out[i] = source[15 - i]
+        return ib.get()
+
+    B = te.extern((16,), [C], write, name="B")
+    s = te.create_schedule(B.op)
+    s[C].compute_at(s[B], s[B].fuse())
+    check(s, [A, B], (floats(16) + 1)[::-1], floats(16))

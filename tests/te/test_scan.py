@@ -212,3 +212,25 @@ def test_a_group_of_nothing() -> None:
         s.create_group(outputs=B, inputs=D)
     with refused("create_group", "3 is not a tensor"):
         s.create_group(outputs=3, inputs=A)
+
+
+def test_stages_of_a_scan_stay_where_they_belong() -> None:
+    X, first, step, total = cumulative(4, 5)
+    after = te.compute((4, 5), lambda i, j: total[i, j] + 1.0, name="after")
+    s = te.create_schedule(after.op)
+    with refused("compute_at", "stage 'step' advances the scan 'total', whose result 'after' reads", fix="a loop of"):
+        s[step].compute_at(s[after], after.op.axis[1])
+    state = total.op.state[0]  # type: ignore[attr-defined]
+    for change in ("compute_root", "cache_read", "cache_write"):
+        s = te.create_schedule(total.op)
+        with refused("compute_at", "stage 'first' computes the first rows of the scan 'total'", fix="at the root"):
+            s[first].compute_at(s[total], total.op.scan_axis)  # type: ignore[attr-defined]
+        if change == "compute_root":
+            s[step].compute_root()
+        elif change == "cache_read":
+            s.cache_read(state, "local", [step])
+        else:
+            s.cache_write(step, "local")
+        out = empty(4, 5)
+        run(tw.lower(s, [X, total])["main"], floats(4, 5), out)
+        np.testing.assert_allclose(out, floats(4, 5).cumsum(0), rtol=1e-5, err_msg=change)

@@ -261,3 +261,21 @@ def test_a_shared_read_is_a_fault_only_where_it_is_evaluated() -> None:
     assert reference(B, {A: a, n: 3})[0].tolist() == [1, 2, 3, 0]
     with pytest.raises(UserError, match=r"reads element \[4\] of 'A'"):
         reference(B, {A: a, n: 4})
+
+
+def test_a_scan_of_two_states() -> None:
+    X, p, q = (te.placeholder((6, 3), name=name) for name in "Xpq")
+    first = te.compute((2, 3), lambda t, i: X[t, i], name="first")
+    start = te.compute((2, 3), lambda t, i: X[t, i] * 2, name="start")
+    cell = te.compute((6, 3), lambda t, i: p[t - 1, i] + p[t - 2, i], name="cell")
+    step = te.compute((6, 3), lambda t, i: cell[t, i] * 0.5, name="step")
+    other = te.compute((6, 3), lambda t, i: te.max(q[t - 1, i], X[t, i]) + step[t, i], name="other")
+    P, Q = te.scan([first, start], [step, other], [p, q], inputs=[X])
+    x = np.random.default_rng(1).standard_normal((6, 3))
+    want_p, want_q = x.copy(), x * 2
+    for t in range(2, 6):
+        want_p[t] = (want_p[t - 1] + want_p[t - 2]) * 0.5
+        want_q[t] = np.maximum(want_q[t - 1], x[t]) + want_p[t]
+    got_p, got_q = reference([P, Q], {X: x})
+    np.testing.assert_allclose(got_p, want_p)
+    np.testing.assert_allclose(got_q, want_q)

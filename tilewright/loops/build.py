@@ -197,16 +197,18 @@ class _Builder:
         if isinstance(found.stage.op, ExternOp):
             return self._extern(found, found.stage.op, bound)
         if isinstance(found.stage.op, ScanOp):
-            return self._scan(found, own_loops(found.stage), bound)
+            return self._around(found, own_loops(found.stage), bound, NOTHING)
         kind = ThreadReductionNest if is_thread_reduction(found.stage) else StageNest
         nest = kind(self, found, bound) if found.contraction is None else TensorizedNest(self, found, bound)
         return nest.statement()
 
-    def _scan(self, found: StageBounds, loops: tuple[Loop, ...], bound: frozenset[Var]) -> Stmt:
-        """The loops of a scan around the stages that advance it."""
+    def _around(self, found: StageBounds, loops: tuple[Loop, ...], bound: frozenset[Var], innermost: Stmt) -> Stmt:
+        """The loops of a scan around the stages that advance it, and those of a `te.extern` around its statement."""
+        if not loops:
+            return innermost
         loop, *inner = loops
         inside = bound | {loop.var} if loop.thread is not None else bound
-        body = self._scan(found, tuple(inner), inside) if inner else NOTHING
+        body = self._around(found, tuple(inner), inside, innermost)
         body = self.producers(found.stage.id, loop.axis, inside, body)
         return one_loop(found, loop, loop.var, body, bound)
 
@@ -216,7 +218,7 @@ class _Builder:
         theirs = {b: self.buffer(t) for b, t in zip(given, (*op.inputs, *op.outputs), strict=True)}
         made: Stmt = with_buffers(op.statement, theirs)
         if not isinstance(op, ScriptOp):
-            return made
+            return self._around(found, own_loops(found.stage), bound, made)
         first = len(self.assertions)
         self.assertions += [Assertion(*assertion) for assertion in op.assertions]
         return ScriptNest(self, found, renumbered(made, first), op).statement(bound)

@@ -107,7 +107,7 @@ class StageNest:
 
     def _update(self, depth: int, bound: frozenset[Var]) -> Stmt:
         if depth == len(self.loops):
-            return self._guarded(self._predicated(self._store()), self.guards)
+            return self._guarded(self._kept(), self.guards)
         loop = self.loops[depth]
         inner = bound | {loop.var} if loop.thread is not None else bound
         body = self._update(depth + 1, inner) if depth + 1 != self.reduce_from else self._nest(depth + 1, inner)
@@ -158,6 +158,10 @@ class StageNest:
         if not isinstance(body, Reduce):
             raise TypeError(f"{self.stage.name} is not a reduction")
         return body
+
+    def _kept(self) -> Stmt:
+        """What an iteration stores, where the schedule wants it stored."""
+        return self._predicated(self._store())
 
     def _store(self) -> Stmt:
         if self.reduce_from is None:

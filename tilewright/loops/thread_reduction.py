@@ -21,6 +21,7 @@ from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope
 from ..expr.nodes import Expr, Load, Var
 from ..expr.operators import all_of, const, equal, if_then_else
+from ..expr.traverse import variables
 from ..schedule.value import Stage
 from ..tensor.axis import AxisKind
 from .nodes import Allocate, AllReduce, Buffer, If, Stmt, Store, seq
@@ -39,6 +40,7 @@ class ThreadReductionNest(StageNest):
 
     def statement(self) -> Stmt:
         self._check_order()
+        self._check_one_result()
         return self._around(0, self.bound)
 
     @cached_property
@@ -70,6 +72,23 @@ class ThreadReductionNest(StageNest):
                     f"{loop.axis.name!r} is vectorized",
                     primitive="vectorize",
                     fix=f"unroll {loop.axis.name!r} instead, or vectorize a stage that is computed inside",
+                )
+
+    def _check_one_result(self) -> None:
+        """The threads that combine their parts all do so for the same elements."""
+        needs = variables(*(part.min for part in self.found.region))
+        for loop in self.loops:
+            if loop.thread is None or loop.axis.kind is not AxisKind.REDUCE:
+                continue
+            around = next((o for o in self.found.outer if o.tag is loop.tag and o.var in needs), None)
+            if around is not None:
+                raise UserError(
+                    f"threads along {loop.thread.thread_tag} share the reduction loop {loop.axis.name!r} of stage "
+                    f"{self.stage.name!r}, but each of them needs another result: the stage is computed inside "
+                    f"{around.axis.name!r}, which is bound to {loop.thread.thread_tag} too",
+                    primitive="bind",
+                    fix=f"bind {loop.axis.name!r} to another thread index, or compute {self.stage.name!r} outside of "
+                    f"{around.axis.name!r}",
                 )
 
     def _is_single(self, loop: Loop) -> bool:
@@ -127,6 +146,10 @@ class ThreadReductionNest(StageNest):
             )
         start = seq(*(Store(b, _ONLY, z) for b, z in zip(self._partials, reduce.combiner.identity, strict=True)))
         return seq(start, self._update(self._serial_from, bound)), tuple(Load(b, _ONLY) for b in self._partials)
+
+    def _kept(self) -> Stmt:
+        """A part of what is reduced: all threads keep theirs, whichever of them stores the result."""
+        return self._store()
 
     def _place(self, k: int) -> tuple[Buffer, tuple[Expr, ...]]:
         return self._partials[k], _ONLY

@@ -175,6 +175,25 @@ class Schedule:
         """The stages whose operation reads a tensor of stage `stage_id`."""
         return tuple(self.stages[i] for i in self._readers.get(stage_id, ()))
 
+    def at_outermost(self, stage_id: int) -> Schedule:
+        """This schedule with a stage computed by itself: at the root, or in the loop of a scan that it advances."""
+        return self.with_stage(replace(self.stages[stage_id], placement=self.outermost(stage_id)))
+
+    def outermost(self, stage_id: int) -> Placement:
+        """The root, or the loop of the scan that a stage advances."""
+        for scan in self.in_order():
+            if not isinstance(scan.op, ScanOp):
+                continue
+            inside = {self.stage_of[state.op] for state in scan.op.state}
+            updates = {self.stage_of[update.op] for update in scan.op.update}
+            for stage in self.in_order():
+                reads = any(self.stage_of.get(tensor.op) in inside for tensor in stage.op.input_tensors)
+                if stage.id in updates or (reads and stage.id != scan.id):
+                    inside.add(stage.id)
+            if stage_id in inside:
+                return At(scan.id, scan.op.scan_axis)
+        return AtRoot()
+
     @cached_property
     def _readers(self) -> Mapping[int, Iterable[int]]:
         """The ids of the stages that read a stage, producers first."""

@@ -20,6 +20,7 @@ from ..expr.nodes import Expr, Var
 from .axis import IterVar
 from .extern import ExternOp
 from .reduction import Reduce
+from .scan import ScanOp
 from .script import ScriptOp
 from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor, topological
 
@@ -38,17 +39,23 @@ def reference(
     """
     wanted = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     graph = _Graph(inputs, np.dtype(dtype))
-    for op in topological([tensor.op for tensor in wanted]):
-        graph.evaluate(op)
+    order = topological([tensor.op for tensor in wanted])
+    scans = [op for op in order if isinstance(op, ScanOp)]
+    within = {each for op in scans for each in (*op.steps(), *(state.op for state in op.state))}
+    for op in order:
+        if op not in within:
+            graph.evaluate(op)
     return [graph.arrays[tensor] for tensor in wanted]
 
 
 class _Graph:
     """The tensors whose values are known, and the sizes."""
 
-    def __init__(self, inputs: Mapping[Any, Any], floats: np.dtype) -> None:
+    def __init__(self, inputs: Mapping[Any, Any], floats: np.dtype, lenient: bool = False) -> None:
         self.inputs = inputs
         self.floats = floats
+        self.lenient = lenient
+        """Whether a value that has none, such as that of a read outside a tensor, is anything instead of an error."""
         self.arrays: dict[Tensor, np.ndarray] = {}
         self.sizes: dict[Var, np.ndarray] = {
             key: np.asarray(value, key.dtype.numpy) for key, value in inputs.items() if isinstance(key, Var)
@@ -72,6 +79,8 @@ class _Graph:
         elif isinstance(op, ScriptOp):
             found = op.emulation([self.arrays[t].copy() for t in op.inputs], lambda name: self.numpy(DType(name)))
             self.arrays.update(zip(op.outputs, found, strict=True))
+        elif isinstance(op, ScanOp):
+            self._scan(op)
         elif isinstance(op, ExternOp):
             if all(tensor in self.inputs for tensor in op.outputs):
                 self.arrays.update((tensor, self._given(tensor)) for tensor in op.outputs)
@@ -83,6 +92,25 @@ class _Graph:
             )
         else:
             raise InternalError(f"no reference for {op!r}")
+
+    def _scan(self, op: ScanOp) -> None:
+        """Fill in the rows of a scan one after the other, each from all that its update means by the rows so far."""
+        rows = [np.zeros([self.size(extent) for extent in state.shape], self.numpy(state.dtype)) for state in op.state]
+        first = self.size(op.init[0].shape[0])
+        for values, init in zip(rows, op.init, strict=True):
+            values[:first] = self.arrays[init]
+        steps = topological([update.op for update in op.update])
+        inside = set(op.steps())
+        for row in range(first, rows[0].shape[0]):
+            step = _Graph(self.inputs, self.floats, lenient=True)  # the other rows of an update mean nothing yet
+            step.sizes.update(self.sizes)
+            step.arrays = {**self.arrays, **dict(zip(op.state, rows, strict=True))}
+            for each in steps:
+                if each in inside:
+                    step.evaluate(each)
+            for values, update in zip(rows, op.update, strict=True):
+                values[row] = step.arrays[update][row]
+        self.arrays.update(zip(op.outputs, rows, strict=True))
 
     def size(self, extent: Expr) -> int:
         """An extent as a number."""
@@ -197,7 +225,7 @@ class _Body:
         """The value of `e`; UserError where evaluating it is a fault (and `where` holds)."""
         with np.errstate(all="ignore"):
             found = self._value(e)
-        fault = self._fault(e) if self.own_faults else None
+        fault = self._fault(e) if self.own_faults and not self.graph.lenient else None
         if fault is not None:
             wrong = np.asarray(fault if where is None else fault & where)
             if wrong.any():

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 import tilewright
+from tests.schedule.choosers import Drawn
 from tests.schedule.random_graphs import draw_graph
 from tests.schedule.random_programs import RandomProgram, poison
 from tests.schedule.random_steps import draw_schedule
 from tilewright.core.errors import UserError
 from tilewright.runtime import set_num_threads
-from tilewright.tensor.reference import reference
 
 quiet = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much])
 
@@ -24,7 +24,7 @@ quiet = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_t
 @st.composite
 def programs(draw: Any) -> RandomProgram:
     """A program that binds nothing to a GPU's threads."""
-    program = RandomProgram(draw)
+    program = RandomProgram(Drawn(draw))
     draw_graph(program, 4)
     draw_schedule(program, 8, False)
     return program
@@ -50,6 +50,6 @@ def test_a_schedule_changes_no_value(program: RandomProgram) -> None:
     rest = [t for t in program.arguments if t not in values]
     arrays = [tilewright.nd.array(x) for x in (*values.values(), *map(poison, rest))]
     module(*arrays)
-    expected = reference(program.outputs, values)
+    expected = program.expected()
     for tensor, found, right in zip(program.outputs, arrays[-len(expected) :], expected, strict=True):
         np.testing.assert_array_equal(found.numpy(), right, err_msg=tensor.name)

@@ -64,7 +64,7 @@ def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence
 
     for reader in readers:
         schedule = with_body(schedule, schedule.stages[reader.id], tuple(rewrite(e, redirect) for e in reader.op.body))
-    return schedule, cached
+    return schedule.at_outermost(stage.id), cached
 
 
 def _same(schedule: Schedule, tensor: Tensor, source: int, value_index: int) -> bool:

@@ -61,7 +61,7 @@ def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule,
     for other in schedule.in_order():
         if isinstance(other.placement, At) and other.placement.stage == stage.id:
             schedule = schedule.with_stage(replace(other, placement=At(made.id, twin[other.placement.axis])))
-    return schedule, cache.outputs
+    return schedule.at_outermost(made.id), cache.outputs
 
 
 def loop_layout(stage: Stage) -> tuple[dict[IterVar, Range], dict[IterVar, Expr]]:

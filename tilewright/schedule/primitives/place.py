@@ -9,9 +9,10 @@ from ...core.errors import UserError
 from ...core.hardware import MemoryScope
 from ...tensor.axis import IterVar
 from ...tensor.reduction import Reduce
+from ...tensor.scan import ScanOp
 from ...tensor.tensor import PlaceholderOp
 from ..legality import has_loops, leaf, no_output
-from ..value import At, AtRoot, Inlined, Schedule, Stage
+from ..value import At, Inlined, Schedule, Stage
 
 
 def compute_at(schedule: Schedule, stage: Stage, parent: Stage, axis: IterVar) -> tuple[Schedule, None]:
@@ -30,6 +31,21 @@ def compute_at(schedule: Schedule, stage: Stage, parent: Stage, axis: IterVar) -
     no_output(schedule, stage, "compute_at", "cannot be computed inside another stage", instead)
     has_loops(parent, "compute_at")
     loop = leaf(parent, axis, "compute_at", "scope")
+    at = schedule.outermost(stage.id)
+    if isinstance(at, At) and parent.id != at.stage and schedule.outermost(parent.id) != at:
+        raise UserError(
+            f"stage {stage.name!r} advances the scan {schedule.stages[at.stage].name!r}, whose result "
+            f"{parent.name!r} reads",
+            primitive="compute_at",
+            fix=f"compute {stage.name!r} at a loop of the scan, or of a stage that is computed there",
+        )
+    if isinstance(parent.op, ScanOp) and stage.id in {schedule.stage_of[t.op] for t in parent.op.init}:
+        raise UserError(
+            f"stage {stage.name!r} computes the first rows of the scan {parent.name!r}, which its loop "
+            f"{loop.name!r} starts from",
+            primitive="compute_at",
+            fix=f"leave {stage.name!r} at the root",
+        )
     if not _depends(schedule, parent, stage):
         raise UserError(
             f"stage {parent.name!r} does not read {stage.name!r}, directly or through others",
@@ -84,10 +100,13 @@ def compute_inline(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
 
 
 def compute_root(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
-    """Compute the whole of `stage` by itself, before its readers: the default."""
+    """Compute the whole of `stage` by itself, before its readers: the default.
+
+    A stage that computes steps of a scan is computed by itself in each step.
+    """
     if stage.is_placeholder:
         has_loops(stage, "compute_root")
-    return schedule.with_stage(replace(stage, placement=AtRoot())), None
+    return schedule.at_outermost(stage.id), None
 
 
 def set_scope(schedule: Schedule, stage: Stage, scope: Any) -> tuple[Schedule, None]:

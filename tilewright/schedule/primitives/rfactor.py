@@ -70,6 +70,7 @@ def rfactor(
     schedule = schedule.with_stage(replace(made, notes=notes))
     out = ComputeOp(stage.op.name, stage.op.axis, final, stage.op.tag, stage.op.attrs)
     schedule = schedule.with_stage(replace(stage, op=out, leaves=(*out.axis, combined), relations=(), notes={}))
+    schedule = schedule.at_outermost(made.id)
     return _moved_inside(schedule, stage, made.id, {**twins, **remaining, loop: factor}), partial.outputs
 
 
@@ -108,12 +109,14 @@ def _partial_body(
 ) -> tuple[Expr, ...]:
     """One partial result per output, guarded where a split of the reduction is uneven."""
     mapping: dict[Any, Expr] = {a.var: simplify(cast(a.var.dtype, values[a])) for a in stage.roots}
-    condition: Expr = substitute(body.condition, mapping)
+    inside: Expr = n.TRUE
     for relation in stage.relations:
         if isinstance(relation, Split) and relation.parent.kind is AxisKind.REDUCE and not is_even(relation, ranges):
             guard = relation.guard(values, ranges)
             if guard is not None:
-                condition = logical_and(condition, likely(simplify(guard)))
+                inside = logical_and(inside, likely(simplify(guard)))
+    # The condition may read what the guard keeps inside its tensor.
+    condition: Expr = logical_and(inside, substitute(body.condition, mapping))
     source = tuple(substitute(e, mapping) for e in body.source)
     if remaining:
         axes = tuple(remaining.values())

@@ -1,0 +1,99 @@
+"""`python -m tests.fuzz --count 10000 --seed 0`: random schedules of random computations, and what goes wrong there.
+
+Cases are numbered by their seeds: `--seed 123 --count 1` shows one again. A child process judges them one after the
+other; after a crash or a hang the next child goes on behind it. At the end stand the cases by computation and by
+primitive, and the reasons of refusals. `--log` keeps a line of JSON for each case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from tests.fuzz.children import Children
+from tests.fuzz.engines import FAULTS
+
+Counts = collections.Counter[str]
+
+
+class Tally:
+    """What became of the cases so far."""
+
+    def __init__(self) -> None:
+        self.outcomes, self.families, self.computations, self.accepted = Counts(), Counts(), Counts(), Counts()
+        self.refusals, self.steps, self.seen = Counts(), Counts(), Counts()
+        self.count = 0
+
+    def add(self, message: dict[str, Any]) -> None:
+        verdict = message["verdict"]
+        self.count += 1
+        self.outcomes[verdict["outcome"]] += 1
+        self.families[f"{message['family']}: {verdict['outcome']}"] += 1
+        self.steps.update(line.split(":")[0] for line in message["refused"])
+        if verdict["outcome"] == "refused":
+            self.refusals[verdict["kind"]] += 1
+        else:
+            self.accepted.update(set(message["primitives"]))
+            self.computations.update(message["computations"])
+
+    def text(self) -> str:
+        """The tables at the end."""
+        tables = {
+            "outcomes": self.outcomes,
+            "families": self.families,
+            "cases that ran, by what they compute": self.computations,
+            "cases that ran, by primitive": self.accepted,
+            "steps that were refused when they were taken": self.steps,
+            "programs that were refused when they were built": self.refusals,
+        }
+        return "\n\n".join(
+            f"{title}\n" + "\n".join(f"{number:8d}  {name}" for name, number in table.most_common(24))
+            for title, table in tables.items()
+        )
+
+
+def main() -> int:
+    """Run the command; 1 where a case ended as none may."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0, help="the first case")
+    parser.add_argument("--engines", default="interpreter,llvm,opencl", help="of interpreter, llvm, opencl, cuda")
+    parser.add_argument("--every", type=int, default=1, help="give only every n-th kernel to OpenCL, which is slow")
+    parser.add_argument("--log", type=Path, help="a file to write a line for each case to")
+    given = parser.parse_args()
+    began, tally = time.monotonic(), Tally()
+    log: TextIO | None = given.log.open("a") if given.log else None
+    for message in Children(tuple(given.engines.split(",")), given.every).run(given.seed, given.count):
+        tally.add(message)
+        if log is not None:
+            print(json.dumps(message), file=log, flush=True)
+        verdict = message["verdict"]
+        if verdict["outcome"] in FAULTS:
+            kind = f"{verdict['outcome']} {verdict['where']} {verdict['kind']}"
+            tally.seen[kind] += 1
+            if tally.seen[kind] == 1:
+                print(f"\n{shown(message)}\n", flush=True)
+        if tally.count % 500 == 0:
+            print(f"{tally.count} cases, {dict(tally.outcomes)}, {time.monotonic() - began:.0f} s", flush=True)
+    faults = sum(tally.outcomes[outcome] for outcome in FAULTS)
+    print(f"\n{tally.text()}\n\n{tally.count} cases, {faults} faults, {time.monotonic() - began:.0f} s")
+    return 1 if faults else 0
+
+
+def shown(message: dict[str, Any]) -> str:
+    """A fault, with the script that shows it."""
+    verdict, case = message["verdict"], message["case"]
+    script = "\n".join(f"    {line}" for line in ["from tilewright import te, tir", *case["lines"]])
+    return (
+        f"{verdict['outcome']} ({verdict['where']}): {verdict['detail']}\n{script}\n"
+        f"    again: python -m tests.fuzz --seed {case['seed']} --count 1"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

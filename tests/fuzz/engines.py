@@ -1,0 +1,134 @@
+"""What becomes of a case: in the interpreter, and where it can run, on this CPU, on OpenCL and on a GPU."""
+
+from __future__ import annotations
+
+import re
+import traceback
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import tilewright
+from tests.fuzz.cases import Case, Script
+from tests.fuzz.seeded import SEEDED
+from tests.passes.running import finish
+from tilewright.core.errors import UserError
+from tilewright.core.target import Target
+from tilewright.loops.interpret import interpret
+from tilewright.loops.nodes import Function
+from tilewright.loops.verify import Form, verify
+
+CUDA = Target("cuda -arch=sm_90")
+TARGETS = {"llvm": "llvm -fp-contract=off", "opencl": "opencl -device=gpu", "cuda": "cuda"}
+FAULTS = ("wrong", "internal error", "crash", "hang")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a case: "right", "refused" or one of FAULTS; where, and details.
+
+    "unlike" and "slow" are faults of a device's compiler: it computes something else in another of its modes, or takes
+    longer than a case may.
+    """
+
+    outcome: str
+    where: str = ""
+    detail: str = ""
+
+    @property
+    def is_fault(self) -> bool:
+        return self.outcome in FAULTS
+
+    def like(self, other: Verdict) -> bool:
+        """Whether another verdict is the same fault, for shrinking; numbers and names may differ."""
+        return (self.outcome, self.where, self.kind) == (other.outcome, other.where, other.kind)
+
+    @property
+    def kind(self) -> str:
+        """The detail without its numbers and names: what it has in common with others."""
+        lines = [line for line in self.detail.splitlines() if line.strip()]
+        line = lines[-1 if self.outcome == "internal error" else 0] if lines else ""
+        return re.sub(r"'[^']*'|`[^`]*`|\d+|\[.*?\]", "·", line)
+
+
+def judge(case: Case, engines: tuple[str, ...], tell: Any = None) -> Verdict:
+    """Run a case on all `engines` that it fits; `tell` is called with the name of each before it runs."""
+    where = "interpreter"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            seeded = SEEDED.get(case.family)
+            script = Script(case) if seeded is None else None
+            for where in stations(case, engines):
+                if tell is not None:
+                    tell(where)
+                if script is None:
+                    wrong = seeded(case.seed, where) if seeded is not None else ""
+                else:
+                    wrong = _interpreted(script) if where == "interpreter" else _ran(script, where)
+                if wrong:
+                    return Verdict("wrong", where, wrong)
+    except UserError as error:
+        return Verdict("refused", where, str(error))
+    except KeyError as error:  # shrinking has taken a line away that others need
+        if str(error).strip("'") in ("s", "outputs", "kept") or str(error).strip("'") in case.tensors:
+            return Verdict("refused", where, "the script is incomplete")
+        return Verdict("internal error", where, traceback.format_exc(limit=-4))
+    except Exception:
+        return Verdict("internal error", where, traceback.format_exc(limit=-4))
+    return Verdict("right")
+
+
+def stations(case: Case, engines: tuple[str, ...]) -> list[str]:
+    """The engines that fit a case: kernels run on devices, other programs on the CPU."""
+    fitting = ("interpreter", "opencl", "cuda") if case.on_grid else ("interpreter", "llvm")
+    return [engine for engine in fitting if engine in engines]
+
+
+def _interpreted(script: Script) -> str:
+    """Interpret the program as it is compiled, for GPUs too where that differs; "" or what is wrong."""
+    (part,) = tilewright.lower(script.schedule, script.arguments).parts
+    programs = [("finished", finish(part.function, check=True))]
+    verify(part.function, Form.FLAT)
+    compiled = part.compiled_for(CUDA).function
+    if compiled is not part.function:
+        programs.append(("finished for GPUs", finish(compiled, check=True)))
+    for given in script.calls():
+        expected = script.expected(given)
+        for how, function in programs:
+            if wrong := _interpret(script, given, expected, function):
+                return f"{how}: {wrong}"
+    return ""
+
+
+def _interpret(script: Script, given: dict[Any, Any], expected: list[np.ndarray], function: Function) -> str:
+    inputs = [array for key, array in given.items() if key not in script.variables]
+    results = script.empty(given)
+    interpret(function, [*inputs, *results], races=True, outputs=function.buffers[len(inputs) :])
+    return _difference(script, results, expected)
+
+
+def _ran(script: Script, engine: str) -> str:
+    """Run the program by an engine; "" or what is wrong."""
+    module = tilewright.build(script.schedule, script.arguments, TARGETS[engine])
+    device = tilewright.device("cpu" if engine == "llvm" else engine, 0)
+    for given in script.calls():
+        inputs = [array for key, array in given.items() if key not in script.variables]
+        arrays = [tilewright.nd.array(array, device) for array in (*inputs, *script.empty(given))]
+        module(*arrays)
+        found = [np.asarray(array.numpy()) for array in arrays[len(inputs) :]]
+        if wrong := _difference(script, found, script.expected(given)):
+            return wrong
+    return ""
+
+
+def _difference(script: Script, found: list[np.ndarray], expected: list[np.ndarray]) -> str:
+    """Where the outputs, the last of `found`, are not what is expected; "" where they are."""
+    for tensor, values, right in zip(script.program.outputs, found[-len(expected) :], expected, strict=True):
+        differs = np.asarray(values, right.dtype) != right
+        if differs.any():
+            at = tuple(int(i) for i in np.argwhere(differs)[0])
+            return f"{tensor.name}{list(at)} is {values[at]}, not {right[at]}; {differs.sum()} of {right.size} differ"
+    return ""

@@ -1,0 +1,65 @@
+"""Judges cases in a process of its own, which a device's compiler may take down; lines of JSON say what it does."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from tests.fuzz.cases import Case, computations, draw, primitives
+from tests.fuzz.engines import Verdict, judge
+from tests.fuzz.shrink import shrunk
+
+
+def say(**message: Any) -> None:
+    print(json.dumps(message), flush=True)
+
+
+def decoded(message: dict[str, Any]) -> Case:
+    """A case from JSON."""
+    lists = {name: tuple(message[name]) for name in ("lines", "tensors", "refused")}
+    return Case(message["family"], message["seed"], **lists, sizes=tuple(map(tuple, message["sizes"])))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--count", type=int, default=0)
+    parser.add_argument("--engines", default="interpreter")
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--case", action="store_true", help="judge the one case on standard input")
+    given = parser.parse_args()
+    wanted = tuple(given.engines.split(","))
+    if given.case:
+        say(**asdict(judge(decoded(json.load(sys.stdin)), wanted)))
+        return 0
+    for seed in range(given.first, given.first + given.count):
+        say(seed=seed)
+        case = draw(seed)
+        engines = tuple(e for e in wanted if e != "opencl" or seed % given.every == 0)
+        verdict = judge(case, engines, lambda where: say(where=where))
+        # A device's compiler may be at fault, which another process finds out.
+        if verdict.is_fault and verdict.where in ("interpreter", "llvm"):
+            say(shrinking=True, verdict=asdict(verdict))
+            case, verdict = shrunk(case, verdict, functools.partial(judge, engines=engines))
+        report(case, verdict)
+    say(done=True)
+    return 0
+
+
+def report(case: Case, verdict: Verdict) -> None:
+    say(
+        verdict={**asdict(verdict), "kind": verdict.kind},
+        family=case.family,
+        primitives=primitives(case.lines),
+        refused=[f"{(primitives((line,)) or ['declaration'])[0]}: {line.split('  # ', 1)[1]}" for line in case.refused],
+        computations=sorted(computations(case.lines)),
+        case=asdict(case) if verdict.outcome != "right" else None,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
