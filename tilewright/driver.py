@@ -28,7 +28,9 @@ from .passes.runner import PassRecord, finishing, lowering, run, well_formed
 from .refine.pipeline import Refined, refine
 from .runtime.module import Module
 from .runtime.program import compile_functions
+from .schedule.culprits import naming_steps
 from .schedule.handle import ScheduleHandle
+from .schedule.steps import Step
 from .schedule.value import Schedule
 from .tensor.tensor import Tensor
 
@@ -69,9 +71,14 @@ class _Recipe:
     name: str
     binds: Any
     options: Options
+    steps: tuple[Step, ...] = ()
 
     def lowered(self, target: Target | None) -> LoweredFunction:
         """The function as it is built for `target`; without one, as it is scheduled."""
+        with naming_steps(self.steps):
+            return self._lowered(target)
+
+    def _lowered(self, target: Target | None) -> LoweredFunction:
         records: list[PassRecord] = []
         start = time.perf_counter()
         scheduled = Refined(self.bounds)
@@ -181,7 +188,23 @@ def _recipe(inputs: ScheduleHandle | Schedule, args: Sequence[Any] | None, name:
         )
     _check_arguments(args, name)
     options = PassContext.current().options
-    return _Recipe(schedule, infer_bounds(schedule), tuple(args or ()), name, binds, options)
+    steps = _steps_of(inputs)
+    with naming_steps(steps):
+        bounds = infer_bounds(schedule)
+    return _Recipe(schedule, bounds, tuple(args or ()), name, binds, options, steps)
+
+
+def _steps_of(inputs: Any) -> tuple[Step, ...]:
+    """The steps of the schedules in whatever `build` was given."""
+    if isinstance(inputs, ScheduleHandle):
+        return tuple(inputs.steps)
+    if isinstance(inputs, LoweredModule):
+        return tuple(step for part in inputs.parts for step in part.recipe.steps)
+    if isinstance(inputs, Mapping):
+        return _steps_of(list(inputs.values()))
+    if isinstance(inputs, (list, tuple)):
+        return tuple(step for each in inputs for step in _steps_of(each))
+    return ()
 
 
 def _check_arguments(args: Any, name: Any) -> None:
@@ -218,8 +241,9 @@ def build(
     if isinstance(inputs, Mapping) and inputs and all(map(_names_target, inputs)):
         inputs, target = _only_target(inputs, target)
     chosen = Target.parse(target) if target is not None else Target.current(allow_none=True) or Target("llvm")
-    functions = _functions(inputs, chosen, args, name, binds)
-    return compile_functions(tuple(finished(function, chosen) for function in functions), chosen)
+    with naming_steps(_steps_of(inputs)):
+        functions = _functions(inputs, chosen, args, name, binds)
+        return compile_functions(tuple(finished(function, chosen) for function in functions), chosen)
 
 
 def finished(function: Function, target: Target) -> Function:

@@ -14,8 +14,10 @@ from tilewright.core.errors import TVMError, UserError
 
 
 @contextmanager
-def refused(primitive: str, *says: str, fix: str | None = "") -> Iterator[None]:
+def refused(primitive: str, *says: str, fix: str | None = "", step: str = "") -> Iterator[None]:
     """The block is refused by `primitive`, with every part of `says` in the message and `fix` in its remedy.
+
+    `step` is the beginning of a schedule step that the error names, with the line that did it.
 
     The error is of the users' family and names the line of the caller; with `fix=None` it may leave the remedy to
     what it says.
@@ -35,6 +37,10 @@ def refused(primitive: str, *says: str, fix: str | None = "") -> Iterator[None]:
         assert error.fix, f"no fix in\n{shown}"
         assert f"\n  fix: {error.fix}" in shown
         assert fix in error.fix, f"{fix!r} is missing in the fix of\n{shown}"
+    steps = [line.removeprefix("  step: ") for line in shown.splitlines() if line.startswith("  step: ")]
+    assert steps == list(error.steps), shown
+    assert not step or any(each.startswith(step) for each in steps), f"step {step!r} is not named in\n{shown}"
+    assert all(re.search(r" at .*\.py:\d+$", each) for each in steps), shown
     at = re.search(r"^  at:  (.*):(\d+)$", shown, re.MULTILINE)
     assert at, f"no place in\n{shown}"
     name = caller.f_code.co_filename

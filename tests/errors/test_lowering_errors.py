@@ -100,7 +100,12 @@ def test_keeping_what_a_kernel_keeps_to_itself(e: Example) -> None:
 
 def test_a_thread_axis_of_another_extent(e: Example) -> None:
     e.s[e.C].bind(e.inner, te.thread_axis((0, 32), "threadIdx.x"))
-    with refused("bind", "axis 'c.inner' of stage 'C' has extent 16, but threadIdx.x has the extent 32", fix="split"):
+    with refused(
+        "bind",
+        "axis 'c.inner' of stage 'C' has extent 16, but threadIdx.x has the extent 32",
+        fix="split",
+        step="s[C].bind(c.inner, threadIdx.x) at ",
+    ):
         e.lower()
 
 
@@ -108,7 +113,12 @@ def test_one_thread_tag_of_two_extents_in_a_kernel(e: Example) -> None:
     e.s[e.C].bind(e.inner, te.thread_axis("threadIdx.x"))
     e.s[e.B].compute_at(e.s[e.C], e.outer)
     e.s[e.B].bind(e.B.op.axis[0], te.thread_axis("threadIdx.x"))
-    with refused("bind", "threadIdx.x has extent 18 for stage 'B' and 16 for stage 'C'", fix="split"):
+    with refused(
+        "bind",
+        "threadIdx.x has extent 18 for stage 'B' and 16 for stage 'C'",
+        fix="split",
+        step="s[B].bind(b, threadIdx.x)",
+    ):
         tilewright.build(e.s, [e.A, e.C], "opencl")
 
 
@@ -116,7 +126,9 @@ def test_more_threads_than_a_block_can_have() -> None:
     e = Example(5000)
     e.outer, e.inner = e.s[e.C].split(e.outer, nparts=1)
     e.s[e.C].bind(e.s[e.C].fuse(e.inner, e.s[e.C].leaf_iter_vars[2]), te.thread_axis("threadIdx.x"))
-    with refused("build", "5,008 threads per block (threadIdx.x 5008)", "allows 1,024", fix="smaller factors"):
+    with refused(
+        "build", "5,008 threads per block (threadIdx.x 5008)", "allows 1,024", fix="smaller factors", step="s[C].bind("
+    ):
         tilewright.build(e.s, [e.A, e.C], "cuda")
 
 
@@ -129,7 +141,13 @@ def test_more_shared_memory_than_a_block_can_have(target: str) -> None:
     outer, _ = s[B].split(B.op.axis[0], nparts=1)
     s[B].bind(outer, te.thread_axis("blockIdx.x"))
     s[AS].compute_at(s[B], outer)
-    with refused("build", "320,000 bytes of shared memory", "A.shared 80,000 × float32", fix="smaller region"):
+    with refused(
+        "build",
+        "320,000 bytes of shared memory",
+        "A.shared 80,000 × float32",
+        fix="smaller region",
+        step="s[A.shared].compute_at(B, i.outer)",
+    ):
         tilewright.build(s, [A, B], target)
 
 
@@ -138,7 +156,13 @@ def test_more_blocks_than_a_grid_can_have() -> None:
     B = te.compute((100000,), lambda i: A[i], "B")
     s = te.create_schedule(B.op)
     s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.y"))
-    with refused("build", "blockIdx.y of extent 100,000", "allows 65,535", fix="bind a smaller axis to blockIdx.y"):
+    with refused(
+        "build",
+        "blockIdx.y of extent 100,000",
+        "allows 65,535",
+        fix="bind a smaller axis to blockIdx.y",
+        step="s[B].bind(i, blockIdx.y)",
+    ):
         tilewright.build(s, [A, B], "cuda")
 
 
@@ -153,7 +177,10 @@ def test_cpu_threads_in_a_kernel(e: Example) -> None:
     e.s[e.B].compute_inline()
     e.s[e.C].parallel(e.inner)
     with refused(
-        "parallel", "loop 'c.inner' of stage 'C' is distributed over CPU threads", fix="bind it to a thread axis"
+        "parallel",
+        "loop 'c.inner' of stage 'C' is distributed over CPU threads",
+        fix="bind it to a thread axis",
+        step="s[C].parallel(c.inner)",
     ):
         tilewright.build(e.s, [e.A, e.C], "opencl")
 
@@ -166,7 +193,11 @@ def test_a_reader_outside_of_the_loop(e: Example) -> None:
     s = te.create_schedule(D.op)
     s[e.B].compute_at(s[e.C], e.C.op.axis[0])
     with refused(
-        "compute_at", "stage 'B' is computed inside the loop 'c'", "'D', which reads it, is outside", fix="around all"
+        "compute_at",
+        "stage 'B' is computed inside the loop 'c'",
+        "'D', which reads it, is outside",
+        fix="around all",
+        step="s[B].compute_at(C, c)",
     ):
         tilewright.lower(s, [e.A, D])
 
@@ -175,7 +206,12 @@ def test_a_region_that_depends_on_a_loop_inside(e: Example) -> None:
     e.s[e.C].bind(e.inner, te.thread_axis("threadIdx.x"))
     e.s[e.B].compute_at(e.s[e.C], e.outer)
     e.s[e.B].set_scope("local")
-    with refused("compute_at", "which part of 'B' 'C' needs depends on 'c.inner' (threadIdx.x)", fix="at 'c.inner'"):
+    with refused(
+        "compute_at",
+        "which part of 'B' 'C' needs depends on 'c.inner' (threadIdx.x)",
+        fix="at 'c.inner'",
+        step="s[B].compute_at(C, c.outer)",
+    ):
         e.lower()
 
 
@@ -183,7 +219,12 @@ def test_global_memory_inside_a_kernel(e: Example) -> None:
     e.s[e.B].compute_at(e.s[e.C], e.inner)
     e.s[e.B].set_scope("global")
     with refused(
-        "compute_at", "stage 'B'", "'c.outer', which is bound to blockIdx.x", "global", fix='set_scope("shared")'
+        "compute_at",
+        "stage 'B'",
+        "'c.outer', which is bound to blockIdx.x",
+        "global",
+        fix='set_scope("shared")',
+        step='s[B].set_scope("global")',
     ):
         e.lower()
 
@@ -191,7 +232,11 @@ def test_global_memory_inside_a_kernel(e: Example) -> None:
 def test_shared_memory_outside_of_the_kernel_that_reads_it(e: Example) -> None:
     e.s[e.B].set_scope("shared")
     with refused(
-        "compute_at", "stage 'B' is kept in shared memory", "outside of the kernel of 'C'", fix="compute_at(s[C]"
+        "compute_at",
+        "stage 'B' is kept in shared memory",
+        "outside of the kernel of 'C'",
+        fix="compute_at(s[C]",
+        step='s[B].set_scope("shared")',
     ):
         e.lower()
 
@@ -202,7 +247,7 @@ def test_threads_that_do_not_share_the_memory(e: Example) -> None:
     _, part = e.s[e.B].split(e.B.op.axis[0], factor=16)
     e.s[e.B].bind(part, te.thread_axis("threadIdx.x"))
     says = "axis 'b.inner' of stage 'B' is bound to threadIdx.x", "local memory, of which each thread has its own"
-    with refused("bind", *says, fix="leave 'b.inner' unbound"):
+    with refused("bind", *says, fix="leave 'b.inner' unbound", step="s[B].bind(b.inner, threadIdx.x)"):
         e.lower()
 
 
@@ -223,14 +268,25 @@ class Symbolic:
 def test_an_extent_that_is_not_constant(how: str) -> None:
     e = Symbolic()
     getattr(e.s[e.B], how)(e.B.op.axis[0])
-    with refused(how, "axis 'i' of stage 'B'", "has the extent `n`, which is not constant", fix="by a constant factor"):
+    with refused(
+        how,
+        "axis 'i' of stage 'B'",
+        "has the extent `n`, which is not constant",
+        fix="by a constant factor",
+        step="s[B].",
+    ):
         tilewright.lower(e.s, [e.A, e.B])
 
 
 def test_a_vthread_of_an_extent_that_is_not_constant() -> None:
     e = Symbolic()
     e.s[e.B].bind(e.B.op.axis[0], te.thread_axis("vthread"))
-    with refused("bind", "axis 'i' of stage 'B', bound to a vthread, has the extent `n`", fix="nparts="):
+    with refused(
+        "bind",
+        "axis 'i' of stage 'B', bound to a vthread, has the extent `n`",
+        fix="nparts=",
+        step="s[B].bind(i, vthread)",
+    ):
         tilewright.lower(e.s, [e.A, e.B])
 
 
@@ -283,7 +339,14 @@ def test_an_axis_of_another_stage_in_a_value() -> None:
 
 def test_a_kernel_for_a_target_that_has_none(e: Example) -> None:
     """llvm is the target where none is given."""
-    with refused("build", "blockIdx.x", "'C'", "the llvm target has no hardware threads", fix="parallel"):
+    with refused(
+        "build",
+        "blockIdx.x",
+        "'C'",
+        "the llvm target has no hardware threads",
+        fix="parallel",
+        step="s[C].bind(c.outer, blockIdx.x)",
+    ):
         tilewright.build(e.s, [e.A, e.C])
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..arith.facts import Facts
 from ..arith.region import Extremes, extremes, solve_extent
 from ..arith.simplify import prove, simplify
-from ..core.errors import UserError
+from ..core.errors import Suspect, UserError
 from ..core.hardware import MemoryScope
 from ..expr.nodes import Expr, IntImm, Max, Min, Var
 from ..expr.operators import cast, const, greater_equal, less_equal, subtract
@@ -98,6 +98,7 @@ def running_loops(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> di
                 primitive="compute_at",
                 fix=f"compute {stage.name!r} at a loop around all its readers, or compute "
                 f"{consumer.stage.name!r} inside {at.axis.name!r} as well",
+                suspects=(Suspect(("compute_at",), (stage.name,)),),
             )
     running = {}
     for i, loop in enumerate(path):
@@ -120,6 +121,7 @@ def _check_visible(stage: Stage, consumer: StageBounds, found: list[Extremes | N
                     f"({loop.thread.thread_tag if loop.thread else 'a loop'}), inside the place where it is computed",
                     primitive="compute_at",
                     fix=f"compute {stage.name!r} at {loop.axis.name!r}, or keep it in memory that those threads share",
+                    suspects=(Suspect(("compute_at", "set_scope", "cache_read", "cache_write"), (stage.name,)),),
                 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..arith.facts import EMPTY, Facts
 from ..arith.simplify import simplify
-from ..core.errors import UserError
+from ..core.errors import Suspect, UserError
 from ..core.hardware import LoopKind, ThreadTag
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operators import const
@@ -134,6 +134,7 @@ def _check_constant(stage: Stage, loop: Loop, extent: Expr) -> None:
             "which is not constant",
             primitive=how,
             fix="split the axis by a constant factor and take the inner loop (nparts= and the outer one, for vthreads)",
+            suspects=(Suspect((how,), (stage.name,), loop.axis.name),),
         )
 
 
@@ -149,4 +150,5 @@ def _check_thread_extent(stage: Stage, loop: Loop, extent: Expr, known: tuple[Ex
         + (f"the extent {fixed} that te.thread_axis gave it" if thread.dom is not None else f"extent {fixed} outside"),
         primitive="bind",
         fix=f"split {loop.axis.name!r} so that the bound loop has extent {fixed}, or leave the extent out",
+        suspects=(Suspect(("bind",), (stage.name,), loop.axis.name),),
     )

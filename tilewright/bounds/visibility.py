@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..core.errors import UserError
+from ..core.errors import Suspect, UserError
 from ..core.hardware import MemoryScope, ThreadTag
 from ..schedule.value import Stage
 from ..tensor.axis import AxisKind
@@ -41,6 +41,7 @@ def check_memory(stage: Stage, scope: MemoryScope, outer: tuple[Loop, ...], cons
                 f"{_tag(around[0])}, but kept in global memory, where blocks cannot wait for each other",
                 primitive="compute_at",
                 fix=f's[{stage.name}].set_scope("shared") or "local", or compute {stage.name!r} outside of the kernel',
+                suspects=(_placed(stage),),
             )
         return
     for loop in _on_hardware(own_loops(stage)):
@@ -52,6 +53,7 @@ def check_memory(stage: Stage, scope: MemoryScope, outer: tuple[Loop, ...], cons
                 f"{scope.value} memory, of which each {who} has its own: it would see only the part that it computes",
                 primitive="bind",
                 fix=f"leave {loop.axis.name!r} unbound, or keep {stage.name!r} in memory that every {_tag(loop)} sees",
+                suspects=(Suspect(("bind",), (stage.name,), loop.axis.name), _placed(stage)),
             )
     readers = [c for c in consumers if _on_hardware((*c.outer, *own_loops(c.stage)))]
     if not around and (readers or _on_hardware(own_loops(stage))):
@@ -62,7 +64,13 @@ def check_memory(stage: Stage, scope: MemoryScope, outer: tuple[Loop, ...], cons
             primitive="compute_at",
             fix=f"s[{stage.name}].compute_at(s[{reader}], axis) with an axis inside the kernel, or keep "
             f"{stage.name!r} in global memory",
+            suspects=(_placed(stage),),
         )
+
+
+def _placed(stage: Stage) -> Suspect:
+    """The steps that say where a stage is computed, and in which memory."""
+    return Suspect(("compute_at", "compute_root", "set_scope", "cache_read", "cache_write", "rfactor"), (stage.name,))
 
 
 def _on_hardware(loops: Iterable[Loop]) -> list[Loop]:

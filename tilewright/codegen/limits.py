@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..core.errors import UserError
-from ..core.hardware import ThreadTag
+from ..core.errors import Suspect, UserError
+from ..core.hardware import MemoryScope, ThreadTag
 from ..core.limits import Exceeded, Limit, exceeded
 from ..core.target import Target
 from ..expr import nodes as n
+from ..loops.nodes import Store
+from ..loops.walk import statements, stored_stages
 from .arrays import array_size, shared_bytes
 from .kernel import Kernel, constant
 
@@ -37,15 +39,19 @@ def _threads(kernel: Kernel, target: Target, broken: Exceeded) -> UserError:
         f"but {target} allows {broken.allowed:,}",
         primitive="build",
         fix="split the axes bound to threads by smaller factors",
+        suspects=tuple(
+            _binds(kernel, tag) for tag, extent in _known_extents(kernel).items() if tag.is_thread and extent > 1
+        ),
     )
 
 
 def _extent(kernel: Kernel, target: Target, broken: Exceeded) -> UserError:
-    tag = (broken.tag or ThreadTag.THREAD_X).value
+    tag = broken.tag or ThreadTag.THREAD_X
     return UserError(
-        f"kernel {kernel.name} has {tag} of extent {broken.needed:,}, but {target} allows {broken.allowed:,}",
+        f"kernel {kernel.name} has {tag.value} of extent {broken.needed:,}, but {target} allows {broken.allowed:,}",
         primitive="build",
-        fix=f"bind a smaller axis to {tag}, or move part of it to another dimension",
+        fix=f"bind a smaller axis to {tag.value}, or move part of it to another dimension",
+        suspects=(_binds(kernel, tag),),
     )
 
 
@@ -55,7 +61,25 @@ def _shared(kernel: Kernel, target: Target, broken: Exceeded) -> UserError:
         f"{broken.allowed:,} per block: {_sizes(kernel)}",
         primitive="build",
         fix="cache a smaller region: compute the cached stages further inside, or use smaller tiles",
+        suspects=(Suspect(_STORING, (_largest(kernel),)),),
     )
+
+
+_STORING = ("cache_read", "cache_write", "rfactor", "set_scope", "compute_at", "storage_align", "pipeline")
+"""The primitives that decide what is kept in shared memory, and how much of it."""
+
+
+def _binds(kernel: Kernel, tag: ThreadTag) -> Suspect:
+    """The steps that bind loops of a kernel to a hardware index."""
+    return Suspect(("bind", "env_threads"), stored_stages(kernel.launch.body), tag=tag.value)
+
+
+def _largest(kernel: Kernel) -> str:
+    """The name of the stage that takes most of the shared memory."""
+    buffers = [stmt.buffer for stmt in statements(kernel.launch.body) if isinstance(stmt, Store)]
+    shared = [b for b in buffers if b.scope is MemoryScope.SHARED] or list(kernel.shared)
+    largest = max(shared, key=lambda buffer: array_size(buffer) * buffer.dtype.bytes)
+    return largest.note or largest.name
 
 
 # What a thread keeps goes to device memory where registers do not hold it: slow, and no error.

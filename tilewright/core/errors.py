@@ -6,6 +6,8 @@ import contextlib
 import os
 import sys
 import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from .text import printable
 
@@ -43,28 +45,63 @@ class TVMError(RuntimeError):
     """Base of every error, under the name that scripts of the legacy API catch."""
 
 
+@dataclass(frozen=True)
+class Suspect:
+    """What a floor knows of the schedule step that an error comes from: its primitive, and what it was applied to.
+
+    `stages` are the names of stages that it was called on, or that it made; `axis` is the name of an axis and `tag` a
+    hardware index among its arguments. What is empty may be any.
+    """
+
+    primitives: tuple[str, ...]
+    stages: tuple[str, ...] = ()
+    axis: str = ""
+    tag: str = ""
+
+
 class UserError(TVMError):
     """A mistake in the caller's program: says what is wrong, with the values, and how to put it right.
 
     `primitive` names the operation (`split`), `fix` the way out; `where` is the caller's line, found by
-    itself.
+    itself. An error that shows after the schedule is made has `suspects`; `naming` adds the `steps` that they mean.
     """
 
-    def __init__(self, message: str, *, fix: str = "", primitive: str = "", where: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        fix: str = "",
+        primitive: str = "",
+        where: str | None = None,
+        suspects: tuple[Suspect, ...] = (),
+        steps: tuple[str, ...] = (),
+    ) -> None:
         message, fix, primitive = printable(str(message)), printable(str(fix)), printable(str(primitive))
         self.message = message
         self.fix = fix
         self.primitive = primitive
         self.where = caller_location() if where is None else where
+        self.suspects = suspects
+        self.steps = steps
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        message, fix, primitive = self.message, self.fix, self.primitive
         lines = [f"{primitive}: {message}" if primitive else message]
+        lines += [f"  step: {step}" for step in self.steps]
         if fix:
             lines.append(f"  fix: {fix}")
         if self.where:
             lines.append(f"  at:  {self.where}")
-        super().__init__("\n".join(lines))
+        return "\n".join(lines)
+
+    def naming(self, steps: Iterable[str]) -> None:
+        """Name the schedule steps that the error comes from."""
+        self.steps = tuple(printable(step) for step in steps)
+        self.args = (self._text(),)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _remake, (type(self), self.message, self.fix, self.primitive, self.where)
+        return _remake, (type(self), self.message, self.fix, self.primitive, self.where, self.steps)
 
 
 class UserTypeError(UserError, TypeError):
@@ -75,8 +112,10 @@ class UserAttributeError(UserError, AttributeError):
     """A name that is not there; `hasattr` still says so."""
 
 
-def _remake(cls: type[UserError], message: str, fix: str, primitive: str, where: str) -> UserError:
-    return cls(message, fix=fix, primitive=primitive, where=where)
+def _remake(
+    cls: type[UserError], message: str, fix: str, primitive: str, where: str, steps: tuple[str, ...]
+) -> UserError:
+    return cls(message, fix=fix, primitive=primitive, where=where, steps=steps)
 
 
 class InternalError(TVMError):

@@ -11,6 +11,7 @@ import numpy as np
 from ..bounds.infer import infer_bounds
 from ..codegen.abi import Resources
 from ..codegen.kernel import Kernel, kernels_of
+from ..codegen.limits import check
 from ..codegen.names import Names
 from ..codegen.nvrtc import version
 from ..codegen.program import compile_program
@@ -28,6 +29,8 @@ from ..loops.nodes import Buffer, Function, Stmt
 from ..passes.context import PassContext
 from ..refine.pipeline import refine
 from ..runtime.program import resolve_target
+from ..schedule.culprits import naming_steps
+from ..schedule.handle import ScheduleHandle
 from ..schedule.value import Schedule
 from ..tensor.tensor import Tensor
 from .counting import Counter, Counts
@@ -53,10 +56,13 @@ class Explanation(Findings):
 
 @deep
 def explain(
-    schedule: Schedule, target: Any = None, args: Sequence[Any] | None = None, sizes: Mapping[Any, int] | None = None
+    handle: ScheduleHandle,
+    target: Any = None,
+    args: Sequence[Any] | None = None,
+    sizes: Mapping[Any, int] | None = None,
 ) -> Explanation:
     """Explain what a schedule leads to on a target; see `Schedule.explain`."""
-    return Explanation(**vars(findings(schedule, chosen_target(target), args, sizes, compiled=True)))
+    return Explanation(**vars(findings(handle, chosen_target(target), args, sizes, compiled=True)))
 
 
 def chosen_target(target: Any) -> Target:
@@ -65,16 +71,19 @@ def chosen_target(target: Any) -> Target:
 
 
 def findings(
-    schedule: Schedule, target: Target, args: Sequence[Any] | None, sizes: Mapping[Any, int] | None, compiled: bool
+    handle: ScheduleHandle, target: Target, args: Sequence[Any] | None, sizes: Mapping[Any, int] | None, compiled: bool
 ) -> Findings:
     """What there is to tell; where `compiled`, registers too, as NVIDIA's compiler allocates them."""
+    schedule = handle.value
     given = tuple(args) if args is not None else _arguments(schedule)
-    function = finished(lower_for(target, schedule, given).parts[0].function, target)
+    with naming_steps(handle.steps):
+        function = finished(lower_for(target, handle, given).parts[0].function, target)
+        resources = _resources(function, target) if compiled else {}
     known = _sizes(function, sizes or {})
     bounds = refine(schedule, infer_bounds(schedule), target, PassContext.current().options).bounds
-    resources = _resources(function, target) if compiled else {}
     if target.is_gpu:
-        found = kernels_of(function, Names())
+        with naming_steps(handle.steps):
+            found = [check(kernel, target) for kernel in kernels_of(function, Names())]
         kernels = [_kernel(kernel, target, known, resources.get(kernel.name)) for kernel in found]
     else:
         kernels = [_on_processor(function, known)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .nodes import SIMPLE, Stmt
+from .nodes import SIMPLE, Stmt, Store, Tensorized
 
 
 def statements(root: Stmt) -> Iterator[Stmt]:
@@ -15,3 +15,12 @@ def statements(root: Stmt) -> Iterator[Stmt]:
         yield stmt
         if type(stmt) not in SIMPLE:
             stack += [child for child in reversed(stmt.children()) if isinstance(child, Stmt)]
+
+
+def stored_stages(root: Stmt) -> tuple[str, ...]:
+    """The names of the stages whose results are stored in `root`, in order, each once."""
+    found: dict[str, None] = {}
+    for stmt in statements(root):
+        inside = statements(stmt.body) if isinstance(stmt, Tensorized) else (stmt,)
+        found.update({part.buffer.note or part.buffer.name: None for part in inside if isinstance(part, Store)})
+    return tuple(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.errors import UserError
+from ..core.errors import Suspect, UserError
 from ..core.hardware import LoopKind, ThreadTag
 from ..core.options import Options
 from ..core.target import Target
@@ -17,7 +17,7 @@ from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import add, const, multiply
 from ..expr.traverse import post_order, substitute
 from ..loops.nodes import Allocate, Buffer, For, Function, If, Seq, Stmt, Store, map_statements, seq
-from ..loops.walk import statements
+from ..loops.walk import statements, stored_stages
 
 MAX_COPIES = 16  # from here on the copies are a loop
 
@@ -36,6 +36,7 @@ def _visit(stmt: Stmt) -> Stmt:
             f"a vthread has the extent `{made.extent}`, which is not constant",
             primitive="bind",
             fix="split the axis by a constant (nparts=) and bind that loop to the vthread",
+            suspects=(Suspect(("bind",), stored_stages(made.body), tag=ThreadTag.VTHREAD.value),),
         )
     if made.extent.value == 1:
         body: Stmt = substitute(made.body, {made.var: made.min})

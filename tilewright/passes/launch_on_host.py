@@ -18,7 +18,7 @@ import math
 from copy import copy
 from itertools import groupby
 
-from ..core.errors import UserError
+from ..core.errors import Suspect, UserError
 from ..core.hardware import LoopKind, MemoryScope
 from ..core.options import Options
 from ..core.target import Target
@@ -116,4 +116,5 @@ def _refuse_threads(function: Function) -> None:
             primitive="build",
             fix="for the CPU use s[stage].parallel(axis) and s[stage].vectorize(axis) instead of bind, "
             'or build for "opencl" or "cuda"',
+            suspects=tuple(Suspect(("bind", "env_threads"), tag=tag) for tag in sorted(bound)),
         )

@@ -21,7 +21,7 @@ from itertools import groupby
 from math import prod
 from typing import Any
 
-from ..core.errors import UserError
+from ..core.errors import Suspect, UserError
 from ..core.hardware import MemoryScope, ThreadTag
 from ..core.options import Options
 from ..core.target import Target
@@ -126,6 +126,7 @@ def _group(launch: Launch, threads: tuple[Expr, ...]) -> _Group:
                     f"threads combine results in a block whose extent `{extent}` of {tag.value} is not constant",
                     primitive="bind",
                     fix="split the bound axes by constant factors, and bind the inner loops",
+                    suspects=(Suspect(("bind",), tag=tag.value),),
                 )
             sizes.append((var, extent.value))
     inside = [(var, size) for var, size in sizes if var in threads]

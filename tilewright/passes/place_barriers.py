@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from ..arith.facts import EMPTY
-from ..core.errors import UserError
+from ..core.errors import Suspect, UserError
 from ..core.hardware import MemoryScope
 from ..core.options import Options
 from ..core.target import Target
@@ -46,7 +46,7 @@ from ..loops.nodes import (
     seq,
 )
 from ..loops.overlap import Step
-from ..loops.walk import statements
+from ..loops.walk import statements, stored_stages
 
 
 @dataclass(frozen=True)
@@ -231,6 +231,7 @@ class _Placer:
                     f"a barrier is needed within `{describe(stmt)}`, but some threads of the block do not reach it",
                     primitive="barrier",
                     fix="move what one thread stores and another one reads out of the branch or loop, or the barrier",
+                    suspects=(Suspect(("compute_at", "set_store_predicate"), stored_stages(stmt)),),
                 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from ..core.errors import UserError
+from ..core.errors import Suspect, UserError
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..core.options import Options
 from ..core.target import Target
@@ -91,6 +91,7 @@ def _refuse_parallel(kernel: Stmt) -> None:
                 "a kernel",
                 primitive="parallel",
                 fix="bind it to a thread axis, or leave it as it is",
+                suspects=(Suspect(("parallel",), (_stage(node),)),),
             )
 
 
@@ -110,6 +111,7 @@ def _mismatch(tag: ThreadTag, first: Expr, second: Expr, kernel: Stmt) -> UserEr
         f"{stages.get(str(second))!r}, but a kernel has one extent per thread index",
         primitive="bind",
         fix=f"split so that both loops bound to {tag.value} have the same extent",
+        suspects=(Suspect(("bind",), tuple(stages.values()), tag=tag.value),),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 
 from ..arith.facts import EMPTY, Facts
-from ..core.errors import UserError
+from ..core.errors import Suspect, UserError
 from ..core.hardware import LoopKind
 from ..core.node import Node
 from ..core.options import Options
@@ -119,6 +119,7 @@ def _decide_loop(stmt: For, policy: _Policy, weight: _Weight) -> Stmt:
             f"loop {stmt.var.name!r} has the extent `{stmt.extent}`, which is not constant",
             primitive="unroll",
             fix="split the axis by a constant factor and unroll the inner loop",
+            suspects=(Suspect(("unroll",), (_stage(stmt.body),)),),
         )
     once = stmt.kind is LoopKind.SERIAL and extent == 1
     if stmt.kind is LoopKind.SERIAL and extent >= 0 and weight.loops == 0 and weight.unrolled <= MAX_AUTO_DEPTH:
@@ -145,6 +146,7 @@ def _check_size(weight: _Weight, target: Target) -> None:
         primitive="unroll",
         fix=f"split {name!r} by a small factor and unroll the inner loop only, or lower auto_unroll_max_step where "
         "that pragma asked for it",
+        suspects=(Suspect(("unroll", "pragma", "bind"), (stage,), name), Suspect(("pragma",))),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..arith.facts import EMPTY, Facts
 from ..arith.simplify import simplify
-from ..core.errors import UserError
+from ..core.errors import Suspect, UserError
 from ..core.hardware import LoopKind
 from ..core.options import Options
 from ..core.target import Target
@@ -35,7 +35,7 @@ from ..expr.traverse import substitute, variables
 from ..loops import uses
 from ..loops.calls import FOREIGN, has_effect
 from ..loops.nodes import Evaluate, For, Function, If, Seq, Stmt, Store, map_statements, seq
-from ..loops.walk import statements
+from ..loops.walk import statements, stored_stages
 
 
 class _StaysScalarError(Exception):
@@ -74,6 +74,7 @@ def _visit(stmt: Stmt, facts: Facts, most_lanes: int) -> Stmt:
                 f"loop {stmt.var.name!r} has the extent `{stmt.extent}`, which is not constant",
                 primitive="vectorize",
                 fix="split the axis by a constant factor and vectorize the inner loop",
+                suspects=(Suspect(("vectorize",), stored_stages(stmt.body)),),
             )
         lanes = stmt.extent.value
         if lanes > most_lanes:
@@ -82,6 +83,7 @@ def _visit(stmt: Stmt, facts: Facts, most_lanes: int) -> Stmt:
                 f"{most_lanes:,}",
                 primitive="vectorize",
                 fix="split the axis by a small factor, such as 16, and vectorize the inner loop",
+                suspects=(Suspect(("vectorize",), stored_stages(stmt.body), stmt.var.name),),
             )
         if lanes == 1:
             return substitute(body, {stmt.var: stmt.min})  # type: ignore[no-any-return]

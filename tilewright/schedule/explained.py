@@ -37,7 +37,7 @@ class Explained:
         UserError
             Where the schedule cannot be built for the target, and for sizes that are not given.
         """
-        return show("explain", self.value, target, args, sizes)
+        return show("explain", self, target, args, sizes)
 
     def draw(self, path: Any = None, view: Any = None, target: Any = None, args: Any = None, sizes: Any = None) -> str:
         """Draw the schedule as an SVG picture, whose colors follow the reader's light or dark scheme.
@@ -64,5 +64,5 @@ class Explained:
         UserError
             Where there is nothing to draw, and for a file that is not an SVG file.
         """
-        made: str = show("draw", self.value, path, view, target, args, sizes)
+        made: str = show("draw", self, path, view, target, args, sizes)
         return made

@@ -83,7 +83,7 @@ class ScheduleHandle(Explained):
         encoded = self._references.encode(self.value, args)
         plain = [arg.value if isinstance(arg, RecordedNumber) else arg for arg in args]
         self.value, result = PRIMITIVES[primitive](self.value, *plain)
-        self.steps.append(Step(primitive, tuple(encoded), caller_location()))
+        self.steps.append(Step(primitive, tuple(encoded), caller_location(), tuple(plain), result))
         return result
 
     def replay(self, steps: Sequence[Step | Sequence[Any]]) -> None:

@@ -7,7 +7,7 @@ n-th thread axis that the schedule used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.atoms import Atom
@@ -21,11 +21,16 @@ from .value import Schedule, Stage
 
 @dataclass(frozen=True)
 class Step:
-    """One applied primitive. `where` is the caller's line (not part of the record)."""
+    """One applied primitive. `where` is the caller's line (not part of the record).
+
+    `given` are its arguments as objects, and `made` what it returned; both are for errors that name the step.
+    """
 
     primitive: str
     args: tuple[Any, ...]
     where: str = ""
+    given: tuple[Any, ...] = field(default=(), compare=False, repr=False)
+    made: Any = field(default=None, compare=False, repr=False)
 
     def to_json(self) -> list[Any]:
         """The step as JSON data."""

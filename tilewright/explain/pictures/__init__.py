@@ -14,6 +14,7 @@ from ...core.recursion import deep
 from ...passes.context import PassContext
 from ...refine.pipeline import refine
 from ...report.files import write_text
+from ...schedule.handle import ScheduleHandle
 from ...schedule.value import Schedule
 from ..explanation import chosen_target, findings
 from .banks import bank_pictures
@@ -27,7 +28,7 @@ VIEWS = ("tile", "banks", "fragments", "schedule")
 
 @deep
 def draw(
-    schedule: Schedule,
+    handle: ScheduleHandle,
     path: Any = None,
     view: Any = None,
     target: Any = None,
@@ -35,13 +36,13 @@ def draw(
     sizes: Mapping[Any, int] | None = None,
 ) -> str:
     """Draw a schedule into an SVG file; see `Schedule.draw`."""
-    place = _place(path)
+    place, schedule = _place(path), handle.value
     if view is not None and view not in VIEWS:
         raise UserError(f"there is no view {view!r}", primitive="draw", fix=f"use one of {', '.join(map(repr, VIEWS))}")
     chosen = chosen_target(target)
     makers: dict[str, Callable[[], list[Picture]]] = {
         "tile": lambda: [draw_tile(tile) for tile in tiles(schedule, _bounds())],
-        "banks": lambda: bank_pictures(findings(schedule, chosen, args, sizes, compiled=False).kernels),
+        "banks": lambda: bank_pictures(findings(handle, chosen, args, sizes, compiled=False).kernels),
         "fragments": lambda: _fragments(_bounds()),
         "schedule": lambda: [draw_stages(schedule)],
     }

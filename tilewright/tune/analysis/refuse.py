@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from ...core.errors import Suspect
 from ...core.hardware import MemoryScope, ThreadTag
 from ...core.limits import Exceeded, Limit, exceeded
 from ...core.target import Target
 from ...measure.outcome import shorten
 from ...refine.usage import KernelUse
+from ...schedule.culprits import culprits
 from ...schedule.handle import ScheduleHandle
 
 _MAKERS = ("cache_read", "cache_write", "rfactor")  # the primitives that add one stage each
@@ -75,18 +76,11 @@ _REASONS: dict[Limit, Callable[[ScheduleHandle, KernelUse, Target, Exceeded], Re
 
 def _bound(handle: ScheduleHandle, tag: ThreadTag) -> str:
     """The step that bound the hardware index first."""
-    for step in handle.steps:
-        if step.primitive == "bind" and any(_tag(arg) == tag.value for arg in step.args):
-            return f"bind {tag.value} at {step.where}"
-    return ""
-
-
-def _tag(arg: Any) -> str | None:
-    return arg.get("tag") if isinstance(arg, dict) else None
+    found = culprits(handle.steps, [Suspect(("bind",), tag=tag.value)])
+    return f"bind {tag.value} at {found[0].where}" if found else ""
 
 
 def _made(handle: ScheduleHandle, stage: int) -> str:
-    """The step that made a stage: stages beyond the declared ones are numbered in the order of their making."""
-    makers = [step for step in handle.steps if step.primitive in _MAKERS]
-    place = stage - (handle.value.next_id - len(makers))
-    return f"{makers[place].primitive} at {makers[place].where}" if 0 <= place < len(makers) else ""
+    """The step that made a stage."""
+    found = culprits(handle.steps, [Suspect(_MAKERS, (handle.value.stages[stage].name,))])
+    return f"{found[0].primitive} at {found[0].where}" if found else ""
