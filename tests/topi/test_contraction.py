@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from math import prod
 
 import numpy as np
 import pytest
@@ -16,9 +17,10 @@ from tilewright.driver import build, lower
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
-from tilewright.topi.templates import ALL, BatchMatmul, Conv2d, Dense, Epilogue
+from tilewright.topi.templates import ALL, CONV2D_GEMM, BatchMatmul, Conv2d, Dense, Epilogue
 from tilewright.topi.templates import matmul as products
 from tilewright.topi.templates.contraction_cost import ranked
+from tilewright.topi.templates.gpu import USUAL, Gpu
 from tilewright.topi.templates.implicit_gemm import contraction_of
 from tilewright.tune.analysis.candidate import inspect_candidate
 
@@ -207,3 +209,17 @@ def test_shapes_that_are_no_products():
     with pytest.raises(UserError, match=r"columns 1\.5 is not a whole number"):
         BatchMatmul.of((4, 5, 6), 1.5)
     assert products.contraction_of(Dense.of((4, 6))).rows.together == 2
+
+
+def test_what_is_expected_depends_on_the_board() -> None:
+    """The same layer on boards of 40 and of 132 multiprocessors: fewer blocks share the work of the small one."""
+    of = Conv2d.of((1, 512, 7, 7))
+    gpus = [Gpu.of(Target(f"cuda -arch={arch}")) for arch in ("sm_75", "sm_80", "sm_90")]
+    assert [gpu.processors for gpu in gpus] == [40, 108, 132]
+    assert Gpu.of(Target("cuda -arch=sm_120")).processors == USUAL.processors == Gpu.of(Target("opencl")).processors
+    tiles = [ranked(contraction_of(of), gpu)[0] for gpu in gpus]
+    blocks = [-(-512 // prod(t.rows)) * -(-49 // prod(t.columns)) * t.split for t in tiles]
+    assert blocks[0] < blocks[-1]
+    costs = [CONV2D_GEMM.strategy(Target(f"cuda -arch={arch}")).cost(of) for arch in ("sm_75", "sm_90")]
+    assert costs[0] > costs[1] == CONV2D_GEMM.gpu.cost(of)
+    assert CONV2D_GEMM.strategy(Target("cuda -arch=sm_90")) == CONV2D_GEMM.gpu

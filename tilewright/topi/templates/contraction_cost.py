@@ -15,13 +15,12 @@ from math import ceil, exp, log, prod
 from typing import Any
 
 from ...core.hardware import Hardware, MemoryScope
-from ...core.target import Target
 from .contraction import Contraction, Operand, rounded
+from .gpu import USUAL, Gpu
 
 Shape = tuple[int, int, int]
 """Of a block's rows or columns: virtual threads, threads, and neighbours of one thread."""
 
-_PROCESSORS = 132
 _BANDWIDTH = 2810
 """Bytes a cycle that all multiprocessors get from the L2 cache."""
 _BLOCK_START, _LATENCY, _KERNEL, _LAUNCH = 3000, 519, 1630, 1630
@@ -104,7 +103,7 @@ class SimtTile:
 
     def is_possible(self, of: Contraction, on: Hardware | None = None) -> bool:
         """Whether the hardware can run it, and every block has work."""
-        on = on or _usual_hardware()
+        on = on or USUAL.hardware
         return (
             self.block <= on.block.threads
             and self.registers(of) <= on.registers_at(self.block)
@@ -113,8 +112,9 @@ class SimtTile:
             and (self.stages == 1 or ceil(of.depth / (self.split * self.depth)) >= self.stages)
         )
 
-    def cycles(self, of: Contraction, on: Hardware) -> float:
+    def cycles(self, of: Contraction, gpu: Gpu) -> float:
         """Cycles that the contraction takes."""
+        on = gpu.hardware
         bi, bj = prod(self.rows), prod(self.columns)
         blocks = ceil(of.rows.extent / bi) * ceil(of.columns.extent / bj) * of.batch * self.split
         resident = self.resident(of, on)
@@ -131,12 +131,12 @@ class SimtTile:
         )
         # A warp's instructions for a slice, and how long that takes where others wait for the same scheduler.
         issued = self.depth * (rows * columns * _PRODUCT + loads * _LOAD) + fetched
-        at_once = min(resident, ceil(blocks / _PROCESSORS))
+        at_once = min(resident, ceil(blocks / gpu.processors))
         warps = max(1.0, at_once * ceil(self.block / on.warp) / 4)
         hidden = _AHEAD if self.stages > 1 or fetched < _HELD * _FETCH else _SERIAL
         slice_cycles = max(warps * issued, issued * _ALONE + _LATENCY * hidden) + _SLICE * exp(log(warps) * _CROWD)
         wave = slices * slice_cycles + _BLOCK_START + rows * columns * _STORE * warps
-        waves = blocks / (_PROCESSORS * at_once)
+        waves = blocks / (gpu.processors * at_once)
         full = ceil(waves) if waves <= 3 else waves + _TAIL
         moved = (bi + bj) * depth * blocks * 4 / _BANDWIDTH
         stored = 0.0
@@ -172,10 +172,6 @@ def tile_of(config: Any) -> SimtTile:
     return SimtTile.of(config)
 
 
-def _usual_hardware() -> Hardware:
-    return Target("cuda").hardware
-
-
 def own_tiles(operand: Operand) -> list[list[int]]:
     """Ways to split rows or columns over blocks, virtual threads, threads, and a thread's neighbours.
 
@@ -205,16 +201,16 @@ def splits(of: Contraction) -> list[int]:
     return [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n == 1 or of.depth // n >= 32]
 
 
-def candidates(of: Contraction) -> Iterator[SimtTile]:
+def candidates(of: Contraction, gpu: Gpu = USUAL) -> Iterator[SimtTile]:
     """Tiles worth ranking: blocks of usual sizes, and splits that do not fill the hardware many times over."""
-    on = _usual_hardware()
+    on = gpu.hardware
     rows, columns = (_shapes(operand) for operand in (of.rows, of.columns))
     for r, c in product(rows, columns):
         own = r[0] * r[2] * c[0] * c[2]
         if not _LEAST_BLOCK <= r[1] * c[1] <= _MOST_BLOCK or own < _LEAST_OWN:
             continue
         tiles = ceil(of.rows.extent / prod(r)) * ceil(of.columns.extent / prod(c)) * of.batch
-        shares = [n for n in splits(of) if n == 1 or tiles * n <= _FULL * _PROCESSORS]
+        shares = [n for n in splits(of) if n == 1 or tiles * n <= _FULL * gpu.processors]
         for depth, split, stages in product(depths(of), shares, (1, 2)):
             tile = SimtTile(r, c, depth, split, stages)
             if tile.is_possible(of, on):
@@ -226,16 +222,16 @@ def _shapes(operand: Operand) -> list[Shape]:
 
 
 @lru_cache(maxsize=256)
-def ranked(of: Contraction) -> tuple[SimtTile, ...]:
+def ranked(of: Contraction, gpu: Gpu = USUAL) -> tuple[SimtTile, ...]:
     """Return tiles, those that cost least first."""
-    on = _usual_hardware()
-    costs = sorted(((tile.cycles(of, on), n, tile) for n, tile in enumerate(candidates(of))), key=lambda each: each[:2])
+    found = ((tile.cycles(of, gpu), n, tile) for n, tile in enumerate(candidates(of, gpu)))
+    costs = sorted(found, key=lambda each: each[:2])
     if costs:
         return tuple(tile for _, _, tile in costs)
     r, c = (_shapes(operand)[-1] for operand in (of.rows, of.columns))
     return (SimtTile(r, c, min(of.depth, 8), 1, 1),)
 
 
-def expected(of: Contraction) -> float:
+def expected(of: Contraction, gpu: Gpu = USUAL) -> float:
     """Return the cycles of the tile that costs least."""
-    return ranked(of)[0].cycles(of, _usual_hardware())
+    return ranked(of, gpu)[0].cycles(of, gpu)

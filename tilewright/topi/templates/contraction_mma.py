@@ -7,6 +7,7 @@ the fragments. Where there are fewer tiles than multiprocessors, the depth is di
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import gcd, prod
 from typing import Any, Generic, TypeVar
 
@@ -21,6 +22,8 @@ from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .contraction import Contraction, Padded, Views, declare, rounded
 from .contraction_schedule import Begun, begin, bind_blocks, result_axes, width
+from .gpu import USUAL as USUAL_GPU
+from .gpu import Gpu
 from .mma_cost import MmaTile, depths, expected, ranked, splits, stages, warp_tiles
 from .template import ScheduleStrategy
 from .tensors import Tensors
@@ -42,10 +45,12 @@ class Mma(Generic[W]):
         contraction_of: Callable[[W], Contraction],
         views_of: Callable[[W, Tensor, Tensor], Views],
         atoms: Mapping[str, str] = USUAL,
+        gpu: Gpu = USUAL_GPU,
     ) -> None:
         self.contraction_of = contraction_of
         self.views_of = views_of
         self.atoms = atoms
+        self.gpu = gpu
 
     def strategy(self, covers: Callable[[W], bool]) -> ScheduleStrategy[W]:
         """The strategy as templates take it, for those workloads for which `covers` holds."""
@@ -53,7 +58,13 @@ class Mma(Generic[W]):
         def able(of: W) -> bool:
             return of.element in self.atoms and covers(of) and self._fits(of)
 
-        return ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, able, self.order, self.cost)
+        def tailored(target: Target) -> ScheduleStrategy[W]:
+            on = Gpu.of(target)
+            return made if on == self.gpu else Mma(self.contraction_of, self.views_of, self.atoms, on).strategy(covers)
+
+        made = ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, able, self.order, self.cost)
+        made = replace(made, tailored=tailored)
+        return made
 
     def runs_on(self, target: Target | None) -> bool:
         """Whether a target has the instructions."""
@@ -96,15 +107,15 @@ class Mma(Generic[W]):
 
     def usual(self, of: W) -> dict[str, Any]:
         """The choices that cost least by the model of `mma_cost`."""
-        return ranked(self.contraction_of(of), self.atom(of))[0].wanted()
+        return ranked(self.contraction_of(of), self.atom(of), self.gpu)[0].wanted()
 
     def order(self, of: W) -> list[dict[str, Any]]:
         """All choices that the model ranks, those that cost least first."""
-        return [tile.wanted() for tile in ranked(self.contraction_of(of), self.atom(of))]
+        return [tile.wanted() for tile in ranked(self.contraction_of(of), self.atom(of), self.gpu)]
 
     def cost(self, of: W) -> float:
         """The cycles that the first configuration takes by that model."""
-        return expected(self.contraction_of(of), self.atom(of))
+        return expected(self.contraction_of(of), self.atom(of), self.gpu)
 
     def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
         """Declare the contraction in whole tiles of a configuration, on elements as they are."""

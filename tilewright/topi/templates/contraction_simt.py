@@ -9,9 +9,11 @@ kernel adds them, in one order, and applies the epilogue.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import Any, Generic, TypeVar
 
+from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar
 from ...tensor.tensor import Tensor
@@ -21,6 +23,7 @@ from ...tune.space.space import Space
 from .contraction import Contraction, Padded, Views, declare, rounded
 from .contraction_cost import SimtTile, depths, expected, own_tiles, ranked, splits, tile_of
 from .contraction_schedule import Begun, begin, bind_blocks, deal_out, width
+from .gpu import USUAL, Gpu
 from .schedule_helpers import bind_all
 from .template import ScheduleStrategy
 from .tensors import Tensors
@@ -33,14 +36,25 @@ class Simt(Generic[W]):
     """The strategy for workloads that are contractions: `contraction_of` and `views_of` say which."""
 
     def __init__(
-        self, contraction_of: Callable[[W], Contraction], views_of: Callable[[W, Tensor, Tensor], Views]
+        self,
+        contraction_of: Callable[[W], Contraction],
+        views_of: Callable[[W, Tensor, Tensor], Views],
+        gpu: Gpu = USUAL,
     ) -> None:
         self.contraction_of = contraction_of
         self.views_of = views_of
+        self.gpu = gpu
 
     def strategy(self, covers: Callable[[W], bool]) -> ScheduleStrategy[W]:
         """The strategy as templates take it."""
-        return ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, covers, self.order, self.cost)
+
+        def tailored(target: Target) -> ScheduleStrategy[W]:
+            on = Gpu.of(target)
+            return made if on == self.gpu else Simt(self.contraction_of, self.views_of, on).strategy(covers)
+
+        made = ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, covers, self.order, self.cost)
+        made = replace(made, tailored=tailored)
+        return made
 
     def space(self, of: W) -> Space:
         """The knobs.
@@ -52,15 +66,15 @@ class Simt(Generic[W]):
 
     def usual(self, of: W) -> dict[str, Any]:
         """The choices that cost least by the model of `contraction_cost`."""
-        return ranked(self.contraction_of(of))[0].wanted()
+        return ranked(self.contraction_of(of), self.gpu)[0].wanted()
 
     def order(self, of: W) -> list[dict[str, Any]]:
         """All choices that the model ranks, those that cost least first."""
-        return [tile.wanted() for tile in ranked(self.contraction_of(of))]
+        return [tile.wanted() for tile in ranked(self.contraction_of(of), self.gpu)]
 
     def cost(self, of: W) -> float:
         """The cycles that the first configuration takes by that model."""
-        return expected(self.contraction_of(of))
+        return expected(self.contraction_of(of), self.gpu)
 
     def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
         """Declare the contraction in whole tiles of a configuration."""

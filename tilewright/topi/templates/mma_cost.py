@@ -17,12 +17,11 @@ from typing import Any
 from ...core.atoms import Atom
 from ...core.dtype import DType
 from ...core.hardware import Hardware, MemoryScope
-from ...core.target import Target
 from .contraction import Contraction, Operand, rounded
+from .gpu import USUAL, Gpu
 
 Pair = tuple[int, int]
 """Of a block's rows or columns: warps, and the tile of one warp."""
-_PROCESSORS = 132
 _BANDWIDTH = 2310.0
 """Bytes a cycle that all multiprocessors get from the L2 cache."""
 _BLOCK_START, _LATENCY, _KERNEL, _LAUNCH = 1980.0, 286.0, 2060.0, 3080.0
@@ -88,7 +87,7 @@ class MmaTile:
 
     def is_possible(self, of: Contraction, atom: Atom, on: Hardware | None = None) -> bool:
         """Whether the hardware can run it, and every block has work."""
-        on = on or _usual_hardware()
+        on = on or USUAL.hardware
         slices = ceil(of.depth / (self.split * self.depth))
         return (
             self.warps * on.warp <= on.block.threads
@@ -99,8 +98,9 @@ class MmaTile:
             and not (self.staged and self.split > 1)
         )
 
-    def cycles(self, of: Contraction, atom: Atom, on: Hardware) -> float:
+    def cycles(self, of: Contraction, atom: Atom, gpu: Gpu) -> float:
         """Cycles that the contraction takes."""
+        on = gpu.hardware
         bi, bj = prod(self.rows), prod(self.columns)
         blocks = ceil(of.rows.extent / bi) * ceil(of.columns.extent / bj) * of.batch * self.split
         resident = self.resident(atom, on)
@@ -116,14 +116,14 @@ class MmaTile:
         )
         # A warp's slots for a slice, and how long that takes where others wait for the same scheduler.
         issued = instructions * _cycles_of(atom) + fragments * (self.depth // atom.k) * _FRAGMENT + copied
-        at_once = min(resident, ceil(blocks / _PROCESSORS))
+        at_once = min(resident, ceil(blocks / gpu.processors))
         warps = max(1.0, at_once * self.warps / 4)
         hidden = _AHEAD ** (self.stages - 1)
         slice_cycles = max(warps * issued, issued * _ALONE + _LATENCY * hidden) + _SLICE * exp(log(warps) * _CROWD)
         sums = self.rows[1] * self.columns[1] / on.warp
         stored_by = _STAGED if self.staged else _STORE
         wave = slices * slice_cycles + _BLOCK_START + sums * stored_by * warps
-        waves = blocks / (_PROCESSORS * at_once)
+        waves = blocks / (gpu.processors * at_once)
         full = ceil(waves) if waves <= 3 else waves + _TAIL
         word = DType(atom.operands).bytes
         moved = (bi + bj) * depth * blocks * word / _BANDWIDTH
@@ -158,10 +158,6 @@ def _cycles_of(atom: Atom) -> float:
     return _SINGLE if atom.accumulator in ("float32", "float16") else _BYTES
 
 
-def _usual_hardware() -> Hardware:
-    return Target("cuda").hardware
-
-
 def warp_tiles(operand: Operand, unit: int) -> list[list[int]]:
     """Ways to split rows or columns over blocks, warps and the tile of a warp."""
     tiles = [n for n in (8, 16, 32, 64, 128) if n % unit == 0 and n <= max(unit, operand.extent)]
@@ -187,9 +183,9 @@ def stages() -> list[int]:
     return [1, 2, 3, 4]
 
 
-def candidates(of: Contraction, atom: Atom) -> Iterator[MmaTile]:
+def candidates(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> Iterator[MmaTile]:
     """Tiles worth ranking: blocks of usual sizes, and splits that do not fill the hardware many times over."""
-    on = _usual_hardware()
+    on = gpu.hardware
     rows, columns = (
         [(warps, n) for _, warps, n in warp_tiles(operand, unit)]
         for operand, unit in ((of.rows, atom.m), (of.columns, atom.n))
@@ -198,7 +194,7 @@ def candidates(of: Contraction, atom: Atom) -> Iterator[MmaTile]:
         if not 1 <= r[0] * c[0] <= 8 or r[1] * c[1] > 64 * 128:
             continue
         tiles = ceil(of.rows.extent / prod(r)) * ceil(of.columns.extent / prod(c)) * of.batch
-        shares = [n for n in splits(of) if n == 1 or tiles * n <= _FULL * _PROCESSORS]
+        shares = [n for n in splits(of) if n == 1 or tiles * n <= _FULL * gpu.processors]
         ways = product(depths(of, atom), shares, stages(), (False, True))
         for tile in (MmaTile(r, c, *way) for way in ways):
             if tile.is_possible(of, atom, on):
@@ -206,14 +202,13 @@ def candidates(of: Contraction, atom: Atom) -> Iterator[MmaTile]:
 
 
 @lru_cache(maxsize=256)
-def ranked(of: Contraction, atom: Atom) -> tuple[MmaTile, ...]:
+def ranked(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> tuple[MmaTile, ...]:
     """Return tiles, those that cost least first."""
-    on = _usual_hardware()
-    found = [(tile.cycles(of, atom, on), n, tile) for n, tile in enumerate(candidates(of, atom))]
+    found = [(tile.cycles(of, atom, gpu), n, tile) for n, tile in enumerate(candidates(of, atom, gpu))]
     return tuple(tile for _, _, tile in sorted(found, key=lambda each: each[:2]))
 
 
-def expected(of: Contraction, atom: Atom) -> float:
+def expected(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> float:
     """Return the cycles of the tile that costs least; infinity where there is none."""
-    found = ranked(of, atom)
-    return found[0].cycles(of, atom, _usual_hardware()) if found else inf
+    found = ranked(of, atom, gpu)
+    return found[0].cycles(of, atom, gpu) if found else inf

@@ -73,6 +73,8 @@ class ScheduleStrategy(Generic[W]):
         Returns the cycles that the first configuration is expected to take; infinity where there is no model.
     ranked : bool
         Whether the model of the machine chooses where nothing was measured, on targets that it covers.
+    tailored : callable, optional
+        Returns the strategy for a target: what it expects may depend on the hardware, its space does not.
     """
 
     space: Callable[[W], Space]
@@ -83,6 +85,7 @@ class ScheduleStrategy(Generic[W]):
     order: Callable[[W], list[dict[str, Any]]] = unordered
     cost: Callable[[W], float] = unknown
     ranked: bool = False
+    tailored: Callable[[Target], ScheduleStrategy[W]] | None = None
 
     def first(self, workload: W) -> Config:
         """The configuration to use where nothing was measured."""
@@ -152,7 +155,9 @@ class PackagedTemplate(Generic[W]):
 
     def strategy(self, target: Target | None) -> ScheduleStrategy[W]:
         """How the target's hardware is scheduled for (without a target: a GPU)."""
-        return self.gpu if target is None or target.is_gpu else self.cpu
+        if target is not None and not target.is_gpu:
+            return self.cpu
+        return self.gpu if target is None or self.gpu.tailored is None else self.gpu.tailored(target)
 
     def covers(self, workload: W, target: Target | None) -> bool:
         """Whether this strategy can schedule the workload."""
