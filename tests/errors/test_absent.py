@@ -66,7 +66,7 @@ NAMED: list[tuple[str, str, str, str]] = [
     ("the schedule", "split", "the schedule has no 'split': it belongs to a stage", "s[B].split(...)"),
     ("the stage", "attach_ivar", "the stage has no 'attach_ivar'", "placement"),
     ("the target", "mcpu", "the target has no 'mcpu'", "target.labels"),
-    ("the analyzer", "const_int_bound", "the analyzer has no 'const_int_bound'", "can_prove"),
+    ("the analyzer", "enter_constraint_context", "the analyzer has no 'enter_constraint_context'", "constraint_scope"),
     ("the stage", "cache_read", "the stage has no 'cache_read'", "s.cache_read(...)"),
     ("the stage", "axis", "the stage has no 'axis'", "s[B].op.axis"),
     ("the array", "astype", "the array has no 'astype'", "a.numpy().astype(dtype)"),

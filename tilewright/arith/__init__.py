@@ -3,7 +3,19 @@
 from typing import TYPE_CHECKING
 
 from ..core.refusals import missing_from_module as _missing
+from . import int_set as int_set
 from .analyzer import Analyzer as Analyzer
+from .analyzer import ConstIntBound as ConstIntBound
+from .analyzer import ModularSet as ModularSet
+from .deduce import deduce_bound as deduce_bound
+from .int_set import IntervalSet as IntervalSet
+from .int_set import IntSet as IntSet
+from .integer_systems import IntConstraints as IntConstraints
+from .integer_systems import IntConstraintsTransform as IntConstraintsTransform
+from .integer_systems import solve_linear_equations as solve_linear_equations
+from .integer_systems import solve_linear_inequalities as solve_linear_inequalities
+from .linear_equations import detect_clip_bound as detect_clip_bound
+from .linear_equations import detect_linear_equation as detect_linear_equation
 
 if not TYPE_CHECKING:  # the legacy API has a module of this name
 

@@ -1,16 +1,43 @@
-"""Simplifying and proving under the legacy API's names, for expressions that users hold."""
+"""Simplifying, bounding and proving under the legacy API's names, for expressions that users hold."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
 
+from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.refusals import missing
 from ..expr.nodes import Expr, Var
 from ..expr.operators import as_expr, condition, const
-from ..expr.traverse import substitute
-from .facts import EMPTY
+from ..expr.traverse import substitute, uses_any
+from .facts import EMPTY, Bound
+from .int_set import IntervalSet, as_domains, as_set, facts_of, neg_inf, pos_inf, swept
+from .interval import bounds
+from .modular import residues
 from .simplify import prove, prove_equal, simplify
+
+_INFINITY = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class ConstIntBound:
+    """The values from `min_value` to `max_value`, both included; `NEG_INF` and `POS_INF` where there is no end."""
+
+    POS_INF: ClassVar[int] = _INFINITY
+    NEG_INF: ClassVar[int] = -_INFINITY
+    min_value: int
+    max_value: int
+
+
+@dataclass(frozen=True)
+class ModularSet:
+    """The values coeff * k + base for whole numbers k; with a `coeff` of 0, `base` alone."""
+
+    coeff: int
+    base: int
 
 
 class Analyzer:
@@ -23,16 +50,98 @@ class Analyzer:
         self._facts = EMPTY
         self._values: dict[Var, Expr] = {}
 
-    def bind(self, var: Any, expr: Any) -> None:
+    def bind(self, var: Any, expr: Any, allow_override: bool = False) -> None:
         """`var`, a variable or an axis, is in the range `expr`, or is the value `expr`."""
-        bound = as_expr(var)
-        if not isinstance(bound, Var):
-            raise UserError(f"`{bound}` is not a variable", primitive="bind", fix='give one: te.var("n"), or an axis')
+        bound = self._variable(var, "bind")
         low, extent = getattr(expr, "min", None), getattr(expr, "extent", None)
         if low is None or extent is None:
             self._values[bound] = self._known(expr)
         else:
             self._facts = self._facts.bind(bound, self._known(low), self._known(extent))
+
+    def update(self, var: Any, info: Any, override: bool = False) -> None:
+        """Add what is known of a variable, or with `override` put it in place of what was known.
+
+        Parameters
+        ----------
+        var
+            A variable or an axis.
+        info
+            A `ConstIntBound`, `ModularSet`, `IntervalSet` or range.
+        override
+            Whether a range that was known before is forgotten.
+        """
+        bound = self._variable(var, "update")
+        if isinstance(info, ModularSet):
+            if info.coeff == 0:
+                self._values[bound] = const(info.base, bound.dtype)
+            else:
+                self._facts = self._facts.assume((bound % info.coeff).equal(info.base % info.coeff))
+            return
+        if isinstance(info, ConstIntBound):
+            low, high = _of_type(bound.dtype)
+            info = IntervalSet(
+                const(max(info.min_value, low), bound.dtype) if info.min_value > -_INFINITY else neg_inf(),
+                const(min(info.max_value, high), bound.dtype) if info.max_value < _INFINITY else pos_inf(),
+            )
+        held = as_set(info, bound.name, "update")
+        if override:
+            self._forget(bound)
+        if bound in self._facts and held.is_bounded:
+            self._facts = self._facts.assume(bound >= held.min_value).assume(bound <= held.max_value)
+        else:
+            self._facts = facts_of({bound: held}, self._facts)
+
+    def _forget(self, var: Var) -> None:
+        """Drop what is known of a variable, and of it together with others."""
+        known = self._facts
+        self._facts = EMPTY.bind_all({v: held for v, held in known.ranges.items() if v is not var})
+        for each in known.conditions:
+            if not uses_any(each, [var]):
+                self._facts = self._facts.assume(each, memory=True)
+
+    @contextmanager
+    def constraint_scope(self, constraint: Any) -> Iterator[None]:
+        """Let a condition hold within the `with` block."""
+        before = self._facts
+        self._facts = before.assume(self._known(condition(constraint, "constraint_scope")), memory=True)
+        try:
+            yield
+        finally:
+            self._facts = before
+
+    def const_int_bound(self, expr: Any) -> ConstIntBound:
+        """Return constant bounds of an integer expression: `min_value` and `max_value`."""
+        e = self._integer(expr, "const_int_bound")
+        simpler = simplify(e, self._facts)
+        (low, high), (least, most) = bounds(e, self._facts), bounds(simpler, self._facts)
+        return ConstIntBound(_number(max(low, least), e.dtype, 0), _number(min(high, most), e.dtype, 1))
+
+    def modular_set(self, expr: Any) -> ModularSet:
+        """Return `coeff` and `base` such that an integer expression is coeff * k + base for some whole k."""
+        e = self._integer(expr, "modular_set")
+        found = residues(e, self._facts)
+        simpler = residues(simplify(e, self._facts), self._facts)
+        coeff, base = simpler if simpler[0] == 0 or (found[0] and simpler[0] > found[0]) else found
+        return ModularSet(coeff, base)
+
+    def int_set(self, expr: Any, dom_map: Any = None) -> IntervalSet:
+        """Return an interval of all values that an expression takes.
+
+        Parameters
+        ----------
+        expr
+            An integer expression.
+        dom_map
+            The variables that take all values of a set, as {variable: IntervalSet}; the others stay symbolic. Without
+            it: the variables that are bound to ranges.
+        """
+        e = self._integer(expr, "int_set")
+        if dom_map is None:
+            dom_map = {
+                var: IntervalSet(low, simplify(low + extent - 1)) for var, (low, extent) in self._facts.ranges.items()
+            }
+        return swept(e, as_domains(dom_map, "int_set"), self._facts)
 
     def simplify(self, expr: Any, steps: int = 2) -> Expr:
         """The simplest expression found of the same value; `steps` is accepted for old scripts."""
@@ -58,9 +167,35 @@ class Analyzer:
         known = self._known(expr)
         return prove(known < const(upper_bound, known.dtype), self._facts)
 
+    def _variable(self, var: Any, primitive: str) -> Var:
+        found = as_expr(var)
+        if not isinstance(found, Var):
+            raise UserError(
+                f"`{found}` is not a variable", primitive=primitive, fix='give one: te.var("n"), or an axis'
+            )
+        return found
+
+    def _integer(self, expr: Any, primitive: str) -> Expr:
+        e = self._known(expr)
+        if not (e.dtype.is_int or e.dtype.is_bool):
+            raise UserError(f"`{e}` is of type {e.dtype}", primitive=primitive, fix="give an expression of integers")
+        return e
+
     def _known(self, expr: Any) -> Expr:
         known: Expr = substitute(as_expr(expr), self._values)
         return known
 
     def __getattr__(self, name: str) -> NoReturn:
         raise missing("the analyzer", name, dir(type(self)), self)
+
+
+def _of_type(dtype: DType) -> tuple[int, int]:
+    return int(dtype.min_value), int(dtype.max_value)
+
+
+def _number(bound: Bound, dtype: DType, side: int) -> int:
+    """A bound as a number; where there is none, that of the type, or an infinity for 64 bits."""
+    if bound in (float("inf"), float("-inf")):
+        wide = dtype.scalar.bits >= 64
+        return ((-_INFINITY, _INFINITY) if wide else _of_type(dtype.scalar))[side]
+    return max(-_INFINITY, min(_INFINITY, int(bound)))

@@ -191,12 +191,16 @@ def _truncdiv(e: Any, facts: Facts) -> Pair:
         return _floordiv(e, facts)
     if c == d and c > 0 and a != -inf and b != inf:
         return _trunc(a, c), _trunc(b, c)
+    if (c > 0 or d < 0) and inf not in (-a, b, -c, d):
+        corners = [_trunc(x, y) for x in (a, b) for y in (c, d)]
+        return min(corners), max(corners)
     largest = max(abs(a), abs(b))
     return (-largest if a < 0 or c < 0 else 0), largest
 
 
 def _trunc(a: Bound, c: Bound) -> Bound:
-    return a // c if a >= 0 else -(-a // c)
+    size = abs(a) // abs(c)
+    return size if (a >= 0) == (c > 0) else -size
 
 
 def _truncmod(e: Any, facts: Facts) -> Pair:

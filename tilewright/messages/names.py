@@ -16,6 +16,7 @@ _PROGRAM = "tw.lower(s, args), which returns the program: print it, or .script()
 _HERE = "programs run on this machine: tw.build(s, args, target), then call it with tw.nd arrays"
 _PASS = 'give a pass of your own: transform.PassContext(config={"tir.add_lower_pass": [(1, function)]})'
 _STATEMENTS = "the statements of tir (tir.For, tir.BufferStore ...), or tir.ir_builder"
+_ITER_MAPS = "arith.Analyzer().simplify, which undoes splits and fusions: (i // 8 * 8 + i % 8) is i"
 _BLOCKS = "te.create_schedule: schedules of blocks (TensorIR) are not part of it"
 _BY_BUILD = "nothing: tw.build does it, since host code is Python that checks its arguments"
 _BY_BACK_END = "nothing: the back end's compiler (NVRTC, LLVM, the OpenCL driver) does it"
@@ -193,6 +194,13 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("DataType", "DataTypeCode"), 'give types as text: "float32", "int8", "bfloat16"'),
         "const": "te.const(value, dtype)",
     },
+    "arith": {
+        **dict.fromkeys(("detect_iter_map", "iter_map_simplify", "normalize_iter_map_to_expr"), _ITER_MAPS),
+        **dict.fromkeys(("normalize_to_iter_sum", "subspace_divide", "inverse_affine_iter_map"), _ITER_MAPS),
+        **dict.fromkeys(("IterMapExpr", "IterSumExpr"), _ITER_MAPS),
+        "domain_touched": "te.schedule.InferBound(s): ranges of loops",
+        "detect_common_subexpr": "nothing: equal expressions are one node",
+    },
     "autotvm": {
         **dict.fromkeys(("RPCRunner", "TrackerServer"), "autotvm.LocalRunner(number=10): it measures on this machine"),
         **dict.fromkeys(("register_topi_compute", "register_topi_schedule"), _TEMPLATE),
@@ -246,8 +254,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("target_name", "id"), "target.kind"),
     },
     "the analyzer": {
-        **dict.fromkeys(("const_int_bound", "modular_set", "int_set"), "analyzer.can_prove(low <= e)"),
-        "constraint_scope": "analyzer.bind(var, te.Range(begin, end))",
+        "enter_constraint_context": "with analyzer.constraint_scope(condition):",
     },
 }  # fmt: skip
 """What to use in place of names of the legacy API, by what holds them."""

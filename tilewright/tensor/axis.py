@@ -13,7 +13,8 @@ from ..core.refusals import not_made
 from ..core.text import one_line
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operand import Operand
-from ..expr.operators import as_expr, const, subtract
+from ..expr.operators import as_expr, const
+from ..expr.ranges import Range as Range
 from ..expr.runtime_value import is_declaring
 
 
@@ -24,27 +25,6 @@ class AxisKind(enum.Enum):
     REDUCE = "reduction"
     THREAD = "thread"
     ORDERED = "ordered"
-
-
-class Range:
-    """The integers min, min + 1, ..., min + extent - 1."""
-
-    __slots__ = ("extent", "min")
-
-    def __init__(self, begin: Any, end: Any = None) -> None:
-        """`Range(extent)` starts at 0, `Range(begin, end)` excludes `end`, as the legacy API has it."""
-        self.min: Expr = const(0, "int32") if end is None else as_expr(begin)
-        self.extent: Expr = as_expr(begin) if end is None else subtract(end, begin)
-
-    @classmethod
-    def from_min_extent(cls, low: Any, extent: Any) -> Range:
-        """The range of `extent` values that starts at `low`."""
-        made = cls(extent)
-        made.min = as_expr(low)
-        return made
-
-    def __repr__(self) -> str:
-        return f"Range(min={self.min}, extent={self.extent})"
 
 
 class IterVar(Operand):

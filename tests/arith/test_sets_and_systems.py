@@ -1,0 +1,400 @@
+"""Sets, bounds and linear systems under the legacy API's names; properties by counting through small boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.arith.exact import UndefinedError, evaluate
+from tests.arith.generate import number
+from tests.errors.refused import refused
+from tilewright import arith, te, testing, tir
+from tilewright.arith.int_set import neg_inf, pos_inf
+from tilewright.arith.smith import smith_normal_form
+
+a, b, c, d = (te.var(name) for name in "abcd")
+x, y, z = (te.var(name) for name in "xyz")
+Set = arith.IntervalSet
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Whether two expressions provably have one value."""
+    return arith.Analyzer().can_prove_equal(found, expected)
+
+
+def points(box: dict[Any, tuple[int, int]]) -> Iterator[dict[Any, int]]:
+    """All values of some variables, the ends of their ranges included."""
+    for values in product(*(range(low, high + 1) for low, high in box.values())):
+        yield dict(zip(box, values, strict=True))
+
+
+def within(held: arith.IntervalSet, value: int, env: dict[Any, int]) -> bool:
+    """Whether a set holds a value where its other variables are as given."""
+    low = held.min_value is neg_inf() or (held.min_value is not pos_inf() and evaluate(held.min_value, env) <= value)
+    return low and (
+        held.max_value is pos_inf() or (held.max_value is not neg_inf() and value <= evaluate(held.max_value, env))
+    )
+
+
+# The analyzer
+
+
+def test_constant_bounds() -> None:
+    analyzer = arith.Analyzer()
+    analyzer.update(x, arith.ConstIntBound(-9, 4))
+    analyzer.update(y, arith.ConstIntBound(4, 10))
+    for e, low, high in (
+        (x + y, -5, 14), (x - y, -19, 0), (x * 2 + 3, -15, 11), (x // 2, -5, 2), (te.truncmod(x, 3), -2, 2),
+        (x % 3, 0, 2), (te.min(x, y), -9, 4), (te.max(x, y), 4, 10), (tir.Select(x > 1, y, x), -9, 10),
+        (te.truncdiv(x, y), -2, 1), (x < 5, 1, 1),
+    ):  # fmt: skip
+        assert analyzer.const_int_bound(e) == arith.ConstIntBound(low, high), e
+    wide = te.var("wide", "int64")
+    assert analyzer.const_int_bound(wide) == arith.ConstIntBound(
+        arith.ConstIntBound.NEG_INF, arith.ConstIntBound.POS_INF
+    )
+    assert analyzer.const_int_bound(te.var("i8", "int8")) == arith.ConstIntBound(-128, 127)
+    assert analyzer.const_int_bound(te.var("u8", "uint8")) == arith.ConstIntBound(0, 255)
+    assert analyzer.const_int_bound(te.size_var("n")).min_value == 0
+    analyzer.update(x, arith.ConstIntBound(0, 4))
+    assert analyzer.const_int_bound(x) == arith.ConstIntBound(0, 4)
+    analyzer.update(x, arith.ConstIntBound(-90, 40), override=True)
+    assert analyzer.const_int_bound(x) == arith.ConstIntBound(-90, 40)
+    analyzer.update(wide, arith.ConstIntBound(3, arith.ConstIntBound.POS_INF))
+    assert analyzer.const_int_bound(wide + 1).min_value == 4
+
+
+def test_modular_sets() -> None:
+    analyzer = arith.Analyzer()
+    for e, coeff, base in (
+        (te.const(11), 0, 11), (x * 4 + 5, 4, 1), (x * 4 + y * 6 + 3, 2, 1), (x * 12 // 4, 3, 0), (x * 8 % 6, 2, 0),
+        (tir.Select(x > 0, y * 4 + 1, y * 8 + 5), 4, 1), (te.min(x * 3, y * 9), 3, 0), (x, 1, 0),
+    ):  # fmt: skip
+        assert analyzer.modular_set(e) == arith.ModularSet(coeff, base), e
+    analyzer.update(x, arith.ModularSet(4, 3))
+    assert analyzer.modular_set(x * 2 + 1) == arith.ModularSet(8, 7)
+    analyzer.update(y, arith.ModularSet(0, 5))
+    assert analyzer.simplify(y + 1).value == 6
+    with analyzer.constraint_scope((z % 2).equal(0)):
+        assert analyzer.modular_set(z) == arith.ModularSet(2, 0)
+        assert analyzer.can_prove((z % 2).equal(0))
+    assert analyzer.modular_set(z) == arith.ModularSet(1, 0)
+
+
+def test_sets_of_values() -> None:
+    analyzer = arith.Analyzer()
+    analyzer.update(y, arith.ConstIntBound(1, 100))
+    ten = {x: Set(0, 10)}
+    for e, domains, low, high in (
+        (x + y, ten, y, y + 10), (x - y, {x: Set(0, 10), y: Set(1, 11)}, -11, 9), (x * y, ten, 0, y * 10),
+        (x * -2, {x: Set(1, 10)}, -20, -2), (te.truncdiv(x, y), ten, 0, te.truncdiv(10, y)), (x % y, ten, 0, y - 1),
+        (x % 10, {x: Set(-10, 10)}, 0, 9), (x % 10, {x: Set(13, 15)}, 3, 5), (x % 10, {x: Set(3, 11)}, 0, 9),
+        (te.max(x, x + 1), ten, 1, 11), (te.min(x - 1, x + 1), ten, -1, 9),
+        (te.min(x, z), {}, te.min(x, z), te.min(x, z)),
+        (tir.Select(x > 0, x - 1, x + 1), ten, -1, 11), (x + z, {x: Set(z, z + 3)}, z * 2, z * 2 + 3),
+    ):  # fmt: skip
+        found = analyzer.int_set(e, domains)
+        assert analyzer.can_prove_equal(found.min_value, low), (e, found)
+        assert analyzer.can_prove_equal(found.max_value, high), (e, found)
+    assert analyzer.int_set(x * 2 + 3, {x: Set(neg_inf(), 10)}) == Set(neg_inf(), 23)
+    assert analyzer.int_set(te.min(x, 5), {x: Set(0, pos_inf())}).max_value.value == 5
+    assert analyzer.int_set(te.max(x, 5) - x // 2, {x: Set(0, pos_inf())}) == Set(neg_inf(), pos_inf())
+    analyzer.bind(a, te.Range(0, 8))
+    assert analyzer.int_set(a * 2 + 1) == Set(1, 15)
+    assert arith.IntSet.single_point(2) == Set(2, 2)
+    assert arith.IntSet.vector(tir.Ramp(10, 3, 2)) == Set(10, 15)
+    assert arith.IntSet.vector(x) == Set(x, x)
+    assert Set(3, 2).is_nothing()
+    assert Set(pos_inf(), neg_inf()).is_nothing()
+    assert Set(neg_inf(), pos_inf()).is_everything()
+    assert Set(2, 3) == Set(2, 3) != Set(2, 4)
+    assert len({Set(2, 3), Set(2, 3)}) == 1
+    assert str(Set(2, x)) == "IntervalSet[2, x]"
+    assert Set(2, 3) != 4
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_values_lie_in_what_is_found(seed: int) -> None:
+    r = Random(seed)
+    names = [x, y, z]
+    e = number(r, names, 3)
+    box = {v: (low := r.randint(-5, 5), low + r.randint(0, 4)) for v in names}
+    analyzer = arith.Analyzer()
+    for v in (x, y):
+        analyzer.bind(v, te.Range(box[v][0], box[v][1] + 1))
+    bound, residue = analyzer.const_int_bound(e), analyzer.modular_set(e)
+    swept = arith.Analyzer().int_set(e, {v: Set(*box[v]) for v in (x, y)})
+    one_sided = arith.Analyzer().int_set(e, {x: Set(box[x][0], pos_inf()), y: Set(neg_inf(), box[y][1])})
+    for env in points(box):
+        try:
+            value = evaluate(e, env)
+            assert within(swept, value, env), (e, swept)
+            assert within(one_sided, value, env), (e, one_sided)
+        except UndefinedError:
+            continue
+        assert bound.min_value <= value <= bound.max_value, (e, bound)
+        assert (value - residue.base) % residue.coeff == 0 if residue.coeff else value == residue.base, (e, residue)
+
+
+# Linear parts
+
+
+def test_linear_equations_are_detected() -> None:
+    def found(e: Any, names: Any, *expected: Any) -> bool:
+        parts = arith.detect_linear_equation(e, names)
+        return len(parts) == len(expected) and all(map(same, parts, expected))
+
+    assert found(a * 4 + b * 6 + 7, [a], 4, b * 6 + 7)
+    assert found(a * 4 + (a + 1) + b * 6 + 7, [a], 5, b * 6 + 8)
+    assert found(a * b + 7, [a], b, 7)
+    assert found(b * 7, [a], 0, b * 7)
+    assert found(b * 7, [], b * 7)
+    assert found(b * (x + 4) + x + y * 8, [x, y, z], b + 1, 8, 0, b * 4)
+    assert arith.detect_linear_equation(a * 4 * (a + 1) + 7, [a]) == []
+    assert arith.detect_linear_equation(a // 2, [a]) == []
+
+
+def test_bounds_of_conditions_are_detected() -> None:
+    detect = arith.detect_clip_bound
+
+    def found(cond: Any, names: Any, *expected: Any) -> bool:
+        ends = detect(cond, names)
+        return len(ends) == len(expected) and all(
+            end is None if want is None else same(end, want) for end, want in zip(ends, expected, strict=True)
+        )
+
+    assert found(tir.all(a * 1 < b * 6, a - 1 > 0), [a], 2, b * 6 - 1)
+    assert detect(tir.all(a * 1 < b * 6, a - 1 > 0), [a, b]) == []
+    assert found(tir.all(a + 10 * c <= 20, b - 1 > 0), [a, b], None, 20 - 10 * c, 2, None)
+    assert found(tir.all(tir.Not(a * 1 > b * 6), a - 1 > 0), [a], 2, b * 6)
+    assert found(tir.all(te.min(a, b) > 3, te.max(a, 2) < 10), [a, b], 4, 9, 4, None) is False, "2 < 10 has no variable"
+    assert found(te.min(a, b) > 3, [a, b], 4, None, 4, None)
+    assert found(tir.all(a > 3, a > c, a * 2 < 9), [a], te.max(4, c + 1), 4)
+    assert detect(tir.any(a > 3, a < 2), [a]) == []
+    assert detect(a * a > 3, [a]) == []
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_detected_bounds_say_the_same(seed: int) -> None:
+    r = Random(seed)
+    parts = [r.choice((x, y)) * r.choice((1, 2, -1, -3)) + z * r.randint(-2, 2) + r.randint(-4, 4) for _ in range(4)]
+    tests = [r.choice((tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ))(part, r.randint(-6, 6)) for part in parts]
+    cond = tir.all(*tests)
+    ends = arith.detect_clip_bound(cond, [x, y])
+    assert len(ends) == 4
+    for env in points({x: (-8, 8), y: (-8, 8), z: (-2, 2)}):
+        inside = all(
+            (low is None or evaluate(low, env) <= env[v]) and (high is None or env[v] <= evaluate(high, env))
+            for v, low, high in ((x, ends[0], ends[1]), (y, ends[2], ends[3]))
+        )
+        assert inside == bool(evaluate(cond, env)), cond
+
+
+# deduce_bound
+
+
+def test_bounds_are_deduced() -> None:
+    hints = {b: Set(2, 3), c: Set(8, 15), d: Set(-3, -1)}
+    deduce = arith.deduce_bound
+    for cond in (-b * a + c - d >= 0, te.const(0) <= -b * a + c - d):
+        assert same(deduce(a, cond, hints, {}).max_value, (d - c) // (b * -1))
+    for cond in (a * 4 + b < c, c > a * 4 + b):
+        assert same(deduce(a, cond, hints, {}).max_value, (c - b - 1) // 4)
+    assert deduce(a, te.max(5, a * 4) < 0, hints, {}) == Set(pos_inf(), neg_inf())
+    assert deduce(a, te.max(-5, a * 4) < 0, hints, {}) == Set(neg_inf(), -1)
+    assert same(deduce(a, a * c - b - d >= 0, hints, {b: hints[b], d: hints[d]}).min_value, 2 // c + 1)
+    assert deduce(a, a // 4 + b < 9, hints, {b: hints[b]}) == Set(neg_inf(), 23)
+    assert deduce(a, (a + 1).equal(b), hints, {}) == Set(b - 1, b - 1)
+    assert deduce(a, a * d < 5, {}, {}).is_nothing(), "the sign of d is not known"
+    assert deduce(a, tir.NE(a, 3), {}, {}).is_nothing()
+    assert deduce(a, b > 2, hints, {}).is_nothing()
+    assert deduce(a, b > 1, hints, {}).is_everything()
+    assert deduce(a, a * a < 4, hints, {}).is_nothing()
+    assert deduce(a, te.if_then_else(a > 1, 3, 4) < 4, hints, {}).is_nothing()
+    assert deduce(a, a * 2 - a > b, hints, {}) == Set(b + 1, pos_inf())
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_a_deduced_bound_is_enough(seed: int) -> None:
+    """The condition holds for every value in the set, whatever the relaxed variables are."""
+    r = Random(seed)
+    box = {v: (low := r.randint(-4, 3), low + r.randint(0, 3)) for v in (b, c)}
+    e = a * r.choice((1, 2, 3, -1, -4)) + r.choice((b, b * 2, b - c)) * r.choice((1, -3)) + r.randint(-5, 5)
+    if r.random() < 0.5:
+        e = r.choice((lambda e: e // 3, lambda e: te.max(e, c), lambda e: te.min(e, b + 2), lambda e: c - e))(e)
+    cond = r.choice((tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ))(e, r.choice((0, 7, -3, c)))
+    domains = {v: Set(*box[v]) for v in (b, c)}
+    relaxed = {v: domains[v] for v in r.choice(((b, c), (b,), ()))}
+    found = arith.deduce_bound(a, cond, domains, relaxed)
+    for env in points(box):
+        for value in range(-12, 13):
+            if within(found, value, env):
+                assert evaluate(cond, {**env, a: value}), (cond, found, env, value)
+
+
+# Systems
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_smith_normal_forms(seed: int) -> None:
+    r = Random(seed)
+    rows, width = r.randint(1, 4), r.randint(1, 4)
+    matrix = [[r.randint(-6, 6) for _ in range(width)] for _ in range(rows)]
+    diagonal, left, right, back = smith_normal_form(matrix, width)
+
+    def times(m: Any, n: Any) -> Any:
+        return [[sum(p * q for p, q in zip(row, column, strict=True)) for column in zip(*n, strict=True)] for row in m]
+
+    expected = [[diagonal[i] if i == j and i < len(diagonal) else 0 for j in range(width)] for i in range(rows)]
+    assert times(times(left, matrix), right) == expected
+    assert times(right, back) == [[int(i == j) for j in range(width)] for i in range(width)]
+    assert all(value > 0 for value in diagonal)
+
+
+def test_equations_of_one_solution_and_of_none() -> None:
+    solve = arith.solve_linear_equations
+    found = solve([(x + y).equal(20), (x - y).equal(10)], [x, y])
+    assert (found.dst.variables, found.src_to_dst) == ([], {})
+    assert (found.dst_to_src[x].value, found.dst_to_src[y].value) == (15, 5)
+    none = solve([(x + y).equal(0), (x - y).equal(0), x.equal(5)], [x, y], {})
+    assert [each.value for each in none.dst.relations] == [0]
+    assert solve([(x * 2).equal(5)], [x]).dst.relations[0].value == 0
+
+
+def test_equations_of_many_solutions() -> None:
+    found = arith.solve_linear_equations([(x + y + z).equal(15), (x + y).equal(10)], [x, y, z])
+    (n0,) = found.dst.variables
+    assert same(found.dst_to_src[x], n0 + 10)
+    assert same(found.dst_to_src[y], -n0)
+    assert found.dst_to_src[z].value == 5
+    ranged = arith.solve_linear_equations([(x + y).equal(0)], [x, y], {x: te.Range(-5, 5), y: te.Range(0, 10)})
+    (n0,) = ranged.dst.variables
+    assert (ranged.dst.ranges[n0].min.value, ranged.dst.ranges[n0].extent.value) == (-9, 10)
+    parameter = arith.solve_linear_equations([(x * 2).equal(a)], [x])
+    assert same(parameter.dst_to_src[x], a // 2)
+    assert str(parameter.dst.relations) == "[a % 2 == 0]"
+
+
+def system(r: Random, relations: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, tuple[int, int]]]:
+    """Random relations of x, y, z with small coefficients, and a box."""
+    box = {v: (low := r.randint(-4, 1), low + r.randint(0, 5)) for v in (x, y, z)}
+    given = [
+        r.choice(relations)(x * r.randint(-3, 3) + y * r.randint(-3, 3) + z * r.choice((0, 1, -2)), r.randint(-5, 5))
+        for _ in range(r.randint(1, 3))
+    ]
+    return given, {v: te.Range(low, high + 1) for v, (low, high) in box.items()}, box
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_solutions_of_equations_are_in_step(seed: int) -> None:
+    """Each solution in the box is one value of the new variables, and the other way round."""
+    given, ranges, box = system(Random(seed), [tir.EQ])
+    found = arith.solve_linear_equations([each for each in given if not isinstance(each, bool)], [x, y, z], ranges)
+    solutions = [env for env in points(box) if all(evaluate(tir.all(each), env) for each in given)]
+    if [str(each) for each in found.dst.relations] == ["T.bool(False)"]:
+        assert not solutions
+        return
+    seen = set()
+    for env in solutions:
+        new = {v: evaluate(found.src_to_dst[v], env) for v in found.dst.variables}
+        assert {v: evaluate(e, new) for v, e in found.dst_to_src.items()} == env
+        for v, held in found.dst.ranges.items():
+            assert evaluate(held.min, new) <= new[v] < evaluate(held.min, new) + evaluate(held.extent, new)
+        assert all(evaluate(each, new) for each in found.dst.relations)
+        seen.add(tuple(new.values()))
+    assert len(seen) == len(solutions)
+    wide = dict.fromkeys(found.dst.variables, (-20, 20))
+    if len(wide) < 3:
+        inside = [
+            new
+            for new in points(wide)
+            if all(
+                evaluate(held.min, new) <= new[v] < evaluate(held.min, new) + evaluate(held.extent, new)
+                for v, held in found.dst.ranges.items()
+            )
+            and all(evaluate(each, new) for each in found.dst.relations)
+        ]
+        assert {tuple(new.values()) for new in inside} == seen
+
+
+def test_inequalities() -> None:
+    found = arith.solve_linear_inequalities([x + y < 20, x - y >= 10], [x, y])
+    assert same(found.ranges[x].min, y + 10)
+    assert same(found.ranges[x].extent, 10 - y * 2)
+    assert [str(each) for each in found.relations] == ["y < 5"]
+    assert str(arith.solve_linear_inequalities([x < 2, x > 5], [x]).relations) == "[T.bool(False)]"
+    shifted = arith.solve_linear_inequalities([x < n0 + 8 for n0 in [y]] + [x >= y], [x], deskew_range=True)
+    assert len(shifted.dst.variables) == 1
+    (new,) = shifted.dst.variables
+    assert (shifted.dst.ranges[new].min.value, shifted.dst.ranges[new].extent.value) == (0, 8)
+    assert same(shifted.dst_to_src[x], new + y)
+
+
+@pytest.mark.parametrize("deskew", [False, True])
+@pytest.mark.parametrize("seed", range(40))
+def test_solutions_of_inequalities_stay(seed: int, deskew: bool) -> None:
+    given, ranges, box = system(Random(seed), [tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ])
+    found = arith.solve_linear_inequalities(given, [x, y, z], ranges, deskew_range=deskew)
+    held = found.dst if isinstance(found, arith.IntConstraintsTransform) else found
+    wide = {v: (low - 2, high + 2) for v, (low, high) in box.items()}
+    for env in points(wide):
+        expected = all(box[v][0] <= env[v] <= box[v][1] for v in box) and all(evaluate(tir.all(e), env) for e in given)
+        here = dict(env)
+        if isinstance(found, arith.IntConstraintsTransform):
+            here |= {v: evaluate(found.src_to_dst[v], env) for v in found.dst.variables}
+            same_point = all(evaluate(e, here) == env[v] for v, e in found.dst_to_src.items())
+        else:
+            same_point = True
+        inside = same_point and all(evaluate(each, here) for each in held.relations)
+        for v, span in held.ranges.items():
+            low = evaluate(span.min, here)
+            inside = inside and low <= here[v] < low + evaluate(span.extent, here)
+        assert inside == expected, (given, held)
+
+
+# Errors
+
+
+def test_what_is_refused() -> None:
+    with refused("IntervalSet", "max_value=1.5 is not an integer", fix="pos_inf"):
+        Set(1, 1.5)
+    with refused("int_set", "3 is not a mapping", fix="arith.IntervalSet"):
+        arith.Analyzer().int_set(x, 3)
+    with refused("int_set", "`x + 1` is not a variable", fix="arith.IntervalSet"):
+        arith.Analyzer().int_set(x, {x + 1: Set(0, 1)})
+    with refused("int_set", "5 is not a set of values for x", fix="arith.IntervalSet"):
+        arith.Analyzer().int_set(x, {x: 5})
+    with refused("const_int_bound", "is of type float32", fix="integers"):
+        arith.Analyzer().const_int_bound(te.const(1.5))
+    with refused("update", "`3` is not a variable", fix="te.var"):
+        arith.Analyzer().update(3, arith.ConstIntBound(0, 1))
+    with refused("deduce_bound", "`3` is not a variable", fix="te.var"):
+        arith.deduce_bound(3, x > 1, {}, {})
+    with refused("detect_linear_equation", "`x + 1` is not a variable", fix="te.var"):
+        arith.detect_linear_equation(x, [x + 1])
+    with refused("solve_linear_equations", "`x * y == 3` is not a linear equation of x, y", fix="constant multiples"):
+        arith.solve_linear_equations([(x * y).equal(3)], [x, y])
+    with refused("solve_linear_equations", "no variable is given", fix="give the variables"):
+        arith.solve_linear_equations([x.equal(3)], [])
+    with refused("solve_linear_inequalities", "is not linear in x, y", fix="constant multiples"):
+        arith.solve_linear_inequalities([x * y < 3], [x, y])
+
+
+def test_helpers_of_tests() -> None:
+    testing.assert_prim_expr_equal(x * 2 - x, x)
+    with pytest.raises(AssertionError, match="are not equal"):
+        testing.assert_prim_expr_equal(x, y)
+    testing.check_bool_expr_is_true(x < 8, {x: te.Range(0, 8)})
+    testing.check_bool_expr_is_true(x < 4, {x: te.Range(0, 8)}, cond=x % 4 < 4 - x)
+    with pytest.raises(AssertionError, match="does not hold for"):
+        testing.check_bool_expr_is_true(x < 7, {x: te.Range(0, 8)})
+    box = {v: te.Range(-3, 6) for v in (x, y)}
+    testing.check_int_constraints_trans_consistency(arith.solve_linear_equations([(x + y * 2).equal(3)], [x, y], box))
+    wrong = arith.solve_linear_equations([(x + y).equal(2)], [x, y], box)
+    wrong.dst_to_src[x] = wrong.dst_to_src[x] + 1
+    with pytest.raises(AssertionError, match="does not hold for"):
+        testing.check_int_constraints_trans_consistency(wrong)

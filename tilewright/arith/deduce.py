@@ -1,0 +1,169 @@
+"""`deduce_bound`: for which values of a variable a condition holds, whatever some others are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.errors import UserError
+from ..expr import nodes as n
+from ..expr.nodes import Expr, IntImm, Var
+from ..expr.operators import add, as_expr, condition, const, floordiv, floormod, multiply, subtract
+from ..expr.traverse import post_order, uses_any
+from .facts import Facts
+from .int_set import (
+    EVERYTHING,
+    INFINITIES,
+    NEGATIVE_INFINITY,
+    NOTHING,
+    POSITIVE_INFINITY,
+    IntervalSet,
+    as_domains,
+    facts_of,
+    swept,
+)
+from .linear_equations import coefficients
+from .simplify import prove, simplify
+
+
+def deduce_bound(var: Any, cond: Any, hint_map: Any, relax_map: Any) -> IntervalSet:
+    """Return values of `var` for which a condition holds.
+
+    Parameters
+    ----------
+    var
+        The variable.
+    cond
+        A comparison of integers.
+    hint_map
+        What is known of other variables, as {variable: IntervalSet}: it tells signs.
+    relax_map
+        Variables for all values of which the condition has to hold; the ends do not use them.
+
+    Returns
+    -------
+    IntervalSet
+        The condition holds for every value in it; nothing where no such set is found.
+    """
+    target = as_expr(var)
+    if not isinstance(target, Var):
+        raise UserError(f"`{target}` is not a variable", primitive="deduce_bound", fix='give one: te.var("i")')
+    relaxed = as_domains(relax_map, "deduce_bound")
+    hints = {**as_domains(hint_map, "deduce_bound"), **relaxed}
+    hints.pop(target, None)
+    test = condition(cond, "deduce_bound")
+    if not isinstance(test, n.Compare) or not test.a.dtype.is_int or isinstance(test, n.NE):
+        return NOTHING
+    search = _Search(target, relaxed, facts_of(hints))
+    gap = subtract(test.a, test.b)
+    if isinstance(test, n.EQ):
+        low, high = search.at_least(gap, const(0, gap.dtype)), search.at_most(gap, const(0, gap.dtype))
+        return _both(low, high)
+    if sum(1 for side in (test.a, test.b) if uses_any(side, [target])) == 1:  # a quotient or a max as it is written
+        gap, rest = (test.a, test.b) if uses_any(test.a, [target]) else (test.b, test.a)
+        greater = isinstance(test, (n.GT, n.GE)) is (gap is test.a)
+    else:
+        gap, rest = simplify(gap), const(0, gap.dtype)
+        greater = isinstance(test, (n.GT, n.GE))
+    strict = 1 if isinstance(test, (n.GT, n.LT)) else 0
+    return search.at_least(gap, add(rest, strict)) if greater else search.at_most(gap, subtract(rest, strict))
+
+
+def _both(a: IntervalSet, b: IntervalSet) -> IntervalSet:
+    """The values in both sets, where one of the two has each end."""
+    if a.is_nothing() or b.is_nothing():
+        return NOTHING
+    ends = []
+    for mine, theirs, pick in ((a.min_value, b.min_value, n.Max), (a.max_value, b.max_value, n.Min)):
+        there = [end for end in (mine, theirs) if end not in INFINITIES]
+        ends.append(simplify(pick(*there)) if len(there) == 2 else there[0] if there else mine)
+    return IntervalSet(ends[0], ends[1])
+
+
+class _Search:
+    """Ends for one variable under what is known of others."""
+
+    def __init__(self, target: Var, relaxed: Mapping[Var, IntervalSet], facts: Facts) -> None:
+        self.target = target
+        self.relaxed = relaxed
+        self.facts = facts
+
+    def at_least(self, e: Expr, value: Expr) -> IntervalSet:
+        """Where e >= value."""
+        return self._solve(e, value, True)
+
+    def at_most(self, e: Expr, value: Expr) -> IntervalSet:
+        """Where e <= value."""
+        return self._solve(e, value, False)
+
+    def _solve(self, e: Expr, value: Expr, greater: bool) -> IntervalSet:
+        if e is self.target:
+            return self._end(value, greater)
+        if not uses_any(e, [self.target]):
+            return EVERYTHING if prove(e >= value if greater else e <= value, self.facts) else NOTHING
+        found = coefficients(e, [self.target])
+        if found is not None:
+            return self._linear(found[0][self.target], found[1], value, greater)
+        if isinstance(e, (n.Add, n.Sub, n.Mul)):
+            return self._outer(e, value, greater)
+        if isinstance(e, n.FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0:
+            edge = multiply(value, e.b) if greater else subtract(multiply(add(value, 1), e.b), 1)
+            return self._solve(e.a, edge, greater)
+        if isinstance(e, (n.Min, n.Max)):
+            a, b = self._solve(e.a, value, greater), self._solve(e.b, value, greater)
+            if isinstance(e, n.Max) is greater:  # one side is enough
+                return next((each for each in (a, b) if each.is_everything()), b if a.is_nothing() else a)
+            return _both(a, b)
+        return NOTHING
+
+    def _outer(self, e: Any, value: Expr, greater: bool) -> IntervalSet:
+        """A sum or a product of which one side has the variable, within something that is not linear."""
+        inside, outside = (e.a, e.b) if uses_any(e.a, [self.target]) else (e.b, e.a)
+        if uses_any(outside, [self.target]):
+            return NOTHING
+        if isinstance(e, n.Add):
+            return self._solve(inside, subtract(value, outside), greater)
+        if isinstance(e, n.Sub):
+            if inside is e.a:
+                return self._solve(inside, add(value, outside), greater)
+            return self._solve(inside, subtract(outside, value), not greater)
+        quotient = self._quotient(value, outside, greater)
+        if quotient is None:
+            return NOTHING
+        return self._solve(inside, quotient[0], quotient[1])
+
+    def _linear(self, k: Expr, rest: Expr, value: Expr, greater: bool) -> IntervalSet:
+        """Where k * target + rest >= value, or <=."""
+        factor = simplify(k, self.facts)
+        bound = simplify(subtract(value, rest), self.facts)
+        if not (self._uses_relaxed(factor)):
+            held = swept(bound, self.relaxed, self.facts)
+            bound = held.max_value if greater else held.min_value
+            if bound in INFINITIES:
+                return NOTHING
+        quotient = self._quotient(bound, factor, greater)
+        return NOTHING if quotient is None else self._end(*quotient)
+
+    def _quotient(self, value: Expr, factor: Expr, greater: bool) -> tuple[Expr, bool] | None:
+        """(q, up): x * factor >= value, or <=, where x >= q if `up`, else x <= q; None for a factor of unknown sign."""
+        positive = prove(factor > const(0, factor.dtype), self.facts)
+        if not positive and not prove(factor < const(0, factor.dtype), self.facts):
+            return None
+        up = greater if positive else not greater
+        whole = floordiv(value, factor)
+        if up and not prove(floormod(value, factor).equal(0), self.facts):
+            whole = add(whole, 1)
+        return simplify(whole), up
+
+    def _end(self, bound: Expr, greater: bool) -> IntervalSet:
+        """The values from a bound on, or up to it, that are right whatever is relaxed."""
+        if self._uses_relaxed(bound):
+            held = swept(bound, self.relaxed, self.facts)
+            bound = held.max_value if greater else held.min_value
+            if bound in INFINITIES:
+                return NOTHING
+        bound = simplify(bound)
+        return IntervalSet(bound, POSITIVE_INFINITY) if greater else IntervalSet(NEGATIVE_INFINITY, bound)
+
+    def _uses_relaxed(self, e: Expr) -> bool:
+        return any(v in self.relaxed for v in post_order(e))

@@ -1,0 +1,218 @@
+"""Sets of integers under the legacy API's names: intervals with symbolic ends, and what an expression sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.errors import UserError
+from ..expr.nodes import Add, Expr, FloorDiv, IntImm, Max, Min, Mul, Ramp, Var
+from ..expr.operators import add, as_expr, maximum, minimum, multiply, subtract
+from ..expr.traverse import uses_any
+from .affine import Affine
+from .engine import linear
+from .facts import EMPTY, Facts
+from .interval import bounds
+from .region import extremes
+from .simplify import prove, simplify
+
+POSITIVE_INFINITY = Var("pos_inf", "handle")
+NEGATIVE_INFINITY = Var("neg_inf", "handle")
+INFINITIES = frozenset((POSITIVE_INFINITY, NEGATIVE_INFINITY))
+
+
+def pos_inf() -> Var:
+    """The upper end of a set that has none."""
+    return POSITIVE_INFINITY
+
+
+def neg_inf() -> Var:
+    """The lower end of a set that has none."""
+    return NEGATIVE_INFINITY
+
+
+class IntSet:
+    """A set of integers; made by `single_point`, `vector`, `IntervalSet`."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def single_point(point: Any) -> IntervalSet:
+        """The set of one value."""
+        return IntervalSet(point, point)
+
+    @staticmethod
+    def vector(vec: Any) -> IntervalSet:
+        """An interval that holds the lanes of a vector: all values from the first lane on, up to the next stride."""
+        e = as_expr(vec)
+        if not isinstance(e, Ramp):
+            return IntervalSet(e, e)
+        last = subtract(add(e.base, multiply(e.stride, e.lanes)), 1)
+        return IntervalSet(simplify(e.base), simplify(last))
+
+
+class IntervalSet(IntSet):
+    """The integers from `min_value` to `max_value`, both included.
+
+    Parameters
+    ----------
+    min_value, max_value
+        Integers or expressions; `neg_inf()` and `pos_inf()` where there is no end.
+    """
+
+    __slots__ = ("max_value", "min_value")
+
+    def __init__(self, min_value: Any, max_value: Any) -> None:
+        ends = []
+        for what, given in (("min_value", min_value), ("max_value", max_value)):
+            e = as_expr(given)
+            if not e.dtype.is_int and e not in INFINITIES:
+                raise UserError(
+                    f"{what}={given!r} is not an integer",
+                    primitive="IntervalSet",
+                    fix="give an int, an integer expression, or arith.int_set.pos_inf()",
+                )
+            ends.append(e)
+        self.min_value, self.max_value = ends
+
+    def is_nothing(self) -> bool:
+        """Whether the set is known to be empty."""
+        low, high = self.min_value, self.max_value
+        if low is POSITIVE_INFINITY or high is NEGATIVE_INFINITY:
+            return True
+        return low is not NEGATIVE_INFINITY and high is not POSITIVE_INFINITY and prove(low > high)
+
+    def is_everything(self) -> bool:
+        """Whether no integer is left out."""
+        return self.min_value is NEGATIVE_INFINITY and self.max_value is POSITIVE_INFINITY
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether both ends are there."""
+        return self.min_value not in INFINITIES and self.max_value not in INFINITIES
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, IntervalSet):
+            return NotImplemented
+        return self.min_value is other.min_value and self.max_value is other.max_value
+
+    def __hash__(self) -> int:
+        return hash((self.min_value, self.max_value))
+
+    def __repr__(self) -> str:
+        return f"IntervalSet[{self.min_value}, {self.max_value}]"
+
+
+NOTHING = IntervalSet(POSITIVE_INFINITY, NEGATIVE_INFINITY)
+EVERYTHING = IntervalSet(NEGATIVE_INFINITY, POSITIVE_INFINITY)
+
+
+def as_set(given: Any, var: Any, primitive: str) -> IntervalSet:
+    """An interval, a range, or a pair of ends, as an interval."""
+    if isinstance(given, IntervalSet):
+        return given
+    low, extent = getattr(given, "min", None), getattr(given, "extent", None)
+    if low is not None and extent is not None:
+        return IntervalSet(low, simplify(subtract(add(low, extent), 1)))
+    if isinstance(given, tuple) and len(given) == 2:
+        return IntervalSet(*given)
+    raise UserError(
+        f"{given!r} is not a set of values for {var}", primitive=primitive, fix="give arith.IntervalSet(low, high)"
+    )
+
+
+def as_domains(given: Any, primitive: str) -> dict[Var, IntervalSet]:
+    """A mapping from variables (or axes) to their sets."""
+    if not isinstance(given, Mapping):
+        raise UserError(f"{given!r} is not a mapping", primitive=primitive, fix="give {var: arith.IntervalSet(0, 7)}")
+    found: dict[Var, IntervalSet] = {}
+    for key, value in given.items():
+        var = as_expr(key)
+        if not isinstance(var, Var):
+            fix = "give {var: arith.IntervalSet(0, 7)}"
+            raise UserError(f"`{var}` is not a variable", primitive=primitive, fix=fix)
+        found[var] = as_set(value, var.name, primitive)
+    return found
+
+
+def facts_of(domains: Mapping[Var, IntervalSet], facts: Facts = EMPTY) -> Facts:
+    """The facts, and that each variable lies in its set."""
+    for var, held in domains.items():
+        if held.is_bounded:
+            facts = facts.bind(var, held.min_value, simplify(subtract(add(held.max_value, 1), held.min_value), facts))
+            continue
+        if held.min_value not in INFINITIES:
+            facts = facts.assume(var >= held.min_value)
+        if held.max_value not in INFINITIES:
+            facts = facts.assume(var <= held.max_value)
+    return facts
+
+
+def swept(e: Expr, domains: Mapping[Var, IntervalSet], facts: Facts = EMPTY) -> IntervalSet:
+    """An interval that holds every value of `e` while each variable of `domains` takes every value of its set.
+
+    Other variables stay symbolic. The interval is as tight as is found; everything where nothing is.
+    """
+    relaxed = {var: held for var, held in domains.items() if uses_any(e, [var]) or not held.is_bounded}
+    if not any(uses_any(e, [var]) for var in relaxed):
+        point = simplify(e, facts)
+        return IntervalSet(point, point)
+    if all(held.is_bounded for held in relaxed.values()):
+        ranges = {
+            var: (held.min_value, simplify(subtract(add(held.max_value, 1), held.min_value), facts))
+            for var, held in domains.items()
+            if held.is_bounded
+        }
+        found = extremes(e, ranges, facts)
+        if found is not None:
+            return IntervalSet(simplify(found.lo, facts), simplify(found.hi, facts))
+    made = _combined(e, domains, facts)
+    return IntervalSet(*(simplify(end, facts) if end not in INFINITIES else end for end in made))
+
+
+Ends = tuple[Expr, Expr]
+
+
+def _combined(e: Expr, domains: Mapping[Var, IntervalSet], facts: Facts) -> Ends:
+    """Ends by interval arithmetic, operator by operator: for sets without an end, and what `extremes` does not know."""
+    if isinstance(e, Var) and e in domains:
+        return domains[e].min_value, domains[e].max_value
+    if not uses_any(e, domains):
+        return e, e
+    form = linear(e, facts)
+    if len(form.terms) > 1 or form.const or (form.terms and next(iter(form.terms.values())) != 1):
+        return _sum(form, domains, facts)
+    if isinstance(e, (Min, Max)):
+        a, b = _combined(e.a, domains, facts), _combined(e.b, domains, facts)
+        return _extreme(type(e), a[0], b[0]), _extreme(type(e), a[1], b[1])
+    if isinstance(e, FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0:
+        low, high = _combined(e.a, domains, facts)
+        return low if low in INFINITIES else low // e.b, high if high in INFINITIES else high // e.b
+    low_bound, high_bound = bounds(e, facts_of(domains, facts))
+    return (
+        IntImm(int(low_bound), e.dtype) if low_bound > -(2**62) else NEGATIVE_INFINITY,
+        IntImm(int(high_bound), e.dtype) if high_bound < 2**62 else POSITIVE_INFINITY,
+    )
+
+
+def _sum(form: Affine, domains: Mapping[Var, IntervalSet], facts: Facts) -> Ends:
+    ends: list[Expr] = []
+    for side in (0, 1):
+        total: Expr = IntImm(form.const, form.dtype)
+        for atom, k in form.terms.items():
+            end = _combined(atom, domains, facts)[side if k > 0 else 1 - side]
+            if end in INFINITIES:
+                total = POSITIVE_INFINITY if side else NEGATIVE_INFINITY
+                break
+            total = Add(total, Mul(end, IntImm(k, form.dtype)))
+        ends.append(total)
+    return ends[0], ends[1]
+
+
+def _extreme(kind: type, a: Expr, b: Expr) -> Expr:
+    winner = POSITIVE_INFINITY if kind is Max else NEGATIVE_INFINITY
+    if a is winner or b is winner:
+        return winner
+    if a in INFINITIES or b in INFINITIES:
+        return b if a in INFINITIES else a
+    return maximum(a, b) if kind is Max else minimum(a, b)

@@ -1,0 +1,152 @@
+"""Linear parts of expressions under the legacy API's names: `detect_linear_equation`, `detect_clip_bound`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.errors import UserError
+from ..expr import nodes as n
+from ..expr.nodes import Expr, IntImm, Var
+from ..expr.operators import add, as_expr, condition, const, floordiv, maximum, minimum, multiply, subtract
+from ..expr.traverse import uses_any
+from .facts import NEGATED
+from .simplify import simplify
+
+Coefficients = tuple[dict[Var, Expr], Expr]
+"""What each variable is multiplied by, and the rest."""
+
+
+def as_variables(given: Any, primitive: str) -> list[Var]:
+    """Variables and axes as variables."""
+    found = [as_expr(v) for v in (given if isinstance(given, (tuple, list)) else [given])]
+    wrong = next((v for v in found if not isinstance(v, Var)), None)
+    if wrong is not None:
+        raise UserError(f"`{wrong}` is not a variable", primitive=primitive, fix='give variables: [te.var("i")]')
+    return found  # type: ignore[return-value]  # each is a Var
+
+
+def coefficients(e: Expr, variables: Sequence[Var]) -> Coefficients | None:
+    """`e` as a sum of a multiple of each variable and a rest free of them; None where it is no such sum."""
+    if not uses_any(e, variables):
+        return {}, e
+    if isinstance(e, Var):
+        return {e: const(1, e.dtype)}, const(0, e.dtype)
+    if isinstance(e, (n.Add, n.Sub)):
+        a, b = coefficients(e.a, variables), coefficients(e.b, variables)
+        if a is None or b is None:
+            return None
+        combine = add if isinstance(e, n.Add) else subtract
+        zero = const(0, e.dtype)
+        together = {v: combine(a[0].get(v, zero), b[0].get(v, zero)) for v in (*a[0], *b[0])}
+        return together, combine(a[1], b[1])
+    if isinstance(e, n.Mul):
+        factor, other = (e.a, e.b) if not uses_any(e.a, variables) else (e.b, e.a)
+        found = None if uses_any(factor, variables) else coefficients(other, variables)
+        if found is None:
+            return None
+        return {v: multiply(k, factor) for v, k in found[0].items()}, multiply(found[1], factor)
+    return None
+
+
+def detect_linear_equation(expr: Any, var_list: Any) -> list[Expr]:
+    """Return the coefficients of `expr` as a linear equation of the variables.
+
+    Parameters
+    ----------
+    expr
+        An expression.
+    var_list
+        The variables v0, v1, ...
+
+    Returns
+    -------
+    list of Expr
+        [k0, k1, ..., base] with expr == k0 * v0 + k1 * v1 + ... + base, none of which uses a variable of the list;
+        [] where `expr` is not linear in them.
+    """
+    e, variables = as_expr(expr), as_variables(var_list, "detect_linear_equation")
+    found = coefficients(e, variables)
+    if found is None:
+        return []
+    zero = const(0, e.dtype)
+    return [*(simplify(found[0].get(v, zero)) for v in variables), simplify(found[1])]
+
+
+def _conjuncts(cond: Expr) -> list[Expr]:
+    """The comparisons that all have to hold; what is not one stays as it is."""
+    if isinstance(cond, n.And):
+        return [*_conjuncts(cond.a), *_conjuncts(cond.b)]
+    if isinstance(cond, n.Not) and isinstance(cond.a, n.Compare):
+        opposite: Any = NEGATED[type(cond.a)]
+        return _conjuncts(opposite(cond.a.a, cond.a.b))
+    if isinstance(cond, n.Not) and isinstance(cond.a, n.Or):
+        return [*_conjuncts(n.Not(cond.a.a)), *_conjuncts(n.Not(cond.a.b))]
+    if isinstance(cond, n.Call) and cond.name == "likely":
+        return _conjuncts(cond.args[0])
+    if isinstance(cond, (n.GT, n.GE)):
+        return _conjuncts((n.LT if isinstance(cond, n.GT) else n.LE)(cond.b, cond.a))
+    if isinstance(cond, (n.LT, n.LE)):  # max(p, q) < r and p < min(q, r) are two comparisons each
+        if isinstance(cond.a, n.Max):
+            return [*_conjuncts(type(cond)(cond.a.a, cond.b)), *_conjuncts(type(cond)(cond.a.b, cond.b))]
+        if isinstance(cond.b, n.Min):
+            return [*_conjuncts(type(cond)(cond.a, cond.b.a)), *_conjuncts(type(cond)(cond.a, cond.b.b))]
+    return [cond]
+
+
+def nonnegative_forms(cond: Expr) -> list[Expr] | None:
+    """Expressions that are at least 0 exactly where the condition holds; None where there are none such."""
+    forms: list[Expr] = []
+    for part in _conjuncts(cond):
+        if isinstance(part, IntImm):
+            forms.append(IntImm(part.value - 1, n.Var("x").dtype))
+            continue
+        if not isinstance(part, n.Compare) or not part.a.dtype.is_int or isinstance(part, n.NE):
+            return None
+        gap = subtract(part.b, part.a)
+        if isinstance(part, n.EQ):
+            forms += [gap, subtract(part.a, part.b)]
+        else:
+            forms.append(subtract(gap, 1) if isinstance(part, n.LT) else gap)
+    return forms
+
+
+def detect_clip_bound(expr: Any, var_list: Any) -> list[Expr | None]:
+    """Return the least and the greatest value of each variable for which a condition holds.
+
+    Parameters
+    ----------
+    expr
+        Comparisons that are linear in one variable each, joined by `tir.all`.
+    var_list
+        The variables v0, v1, ...
+
+    Returns
+    -------
+    list
+        [min0, max0, min1, max1, ...], None for an end that the condition does not limit; [] where a part of the
+        condition is not such a comparison.
+    """
+    variables = as_variables(var_list, "detect_clip_bound")
+    forms = nonnegative_forms(condition(expr, "detect_clip_bound"))
+    if forms is None:
+        return []
+    ends: dict[Var, list[Expr | None]] = {v: [None, None] for v in variables}
+    for form in forms:
+        found = coefficients(form, variables)
+        if found is None:
+            return []
+        used = [(v, simplify(k)) for v, k in found[0].items()]
+        used = [(v, k) for v, k in used if not (isinstance(k, IntImm) and k.value == 0)]
+        v, k = used[0] if len(used) == 1 else (variables[0], form)
+        if len(used) != 1 or not isinstance(k, IntImm):
+            return []
+        if k.value > 0:  # k * v + rest >= 0
+            low = simplify(multiply(floordiv(found[1], k.value), -1))
+            held = ends[v][0]
+            ends[v][0] = low if held is None else simplify(maximum(held, low))
+        else:
+            high = simplify(floordiv(found[1], -k.value))
+            held = ends[v][1]
+            ends[v][1] = high if held is None else simplify(minimum(held, high))
+    return [end for v in variables for end in ends[v]]

@@ -1,0 +1,29 @@
+"""Ranges of integers, as the legacy API has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .nodes import Expr
+from .operators import as_expr, const, subtract
+
+
+class Range:
+    """The integers min, min + 1, ..., min + extent - 1."""
+
+    __slots__ = ("extent", "min")
+
+    def __init__(self, begin: Any, end: Any = None) -> None:
+        """`Range(extent)` starts at 0, `Range(begin, end)` excludes `end`, as the legacy API has it."""
+        self.min: Expr = const(0, "int32") if end is None else as_expr(begin)
+        self.extent: Expr = as_expr(begin) if end is None else subtract(end, begin)
+
+    @classmethod
+    def from_min_extent(cls, low: Any, extent: Any) -> Range:
+        """The range of `extent` values that starts at `low`."""
+        made = cls(extent)
+        made.min = as_expr(low)
+        return made
+
+    def __repr__(self) -> str:
+        return f"Range(min={self.min}, extent={self.extent})"
