@@ -62,6 +62,13 @@ def test_a_program_of_the_shape_of_the_tutorial_on_external_functions() -> None:
     assert run("extern_op.py") == "my_tvm_addone signatures: NDArray, NDArray\nright\n"
 
 
+@pytest.mark.parametrize("pragma", ["import_c", "import_llvm"])
+def test_a_program_of_the_shape_of_the_tutorial_on_tensorize(pragma: str) -> None:
+    out = run("tensorize.py", pragma)
+    assert 'T.call_extern("int32", "gemv_update", T.tvm_access_ptr(' in out
+    assert out.endswith("\nright\n")
+
+
 def test_templates_of_2018() -> None:
     out = run("old_autotvm.py", "llvm")
     assert out.endswith("\n2 best\n")

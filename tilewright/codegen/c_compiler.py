@@ -49,6 +49,11 @@ def text_of(code: str, endings: tuple[str, ...]) -> str:
         ) from error
 
 
+def language(source: str) -> str:
+    """What a compiler should take source for: C++ where it declares functions as those of C."""
+    return "c++" if 'extern "C"' in source else "c"
+
+
 @lru_cache(maxsize=64)
 def _compiled(source: str) -> bytes:
     compiler = c_compiler()
@@ -60,13 +65,13 @@ def _compiled(source: str) -> bytes:
         )
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         made = Path(folder, "imported.o")
-        command = [compiler, "-c", "-O3", "-fPIC", "-x", "c", "-", "-o", str(made)]
+        command = [compiler, "-c", "-O3", "-fPIC", "-x", language(source), "-", "-o", str(made)]
         done = subprocess.run(command, input=source.encode(), capture_output=True, check=False)
         if done.returncode or not made.exists():
             said = done.stderr.decode(errors="replace").strip()
             raise UserError(
                 f"{compiler} does not compile the imported C code:\n{said}",
                 primitive="pragma",
-                fix='correct the code; C++ needs extern "C" and a compiler of its own',
+                fix='correct the code; functions of C++ need extern "C"',
             )
         return made.read_bytes()

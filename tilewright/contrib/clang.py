@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from ..codegen.c_compiler import CSource, c_compiler, text_of
+from ..codegen.c_compiler import CSource, c_compiler, language, text_of
 from ..core.errors import UserError
 
 
@@ -61,7 +61,7 @@ def create_llvm(inputs: Any, output: str | None = None, options: Any = None, cc:
             )
         return CSource(source)
     more = [] if options is None else list(options)
-    command = [compiler, "-O3", "-S", "-emit-llvm", "-x", "c", *more, "-", "-o", "-"]
+    command = [compiler, "-O3", "-S", "-emit-llvm", "-x", language(source), *more, "-", "-o", "-"]
     done = subprocess.run(command, input=source.encode(), capture_output=True, check=False)
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip()

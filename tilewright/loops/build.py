@@ -26,6 +26,7 @@ from ..tensor.script import ScriptOp
 from ..tensor.tensor import Tensor
 from .buffers import with_buffers
 from .declare import bound_tensors
+from .declared_nest import DeclaredNest
 from .layout import Layout
 from .nodes import NOTHING, Allocate, Assertion, BoundChecks, Buffer, Function, Stmt, seq
 from .script_nest import ScriptNest, renumbered
@@ -198,6 +199,8 @@ class _Builder:
             return self._extern(found, found.stage.op, bound)
         if isinstance(found.stage.op, ScanOp):
             return self._around(found, own_loops(found.stage), bound, NOTHING)
+        if found.stage.declared is not None:
+            return DeclaredNest(self, found, bound).statement()
         kind = ThreadReductionNest if is_thread_reduction(found.stage) else StageNest
         nest = kind(self, found, bound) if found.contraction is None else TensorizedNest(self, found, bound)
         return nest.statement()

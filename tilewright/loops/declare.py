@@ -56,7 +56,7 @@ def decl_buffer(
         raise UserError(
             f"there is no memory scope {scope!r}", primitive="decl_buffer", fix='use "global", "shared" or "local"'
         )
-    if elem_offset is None and offset_factor > 1:
+    if elem_offset is None and offset_factor > 0:
         elem_offset = Var(f"{name}_elem_offset", "int32", Known(multiple_of=offset_factor))
     layout = _layout(name, extents, strides, elem_offset)
     return Buffer(name, dtype or "float32", extents, found, data_alignment if data_alignment > 0 else 64, layout=layout)

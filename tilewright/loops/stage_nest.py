@@ -68,6 +68,8 @@ class StageNest:
         self.stage = found.stage
         self.bound = bound
         self.loops = own_loops(found.stage)
+        self.end: int | None = None
+        """The first of the loops that are not built, where something takes their place."""
         self._check_variables()
         self.values = axis_values(found.stage, found.ranges)
         first = [i for i, loop in enumerate(self.loops) if loop.axis.kind is AxisKind.REDUCE]
@@ -116,13 +118,10 @@ class StageNest:
 
     def _initial(self, depth: int, bound: frozenset[Var]) -> Stmt:
         """First values, stored over the data loops inside of the outermost reduction loop; their variables are new."""
-        reduce = self._reduction()
-        data = [loop for loop in self.loops[depth:] if loop.axis.kind is not AxisKind.REDUCE]
+        data = [loop for loop in self.loops[depth : self.end] if loop.axis.kind is not AxisKind.REDUCE]
         fresh = {loop.var: Var(f"{loop.var.name}.init", loop.var.dtype) for loop in data if loop.thread is None}
-        start = [self._concrete(e) for e in reduce.init] or reduce.combiner.identity
         self._check_producers_of_first_values(self.loops[depth:])
-        stores = self._predicated(seq(*(self._store_to(k, value) for k, value in enumerate(start))))
-        body = self._guarded(stores, self.initial_guards)
+        body = self._guarded(self._first_stores(), self.initial_guards)
         inner = bound
         nests: list[tuple[Loop, frozenset[Var]]] = []
         for loop in data:
@@ -132,6 +131,11 @@ class StageNest:
             body = self._loop(loop, fresh.get(loop.var, loop.var), body, outer)
         made: Stmt = substitute(body, fresh)
         return made
+
+    def _first_stores(self) -> Stmt:
+        reduce = self._reduction()
+        start = [self._concrete(e) for e in reduce.init] or reduce.combiner.identity
+        return self._predicated(seq(*(self._store_to(k, value) for k, value in enumerate(start))))
 
     def _initial_reads(self) -> set[Tensor]:
         """The tensors that the first values of a reduction are read from."""

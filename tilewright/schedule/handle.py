@@ -26,7 +26,7 @@ from .primitives.split import split
 from .primitives.tensorize import tensorize
 from .primitives.tile import tile
 from .steps import RecordedNumber, References, Step
-from .tensor_intrin import TensorIntrin
+from .tensor_intrin import MatrixIntrin
 from .value import Placement, Schedule, Stage, create
 
 PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
@@ -370,8 +370,8 @@ class StageHandle:
         return self
 
     def tensorize(self, var: IterVar, intrin: Any) -> StageHandle:
-        """Compute a loop and all loops inside it by a matrix instruction."""
-        self._apply("tensorize", var, intrin.name if isinstance(intrin, TensorIntrin) else intrin)
+        """Compute a loop and all loops inside it by a matrix instruction, or by an intrinsic of one's own."""
+        self._apply("tensorize", var, intrin.name if isinstance(intrin, MatrixIntrin) else intrin)
         return self
 
     def env_threads(self, threads: Any) -> StageHandle:

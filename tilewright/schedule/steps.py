@@ -16,6 +16,7 @@ from ..core.hardware import ThreadTag
 from ..expr.nodes import Expr, IntImm
 from ..tensor.axis import AxisKind, IterVar, Range
 from ..tensor.tensor import Tensor
+from .tensor_intrin import TensorIntrin
 from .value import Schedule, Stage
 
 
@@ -68,6 +69,8 @@ class References:
             return value.name
         if isinstance(value, Expr):
             return {"expr": str(value)}
+        if isinstance(value, TensorIntrin):
+            return {"intrin": value.name}
         return value
 
     def _encode_axis(self, schedule: Schedule, axis: IterVar) -> Any:

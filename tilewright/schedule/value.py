@@ -21,6 +21,7 @@ from ..tensor.scan import ScanOp
 from ..tensor.script import ScriptOp
 from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
 from .relations import Relation
+from .tensor_intrin import TensorIntrin
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ class Stage:
     own axes, in the order made. `scope` is None until the user gives one: then the placement decides. `aligns`
     maps a data axis of the operation to the (factor, offset) of its stride in memory; `stages` is how many
     copies of its result there are in a loop that computes it ahead of its readers. Results are stored only where
-    `store_predicate` holds. `tensorized` is the outermost of the loops that a matrix instruction replaces, and which.
+    `store_predicate` holds. `tensorized` is the outermost of the loops that a matrix instruction replaces, and which;
+    `declared` that of the loops that an intrinsic of the user's replaces.
     What `is_operand` of such an instruction is loaded by it: its readers read what it copies.
     """
 
@@ -99,6 +101,7 @@ class Stage:
     stages: int = 1
     store_predicate: Expr | None = None
     tensorized: tuple[IterVar, Atom] | None = None
+    declared: tuple[IterVar, TensorIntrin] | None = None
     is_operand: bool = False
 
     def __repr__(self) -> str:

@@ -78,7 +78,7 @@ def extern(
             primitive="extern",
             fix="return a statement, such as ib.get() of ib = tir.ir_builder.create()",
         )
-    _check_buffers(statement, (*theirs, *ours), name)
+    check_buffers(statement, (*theirs, *ours), name, "extern")
     op = ExternOp(name, read, shapes, tuple(map(DType, dtypes)), statement, theirs, ours, tag, attrs)
     return list(op.outputs) if several else op.outputs[0]
 
@@ -118,7 +118,7 @@ def _buffers(given: Any, wanted: list[tuple[Any, str, str]], name: str) -> tuple
     return listed
 
 
-def _check_buffers(statement: Stmt, known: tuple[Buffer, ...], name: str) -> None:
+def check_buffers(statement: Stmt, known: tuple[Buffer, ...], name: str, primitive: str) -> None:
     """Every buffer of the statement is one that it was given or that it allocates."""
     nodes = list(post_order(statement))
     own = {*known, *(s.buffer for s in nodes if isinstance(s, Allocate))}
@@ -127,7 +127,7 @@ def _check_buffers(statement: Stmt, known: tuple[Buffer, ...], name: str) -> Non
         if used is not None and used not in own:
             raise UserError(
                 f"the statement of {name!r} uses {used.name!r}, which is not one of its buffers",
-                primitive="extern",
+                primitive=primitive,
                 fix="read the buffers in ins and write those in outs, the two arguments of the function; "
                 "name every tensor that is read among the inputs",
             )

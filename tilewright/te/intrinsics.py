@@ -1,8 +1,8 @@
-"""decl_tensor_intrin: matrix instructions as programs of the legacy API declare them.
+"""decl_tensor_intrin: a computation that says what an intrinsic means, and statements that say how it is done.
 
-Such a program says by a computation what an intrinsic means, and by calls (`tvm_mma_sync` and its kin) how it is done.
-The meaning chooses the matrix instruction here; the calls only tell that it is one. Fragments of operands and sums, and
-their copies, are the compiler's.
+Statements that call matrix instructions (`tvm_mma_sync` and its kin) only tell that it is one: the meaning chooses the
+instruction, and fragments of operands and sums, and their copies, are the compiler's. Other statements are kept, and
+take the place of the loops that `tensorize` matches with the meaning.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from ..core.atoms import ATOMS
 from ..core.errors import UserError
 from ..core.own_code import calling
 from ..expr.matrix_calls import MATRIX_CALLS
-from ..expr.nodes import Call, Cast, Expr, Load, Mul
-from ..expr.operators import const
+from ..expr.nodes import Call, Cast, Expr, IntImm, Load, Mul
 from ..expr.traverse import post_order
+from ..loops.declare import decl_buffer
 from ..loops.nodes import Buffer, Evaluate, Stmt
-from ..schedule.tensor_intrin import TensorIntrin
+from ..schedule.tensor_intrin import MatrixIntrin, TensorIntrin
 from ..tensor.reduction import Reduce
-from ..tensor.tensor import Operation, Tensor
+from ..tensor.tensor import ComputeOp, Operation, Tensor
+from .extern import check_buffers
 
 _DOES = {"tvm_load_matrix_sync": "load", "tvm_store_matrix_sync": "store", "tvm_mma_sync": "mma"}
 
@@ -32,66 +33,118 @@ def decl_tensor_intrin(
     binds: Mapping[Tensor, Buffer] | None = None,
     scalar_params: Any = None,
     default_buffer_params: Any = None,
-) -> TensorIntrin:
-    """Declare a matrix instruction for `tensorize`, as the legacy API does.
+) -> TensorIntrin | MatrixIntrin:
+    """Declare an intrinsic for `tensorize`.
 
     Parameters
     ----------
     op
-        The operation that says what the intrinsic computes: a sum of products of two operands, or a copy.
+        The operation that says what the intrinsic computes, on tensors of constant shape.
     fcompute
-        Called with the buffers of inputs and outputs; returns statements (one, or a body, a reset and an update) that
-        call `tir.call_intrin("handle", "tir.tvm_mma_sync", ...)` and its kin.
-    name, binds, scalar_params, default_buffer_params
-        Accepted as in the legacy API; nothing depends on them.
+        Called with two lists of buffers, those of the inputs and those of the outputs; returns the statement that
+        computes `op`, or a tuple of three: that one, one that stores the first values of a reduction (a reset), and one
+        that adds to what is there (an update). The first or the second may be None.
+    name
+        What errors call the intrinsic.
+    binds
+        Buffers of `tir.decl_buffer` for some of the tensors: `strides=[te.var("s"), 1]` takes any distance of rows,
+        `offset_factor=1` any place in memory.
+    scalar_params
+        Refused: numbers come as tensors.
+    default_buffer_params
+        Arguments of `tir.decl_buffer` for the other tensors, such as {"offset_factor": 1}.
 
     Returns
     -------
-    TensorIntrin
+    TensorIntrin, or MatrixIntrin where the statements call matrix instructions
         For `s[T].tensorize(axis, intrinsic)`.
 
     Raises
     ------
     UserError
-        Where the statements call no matrix instruction, or for operands that none takes.
+        Where the function does not return statements of its buffers, and for matrix instructions that there are not.
     """
-    if not isinstance(op, Operation) or not callable(fcompute):
+    if not isinstance(op, ComputeOp) or not callable(fcompute):
         raise UserError(
             f"the intrinsic is declared by {op!r} and {fcompute!r}",
             primitive="decl_tensor_intrin",
             fix="give an operation, C.op, and a function (ins, outs) -> statement",
         )
+    tensors = (*op.input_tensors, *op.outputs)
+    buffers = _buffers(tensors, binds, default_buffer_params, name)
+    if scalar_params:
+        raise UserError(
+            f"scalar_params={scalar_params!r} of the intrinsic {name!r}",
+            primitive="decl_tensor_intrin",
+            fix="leave it out: read the numbers from a tensor",
+        )
+    count = len(op.input_tensors)
     with calling(f"fcompute of the intrinsic {name!r}"):
-        made = fcompute([_Stub(t) for t in op.input_tensors], [_Stub(t) for t in op.outputs])
-    parts = made if isinstance(made, (list, tuple)) else [made]
-    called = [part.value.name for stmt in parts if isinstance(stmt, Stmt) for part in post_order(stmt) if _calls(part)]
+        made = fcompute(list(buffers[:count]), list(buffers[count:]))
+    parts = [_statement(part, name) for part in (made if isinstance(made, (list, tuple)) else [made])]
+    called = [part.value.name for stmt in parts if stmt is not None for part in post_order(stmt) if _calls(part)]
+    if called:
+        return MatrixIntrin(_matrix(op, called, name))
+    if not any(part is not None for part in parts) or len(parts) > 3:
+        raise UserError(
+            f"fcompute of the intrinsic {name!r} returns {len(parts)} statement(s)",
+            primitive="decl_tensor_intrin",
+            fix="return one statement, or three: the body, the reset and the update of a reduction",
+        )
+    for stmt in parts:
+        if stmt is not None:
+            check_buffers(stmt, buffers, name, "decl_tensor_intrin")
+    body, reset, update = (*parts, None, None, None)[:3]
+    return TensorIntrin(name, op, buffers, body, reset, update)
+
+
+def _statement(part: Any, name: str) -> Stmt | None:
+    if part is None or isinstance(part, Stmt):
+        return part
+    if isinstance(part, Expr):
+        return Evaluate(part)
+    raise UserError(
+        f"fcompute of the intrinsic {name!r} returns {part!r}, which is not a statement",
+        primitive="decl_tensor_intrin",
+        fix="return a statement, such as ib.get() of ib = tir.ir_builder.create(), or a call",
+    )
+
+
+def _buffers(tensors: tuple[Tensor, ...], binds: Any, defaults: Any, name: str) -> tuple[Buffer, ...]:
+    given = dict(binds or {})
+    for tensor in given:
+        if tensor not in tensors or not isinstance(given[tensor], Buffer):
+            raise UserError(
+                f"binds of the intrinsic {name!r} maps {tensor!r} to {given[tensor]!r}",
+                primitive="decl_tensor_intrin",
+                fix="map its inputs and outputs to buffers: binds={a: tir.decl_buffer(a.shape, a.dtype, ...)}",
+            )
+    for tensor in tensors:
+        if not all(isinstance(extent, IntImm) for extent in tensor.shape):
+            raise UserError(
+                f"tensor {tensor.name!r} of the intrinsic {name!r} has the shape {list(tensor.shape)}",
+                primitive="decl_tensor_intrin",
+                fix="declare intrinsics on tensors of constant shape; only strides and offsets may be variables",
+            )
+    options = dict(defaults or {})
+    return tuple(given.get(t) or decl_buffer(t.shape, str(t.dtype), t.name, **options) for t in tensors)
+
+
+def _matrix(op: Operation, called: list[str], name: str) -> str:
     does = {_DOES[call] for call in called if call in _DOES}
     if len(does) != 1:
         raise UserError(
-            f"the intrinsic {name!r} calls {', '.join(called) or 'no matrix instruction'}",
+            f"the intrinsic {name!r} calls {', '.join(called)}",
             primitive="decl_tensor_intrin",
             fix="only loading, storing and multiplying fragments by tvm_load_matrix_sync, tvm_store_matrix_sync and "
-            "tvm_mma_sync are known; vectorise other loops",
+            "tvm_mma_sync are known, one in an intrinsic",
         )
     (what,) = does
-    return TensorIntrin(_atom_of(op) if what == "mma" else what)
+    return _atom_of(op) if what == "mma" else what
 
 
 def _calls(part: Any) -> bool:
     return isinstance(part, Evaluate) and isinstance(part.value, Call) and part.value.name in MATRIX_CALLS
-
-
-class _Stub:
-    """What stands for a buffer in the body of an intrinsic: its place in memory is not known there."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.name, self.shape, self.dtype = tensor.name, tensor.shape, tensor.dtype
-        self.data = self.elem_offset = const(0, "int32")
-        self.strides = [const(1, "int32") for _ in tensor.shape]
-
-    def access_ptr(self, access_mask: Any = "r", *args: Any, **options: Any) -> Expr:
-        """A pointer to the buffer."""
-        return const(0, "int32")
 
 
 def _atom_of(op: Operation) -> str:

@@ -1,4 +1,4 @@
-"""tensorize: a matrix instruction in the place of the innermost loops of a stage."""
+"""tensorize: a matrix instruction, or an intrinsic of the user's, in the place of the innermost loops of a stage."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ...expr.nodes import Load
 from ...tensor.axis import IterVar
 from ...tensor.reduction import Reduce
 from ..legality import has_loops, leaf, no_output, of_stage
+from ..tensor_intrin import TensorIntrin
 from ..value import Schedule, Stage
 
 COPIES = {"load": "operands from shared memory", "store": "sums to memory"}
@@ -27,6 +28,25 @@ def _check_copy(stage: Stage, intrin: str) -> None:
         )
 
 
+def _declared(schedule: Schedule, stage: Stage, loop: IterVar, intrin: TensorIntrin) -> tuple[Schedule, None]:
+    bound = stage.note(loop).thread
+    if bound is not None:
+        raise UserError(
+            f"{of_stage(loop, stage)} is bound to {bound.thread_tag}, and the intrinsic {intrin.name!r} runs in one "
+            "thread",
+            primitive="tensorize",
+            fix="tensorize an axis inside of the bound ones",
+        )
+    if not stage.op.body or stage.op.num_outputs != intrin.op.num_outputs:
+        raise UserError(
+            f"stage {stage.name!r} computes {stage.op.num_outputs} value(s) per element, and the intrinsic "
+            f"{intrin.name!r} {intrin.op.num_outputs}",
+            primitive="tensorize",
+            fix="declare the intrinsic by an operation that computes what the stage does, on a smaller tensor",
+        )
+    return schedule.with_stage(replace(stage, declared=(loop, intrin))), None
+
+
 def tensorize(schedule: Schedule, stage: Stage, axis: IterVar, intrin: Any) -> tuple[Schedule, None]:
     """Compute the loop `axis` and all loops inside it by a matrix instruction, of a warp or of one thread.
 
@@ -36,11 +56,14 @@ def tensorize(schedule: Schedule, stage: Stage, axis: IterVar, intrin: Any) -> t
     The stage keeps its result in "local" memory: the sums of a tile are dealt out to the lanes of a warp, and so are
     the loops of the stages that read them. An instruction of one thread (`dp4a`, `vnni`) leaves loops and memory as
     they are. The loops keep their meaning: targets without the instruction run them.
-    Raises UserError where the stage is not a reduction, is an output, or where `intrin` is not a matrix instruction;
-    building raises it where the loops do not match the instruction.
+    An intrinsic of `te.decl_tensor_intrin` puts its statements in the place of the loops, on every target.
+    Raises UserError where the stage is not a reduction, is an output, or where `intrin` is not an instruction;
+    lowering raises it where the loops do not compute what the intrinsic does.
     """
     has_loops(stage, "tensorize")
     loop = leaf(stage, axis, "tensorize")
+    if isinstance(intrin, TensorIntrin):
+        return _declared(schedule, stage, loop, intrin)
     if isinstance(intrin, str) and intrin in COPIES:
         _check_copy(stage, intrin)
         return schedule, None

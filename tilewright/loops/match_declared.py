@@ -1,0 +1,213 @@
+"""Matching of declared intrinsics: whether the loops of a stage compute what an intrinsic does, and on which regions.
+
+Both bodies are brought to the same variables: an axis of the stage is where its region begins plus the axis of the
+intrinsic that runs over it. Then the two must be the same expression, up to the tensors that they load from; each
+tensor of the intrinsic stands for the region that the stage loads in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from ..arith.facts import Facts
+from ..arith.simplify import prove_equal, simplify
+from ..core.errors import UserError
+from ..expr import nodes as n
+from ..expr.operators import as_expr, cast, const, subtract
+from ..expr.traverse import substitute, uses_any
+from ..schedule.tensor_intrin import TensorIntrin
+from ..tensor.axis import IterVar
+from ..tensor.reduction import Reduce
+from ..tensor.tensor import ComputeOp, Tensor
+from .storage import Buffer
+
+_COMMUTE = (n.Add, n.Mul, n.Min, n.Max, n.And, n.Or, n.EQ, n.NE)
+
+
+def refuse(what: str, fix: str) -> NoReturn:
+    """Raise what is wrong with the loops that an intrinsic should replace."""
+    raise UserError(what, primitive="tensorize", fix=fix)
+
+
+@dataclass(frozen=True)
+class Box:
+    """The values of an axis of the stage within the tensorized loops: `extent` values from `min` on."""
+
+    axis: IterVar
+    min: n.Expr
+    extent: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """A region of a buffer: it begins at `origin`, and runs over the dimensions `along`."""
+
+    buffer: Buffer
+    origin: tuple[n.Expr, ...]
+    along: tuple[int, ...]
+
+
+def assign(name: str, intrin: TensorIntrin, boxes: Sequence[Box], axes: Sequence[IterVar]) -> dict[IterVar, IterVar]:
+    """Which axis of the stage each axis of the intrinsic runs over: the last ones, or those of more than one value."""
+    wanted = [_extent(axis) for axis in axes]
+    first = len(boxes) - len(axes)
+    chosen = list(boxes[first:]) if first >= 0 else []
+    if [box.extent for box in chosen] != wanted or any(box.extent != 1 for box in boxes[: max(first, 0)]):
+        chosen = [box for box in boxes if box.extent != 1]
+    found = ", ".join(f"{box.axis.name}: {box.extent}" for box in boxes) or "none"
+    expected = ", ".join(f"{axis.name}: {extent}" for axis, extent in zip(axes, wanted, strict=True)) or "none"
+    regions = f"the regions of the stage are ({found}), those of the intrinsic ({expected})"
+    if len(chosen) != len(axes):
+        refuse(
+            f"stage {name!r} has {len(chosen)} axes of more than one value inside the tensorized loops, the intrinsic "
+            f"{intrin.name!r} has {len(axes)}; {regions}",
+            "tensorize a loop around exactly the axes that the intrinsic has",
+        )
+    for box, axis, extent in zip(chosen, axes, wanted, strict=False):
+        if box.extent != extent:
+            refuse(
+                f"axis {box.axis.name!r} of stage {name!r} runs over {box.extent} values inside the tensorized loops, "
+                f"axis {axis.name!r} of the intrinsic {intrin.name!r} over {extent}; {regions}",
+                f"split so that the tensorized loops run over {extent} values of {box.axis.name!r}",
+            )
+    return {box.axis: axis for box, axis in zip(chosen, axes, strict=True)}
+
+
+def _extent(axis: IterVar) -> int:
+    size = axis.dom.extent if axis.dom is not None else None
+    if not isinstance(size, n.IntImm):
+        refuse(f"axis {axis.name!r} of an intrinsic has the extent {size}", "declare intrinsics of constant extents")
+    return size.value
+
+
+@dataclass
+class Matcher:
+    """Compares the body of a stage with that of an intrinsic.
+
+    `read` says where a stage reads an element of a tensor: in which buffer, at which indices.
+    """
+
+    name: str
+    intrin: TensorIntrin
+    read: Callable[[Tensor, tuple[n.Expr, ...]], n.Expr]
+    facts: Facts
+    free: tuple[n.Var, ...] = ()
+    """The axes of the intrinsic."""
+    places: dict[Tensor, Place] = field(default_factory=dict)
+    """Where each tensor of the intrinsic lies."""
+
+    def match(self, body: Sequence[n.Expr], values: dict[n.Var, n.Expr]) -> None:
+        """Match all values of an element; `values`: the axes of the stage, in terms of those of the intrinsic."""
+        op = self.intrin.op
+        assert isinstance(op, ComputeOp)
+        for ours, theirs in zip(body, op.body, strict=True):
+            if isinstance(ours, Reduce) != isinstance(theirs, Reduce):
+                self._differ(ours, theirs, "one of them is a reduction")
+            if isinstance(ours, Reduce) and isinstance(theirs, Reduce):
+                self._reduction(ours, theirs, values)
+            else:
+                self._same(substitute(ours, values), theirs, ours, theirs)
+
+    def _reduction(self, ours: Reduce, theirs: Reduce, values: dict[n.Var, n.Expr]) -> None:
+        mine, other = ours.combiner, theirs.combiner
+        renamed = dict(zip((*mine.lhs, *mine.rhs), (*other.lhs, *other.rhs), strict=False))
+        alike = len(mine.lhs) == len(other.lhs) and all(
+            substitute(a, renamed) is b and c is d
+            for a, b, c, d in zip(mine.result, other.result, mine.identity, other.identity, strict=True)
+        )
+        if not alike or ours.init or theirs.init:
+            self._differ(ours, theirs, "they reduce in different ways, or from different first values")
+        self._same(substitute(ours.condition, values), theirs.condition, ours, theirs)
+        for a, b in zip(ours.source, theirs.source, strict=True):
+            self._same(substitute(a, values), b, ours, theirs)
+
+    def _same(self, ours: n.Expr, theirs: n.Expr, all_ours: n.Expr, all_theirs: n.Expr) -> None:
+        if not self._equal(ours, theirs):
+            self._differ(all_ours, all_theirs)
+
+    def _differ(self, ours: n.Expr, theirs: n.Expr, why: str = "") -> NoReturn:
+        refuse(
+            f"stage {self.name!r} computes `{_shown(ours)}`, but the intrinsic {self.intrin.name!r} computes "
+            f"`{_shown(theirs)}`" + (f": {why}" if why else ""),
+            "declare the intrinsic by the same expression, with the axes in the same order, and inputs and outputs of "
+            "the same types",
+        )
+
+    def _equal(self, ours: Any, theirs: Any) -> bool:
+        """Whether two expressions are the same, loads apart."""
+        if isinstance(theirs, n.Load) and isinstance(theirs.source, Tensor):
+            return isinstance(ours, n.Load) and self._loads_alike(ours, theirs)
+        if ours is theirs:
+            return True
+        if ours.dtype != theirs.dtype:
+            return False
+        if ours.dtype.is_int and not _loads(ours) and not _loads(theirs):
+            return prove_equal(simplify(ours, self.facts), simplify(theirs, self.facts))
+        if type(ours) is not type(theirs) or getattr(ours, "name", None) != getattr(theirs, "name", None):
+            return False
+        mine, other = ours.children(), theirs.children()
+        if len(mine) != len(other) or not mine:
+            return False
+        before = dict(self.places)
+        if all(map(self._equal, mine, other)):
+            return True
+        self.places.clear()
+        self.places.update(before)
+        return isinstance(ours, _COMMUTE) and all(map(self._equal, reversed(mine), other))
+
+    def _loads_alike(self, ours: n.Load, theirs: n.Load) -> bool:
+        source: Any = ours.source
+        tensor: Any = theirs.source
+        if not isinstance(source, Tensor) or source.dtype != tensor.dtype:
+            return False
+        held = self.read(source, ours.indices)
+        if not isinstance(held, n.Load) or not isinstance(held.source, Buffer):
+            return False
+        place = self._place(held.source, held.indices, theirs.indices)
+        if place is None:
+            return False
+        known = self.places.setdefault(tensor, place)
+        return (
+            known.buffer is place.buffer
+            and known.along == place.along
+            and all(
+                prove_equal(simplify(a, self.facts), simplify(b, self.facts))
+                for a, b in zip(known.origin, place.origin, strict=True)
+            )
+        )
+
+    def _place(self, buffer: Buffer, ours: tuple[n.Expr, ...], theirs: tuple[n.Expr, ...]) -> Place | None:
+        """The region that stands for a tensor of the intrinsic; None where its elements do not lie along dimensions."""
+        zero = {var: const(0, var.dtype) for var in self.free}
+        steps = [simplify(subtract(index, substitute(index, zero)), self.facts) for index in ours]
+        moving = tuple(d for d, step in enumerate(steps) if uses_any(step, self.free))
+        last = tuple(range(len(ours) - len(theirs), len(ours)))
+        along = last if set(moving) <= set(last) and last[:1] >= (0,) else moving
+        if len(along) != len(theirs) or any(d < 0 for d in along):
+            return None
+        origin = [substitute(index, zero) for index in ours]
+        for d, index in zip(along, theirs, strict=True):
+            origin[d] = subtract(origin[d], substitute(index, zero))
+            if not prove_equal(simplify(subtract(ours[d], origin[d]), self.facts), simplify(index, self.facts)):
+                return None
+        return Place(buffer, tuple(simplify(e, self.facts) for e in origin), along)
+
+
+def _loads(e: n.Expr) -> bool:
+    return isinstance(e, n.Load) or any(map(_loads, e.children()))
+
+
+def _shown(e: n.Expr) -> str:
+    return str(e.source[0] if isinstance(e, Reduce) and len(e.source) == 1 else e)
+
+
+def axis_terms(boxes: Sequence[Box], chosen: dict[IterVar, IterVar]) -> dict[n.Var, n.Expr]:
+    """The axes of the stage in terms of those of the intrinsic."""
+    terms: dict[n.Var, n.Expr] = {}
+    for box in boxes:
+        start = cast(box.axis.var.dtype, box.min)
+        axis = chosen.get(box.axis)
+        terms[box.axis.var] = start if axis is None else start + cast(box.axis.var.dtype, as_expr(axis.var))
+    return terms
