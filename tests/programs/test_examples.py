@@ -50,3 +50,20 @@ def test_the_models_of_pytorch() -> None:
     text = run("accelerate_mobilenet")
     assert "results agree: True" in text
     assert "undone: True" in text
+
+
+@pytest.mark.opencl
+def test_the_steps_to_tensor_cores() -> None:
+    """On a GPU, the same test checks and times them there."""
+    text = run("matmul_tensor_cores", "--size", "128")
+    rows = re.findall(r"^(\w+) +(?:-|[\d.]+) +(?:-|[\d.]+) +(\d+) +\d+ +(\S+)  ", text, re.M)
+    assert [name for name, _, _ in rows] == ["naive", "tiles", "tensor_cores", "pipeline", "staged"]
+    assert all(float(error) < 1e-5 for _, _, error in rows)
+
+
+def test_the_page_shows_the_steps_of_the_example() -> None:
+    page = (EXAMPLES.parent / "docs" / "tensor_cores.md").read_text(encoding="utf-8")
+    source = (EXAMPLES / "matmul_tensor_cores.py").read_text(encoding="utf-8")
+    steps = re.findall(r"^def (?!check|main).*?(?=\n\n\n)", source.partition("\nSTEPS")[0] + "\n\n", re.M | re.S)
+    assert len(steps) == 8
+    assert all(step in page for step in steps)
