@@ -10,7 +10,7 @@ PYTHON ?= python3
 # Where a GPU is present its own Python may already have what the CUDA tests need (torch, drivers); give it here.
 PYTHON_GPU ?= $(PYTHON)
 VENV := .venv
-EXTRAS ?= opencl,cuda,tune,plot,dev
+EXTRAS ?= opencl,cuda,tune,plot,fleet,dev
 # Test processes: one a core, at most 8 (each of them loads the compiler once).
 JOBS ?= auto
 PYTEST_ARGS ?=

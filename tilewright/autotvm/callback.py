@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,9 +55,14 @@ class LogToFile:
     def __repr__(self) -> str:
         return f"log_to_file({str(self._log.path) if self._log else getattr(self._file, 'name', self._file)!r})"
 
+    @property
+    def path(self) -> Path | None:
+        """The file, where it is one that is kept."""
+        return self._log.path if self._log is not None and self._log.path.is_file() else None
+
     def known(self) -> Iterator[Pair]:
         """What the log holds already; nothing of a file that somebody else opened, nor of a pipe or a terminal."""
-        return load_from_file(self._log.path) if self._log is not None and self._log.path.is_file() else iter(())
+        return load_from_file(self.path) if self.path is not None else iter(())
 
 
 def log_to_file(file_out: str | os.PathLike[str] | IO[str], protocol: str = "json") -> LogToFile:

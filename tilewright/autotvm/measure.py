@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ..core.refusals import missing_from_module as _missing
+from ..fleet.option import RPCRunner
 from ..measure.option import LocalBuilder, LocalRunner, measure_option
 from ..measure.outcome import MeasureErrorNo, MeasureResult
 from ..tune.records.format import MeasureInput

@@ -11,6 +11,8 @@ import numpy as np
 from ..core.errors import UserAttributeError, UserError
 from ..core.log import logger
 from ..core.refusals import missing_from_module as _missing
+from ..fleet.option import RPCRunner
+from ..fleet.session import FleetSession
 from ..measure.option import LocalBuilder, LocalRunner
 from ..measure.outcome import MeasureResult
 from ..measure.session import MeasureSession
@@ -98,7 +100,7 @@ class Tuner:
         called = _callbacks(callbacks)
         builder, runner = _options(measure_option)
         self.n_trial, self.early_stopping = n_trial, early_stopping or 1e9
-        with MeasureSession(self.task.target, builder, runner) as session:
+        with _session(self.task.target, builder, runner, called) as session:
             options = Options(n_trial, early_stopping, count_invalid, confirm, builder.processes, si_prefix, seconds)
             # A subclass of a tuner that has a strategy may override `next_batch`, too.
             strategy = SubclassSearch(self) if self._has_own_search else self.strategy
@@ -109,6 +111,8 @@ class Tuner:
             if resume:
                 run.resume(pair for c in called if isinstance(c, callback.LogToFile) for pair in c.known())
                 self._follow(run)
+                if isinstance(session, FleetSession):
+                    run.ask_again(_outstanding(session, self.task, self.strategy))
                 for bar in bars:
                     bar.count += run.tally.resumed
             GLOBAL_SCOPE.in_tuning = True
@@ -223,6 +227,30 @@ def _callbacks(given: Any) -> list[Callback]:
             fix='give callbacks=[autotvm.callback.log_to_file("conv.log")]',
         )
     return called
+
+
+def _session(
+    target: Any, builder: LocalBuilder, runner: LocalRunner, called: Sequence[Callback]
+) -> MeasureSession | FleetSession:
+    """What measures: this host, or a fleet."""
+    if not isinstance(runner, RPCRunner):
+        return MeasureSession(target, builder, runner)
+    logs = [c.path for c in called if isinstance(c, callback.LogToFile)]
+    return FleetSession(target, builder, runner, next(filter(None, logs), None))
+
+
+def _outstanding(session: FleetSession, task: Task, strategy: Strategy) -> list[int]:
+    """The configurations of a task that an earlier session sent to a fleet, and of which no log has a record."""
+    found: list[int] = []
+    for identity in session.outstanding:
+        index = task.index_of(identity)
+        if index is None:
+            continue
+        if index in strategy.tried:
+            session.abandon(identity)
+        else:
+            found.append(index)
+    return found
 
 
 def _options(measure_option: Any) -> tuple[LocalBuilder, LocalRunner]:

@@ -11,7 +11,7 @@ import typer
 
 from ..core.errors import UserError
 from ..core.version import __version__
-from . import app_cache, app_tune
+from . import app_cache, app_tune, app_worker
 from .commands import Command, Group
 from .console import complain
 
@@ -35,6 +35,7 @@ app.add_typer(ladder)
 app.add_typer(app_tune.app)
 app.add_typer(log)
 app.add_typer(app_cache.app)
+app_worker.add_to(app)
 
 
 def main() -> None:

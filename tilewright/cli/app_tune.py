@@ -16,7 +16,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-_WHAT, _SEARCH, _MEASURE, _FILES = "What to compute", "Search", "Measuring", "Files"
+_WHAT, _SEARCH, _MEASURE, _FILES, _FLEET = "What to compute", "Search", "Measuring", "Files", "Fleet"
 
 
 def _option(panel: str, *names: str, metavar: str, what: str, **more: Any) -> Any:
@@ -113,6 +113,27 @@ Plot = Annotated[
         what="Draw the best against the number of trials: an .svg, .png or .pdf file.",
     ),
 ]  # fmt: skip
+Workers = Annotated[
+    str | None,
+    _option(
+        _FLEET, "--workers", metavar="ADDRESS", show_default="this host's device",
+        what="Measure on the workers of this Dask scheduler (tls://scheduler:8786), which `tilewright worker` starts.",
+    ),
+]  # fmt: skip
+Key = Annotated[
+    str,
+    _option(
+        _FLEET, "--key", metavar="TEXT", show_default="the model that most workers have",
+        what="Use workers that announce this key, or whose device has this in its name: h200.",
+    ),
+]  # fmt: skip
+Insecure = Annotated[
+    bool,
+    _option(
+        _FLEET, "--insecure", metavar="",
+        what="Use a scheduler on another host without TLS: whoever reaches it can then run code on all hosts.",
+    ),
+]  # fmt: skip
 
 
 @app.command("conv1d", cls=Command, epilog="Example: tilewright tune conv1d --shape 16384 --kernel 32 --trials 60")
@@ -143,6 +164,9 @@ def conv1d(
     log: Annotated[Path | None, _log("conv1d")] = None,
     resume: Resume = True,
     plot: Plot = None,
+    workers: Workers = None,
+    key: Key = "",
+    insecure: Insecure = False,
 ) -> None:  # fmt: skip
     """Tune the 1-D convolution of M numbers with a kernel of N (NumPy's convolve)."""
     _tune("conv1d", locals())
@@ -191,6 +215,9 @@ def conv2d(
     log: Annotated[Path | None, _log("conv2d")] = None,
     resume: Resume = True,
     plot: Plot = None,
+    workers: Workers = None,
+    key: Key = "",
+    insecure: Insecure = False,
 ) -> None:
     """Tune a 2-D convolution, in groups if wanted."""
     _tune("conv2d", locals())
@@ -223,6 +250,9 @@ def depthwise(
     log: Annotated[Path | None, _log("depthwise")] = None,
     resume: Resume = True,
     plot: Plot = None,
+    workers: Workers = None,
+    key: Key = "",
+    insecure: Insecure = False,
 ) -> None:
     """Tune a depthwise 2-D convolution: each channel has kernels of its own; NCHW."""
     _tune("depthwise", locals())
@@ -254,6 +284,9 @@ def dense(
     log: Annotated[Path | None, _log("dense")] = None,
     resume: Resume = True,
     plot: Plot = None,
+    workers: Workers = None,
+    key: Key = "",
+    insecure: Insecure = False,
 ) -> None:
     """Tune a fully connected layer: data of M rows times the transpose of weights, N x K."""
     _tune("dense", locals())
@@ -282,6 +315,9 @@ def batch_matmul(
     log: Annotated[Path | None, _log("batch_matmul")] = None,
     resume: Resume = True,
     plot: Plot = None,
+    workers: Workers = None,
+    key: Key = "",
+    insecure: Insecure = False,
 ) -> None:
     """Tune products of a batch of matrices, the second one of each transposed: B x N x K."""
     _tune("batch_matmul", locals())

@@ -23,6 +23,8 @@ from ..core.errors import UserError
 from ..core.log import is_terminal, logger
 from ..core.target import Target
 from ..core.text import printable
+from ..fleet.addresses import checked, joined
+from ..fleet.security import check_installed
 from ..measure.outcome import MeasureResult
 from ..runtime.device import Device
 from ..topi.templates.workload import WORDS, Convolution
@@ -75,6 +77,10 @@ class TuneOptions:
     plot: Path | None
     budget: float | None = None
     """Seconds."""
+    workers: str | None = None
+    """The address of a fleet's scheduler."""
+    key: str = ""
+    insecure: bool = False
 
     def examined(self) -> None:
         """UserError where an option makes no sense: now rather than in the middle of the work."""
@@ -103,9 +109,8 @@ def tune(operator: str, sizes: Mapping[str, str | None], options: TuneOptions, s
     """Run the command, for one strategy if wanted; returns its exit status."""
     packaged = OPERATORS[operator] if strategy is None else OPERATORS[operator].by(strategy)
     workload = workload_of(packaged, sizes)
-    on, line = choose_device(options.target, ("cuda", "opencl", "llvm"))
     options.examined()
-    target = Target({"cpu": "llvm"}.get(on.kind, on.kind))
+    target, on, line = _place(options)
     task = packaged.task(target, **workload.shortest)
     known = _known(task, options.log, on)
     print_lines([heading(workload.title), line, _search(task, options), *_about_log(known, options), ""])
@@ -115,6 +120,20 @@ def tune(operator: str, sizes: Mapping[str, str | None], options: TuneOptions, s
     except KeyboardInterrupt:
         print_lines(["", f"interrupted; what was measured is in {options.log}"])
         return INTERRUPTED
+
+
+def _place(options: TuneOptions) -> tuple[Target, Device | None, str]:
+    """What to tune for, the device of this host that measures (None: a fleet does), and a line that says so."""
+    if options.workers is None:
+        on, line = choose_device(options.target, ("cuda", "opencl", "llvm"))
+        return Target({"cpu": "llvm"}.get(on.kind, on.kind)), on, line
+    address = checked(joined(options.workers), options.insecure)
+    check_installed()
+    kind = options.target or "cuda"
+    if kind not in ("cuda", "opencl", "llvm"):
+        raise UserError(f"there is no target {kind!r}", fix="use cuda, opencl or llvm", where="")
+    those = f" that have {options.key}" if options.key else ""
+    return Target(kind), None, f"target {kind}, on the workers of {address}{those}"
 
 
 def workload_of(packaged: Packaged[Any], sizes: Mapping[str, str | None]) -> Convolution:
@@ -178,15 +197,7 @@ def _flag(name: str) -> str:
 
 def search(task: Task, first: Config, options: TuneOptions) -> Tuner:
     """Tune until the trials are used up or Ctrl-C; returns the tuner, which knows the best. `first` is tried first."""
-    runner = autotvm.LocalRunner(
-        timeout=options.timeout,
-        number=options.number,
-        repeat=options.repeat,
-        min_repeat_ms=options.min_repeat_ms,
-        cooldown_interval=0,
-        check_correctness=options.check,
-    )
-    measure = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=options.timeout), runner=runner)
+    measure = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=options.timeout), runner=_runner(options))
     tuner = _tuner(task, options)
     # First what needs no tuning, so that no search ends below where it began.
     tuner.strategy.suggest([first.index] if first.index is not None else [])
@@ -201,6 +212,20 @@ def search(task: Task, first: Config, options: TuneOptions) -> Tuner:
             seconds=options.budget,
         )
     return tuner
+
+
+def _runner(options: TuneOptions) -> autotvm.LocalRunner:
+    how: dict[str, Any] = {
+        "timeout": options.timeout,
+        "number": options.number,
+        "repeat": options.repeat,
+        "min_repeat_ms": options.min_repeat_ms,
+        "cooldown_interval": 0,
+        "check_correctness": options.check,
+    }
+    if options.workers is None:
+        return autotvm.LocalRunner(**how)
+    return autotvm.RPCRunner(options.key, options.workers, insecure=options.insecure, **how)
 
 
 def _tuner(task: Task, options: TuneOptions) -> Tuner:
@@ -261,8 +286,8 @@ def _search(task: Task, options: TuneOptions) -> str:
     return f"{task.config_space.size:,} configurations; {much} by {options.tuner}{model}{early}"
 
 
-def _known(task: Task, log: Path, on: Device) -> int:
-    """How many trials of the task a log holds that this device and compiler made."""
+def _known(task: Task, log: Path, on: Device | None) -> int:
+    """How many trials of the task a log holds that this device and compiler made; without a device, any."""
     if not log.is_file():  # a pipe or a terminal tells nothing of earlier runs, and reading it would wait
         return 0
     kind = task.target.kind if task.target is not None else None
@@ -270,7 +295,7 @@ def _known(task: Task, log: Path, on: Device) -> int:
         inp.config
         for inp, _ in load_from_file(log, [])
         if inp.task.workload == task.workload and not inp.notes.refused and inp.target.kind == kind
-        if applies(inp.notes, on.kind, lambda _: on.name)
+        if applies(inp.notes, on.kind if on is not None else "", lambda _: on.name if on is not None else "")
     )
     return len(set(own))
 
@@ -291,9 +316,14 @@ def _about_log(known: int, options: TuneOptions) -> list[str]:
 
 
 def _conclude(
-    packaged: Packaged[Any], workload: Convolution, target: Target, on: Device, tuner: Tuner, options: TuneOptions
+    packaged: Packaged[Any],
+    workload: Convolution,
+    target: Target,
+    on: Device | None,
+    tuner: Tuner,
+    options: TuneOptions,
 ) -> int:
-    """Check and time the best, and say how to use it; returns the exit status."""
+    """Check and time the best, where this host measured it, and say how to use it; returns the exit status."""
     if options.plot is not None:
         pairs = [pair for pair in load_from_file(options.log, []) if pair[0].task.workload == tuner.task.workload]
         if any(curve.best[-1:] != [None] for curve in curves(pairs)):
@@ -305,7 +335,7 @@ def _conclude(
         print_lines(["", f"log: {options.log}; what went wrong: tilewright log show {options.log}"])
         return FAILED
     right = True
-    if not tuner.interrupted:
+    if not tuner.interrupted and on is not None:
         lines, right = verdict(packaged, workload, target, on, tuner.best_config)
         print_lines(["", *lines])
     print_lines(["", f"log: {options.log}. To use the best:", *_usage(packaged, workload, target, options.log)])

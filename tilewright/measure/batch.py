@@ -51,13 +51,15 @@ class Batch:
         references: References,
         builder: LocalBuilder,
         runner: LocalRunner,
+        inbox: int = -1,
     ) -> None:
-        """`references` are those that are known; it is added to."""
+        """`references` are those that are known; it is added to. `inbox`: see `run`."""
         self.connect = connect
         self.folder = folder
         self.references = references
         self.builder = builder
         self.runner = runner
+        self.inbox = inbox
         self.given: list[Job] = []
         self.jobs: list[Job] = []  # the same with their targets resolved
         self.unbuilt: deque[int] = deque()
@@ -73,7 +75,11 @@ class Batch:
     def run(
         self, batches: Iterable[Sequence[Job]], resolve: Callable[[Target], Target]
     ) -> Iterator[tuple[Job, Outcome]]:
-        """Each job with its outcome, as they are done; `resolve` gives a target with all limits known."""
+        """Each job with its outcome, as they are done; `resolve` gives a target with all limits known.
+
+        Where there is an `inbox`, batches come from elsewhere, and may be empty: the next one is asked for at once, and
+        later ones whenever something can be read from that descriptor.
+        """
         source = iter(batches)
         size: int | None = 0  # of the last batch; None: it was the last
         left: set[int] = set()
@@ -83,7 +89,8 @@ class Batch:
                 taken = next(source, None)
                 size = None if taken is None else len(taken)
                 left.update(self._take(taken or (), resolve))
-                continue
+                if taken or taken is None or self.inbox < 0:
+                    continue
             self.builders.foreign = self.referee.pool.foreign = [client.channel]
             self._advance(client)
             if not self.done and not client.channel.closed:
@@ -100,11 +107,15 @@ class Batch:
         simulated searches ended. Where candidates run on the cores that the caller thinks on, it
         is asked when they are done.
         """
+        if self.inbox >= 0:
+            return len(self.jobs)
         return 0 if client.on_host or not client.opened else min(self.builder.processes, size // _UNKNOWN)
 
     def _take(self, jobs: Sequence[Job], resolve: Callable[[Target], Target]) -> range:
         """Have jobs built that workers forked before do not know of; returns their numbers."""
         new = range(len(self.jobs), len(self.jobs) + len(jobs))
+        if not new:
+            return new
         self.given += jobs
         self.jobs += [replace(job, target=resolve(Target.parse(job.target))) for job in jobs]
         for pool in (self.builders, self.referee.pool):
@@ -132,6 +143,7 @@ class Batch:
         """Wait for a message, the end of a process, or somebody's time limit."""
         pools = (self.builders, self.referee.pool)
         descriptors = [client.channel.fileno(), *(d for pool in pools for d in pool.descriptors())]
+        descriptors += [self.inbox] if self.inbox >= 0 else []
         deadlines = [pool.deadline for pool in pools if pool.deadline is not None]
         wait(descriptors, min(deadlines, default=None))
 

@@ -131,5 +131,6 @@ def measure_option(
     if not isinstance(made_builder, LocalBuilder):
         raise UserError(f"builder={builder!r}", primitive="measure_option", fix="give autotvm.LocalBuilder(...)")
     if not isinstance(made_runner, LocalRunner):
-        raise UserError(f"runner={runner!r}", primitive="measure_option", fix="give autotvm.LocalRunner(...)")
+        fix = "give autotvm.LocalRunner(...) or autotvm.RPCRunner(...)"
+        raise UserError(f"runner={runner!r}", primitive="measure_option", fix=fix)
     return {"builder": made_builder, "runner": made_runner}

@@ -87,14 +87,15 @@ class MeasureSession:
         """
         return self.measure_all([jobs])
 
-    def measure_all(self, batches: Iterable[Sequence[Job]]) -> Iterator[tuple[Job, Outcome]]:
+    def measure_all(self, batches: Iterable[Sequence[Job]], inbox: int = -1) -> Iterator[tuple[Job, Outcome]]:
         """As `measure`; each batch is asked for when the last one runs out, so that nobody waits for anybody.
 
         It may depend on the outcomes that are known by then: on a GPU those of all but an eighth of the batch before,
-        on the CPU, where thinking would disturb what is measured, those of all of it.
+        on the CPU, where thinking would disturb what is measured, those of all of it. `inbox`, where it is given, is a
+        descriptor that can be read from when there are more jobs: then a batch may be empty, and is no end.
         """
         self._connect()
-        batch = Batch(self._connect, self._make_folder, self._references, self.builder, self.runner)
+        batch = Batch(self._connect, self._make_folder, self._references, self.builder, self.runner, inbox)
         interrupted = True
         try:
             yield from batch.run(batches, self._resolve)

@@ -202,7 +202,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "detect_common_subexpr": "nothing: equal expressions are one node",
     },
     "autotvm": {
-        **dict.fromkeys(("RPCRunner", "TrackerServer"), "autotvm.LocalRunner(number=10): it measures on this machine"),
+        "TrackerServer": "a Dask scheduler, and autotvm.RPCRunner(key, host, port) for its workers",
         **dict.fromkeys(("register_topi_compute", "register_topi_schedule"), _TEMPLATE),
         **dict.fromkeys(("graph_tuner", "tophub", "ApplyGraphBest"), "tune each operator's template, and keep its log"),
         "FallbackConfigEntity": "autotvm.task.ConfigEntity",
@@ -220,7 +220,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("xgboost_cost_model", "model_based_tuner", "sa_model_optimizer"), "autotvm.tuner.XGBTuner"),
     },
     "autotvm.measure": {
-        "RPCRunner": "autotvm.LocalRunner(number=10): it measures on this machine",
         **dict.fromkeys(("create_measure_batch", "request_remote"), _HERE),
     },
     "autotvm.task": {

@@ -5,6 +5,7 @@ A template is pure: `space(args, target)` declares, `instantiate(config, args, t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -167,6 +168,19 @@ class Task:
             )
         return self.template.instantiate(config, self.args, self.target)
 
+    def identity(self, index: int | None) -> str:
+        """What tells a configuration of this task from all others, as text."""
+        return json.dumps([self.name, self.args, str(self.target), index], default=str)
+
+    def index_of(self, identity: str) -> int | None:
+        """The configuration of this task that an identity names; None where it is another task's."""
+        try:
+            index = json.loads(identity)[-1]
+        except (ValueError, LookupError, TypeError):
+            return None
+        own = isinstance(index, int) and identity == self.identity(index)
+        return index if own and 0 <= index < self.config_space.range_length else None
+
     def with_target(self, target: Target) -> Task:
         """This task on another target."""
         return Task(self.name, self.args, target, self._template)
@@ -207,6 +221,35 @@ def create(
     task.config_space.check()
     _ = task.flop  # now rather than at the first trial: an error in the template is the caller's to see here
     return task
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One configuration of a task as a function that returns its schedule. It can be pickled for another host.
+
+    A template that the package brings travels as its name, one of a script's as what it holds.
+    """
+
+    task: Task
+    config: Config
+
+    def __call__(self) -> Program:
+        return self.task.instantiate(self.config)
+
+    @property
+    def identity(self) -> str:
+        """What tells it from all others, in other processes too."""
+        return self.task.identity(self.config.index)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        task = self.task
+        return _candidate, (task.name, task.args, task.target, task.template, self.config)
+
+
+def _candidate(
+    name: str, args: tuple[Any, ...], target: Target | None, template: Template, config: Config
+) -> Candidate:
+    return Candidate(Task(name, args, target, template), config)
 
 
 _DEEPEST = 32

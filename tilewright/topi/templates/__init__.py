@@ -1,10 +1,11 @@
 """Templates that come with the package: convolutions of any size, on GPUs and CPUs, ready to tune."""
 
+import copyreg
 from dataclasses import replace
 from typing import Any
 
 from ...core.errors import name_lines_of
-from ...tune.task import register
+from ...tune.task import lookup, register
 from . import (
     contraction_cpu,
     contraction_mma,
@@ -111,6 +112,19 @@ ALL.extend(
 )
 for _template in ALL:
     register(_template)
+
+
+def named(name: str) -> Any:
+    """Return a packaged template by its name."""
+    return lookup(name)
+
+
+def _by_name(template: Any) -> tuple[Any, ...]:
+    return named, (template.name,)
+
+
+for _kind in (PackagedTemplate, PoolingTemplate):  # on another host, the template is the one that stands there
+    copyreg.pickle(_kind, _by_name)
 _SCHEDULES = (
     contraction_cpu,
     contraction_mma,

@@ -18,7 +18,7 @@ from ..records.format import COMPILER, MeasureInput, Notes, Pair, mean_cost
 from ..records.history import applies
 from ..search.strategy import Seen, Strategy
 from ..space.moves import nearest
-from ..task import Task
+from ..task import Candidate, Task
 from .prefilter import Prefilter
 from .show import Display, say, summary, trial_line
 from .trials import Tally, Trial, flops_of
@@ -100,6 +100,7 @@ class Run:
         self._unlearned: list[Seen] = []
         self._device: DeviceAttributes | None = None
         self._good: dict[int, Trial] = {}
+        self._outstanding: list[int] = []
         self._records: list[Trial] = []
         """What says what is best: all that were measured, and wrong answers."""
         self._features: dict[int, Features] = {}
@@ -141,6 +142,11 @@ class Run:
         self.strategy.advise(advice)
         self.strategy.learn([seen[i] for i in sorted(seen)])
         self.tally.best = self._best()
+
+    def ask_again(self, indices: Iterable[int]) -> None:
+        """Ask first for configurations that an earlier session had sent to be measured, and has no record of."""
+        self._outstanding = [index for index in dict.fromkeys(indices) if index not in self.strategy.tried]
+        self.strategy.skip(self._outstanding)
 
     def _transferred(self, known: Sequence[Pair]) -> list[int]:
         """Configurations like the best of other workloads of this template, those with the most work first."""
@@ -189,6 +195,11 @@ class Run:
     def _batches(self, prefilter: Prefilter) -> Iterator[list[Job]]:
         """Each batch with the results of those before it, as far as they are known."""
         size = max(_FIRST_BATCH, min(self.options.processes, _LARGEST_BATCH))
+        if self._outstanding:
+            again, self._outstanding = self._outstanding, []
+            self._features.update((i, found.features) for i, found in prefilter.inspect(again).items())
+            self._under_way += len(again)
+            yield [self._job(i) for i in again]
         while self._room > 0 and not self._late:
             batch = self._candidates(prefilter, min(size, self._room))
             if not batch:
@@ -260,7 +271,7 @@ class Run:
 
     def _job(self, index: int) -> Job:
         config = self.task.config_space.get(index)
-        return Job(lambda: self.task.instantiate(config), index, self._target, self.task.declared.reference)
+        return Job(Candidate(self.task, config), index, self._target, self.task.declared.reference)
 
     def _take(self, number: int, index: int, outcome: Outcome, confirmed: bool = False) -> Trial:
         """Count, show and pass on what became of a configuration."""

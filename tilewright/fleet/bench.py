@@ -1,0 +1,125 @@
+"""The bench of a worker: the process that measures candidates on its device, as a tuner does on its own host.
+
+It is started fresh, as `python -m tilewright.fleet.bench DESCRIPTOR TARGET`, has no threads, and imports nothing of
+Dask's. Candidates stay pickled until they reach a process that may die of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import signal
+import socket
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.errors import TVMError
+from ..core.target import Target
+from ..measure.channel import Channel, Garbled
+from ..measure.job import Job
+from ..measure.outcome import Outcome, RunFailed, shorten
+from ..measure.session import MeasureSession
+from .protocol import Broken, Candidate, Done, Opened, Task
+
+_MOST_AT_ONCE = 1000
+"""Candidates of one call of `measure_all`, which remembers all that it was given."""
+
+
+@dataclass(frozen=True)
+class Pickled:
+    """A function that is unpickled where it is called. Those of one digest are one function."""
+
+    digest: str
+    data: bytes = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, data: bytes) -> Pickled:
+        """Return it for pickled bytes."""
+        return cls(hashlib.sha256(data).hexdigest(), data)
+
+    def __call__(self) -> Any:
+        return pickle.loads(self.data)()
+
+
+class Bench:
+    """Measures what comes through a channel, in the order in which it comes."""
+
+    def __init__(self, channel: Channel, session: MeasureSession) -> None:
+        self.channel = channel
+        self.session = session
+        self._waiting: deque[tuple[str, Candidate]] = deque()
+        self._left = 0
+
+    def run(self) -> None:
+        """Serve until the worker is gone."""
+        while not self.channel.closed:
+            if self._waiting:
+                first = self._waiting[0][1]
+                self.session.builder, self.session.runner = first.builder, first.runner
+            for job, outcome in self.session.measure_all(self._batches(), self.channel.fileno()):
+                self._left -= 1
+                self._tell(job.key, outcome)
+
+    def _batches(self) -> Iterator[Sequence[Job]]:
+        """What has arrived, as long as it is measured in the same way as what was before it."""
+        given = 0
+        while True:
+            self._hear()
+            jobs = []
+            while self._waiting and given < _MOST_AT_ONCE and self._fits(self._waiting[0][1]):
+                jobs.append(_job(*self._waiting.popleft()))
+                given += 1
+            self._left += len(jobs)
+            over = self.channel.closed or (not self._left and (given >= _MOST_AT_ONCE or bool(self._waiting)))
+            if over:
+                return
+            yield jobs
+
+    def _fits(self, candidate: Candidate) -> bool:
+        return (candidate.builder, candidate.runner) == (self.session.builder, self.session.runner)
+
+    def _hear(self) -> None:
+        for message in self.channel.arrived():
+            if isinstance(message, Garbled) or not isinstance(message, Task):
+                continue
+            try:
+                candidate = pickle.loads(message.candidate)
+                if not isinstance(candidate, Candidate):
+                    raise TypeError(f"it is {type(candidate).__name__}")
+                Target.parse(candidate.target)
+            except Exception as error:  # of a class that only the tuner has, perhaps
+                reason = f"the worker cannot read it: {type(error).__name__}: {error}"
+                self._tell(message.token, RunFailed(reason=shorten(reason)))
+            else:
+                self._waiting.append((message.token, candidate))
+
+    def _tell(self, token: str, outcome: Outcome) -> None:
+        try:
+            self.channel.send(Done(token, outcome))
+        except OSError:
+            self.channel.close()
+
+
+def _job(token: str, candidate: Candidate) -> Job:
+    reference = Pickled.of(candidate.reference) if candidate.reference else None
+    return Job(Pickled.of(candidate.instantiate), token, Target.parse(candidate.target), reference)
+
+
+def main(descriptor: int, target: str) -> None:
+    """Open the device of a target, and serve over an inherited socket."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker decides when to end
+    channel = Channel(socket.socket(fileno=descriptor))
+    with MeasureSession(target) as session:
+        try:
+            channel.send(Opened(session.attributes))
+        except TVMError as error:
+            channel.send(Broken(str(getattr(error, "message", error))))
+            return
+        Bench(channel, session).run()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,241 @@
+"""Who gets which candidate, and what the loss of a worker means: the rules of a fleet, with no input or output.
+
+A candidate is sent to one worker, and to no other: whether a worker that is gone had begun it, nobody knows, and one
+that ended its worker must not end the next. A worker that comes back within the time of grace is asked for it again,
+under the same token; its journal says whether it was begun, and what became of it. Otherwise it is recorded as failed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from .protocol import Announcement
+
+AHEAD = 2
+"""Candidates that a worker has at a time: one runs, and the next one is built."""
+_FACTS = ("kind of device", "device", "compute version", "driver", "tilewright", "Python")
+
+
+@dataclass
+class Place:
+    """A worker: what it announced, whether it is there, and what it has."""
+
+    announced: Announcement | None
+    up: bool = False
+    held: dict[str, None] = field(default_factory=dict)
+    since: float = 0.0
+    """When it was last heard of, or, where it is not there, when it left."""
+    pinged: bool = False
+
+
+class Dispatcher:
+    """Places candidates on workers.
+
+    Parameters
+    ----------
+    kind : str
+        The kind of target that the session tunes for.
+    key : str
+        What the workers' key or device must be; empty for the model that most of them have.
+    grace : float
+        Seconds that a worker has to come back.
+    patience : float
+        Seconds without a word after which a worker that has candidates is asked whether it is alive.
+    most : int, optional
+        The number of workers to use.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        key: str = "",
+        grace: float = 30.0,
+        patience: float = 60.0,
+        most: int | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.kind = kind
+        self.key = key
+        self.grace = grace
+        self.patience = patience
+        self.most = most
+        self.now = now
+        self.model: Announcement | None = None
+        self.places: dict[str, Place] = {}
+        self.waiting: deque[str] = deque()
+        self.placed: dict[str, str] = {}
+        self._room: list[dict[str, None]] = [{} for _ in range(AHEAD)]
+        """Workers that are there and have 0, 1, ... candidates."""
+
+    @property
+    def up(self) -> int:
+        """How many workers can be used."""
+        return sum(place.up for place in self.places.values())
+
+    # Workers
+
+    def join(self, announced: Sequence[Announcement]) -> tuple[list[str], dict[str, list[str]]]:
+        """Take in workers that are there.
+
+        Returns
+        -------
+        refused : list of str
+            Why some are not used, a line for each.
+        again : dict of str to list of str
+            What to send again to workers that are back.
+        """
+        refused: list[str] = []
+        again: dict[str, list[str]] = {}
+        fits = [one for one in announced if not self._misfit(one)]
+        if self.model is None and fits:
+            common = Counter(one.model for one in fits).most_common(1)[0][0]
+            self.model = next(one for one in fits if one.model == common)
+        for one in announced:
+            why = self._misfit(one) or self._other(one)
+            place = self.places.get(one.name)
+            if not why and place is None and self.most is not None and len(self.places) >= self.most:
+                why = f"{self.most} others are used already (n_parallel)"
+            if why:
+                refused.append(f"worker {one.name} is not used: {why}")
+                if place is None:
+                    continue
+            place = self.places.setdefault(one.name, Place(one))
+            place.announced, place.up, place.since, place.pinged = one, not why, self.now(), False
+            if place.held:
+                again[one.name] = list(place.held)
+            self._file(one.name)
+        return refused, again
+
+    def _misfit(self, one: Announcement) -> str:
+        """Why a worker is not one of those that were asked for; empty where it is."""
+        if one.kind != self.kind:
+            return f"it measures {one.kind}, and this session tunes for {self.kind}"
+        if self.key and not _matches(self.key, one):
+            own = f"{one.attributes.name}" + (f", key {one.key}" if one.key else "")
+            return f"it has {own}, which is not {self.key}"
+        return ""
+
+    def _other(self, one: Announcement) -> str:
+        """Why a worker's times cannot stand beside those of this session; empty where they can."""
+        if self.model is None:
+            return ""
+        pairs = zip(_FACTS, one.model, self.model.model, strict=True)
+        found = [f"{fact} {own!r} instead of {common!r}" for fact, own, common in pairs if own != common]
+        return f"it has {', '.join(found)}; tune for it in a session and a log of its own" if found else ""
+
+    def leave(self, name: str) -> None:
+        """Take in that a worker is gone."""
+        place = self.places.get(name)
+        if place is not None and place.up:
+            place.up, place.since = False, self.now()
+            self._file(name)
+
+    def leave_all(self) -> None:
+        """Take in that the scheduler is gone."""
+        for name in self.places:
+            self.leave(name)
+
+    def alive(self, name: str) -> None:
+        """Take in a worker's answer."""
+        place = self.places.get(name)
+        if place is not None:
+            place.since, place.pinged = self.now(), False
+
+    # Candidates
+
+    def submit(self, tokens: Iterable[str]) -> None:
+        """Take in candidates to be measured."""
+        self.waiting.extend(tokens)
+
+    def adopt(self, token: str, name: str) -> None:
+        """Take in a candidate that a worker was sent in an earlier session."""
+        place = self.places.setdefault(name, Place(None, since=self.now()))
+        place.held[token] = None
+        self.placed[token] = name
+
+    def assign(self) -> list[tuple[str, str]]:
+        """Return (token, worker) for candidates that can be sent now: first to workers that have nothing to do."""
+        given: list[tuple[str, str]] = []
+        for level in range(AHEAD):
+            while self.waiting and self._room[level]:
+                name = next(iter(self._room[level]))
+                token = self.waiting.popleft()
+                place = self.places[name]
+                if not place.held:
+                    place.since = self.now()
+                place.held[token] = None
+                self.placed[token] = name
+                self._file(name)
+                given.append((token, name))
+        return given
+
+    def finish(self, token: str) -> bool:
+        """Take in that a candidate is done; returns whether somebody waits for it."""
+        name = self.placed.pop(token, None)
+        if name is None:
+            return False
+        place = self.places[name]
+        place.held.pop(token, None)
+        place.since, place.pinged = self.now(), False
+        self._file(name)
+        return True
+
+    def drop(self) -> None:
+        """Forget what was not sent yet."""
+        self.waiting.clear()
+
+    def overdue(self) -> tuple[list[tuple[str, str]], list[str]]:
+        """Return what the time says.
+
+        Returns
+        -------
+        lost : list of (str, str)
+            Candidates that are given up, and why.
+        silent : list of str
+            Workers to ask whether they are alive.
+        """
+        lost: list[tuple[str, str]] = []
+        silent: list[str] = []
+        now = self.now()
+        for name, place in self.places.items():
+            if not place.held:
+                continue
+            if place.up and now >= place.since + self.patience:
+                if place.pinged:  # and it has not answered
+                    place.up, place.since, place.pinged = False, now, False
+                    self._file(name)
+                else:
+                    place.pinged, place.since = True, now - self.patience + min(self.patience, self.grace)
+                    silent.append(name)
+            elif not place.up and now >= place.since + self.grace:
+                reason = f"worker {name} ended or fell silent while it had it; it is not run again"
+                lost += [(token, reason) for token in place.held]
+        return lost, silent
+
+    @property
+    def deadline(self) -> float | None:
+        """When `overdue` has something to say next, by the clock; None where nothing is sent."""
+        times = [
+            place.since + (self.patience if place.up else self.grace) for place in self.places.values() if place.held
+        ]
+        return min(times, default=None)
+
+    def _file(self, name: str) -> None:
+        """Put a worker among those that have as much as it has."""
+        place = self.places[name]
+        for level, row in enumerate(self._room):
+            row.pop(name, None)
+            if place.up and len(place.held) == level:
+                row[name] = None
+
+
+def _matches(key: str, one: Announcement) -> bool:
+    wanted = _plain(key)
+    return wanted in [_plain(part) for part in one.key.split(",")] or wanted in _plain(one.attributes.name)
+
+
+def _plain(text: str) -> str:
+    return "".join(filter(str.isalnum, text)).lower()

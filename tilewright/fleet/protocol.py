@@ -1,0 +1,212 @@
+"""The fleet's messages on one page, and how what crosses hosts is written.
+
+    tuner ── Connect, Send, Ping, Leave ──►  courier  ── Dask ──►  worker  ── Task ────────►  bench
+          ◄── Joined, Left, Finished,  ────          ◄────────            ◄── Opened, Done ──
+              Answered, Unreachable
+
+The *courier* is a process of the tuner's that holds the Dask client, so that the tuner, which forks, has no threads.
+A *worker* is a Dask worker. It starts one *bench*, a process that builds, runs and checks candidates as a tuner does on
+its own host. Messages between processes of one host are pickled. What crosses hosts is text of JSON, but for the
+candidates themselves: these are code, and only the bench unpickles them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ..codegen.abi import Resources
+from ..core.errors import UserError
+from ..measure.option import LocalBuilder, LocalRunner
+from ..measure.outcome import BuildFailed, Measured, Outcome, Refused, RunFailed, TimedOut, WrongAnswer
+from ..runtime.driver import DeviceAttributes
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """What a worker says of itself. `journal` names its journal, which outlives it; `key` is the owner's word for the
+    device, `pid` and `host` say where it runs."""
+
+    name: str
+    kind: str
+    attributes: DeviceAttributes
+    package: str
+    python: str
+    journal: str
+    key: str = ""
+    host: str = ""
+    pid: int = 0
+
+    @property
+    def model(self) -> tuple[str, str, str, str, str, str]:
+        """What workers of one session have in common: kind, device, driver, and what makes programs for it."""
+        device = self.attributes
+        return self.kind, device.name, device.compute_version, device.driver_version, self.package, self.python
+
+    def written(self) -> str:
+        """Return it as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def read(cls, text: Any) -> Announcement:
+        """Return what a worker wrote; raise UserError where it is no announcement."""
+        try:
+            given = json.loads(text)
+            attributes = {f.name: given["attributes"][f.name] for f in fields(DeviceAttributes)}
+            attributes["max_thread_dimensions"] = tuple(attributes["max_thread_dimensions"])
+            own = {f.name: given[f.name] for f in fields(cls)}
+            made = cls(**{**own, "attributes": DeviceAttributes(**attributes)})
+            wrong = [name for name, kind in (("name", str), ("pid", int)) if not isinstance(own[name], kind)]
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"a worker announces itself in other words ({type(error).__name__}: {error})") from None
+        if wrong:
+            raise UserError(f"a worker announces itself in other words ({', '.join(wrong)})")
+        return made
+
+
+# Between the tuner and its courier.
+
+
+@dataclass(frozen=True)
+class Connect:
+    """Use the scheduler at an address; `security` has the files of TLS, as Dask's `Security` names them."""
+
+    address: str
+    security: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Send:
+    """Have a worker measure candidates, and forget those that are `settled`."""
+
+    worker: str
+    work: tuple[tuple[str, bytes], ...]
+    settled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ping:
+    """Ask a worker whether it is alive."""
+
+    worker: str
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Disconnect and end."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Workers that are there, by what they announce (as text)."""
+
+    announcements: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Left:
+    """A worker is gone."""
+
+    worker: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What became of candidates on a worker: an outcome as text for each."""
+
+    worker: str
+    outcomes: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A worker is alive, and has these candidates in hand."""
+
+    worker: str
+    tokens: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Unreachable:
+    """The scheduler cannot be reached, or the connection to it broke; the courier ends."""
+
+    reason: str
+    final: bool = False
+
+
+# Between a worker and its bench.
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A candidate as the tuner sends it: pickled, but for what identifies it.
+
+    `reference` is the pickled function that computes what is right, where the task has one. Candidates with equal bytes
+    share one computation.
+    """
+
+    target: str
+    instantiate: bytes
+    reference: bytes
+    builder: LocalBuilder
+    runner: LocalRunner
+
+
+@dataclass(frozen=True)
+class Task:
+    """Measure a candidate, which is pickled."""
+
+    token: str
+    candidate: bytes
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The bench has its device."""
+
+    attributes: DeviceAttributes
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a candidate."""
+
+    token: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The device cannot be used."""
+
+    reason: str
+
+
+_OUTCOMES: Mapping[str, type[Outcome]] = {
+    kind.__name__: kind for kind in (Measured, BuildFailed, RunFailed, WrongAnswer, TimedOut, Refused)
+}
+
+
+def write_outcome(outcome: Outcome) -> str:
+    """Return an outcome as text."""
+    said = {f.name: getattr(outcome, f.name) for f in fields(outcome)}
+    if isinstance(outcome, Measured):
+        said["resources"] = {name: asdict(found) for name, found in outcome.resources.items()}
+    return json.dumps({"outcome": type(outcome).__name__, **said})
+
+
+def read_outcome(text: Any) -> Outcome:
+    """Return the outcome that a worker wrote; what is none becomes a failure."""
+    try:
+        said = json.loads(text)
+        kind = _OUTCOMES[said.pop("outcome")]
+        if kind is Measured:
+            said["costs"] = tuple(float(cost) for cost in said["costs"])
+            if not said["costs"] or not all(0 < cost < float("inf") for cost in said["costs"]):
+                raise ValueError(f"the costs are {said['costs']}")
+            said["resources"] = {str(name): Resources(**found) for name, found in said["resources"].items()}
+        return kind(**said)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return RunFailed(reason=f"the worker sent no outcome ({type(error).__name__}: {error})", killed=True)

@@ -1,0 +1,110 @@
+"""A worker of its own process: it joins the scheduler, and joins again when the scheduler was gone.
+
+python -m tilewright.fleet.serve TARGET ADDRESS ...        # started and watched by `tilewright worker`
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.log import logger
+from .addresses import is_loopback
+from .worker import Host, WorkerOptions, attach
+
+AHEAD = 2
+"""Candidates that a worker has at a time: one runs, and the next one is built."""
+_AGAIN_SECONDS = 1.0
+CANNOT = 3
+"""The exit status of a worker that would end in the same way if it were started again."""
+
+
+async def serve(address: str, security: Any, options: WorkerOptions) -> None:
+    """Be a worker until SIGTERM or SIGINT. UserError where the device cannot be used."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    host = Host(options)
+    try:
+        announcement = await host.open()
+        print(f"{host.name}: {announcement.attributes.name}, for {address}", flush=True)
+        with tempfile.TemporaryDirectory(prefix="tilewright-worker-") as folder:
+            while not stop.is_set():
+                await _join(address, security, host, stop, folder)
+    finally:
+        host.close()
+
+
+async def _join(address: str, security: Any, host: Host, stop: asyncio.Event, folder: str) -> None:
+    """Be known to the scheduler until it, the connection or this process ends."""
+    from distributed import Worker
+
+    worker = Worker(
+        address,
+        nthreads=AHEAD,
+        name=f"{host.name}#{uuid.uuid4().hex[:8]}",  # the scheduler may still know the one before it
+        security=security,
+        memory_limit=0,
+        dashboard=False,
+        local_directory=folder,
+        host="127.0.0.1" if is_loopback(address) else None,
+    )
+    attach(worker, host, await host.open())
+    stopped = asyncio.ensure_future(stop.wait())
+    joined = asyncio.ensure_future(_lifetime(worker))
+    await asyncio.wait({stopped, joined}, return_when=asyncio.FIRST_COMPLETED)
+    if not joined.done():
+        joined.cancel()
+    elif joined.exception() is not None:
+        logger.warning("%s: the scheduler at %s is not there: %s", host.name, address, joined.exception())
+    stopped.cancel()
+    await asyncio.wait({asyncio.ensure_future(worker.close(timeout=2, nanny=False))}, timeout=5)
+    if not stop.is_set():
+        await asyncio.sleep(_AGAIN_SECONDS)
+
+
+async def _lifetime(worker: Any) -> None:
+    await worker
+    await worker.finished()
+
+
+def quieten(level: int) -> None:
+    """Have Dask log only what is at least that bad."""
+    import distributed  # noqa: F401  # which sets its own levels
+
+    for name in ("distributed", "distributed.worker", "distributed.core", "distributed.scheduler"):
+        logging.getLogger(name).setLevel(level)
+
+
+def main(given: list[str]) -> int:
+    """Run with the options of a command line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("address")
+    for name in ("target", "name", "key", "package", "tls-ca-file", "tls-cert", "tls-key"):
+        parser.add_argument(f"--{name}", default="")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--visible", type=int)
+    options = parser.parse_args(given)
+    quieten(logging.ERROR)
+    from .security import security_of
+
+    files = (options.tls_ca_file, options.tls_cert, options.tls_key)
+    chosen = WorkerOptions(options.target, options.name, options.key, options.folder, options.visible, options.package)
+    try:
+        asyncio.run(serve(options.address, security_of(options.address, files, "worker"), chosen))
+    except UserError as error:
+        print(f"error: {error.message}" + (f" ({error.fix})" if error.fix else ""), file=sys.stderr)
+        return CANNOT
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,363 @@
+"""A session that measures on a fleet: as `MeasureSession` does on this host, and with the same outcomes.
+
+    jobs ──► tokens ──► ledger ──► courier ──► workers ──► outcomes, as they come
+
+What a candidate is sent to is noted in the ledger before it is sent, and settled once the caller, who has written it to
+its log by then, asks for more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.log import logger
+from ..core.target import Target
+from ..measure.channel import Channel, wait
+from ..measure.job import Job
+from ..measure.option import LocalBuilder
+from ..measure.outcome import Outcome, RunFailed, shorten
+from ..runtime.driver import DeviceAttributes
+from . import protocol as p
+from .dispatch import Dispatcher
+from .ledger import Ledger, Sent
+from .option import RPCRunner
+from .security import NONE, Files, check_installed
+
+_PATIENCE = 60.0
+_GRACE = 30.0
+_ABSENT_SECONDS = 300.0
+"""How long a scheduler that was there may be gone, or no worker be there, before the session gives up."""
+_FIRST_SECONDS = 30.0
+"""How long the first worker is waited for."""
+_AGAIN_SECONDS = 1.0
+_SETTLED_AT_ONCE = 64
+
+
+class FleetSession:
+    """Measures candidates for `target` on a fleet; a context manager.
+
+    Parameters
+    ----------
+    target : Target or str
+        What is tuned for.
+    builder : LocalBuilder
+        How workers build.
+    runner : RPCRunner
+        Where the fleet is, and how workers run.
+    log : Path, optional
+        The log that results go to. With it, what is under way when this process ends is not lost.
+    files : tuple of str
+        The files of TLS; by default those of Dask's configuration.
+
+    Raises
+    ------
+    UserError
+        Where Dask is not installed, or the log is another session's.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        builder: LocalBuilder | None,
+        runner: RPCRunner,
+        log: Path | None = None,
+        files: Files = NONE,
+        grace: float = _GRACE,
+    ) -> None:
+        check_installed()
+        self.runner = runner
+        self.builder = builder or LocalBuilder()
+        self._target = Target.parse(target)
+        patience = max(_PATIENCE, 2 * (self.builder.timeout + runner.timeout))
+        self.dispatcher = Dispatcher(str(self._target.kind), runner.key, grace, patience, runner.n_parallel)
+        self.ledger = Ledger(log)
+        self._files = files
+        self._tokens = itertools.count()
+        self._pickle = _pickler()
+        self._references: dict[Any, bytes] = {}
+        self._jobs: dict[str, Job] = {}
+        self._done: deque[tuple[str, Outcome]] = deque()
+        self._settled: list[str] = []
+        self._adopted: dict[str, list[str]] = {}
+        for sent in self.ledger.open.values():
+            if sent.identity:
+                self._adopted.setdefault(sent.identity, []).append(sent.token)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._again_at = 0.0
+        self._heard = time.monotonic()
+        """When a worker that can be used was last there."""
+        self._met = False
+        self._said: set[str] = set()
+        self._unreachable = ""
+
+    def __enter__(self) -> FleetSession:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the scheduler. What workers have in hand they finish; the next session into the log asks for it."""
+        self._disconnect()
+        self.ledger.close()
+
+    @property
+    def attributes(self) -> DeviceAttributes:
+        """What the fleet's devices are. UserError where no worker comes."""
+        while self.dispatcher.model is None:
+            self._advance()
+        return self.dispatcher.model.attributes
+
+    @property
+    def target(self) -> Target:
+        """The target, for the architecture of the fleet's devices."""
+        if self._target.kind == "cuda" and not self._target.arch_given:
+            return self._target.with_arch("sm_" + self.attributes.compute_version.replace(".", ""))
+        return self._target
+
+    @property
+    def outstanding(self) -> list[str]:
+        """What identifies the candidates that earlier sessions sent and have no record of."""
+        return list(self._adopted)
+
+    def abandon(self, identity: str) -> None:
+        """Give up a candidate of an earlier session: its record is there."""
+        for token in self._adopted.pop(identity, []):
+            self.ledger.settle(token)
+
+    def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
+        """Measure jobs; returns each with its outcome, in the order in which they are done."""
+        return self.measure_all([jobs])
+
+    def measure_all(self, batches: Iterable[Sequence[Job]]) -> Iterator[tuple[Job, Outcome]]:
+        """As `measure`; each batch is asked for as soon as workers have room for it."""
+        source = iter(batches)
+        more = True
+        _ = self.attributes  # before anything is asked for
+        try:
+            while more or self._jobs:
+                while more and len(self._jobs) < self._wanted:
+                    batch = next(source, None)
+                    more = batch is not None
+                    self._take(batch or ())
+                if self._jobs:
+                    self._advance()
+                while self._done:
+                    token, outcome = self._done.popleft()
+                    if (job := self._jobs.pop(token, None)) is not None:
+                        yield job, outcome
+                        self.ledger.settle(token)  # the caller has taken it
+                        self._settled.append(token)
+        finally:  # what is under way stays in the ledger
+            self.dispatcher.drop()
+            self._jobs.clear()
+
+    @property
+    def _wanted(self) -> int:
+        """How many candidates keep all workers busy while the next ones are thought of."""
+        return max(1, 3 * self.dispatcher.up)
+
+    def _take(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            known = self._adopted.get(_identity(job), [])
+            if known:
+                token = known.pop()
+                if not known:
+                    del self._adopted[_identity(job)]
+                self._jobs[token] = job
+                self._resume(token)
+            else:
+                token = f"{self.ledger.campaign}.{next(self._tokens)}"
+                self._jobs[token] = job
+                self.dispatcher.submit([token])
+
+    def _resume(self, token: str) -> None:
+        """Ask the worker that was sent a candidate for its outcome."""
+        name = self.ledger.open[token].worker
+        self.dispatcher.adopt(token, name)
+        if self.dispatcher.places[name].up:
+            self._send(name, [token])
+
+    # What happens
+
+    def _advance(self) -> None:
+        """Send what can be sent, and wait until something happens."""
+        self._connect()
+        given = self.dispatcher.assign()
+        if given:
+            self.ledger.send([Sent(token, _identity(self._jobs[token]), name) for token, name in given])
+        for token, name in given:
+            self._send(name, [token])
+        if not self._done:
+            self._sleep()
+        for message in self._channel.arrived() if self._channel is not None else ():
+            self._on_message(message)
+        if self._channel is not None and self._channel.closed:
+            self._lost_courier(self._unreachable or "the process that speaks with the scheduler ended")
+        lost, silent = self.dispatcher.overdue()
+        for token, reason in lost:
+            self._finish(token, RunFailed(reason=reason, killed=True))
+        for name in silent:
+            self._tell(p.Ping(name))
+        self._check_presence()
+
+    def _sleep(self) -> None:
+        until = [time.monotonic() + _AGAIN_SECONDS]
+        if (deadline := self.dispatcher.deadline) is not None:
+            until.append(deadline)
+        descriptors = [self._channel.fileno()] if self._channel is not None and not self._channel.closed else []
+        wait(descriptors, min(until))
+
+    def _on_message(self, message: Any) -> None:
+        match message:
+            case p.Joined():
+                self._on_joined(message.announcements)
+            case p.Left():
+                self.dispatcher.leave(message.worker)
+            case p.Finished():
+                for token, text in message.outcomes:
+                    self._finish(token, p.read_outcome(text))
+            case p.Answered():
+                self.dispatcher.alive(message.worker)
+            case p.Unreachable():
+                self._unreachable = message.reason
+                if message.final:
+                    raise UserError(message.reason, primitive="fleet", fix="see docs/fleet.md, the section on TLS")
+
+    def _on_joined(self, texts: Sequence[str]) -> None:
+        announced = []
+        for text in texts:
+            try:
+                announced.append(p.Announcement.read(text))
+            except UserError as error:
+                self._say(f"a worker is not used: {error.message}")
+        refused, again = self.dispatcher.join(announced)
+        for line in refused:
+            self._say(line)
+        for name, tokens in again.items():
+            self._send(name, [token for token in tokens if token in self._jobs])
+
+    def _say(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            logger.warning("%s", line)
+
+    def _finish(self, token: str, outcome: Outcome) -> None:
+        if self.dispatcher.finish(token):
+            self._done.append((token, outcome))
+
+    def _send(self, name: str, tokens: list[str]) -> None:
+        work = []
+        for token in tokens:
+            try:
+                work.append((token, self._written(self._jobs[token])))
+            except Exception as error:  # of a template that holds what cannot travel
+                reason = f"it cannot be sent to a worker: {type(error).__name__}: {error}"
+                self._finish(token, RunFailed(reason=shorten(reason)))
+        settled, self._settled = self._settled[:_SETTLED_AT_ONCE], self._settled[_SETTLED_AT_ONCE:]
+        if work:
+            self._tell(p.Send(name, tuple(work), tuple(settled)))
+
+    def _written(self, job: Job) -> bytes:
+        if job.reference is not None and job.reference not in self._references:
+            self._references[job.reference] = self._pickle(job.reference)
+        reference = self._references[job.reference] if job.reference is not None else b""
+        made = p.Candidate(
+            str(self._resolved(job.target)), self._pickle(job.instantiate), reference, self.builder, self.runner.local
+        )
+        return self._pickle(made)
+
+    def _resolved(self, target: Target) -> Target:
+        return self.target if target.kind == "cuda" and not target.arch_given else target
+
+    def _tell(self, message: Any) -> None:
+        if self._channel is not None:
+            try:
+                self._channel.send(message)
+            except OSError:  # it ends; what was sent is asked for again
+                self._channel.closed = True
+
+    # The courier
+
+    def _connect(self) -> None:
+        if self._channel is not None or time.monotonic() < self._again_at:
+            return
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "tilewright.fleet.courier", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path},
+                process_group=0,
+            )
+        self._channel, self._unreachable = Channel(ours), ""
+        self._tell(p.Connect(self.runner.address, tuple(zip(("ca", "cert", "key"), self._files, strict=True))))
+
+    def _lost_courier(self, reason: str) -> None:
+        """Start another courier in a moment; workers that it finds are asked for what they have."""
+        self._say(f"{reason}; trying again")
+        self._disconnect()
+        self.dispatcher.leave_all()
+        self._again_at = time.monotonic() + _AGAIN_SECONDS
+
+    def _disconnect(self) -> None:
+        if self._channel is not None:
+            with suppress(OSError):
+                self._channel.send(p.Leave(), 1.0)
+            self._channel.close()
+            self._channel = None
+        if self._process is not None:
+            try:
+                self._process.wait(10.0)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+    def _check_presence(self) -> None:
+        """UserError where nobody has been there for long."""
+        now = time.monotonic()
+        if self.dispatcher.up:
+            self._heard, self._met = now, True
+            return
+        limit = _ABSENT_SECONDS if self._met else _FIRST_SECONDS
+        if now - self._heard < limit or self._done:
+            return
+        refused = "; ".join(sorted(line for line in self._said if line.startswith("worker")))
+        why = self._unreachable or refused or "none is there"
+        raise UserError(
+            f"for {limit:g} s no worker of {self.runner.address} could be used: {why}",
+            primitive="fleet",
+            fix=f"start some: tilewright worker {self.runner.address} --target {self._target.kind}",
+        )
+
+
+def _identity(job: Job) -> str:
+    """Return what identifies a candidate in later sessions; empty where nothing does."""
+    return str(getattr(job.instantiate, "identity", ""))
+
+
+def _pickler() -> Callable[[Any], bytes]:
+    """Return what pickles functions of scripts by value."""
+    try:
+        import cloudpickle
+    except ImportError:  # distributed brings it
+        return pickle.dumps
+    found: Callable[[Any], bytes] = cloudpickle.dumps
+    return found

@@ -1,0 +1,241 @@
+"""What makes a Dask worker one of the fleet: a bench, a journal, and an announcement.
+
+A Dask worker becomes one by `--preload tilewright.fleet.worker`; `tilewright worker` starts one that comes back when
+the scheduler does. The functions that tuners have it run are `measure` and `in_hand`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import re
+import socket
+import subprocess
+import sys
+from asyncio import Future, get_running_loop
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.log import logger
+from ..core.paths import cache_folder
+from ..core.version import __version__
+from ..measure.channel import Channel
+from ..measure.outcome import Outcome, RunFailed
+from ..runtime.driver import DeviceAttributes
+from .journal import Journal, State
+from .protocol import Announcement, Broken, Done, Opened, Task, write_outcome
+
+ANNOUNCED = "tilewright"
+"""The name under which Dask's scheduler keeps what a worker announces."""
+_STUCK_SECONDS = 1800.0
+"""A candidate that has been on the bench so long has been forgotten there."""
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """What a worker measures on, and what it is called.
+
+    `visible` is the number of the GPU, as CUDA counts; `package` stands in for the version of this package in tests.
+    """
+
+    target: str = "cuda"
+    name: str = ""
+    key: str = ""
+    folder: Path | None = None
+    visible: int | None = None
+    package: str = ""
+
+
+class Host:
+    """A worker's side: it hands candidates to its bench, and keeps the journal.
+
+    Everything happens on one event loop, which Dask's worker runs on.
+    """
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self.options = options
+        self.name = options.name or f"{socket.gethostname()}-{options.target}-{options.visible or 0}"
+        self.journal = Journal(options.folder or _folder(self.name))
+        self.attributes: DeviceAttributes | None = None
+        self._waiting: dict[str, Future[str]] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._descriptor = -1
+        self._opened: Future[DeviceAttributes] | None = None
+
+    async def open(self) -> Announcement:
+        """Start the bench; returns what to announce. UserError where the device cannot be used."""
+        if self._channel is None or self._channel.closed:
+            self._start()
+        assert self._opened is not None
+        self.attributes = await asyncio.shield(self._opened)
+        python = ".".join(platform.python_version_tuple()[:2])
+        return Announcement(
+            self.name, self.options.target, self.attributes, self.options.package or __version__, python,
+            self.journal.name, self.options.key, socket.gethostname(), os.getpid(),
+        )  # fmt: skip
+
+    async def measure(self, token: str, candidate: bytes) -> str:
+        """Measure a candidate unless it was begun before; returns its outcome, as text, when there is one."""
+        state, outcome = self.journal.begin(token)
+        if state is State.OVER:
+            return outcome
+        if state is State.NEW:
+            self._waiting[token] = get_running_loop().create_future()
+            await self._submit(token, candidate)
+        found = self._waiting.get(token)
+        if found is None:  # it ended in the moment between
+            return self.journal.begin(token)[1]
+        try:
+            return await asyncio.wait_for(asyncio.shield(found), _STUCK_SECONDS)
+        except TimeoutError:
+            self._finish(token, RunFailed(reason=f"it was on the bench for {_STUCK_SECONDS:g} s", killed=True))
+            self._restart()
+            return self.journal.begin(token)[1]
+
+    def in_hand(self) -> list[str]:
+        """The candidates that it has begun and not finished."""
+        return list(self._waiting)
+
+    async def _submit(self, token: str, candidate: bytes) -> None:
+        try:
+            await self.open()
+            assert self._channel is not None
+            self._channel.send(Task(token, candidate), 10.0)
+        except (OSError, UserError) as error:
+            self._finish(token, RunFailed(reason=f"the bench does not take it: {error}", killed=True))
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        package = str(Path(__file__).parents[2])
+        path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
+        chosen = {} if self.options.visible is None else {"CUDA_VISIBLE_DEVICES": str(self.options.visible)}
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "tilewright.fleet.bench", str(theirs.fileno()), self.options.target],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **chosen, "PYTHONPATH": path},
+                process_group=0,
+            )
+        self._channel, self._descriptor = Channel(ours), ours.fileno()
+        loop = get_running_loop()
+        self._opened = loop.create_future()
+        loop.add_reader(ours.fileno(), self._hear, self._channel)
+
+    def _hear(self, channel: Channel) -> None:
+        for message in channel.arrived():
+            if isinstance(message, Opened) and self._opened is not None and not self._opened.done():
+                self._opened.set_result(message.attributes)
+            elif isinstance(message, Broken) and self._opened is not None and not self._opened.done():
+                self._opened.set_exception(UserError(message.reason, fix="look at what `tilewright doctor` says"))
+            elif isinstance(message, Done):
+                self._finish(message.token, message.outcome)
+        if channel.closed:
+            self._lost(channel)
+
+    def _lost(self, channel: Channel) -> None:
+        """The bench ended: what it had ended it, as far as anybody knows."""
+        get_running_loop().remove_reader(self._descriptor)
+        channel.close()
+        status = self._process.wait() if self._process is not None else None
+        if self._opened is not None and not self._opened.done():
+            self._opened.set_exception(UserError(f"the bench ended with status {status} before it had its device"))
+        for token in list(self._waiting):
+            self._finish(token, RunFailed(reason=f"the bench ended with status {status} while it had it", killed=True))
+
+    def _restart(self) -> None:
+        if self._process is not None:
+            self._process.kill()  # its channel closes, and `_lost` sees to the rest
+
+    def _finish(self, token: str, outcome: Outcome) -> None:
+        kept = self.journal.finish(token, write_outcome(outcome))
+        waiting = self._waiting.pop(token, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(kept)
+
+    def close(self) -> None:
+        """End the bench."""
+        if self._channel is not None and not self._channel.closed:
+            get_running_loop().remove_reader(self._descriptor)
+            self._channel.close()
+        if self._process is not None:
+            try:
+                self._process.wait(5.0)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self.journal.close()
+
+
+def _folder(name: str) -> Path:
+    """Return the folder of a worker's journal."""
+    base = cache_folder()
+    parent = base.parent if base is not None else Path.home() / ".cache" / "tilewright"
+    return parent / "fleet" / re.sub(r"[^\w.-]+", "_", name)
+
+
+_hosts: dict[str, Host] = {}
+"""The host of each Dask worker of this process, by the worker's name."""
+
+
+def attach(worker: Any, host: Host, announcement: Announcement) -> None:
+    """Make a Dask worker announce a host when it registers, and serve its candidates."""
+    _hosts[str(worker.name)] = host
+    worker.startup_information[ANNOUNCED] = lambda _: announcement.written()
+
+
+def _host_of(worker: Any) -> Host:
+    return _hosts[str(worker.name)]
+
+
+async def measure(work: list[tuple[str, bytes]], settled: list[str]) -> list[tuple[str, str]]:
+    """In a Dask worker: measure candidates, at most once each; returns their outcomes as text."""
+    from distributed import get_worker
+
+    host = _host_of(get_worker())
+    host.journal.forget(tuple(settled))
+    outcomes = await asyncio.gather(*(host.measure(token, candidate) for token, candidate in work))
+    return [(token, outcome) for (token, _), outcome in zip(work, outcomes, strict=True)]
+
+
+async def in_hand(dask_worker: Any) -> list[str]:
+    """On a Dask worker's event loop: the candidates in hand."""
+    return _host_of(dask_worker).in_hand()
+
+
+async def dask_setup(worker: Any) -> None:
+    """Make a worker that `dask worker --preload tilewright.fleet.worker` starts one of the fleet.
+
+    The target comes from the environment: TILEWRIGHT_FLEET_TARGET, "cuda" where it is not set.
+    """
+    target = os.environ.get("TILEWRIGHT_FLEET_TARGET", "cuda")
+    host = Host(WorkerOptions(target, str(worker.name or ""), os.environ.get("TILEWRIGHT_FLEET_KEY", "")))
+    announcement = await host.open()
+    attach(worker, host, announcement)
+    logger.info("this worker measures on %s", announcement.attributes.name)
+
+
+async def dask_teardown(worker: Any) -> None:
+    """End what `dask_setup` started."""
+    _hosts.pop(str(worker.name)).close()
+
+
+def visible_devices(text: str, count: int) -> list[int]:
+    """Return the numbers of GPUs that an option names: "all", or numbers with commas."""
+    if text == "all":
+        return list(range(count))
+    try:
+        chosen = [int(part) for part in text.split(",")]
+    except ValueError:
+        chosen = []
+    if not chosen or len(set(chosen)) < len(chosen) or not all(0 <= index < count for index in chosen):
+        raise UserError(
+            f"--devices {text!r} does not name some of the {count} GPUs here",
+            fix="give their numbers, such as 0,1, or all",
+            where="",
+        )
+    return chosen
