@@ -70,6 +70,8 @@ class Candidate:
     number: int = 0
     signs_in: Path | None = None
     """Where the process that runs it writes its number, for whoever wants to kill it."""
+    tally: Path | None = None
+    """A file that gets a line with its number each time that a process begins to run it."""
     roll: Path | None = None
     """A folder where every process that runs a candidate notes its number, and which earlier ones it finds alive."""
 
@@ -135,6 +137,10 @@ class Candidate:
         lines = ["import ctypes, os, signal, time"]
         if self.signs_in is not None:
             lines.append(f"open({str(self.signs_in)!r}, 'w').write(str(os.getpid()))")
+        if self.tally is not None:
+            note = f"os.write(os.open({str(self.tally)!r}, os.O_WRONLY | os.O_APPEND), b'{self.number}\\n')"
+            lines.append(f"globals().get('noted') or {note}")
+            lines.append("globals()['noted'] = True")
         if self.roll is not None:
             lines += [line.format(roll=str(self.roll)) for line in _ROLL_CALL]
         return lines + faults.get(self.fault, [])
@@ -174,6 +180,12 @@ _HOST_FAULTS = {
     "loops later": ["while 'ran' in globals(): time.sleep(1)", "globals()['ran'] = True"],
     "exits": ["os._exit(7)"],
     "crashes": ["os.kill(os.getpid(), signal.SIGSEGV)"],
+    # The worker of a fleet has a bench, which has a server, which has the process that runs this.
+    "kills its worker": [
+        "above = lambda pid: int(open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[1])",
+        "os.kill(above(above(above(os.getpid()))), signal.SIGKILL)",
+        "time.sleep(1000)",
+    ],
 }
 _ROLL_CALL = [
     "me = str(os.getpid())",

@@ -34,6 +34,7 @@ _PACKAGES = (
     ("nvidia-cuda-nvrtc", "target cuda: the compiler", "cuda"),
     ("torch", "rows to compare with, shared arrays", "torch"),
     ("xgboost-cpu", "a cost model for tuning", "tune"),
+    ("distributed", "tuning on the devices of other hosts", "fleet"),
     ("matplotlib", "figures", "plot"),
 )
 

@@ -37,7 +37,15 @@ def worker(address: str, target: str, devices: str, name: str, key: str, files: 
     several = len(chosen) > 1
     return _watch(
         [
-            [*common, "--visible", str(index), "--name", f"{name}-{index}" if name and several else name]
+            [
+                *common,
+                "--sharing",
+                str(len(chosen)),
+                "--visible",
+                str(index),
+                "--name",
+                f"{name}-{index}" if name and several else name,
+            ]
             for index in chosen
         ]
     )

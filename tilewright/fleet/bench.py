@@ -13,6 +13,7 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +23,7 @@ from ..measure.channel import Channel, Garbled
 from ..measure.job import Job
 from ..measure.outcome import Outcome, RunFailed, shorten
 from ..measure.session import MeasureSession
-from .protocol import Broken, Candidate, Done, Opened, Task
+from .protocol import Begins, Broken, Candidate, Done, Opened, Run, Task
 
 _MOST_AT_ONCE = 1000
 """Candidates of one call of `measure_all`, which remembers all that it was given."""
@@ -52,6 +53,8 @@ class Bench:
         self.session = session
         self._waiting: deque[tuple[str, Candidate]] = deque()
         self._left = 0
+        self._arrived: list[Any] = []
+        """What came while something else was waited for."""
 
     def run(self) -> None:
         """Serve until the worker is gone."""
@@ -59,9 +62,22 @@ class Bench:
             if self._waiting:
                 first = self._waiting[0][1]
                 self.session.builder, self.session.runner = first.builder, first.runner
-            for job, outcome in self.session.measure_all(self._batches(), self.channel.fileno()):
+            for job, outcome in self.session.measure_all(self._batches(), self):
                 self._left -= 1
                 self._tell(job.key, outcome)
+
+    def fileno(self) -> int:
+        """The descriptor of the channel."""
+        return self.channel.fileno()
+
+    def begins(self, job: Job) -> None:
+        """Have the worker note that a candidate is about to run, and wait until it has."""
+        self.channel.send(Begins(job.key))
+        while True:
+            message = self.channel.receive()
+            if message == Run(job.key):
+                return
+            self._arrived.append(message)
 
     def _batches(self) -> Iterator[Sequence[Job]]:
         """What has arrived, as long as it is measured in the same way as what was before it."""
@@ -82,7 +98,8 @@ class Bench:
         return (candidate.builder, candidate.runner) == (self.session.builder, self.session.runner)
 
     def _hear(self) -> None:
-        for message in self.channel.arrived():
+        arrived, self._arrived = self._arrived, []
+        for message in (*arrived, *self.channel.arrived()):
             if isinstance(message, Garbled) or not isinstance(message, Task):
                 continue
             try:
@@ -118,7 +135,8 @@ def main(descriptor: int, target: str) -> None:
         except TVMError as error:
             channel.send(Broken(str(getattr(error, "message", error))))
             return
-        Bench(channel, session).run()
+        with suppress(EOFError, OSError):  # the worker is gone
+            Bench(channel, session).run()
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from .protocol import Announcement
 
-AHEAD = 2
-"""Candidates that a worker has at a time: one runs, and the next one is built."""
+_MOST_SLOTS = 64
+"""Candidates that a worker has at a time, at most."""
 _FACTS = ("kind of device", "device", "compute version", "driver", "tilewright", "Python")
 
 
@@ -29,6 +29,13 @@ class Place:
     since: float = 0.0
     """When it was last heard of, or, where it is not there, when it left."""
     pinged: bool = False
+    silent: bool = False
+    """Whether it is not used because it did not answer."""
+
+    @property
+    def slots(self) -> int:
+        """How many candidates it may have at a time."""
+        return self.announced.slots if self.announced is not None else 0
 
 
 class Dispatcher:
@@ -67,13 +74,13 @@ class Dispatcher:
         self.places: dict[str, Place] = {}
         self.waiting: deque[str] = deque()
         self.placed: dict[str, str] = {}
-        self._room: list[dict[str, None]] = [{} for _ in range(AHEAD)]
-        """Workers that are there and have 0, 1, ... candidates."""
+        self._room: list[dict[str, None]] = [{} for _ in range(_MOST_SLOTS)]
+        """Workers that are there, have room, and have 0, 1, ... candidates."""
 
     @property
-    def up(self) -> int:
-        """How many workers can be used."""
-        return sum(place.up for place in self.places.values())
+    def slots(self) -> int:
+        """How many candidates all workers that are there have room for."""
+        return sum(place.slots for place in self.places.values() if place.up)
 
     # Workers
 
@@ -104,6 +111,7 @@ class Dispatcher:
                     continue
             place = self.places.setdefault(one.name, Place(one))
             place.announced, place.up, place.since, place.pinged = one, not why, self.now(), False
+            place.silent = False
             if place.held:
                 again[one.name] = list(place.held)
             self._file(one.name)
@@ -129,7 +137,8 @@ class Dispatcher:
     def leave(self, name: str) -> None:
         """Take in that a worker is gone."""
         place = self.places.get(name)
-        if place is not None and place.up:
+        if place is not None and (place.up or place.silent):
+            place.silent = False
             place.up, place.since = False, self.now()
             self._file(name)
 
@@ -139,10 +148,13 @@ class Dispatcher:
             self.leave(name)
 
     def alive(self, name: str) -> None:
-        """Take in a worker's answer."""
+        """Take in a word of a worker's."""
         place = self.places.get(name)
         if place is not None:
             place.since, place.pinged = self.now(), False
+            if place.silent:
+                place.up, place.silent = True, False
+                self._file(name)
 
     # Candidates
 
@@ -159,9 +171,9 @@ class Dispatcher:
     def assign(self) -> list[tuple[str, str]]:
         """Return (token, worker) for candidates that can be sent now: first to workers that have nothing to do."""
         given: list[tuple[str, str]] = []
-        for level in range(AHEAD):
-            while self.waiting and self._room[level]:
-                name = next(iter(self._room[level]))
+        for row in self._room:
+            while self.waiting and row:
+                name = next(iter(row))
                 token = self.waiting.popleft()
                 place = self.places[name]
                 if not place.held:
@@ -205,7 +217,7 @@ class Dispatcher:
                 continue
             if place.up and now >= place.since + self.patience:
                 if place.pinged:  # and it has not answered
-                    place.up, place.since, place.pinged = False, now, False
+                    place.up, place.since, place.pinged, place.silent = False, now, False, True
                     self._file(name)
                 else:
                     place.pinged, place.since = True, now - self.patience + min(self.patience, self.grace)
@@ -228,7 +240,7 @@ class Dispatcher:
         place = self.places[name]
         for level, row in enumerate(self._room):
             row.pop(name, None)
-            if place.up and len(place.held) == level:
+            if place.up and len(place.held) == level < place.slots:
                 row[name] = None
 
 

@@ -1,7 +1,8 @@
-"""A worker's journal: which candidates it began, and what became of them, kept through whatever ends the worker.
+"""A worker's journal: which candidates it ran, and what became of them, kept through whatever ends the worker.
 
-A candidate is begun once. One that was begun and has no outcome when the journal is opened again ended its worker, or
-ended with it, and is recorded as failed. Tuners fetch outcomes as often as they like, and say when they have them.
+A candidate runs once. One that had begun to run and has no outcome when the journal is opened again ended its worker,
+or ended with it, and is recorded as failed; so is one that was twice in the hands of a worker that ended. Tuners fetch
+outcomes as often as they like, and say when they have them.
 """
 
 from __future__ import annotations
@@ -20,14 +21,19 @@ from .protocol import write_outcome
 
 _KEPT_SECONDS = 30 * 86400.0
 """How long an outcome waits for a tuner that does not come back."""
+_LIVES = 2
+"""How many workers, one after the other, may end while a candidate is being built."""
 _SCHEMA = """
 create table if not exists identity (name text primary key);
-create table if not exists trials (token text primary key, began real not null, life text not null, outcome text);
+create table if not exists trials (
+    token text primary key, began real not null, life text not null, lives integer not null default 1,
+    ran integer not null default 0, outcome text
+);
 """
 
 
 class State(Enum):
-    """What a journal says of a candidate that somebody wants measured."""
+    """What a journal says of a candidate that a tuner sends."""
 
     NEW = auto()
     UNDER_WAY = auto()
@@ -58,20 +64,28 @@ class Journal:
             self._data.execute("insert into identity values (?)", (uuid.uuid4().hex,))
         (self.name,) = self._data.execute("select name from identity").fetchone()
 
-    def begin(self, token: str) -> tuple[State, str]:
-        """Begin a candidate unless it was begun before; the outcome where it has one."""
+    def take(self, token: str) -> tuple[State, str]:
+        """Take a candidate unless it ran before; returns the outcome where it has one."""
         added = self._data.execute(
-            "insert or ignore into trials values (?, ?, ?, null)", (token, time.time(), self._life)
+            "insert or ignore into trials (token, began, life) values (?, ?, ?)", (token, time.time(), self._life)
         )
         if added.rowcount:
             return State.NEW, ""
-        life, outcome = self._data.execute("select life, outcome from trials where token = ?", (token,)).fetchone()
+        row = self._data.execute("select life, lives, ran, outcome from trials where token = ?", (token,)).fetchone()
+        life, lives, ran, outcome = row
         if outcome is not None:
             return State.OVER, str(outcome)
         if life == self._life:
             return State.UNDER_WAY, ""
+        if not ran and lives < _LIVES:  # it was being built; perhaps its neighbour ended the worker
+            self._data.execute("update trials set life = ?, lives = lives + 1 where token = ?", (self._life, token))
+            return State.NEW, ""
         lost = RunFailed(reason="its worker ended while it had it; it is not run again", killed=True)
         return State.OVER, self.finish(token, write_outcome(lost))
+
+    def run(self, token: str) -> None:
+        """Note that a candidate is about to run."""
+        self._data.execute("update trials set ran = 1 where token = ?", (token,))
 
     def finish(self, token: str, outcome: str) -> str:
         """Keep an outcome; the first one stays. Returns the one that is kept."""

@@ -1,8 +1,8 @@
 """The fleet's messages on one page, and how what crosses hosts is written.
 
-    tuner ── Connect, Send, Ping, Leave ──►  courier  ── Dask ──►  worker  ── Task ────────►  bench
-          ◄── Joined, Left, Finished,  ────          ◄────────            ◄── Opened, Done ──
-              Answered, Unreachable
+    tuner ── Connect, Send, Ping, Leave ──►  courier  ── Dask ──►  worker  ── Task, Run ───►  bench
+          ◄── Joined, Left, Finished,  ────          ◄────────            ◄── Opened, Begins,
+              Answered, Unreachable                                               Done, Broken
 
 The *courier* is a process of the tuner's that holds the Dask client, so that the tuner, which forks, has no threads.
 A *worker* is a Dask worker. It starts one *bench*, a process that builds, runs and checks candidates as a tuner does on
@@ -26,8 +26,9 @@ from ..runtime.driver import DeviceAttributes
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a worker says of itself. `journal` names its journal, which outlives it; `key` is the owner's word for the
-    device, `pid` and `host` say where it runs."""
+    """What a worker says of itself. `journal` names its journal, which outlives it; `slots` is how many
+    candidates it has at a time, those that are being built included; `key` is the owner's word for the device, `pid`
+    and `host` say where it runs."""
 
     name: str
     kind: str
@@ -35,6 +36,7 @@ class Announcement:
     package: str
     python: str
     journal: str
+    slots: int = 2
     key: str = ""
     host: str = ""
     pid: int = 0
@@ -58,7 +60,9 @@ class Announcement:
             attributes["max_thread_dimensions"] = tuple(attributes["max_thread_dimensions"])
             own = {f.name: given[f.name] for f in fields(cls)}
             made = cls(**{**own, "attributes": DeviceAttributes(**attributes)})
-            wrong = [name for name, kind in (("name", str), ("pid", int)) if not isinstance(own[name], kind)]
+            wrong = [
+                name for name, kind in (("name", str), ("pid", int), ("slots", int)) if not isinstance(own[name], kind)
+            ]
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"a worker announces itself in other words ({type(error).__name__}: {error})") from None
         if wrong:
@@ -167,6 +171,20 @@ class Opened:
     """The bench has its device."""
 
     attributes: DeviceAttributes
+
+
+@dataclass(frozen=True)
+class Begins:
+    """A candidate is built, and is about to run: the bench waits for `Run`."""
+
+    token: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """The journal has it that this candidate runs: go on."""
+
+    token: str
 
 
 @dataclass(frozen=True)

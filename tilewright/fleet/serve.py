@@ -1,6 +1,6 @@
 """A worker of its own process: it joins the scheduler, and joins again when the scheduler was gone.
 
-python -m tilewright.fleet.serve TARGET ADDRESS ...        # started and watched by `tilewright worker`
+python -m tilewright.fleet.serve ADDRESS --target TARGET        # started and watched by `tilewright worker`
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from ..core.log import logger
 from .addresses import is_loopback
 from .worker import Host, WorkerOptions, attach
 
-AHEAD = 2
-"""Candidates that a worker has at a time: one runs, and the next one is built."""
 _AGAIN_SECONDS = 1.0
 CANNOT = 3
 """The exit status of a worker that would end in the same way if it were started again."""
@@ -49,11 +47,12 @@ async def _join(address: str, security: Any, host: Host, stop: asyncio.Event, fo
 
     worker = Worker(
         address,
-        nthreads=AHEAD,
+        nthreads=host.slots,
         name=f"{host.name}#{uuid.uuid4().hex[:8]}",  # the scheduler may still know the one before it
         security=security,
         memory_limit=0,
         dashboard=False,
+        dashboard_address="127.0.0.1:0",  # of pages that say how it is
         local_directory=folder,
         host="127.0.0.1" if is_loopback(address) else None,
     )
@@ -92,12 +91,15 @@ def main(given: list[str]) -> int:
         parser.add_argument(f"--{name}", default="")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--visible", type=int)
+    parser.add_argument("--sharing", type=int, default=1)
     options = parser.parse_args(given)
     quieten(logging.ERROR)
     from .security import security_of
 
     files = (options.tls_ca_file, options.tls_cert, options.tls_key)
-    chosen = WorkerOptions(options.target, options.name, options.key, options.folder, options.visible, options.package)
+    chosen = WorkerOptions(
+        options.target, options.name, options.key, options.folder, options.visible, options.package, options.sharing
+    )
     try:
         asyncio.run(serve(options.address, security_of(options.address, files, "worker"), chosen))
     except UserError as error:

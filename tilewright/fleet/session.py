@@ -169,7 +169,7 @@ class FleetSession:
     @property
     def _wanted(self) -> int:
         """How many candidates keep all workers busy while the next ones are thought of."""
-        return max(1, 3 * self.dispatcher.up)
+        return max(1, self.dispatcher.slots + self.dispatcher.slots // 2)
 
     def _take(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
@@ -229,6 +229,7 @@ class FleetSession:
             case p.Left():
                 self.dispatcher.leave(message.worker)
             case p.Finished():
+                self.dispatcher.alive(message.worker)
                 for token, text in message.outcomes:
                     self._finish(token, p.read_outcome(text))
             case p.Answered():
@@ -333,7 +334,7 @@ class FleetSession:
     def _check_presence(self) -> None:
         """UserError where nobody has been there for long."""
         now = time.monotonic()
-        if self.dispatcher.up:
+        if self.dispatcher.slots:
             self._heard, self._met = now, True
             return
         limit = _ABSENT_SECONDS if self._met else _FIRST_SECONDS

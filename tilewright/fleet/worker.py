@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 from asyncio import Future, get_running_loop
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,11 @@ from ..measure.channel import Channel
 from ..measure.outcome import Outcome, RunFailed
 from ..runtime.driver import DeviceAttributes
 from .journal import Journal, State
-from .protocol import Announcement, Broken, Done, Opened, Task, write_outcome
+from .protocol import Announcement, Begins, Broken, Done, Opened, Run, Task, write_outcome
 
 ANNOUNCED = "tilewright"
 """The name under which Dask's scheduler keeps what a worker announces."""
+_MOST_BUILDERS = 16
 _STUCK_SECONDS = 1800.0
 """A candidate that has been on the bench so long has been forgotten there."""
 
@@ -38,7 +40,8 @@ _STUCK_SECONDS = 1800.0
 class WorkerOptions:
     """What a worker measures on, and what it is called.
 
-    `visible` is the number of the GPU, as CUDA counts; `package` stands in for the version of this package in tests.
+    `sharing` is how many workers share the cores of the host, `visible` the number of the GPU, as CUDA counts;
+    `package` stands in for the version of this package in tests.
     """
 
     target: str = "cuda"
@@ -47,6 +50,12 @@ class WorkerOptions:
     folder: Path | None = None
     visible: int | None = None
     package: str = ""
+    sharing: int = 1
+
+
+def slots_of(sharing: int) -> int:
+    """Return how many candidates a worker takes at a time: one to run, and one for each core that builds."""
+    return 1 + max(1, min(_MOST_BUILDERS, len(os.sched_getaffinity(0)) // sharing))
 
 
 class Host:
@@ -60,6 +69,7 @@ class Host:
         self.name = options.name or f"{socket.gethostname()}-{options.target}-{options.visible or 0}"
         self.journal = Journal(options.folder or _folder(self.name))
         self.attributes: DeviceAttributes | None = None
+        self.slots = slots_of(options.sharing)
         self._waiting: dict[str, Future[str]] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -75,12 +85,12 @@ class Host:
         python = ".".join(platform.python_version_tuple()[:2])
         return Announcement(
             self.name, self.options.target, self.attributes, self.options.package or __version__, python,
-            self.journal.name, self.options.key, socket.gethostname(), os.getpid(),
+            self.journal.name, self.slots, self.options.key, socket.gethostname(), os.getpid(),
         )  # fmt: skip
 
     async def measure(self, token: str, candidate: bytes) -> str:
         """Measure a candidate unless it was begun before; returns its outcome, as text, when there is one."""
-        state, outcome = self.journal.begin(token)
+        state, outcome = self.journal.take(token)
         if state is State.OVER:
             return outcome
         if state is State.NEW:
@@ -88,13 +98,13 @@ class Host:
             await self._submit(token, candidate)
         found = self._waiting.get(token)
         if found is None:  # it ended in the moment between
-            return self.journal.begin(token)[1]
+            return self.journal.take(token)[1]
         try:
             return await asyncio.wait_for(asyncio.shield(found), _STUCK_SECONDS)
         except TimeoutError:
             self._finish(token, RunFailed(reason=f"it was on the bench for {_STUCK_SECONDS:g} s", killed=True))
             self._restart()
-            return self.journal.begin(token)[1]
+            return self.journal.take(token)[1]
 
     def in_hand(self) -> list[str]:
         """The candidates that it has begun and not finished."""
@@ -132,6 +142,10 @@ class Host:
                 self._opened.set_result(message.attributes)
             elif isinstance(message, Broken) and self._opened is not None and not self._opened.done():
                 self._opened.set_exception(UserError(message.reason, fix="look at what `tilewright doctor` says"))
+            elif isinstance(message, Begins):
+                self.journal.run(message.token)
+                with suppress(OSError):
+                    channel.send(Run(message.token), 10.0)
             elif isinstance(message, Done):
                 self._finish(message.token, message.outcome)
         if channel.closed:

@@ -19,7 +19,7 @@ from . import reference
 from .build import build, preload
 from .channel import wait
 from .client import Client
-from .job import Built, Job
+from .job import Built, Feed, Job
 from .option import LocalBuilder, LocalRunner
 from .outcome import SWITCHED_OFF, BuildFailed, Measured, Outcome, ReferenceLost, RunFailed, TimedOut, shorten
 from .pool import Died, Pool
@@ -51,15 +51,15 @@ class Batch:
         references: References,
         builder: LocalBuilder,
         runner: LocalRunner,
-        inbox: int = -1,
+        feed: Feed | None = None,
     ) -> None:
-        """`references` are those that are known; it is added to. `inbox`: see `run`."""
+        """`references` are those that are known; it is added to. `feed` is where batches come from, if elsewhere."""
         self.connect = connect
         self.folder = folder
         self.references = references
         self.builder = builder
         self.runner = runner
-        self.inbox = inbox
+        self.feed = feed
         self.given: list[Job] = []
         self.jobs: list[Job] = []  # the same with their targets resolved
         self.unbuilt: deque[int] = deque()
@@ -77,8 +77,8 @@ class Batch:
     ) -> Iterator[tuple[Job, Outcome]]:
         """Each job with its outcome, as they are done; `resolve` gives a target with all limits known.
 
-        Where there is an `inbox`, batches come from elsewhere, and may be empty: the next one is asked for at once, and
-        later ones whenever something can be read from that descriptor.
+        Batches of a `feed` may be empty: the next one is asked for at once, and later ones whenever there is something
+        to be read.
         """
         source = iter(batches)
         size: int | None = 0  # of the last batch; None: it was the last
@@ -89,7 +89,7 @@ class Batch:
                 taken = next(source, None)
                 size = None if taken is None else len(taken)
                 left.update(self._take(taken or (), resolve))
-                if taken or taken is None or self.inbox < 0:
+                if taken or taken is None or self.feed is None:
                     continue
             self.builders.foreign = self.referee.pool.foreign = [client.channel]
             self._advance(client)
@@ -107,7 +107,7 @@ class Batch:
         simulated searches ended. Where candidates run on the cores that the caller thinks on, it
         is asked when they are done.
         """
-        if self.inbox >= 0:
+        if self.feed is not None:
             return len(self.jobs)
         return 0 if client.on_host or not client.opened else min(self.builder.processes, size // _UNKNOWN)
 
@@ -143,7 +143,7 @@ class Batch:
         """Wait for a message, the end of a process, or somebody's time limit."""
         pools = (self.builders, self.referee.pool)
         descriptors = [client.channel.fileno(), *(d for pool in pools for d in pool.descriptors())]
-        descriptors += [self.inbox] if self.inbox >= 0 else []
+        descriptors += [self.feed.fileno()] if self.feed is not None else []
         deadlines = [pool.deadline for pool in pools if pool.deadline is not None]
         wait(descriptors, min(deadlines, default=None))
 
@@ -250,6 +250,8 @@ class Batch:
         made = self.built[index]
         path = self.references.file(self._workload(index)) if self.runner.check_correctness else ""
         token = next(_tokens)
+        if self.feed is not None:
+            self.feed.begins(self.given[index])
         try:
             client.channel.send(Submit(token, RunRequest(made.program, made.spec, path, self.runner)))
         except OSError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,6 +28,16 @@ class Job:
     key: Any
     target: Target
     reference: ReferenceFunc | None = None
+
+
+class Feed(Protocol):
+    """Where batches come from, other than from who calls `measure_all`."""
+
+    def fileno(self) -> int:
+        """A descriptor that can be read from when there are more jobs."""
+
+    def begins(self, job: Job) -> None:
+        """Hear that a job is about to run; it does when this returns."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from ..core.target import Target
 from ..runtime.driver import DeviceAttributes
 from .batch import Batch
 from .client import Client
-from .job import Job
+from .job import Feed, Job
 from .option import LocalBuilder, LocalRunner
 from .outcome import Outcome
 from .referee import References
@@ -87,15 +87,15 @@ class MeasureSession:
         """
         return self.measure_all([jobs])
 
-    def measure_all(self, batches: Iterable[Sequence[Job]], inbox: int = -1) -> Iterator[tuple[Job, Outcome]]:
+    def measure_all(self, batches: Iterable[Sequence[Job]], feed: Feed | None = None) -> Iterator[tuple[Job, Outcome]]:
         """As `measure`; each batch is asked for when the last one runs out, so that nobody waits for anybody.
 
         It may depend on the outcomes that are known by then: on a GPU those of all but an eighth of the batch before,
-        on the CPU, where thinking would disturb what is measured, those of all of it. `inbox`, where it is given, is a
-        descriptor that can be read from when there are more jobs: then a batch may be empty, and is no end.
+        on the CPU, where thinking would disturb what is measured, those of all of it. With a `feed`, a batch may be
+        empty, and the next one is asked for whenever the feed has more.
         """
         self._connect()
-        batch = Batch(self._connect, self._make_folder, self._references, self.builder, self.runner, inbox)
+        batch = Batch(self._connect, self._make_folder, self._references, self.builder, self.runner, feed)
         interrupted = True
         try:
             yield from batch.run(batches, self._resolve)

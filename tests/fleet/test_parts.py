@@ -1,0 +1,169 @@
+"""Journal, ledger, addresses and messages of a fleet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tilewright import autotvm
+from tilewright.codegen.abi import Resources
+from tilewright.core.errors import UserError
+from tilewright.fleet.addresses import checked, joined
+from tilewright.fleet.journal import Journal, State
+from tilewright.fleet.ledger import Ledger, Sent
+from tilewright.fleet.protocol import Announcement, read_outcome, write_outcome
+from tilewright.fleet.worker import visible_devices
+from tilewright.measure.outcome import BuildFailed, Measured, Outcome, RunFailed, TimedOut, WrongAnswer
+from tilewright.runtime.driver import DeviceAttributes
+
+
+class TestJournal:
+    def test_a_candidate_is_taken_once_and_its_outcome_is_kept(self, tmp_path: Path) -> None:
+        journal = Journal(tmp_path)
+        assert journal.take("1") == (State.NEW, "")
+        assert journal.take("1") == (State.UNDER_WAY, "")
+        assert journal.finish("1", "good") == "good"
+        assert journal.finish("1", "late") == "good"
+        assert journal.take("1") == (State.OVER, "good")
+        name = journal.name
+        journal.close()
+        again = Journal(tmp_path)
+        assert again.name == name
+        assert again.take("1") == (State.OVER, "good")
+
+    def test_one_that_ran_when_the_worker_ended_never_runs_again(self, tmp_path: Path) -> None:
+        journal = Journal(tmp_path)
+        journal.take("1")
+        journal.run("1")
+        journal.close()
+        state, text = Journal(tmp_path).take("1")
+        assert state is State.OVER
+        outcome = read_outcome(text)
+        assert isinstance(outcome, RunFailed)
+        assert outcome.killed
+        assert outcome.reason == "its worker ended while it had it; it is not run again"
+
+    def test_one_that_was_being_built_gets_one_more_worker(self, tmp_path: Path) -> None:
+        for expected in (State.NEW, State.NEW, State.OVER):
+            journal = Journal(tmp_path)
+            assert journal.take("1")[0] is expected
+            journal.close()
+
+    def test_what_is_in_a_log_is_forgotten_but_for_having_been_run(self, tmp_path: Path) -> None:
+        journal = Journal(tmp_path)
+        journal.take("1")
+        journal.take("2")
+        journal.finish("1", "good")
+        journal.forget(("1", "2"))
+        assert journal.take("1") == (State.OVER, "")
+        assert journal.take("2") == (State.UNDER_WAY, "")
+
+    def test_it_has_one_worker(self, tmp_path: Path) -> None:
+        _held = Journal(tmp_path)
+        with pytest.raises(UserError, match=r"another worker uses .*") as error:
+            Journal(tmp_path)
+        assert error.value.fix == "give each worker of a host a name of its own: --name gpu1"
+
+
+class TestLedger:
+    def test_what_was_sent_and_has_no_record_is_there_for_the_next_session(self, tmp_path: Path) -> None:
+        log = tmp_path / "conv.log"
+        ledger = Ledger(log)
+        ledger.send([Sent("1", "one", "a"), Sent("2", "two", "b")])
+        ledger.settle("1")
+        ledger.close()
+        path = tmp_path / "conv.log.fleet"
+        path.write_text(path.read_text() + '{"sent": ["3", "to')
+        again = Ledger(log)
+        assert again.open == {"2": Sent("2", "two", "b")}
+        again.settle("2")
+        again.close()
+        assert not path.exists()
+
+    def test_a_log_has_one_session(self, tmp_path: Path) -> None:
+        _held = Ledger(tmp_path / "conv.log")
+        with pytest.raises(UserError, match=r"another process tunes on a fleet into .*conv\.log") as error:
+            Ledger(tmp_path / "conv.log")
+        assert error.value.fix == "wait for it, or give another log"
+
+    def test_a_folder_that_cannot_be_written_is_said(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match=r"cannot write to .*conv\.log\.fleet: No such file"):
+            Ledger(tmp_path / "missing" / "conv.log")
+
+
+@pytest.mark.parametrize(
+    ("given", "port", "whole"),
+    [
+        ("scheduler", 8786, "tcp://scheduler:8786"),
+        ("tls://scheduler:8786", None, "tls://scheduler:8786"),
+        ("tls://scheduler:8786", 9190, "tls://scheduler:8786"),
+        ("[::1]", 8786, "tcp://[::1]:8786"),
+    ],
+)
+def test_addresses(given: str, port: int | None, whole: str) -> None:
+    assert joined(given, port) == whole
+
+
+@pytest.mark.parametrize("given", ["scheduler", "", "a b:1", "tcp://a:99999", "tcp://:1", None, 5])
+def test_what_is_no_address_is_said(given: object) -> None:
+    with pytest.raises(UserError, match=r"is not the address of a scheduler"):
+        joined(given)
+
+
+def test_other_protocols_are_refused() -> None:
+    with pytest.raises(UserError, match=r"'ucx://a:1' begins with ucx://"):
+        joined("ucx://a:1")
+
+
+def test_another_host_needs_tls() -> None:
+    for address in ("tls://far:1", "tcp://127.0.0.1:1", "tcp://localhost:1", "tcp://[::1]:1"):
+        assert checked(address, False) == address
+    assert checked("tcp://far:1", True) == "tcp://far:1"
+    with pytest.raises(UserError, match=r"tcp://far:1 is another host, and without TLS whoever reaches its port"):
+        checked("tcp://far:1", False)
+    with pytest.raises(UserError, match=r"is another host"):
+        autotvm.RPCRunner("h200", "10.0.0.1", 9190)
+    runner = autotvm.RPCRunner("h200", "10.0.0.1", 9190, number=7, timeout=4, insecure=True)
+    assert runner.address == "tcp://10.0.0.1:9190"
+    assert (runner.local.number, runner.local.timeout) == (7, 4)
+    with pytest.raises(UserError, match=r"key=5 is not text"):
+        autotvm.RPCRunner(5, "localhost", 1)  # type: ignore[arg-type]
+
+
+OUTCOMES: list[Outcome] = [
+    Measured(costs=(1e-3, 2e-3), checked=False, unchecked="why", resources={"k": Resources(1, 2, 3, 4, 5, 6)}),
+    BuildFailed(reason="no", step="split", stage="lower", killed=True),
+    RunFailed(reason="µ", killed=True),
+    WrongAnswer(reason="B[0]"),
+    TimedOut(reason="late", phase="run"),
+]
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: type(outcome).__name__)
+def test_outcomes_travel_as_text(outcome: Outcome) -> None:
+    assert read_outcome(write_outcome(outcome)) == outcome
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"outcome": "os"}', '{"outcome": "Measured", "costs": [-1]}', None])
+def test_what_is_no_outcome_is_a_failure(text: object) -> None:
+    outcome = read_outcome(text)
+    assert isinstance(outcome, RunFailed)
+    assert "the worker sent no outcome" in outcome.reason
+
+
+def test_announcements_travel_as_text() -> None:
+    said = Announcement("a", "cuda", DeviceAttributes("H200", max_thread_dimensions=(3, 2, 1)), "0.2", "3.11", "j")
+    assert Announcement.read(said.written()) == said
+    for wrong in ("", "{}", "[]", json.dumps({**json.loads(said.written()), "pid": "x"})):
+        with pytest.raises(UserError, match=r"a worker announces itself in other words"):
+            Announcement.read(wrong)
+
+
+def test_gpus_by_number() -> None:
+    assert visible_devices("all", 3) == [0, 1, 2]
+    assert visible_devices("2,0", 3) == [2, 0]
+    for wrong in ("3", "0,0", "", "x"):
+        with pytest.raises(UserError, match=r"does not name some of the 3 GPUs here"):
+            visible_devices(wrong, 3)
