@@ -30,6 +30,7 @@ BASIC = ("tests/programs/test_examples.py", "tests/runtime/test_module.py", "tes
 MEASURING = ("tests/measure", "tests/tune/test_run.py", "tests/cli/test_tune.py")
 EXTRAS = {
     "xgboost": ("tests/tune", "tests/cli/test_tune.py"),
+    "distributed": ("tests/fleet", "tests/tune"),
     "pyopencl": (*BASIC, "tests/cli", "tests/measure/test_session.py"),
     "matplotlib": ("tests/cli", "tests/ladder", "tests/report"),
     "cuda": (*BASIC, "tests/codegen/test_nvrtc.py", "tests/cli/test_doctor.py"),
