@@ -37,7 +37,7 @@ from .option import RPCRunner
 from .security import NONE, Files, check_installed
 
 _PATIENCE = 60.0
-_GRACE = 30.0
+_GRACE = 60.0
 _ABSENT_SECONDS = 300.0
 """How long a scheduler that was there may be gone, or no worker be there, before the session gives up."""
 _FIRST_SECONDS = 30.0
