@@ -106,7 +106,10 @@ def keeping(shown: str, text: str) -> str:
 
 @pytest.mark.usefixtures("legacy_names")
 @pytest.mark.parametrize("path", [pytest.param(p, marks=_marks(p), id=name(p)) for p in PAGES])
-def test_programs_print_what_the_page_shows(path: Path, request: pytest.FixtureRequest) -> None:
+def test_programs_print_what_the_page_shows(
+    path: Path, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # some write files
     page = path.read_text(encoding="utf-8")
     found = blocks(page)
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -233,6 +236,16 @@ def test_times_in_the_readme_were_measured() -> None:
         return time in results or bool(cell)
 
     assert not (wrong := [time for time in times if not measured(time)]), f"not in benchmarks/RESULTS.md: {wrong}"
+
+
+def test_the_pictures_are_those_of_the_schedules() -> None:
+    drawn = runpy.run_path(str(ROOT / "docs" / "pictures.py"))["pictures"]()
+    assert {"memory", "banks", "tile", "stages"} <= set(drawn)
+    for name, svg in drawn.items():
+        path = ROOT / "docs" / "images" / f"{name}.svg"
+        assert path.read_text(encoding="utf-8") == svg, (
+            f"docs/images/{name}.svg is not up to date: python docs/pictures.py"
+        )
 
 
 def test_the_charts_show_the_measured_numbers() -> None:

@@ -171,14 +171,14 @@ def _kernel(kernel: Kernel, target: Target, sizes: Mapping[Var, int], resources:
     registers = resources.registers if resources is not None else 0
     filled = occupancy(hardware, threads, registers, shared) if target.has_warps else None
     return KernelExplanation(
-        kernel.name, grid, block, buffers, counts, shared, resources, filled, hardware.registers_at(threads)
+        kernel.name, grid, block, buffers, counts, shared, resources, filled, hardware.registers_at(threads), lanes
     )
 
 
 def _on_processor(function: Function, sizes: Mapping[Var, int]) -> KernelExplanation:
     points = Points(1, sizes)
     counts = _counted(points, function.body)
-    return KernelExplanation(function.name, {}, {}, _buffers(function.params, sizes), counts, 0, None, None, 0)
+    return KernelExplanation(function.name, {}, {}, _buffers(function.params, sizes), counts, 0, None, None, 0, 1)
 
 
 def _counted(points: Points, body: Stmt) -> Counts:

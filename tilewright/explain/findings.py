@@ -43,6 +43,7 @@ class KernelExplanation:
     resources: Resources | None
     occupancy: Occupancy | None
     registers_by_bound: int
+    warp: int
 
     @property
     def threads(self) -> int:
@@ -53,6 +54,11 @@ class KernelExplanation:
     def blocks(self) -> int:
         """Blocks of the grid."""
         return prod(self.grid.values())
+
+    @property
+    def all_warps(self) -> int:
+        """Warps of the whole grid."""
+        return self.blocks * -(-self.threads // self.warp)
 
     @property
     def least_bytes(self) -> int:

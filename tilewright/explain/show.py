@@ -67,10 +67,9 @@ def _work(kernel: KernelExplanation) -> Iterator[str]:
     for stage, done in counts.operations.items():
         yield f"{each}{_number(done / threads)} operations for {stage}"
     if counts.matrix_instructions:
-        warps = threads / 32
         yield (
             f"{_number(counts.matrix_operations / threads)} operations per thread by matrix instructions, "
-            f"{_number(counts.matrix_instructions / warps)} of them per warp"
+            f"{_number(counts.matrix_instructions / kernel.all_warps)} of them per warp"
         )
     for scope in (MemoryScope.GLOBAL, MemoryScope.SHARED):
         loads, stores = (
@@ -78,9 +77,13 @@ def _work(kernel: KernelExplanation) -> Iterator[str]:
             for stored in (False, True)
         )
         if loads or stores:
-            yield f"{each}{_number(loads)} loads and {_number(stores)} stores of {scope.value} memory"
+            yield f"{each}{_counted(loads, 'load')} and {_counted(stores, 'store')} of {scope.value} memory"
     if counts.barriers:
-        yield f"{_number(counts.barriers * 32 / threads)} barriers"
+        yield _counted(counts.barriers / kernel.all_warps, "barrier")
+
+
+def _counted(number: float, what: str) -> str:
+    return f"{_number(number)} {what}{'' if number == 1 else 's'}"
 
 
 def _buffers(kernel: KernelExplanation) -> list[str]:
@@ -110,9 +113,8 @@ def _accesses(it: Findings, kernel: KernelExplanation) -> list[str]:
 
 
 def _access(kernel: KernelExplanation, access: Access) -> list[str]:
-    warps = kernel.blocks * -(-kernel.threads // 32)
     name = f"{'store' if access.stores else 'load'} {access.buffer}"
-    shown = [name, str(access.width), _number(access.requests / warps)]
+    shown = [name, str(access.width), _number(access.requests / kernel.all_warps)]
     known = access.requests > access.unknown
     shown += [_number(access.per_request), _number(access.best)] if known else ["by data", "?"]
     if access.scope is MemoryScope.SHARED:
@@ -181,12 +183,13 @@ def _roofline(it: Findings, kernel: KernelExplanation) -> list[str]:
     bound = "arithmetic" if compute > memory else "memory bandwidth"
     ridge = board.flops / (1e9 * board.gigabytes)
     if not flop:
-        return [*lines, f"{it.board_name}: {duration(memory)} for the memory at {board.gigabytes:,} GB/s"]
-    lines += [
-        f"{it.board_name}: {duration(compute)} for the arithmetic at {board.flops / 1e12:.1f} TFLOP/s, "
-        f"{duration(memory)} for the memory at {board.gigabytes:,} GB/s",
-        f"bound by {bound}; the two are even at {ridge:.1f} operations per byte",
-    ]
+        lines.append(f"{it.board_name}: {duration(memory)} for the memory at {board.gigabytes:,} GB/s")
+    else:
+        lines += [
+            f"{it.board_name}: {duration(compute)} for the arithmetic at {board.flops / 1e12:.1f} TFLOP/s, "
+            f"{duration(memory)} for the memory at {board.gigabytes:,} GB/s",
+            f"bound by {bound}; the two are even at {ridge:.1f} operations per byte",
+        ]
     sectors = sum(a.units for a in kernel.counts.accesses.values() if a.scope is MemoryScope.GLOBAL)
     lines.append(
         f"sectors that pass the L1 cache: {_number(sectors * 32)} bytes, {_number(sectors * 32 / max(moved, 1))}×"

@@ -47,11 +47,10 @@ def draw_stages(schedule: Schedule) -> Picture:
     for stage in schedule.in_order():
         for reader in schedule.readers(stage.id):
             _flow(made, boxes[stage.id], boxes[reader.id])
-    for stage in schedule.in_order():
-        _draw(made, schedule, stage, boxes[stage.id])
-    for stage in schedule.in_order():
         if isinstance(stage.placement, At):
             _attach(made, boxes[stage.id], boxes[stage.placement.stage], stage.placement)
+    for stage in schedule.in_order():  # over the arrows that pass behind them
+        _draw(made, schedule, stage, boxes[stage.id])
     return made
 
 
