@@ -29,6 +29,7 @@ from .declare import bound_tensors
 from .declared_nest import DeclaredNest
 from .layout import Layout
 from .nodes import NOTHING, Allocate, Assertion, BoundChecks, Buffer, Function, Stmt, seq
+from .rolling import rolling_of
 from .script_nest import ScriptNest, renumbered
 from .stage_nest import StageNest, one_loop
 from .tensorized_nest import TensorizedNest
@@ -72,6 +73,7 @@ class _Builder:
             raise UserError(f"argument {twice.name!r} is given twice", primitive="lower", fix="name each argument once")
         shapes = (variables(*p.shape) for p in self.params if isinstance(p, Buffer))
         self.sizes = {p for p in self.params if isinstance(p, Var)}.union(*shapes)
+        self.rolling = {i: ring for i, found in bounds.items() if (ring := rolling_of(found, bounds)) is not None}
         self.attached: dict[tuple[int, IterVar], list[StageBounds]] = {}
         for found in reversed(list(bounds.values())):
             placement = found.stage.placement
@@ -213,7 +215,7 @@ class _Builder:
         inside = bound | {loop.var} if loop.thread is not None else bound
         body = self._around(found, tuple(inner), inside, innermost)
         body = self.producers(found.stage.id, loop.axis, inside, body)
-        return one_loop(found, loop, loop.var, body, bound)
+        return self.around_loop(found.stage.id, loop.axis, one_loop(found, loop, loop.var, body, bound))
 
     def _extern(self, found: StageBounds, op: ExternOp, bound: frozenset[Var]) -> Stmt:
         """The statement of a `te.extern` or a script, on the buffers of its tensors."""
@@ -231,5 +233,11 @@ class _Builder:
         inside = self.attached.get((stage_id, axis), [])
         body = seq(*[self.stage(found, bound) for found in inside], body)
         for found in reversed(inside):
-            body = self._allocated(found, body)
+            body = body if found.stage.id in self.rolling else self._allocated(found, body)
         return body
+
+    def around_loop(self, stage_id: int, axis: IterVar, loop: Stmt) -> Stmt:
+        """The loop over `axis` within the allocations of what it keeps from one iteration to the next."""
+        for found in reversed(self.attached.get((stage_id, axis), [])):
+            loop = self._allocated(found, loop) if found.stage.id in self.rolling else loop
+        return loop

@@ -30,7 +30,9 @@ PACKED, ARRAY = "call_packed", "tvm_stack_make_array"
 ATOMICS = tuple(f"atomic_{what}" for what in "add sub min max and or xor exchange".split())
 FOREIGN = frozenset((EXTERN, PURE_EXTERN, LLVM, PURE_LLVM))
 """Calls whose first argument is the name of a function that the back end calls as it stands."""
-_EFFECTS = frozenset((EXTERN, LLVM, PACKED, *ATOMICS))
+PREFETCH = "prefetch"
+"""Brings the cache line of an address into the cache."""
+_EFFECTS = frozenset((EXTERN, LLVM, PACKED, PREFETCH, *ATOMICS))
 _C_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _LLVM_NAME = re.compile(r"llvm(\.[A-Za-z0-9_]+)+", re.ASCII)
 

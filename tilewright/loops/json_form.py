@@ -29,7 +29,7 @@ from ..tensor.reduction import CommReducer, Reduce
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import ComputeOp, PlaceholderOp, Tensor
 from . import nodes as statements
-from .checked_index import CheckedIndex
+from .checked_index import Assertion, CheckedIndex
 from .layout import Layout
 from .nodes import BoundChecks, Buffer, Function, Program
 
@@ -58,6 +58,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     Tensor: ("op", "value_index"),
     Fragment: ("rows", "columns", "halves"),
     CheckedIndex: CheckedIndex._fields,
+    Assertion: Assertion._fields,
     BoundChecks: BoundChecks._fields,
     ReadCheck: tuple(field.name for field in fields(ReadCheck)),
     Function: ("name", "params", "body", "reads", "checks"),

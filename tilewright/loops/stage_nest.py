@@ -5,10 +5,11 @@ A reduction first stores its identity, in loops of its own from the outermost re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import partial
 from typing import Any, Protocol
 
-from ..arith.simplify import prove
+from ..arith.simplify import prove, simplify
 from ..bounds.guards import domain_guards, relation_guards
 from ..bounds.infer import Bounds, StageBounds
 from ..bounds.nest import Loop, axis_values, is_one, own_loops
@@ -23,6 +24,8 @@ from ..tensor.extern import ExternOp
 from ..tensor.reduction import Reduce
 from ..tensor.tensor import Tensor
 from .nodes import Buffer, For, If, Let, Stmt, Store, seq
+from .prefetching import ahead, prefetched, region_read
+from .rolling import Rolling
 
 
 class NestContext(Protocol):
@@ -41,9 +44,14 @@ class NestContext(Protocol):
     @property
     def attached(self) -> Mapping[tuple[int, IterVar], Sequence[StageBounds]]: ...
 
+    @property
+    def rolling(self) -> Mapping[int, Rolling]: ...
+
     def buffer(self, tensor: Tensor) -> Buffer: ...
 
     def producers(self, stage_id: int, axis: IterVar, bound: frozenset[Var], body: Stmt) -> Stmt: ...
+
+    def around_loop(self, stage_id: int, axis: IterVar, loop: Stmt) -> Stmt: ...
 
 
 def one_loop(found: StageBounds, loop: Loop, var: Var, body: Stmt, bound: frozenset[Var]) -> Stmt:
@@ -114,7 +122,37 @@ class StageNest:
         inner = bound | {loop.var} if loop.thread is not None else bound
         body = self._update(depth + 1, inner) if depth + 1 != self.reduce_from else self._nest(depth + 1, inner)
         body = self.builder.producers(self.stage.id, loop.axis, inner, body)
-        return self._loop(loop, loop.var, body, bound)
+        body = seq(*self._prefetches(depth), body)
+        return self.builder.around_loop(self.stage.id, loop.axis, self._loop(loop, loop.var, body, bound))
+
+    def _prefetches(self, depth: int) -> Iterator[Stmt]:
+        """What is fetched into the cache in each iteration of the loop at that depth."""
+        loop, stage = self.loops[depth], self.stage
+        for tensor, axis, offset in stage.prefetches:
+            if axis not in stage.leaves:
+                raise UserError(
+                    f"stage {stage.name!r} prefetches {tensor.name!r} at {axis.name!r}, which is no longer a loop",
+                    primitive="prefetch",
+                    fix="prefetch after the loops of the stage are made",
+                )
+            if axis is not loop.axis:
+                continue
+            of = self.builder.schedule.stage_of
+            every = (e for e in post_order(*self.found.body) if isinstance(e, Load))
+            loads = [(e.source, e) for e in every if isinstance(e.source, Tensor) and of[e.source.op] == of[tensor.op]]
+            if not loads:
+                raise UserError(
+                    f"stage {stage.name!r} prefetches {tensor.name!r}, but does not read it any longer",
+                    primitive="prefetch",
+                    fix="prefetch after cache_read, for the stage that copies",
+                )
+            values = {a.var: cast(a.var.dtype, self.values[a]) for a in stage.roots}
+            below = self.loops[depth + 1 :]
+            inner = {each.var: (const(0, each.var.dtype), self.found.ranges[each.axis].extent) for each in below}
+            (source, _), *_ = loads
+            region = region_read([load for _, load in loads], source.shape, values, inner, self.found.facts)
+            stmt = prefetched(partial(self._read, source), tensor.name, region, tensor.dtype)
+            yield ahead(stmt, loop.var, self.found.ranges[axis].extent, offset)
 
     def _initial(self, depth: int, bound: frozenset[Var]) -> Stmt:
         """First values, stored over the data loops inside of the outermost reduction loop; their variables are new."""
@@ -196,7 +234,16 @@ class StageNest:
         axes = zip(self.stage.op.axis, self.found.region, strict=True)
         if buffer in self.builder.whole:
             return buffer, tuple(self.values[a] for a, _ in axes)
-        return buffer, tuple(subtract(self.values[a], part.min) for a, part in axes)
+        places = [subtract(self.values[a], part.min) for a, part in axes]
+        return buffer, self._rolled(self.stage.id, places, [self.values[a] for a in self.stage.op.axis])
+
+    def _rolled(self, stage_id: int, places: Sequence[Expr], indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """Places within a region; along the dimension in which it rolls, that of the index in the ring."""
+        ring = self.builder.rolling.get(stage_id)
+        return tuple(
+            ring.place(i) if ring and d == ring.dimension else p
+            for d, (p, i) in enumerate(zip(places, indices, strict=True))
+        )
 
     def _concrete(self, e: Expr) -> Expr:
         """A body expression over loop variables and buffers."""
@@ -220,11 +267,15 @@ class StageNest:
         producer = self.builder.bounds.get(self.builder.schedule.stage_of[tensor.op])
         if producer is None or buffer in self.builder.whole or isinstance(producer.stage.op, ExternOp):
             return Load(buffer, indices)
-        shifted = zip(indices, producer.region, strict=True)
-        return Load(buffer, tuple(subtract(i, part.min) for i, part in shifted))
+        places = [subtract(i, part.min) for i, part in zip(indices, producer.region, strict=True)]
+        return Load(buffer, self._rolled(producer.stage.id, places, indices))
 
     def _predicated(self, body: Stmt) -> Stmt:
-        """Stores where the schedule's own condition for them holds."""
+        """Stores where the schedule's own condition for them holds, and of what is not kept from before."""
+        ring = self.builder.rolling.get(self.stage.id)
+        if ring is not None:
+            axis, first = self.stage.op.axis[ring.dimension], self.found.region[ring.dimension].min
+            body = If(simplify(ring.is_new(self.values[axis], first), self.found.facts), body, None)
         condition = self.stage.store_predicate
         if condition is None:
             return body

@@ -101,7 +101,7 @@ class ThreadReductionNest(StageNest):
         loop = self.loops[depth]
         inner = bound | {loop.var} if loop.thread is not None else bound
         body = self.builder.producers(self.stage.id, loop.axis, inner, self._around(depth + 1, inner))
-        return self._loop(loop, loop.var, body, bound)
+        return self.builder.around_loop(self.stage.id, loop.axis, self._loop(loop, loop.var, body, bound))
 
     def _threads(self, loops: list[Loop], bound: frozenset[Var]) -> Stmt:
         """Threads that the schedule binds inside the serial reduction; what is computed at them stays there."""

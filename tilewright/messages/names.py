@@ -42,7 +42,7 @@ _LAYOUT = "declare the other layout with te.compute"
 INSTEAD: dict[str, dict[str, str]] = {
     "te": {
         **dict.fromkeys(("extern_primfunc",), f"{_COMPUTE}; call other libraries on the arrays themselves"),
-        **dict.fromkeys(("tag_scope", "tag"), 'give the tag to the tensor: te.compute(..., tag="...")'),
+        "tag": 'te.tag_scope("..."), or te.compute(..., tag="...")',
         **dict.fromkeys(("TensorIntrin", "tensor_intrin"), _TENSORIZE),
         **dict.fromkeys(("gradient", "autodiff"), "declare the gradient with te.compute"),
         "create_prim_func": "tw.lower(s, [A, B])",
@@ -231,9 +231,7 @@ INSTEAD: dict[str, dict[str, str]] = {
     "the schedule": {
     },
     "the stage": {
-        "prefetch": 's.cache_read(A, "shared", [B]), with compute_at, and double_buffer',
         "store_predicate": "s[B].set_store_predicate(condition) sets it; s[B].value.store_predicate is it",
-        "rolling_buffer": "s[B].compute_at(s[reader], axis)",
         "transform_layout": _LAYOUT,
         "axis": "s[B].op.axis, and s[B].op.reduce_axis",
         **dict.fromkeys(("attach_type", "attach_ivar", "attach_stage", "group"), _PLACEMENT),

@@ -10,6 +10,7 @@ from ..loops.nodes import Function
 from ..loops.verify import Form
 from .asynchronous_copies import asynchronous_copies
 from .count_ring_slots import count_ring_slots
+from .drop_prefetches import drop_prefetches
 from .drop_unread_stores import drop_unread_stores
 from .expand_virtual_threads import expand_virtual_threads
 from .flatten_storage import flatten_storage
@@ -65,6 +66,8 @@ READABLE: tuple[Pass, ...] = (
 
 ON_GRIDS: tuple[Pass, ...] = (
     *READABLE,
+    # Before dependences are looked at, in which they have no part.
+    drop_prefetches,
     # Makes the launches that the later passes look for.
     split_host_device,
     # Before what looks at the effects of calls, which rules may have brought.

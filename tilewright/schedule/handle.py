@@ -20,12 +20,15 @@ from .primitives.bind import bind, env_threads
 from .primitives.cache_read import cache_read
 from .primitives.cache_write import cache_write
 from .primitives.fuse import fuse
+from .primitives.prefetch import prefetch
 from .primitives.reorder import reorder
 from .primitives.rfactor import rfactor
+from .primitives.rolling_buffer import rolling_buffer
 from .primitives.split import split
 from .primitives.tensorize import tensorize
 from .primitives.tile import tile
 from .steps import RecordedNumber, References, Step
+from .steps_file import read_steps, write_steps
 from .tensor_intrin import MatrixIntrin
 from .value import Placement, Schedule, Stage, create
 
@@ -54,6 +57,8 @@ PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
         pipeline.double_buffer,
         storage.set_store_predicate,
         tensorize,
+        prefetch,
+        rolling_buffer,
     )
 }
 
@@ -70,6 +75,7 @@ class ScheduleHandle(Explained):
         if not isinstance(value, Schedule):
             raise not_made("Schedule", "make one with te.create_schedule(B.op)")
         self.value = value
+        self._begun = value
         self.steps: list[Step] = []
         self._references = References()
 
@@ -102,7 +108,7 @@ class ScheduleHandle(Explained):
             try:
                 args = self._references.decode(self.value, list(encoded))
                 _SIGNATURES[name].bind(self.value, *args)
-            except (LookupError, TypeError, ValueError):
+            except (LookupError, TypeError, ValueError, AttributeError, StopIteration):
                 raise UserError(
                     f"step {number}, {name} of {encoded}, does not fit this schedule, whose stages are "
                     + ", ".join(f"{i} {self.value.stages[i].name}" for i in self.value.order),
@@ -110,6 +116,34 @@ class ScheduleHandle(Explained):
                     fix="replay on a schedule of the same tensors as the one that was recorded, before any other step",
                 ) from None
             self.apply(name, *args)
+
+    def save_steps(self, path: Any) -> None:
+        """Write the steps of this schedule to a file, as JSON."""
+        write_steps(path, self._begun, self.steps)
+
+    def load_steps(self, path: Any) -> None:
+        """Apply the steps in a file that `save_steps` wrote to this schedule, which has taken none: all, or none."""
+        if self.steps:
+            raise UserError(
+                f"the schedule has taken {len(self.steps)} step(s) already",
+                primitive="load_steps",
+                fix="load the steps onto a new schedule: te.create_schedule(B.op)",
+            )
+        trial = self.copy()
+        trial.replay(read_steps(path, self._begun))
+        self.value, self.steps, self._references = trial.value, trial.steps, trial._references
+
+    def copy(self) -> ScheduleHandle:
+        """A schedule of the same computation that has taken the same steps. What is done to one leaves the other."""
+        made = ScheduleHandle(self.value)
+        made._begun, made.steps, made._references = self._begun, list(self.steps), self._references.copy()
+        return made
+
+    def __copy__(self) -> ScheduleHandle:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> ScheduleHandle:
+        return self.copy()  # tensors and axes are their own identity
 
     def stage_id(self, item: Any, primitive: str = "s[...]") -> int:
         """The id of the stage of a tensor, an operation or a stage handle."""
@@ -226,8 +260,8 @@ class ScheduleHandle(Explained):
         return StageGroup([StageHandle(self, i) for i in between(self.value, starts, ends, include_inputs)])
 
     def normalize(self) -> ScheduleHandle:
-        """This schedule: nothing needs normalising here (the legacy API returns a rebased copy)."""
-        return self
+        """A copy: nothing needs normalising, since the ranges of loops begin at 0 here."""
+        return self.copy()
 
 
 class StageHandle:
@@ -367,6 +401,16 @@ class StageHandle:
     def double_buffer(self) -> StageHandle:
         """Keep two copies of the storage: one is filled while the other is read."""
         self._apply("double_buffer")
+        return self
+
+    def prefetch(self, tensor: Tensor, var: IterVar, offset: Any) -> StageHandle:
+        """Fetch what is read of `tensor` into the cache, `offset` iterations of the loop `var` before."""
+        self._apply("prefetch", tensor, var, offset)
+        return self
+
+    def rolling_buffer(self) -> StageHandle:
+        """Keep what the next iteration of the loop around the stage needs again."""
+        self._apply("rolling_buffer")
         return self
 
     def tensorize(self, var: IterVar, intrin: Any) -> StageHandle:

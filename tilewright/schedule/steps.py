@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.atoms import Atom
+from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.hardware import ThreadTag
-from ..expr.nodes import Expr, IntImm
+from ..expr import nodes
+from ..expr.nodes import Expr, IntImm, Var
+from ..expr.traverse import variables
 from ..tensor.axis import AxisKind, IterVar, Range
 from ..tensor.tensor import Tensor
 from .tensor_intrin import TensorIntrin
@@ -68,10 +71,41 @@ class References:
         if isinstance(value, Atom):
             return value.name
         if isinstance(value, Expr):
-            return {"expr": str(value)}
+            return {"expr": self._encode_expr(schedule, value)}
         if isinstance(value, TensorIntrin):
             return {"intrin": value.name}
         return value
+
+    def _encode_expr(self, schedule: Schedule, e: Any) -> Any:
+        """An expression as nested lists: the name of a node, then its fields; variables as references."""
+        if isinstance(e, Var):
+            thread = next((t for stage in schedule.in_order() for t in _threads(stage) if t.var is e), None)
+            thread = thread or next((t for t in self.threads if t.var is e), None)
+            axes = (axis for stage in schedule.in_order() for axis in stage.all_axes)
+            axis = thread or next((axis for axis in axes if axis.var is e), None)
+            return {"size": e.name} if axis is None else self._encode_axis(schedule, axis)
+        if isinstance(e, Expr):
+            return [type(e).__name__, *(self._encode_expr(schedule, getattr(e, name)) for name in e.FIELDS)]
+        if isinstance(e, tuple):
+            return {"tuple": [self._encode_expr(schedule, part) for part in e]}
+        return {"dtype": str(e)} if isinstance(e, DType) else e
+
+    def _decode_expr(self, schedule: Schedule, value: Any) -> Any:
+        if isinstance(value, list):
+            kind = getattr(nodes, value[0], None)
+            if not (isinstance(kind, type) and issubclass(kind, Expr)):
+                raise LookupError(value[0])
+            return kind(*(self._decode_expr(schedule, part) for part in value[1:]))
+        if not isinstance(value, dict):
+            return value
+        if "tuple" in value:
+            return tuple(self._decode_expr(schedule, part) for part in value["tuple"])
+        if "dtype" in value:
+            return DType(value["dtype"])
+        if "size" in value:
+            shapes = (t.shape for stage in schedule.in_order() for t in stage.op.outputs)
+            return next(v for shape in shapes for v in variables(*shape) if v.name == value["size"])
+        return self.decode(schedule, value).var
 
     def _encode_axis(self, schedule: Schedule, axis: IterVar) -> Any:
         if axis.thread is not None:
@@ -95,6 +129,8 @@ class References:
             return value
         if "stage" in value:
             return schedule.stages[value["stage"]]
+        if "expr" in value:
+            return self._decode_expr(schedule, value["expr"])
         if value.get("tensor"):
             stage, index = value["tensor"]
             return schedule.stages[stage].op.outputs[index]
@@ -109,9 +145,20 @@ class References:
             fix="give steps as s.steps records them, of axes, stages, tensors and constant numbers",
         )
 
+    def copy(self) -> References:
+        """Other references to the same threads."""
+        made = References()
+        made.threads = list(self.threads)
+        return made
+
     def _decode_thread(self, value: dict[str, Any]) -> IterVar:
         while len(self.threads) <= value["thread"]:
             dom = None if value["extent"] is None else Range(value["extent"])
             self.threads.append(IterVar(value["name"], dom, AxisKind.THREAD, ThreadTag.parse(value["tag"])))
         thread: IterVar = self.threads[value["thread"]]
         return thread
+
+
+def _threads(stage: Stage) -> list[IterVar]:
+    """The thread axes that loops of a stage are bound to."""
+    return [note.thread for note in stage.notes.values() if note.thread is not None]

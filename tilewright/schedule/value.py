@@ -57,6 +57,14 @@ class AxisNotes:
 PLAIN = AxisNotes()
 
 
+class Prefetch(NamedTuple):
+    """What a stage reads of `tensor` is fetched into the cache `offset` iterations of the loop `axis` before."""
+
+    tensor: Tensor
+    axis: IterVar
+    offset: int
+
+
 class Loop(NamedTuple):
     """One loop around a stage: the leaf `axis` of stage `stage`, bound to `thread` or not."""
 
@@ -85,7 +93,8 @@ class Stage:
     copies of its result there are in a loop that computes it ahead of its readers. Results are stored only where
     `store_predicate` holds. `tensorized` is the outermost of the loops that a matrix instruction replaces, and which;
     `declared` that of the loops that an intrinsic of the user's replaces.
-    What `is_operand` of such an instruction is loaded by it: its readers read what it copies.
+    What `is_operand` of such an instruction is loaded by it: its readers read what it copies. A `rolling` stage keeps
+    what the next iteration of the loop around it needs again; `prefetches` are its own.
     """
 
     id: int
@@ -103,6 +112,8 @@ class Stage:
     tensorized: tuple[IterVar, Atom] | None = None
     declared: tuple[IterVar, TensorIntrin] | None = None
     is_operand: bool = False
+    rolling: bool = False
+    prefetches: tuple[Prefetch, ...] = ()
 
     def __repr__(self) -> str:
         return f"Stage({self.id}, {self.name}: {', '.join(a.name for a in self.leaves)})"
@@ -140,6 +151,10 @@ class Stage:
     def note(self, axis: IterVar) -> AxisNotes:
         """What the schedule says of `axis`."""
         return self.notes.get(axis, PLAIN)
+
+    def moved(self, old: IterVar, new: IterVar) -> tuple[Prefetch, ...]:
+        """The prefetches of the stage, those at the loop `old` moved to the loop `new`."""
+        return tuple(p._replace(axis=new) if p.axis is old else p for p in self.prefetches)
 
     def with_note(self, axis: IterVar, **changes: Any) -> Stage:
         """This stage with some of the notes on `axis` changed."""

@@ -33,6 +33,7 @@ from ..tensor.extern import ExternOp
 from ..tensor.reduction import comm_reducer, max, max_value, min, min_value, sum
 from ..tensor.scan import ScanOp, scan
 from ..tensor.script import ScriptOp as HybridOp
+from ..tensor.tag_scope import tag_scope
 from . import hybrid as hybrid
 from . import operation as operation
 from . import schedule as schedule

@@ -13,6 +13,7 @@ from ..expr.traverse import post_order
 from ..loops.declare import decl_buffer
 from ..loops.nodes import Allocate, Buffer, Evaluate, Stmt, Store
 from ..tensor.extern import ExternOp
+from ..tensor.tag_scope import tagged
 from ..tensor.tensor import Tensor, extents
 
 
@@ -79,7 +80,7 @@ def extern(
             fix="return a statement, such as ib.get() of ib = tir.ir_builder.create()",
         )
     check_buffers(statement, (*theirs, *ours), name, "extern")
-    op = ExternOp(name, read, shapes, tuple(map(DType, dtypes)), statement, theirs, ours, tag, attrs)
+    op = ExternOp(name, read, shapes, tuple(map(DType, dtypes)), statement, theirs, ours, tagged(tag, name), attrs)
     return list(op.outputs) if several else op.outputs[0]
 
 

@@ -9,6 +9,7 @@ from ..core.refusals import not_made
 from ..expr.nodes import Expr
 from ..expr.operators import subtract
 from .axis import AxisKind, IterVar, Range
+from .tag_scope import tagged
 from .tensor import Operation, PlaceholderOp, Tensor
 
 
@@ -123,7 +124,7 @@ def scan(
         _check_state(a, b, c, name)
     rows, known = state[0].shape[0], first[0].shape[0]
     axis = IterVar(f"{name}.idx", Range.from_min_extent(known, subtract(rows, known)), AxisKind.ORDERED)
-    op = ScanOp(name, axis, first, step, state, tag, attrs)
+    op = ScanOp(name, axis, first, step, state, tagged(tag, name), attrs)
     return list(op.outputs) if several else op.outputs[0]
 
 

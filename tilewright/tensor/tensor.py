@@ -20,6 +20,7 @@ from ..expr.traverse import post_order
 from .arithmetic import Arithmetic
 from .axis import AxisKind, IterVar, Range, counted, whole
 from .reduction import Reduce
+from .tag_scope import tagged
 
 
 class Operation:
@@ -329,6 +330,7 @@ def compute(
         raise UserError(f"attrs={attrs!r} of {name!r} is not a mapping", primitive="compute", fix='give {"key": value}')
     if not isinstance(tag, str):
         raise UserError(f"tag={tag!r} of {name!r} is not text", primitive="compute", fix='give tag="injective"')
+    tag = tagged(tag, name)
     sizes = extents(shape, "compute", name)
     names = _axis_names(fcompute, len(sizes), name, varargs_names)
     axes = tuple(IterVar(a, Range(e), AxisKind.DATA) for a, e in zip(names, sizes, strict=True))

@@ -8,7 +8,7 @@ from typing import Protocol
 from ...core.dtype import DType
 from ...core.errors import InternalError, UserError
 from ...expr import nodes as n
-from ...loops.calls import ATOMICS, EXTERN, FOREIGN, LLVM, PURE_LLVM, called_function, refuse_packed
+from ...loops.calls import ATOMICS, EXTERN, FOREIGN, LLVM, PREFETCH, PURE_LLVM, called_function, refuse_packed
 from ...loops.storage import AddressOf
 from .binding import binding
 from .types import LLVMValue, memory_type
@@ -24,7 +24,7 @@ class Writer(Protocol):
     def value(self, e: n.Expr) -> LLVMValue: ...
 
 
-OUTSIDE = frozenset((*FOREIGN, *ATOMICS))
+OUTSIDE = frozenset((*FOREIGN, *ATOMICS, PREFETCH))
 """The calls that this file writes."""
 _ATOMIC = {"add": "add", "sub": "sub", "and": "and", "or": "or", "xor": "xor", "exchange": "xchg"}
 
@@ -32,6 +32,10 @@ _ATOMIC = {"add": "add", "sub": "sub", "and": "and", "or": "or", "xor": "xor", "
 def write_call(writer: Writer, e: n.Call) -> LLVMValue:
     """A call, and its value."""
     refuse_packed(e)
+    if e.name == PREFETCH:  # for a read, to all levels, of data
+        writer.out.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"], "")
+        writer.out.do(f"call void @llvm.prefetch.p0({writer.value(e.args[0])}, i32 0, i32 3, i32 1)")
+        return LLVMValue("i32", "0")
     return _atomic(writer, e) if e.name in ATOMICS else _foreign(writer, e)
 
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from ...expr import nodes as n
 from ...expr.numerics import INTRINSICS, Value
-from ..calls import ARRAY, ATOMICS, FOREIGN, PACKED, called_function
+from ..calls import ARRAY, ATOMICS, FOREIGN, PACKED, PREFETCH, called_function
 from ..storage import AddressOf
 from .memory import InterpretError, Place
 
 Get = Callable[[Value], Value]
-OUTSIDE = frozenset((*FOREIGN, *ATOMICS, PACKED))
+OUTSIDE = frozenset((*FOREIGN, *ATOMICS, PACKED, PREFETCH))
 """The calls that this file makes."""
 
 _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
@@ -31,8 +31,11 @@ _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
 
 def call(expressions: Any, e: n.Call) -> Get:
     """The function of a call: from the activity mask to its value."""
-    compute = _UPDATES[e.name] if e.name in ATOMICS else _function(expressions.machine.functions, e)
-    args = e.args if e.name in ATOMICS else e.args[1:]
+    if e.name == PREFETCH:
+        return lambda mask: 0
+    named = e.name not in _UPDATES
+    compute = _function(expressions.machine.functions, e) if named else _UPDATES[e.name]
+    args = e.args[1:] if named else e.args
     make = [_argument(expressions, arg) for arg in args]
     machine, kind = expressions.machine, e.dtype.numpy.type
 

@@ -54,10 +54,11 @@ def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule,
     cache = ComputeOp(f"{stage.op.name}.{scope}", axes, body, stage.op.tag, stage.op.attrs)
     copy = tuple(t(*(simplify(values[a]) for a in data)) for t in cache.outputs)
     schedule, made = schedule.with_new_stage(cache, before=stage.id)
-    schedule = schedule.with_stage(replace(made, scope=kind, leaves=(*axes, *moved)))
-    out = ComputeOp(stage.op.name, stage.op.axis, copy, "", stage.op.attrs)
-    schedule = schedule.with_stage(replace(stage, op=out, leaves=out.axis, relations=(), notes={}))
     twin = {**dict(zip(data, axes, strict=True)), **{a: a for a in moved}}
+    prefetches = tuple(p._replace(axis=twin[p.axis]) for p in stage.prefetches)
+    schedule = schedule.with_stage(replace(made, scope=kind, leaves=(*axes, *moved), prefetches=prefetches))
+    out = ComputeOp(stage.op.name, stage.op.axis, copy, "", stage.op.attrs)
+    schedule = schedule.with_stage(replace(stage, op=out, leaves=out.axis, relations=(), notes={}, prefetches=()))
     for other in schedule.in_order():
         if isinstance(other.placement, At) and other.placement.stage == stage.id:
             schedule = schedule.with_stage(replace(other, placement=At(made.id, twin[other.placement.axis])))

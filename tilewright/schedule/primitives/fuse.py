@@ -54,6 +54,12 @@ def _fuse_pair(schedule: Schedule, stage: Stage, outer: IterVar, inner: IterVar)
             primitive="fuse",
             fix="fuse data axes with data axes, and reduction axes with reduction axes",
         )
+    if any(p.axis is outer for p in stage.prefetches):
+        raise UserError(
+            f"stage {stage.name!r} prefetches at {outer.name!r}, which fusing it with {inner.name!r} would remove",
+            primitive="fuse",
+            fix="fuse before prefetch",
+        )
     stuck = attached_to(schedule, stage, outer)
     if stuck:
         raise UserError(
@@ -67,6 +73,7 @@ def _fuse_pair(schedule: Schedule, stage: Stage, outer: IterVar, inner: IterVar)
         leaves=(*stage.leaves[:at], fused, *stage.leaves[below + 1 :]),
         relations=(*stage.relations, Fuse(outer, inner, fused)),
         notes={a: note for a, note in stage.notes.items() if a is not outer and a is not inner},
+        prefetches=stage.moved(inner, fused),
     )
     made = schedule.with_stage(changed)
     for dependant in attached_to(schedule, stage, inner):

@@ -49,6 +49,12 @@ def _staged(schedule: Schedule, stage: Stage, depth: Any, primitive: str) -> tup
             primitive=primitive,
             fix="give an int >= 1: pipeline(3)",
         )
+    if stage.rolling and stages > 1:
+        raise UserError(
+            f"stage {stage.name!r} rolls: the next iteration reads rows that this one has computed",
+            primitive="pipeline",
+            fix="choose one of the two: pipeline, or rolling_buffer",
+        )
     if not isinstance(stage.placement, At):
         raise UserError(
             f"stage {stage.name!r} is not computed inside a loop of another stage",

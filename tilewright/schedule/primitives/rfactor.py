@@ -69,7 +69,9 @@ def rfactor(
     notes = {new: stage.notes[old] for old, new in {**remaining, loop: factor}.items() if old in stage.notes}
     schedule = schedule.with_stage(replace(made, notes=notes))
     out = ComputeOp(stage.op.name, stage.op.axis, final, stage.op.tag, stage.op.attrs)
-    schedule = schedule.with_stage(replace(stage, op=out, leaves=(*out.axis, combined), relations=(), notes={}))
+    schedule = schedule.with_stage(
+        replace(stage, op=out, leaves=(*out.axis, combined), relations=(), notes={}, prefetches=())
+    )
     schedule = schedule.at_outermost(made.id)
     return _moved_inside(schedule, stage, made.id, {**twins, **remaining, loop: factor}), partial.outputs
 

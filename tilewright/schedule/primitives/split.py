@@ -44,6 +44,7 @@ def split(
         leaves=(*stage.leaves[:at], outer, inner, *stage.leaves[at + 1 :]),
         relations=(*stage.relations, Split(axis, outer, inner, by_factor, by_parts)),
         notes={a: note for a, note in stage.notes.items() if a is not axis},
+        prefetches=stage.moved(axis, inner),
     )
     kind = stage.note(axis).kind
     if kind is not PLAIN.kind and stage.note(axis).thread is None:

@@ -22,6 +22,7 @@ from ...loops.script_nest import kinds_of, loop_nests
 from ...tensor.axis import IterVar
 from ...tensor.extern import ExternOp
 from ...tensor.script import ScriptOp
+from ...tensor.tag_scope import tagged
 from ...tensor.tensor import Tensor
 from .source import Source
 from .statements import Reader, Written
@@ -129,6 +130,7 @@ class Script:
             statement,
             tuple(buffers),
             outputs,
+            tagged("", self.source.name),
         )
         op = ScriptOp(
             self.source.name,

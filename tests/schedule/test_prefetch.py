@@ -1,0 +1,153 @@
+"""prefetch: a hint that changes no value, one instruction per cache line on the CPU, and nothing on GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.errors.refused import refused
+from tests.loops.running import floats, run
+from tests.programs.harness import build, every_target
+from tilewright import te
+
+
+def rows(dtype: str = "float32") -> tuple[te.Schedule, te.Tensor, te.Tensor]:
+    A = te.placeholder((12, 40), dtype, name="A")
+    B = te.compute((10, 40), lambda i, j: A[i, j] + A[i + 2, j], name="B")
+    return te.create_schedule(B.op), A, B
+
+
+def prefetches(s: te.Schedule, *args: te.Tensor) -> list[str]:
+    text = str(tw.lower(s, list(args)))
+    lines = [line.strip() for line in text.splitlines() if "refetch" in line or " < " in line]
+    return [line.replace('T.type_annotation("float32"), ', "") for line in lines]
+
+
+def test_the_lines_of_a_region() -> None:
+    """Rows i + 1 to i + 3 are read in the next iteration, three lines each."""
+    s, A, B = rows()
+    s[B].prefetch(A, B.op.axis[0], 1)
+    assert prefetches(s, A, B) == [
+        "if i < 9:",
+        "for prefetch_A_0, prefetch_A_1 in T.grid(3, 3):",
+        "T.prefetch(T.tvm_access_ptr(A_1.data, i * 40 + prefetch_A_0 * 40 + prefetch_A_1 * 16 + 40, 1, 1))",
+    ]
+    s, A, B = rows("float64")
+    s[B].prefetch(A, B.op.axis[0], 1)
+    assert "T.grid(3, 5)" in str(tw.lower(s, [A, B]))  # lines of eight
+
+
+def test_one_line_per_iteration_of_an_inner_loop() -> None:
+    s, A, B = rows()
+    s[B].prefetch(A, B.op.axis[1], 16)
+    lines = prefetches(s, A, B)
+    assert lines[0] == "if j < 24:"
+    assert lines[-1] == "T.prefetch(T.tvm_access_ptr(A_1.data, i * 40 + prefetch_A_0 * 40 + j + 16, 1, 1))"
+
+
+def test_a_region_is_kept_inside_the_tensor() -> None:
+    A = te.placeholder((16,), name="A")
+    k = te.reduce_axis((0, 3), name="k")
+    padded = te.compute((18,), lambda i: te.if_then_else(te.all(i >= 1, i < 17), A[i - 1], 0.0), name="padded")
+    B = te.compute((16,), lambda i: te.sum(padded[i + k], axis=k), name="B")
+    s = te.create_schedule(B.op)
+    s[padded].compute_inline()
+    s[B].prefetch(A, B.op.axis[0], 2)
+    values, out = floats(16), np.full(16, 77, "float32")
+    run(tw.lower(s, [A, B])["main"], values, out)  # which checks each address
+    np.testing.assert_allclose(out, np.convolve(values, np.ones(3), "same"), rtol=1e-5, atol=1e-6)
+    assert prefetches(s, A, B)[0] == "if i < 14:"
+
+
+def scheduled(target: str) -> tuple[te.Schedule, te.Tensor, te.Tensor]:
+    s, A, B = rows()
+    outer, inner = s[B].split(B.op.axis[0], factor=4)
+    if target == "llvm":
+        s[B].prefetch(A, outer, 1)
+        s[B].vectorize(s[B].split(B.op.axis[1], factor=8)[1])
+        s[B].parallel(outer)
+    else:
+        s[B].bind(outer, te.thread_axis("blockIdx.x"))
+        s[B].prefetch(A, inner, 1)
+        s[B].bind(B.op.axis[1], te.thread_axis("threadIdx.x"))
+    return s, A, B
+
+
+@every_target
+def test_values_stay(target: str) -> None:
+    s, A, B = scheduled(target)
+    f, dev = build(s, [A, B], target), tw.device(target)
+    values = floats(12, 40)
+    out = tw.nd.array(np.full((10, 40), 77, "float32"), dev)
+    f(tw.nd.array(values, dev), out)
+    np.testing.assert_allclose(out.numpy(), values[:10] + values[2:], rtol=1e-6)
+    source = f.get_source("ll") if target == "llvm" else f.imported_modules[0].get_source()
+    assert ("llvm.prefetch" in source) == (target == "llvm")
+    assert ("prefetch" in source) == (target == "llvm")
+
+
+def test_loops_that_change_afterwards() -> None:
+    """A prefetch moves with its loop: to the inner of two, to a fused one, to the cache of cache_write."""
+    s, A, B = rows()
+    s[B].prefetch(A, B.op.axis[0], 1)
+    s[B].split(B.op.axis[0], factor=5)
+    assert prefetches(s, A, B)[0] == "if i_inner < 4:"
+    s, A, B = rows()
+    s[B].prefetch(A, B.op.axis[1], 2)
+    s[B].fuse(*B.op.axis)
+    assert prefetches(s, A, B)[0] == "if i_j_fused < 398:"
+    s, A, B = rows()
+    s[B].prefetch(A, B.op.axis[0], 1)
+    s.cache_write(B, "global")
+    assert prefetches(s, A, B)[0] == "if i_c < 9:"
+
+
+def test_mistakes() -> None:
+    s, A, B = rows()
+    i, j = B.op.axis
+    for wrong in (B, 3):
+        with refused("prefetch", "stage 'B' does not read", fix="(A)"):
+            s[B].prefetch(wrong, i, 1)
+    with refused("prefetch", "not an axis of stage 'B'"):
+        s[B].prefetch(A, te.reduce_axis((0, 3)), 1)
+    offsets: list[Any] = [0, -1, 1.5, True, None]
+    for offset in offsets:
+        with refused("prefetch", f"offset={offset!r} is not a number of iterations", fix=">= 1"):
+            s[B].prefetch(A, i, offset)
+    s[B].bind(j, te.thread_axis("threadIdx.x"))
+    with refused("prefetch", "'j' of stage 'B' is bound to a thread", fix="one iteration after the other"):
+        s[B].prefetch(A, j, 1)
+    s, A, B = rows()
+    s[B].prefetch(A, B.op.axis[0], 1)
+    with refused("fuse", "prefetches at 'i'", fix="before prefetch"):
+        s[B].fuse(*B.op.axis)
+    s.cache_read(A, "local", [B])
+    with refused("prefetch", "does not read it any longer", fix="after cache_read"):
+        tw.lower(s, [A, B])
+
+
+def test_an_input_that_is_computed() -> None:
+    """What is computed at a loop lies where its region begins."""
+    s, A, B = rows()
+    T = s.cache_read(A, "global", [B])
+    s[T].compute_at(s[B], B.op.axis[0])
+    s[T].prefetch(A, T.op.axis[0], 1)
+    values, out = floats(12, 40), np.full((10, 40), 77, "float32")
+    run(tw.lower(s, [A, B])["main"], values, out)
+    np.testing.assert_allclose(out, values[:10] + values[2:], rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [3, 17])
+def test_sizes_known_at_the_call(n: int) -> None:
+    size = te.size_var("n")
+    A = te.placeholder((size,), name="A")
+    B = te.compute((size,), lambda i: A[i] * 2, name="B")
+    s = te.create_schedule(B.op)
+    s[B].prefetch(A, B.op.axis[0], 8)
+    out = tw.nd.empty((n,))
+    values = floats(n)
+    tw.build(s, [A, B], "llvm")(tw.nd.array(values), out)
+    np.testing.assert_allclose(out.numpy(), values * 2)

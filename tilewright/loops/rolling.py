@@ -1,0 +1,81 @@
+"""Circular buffers: how the rows that a stage keeps from one iteration to the next lie in its storage.
+
+B[y + r - y]    ->    B[(y + r) % 3]     the place of row y + r, of three rows
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..arith.simplify import simplify
+from ..bounds.infer import Bounds, StageBounds
+from ..core.errors import UserError
+from ..core.hardware import LoopKind
+from ..expr.nodes import Expr, IntImm, Var
+from ..expr.operators import any_of, const, equal, floormod, greater_equal, subtract
+from ..expr.traverse import substitute, variables
+from ..schedule.value import At
+
+
+@dataclass(frozen=True)
+class Rolling:
+    """One dimension of a stage is a ring of `size` rows, of which each iteration of the loop over `var` adds `step`.
+
+    `origin` is the first row of the first iteration.
+    """
+
+    dimension: int
+    var: Var
+    size: int
+    step: int
+    origin: Expr
+
+    def place(self, index: Expr) -> Expr:
+        """Where the row at an index lies."""
+        return floormod(subtract(index, self.origin), self.size)
+
+    def is_new(self, index: Expr, first: Expr) -> Expr:
+        """Whether a row has to be computed, where the region of this iteration begins at the row `first`."""
+        fresh = greater_equal(subtract(index, first), self.size - self.step)
+        return any_of(equal(self.var, const(0, self.var.dtype)), fresh)
+
+
+def rolling_of(found: StageBounds, bounds: Bounds) -> Rolling | None:
+    """How the buffer of a stage rolls; None where its schedule does not ask for that.
+
+    Raises UserError where the loop runs otherwise than one iteration after the other, or the region does not roll.
+    """
+    placement = found.stage.placement
+    if not found.stage.rolling or not isinstance(placement, At) or not found.outer:
+        return None
+    loop = found.outer[-1]
+    name, axis = found.stage.name, loop.axis.name
+    kind = bounds[placement.stage].stage.note(loop.axis).kind
+    if kind not in (LoopKind.SERIAL, LoopKind.UNROLLED):
+        raise UserError(
+            f"stage {name!r} rolls along the loop {axis!r}, which is {kind.value}",
+            primitive="rolling_buffer",
+            fix=f"compute {name!r} at a loop that runs one iteration after the other",
+        )
+    moves = [(d, _step(part.min, loop.var)) for d, part in enumerate(found.region) if loop.var in variables(part.min)]
+    fixed = not any(loop.var in variables(part.extent) for part in found.region)
+    if len(moves) == 1 and fixed:
+        ((dimension, step),) = moves
+        size = found.region[dimension].extent
+        if step is not None and isinstance(size, IntImm) and 0 < step < size.value:
+            first = substitute(found.region[dimension].min, {loop.var: const(0, loop.var.dtype)})
+            origin = simplify(first, found.facts)
+            return Rolling(dimension, loop.var, size.value, step, origin)
+    shown = ", ".join(f"{part.min} + {part.extent}" for part in found.region)
+    raise UserError(
+        f"the regions of {name!r} (first + rows: {shown}) that consecutive iterations of {axis!r} need have no rows in "
+        "common, or differ in more than where they begin along one dimension",
+        primitive="rolling_buffer",
+        fix=f"compute {name!r} at the loop along which its reader slides, as a stencil does along rows",
+    )
+
+
+def _step(first: Expr, var: Var) -> int | None:
+    """By how much a row moves on in each iteration; None where that is not constant."""
+    step = simplify(subtract(substitute(first, {var: var + 1}), first))
+    return step.value if isinstance(step, IntImm) else None

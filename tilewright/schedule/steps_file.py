@@ -1,0 +1,68 @@
+"""Files of schedule steps: JSON that says which computation they are for, and lists them.
+
+{"format": 1, "computation": ["A: placeholder float32[n, 64]", "B: compute float32[n]"], "steps": [["split", ...]]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.paths import file_path
+from .steps import Step
+from .value import Schedule
+
+FORMAT = 1
+
+
+def computation(schedule: Schedule) -> list[str]:
+    """The stages of a schedule before any step, a line for each: what steps may be replayed on."""
+    return [
+        f"{stage.op.name}: {type(stage.op).__name__.removesuffix('Op').lower()} "
+        + ", ".join(f"{t.dtype}[{', '.join(map(str, t.shape))}]" for t in stage.op.outputs)
+        for stage in schedule.in_order()
+    ]
+
+
+def write_steps(path: Any, begun: Schedule, steps: Sequence[Step]) -> None:
+    """Write the steps that were taken on the schedule `begun`."""
+    lines = ",\n  ".join(json.dumps(step.to_json()) for step in steps)
+    head = json.dumps({"format": FORMAT, "computation": computation(begun)})[:-1]
+    place = file_path(path, "save_steps", "steps.json")
+    try:
+        place.write_text(f'{head}, "steps": [\n  {lines}\n]}}\n', encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"{place} cannot be written: {error.strerror}", primitive="save_steps", fix="give another path"
+        ) from None
+
+
+def read_steps(path: Any, begun: Schedule) -> list[Any]:
+    """The steps in a file. Raises UserError for one that is for another computation than that of `begun`."""
+    place = file_path(path, "load_steps", "steps.json")
+    try:
+        data = json.loads(place.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(
+            f"{place} cannot be read: {error.strerror}", primitive="load_steps", fix="give a file that is there"
+        ) from None
+    except ValueError:
+        data = None
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("steps"), list):
+        raise UserError(
+            f"{place} is not a file of schedule steps", primitive="load_steps", fix="give what s.save_steps(path) wrote"
+        )
+    there, here = data.get("computation"), computation(begun)
+    if there != here:
+        listed = there if isinstance(there, list) else []
+        pairs = zip([*listed, *[None] * len(here)], [*here, *[None] * len(listed)], strict=False)
+        theirs, ours = next((pair for pair in pairs if pair[0] != pair[1]), (None, None))
+        raise UserError(
+            f"{place} is for another computation: it has the stage {theirs!r} where this schedule has {ours!r}",
+            primitive="load_steps",
+            fix="load it onto a schedule of tensors of the same names, shapes and types",
+        )
+    steps: list[Any] = data["steps"]
+    return steps
