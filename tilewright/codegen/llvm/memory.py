@@ -103,11 +103,27 @@ class Memory:
             if mask is None:
                 self.out.do(f"store {value}, {address}, align {align}")
             else:
+                value = self._computed(value, lanes)
                 self._write(f"llvm.masked.store.{mangled(value.type)}.p0", value, address, align, mask)
             return
         places = self._addresses(buffer, self.expr.lanes_index(index), lanes)
         name = f"llvm.masked.scatter.{mangled(value.type)}.v{lanes}p0"
         self._write(name, value, places, align, mask or _all(lanes))
+
+    def _computed(self, value: LLVMValue, lanes: int) -> LLVMValue:
+        """A vector of narrow integers that LLVM does not look behind.
+
+        LLVM 22.1 for x86 makes a store of one lane of truncated integers as wide as they were before, so that it
+        overwrites the elements behind: a fence keeps the truncation and the store apart.
+        """
+        bits = {f"<{lanes} x i{width}>": lanes * width for width in (8, 16)}.get(value.type, 0)
+        if not bits or bits % 16:  # an odd number of bytes is stored lane by lane anyway
+            return value
+        element, name = ("half", "f16") if bits % 32 else ("float", "f32")
+        count = bits // (16 if bits % 32 else 32)
+        kind, name = (f"<{count} x {element}>", f"v{count}{name}") if count > 1 else (element, name)
+        called = self.out.call(f"llvm.arithmetic.fence.{name}", kind, [self.out.convert("bitcast", value, kind)])
+        return self.out.convert("bitcast", called, value.type)
 
     def _write(self, name: str, value: LLVMValue, places: LLVMValue, align: int, mask: LLVMValue) -> None:
         args = [value, places, LLVMValue("i32", str(align)), mask]
