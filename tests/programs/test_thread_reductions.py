@@ -223,3 +223,23 @@ def test_threads_that_need_different_results_share_no_reduction() -> None:
     s[total].bind(s[total].split(s[total].op.reduce_axis[0], nparts=4)[0], te.thread_axis("threadIdx.x"))
     with refused("bind", "each of them needs another result", fix="outside of 'i.inner'"):
         tw.lower(s, args)
+
+
+def test_what_is_computed_in_the_loop_of_each_thread() -> None:
+    """Threads stand outside of the reduction loops that they run through, and so do those of what is computed there."""
+    A, k = te.placeholder((4, 24), name="A"), te.reduce_axis((0, 24), "k")
+    C = te.compute((4, 24), lambda i, j: A[i, j] + 1.0, name="C")
+    B = te.compute((4,), lambda i: te.sum(C[i, k], axis=k), name="B")
+    s = te.create_schedule(B.op)
+    outer, inner = s[B].split(k, factor=4)
+    s[B].bind(inner, te.thread_axis("threadIdx.x"))
+    s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[C].compute_at(s[B], outer)
+    lowered = tw.lower(s, [A, B])
+    assert 'T.allocate([1], "float32", "local")' in str(lowered)
+    values, out = floats(4, 24), empty(4)
+    run(lowered["main"], values, out)
+    np.testing.assert_allclose(out, values.sum(1) + 24, rtol=1e-5)
+    s[C].set_scope("global")
+    with refused("compute_at", "which is bound to blockIdx.x, but kept in global memory", fix="outside of the kernel"):
+        tw.lower(s, [A, B])

@@ -8,7 +8,7 @@ from ..expr.nodes import Expr, IntImm
 from ..expr.operators import const
 from ..schedule.value import At, Schedule, Stage
 from ..schedule.value import Loop as Loop
-from ..tensor.axis import IterVar, Range
+from ..tensor.axis import AxisKind, IterVar, Range
 
 
 def own_loops(stage: Stage) -> tuple[Loop, ...]:
@@ -23,7 +23,27 @@ def outer_loops(schedule: Schedule, stage: Stage) -> tuple[Loop, ...]:
     parent = schedule.stages[stage.placement.stage]
     own = own_loops(parent)
     depth = next((i for i, loop in enumerate(own) if loop.axis is stage.placement.axis), len(own) - 1)
-    return (*outer_loops(schedule, parent), *own[: depth + 1])
+    return (*outer_loops(schedule, parent), *own[: depth + 1], *_threads_around(own, depth))
+
+
+def is_thread_reduction(stage: Stage) -> bool:
+    """Whether a reduction loop of the stage is bound to threads."""
+    return any(map(_combines, own_loops(stage)))
+
+
+def _combines(loop: Loop) -> bool:
+    return loop.thread is not None and loop.axis.kind is AxisKind.REDUCE
+
+
+def _threads_around(loops: tuple[Loop, ...], depth: int) -> tuple[Loop, ...]:
+    """The thread loops inside of loop number `depth` that run around it all the same.
+
+    Where threads share a reduction, each of them runs through the reduction loops that are not bound by itself.
+    """
+    serial = any(loop.thread is None and loop.axis.kind is AxisKind.REDUCE for loop in loops[: depth + 1])
+    if not serial or not any(map(_combines, loops)):
+        return ()
+    return tuple(loop for loop in loops[depth + 1 :] if loop.thread is not None)
 
 
 def axis_values(stage: Stage, ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:

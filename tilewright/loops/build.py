@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..bounds.infer import Bounds, StageBounds
-from ..bounds.nest import Loop, own_loops
+from ..bounds.nest import Loop, is_thread_reduction, own_loops
 from ..bounds.reads import check_reads
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope
@@ -33,7 +33,7 @@ from .rolling import rolling_of
 from .script_nest import ScriptNest, renumbered
 from .stage_nest import StageNest, one_loop
 from .tensorized_nest import TensorizedNest
-from .thread_reduction import ThreadReductionNest, is_thread_reduction
+from .thread_reduction import ThreadReductionNest
 
 
 def build_function(

@@ -16,23 +16,17 @@ from __future__ import annotations
 from functools import cached_property
 
 from ..arith.simplify import prove
-from ..bounds.nest import Loop, is_one, own_loops
+from ..bounds.nest import Loop, is_one
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope
 from ..expr.nodes import Expr, Load, Var
 from ..expr.operators import all_of, const, equal, if_then_else
 from ..expr.traverse import variables
-from ..schedule.value import Stage
 from ..tensor.axis import AxisKind
 from .nodes import Allocate, AllReduce, Buffer, If, Stmt, Store, seq
 from .stage_nest import StageNest
 
 _ONLY: tuple[Expr, ...] = (const(0, "int32"),)
-
-
-def is_thread_reduction(stage: Stage) -> bool:
-    """Whether a reduction loop of the stage is bound to threads."""
-    return any(loop.thread is not None and loop.axis.kind is AxisKind.REDUCE for loop in own_loops(stage))
 
 
 class ThreadReductionNest(StageNest):
