@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -136,7 +138,55 @@ Insecure = Annotated[
 ]  # fmt: skip
 
 
-@app.command("conv1d", cls=Command, epilog="Example: tilewright tune conv1d --shape 16384 --kernel 32 --trials 60")
+_SEARCHING: dict[str, tuple[Any, Any]] = {
+    "target": (Target, None),
+    "trials": (Trials, None),
+    "budget": (Budget, None),
+    "tuner": (Tuner, "auto"),
+    "seed": (Seed, None),
+    "early_stopping": (Early, None),
+    "timeout": (Timeout, 10),
+    "number": (Number, 4),
+    "repeat": (Repeat, 3),
+    "min_repeat_ms": (MinRepeat, 10),
+    "no_check": (NoCheck, False),
+}
+_KEEPING: dict[str, tuple[Any, Any]] = {
+    "resume": (Resume, True),
+    "plot": (Plot, None),
+    "workers": (Workers, None),
+    "key": (Key, ""),
+    "insecure": (Insecure, False),
+}
+"""The options that every operator's command has, with their defaults; `--log` stands between them."""
+
+
+def _command(epilog: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make the command that tunes an operator of a function of its sizes, adding the options of a search."""
+
+    def made(declared: Callable[..., None]) -> Callable[..., None]:
+        operator = declared.__name__
+        options = {**_SEARCHING, "log": (Annotated[Path | None, _log(operator)], None), **_KEEPING}
+
+        def command(**given: Any) -> None:
+            _tune(operator, given)
+
+        kind = inspect.Parameter.KEYWORD_ONLY
+        own = [each.replace(kind=kind) for each in inspect.signature(declared, eval_str=True).parameters.values()]
+        shared = [
+            inspect.Parameter(name, kind, default=default, annotation=annotation)
+            for name, (annotation, default) in options.items()
+        ]
+        command.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in (*own, *shared)}
+        command.__doc__ = declared.__doc__
+        app.command(operator, cls=Command, epilog=epilog)(command)
+        return command
+
+    return made
+
+
+@_command("Example: tilewright tune conv1d --shape 16384 --kernel 32 --trials 60")
 def conv1d(
     shape: Annotated[str, _shape("M", "Length of the input: 16384.")] = "",
     kernel: Annotated[str, _option(_WHAT, "--kernel", metavar="N", what="Length of the kernel.")] = "3",
@@ -144,38 +194,19 @@ def conv1d(
     padding: Annotated[
         str,
         _option(
-            _WHAT, "--padding", metavar="WORD|N|NxN",
+            _WHAT,
+            "--padding",
+            metavar="WORD|N|NxN",
             what="Zeros around the input: full (a result wherever kernel and input meet), same (as many results as "
             "there is input), valid (none), or in numbers: 3, or 3x4 for before and after.",
         ),
     ] = "full",
     dtype: Dtype = "float32",
-    target: Target = None,
-    trials: Trials = None,
-    budget: Budget = None,
-    tuner: Tuner = "auto",
-    seed: Seed = None,
-    early_stopping: Early = None,
-    timeout: Timeout = 10,
-    number: Number = 4,
-    repeat: Repeat = 3,
-    min_repeat_ms: MinRepeat = 10,
-    no_check: NoCheck = False,
-    log: Annotated[Path | None, _log("conv1d")] = None,
-    resume: Resume = True,
-    plot: Plot = None,
-    workers: Workers = None,
-    key: Key = "",
-    insecure: Insecure = False,
-) -> None:  # fmt: skip
+) -> None:
     """Tune the 1-D convolution of M numbers with a kernel of N (NumPy's convolve)."""
-    _tune("conv1d", locals())
 
 
-@app.command(
-    "conv2d", cls=Command,
-    epilog="Example: tilewright tune conv2d --shape 1x512x7x7 --filters 512 --kernel 3 --padding 1 -n 500",
-)  # fmt: skip
+@_command("Example: tilewright tune conv2d --shape 1x512x7x7 --filters 512 --kernel 3 --padding 1 -n 500")
 def conv2d(
     shape: Annotated[str, _shape("NxCxHxW", "Of the input, batch x channels x height x width: 1x512x7x7.")] = "",
     filters: Annotated[
@@ -201,31 +232,11 @@ def conv2d(
             what="Which template: products of tiles, by matrix instructions or those that round, or windows.",
         ),
     ] = None,
-    target: Target = None,
-    trials: Trials = None,
-    budget: Budget = None,
-    tuner: Tuner = "auto",
-    seed: Seed = None,
-    early_stopping: Early = None,
-    timeout: Timeout = 10,
-    number: Number = 4,
-    repeat: Repeat = 3,
-    min_repeat_ms: MinRepeat = 10,
-    no_check: NoCheck = False,
-    log: Annotated[Path | None, _log("conv2d")] = None,
-    resume: Resume = True,
-    plot: Plot = None,
-    workers: Workers = None,
-    key: Key = "",
-    insecure: Insecure = False,
 ) -> None:
     """Tune a 2-D convolution, in groups if wanted."""
-    _tune("conv2d", locals())
 
 
-@app.command(
-    "depthwise", cls=Command, epilog="Example: tilewright tune depthwise --shape 3x4x16x32 --kernel 7 --trials 60"
-)
+@_command("Example: tilewright tune depthwise --shape 3x4x16x32 --kernel 7 --trials 60")
 def depthwise(
     shape: Annotated[str, _shape("NxCxHxW", "Of the input, batch x channels x height x width: 3x4x16x32.")] = "",
     kernel: Kernel = "3",
@@ -236,26 +247,8 @@ def depthwise(
         str, _option(_WHAT, "--multiplier", metavar="N", what="Kernels, and channels of the output, for each channel.")
     ] = "1",
     dtype: Dtype = "float32",
-    target: Target = None,
-    trials: Trials = None,
-    budget: Budget = None,
-    tuner: Tuner = "auto",
-    seed: Seed = None,
-    early_stopping: Early = None,
-    timeout: Timeout = 10,
-    number: Number = 4,
-    repeat: Repeat = 3,
-    min_repeat_ms: MinRepeat = 10,
-    no_check: NoCheck = False,
-    log: Annotated[Path | None, _log("depthwise")] = None,
-    resume: Resume = True,
-    plot: Plot = None,
-    workers: Workers = None,
-    key: Key = "",
-    insecure: Insecure = False,
 ) -> None:
     """Tune a depthwise 2-D convolution: each channel has kernels of its own; NCHW."""
-    _tune("depthwise", locals())
 
 
 _TYPE = Annotated[
@@ -263,64 +256,26 @@ _TYPE = Annotated[
 ]  # fmt: skip
 
 
-@app.command("dense", cls=Command, epilog="Example: tilewright tune dense --shape 64x1024 --units 4096 -n 60")
+@_command("Example: tilewright tune dense --shape 64x1024 --units 4096 -n 60")
 def dense(
     shape: Annotated[str, _shape("MxK", "Of the data, rows x depth: 64x1024.")] = "",
     units: Annotated[
         str | None, _option(_WHAT, "--units", metavar="N", what="Columns of the result.", show_default="the depth")
     ] = None,
     dtype: _TYPE = "float32",
-    target: Target = None,
-    trials: Trials = None,
-    budget: Budget = None,
-    tuner: Tuner = "auto",
-    seed: Seed = None,
-    early_stopping: Early = None,
-    timeout: Timeout = 10,
-    number: Number = 4,
-    repeat: Repeat = 3,
-    min_repeat_ms: MinRepeat = 10,
-    no_check: NoCheck = False,
-    log: Annotated[Path | None, _log("dense")] = None,
-    resume: Resume = True,
-    plot: Plot = None,
-    workers: Workers = None,
-    key: Key = "",
-    insecure: Insecure = False,
 ) -> None:
     """Tune a fully connected layer: data of M rows times the transpose of weights, N x K."""
-    _tune("dense", locals())
 
 
-@app.command(
-    "batch_matmul", cls=Command, epilog="Example: tilewright tune batch_matmul --shape 12x197x64 --columns 197 -n 60"
-)
+@_command("Example: tilewright tune batch_matmul --shape 12x197x64 --columns 197 -n 60")
 def batch_matmul(
     shape: Annotated[str, _shape("BxMxK", "Of the first factor, batch x rows x depth: 12x197x64.")] = "",
     columns: Annotated[
         str | None, _option(_WHAT, "--columns", metavar="N", what="Columns of the result.", show_default="as rows")
     ] = None,
     dtype: _TYPE = "float32",
-    target: Target = None,
-    trials: Trials = None,
-    budget: Budget = None,
-    tuner: Tuner = "auto",
-    seed: Seed = None,
-    early_stopping: Early = None,
-    timeout: Timeout = 10,
-    number: Number = 4,
-    repeat: Repeat = 3,
-    min_repeat_ms: MinRepeat = 10,
-    no_check: NoCheck = False,
-    log: Annotated[Path | None, _log("batch_matmul")] = None,
-    resume: Resume = True,
-    plot: Plot = None,
-    workers: Workers = None,
-    key: Key = "",
-    insecure: Insecure = False,
 ) -> None:
     """Tune products of a batch of matrices, the second one of each transposed: B x N x K."""
-    _tune("batch_matmul", locals())
 
 
 _SIZES = ("shape", "filters", "kernel", "stride", "padding", "dilation", "groups", "multiplier", "dtype",
