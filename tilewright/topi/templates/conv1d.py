@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
+from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tune.space.config import Config
 from ...tune.space.knobs import annotate_knob, split_knob, value_knob
 from ...tune.space.space import Space
 from .convolutions import Conv1d
+from .gpu import USUAL, Gpu
 from .schedule_helpers import bind_all, fetch_together, tile_knob, written_out
 from .template import ScheduleStrategy
 from .tensors import Tensors
 
-_SHORT = 132 * 32 * 16
-"""Results that blocks of a warp spread over all multiprocessors."""
+_SHORT = 16
+"""Blocks of a warp per multiprocessor: a line of fewer results is spread over all of them."""
 _SIZES = [(v, t, n) for t in (16, 32, 64, 128, 256, 512) for v in (1, 2, 4) for n in (1, 2, 4, 8)]
 
 
@@ -56,9 +60,10 @@ def schedule(of: Conv1d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         fetch_together(s, cache, [("threadIdx.x", config["tile"].size[2])])
 
 
-def usual(of: Conv1d) -> dict[str, Any]:
+def usual(of: Conv1d, gpu: Gpu = USUAL) -> dict[str, Any]:
     """Return small blocks for short lines, one result per thread, and up to 32 terms written out."""
-    threads = 32 if of.out_shape[0] <= _SHORT else 128
+    warp = gpu.hardware.warp
+    threads = warp if of.out_shape[0] <= _SHORT * warp * gpu.processors else 4 * warp
     return {
         "tile": [1, threads, 1],
         "tile_r": [1, min(of.kernel, 32)],
@@ -68,4 +73,9 @@ def usual(of: Conv1d) -> dict[str, Any]:
     }
 
 
-ON_GPU: ScheduleStrategy[Conv1d] = ScheduleStrategy(space, schedule, usual)
+def _on(target: Target) -> ScheduleStrategy[Conv1d]:
+    """The strategy, whose first configurations are those for the GPU of a target."""
+    return replace(ON_GPU, usual=partial(usual, gpu=Gpu.of(target)))
+
+
+ON_GPU: ScheduleStrategy[Conv1d] = ScheduleStrategy(space, schedule, usual, tailored=_on)

@@ -9,9 +9,12 @@ are converted once, and summed in float32.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from math import gcd, prod
 from typing import Any
 
+from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar
 from ...tensor.tensor import Tensor
@@ -20,6 +23,7 @@ from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .declarations import sums_of
 from .direct_choice import usual
+from .gpu import Gpu
 from .images import Images
 from .schedule_helpers import GRID_LIMIT, bind_all, fetch_together
 from .template import ScheduleStrategy
@@ -239,4 +243,9 @@ def covers(of: Images) -> bool:
     return of.layout == "NHWC" or of.shape[1] // of.groups <= _CHANNELS
 
 
-ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, declare, covers)
+def _on(target: Target) -> ScheduleStrategy[Any]:
+    """The strategy, whose first configurations are those for the GPU of a target."""
+    return replace(ON_GPU, usual=partial(usual, gpu=Gpu.of(target)))
+
+
+ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, declare, covers, tailored=_on)

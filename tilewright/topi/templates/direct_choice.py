@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from math import ceil, prod
 from typing import Any
 
+from ...core.hardware import Hardware
+from .gpu import USUAL, Gpu
 from .images import Images
-from .schedule_helpers import GPU
 from .window_cost import (
     BYTES,
     REGISTERS,
@@ -26,10 +27,9 @@ from .window_cost import (
     widest,
 )
 
-_PROCESSORS, _CLOCK, _LANES = 132, 1.7e9, GPU.warp
+_CLOCK = 1.7e9
 _BANDWIDTH, _CACHED_BANDWIDTH, _CACHE = 2.62e12, 7.72e12, 45e6
 """Bytes per second from memory and from the L2 cache, and what that holds."""
-_RESIDENT_THREADS = GPU.multiprocessor.warps * GPU.warp
 _IN_FLIGHT, _LOADS_IN_FLIGHT = 14_600, 16
 """Bytes that a multiprocessor must have asked for to be served at full bandwidth, and loads that a thread has."""
 _LATENCY, _BLOCK_START = 629.0, 194.0
@@ -57,9 +57,11 @@ _TRIED_ROWS = (1, 2, 3, 4, 6, 7, 8, 14)
 _BLOCK_SIZES = (64, 98, 112, 128, 196, 224, 256)
 
 
-def usual(of: Images) -> dict[str, Any]:
+def usual(of: Images, gpu: Gpu = USUAL) -> dict[str, Any]:
     """Return the choices of the tile and the block that cost least."""
-    found = min(((cycles(of, tile, block), tile, block) for tile, block in candidates(of)), key=lambda each: each[0])
+    found = min(
+        ((cycles(of, tile, block, gpu), tile, block) for tile, block in candidates(of)), key=lambda each: each[0]
+    )
     return wanted(*found[1:])
 
 
@@ -117,15 +119,15 @@ def blocks(of: Images, tile: Tile) -> Iterator[tuple[int, int, int]]:
         yield max(1, min(groups, size // (x * y))), y, x
 
 
-def cycles(of: Images, tile: Tile, block: tuple[int, int, int]) -> float:
+def cycles(of: Images, tile: Tile, block: tuple[int, int, int], gpu: Gpu = USUAL) -> float:
     """Return how long the kernel takes, in cycles of a multiprocessor."""
     threads, size = prod(block), BYTES[of.dtype]
-    warps = ceil(threads / _LANES)
-    each = ceil(_blocks_of_grid(of, tile, block) / _PROCESSORS)
+    warps = ceil(threads / gpu.hardware.warp)
+    each = ceil(_blocks_of_grid(of, tile, block) / gpu.processors)
     issued, moved = _work(of, tile, block)
     loads, rounds = tile.loads(of), of.shape[1] // of.groups * (1 if tile.whole else of.kernel[0])
     alone = _LATENCY * (1 + _ROUND * (rounds - 1)) + _ALONE * issued * _ISSUE
-    resident = _resident(of, tile, warps)
+    resident = _resident(of, tile, warps, gpu.hardware)
     memory = size * (prod(of.shape) + of.shape[0] * of.filters * prod(of.places))
     asked = min(each, resident) * threads * min(loads / rounds, _LOADS_IN_FLIGHT) * tile.chunk * size
     rate = (_CACHED_BANDWIDTH if memory < _CACHE else _BANDWIDTH) * min(1.0, asked / _IN_FLIGHT)
@@ -176,10 +178,10 @@ def _work(of: Images, tile: Tile, block: tuple[int, int, int]) -> tuple[float, f
     return issued / _ISSUE, moved + fill / 4
 
 
-def _resident(of: Images, tile: Tile, warps: int) -> int:
+def _resident(of: Images, tile: Tile, warps: int, on: Hardware) -> int:
     """Return how many blocks a multiprocessor runs at a time."""
     window = tile.registers(of) - tile.results()
     held = prod(of.kernel) * tile.channels * BYTES[of.dtype] / 4 if weights_of(of, tile) is Weights.REGISTERS else 0
-    registers = min(GPU.registers_per_thread, max(24, 13 + tile.results() + _WINDOW * window + held)) // 8 * 8
-    by_registers = int(GPU.multiprocessor.registers // (registers * warps * _LANES))
-    return max(1, min(_RESIDENT_THREADS // (warps * _LANES), GPU.multiprocessor.blocks, by_registers))
+    registers = min(on.registers_per_thread, max(24, 13 + tile.results() + _WINDOW * window + held)) // 8 * 8
+    by_registers = int(on.multiprocessor.registers // (registers * warps * on.warp))
+    return max(1, min(on.multiprocessor.warps // warps, on.multiprocessor.blocks, by_registers))
