@@ -6,10 +6,12 @@ took C stack at every level would end that process.
 
 from __future__ import annotations
 
+import copy
 import pickle
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -86,6 +88,23 @@ def test_pickling_keeps_a_deep_expression() -> None:
     i, e = deep_index(3_400)
     again, j = pickle.loads(pickle.dumps((e, i)))
     assert substitute(again, {j: i}) is e
+
+
+@pytest.mark.parametrize("again", [lambda T: pickle.loads(pickle.dumps(T)), copy.deepcopy], ids=["pickle", "deepcopy"])
+def test_copies_of_a_tensor_with_800_stages_below_it(again: Callable[[te.Tensor], te.Tensor]) -> None:
+    """Stages read the one before, and some much earlier; what several read stays one operation."""
+    A = te.placeholder((4,), name="A")
+    stages = [A]
+    for k in range(1, 801):
+        earlier = stages[-1 - k % 60 if k > 60 else 0]
+        stages.append(te.compute((4,), lambda i, a=earlier, b=stages[-1]: b[i] + a[i] * 0.5, name=f"T{k}"))
+    copied = again(stages[-1])
+    assert copied is not stages[-1]
+    s = te.create_schedule(copied.op)
+    assert [stage.op.name for stage in s.stages] == [t.op.name for t in stages]
+    (read,) = s.stages[1].op.input_tensors
+    assert read.op is s.stages[0].op
+    assert len(again(A).shape) == 1
 
 
 def test_the_recursion_limit_is_as_it_was() -> None:

@@ -19,6 +19,7 @@ from ..expr.runtime_value import RuntimeValue, declaring
 from ..expr.traverse import post_order
 from .arithmetic import Arithmetic
 from .axis import AxisKind, IterVar, Range, counted, whole
+from .pickling import blank, landings
 from .reduction import Reduce
 from .tag_scope import tagged
 
@@ -89,6 +90,10 @@ class Operation:
     def same_as(self, other: object) -> bool:
         """Whether the two are one object."""
         return self is other
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        _, _, state, *_ = object.__reduce_ex__(self, 2)
+        return blank, (type(self), landings(self)), state
 
     def __repr__(self) -> str:
         return one_line(f"{type(self).__name__}({self.name})")
