@@ -92,8 +92,8 @@ class Operation:
         return self is other
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        _, _, state, *_ = object.__reduce_ex__(self, 2)
-        return blank, (type(self), landings(self)), state
+        plain: Any = object.__reduce_ex__(self, 2)
+        return blank, (type(self), landings(self)), plain[2]
 
     def __repr__(self) -> str:
         return one_line(f"{type(self).__name__}({self.name})")
