@@ -31,6 +31,7 @@ from ..loops.nodes import (
     Stmt,
     Store,
     Tensorized,
+    While,
 )
 from .arrays import array_size, note_of, shared_bytes
 from .c_expr import OR, SUM, ExprWriter
@@ -204,6 +205,16 @@ class KernelWriter:
         kind, name = self.dialect.scalar_type(s.var.dtype), self.names(s.var)
         end = op.add(s.min, s.extent)
         with self._block(f"for ({kind} {name} = {self.expr(s.min)}; {name} < {self.expr(end, SUM)}; ++{name})"):
+            self._stmt(s.body)
+
+    def _while(self, s: While) -> None:
+        before = len(self.lines)
+        condition = self.expr(s.condition)
+        parts, self.lines[before:] = self.lines[before:], []
+        with self._block("while (true)" if parts else f"while ({condition})"):
+            if parts:  # of a condition that is too long for one expression
+                self.lines += [*parts, "  " * self.indent + f"if (!({condition})) break;"]
+                self.expr.forget()
             self._stmt(s.body)
 
     def _if(self, s: If) -> None:
@@ -410,6 +421,7 @@ _WRITE: dict[type, Callable[[KernelWriter, Any], None]] = {
     Seq: KernelWriter._seq,
     For: KernelWriter._for,
     If: KernelWriter._if,
+    While: KernelWriter._while,
     Let: KernelWriter._let,
     Store: KernelWriter._store,
     Copy: write_copy,

@@ -23,7 +23,7 @@ from ..core.errors import InternalError, UserError
 from ..core.hardware import MemoryScope
 from ..core.text import remark
 from ..expr import nodes as n
-from ..loops.calls import addresses, is_packed
+from ..loops.calls import addresses, has_effect, is_packed
 from ..loops.nodes import (
     Allocate,
     Assertion,
@@ -38,6 +38,7 @@ from ..loops.nodes import (
     Seq,
     Stmt,
     Store,
+    While,
 )
 from ..loops.walk import statements
 from .abi import AssertionFact, EntryPoint, IndexFact
@@ -143,6 +144,8 @@ class _HostWriter:
             self._block(f"if {self.expr(s.condition)}:", s.then)
             if s.orelse is not None:
                 self._block("else:", s.orelse)
+        elif isinstance(s, While):
+            self._block(f"while {self.expr(s.condition)}:", s.body)
         elif isinstance(s, Let):
             self._line(f"{self.names(s.var)} = {self.expr(s.value)}")
             self._stmt(s.body)
@@ -153,6 +156,13 @@ class _HostWriter:
         elif isinstance(s, Evaluate):
             if is_packed(s.value):
                 self._line(self.expr(s.value))
+            elif has_effect(s.value):
+                raise UserError(
+                    f"`{s.value}` is called outside of any kernel, by host code, which calls packed functions only",
+                    primitive="build",
+                    fix='call it inside a loop over threads: ib.scope_attr(te.thread_axis("threadIdx.x"), '
+                    '"thread_extent", n), or build for "llvm"',
+                )
         else:
             raise InternalError(f"host code cannot hold the statement {type(s).__name__} of {self.function.name}")
 

@@ -14,11 +14,12 @@ from ..core.hardware import LoopKind, ThreadTag
 from ..expr.constructors import constructor
 from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import as_expr, cast, condition, const
+from ..expr.operators import condition as test_of
 from ..expr.traverse import substitute
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Tensor
 from .functions import PrimFunction
-from .nodes import Allocate, Buffer, Evaluate, For, Function, If, Let, Program, Seq, Stmt, Store, seq
+from .nodes import Allocate, Buffer, Evaluate, For, Function, If, Let, Program, Seq, Stmt, Store, While, seq
 
 _BY_NUMBER = (LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.UNROLLED, LoopKind.THREAD)
 
@@ -84,6 +85,11 @@ def make_for(
         raise UserError(f"annotations={annotations!r} is not a mapping", primitive="For", fix='give {"name": value}')
     pragmas = tuple((str(name), value) for name, value in (annotations or {}).items())
     return For(var, low, size, how, tag, pragmas, _statement(body, "the body", "For"))
+
+
+def make_while(condition: Any, body: Any, span: Any = None) -> Stmt:
+    """The statement `body`, again and again, for as long as the condition holds."""
+    return While(test_of(condition, "While"), _statement(body, "the body", "While"))
 
 
 def make_if(condition_: Any, then_case: Any, else_case: Any = None, span: Any = None) -> Stmt:
@@ -260,7 +266,8 @@ def _reads(kind: type) -> Any:
 STATEMENTS: dict[str, Any] = {
     name: constructor(node, build, name, holds)
     for name, node, build, holds in (
-        ("For", For, make_for, None), ("IfThenElse", If, make_if, None), ("BufferStore", Store, make_store, None),
+        ("For", For, make_for, None), ("IfThenElse", If, make_if, None),
+        ("While", While, make_while, None), ("BufferStore", Store, make_store, None),
         ("BufferLoad", Load, make_buffer_load, _reads(Buffer)),
         ("ProducerLoad", Load, make_producer_load, _reads(Tensor)),
         ("LetStmt", Let, make_let, None), ("Let", _NoNode, make_let_expr, None), ("SeqStmt", Seq, make_seq, None),

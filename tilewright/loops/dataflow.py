@@ -24,7 +24,7 @@ from ..expr.traverse import conjuncts, substitute, variables
 from . import uses
 from .calls import ATOMICS, addresses
 from .nodes import NOTHING, AddressOf, Buffer, Copy, Evaluate, For, If, Let, Stmt, Store, Tensorized
-from .overlap import Meeting, Region, Step, involves, meeting
+from .overlap import Meeting, Region, Step, meeting
 from .walk import statements
 
 
@@ -392,8 +392,3 @@ def index_variables(stmt: Stmt, scope: MemoryScope) -> frozenset[Var]:
             if isinstance(node, Load) and isinstance(node.source, Buffer) and node.source.scope is scope:
                 indices.update(dict.fromkeys(node.indices))
     return frozenset(variables(*indices))
-
-
-def depends_on_threads(e: Expr, scene: Scene) -> bool:
-    """Whether the value of `e` may differ between the threads of a block; what is in memory may."""
-    return bool(uses.read(e)) or involves(e, scene.threads)

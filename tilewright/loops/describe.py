@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core.node import Node
 from ..expr.nodes import Expr
 from ..expr.printer import show
-from .nodes import Allocate, Await, Barrier, Commit, Copy, Evaluate, For, If, Launch, Let, LifetimeStart, Store
+from .nodes import Allocate, Await, Barrier, Commit, Copy, Evaluate, For, If, Launch, Let, LifetimeStart, Store, While
 
 
 def describe(node: Node) -> str:
@@ -19,6 +19,8 @@ def describe(node: Node) -> str:
         return f"{node.var.name} = {show(node.value)}"
     if isinstance(node, If):
         return f"if {show(node.condition)}"
+    if isinstance(node, While):
+        return f"while {show(node.condition)}"
     if isinstance(node, For):
         return _loop(node)
     if isinstance(node, Evaluate):

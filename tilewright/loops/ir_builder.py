@@ -21,10 +21,12 @@ from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..expr.nodes import Expr, IntImm, Load, Var
-from ..expr.operators import as_expr, cast, condition, const, floordiv, floormod, likely, subtract
+from ..expr.operators import as_expr, cast, const, floordiv, floormod, likely, subtract
+from ..expr.operators import condition as test_of
+from ..expr.traverse import post_order
 from ..tensor.axis import IterVar, whole
 from .calls import refuse_nested
-from .nodes import NOTHING, Allocate, Barrier, Buffer, Evaluate, For, If, Let, Stmt, Store, seq
+from .nodes import NOTHING, Allocate, Barrier, Buffer, Evaluate, For, If, Let, Stmt, Store, While, seq
 
 Wrap = Callable[[Stmt], Stmt]
 _KINDS = {kind.value: kind for kind in LoopKind if kind is not LoopKind.THREAD} | {
@@ -157,9 +159,22 @@ class IRBuilder:
             yield var
 
     @contextmanager
+    def while_loop(self, condition: Any) -> Iterator[None]:
+        """`with ib.while_loop(i[0] < n):` runs the block again and again, for as long as the condition holds before."""
+        test = test_of(condition, "while_loop")
+        if not any(isinstance(at, Load) for at in post_order(test)):
+            raise UserError(
+                f"the condition `{test}` reads no buffer, so that the loop can never change it",
+                primitive="while_loop",
+                fix="keep what it depends on in a buffer: i = ib.allocate('int32', (1,), scope='local')",
+            )
+        with self._scope(lambda body: While(test, body)):
+            yield
+
+    @contextmanager
     def if_scope(self, cond: Any) -> Iterator[None]:
         """`with ib.if_scope(i < 8):` runs the block where the condition holds."""
-        test = condition(cond, "if_scope")
+        test = test_of(cond, "if_scope")
         with self._scope(lambda body: If(test, body, None)):
             yield
 
@@ -227,7 +242,7 @@ class IRBuilder:
 
     def likely(self, expr: Any) -> Expr:
         """The condition, marked as one that nearly always holds."""
-        return likely(condition(expr, "likely"))
+        return likely(test_of(expr, "likely"))
 
     def barrier(self, scope: str = "shared") -> None:
         """All threads of the block wait here; the compiler places the barriers that shared memory needs by itself."""

@@ -13,7 +13,20 @@ from collections.abc import Collection
 from ..core.hardware import MemoryScope
 from ..expr.nodes import IntImm
 from . import uses
-from .nodes import NOTHING, Allocate, Buffer, For, If, LifetimeStart, Seq, Stmt, Store, Tensorized, map_statements
+from .nodes import (
+    NOTHING,
+    Allocate,
+    Buffer,
+    For,
+    If,
+    LifetimeStart,
+    Seq,
+    Stmt,
+    Store,
+    Tensorized,
+    While,
+    map_statements,
+)
 from .uses import NO_SOURCES, Sources
 
 
@@ -55,6 +68,8 @@ class Liveness:
         inside = parts(stmt)
         if isinstance(stmt, If):
             return self.ended(stmt.then) & self.ended(stmt.orelse) if stmt.orelse is not None else NO_SOURCES
+        if isinstance(stmt, While):
+            return NO_SOURCES
         if isinstance(stmt, For) and not (isinstance(stmt.extent, IntImm) and stmt.extent.value > 0):
             return NO_SOURCES
         found: Sources = frozenset((stmt.buffer,)) if isinstance(stmt, Allocate) else NO_SOURCES

@@ -2,8 +2,8 @@
 
     Program  = Function*                     what `lower` returns
     Function = name, params, body
-    Stmt     = For | If | Store | Copy | Evaluate | Let | Allocate | LifetimeStart | Barrier | Commit | Await | Seq
-             | Launch | Tensorized
+    Stmt     = For | While | If | Store | Copy | Evaluate | Let | Allocate | LifetimeStart | Barrier | Commit | Await
+             | Seq | Launch | Tensorized
     Expr     = the expressions of expr/nodes.py | AllReduce | AddressOf
 
 A `For` of kind THREAD binds a hardware thread index: its body runs once per thread, and two loops of one tag
@@ -64,6 +64,14 @@ class For(Stmt):
     kind: LoopKind
     thread: ThreadTag | None
     pragmas: tuple[tuple[str, Any], ...]
+    body: Stmt
+
+
+@node()
+class While(Stmt):
+    """The body, again and again, for as long as the condition holds before it; at first it may not hold at all."""
+
+    condition: Expr
     body: Stmt
 
 

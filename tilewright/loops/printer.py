@@ -152,6 +152,9 @@ class _FunctionPrinter:
     def _plain(self, stmt: n.Stmt, level: int) -> None:
         if isinstance(stmt, n.For):
             self._for(stmt, level)
+        elif isinstance(stmt, n.While):
+            self._line(level, f"while {self.printer(stmt.condition)}:")
+            self._block(stmt.body, level + 1)
         elif isinstance(stmt, n.If):
             self._line(level, f"if {self.printer(stmt.condition)}:")
             self._block(stmt.then, level + 1)

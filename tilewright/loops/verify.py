@@ -34,6 +34,7 @@ from .nodes import (
     Stmt,
     Store,
     Tensorized,
+    While,
     copied_load,
     is_exchange,
 )
@@ -200,6 +201,13 @@ class _Verifier:
     def _differs(self, *exprs: e.Expr) -> bool:
         """Whether threads of one block may find different values, as far as thread indices tell."""
         return bool(self.diverging) and any(not self.diverging.isdisjoint(self._names(expr)) for expr in exprs)
+
+    def _while(self, stmt: While) -> None:
+        self.expression(stmt.condition, stmt)
+        if not stmt.condition.dtype.is_bool or stmt.condition.dtype.lanes > 1:
+            self.fail(f"the condition has type {stmt.condition.dtype}, not bool", stmt)
+        with self._reached_by_some(stmt.condition):
+            self.statement(stmt.body)
 
     def _store(self, stmt: Store) -> None:
         for part in (*stmt.indices, stmt.value):
@@ -370,6 +378,7 @@ _STATEMENTS: dict[type, Callable[[_Verifier, Any], None]] = {
     For: _Verifier._for,
     Launch: _Verifier._launch,
     If: _Verifier._if,
+    While: _Verifier._while,
     Store: _Verifier._store,
     Copy: _Verifier._copy,
     Let: _Verifier._let,

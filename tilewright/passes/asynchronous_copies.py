@@ -32,6 +32,7 @@ from ..loops.nodes import (
     Stmt,
     Store,
     Tensorized,
+    While,
     copied_load,
     map_statements,
     seq,
@@ -70,6 +71,8 @@ class _Copier:
         """The statement with its copies; the variables `varying` differ between the threads of a block."""
         if isinstance(stmt, Seq):
             return self._sequence(stmt, facts, varying)
+        if isinstance(stmt, While):  # how often it runs is known to nobody
+            return without_commits(stmt)
         if isinstance(stmt, (For, If)):
             decides = (stmt.min, stmt.extent) if isinstance(stmt, For) else (stmt.condition,)
             if any(_varies(e, varying) for e in decides):  # groups are counted alike in all threads of a block

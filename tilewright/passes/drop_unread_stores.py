@@ -36,6 +36,7 @@ from ..loops.nodes import (
     Stmt,
     Store,
     Tensorized,
+    While,
     map_statements,
     seq,
 )
@@ -84,6 +85,10 @@ class _Sweep:
             return self._sequence(stmt, live)
         if isinstance(stmt, For):
             return self._loop(stmt, live)
+        if isinstance(stmt, While):
+            after = live | heads(stmt)
+            body, before = self.back(stmt.body, after | self.liveness.exposed(stmt.body))
+            return (stmt if body is stmt.body else While(stmt.condition, body)), after | before
         before = heads(stmt) if isinstance(stmt, If) and stmt.orelse is not None else live | heads(stmt)
 
         def inside(part: Stmt) -> Stmt:

@@ -12,8 +12,9 @@ it on. A buffer that is read only where its elements are updated in place, as re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from itertools import groupby
 
 from ..arith.facts import EMPTY
@@ -25,7 +26,7 @@ from ..expr.nodes import Expr, IntImm
 from ..expr.operators import const, logical_not
 from ..expr.traverse import loads, substitute
 from ..loops import uses
-from ..loops.dataflow import NONE, Access, Accesses, AccessFinder, Actors, Scene, depends_on_threads, first_dependence
+from ..loops.dataflow import NONE, Access, Accesses, AccessFinder, Actors, Scene, first_dependence
 from ..loops.describe import describe
 from ..loops.nodes import (
     Allocate,
@@ -42,10 +43,12 @@ from ..loops.nodes import (
     Seq,
     Stmt,
     Store,
+    While,
     map_statements,
     seq,
 )
 from ..loops.overlap import Step
+from ..loops.uniformity import varies, varying_memory
 from ..loops.walk import statements, stored_stages
 
 
@@ -77,12 +80,13 @@ def _kernels(stmt: Stmt) -> Stmt:
     if not several:
         return stmt
     facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
-    scene = Scene(frozenset(var for var, _ in several), facts)
+    threads = frozenset(var for var, _ in several)
     body = stmt.body
+    scene, memory = Scene(threads, facts), lru_cache(partial(varying_memory, body, threads))
     for scope, buffers in ((MemoryScope.SHARED, None), (MemoryScope.GLOBAL, _passed_on(body))):
         found = AccessFinder((scope,), only=buffers)
         if found.touches(body):
-            body = _Placer(scope, found).place(body, scene).stmt
+            body = _Placer(scope, found, memory).place(body, scene).stmt
     return stmt if body is stmt.body else Launch(stmt.name, stmt.threads, body)
 
 
@@ -127,11 +131,18 @@ class _Line:
 
 
 class _Placer:
-    """Places barriers in a statement; `found` are the accesses under the conditions and names around it."""
+    """Places barriers in a statement; `found` are the accesses under the conditions and names around it.
 
-    def __init__(self, scope: MemoryScope, found: AccessFinder) -> None:
+    `memory` tells which memory may hold different values for different threads.
+    """
+
+    def __init__(self, scope: MemoryScope, found: AccessFinder, memory: Callable[[], frozenset[Buffer]]) -> None:
         self.scope = scope
         self.found = found
+        self.memory = memory
+
+    def _inside(self, found: AccessFinder) -> _Placer:
+        return _Placer(self.scope, found, self.memory)
 
     def place(self, stmt: Stmt, scene: Scene) -> _Placed:
         """The statement with its barriers."""
@@ -148,6 +159,8 @@ class _Placer:
             return _Placed(stmt, NONE, NONE, False)
         if isinstance(stmt, For):
             return self._loop(stmt, scene)
+        if isinstance(stmt, While):
+            return self._repeated(stmt, scene)
         if isinstance(stmt, If):
             return self._branch(stmt, scene)
         if isinstance(stmt, Let):
@@ -196,11 +209,24 @@ class _Placer:
         own = self.found.of(stmt.min, stmt.extent)
         return _Placed(made, own | first.in_loop(stmt), own | placed.last.in_loop(stmt), parted and runs)
 
+    def _repeated(self, stmt: While, scene: Scene) -> _Placed:
+        """The condition is read before every iteration, and once more behind the last."""
+        own = self.found.of(stmt.condition)
+        placed = self.place(stmt.body, scene)
+        body, first, last = placed.stmt, own | placed.first, placed.last
+        if _conflict(last, first, scene):
+            body, last = seq(body, Barrier(self.scope)), NONE
+        if _conflict(own, placed.first, scene):
+            body = seq(Barrier(self.scope), body)
+        made = While(stmt.condition, body)
+        self._check(made, (stmt.condition,), scene)
+        return _Placed(made, first, own | last, False)
+
     def _branch(self, stmt: If, scene: Scene) -> _Placed:
-        then = _Placer(self.scope, self.found.where(stmt.condition)).place(stmt.then, scene)
+        then = self._inside(self.found.where(stmt.condition)).place(stmt.then, scene)
         orelse = None
         if stmt.orelse is not None:
-            orelse = _Placer(self.scope, self.found.where(logical_not(stmt.condition))).place(stmt.orelse, scene)
+            orelse = self._inside(self.found.where(logical_not(stmt.condition))).place(stmt.orelse, scene)
         made = If(stmt.condition, then.stmt, None if orelse is None else orelse.stmt)
         self._check(made, (stmt.condition,), scene)
         own = self.found.of(stmt.condition)
@@ -212,7 +238,7 @@ class _Placer:
     def _named(self, stmt: Let, scene: Scene) -> _Placed:
         """The value is read first, then the body runs."""
         own = self.found.of(stmt.value)
-        placed = _Placer(self.scope, self.found.naming(stmt.var, stmt.value)).place(stmt.body, scene)
+        placed = self._inside(self.found.naming(stmt.var, stmt.value)).place(stmt.body, scene)
         body, first, last, parted = placed.stmt, own | placed.first, own | placed.last, placed.parted
         if _conflict(own, placed.first, scene):
             body, first, last, parted = seq(Barrier(self.scope), body), own, placed.last, True
@@ -220,13 +246,13 @@ class _Placer:
             last = placed.last
         return _Placed(Let(stmt.var, stmt.value, body), first, last, parted)
 
-    def _check(self, stmt: For | If, decides: Sequence[Expr], scene: Scene) -> None:
+    def _check(self, stmt: For | If | While, decides: Sequence[Expr], scene: Scene) -> None:
         """A barrier must not stand where only some threads of a block come by."""
         barriers = (part for part in statements(stmt) if isinstance(part, Barrier) and part.scope is self.scope)
         if next(barriers, None) is None:
             return
         for e in decides:
-            if depends_on_threads(substitute(e, self.found.named), scene):
+            if varies(substitute(e, self.found.named), scene.threads, self.memory()):
                 raise UserError(
                     f"a barrier is needed within `{describe(stmt)}`, but some threads of the block do not reach it",
                     primitive="barrier",

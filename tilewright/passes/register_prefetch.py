@@ -34,7 +34,7 @@ from ..expr.operators import add, const, less, multiply, subtract
 from ..expr.traverse import substitute
 from ..loops import uses
 from ..loops.dataflow import Scene, accesses, dependence, feeds
-from ..loops.nodes import Allocate, Buffer, For, Function, If, Launch, Seq, Stmt, Store, map_statements, seq
+from ..loops.nodes import Allocate, Buffer, For, Function, If, Launch, Seq, Stmt, Store, While, map_statements, seq
 from ..loops.walk import statements
 from .loop_nests import digits, iterations, joint_variable, serial_nest
 from .simplify_program import simplify_statement
@@ -82,6 +82,8 @@ def _words(buffer: Buffer) -> int:
 
 def _visit(stmt: Stmt, scene: Scene, spare: int) -> Stmt:
     inside = scene
+    if isinstance(stmt, While):
+        return stmt
     if isinstance(stmt, For):
         inside = scene.inside(stmt)
         made = _prefetched(serial_nest(stmt), scene.facts, spare) or _stored_late(stmt, inside, spare)

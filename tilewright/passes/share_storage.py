@@ -31,6 +31,7 @@ from ..loops.nodes import (
     Seq,
     Stmt,
     Store,
+    While,
     map_statements,
 )
 from ..loops.uses import NO_SOURCES, Sources
@@ -175,7 +176,7 @@ class _Clashes:
             in_use = (held | written) & live
             self.found |= {frozenset((buffer, other)) for buffer in written for other in in_use if other is not buffer}
             return held | written
-        if isinstance(stmt, For):
+        if isinstance(stmt, (For, While)):
             again = live | self._exposed(stmt.body)
             return held | self._walk(stmt.body, held | written, again)
         reached = held if isinstance(stmt, If) and stmt.orelse is None else NO_SOURCES

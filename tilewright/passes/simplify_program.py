@@ -11,7 +11,22 @@ from ..core.target import Target
 from ..expr.nodes import FALSE, TRUE, Call, Expr, IntImm
 from ..expr.operators import const
 from ..expr.traverse import substitute
-from ..loops.nodes import NOTHING, Allocate, Evaluate, For, Function, If, Launch, Let, Seq, Stmt, Store, Tensorized, seq
+from ..loops.nodes import (
+    NOTHING,
+    Allocate,
+    Evaluate,
+    For,
+    Function,
+    If,
+    Launch,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    Tensorized,
+    While,
+    seq,
+)
 
 
 def simplify_program(function: Function, target: Target, options: Options) -> Function:
@@ -35,6 +50,9 @@ def simplify_statement(stmt: Stmt, facts: Facts) -> Stmt:
         return Let(stmt.var, simplify(stmt.value, facts), simplify_statement(stmt.body, facts))
     if isinstance(stmt, Tensorized):
         return stmt.map_children(lambda child: _part(child, facts))  # type: ignore[no-any-return]
+    if isinstance(stmt, While):
+        condition = simplify(stmt.condition, facts)
+        return NOTHING if condition is FALSE else While(condition, simplify_statement(stmt.body, facts))
     if isinstance(stmt, Evaluate):
         return Evaluate(simplify(stmt.value, facts))
     if isinstance(stmt, Launch):

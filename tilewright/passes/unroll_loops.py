@@ -18,7 +18,21 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import FALSE, TRUE, Call, Expr, IntImm, Var
 from ..expr.traverse import post_order, substitute
-from ..loops.nodes import NOTHING, Evaluate, For, Function, If, Let, Seq, Stmt, Store, Tensorized, map_statements, seq
+from ..loops.nodes import (
+    NOTHING,
+    Evaluate,
+    For,
+    Function,
+    If,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    Tensorized,
+    While,
+    map_statements,
+    seq,
+)
 from .copies import Copies
 
 MAX_AUTO_DEPTH = 8
@@ -183,6 +197,8 @@ def _expand(stmt: Stmt, values: dict[Var, int], facts: Facts, copies: Copies) ->
         return Let(stmt.var, copies.expr(stmt.value, values, facts), _expand(stmt.body, values, facts, copies))
     if isinstance(stmt, Tensorized):
         return _copied(stmt, values, facts, copies)
+    if isinstance(stmt, While):
+        return While(copies.expr(stmt.condition, values, facts), _expand(stmt.body, values, facts, copies))
     if isinstance(stmt, Evaluate):
         return Evaluate(copies.expr(stmt.value, values, facts))
     return map_statements(stmt, lambda child: _expand(child, values, facts, copies))

@@ -28,6 +28,7 @@ from ...loops.nodes import (
     Stmt,
     Store,
     Tensorized,
+    While,
 )
 from ..kernel import Param, product, root
 from .binding import PARALLEL_FOR
@@ -195,6 +196,20 @@ class BodyWriter:
             self._counted(s, start, stop, s.body, runs=extent is not None and extent > 0)
         else:
             raise InternalError(f"a {s.kind.value} loop over {s.var.name} reached code generation")
+
+    def _while(self, s: While) -> None:
+        out = self.out
+        again, inside, done = out.label("while"), out.label("while.body"), out.label("while.done")
+        out.branch(again)
+        out.start(again)
+        with self.expr.scope():
+            condition = self.expr.guard(s.condition)
+        out.branch_if(condition, inside, done)
+        out.start(inside)
+        with self.expr.scope():
+            self._stmt(s.body)
+        out.branch(again)
+        out.start(done)
 
     def _counted(self, s: For, start: LLVMValue, stop: LLVMValue, body: Stmt, runs: bool) -> None:
         """The iterations from `start` up to `stop`, tested at the bottom; `runs`: there is at least one."""
@@ -366,6 +381,7 @@ _WRITE: dict[type, Callable[[BodyWriter, Any], None]] = {
     Seq: BodyWriter._seq,
     For: BodyWriter._for,
     If: BodyWriter._if,
+    While: BodyWriter._while,
     Let: BodyWriter._let,
     Store: BodyWriter._store,
     Evaluate: BodyWriter._evaluate,

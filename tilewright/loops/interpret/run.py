@@ -46,6 +46,7 @@ from ..nodes import (
     Stmt,
     Store,
     Tensorized,
+    While,
 )
 from .arena import byte_stores
 from .copies import Flights
@@ -221,6 +222,25 @@ class Runner(Machine):
 
         return run
 
+    def _while(self, stmt: While) -> Run:
+        condition, body = self.expression(stmt.condition), self.statement(stmt.body)
+
+        def run(mask: Value) -> None:
+            active = mask
+            while True:
+                self.at = stmt
+                on = condition(active)
+                if not isinstance(on, np.ndarray):
+                    if not on:
+                        return
+                else:  # threads that are done once stay so
+                    active = own(on) if active is None else active & on
+                    if not active.any():
+                        return
+                body(active)
+
+        return run
+
     def _for(self, stmt: For) -> Run:
         if stmt.kind is LoopKind.THREAD and any(True for _ in thread_loops(stmt)):
             return self._thread(stmt)
@@ -370,6 +390,7 @@ _STATEMENTS: dict[type, Callable[[Runner, Any], Run]] = {
     Allocate: Runner._allocate_around,
     If: Runner._if,
     For: Runner._for,
+    While: Runner._while,
     LifetimeStart: Runner._lifetime_start,
     Barrier: Runner._barrier,
     Tensorized: Runner._tensorized,
