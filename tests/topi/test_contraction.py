@@ -35,6 +35,8 @@ CONVOLUTIONS = (
     Conv2d.of((1, 64, 4, 5), 32, groups=2, kernel=2, layout="NHWC", dtype="bfloat16"),
     Conv2d.of((1, 64, 7, 7), 40, dtype="float16"),
     Conv2d.of((2, 24, 40), 16, kernel=5, layout="NCW"),
+    Conv2d.of((8, 16, 4, 5), 24, layout="HWCN"),
+    Conv2d.of((3, 64, 5, 4), 20, groups=2, stride=2, layout="HWCN", dtype="float16"),
 )
 PRODUCTS = (
     Dense.of((7, 33), 19),
@@ -73,7 +75,7 @@ def problem(workload, epilogue, seed=2):
     rng = np.random.default_rng(seed)
     data, weights = workload.inputs(rng)
     if isinstance(workload, Conv2d):
-        right = exact(workload, data, weights if workload.weights == "OIHW" else weights.transpose(0, 3, 1, 2))
+        right = exact(workload, data, np.einsum(f"{workload.weights}->OIHW", weights.astype("float64")))
     else:
         right = np.einsum("...ik,...jk->...ij", data.astype("float64"), weights.astype("float64"))
     extras = []
@@ -191,6 +193,9 @@ def test_an_order_of_weights():
     assert turned.weights_shape == (32, 3, 3, 32)
     assert Conv2d.of(*turned.args) == turned
     assert Conv2d.of((1, 32, 4, 4), layout="NHWC").args[-1] == "NHWC"
+    assert Conv2d.of((1, 8, 4, 4), layout="HWCN").weights == "HWIO"
+    with pytest.raises(UserError, match="weights OIHW with the layout HWCN are not covered"):
+        Conv2d.of((1, 8, 4, 4), layout="HWCN", weights="OIHW")
     with pytest.raises(UserError, match="weights OHWI with the layout NCHW are not covered"):
         Conv2d.of((1, 32, 4, 4), weights="OHWI")
     data, weights = turned.inputs(np.random.default_rng(0))

@@ -65,7 +65,7 @@ def exact(workload, data, weights):
     """The sums in float64, by loops over the window, in the layout of the workload."""
     (top, left, bottom, right), (sy, sx), (dy, dx) = workload.padding, workload.stride, workload.dilation
     images = data.astype("float64")
-    images = images.transpose(0, 3, 1, 2) if workload.layout == "NHWC" else images
+    images = np.einsum(f"{workload.layout}->NCHW", images)
     padded = np.pad(images, ((0, 0), (0, 0), (top, bottom), (left, right)))
     w = weights.astype("float64").reshape(workload.filters, -1, *workload.kernel)
     rows, columns = workload.places
@@ -74,7 +74,7 @@ def exact(workload, data, weights):
     for f, rc, ky, kx in np.ndindex(*w.shape):
         seen = padded[:, f // share * w.shape[1] + rc, ky * dy :, kx * dx :][:, ::sy, ::sx][:, :rows, :columns]
         out[:, f] += seen * w[f, rc, ky, kx]
-    return out.transpose(0, 2, 3, 1) if workload.layout == "NHWC" else out
+    return np.einsum(f"NCHW->{workload.layout}", out)
 
 
 def activated(name, v):

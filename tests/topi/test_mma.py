@@ -39,6 +39,9 @@ WORKLOADS = (
     Conv2d.of((1, 32, 5, 6), 16, kernel=1, padding=0, layout="NHWC", dtype="float16", weights="OHWI"),
     Conv2d.of((1, 64, 4, 5), 32, groups=2, kernel=2, layout="NHWC", dtype="bfloat16"),
     Conv2d.of((1, 64, 7, 7), 40, dtype="float16"),
+    Conv2d.of((8, 16, 4, 5), 24, layout="HWCN"),
+    Conv2d.of((16, 32, 4, 3), 16, layout="HWCN", dtype="float16"),
+    Conv2d.of((3, 64, 5, 4), 32, groups=2, stride=2, layout="HWCN", dtype="bfloat16"),
 )
 EPSILON = {"float32": 5e-7, "float16": 1e-3, "bfloat16": 6e-3}
 """Relative errors in the L2 norm: of 3xTF32, and of results rounded to 16 bits."""
@@ -60,7 +63,7 @@ def check(out, right, allowed):
     assert off <= allowed, off
 
 
-@pytest.mark.parametrize("workload", cases(WORKLOADS[1:6]))
+@pytest.mark.parametrize("workload", cases((*WORKLOADS[1:6], *WORKLOADS[-3:])))
 def test_by_the_interpreter(workload):
     """Dealt out to the lanes of warps, with races and reads of unwritten memory found; and NVRTC compiles it."""
     for config, epilogue in zip(itertools.islice(configs(workload, 0), 1, 3), EPILOGUES[1:], strict=False):

@@ -221,7 +221,7 @@ def conv2d(
         str, _option(_WHAT, "--groups", metavar="N", what="Parts of the channels, each seen by its own filters only.")
     ] = "1",
     dtype: Dtype = "float32",
-    layout: Annotated[str, _option(_WHAT, "--layout", metavar="NCHW|NHWC", what="Order of dimensions.")] = "NCHW",
+    layout: Annotated[str, _option(_WHAT, "--layout", metavar="NCHW|NHWC|HWCN", what="Order of dimensions.")] = "NCHW",
     strategy: Annotated[
         str | None,
         _option(

@@ -15,11 +15,13 @@ from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
 from .. import nn, testing
 from .declarations import placeholders, same_shape, sums_of
-from .layouts import LAYOUTS, as_images, in_layout, in_memory, in_order, layout_of
+from .layouts import IMAGES_LAST, LAYOUTS, as_images, from_layout, in_layout, in_memory, in_order, layout_of
 from .workload import INTEGERS, Convolution, border, dtype_of, positions, shape_of, shortened, sizes, sum_dtype
 
-WEIGHTS = ("OIHW", "OHWI")
-"""The orders of the dimensions of filters in memory; the first is the usual one."""
+WEIGHTS = ("OIHW", "OHWI", "HWIO")
+"""The orders of the dimensions of filters in memory; the first is the usual one, the last that of the layout HWCN."""
+_LAST = {"OHWI": (0, 3, 1, 2), "HWIO": (3, 2, 0, 1)}
+"""How to transpose filters of the others to the usual order."""
 
 
 @dataclass(frozen=True)
@@ -125,13 +127,13 @@ class Conv2d(Convolution):
         groups: int = 1,
         dtype: str = "float32",
         layout: str = "NCHW",
-        weights: str = "OIHW",
+        weights: str | None = None,
     ) -> Conv2d:
         """The workload; `filters` is by default as many as there are channels, `padding` as `window` says.
 
         `shape` is batch, channels, height, width in every layout. With a layout of 1-D data it is batch, channels,
         length, and the window's options are those of a line: images of one row compute it. `weights` is the order of
-        the dimensions of the filters in memory: "OIHW", or "OHWI" with the layout NHWC.
+        the dimensions of the filters in memory: "OIHW", or "OHWI" with the layout NHWC; with HWCN it is "HWIO".
         """
         shape, kernel, stride, padding, dilation = as_images(cls.name, layout, shape, kernel, stride, padding, dilation)
         images = shape_of(cls.name, shape, "NCHW")
@@ -144,7 +146,7 @@ class Conv2d(Convolution):
                 fix="give a common divisor of both",
             )
         return cls(images, count, *window(cls.name, images, kernel, stride, padding, dilation), parts,
-                   dtype_of(cls.name, dtype, INTEGERS), layout_of(cls.name, layout),
+                   dtype_of(cls.name, dtype, INTEGERS), layout_of(cls.name, layout, (IMAGES_LAST,)),
                    _order_of_weights(cls.name, weights, layout))  # fmt: skip
 
     @property
@@ -163,13 +165,15 @@ class Conv2d(Convolution):
             **found,
             **grouped,
             **_storage(self),
-            **({"weights": self.weights} if self.weights != WEIGHTS[0] else {}),
+            **({"weights": self.weights} if self.weights == "OHWI" else {}),
         }
 
     @property
     def weights_shape(self) -> tuple[int, ...]:
-        """That of PyTorch: filters, channels of a group, rows, columns; or with the channels last."""
+        """That of PyTorch: filters, channels of a group, rows, columns; or with the channels, or filters, last."""
         channels = self.shape[1] // self.groups
+        if self.weights == "HWIO":
+            return (*self.kernel, channels, self.filters)
         first = self.weights == WEIGHTS[0]
         return (self.filters, channels, *self.kernel) if first else (self.filters, *self.kernel, channels)
 
@@ -212,13 +216,13 @@ class Conv2d(Convolution):
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
         images = in_order(self.layout, data)
         if self.weights != WEIGHTS[0]:
-            weights = weights.transpose(0, 3, 1, 2)
+            weights = weights.transpose(_LAST[self.weights])
         out = testing.conv2d_nchw_python(images, weights, self.stride, self.padding, self.groups, self.dilation)
         return in_memory(self.layout, out)
 
     def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
         if self.weights != WEIGHTS[0]:
-            weights = weights.permute(0, 3, 1, 2)
+            weights = weights.permute(_LAST[self.weights])
         return _torch_ways(self, data, weights, self.groups)
 
 
@@ -320,14 +324,15 @@ class Depthwise(Convolution):
 
 
 def _order_of_weights(who: str, weights: Any, layout: str) -> str:
-    """The order of the weights' dimensions; UserError for one that there is not."""
-    if weights not in WEIGHTS or (weights != WEIGHTS[0] and layout not in ("NHWC", "NWC")):
+    """The order of the weights' dimensions, None for that of the layout; UserError for one that there is not."""
+    usual = "HWIO" if layout == IMAGES_LAST else WEIGHTS[0]
+    if weights not in (None, usual) and not (weights == "OHWI" and layout in ("NHWC", "NWC")):
         raise UserError(
             f"weights {weights} with the layout {layout} are not covered",
             primitive=who,
-            fix="give OIHW, or OHWI with the layout NHWC",
+            fix="give OIHW, OHWI with the layout NHWC, or HWIO with the layout HWCN",
         )
-    return str(weights)
+    return weights or usual
 
 
 Window = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -370,8 +375,8 @@ def _torch_ways(of: Conv2d | Depthwise, data: Any, weights: Any, groups: int) ->
     rows, columns = of.places
 
     def way(memory_format: Any) -> Callable[[], Any]:
-        last = of.layout == "NHWC"
-        given = data.permute(0, 3, 1, 2) if last else data
+        back = in_layout(of.layout, (0, 1, 2, 3))
+        given = data.permute(*from_layout(of.layout, (0, 1, 2, 3)))
         images, kernels = (t.contiguous(memory_format=memory_format) for t in (given, weights))
 
         def call() -> Any:
@@ -379,7 +384,7 @@ def _torch_ways(of: Conv2d | Depthwise, data: Any, weights: Any, groups: int) ->
             out = conv2d(padded, kernels, None, of.stride, (top, left) if crops else 0, of.dilation, groups)
             if not even and crops:
                 out = out[:, :, :rows, :columns]
-            return out.permute(0, 2, 3, 1) if last else out
+            return out.permute(*back)
 
         return call
 

@@ -16,7 +16,7 @@ from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
 from .images import Images
-from .layouts import in_layout
+from .layouts import from_layout, in_layout
 from .workload import sum_dtype
 
 
@@ -70,7 +70,7 @@ def sums_of(of: Images, data: Tensor, weights: Tensor, chunk: int = 0, turned: b
     ry, rx = reduce_axis((0, of.kernel[0]), name="ry"), reduce_axis((0, of.kernel[1]), name="rx")
 
     def value(*position: Any) -> Any:
-        n, f, y, x = position if of.layout == "NCHW" else (position[0], position[3], *position[1:3])
+        n, f, y, x = from_layout(of.layout, position)
         rc = channels[0] if channels else 0
         group = floordiv(f, per_filters) if of.groups > 1 else 0
         seen = element(n, group * per_group + rc, y * sy + ry * dy, x * sx + rx * dx)
@@ -84,8 +84,9 @@ def sums_of(of: Images, data: Tensor, weights: Tensor, chunk: int = 0, turned: b
 
 def _weight(of: Images, weights: Tensor, f: Any, rc: Any, ry: Any, rx: Any) -> Any:
     """Read a weight, of the filter `f` whose kernels stand one after another, or in rows of a channel's."""
-    if getattr(of, "weights", "OIHW") == "OHWI":
-        return weights(f, ry, rx, rc)
+    order = getattr(of, "weights", "OIHW")
+    if order != "OIHW":
+        return weights(f, ry, rx, rc) if order == "OHWI" else weights(ry, rx, rc, f)
     per_channel = of.filters // of.shape[1]
     if per_channel > 1 and same_shape(weights, (of.shape[1], per_channel, *of.kernel)):
         return weights(floordiv(f, per_channel), floormod(f, per_channel), ry, rx)
@@ -110,7 +111,7 @@ def _padded(of: Images, data: Tensor, converted: bool) -> Any:
     kind = sum_dtype(of.dtype) if converted else of.dtype
 
     def value(*position: Any) -> Any:
-        n, c, y, x = position if of.layout == "NCHW" else (position[0], position[3], *position[1:3])
+        n, c, y, x = from_layout(of.layout, position)
         inside = []
         inside += [y >= top, y < height + top] if top or bottom else []
         inside += [x >= left, x < width + left] if left or right else []

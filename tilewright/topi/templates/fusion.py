@@ -13,7 +13,7 @@ from ...tune.space.config import Config
 from .convolutions import Conv2d, Depthwise
 from .declarations import check_shapes
 from .epilogue import Expression, finish
-from .layouts import in_layout
+from .layouts import IMAGES_LAST, LAYOUTS, from_layout
 from .template import ALL, PackagedTemplate
 from .tensors import Tensors
 from .workload import of_options
@@ -31,7 +31,9 @@ def workload_of(kind: type[Any], x: Tensor, w: Tensor, options: dict[str, Any]) 
             primitive=kind.name,
             fix="give two 4-dimensional tensors of constant shape; 1-D data as images of height 1",
         )
-    images = in_layout("NCHW", (sizes[0], sizes[3], sizes[1], sizes[2])) if layout == "NHWC" else sizes
+    images = from_layout(layout, sizes) if layout in (*LAYOUTS, IMAGES_LAST) else sizes
+    if layout == IMAGES_LAST:  # whose filters are HWIO
+        kernel = (kernel[3], kernel[2], *kernel[:2])
     given = {"shape": images, "kernel": kernel[2:], "dtype": x.dtype, **options}
     if kind is Depthwise:
         of_channel = kernel[1] if kernel[0] == images[1] else max(1, kernel[0] // images[1])

@@ -1,4 +1,4 @@
-"""Dense and grouped convolutions as contractions: filters times positions (NCHW), or positions times filters (NHWC)."""
+"""Dense and grouped convolutions as contractions: filters times positions (NCHW, HWCN), or positions times filters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...expr.operators import all_of, floordiv, floormod, if_then_else
 from ...tensor.tensor import Tensor, compute
 from .contraction import Contraction, Operand, Views
 from .convolutions import Conv2d
-from .layouts import in_layout
+from .layouts import IMAGES_LAST, from_layout, in_layout
 from .workload import sum_dtype
 
 _TERMS, _FILTERS, _CHANNELS = 16, 8, 32
@@ -22,7 +22,8 @@ def contraction_of(of: Conv2d) -> Contraction:
     """Return the contraction that computes a convolution.
 
     In NCHW the depth counts channels, then the window, as weights lie in memory; in NHWC the window, then channels, as
-    images do, and the weights are repacked.
+    images do, and the weights are repacked. In HWCN it counts the window, then channels, too; filters are neighbours in
+    the weights, images in the data.
     """
     images, channels = of.shape[0], of.shape[1] // of.groups
     filters, positions = of.filters // of.groups, images * prod(of.places)
@@ -36,6 +37,13 @@ def contraction_of(of: Conv2d) -> Contraction:
             of.groups, rows, columns, channels * window, of.dtype, sum_dtype(of.dtype),
             batch_axes=(), row_axes=(1,), column_axes=(0, 2, 3), period=window, run=first_run,
             grouped=(1, filters) if of.groups > 1 else None,
+        )  # fmt: skip
+    if of.layout == IMAGES_LAST:
+        rows, columns = Operand(filters, False, gcd(filters, wide)), Operand(positions, False, gcd(images, wide))
+        return Contraction(
+            of.groups, rows, columns, channels * window, of.dtype, sum_dtype(of.dtype),
+            batch_axes=(), row_axes=(2,), column_axes=(0, 1, 3), period=channels, run=images,
+            grouped=(2, filters) if of.groups > 1 else None,
         )  # fmt: skip
     rows = Operand(positions, True, gcd(channels, wide))
     columns = Operand(filters, True, gcd(channels, wide))
@@ -62,13 +70,13 @@ def views_of(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
     rows, columns = of.places
     area, (kh, kw), (dy, dx) = rows * columns, of.kernel, of.dilation
     window = kh * kw
-    last = of.layout == "NHWC"
+    last, across = of.layout == "NHWC", of.layout == IMAGES_LAST
     turned = _turned(of, weights) if last and window > 1 and of.weights == "OIHW" else weights
 
     def taps(k: Any) -> tuple[Any, Any, Any]:
         if window == 1:
             return k, 0, 0
-        if last:
+        if last or across:
             channel, tap = floormod(k, channels), floordiv(k, channels)
         else:
             channel, tap = floordiv(k, window), floormod(k, window)
@@ -77,20 +85,24 @@ def views_of(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
     def weight(b: Any, f: Any, k: Any) -> Any:
         channel, ry, rx = taps(k)
         f = b * filters + f if of.groups > 1 else f
+        if across:
+            return weights(ry, rx, channel, f)
         by_channel = turned is not weights or of.weights == "OHWI"
         return turned(f, ry, rx, channel) if by_channel else weights(f, channel, ry, rx)
 
     def seen(b: Any, k: Any, position: Any) -> Any:
         channel, ry, rx = taps(k)
         channel = b * channels + channel if of.groups > 1 else channel
-        n, place = (floordiv(position, area), floormod(position, area)) if of.shape[0] > 1 else (0, position)
+        parts = (floordiv, floormod) if not across else (floormod, floordiv)
+        unit = of.shape[0] if across else area
+        n, place = (part(position, unit) for part in parts) if of.shape[0] > 1 else (0, position)
         y, x = floordiv(place, columns), floormod(place, columns)
         return _bordered(of, data, n, channel, y * of.stride[0] + ry * dy, x * of.stride[1] + rx * dx)
 
     def place(*indices: Any) -> tuple[Any, Any, Any]:
-        n, f, y, x = (indices[0], indices[3], indices[1], indices[2]) if last else indices
+        n, f, y, x = from_layout(of.layout, indices)
         b, own = (floordiv(f, filters), floormod(f, filters)) if of.groups > 1 else (0, f)
-        position = (n * rows + y) * columns + x
+        position = (y * columns + x) * of.shape[0] + n if across else (n * rows + y) * columns + x
         return (b, position, own) if last else (b, own, position)
 
     names = in_layout(of.layout, ("n", "f", "y", "x"))

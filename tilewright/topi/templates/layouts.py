@@ -10,16 +10,21 @@ from ...core.errors import UserError
 
 LAYOUTS = ("NCHW", "NHWC")
 """The orders of an image's dimensions in memory; the first is the usual one."""
+IMAGES_LAST = "HWCN"
+"""The order in which the same place of all images lies together; dense convolutions of the contraction strategies have
+it."""
+_PLACES = {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1), IMAGES_LAST: (2, 3, 1, 0)}
+"""Of each dimension of a layout, its place among batch, channels, rows, columns."""
 ROWS = {"NCW": "NCHW", "NWC": "NHWC"}
 """Layouts of 1-D data, and those of the images, one row high, that compute it."""
 
 
-def layout_of(who: str, layout: str) -> str:
-    """The order of dimensions, of images; UserError for an unknown one."""
-    found = ROWS.get(layout, layout)
-    if found not in LAYOUTS:
+def layout_of(who: str, layout: str, further: tuple[str, ...] = ()) -> str:
+    """The order of dimensions, of images, one of `further` ones included; UserError for an unknown one."""
+    found, known = ROWS.get(layout, layout), (*LAYOUTS, *further)
+    if found not in known:
         raise UserError(
-            f"layout {layout} is unknown", primitive=who, fix=f"give {', '.join(LAYOUTS)}, or for 1-D {', '.join(ROWS)}"
+            f"layout {layout} is unknown", primitive=who, fix=f"give {', '.join(known)}, or for 1-D {', '.join(ROWS)}"
         )
     return found
 
@@ -46,15 +51,23 @@ def as_images(who: str, layout: Any, shape: Any, kernel: Any, stride: Any, paddi
 
 def in_layout(layout: str, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
     """Batch, channels, rows, columns in the order of a layout."""
-    n, c, y, x = sizes
-    return (n, y, x, c) if layout == "NHWC" else sizes
+    return tuple(sizes[place] for place in _PLACES[layout])
+
+
+def from_layout(layout: str, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The opposite: what stands in the order of a layout as batch, channels, rows, columns."""
+    return tuple(sizes[place] for place in _back(layout))
 
 
 def in_order(layout: str, images: np.ndarray) -> np.ndarray:
     """Images of a layout with batch, channels, rows, columns as dimensions."""
-    return images.transpose(0, 3, 1, 2) if layout == "NHWC" else images
+    return images.transpose(_back(layout))
 
 
 def in_memory(layout: str, images: np.ndarray) -> np.ndarray:
     """The opposite: dimensions in the order of the layout."""
-    return np.ascontiguousarray(images.transpose(0, 2, 3, 1)) if layout == "NHWC" else images
+    return images if layout == LAYOUTS[0] else np.ascontiguousarray(images.transpose(_PLACES[layout]))
+
+
+def _back(layout: str) -> tuple[int, ...]:
+    return tuple(_PLACES[layout].index(place) for place in range(4))
