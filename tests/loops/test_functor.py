@@ -68,6 +68,16 @@ def test_statements_have_their_legacy_names_and_fields() -> None:
         STORE.value.a.producer
 
 
+def test_a_statement_prints_as_the_loops_that_it_is() -> None:
+    assert str(STORE) == "B[i, j] = A[i, j] * T.float32(2)"
+    assert (
+        str(LOOPS)
+        == LOOPS.script()
+        == ("for i in range(8):\n    for j in T.vectorized(4):\n        B[i, j] = A[i, j] * T.float32(2)")
+    )
+    assert str(tir.IfThenElse(i < n, STORE, None)) == "if i < n:\n    B[i, j] = A[i, j] * T.float32(2)"
+
+
 def test_threads_and_pragmas() -> None:
     tx = te.thread_axis("threadIdx.x")
     bound = tir.AttrStmt(tx, "thread_extent", 8, tir.stmt_functor.substitute(INNER, {i: tx.var}))

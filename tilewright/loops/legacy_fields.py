@@ -17,7 +17,7 @@ from ..tensor.reduction import CommReducer, Reduce
 from ..tensor.tensor import Tensor
 from .functions import with_attr, without_attr
 from .nodes import Allocate, Buffer, For, Function, If, Program, Seq, Stmt
-from .printer import show_function, show_program
+from .printer import show_function, show_program, show_statement
 
 
 def _thread_binding(loop: For) -> IterVar | None:
@@ -48,6 +48,7 @@ _FIELDS: dict[type, dict[str, Callable[[Any], Any]]] = {
         "thread_binding": _thread_binding,
         "annotations": lambda loop: dict(loop.pragmas),
     },
+    Stmt: {"script": lambda stmt: partial(show_statement, stmt)},
     If: {"then_case": lambda stmt: stmt.then, "else_case": lambda stmt: stmt.orelse},
     Seq: {"seq": lambda stmt: stmt.stmts, "size": lambda stmt: len(stmt.stmts)},
     Allocate: {
@@ -87,7 +88,7 @@ _METHODS: dict[type, dict[str, Callable[..., Any]]] = {
         "__bool__": lambda seq: True,  # a statement is there, even an empty one
     },
 }
-_TEXT: dict[type, Callable[[Any], str]] = {Program: show_program, Function: show_function}
+_TEXT: dict[type, Callable[[Any], str]] = {Program: show_program, Function: show_function, Stmt: show_statement}
 
 
 def _add_all() -> None:

@@ -40,6 +40,15 @@ def show_function(function: n.Function, indent: str = "") -> str:
     return "\n".join(indent + line for line in _FunctionPrinter(function).lines())
 
 
+@deep
+def show_statement(stmt: n.Stmt) -> str:
+    """One statement by itself: what it takes from around it prints by its name."""
+    printer = _FunctionPrinter(n.Function("statement", (), stmt))
+    printer.views.at.clear()
+    printer.views.before.clear()
+    return "\n".join(printer.body())
+
+
 class _FunctionPrinter:
     def __init__(self, function: n.Function) -> None:
         function = function.with_body(without_lifetimes(function.body))
@@ -59,6 +68,11 @@ class _FunctionPrinter:
                 kind = "is_size_var=True" if isinstance(size, SizeVar) else ""
                 self._line(1, f"{self._declare(size)} = T.{size.dtype}({kind})")
         self._block(self.function.body, 1)
+        return self.out
+
+    def body(self) -> list[str]:
+        """The lines of the body alone."""
+        self._block(self.function.body, 0)
         return self.out
 
     def _line(self, level: int, text: str) -> None:
