@@ -82,6 +82,22 @@ class AssertionFact:
 
 
 @dataclass(frozen=True)
+class LaunchFact:
+    """A limit of a launch whose extents are known only at the call, under the `name` that host code compares with.
+
+    `what` says what is limited; `stages` are those that the kernel computes, for the error of a call that goes beyond.
+    `registers` is how many a thread takes, where they set the limit.
+    """
+
+    name: str
+    kernel: str
+    what: str
+    allowed: int
+    stages: tuple[str, ...]
+    registers: int = 0
+
+
+@dataclass(frozen=True)
 class EntryPoint:
     """One function that can be called, and its host code: Python that checks, binds sizes and launches."""
 
@@ -93,6 +109,7 @@ class EntryPoint:
     facts: tuple[SizeFact, ...] = ()
     reads: tuple[ReadFact, ...] = ()
     indices: tuple[IndexFact | AssertionFact, ...] = ()
+    limits: tuple[LaunchFact, ...] = ()
 
 
 @dataclass(frozen=True)

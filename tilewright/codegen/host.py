@@ -21,6 +21,7 @@ import keyword
 
 from ..core.errors import InternalError, UserError
 from ..core.hardware import MemoryScope
+from ..core.target import Target
 from ..core.text import remark
 from ..expr import nodes as n
 from ..loops.calls import addresses, has_effect, is_packed
@@ -45,12 +46,13 @@ from .abi import AssertionFact, EntryPoint, IndexFact
 from .host_checks import ArgumentChecks
 from .host_expr import HostExpr
 from .kernel import Kernel, constant, root
+from .launch_limits import launch_limits
 from .names import Names
 
 HOST_WORDS = frozenset(
     {
         *keyword.kwlist,
-        *"wrong wrong_extent wrong_size wrong_stride wrong_offset too_large overlap strided beyond".split(),
+        *"wrong wrong_extent wrong_size wrong_stride wrong_offset too_large too_many overlap strided beyond".split(),
         *"scalar misaligned cleared noted reported allocate truncdiv truncmod packed as_array".split(),
         *"min max int float bool range type main".split(),
     }
@@ -61,9 +63,11 @@ _KIN = ("_kind", "_layout", "_strides")
 _EXTENTS = ("blocks_x", "blocks_y", "blocks_z", "threads_x", "threads_y", "threads_z")
 
 
-def write_entry(function: Function, kernels: tuple[Kernel, ...], aligned: frozenset[Buffer]) -> EntryPoint:
+def write_entry(
+    function: Function, kernels: tuple[Kernel, ...], aligned: frozenset[Buffer], target: Target
+) -> EntryPoint:
     """The entry point of a function: its arguments and host code. `aligned`: buffers read as vectors."""
-    return _HostWriter(function, kernels, aligned).write()
+    return _HostWriter(function, kernels, aligned, target).write()
 
 
 def _given_to_packed(body: Stmt) -> set[Buffer]:
@@ -73,10 +77,14 @@ def _given_to_packed(body: Stmt) -> set[Buffer]:
 
 
 class _HostWriter:
-    def __init__(self, function: Function, kernels: tuple[Kernel, ...], aligned: frozenset[Buffer]) -> None:
+    def __init__(
+        self, function: Function, kernels: tuple[Kernel, ...], aligned: frozenset[Buffer], target: Target
+    ) -> None:
         self.function = function
         self.kernels = {kernel.launch: kernel for kernel in kernels}
-        self.names = Names(HOST_WORDS | {kernel.name for kernel in kernels}, kin=_KIN)
+        self.limits = {kernel.name: launch_limits(kernel, target) for kernel in kernels}
+        owned = {limit.fact.name for found in self.limits.values() for limit in found}
+        self.names = Names(HOST_WORDS | owned | {kernel.name for kernel in kernels}, kin=_KIN)
         self.name = "main" if function.name == "main" else self.names.fresh(function.name)
         self.expr = HostExpr(self.names)
         self.expr.handle = self._handle
@@ -114,6 +122,7 @@ class _HostWriter:
             tuple(self.checks.facts),
             tuple(self.checks.reads),
             indices,
+            tuple(limit.fact for found in self.limits.values() for limit in found),
         )
 
     # Statements
@@ -211,6 +220,9 @@ class _HostWriter:
                     text = name
                 unsure.append(f"{text} > 0")
             args.append(text)
+        for limit in self.limits[kernel.name]:
+            size = " * ".join(text for text in (args[place] for place in limit.places) if text != "1")
+            self._line(f"if {size} > {limit.fact.name}: too_many({limit.fact.name!r}, {size})")
         args += [self._handle(p) if isinstance(p, Buffer) else self.expr(p) for p in kernel.params]
         call = f"{kernel.name}({', '.join(args)})"
         self._line(f"if {' and '.join(unsure)}: {call}" if unsure else call)

@@ -13,6 +13,7 @@ from .cuda import Cuda
 from .dialect import Dialect
 from .host import HOST_WORDS, write_entry
 from .kernel import Kernel, kernels_of
+from .launch_limits import within_registers
 from .limits import check
 from .llvm.module import compile_llvm
 from .names import Names
@@ -35,6 +36,8 @@ def compile_program(functions: tuple[Function, ...], target: Target) -> Compiled
         name: replace(found, shared_bytes=found.shared_bytes + dynamic.get(name, 0))
         for name, found in code.resources.items()
     }
+    entries = tuple(within_registers(entry, resources, target.hardware) for entry in program.entries)
+    program = replace(program, entries=entries)
     return replace(program, binary=code.cubin, resources=resources, log=code.log, compile_seconds=code.seconds)
 
 
@@ -47,7 +50,7 @@ def generate(functions: tuple[Function, ...], target: Target) -> tuple[CompiledP
     found = [tuple(check(kernel, target) for kernel in kernels_of(f, names)) for f in functions]
     kernels = tuple(kernel for own in found for kernel in own)
     source, aligned = write_source(dialect, kernels)
-    entries = tuple(write_entry(f, own, aligned) for f, own in zip(functions, found, strict=True))
+    entries = tuple(write_entry(f, own, aligned, target) for f, own in zip(functions, found, strict=True))
     abi = tuple(KernelAbi(k.name, _kinds(k), k.dynamic_shared_bytes) for k in kernels)
     return CompiledProgram(str(target), entries, abi, source), kernels
 

@@ -213,6 +213,18 @@ class Complaints:
             fix='declare its sizes with 64 bits: te.var("n", "int64")',
         )
 
+    def too_many(self, name: str, needed: int) -> NoReturn:
+        """A launch that is larger than the hardware allows."""
+        limit = next(limit for limit in self.entry.limits if limit.name == name)
+        stages = ", ".join(map(repr, limit.stages))
+        why = f" of {limit.registers} registers each" if limit.registers else ""
+        raise UserError(
+            f"this call of {self.entry.name} needs {needed:,} {limit.what} for stage {stages}, but {self.kind} allows "
+            f"{limit.allowed:,}{why}",
+            primitive="bind",
+            fix="split the bound axis by a constant factor and bind the inner loop there, or pass smaller arrays",
+        )
+
     def overlap(self, first: int, second: int) -> NoReturn:
         """Two arguments that share memory, one of which is written."""
         raise UserError(

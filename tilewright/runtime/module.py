@@ -128,6 +128,7 @@ class Entry:
             "truncmod": lambda a, b: a - _truncdiv(a, b) * b,
             **arguments.Complaints(entry, self._kind, on).names(),
             **launchers,
+            **{limit.name: limit.allowed for limit in entry.limits},
         }
         if entry.indices:
             reports = AccessReports(entry, on)

@@ -25,6 +25,7 @@ from ..codegen.abi import (
     EntryPoint,
     IndexFact,
     KernelAbi,
+    LaunchFact,
     ReadFact,
     Resources,
     ScalarArgument,
@@ -222,6 +223,7 @@ def _read_entry(described: dict[str, Any]) -> EntryPoint:
             AssertionFact(**index) if "message" in index else IndexFact(**index)
             for index in described.get("indices", ())
         ),
+        tuple(LaunchFact(**{**limit, "stages": tuple(limit["stages"])}) for limit in described.get("limits", ())),
     )
 
 

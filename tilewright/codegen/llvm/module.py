@@ -36,7 +36,7 @@ def compile_llvm(functions: tuple[Function, ...], target: Target) -> CompiledPro
     if inline := [llvm_ir(text) for kind, text in imported if kind == "import_llvm" and not isinstance(text, CSource)]:
         source = with_imports(source, machine, inline)
     objects = tuple(compile_c(text) for kind, text in imported if kind == "import_c" or isinstance(text, CSource))
-    entries = tuple(write_entry(f, own, frozenset()) for f, own in zip(functions, found, strict=True))
+    entries = tuple(write_entry(f, own, frozenset(), target) for f, own in zip(functions, found, strict=True))
     abi = tuple(KernelAbi(k.name, _kinds(k)) for k in kernels)
     code = compile_ir(source, machine)
     seconds = code.seconds
