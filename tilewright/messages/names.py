@@ -44,7 +44,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("extern_primfunc",), f"{_COMPUTE}; call other libraries on the arrays themselves"),
         "tag": 'te.tag_scope("..."), or te.compute(..., tag="...")',
         **dict.fromkeys(("TensorIntrin", "tensor_intrin"), _TENSORIZE),
-        **dict.fromkeys(("gradient", "autodiff"), "declare the gradient with te.compute"),
+        "autodiff": "te.gradient(output, inputs, head)",
         "create_prim_func": "tw.lower(s, [A, B])",
         **dict.fromkeys(("AutoInlineElemWise", "AutoInlineInjective", "AutoInlineBroadcast"), _INLINE),
         **dict.fromkeys(("TensorComputeOp", "BaseComputeOp"), _OPERATIONS),

@@ -30,6 +30,7 @@ from ..expr.operators import floormod as indexmod
 from ..expr.variables import size_var, var
 from ..tensor.axis import IterVar, Range
 from ..tensor.extern import ExternOp
+from ..tensor.gradient.adjoints import gradient
 from ..tensor.reduction import comm_reducer, max, max_value, min, min_value, sum
 from ..tensor.scan import ScanOp, scan
 from ..tensor.script import ScriptOp as HybridOp
