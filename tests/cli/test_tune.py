@@ -156,7 +156,7 @@ def on_a_terminal(command, cwd, interrupt_at=None):
         os.chdir(cwd)
         os.environ.update(TERM="xterm", COLUMNS="120", LINES="40")
         os.execvp(command[0], command)
-    written, sent, deadline = b"", False, time.monotonic() + 60
+    written, sent, deadline = b"", False, time.monotonic() + 600  # for machines under load: ends much earlier
     while time.monotonic() < deadline:
         if not select.select([terminal], [], [], 0.2)[0]:
             continue
@@ -176,7 +176,7 @@ def on_a_terminal(command, cwd, interrupt_at=None):
 @pytest.mark.opencl
 def test_a_line_moves_and_ctrl_c_keeps_what_was_found(tmp_path):
     command = [*COMMAND, *CONV1D, "--target", "opencl", "--tuner", "random", "--trials", "5000"]
-    status, text = on_a_terminal(command, tmp_path, interrupt_at=r" [3-9]/5000 best [\d.]+ now")
+    status, text = on_a_terminal(command, tmp_path, interrupt_at=r" (?:[3-9]|\d{2,})/5000 best [\d.]+ now")
     assert status == 130, text
     assert "waiting for the first result" in text
     assert re.search(r"topi/conv1d \S+ +\d+/5000 best [\d.]+ now [\d.]+ GFLOPS  [\d.]+/s", text)

@@ -528,3 +528,31 @@ def test_vectors_have_a_largest_size() -> None:
         tilewright.error.TVMError, match="vectors of 65,536 elements; on this target they may have 4,096"
     ):
         tilewright.lower(s, [A, B])
+
+
+@pytest.mark.parametrize(("target", "most"), [("llvm", "4,096"), ("opencl", "1,024"), ("cuda -arch=sm_90", "256")])
+def test_each_target_has_a_largest_vector(target: str, most: str) -> None:
+    A = te.placeholder((8, 65_536), name="A")
+    B = te.compute((8, 65_536), lambda i, j: A[i, j] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    limit = int(most.replace(",", ""))
+    _, lanes = s[B].split(B.op.axis[1], factor=2 * limit)
+    s[B].vectorize(lanes)
+    if target != "llvm":
+        s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.x"))
+    with refused("vectorize", f"vectors of {2 * limit:,} elements; on this target they may have {most}"):
+        tilewright.build(s, [A, B], target)
+
+
+@pytest.mark.parametrize("size", [te.size_var("n"), 2], ids=["n", "2"])
+def test_a_program_has_at_most_64_loops_inside_each_other(size: Any) -> None:
+    """Those that run once do not count."""
+
+    def nest(extents: tuple[Any, ...]) -> Any:
+        A = te.placeholder((size,), name="A")
+        B = te.compute(extents, lambda *i: A[i[0]], name="B")
+        return tilewright.lower(te.create_schedule(B.op), [A, B])
+
+    assert "i263" in str(nest((size,) * 40 + (1,) * 200 + (size,) * 24))
+    with refused("lower", "stage 'B' is computed inside 65 loops that run more than once; at most 64", fix="s[B].fuse"):
+        nest((size,) * 65)

@@ -11,6 +11,7 @@ from tilewright.functional import tuning
 
 
 def test_a_budget_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "TIMEOUT", 600.0)  # whatever else the machine does, the first batch is measured
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((1, 4, 9, 9), "float32"), rng.standard_normal((4, 1, 3, 3), "float32")
     wanted = direct.conv(x, w, None, 1, ((1, 1), (1, 1)), 1, 4)

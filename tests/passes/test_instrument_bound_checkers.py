@@ -11,11 +11,19 @@ import tilewright as tw
 from tests.errors.refused import refused
 from tests.loops.running import run as interpreted
 from tests.programs.harness import build, every_target, spread
+from tests.programs.tensorized import partial_tiles
 from tilewright import te, tir
+from tilewright.core.options import Options
 from tilewright.core.target import Target
+from tilewright.driver import lower_for
+from tilewright.expr.nodes import Load
+from tilewright.expr.traverse import post_order, substitute
 from tilewright.loops.interpret import InterpretError
-from tilewright.loops.nodes import REPORT
+from tilewright.loops.nodes import REPORT, Stmt, Tensorized, map_statements
+from tilewright.loops.walk import statements
+from tilewright.passes.instrument_bound_checkers import instrument_bound_checkers
 from tilewright.passes.runner import finishing, run
+from tilewright.passes.simplify_program import simplify_program
 from tilewright.runtime import load_module
 from tilewright.transform import PassContext
 
@@ -152,3 +160,27 @@ def test_a_saved_module_checks_too(tmp_path: Any) -> None:
     module = load_module(str(tmp_path / "gather.tw"))
     with refused("", "index 0 is 10"):
         call(module, "llvm", np.zeros(10, "float32"), np.full(40, 10, "int32"), np.zeros(40, "float32"))
+
+
+@pytest.mark.parametrize("beyond", [0, 1000])
+def test_a_matrix_instruction(beyond: int) -> None:
+    """The corners of its tiles are checked; those of a program that is lowered are proven to be inside."""
+
+    def moved(stmt: Stmt) -> Stmt:
+        made = map_statements(stmt, moved)
+        if not isinstance(made, Tensorized):
+            return made
+        a = next(e for e in post_order(made.a) if isinstance(e, Load))
+        further = Load(a.source, (a.indices[0] + beyond, *a.indices[1:]))
+        values = {name: getattr(made, name) for name in made.FIELDS}
+        return Tensorized(**{**values, "a": substitute(made.a, {a: further})})
+
+    target = Target("cuda -arch=sm_90")
+    program = partial_tiles()
+    (function,) = lower_for(target, program.s, list(program.args)).functions
+    checked = instrument_bound_checkers(function.with_body(moved(function.body)), target, Options())
+    made = simplify_program(checked, target, Options())
+    instructions = [part for part in statements(made.body) if isinstance(part, Tensorized)]
+    assert len(instructions) == (0 if beyond else 1)
+    assert made.checks is not None
+    assert any("reads A" in str(check) and "shared" in str(check) for check in made.checks.indices)

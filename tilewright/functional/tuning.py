@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _MOST_TRIALS = 100_000
 """More than any budget has time for."""
+TIMEOUT = 10.0
+"""Seconds that building a configuration may take, and running it."""
 
 
 def tuned(
@@ -63,8 +65,8 @@ def _searched(task: Task, first: Config, budget: float) -> tuple[Config | None, 
     strategy = automatic(task)
     strategy.suggest([first.index] if first.index is not None else [])
     tuner: Any = autotvm.tuner.Tuner(task, strategy)
-    runner = LocalRunner(timeout=10, number=4, repeat=3, min_repeat_ms=5, cooldown_interval=0)
-    option = autotvm.measure_option(builder=LocalBuilder(timeout=10), runner=runner)
+    runner = LocalRunner(timeout=TIMEOUT, number=4, repeat=3, min_repeat_ms=5, cooldown_interval=0)
+    option = autotvm.measure_option(builder=LocalBuilder(timeout=TIMEOUT), runner=runner)
     tuner.tune(_MOST_TRIALS, option, confirm=2, seconds=budget)
     if tuner.best_measure_pair is None:
         return None, float("inf"), len(strategy.tried)

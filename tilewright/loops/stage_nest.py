@@ -67,6 +67,11 @@ def one_loop(found: StageBounds, loop: Loop, var: Var, body: Stmt, bound: frozen
     return For(var, const(0, var.dtype), extent, note.kind, None, note.pragmas, body)
 
 
+MOST_LOOPS = 64
+"""Loops of more than one iteration inside each other: of two iterations each, so many never end, and compilers of
+nests take time that grows faster than with the square of their depth."""
+
+
 class StageNest:
     """Builds the loops of one stage."""
 
@@ -79,6 +84,7 @@ class StageNest:
         self.end: int | None = None
         """The first of the loops that are not built, where something takes their place."""
         self._check_variables()
+        self._check_depth()
         self.values = axis_values(found.stage, found.ranges)
         first = [i for i, loop in enumerate(self.loops) if loop.axis.kind is AxisKind.REDUCE]
         is_reduction = isinstance(found.body[0], Reduce)
@@ -106,6 +112,20 @@ class StageNest:
                     primitive="lower",
                     fix=f"reduce over an axis with te.sum(..., axis={var.name}); add a variable to the arguments",
                 )
+
+    def _check_depth(self) -> None:
+        around = (*self.found.outer, *self.loops)
+        if len(around) <= MOST_LOOPS:
+            return
+        extents = [self.found.ranges[loop.axis].extent for loop in around if loop.axis in self.found.ranges]
+        count = sum(not (isinstance(extent, IntImm) and extent.value == 1) for extent in extents)
+        if count > MOST_LOOPS:
+            raise UserError(
+                f"stage {self.stage.name!r} is computed inside {count} loops that run more than once; "
+                f"at most {MOST_LOOPS}",
+                primitive="lower",
+                fix=f"fuse axes: s[{self.stage.name}].fuse(...), or declare fewer dimensions",
+            )
 
     def statement(self) -> Stmt:
         return self._nest(0, self.bound)

@@ -10,7 +10,8 @@ This comes first, while buffers have their dimensions; later passes drop the con
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import NamedTuple
 
 from ..core.hardware import LoopKind
@@ -19,6 +20,7 @@ from ..core.target import Target
 from ..expr import nodes as n
 from ..expr.nodes import TRUE, Expr
 from ..expr.operators import all_of, any_of, cast, const, greater_equal, less, logical_and, logical_not, subtract
+from ..expr.traverse import post_order, substitute, variables
 from ..loops.nodes import (
     REPORT,
     AllReduce,
@@ -33,6 +35,7 @@ from ..loops.nodes import (
     Let,
     Stmt,
     Store,
+    Tensorized,
     map_statements,
     seq,
 )
@@ -49,6 +52,9 @@ def instrument_bound_checkers(function: Function, target: Target, options: Optio
         return function
     checks = BoundChecks(tuple(instrumenter.found))
     return Function(function.name, function.params, body, function.reads, checks, function.imports)
+
+
+NOWHERE: Mapping[n.Var, tuple[Expr, Expr]] = {}
 
 
 class _Check(NamedTuple):
@@ -69,6 +75,8 @@ class _Instrumenter:
 
     def statement(self, stmt: Stmt) -> Stmt:
         """The statement, its accesses checked."""
+        if isinstance(stmt, Tensorized):
+            return self._instruction(stmt)
         made = map_statements(stmt, self.statement)
         if isinstance(made, Store):
             return self._store(made)
@@ -95,6 +103,24 @@ class _Instrumenter:
             return self._exchange(stmt, stmt.value, own, stage)
         made: Stmt = stmt
         for check in reversed([*self._reads((*stmt.indices, stmt.value), stage), *own]):
+            made = If(check.holds, made, check.report)
+        return made
+
+    def _instruction(self, stmt: Tensorized) -> Stmt:
+        """A matrix instruction where the corners of its tiles are inside; what one lane computes of it stays as it is.
+
+        The lanes of a warp agree on tiles, and so on whether the instruction runs.
+        """
+        stage = _name(stmt.sums.source)  # type: ignore[attr-defined]
+        extents = zip((stmt.row, stmt.column, stmt.depth), stmt.extents, strict=True)
+        corners = {var: (const(0, var.dtype), const(extent - 1, var.dtype)) for var, extent in extents}
+        checks: list[_Check] = []
+        for operand in (stmt.a, stmt.b):
+            for e in post_order(operand):
+                if isinstance(e, n.Load) and isinstance(e.source, Buffer):
+                    checks += self._access(e, TRUE, f"stage {stage!r} reads", stage, corners)
+        made: Stmt = stmt
+        for check in reversed(checks):
             made = If(check.holds, made, check.report)
         return made
 
@@ -127,11 +153,13 @@ class _Instrumenter:
         if isinstance(e, n.Load) and isinstance(e.source, Buffer):
             checks.extend(self._access(e, under, f"stage {stage!r} reads", stage))
 
-    def _access(self, e: n.Load, under: Expr, does: str, stage: str) -> Iterator[_Check]:
+    def _access(
+        self, e: n.Load, under: Expr, does: str, stage: str, corners: Mapping[n.Var, tuple[Expr, Expr]] = NOWHERE
+    ) -> Iterator[_Check]:
         buffer = e.source
         extents = buffer.shape if isinstance(buffer, Buffer) else ()
         for dimension, (index, extent) in enumerate(zip(e.indices, extents, strict=True)):
-            ends = _ends(index)
+            ends = tuple(at for end in _ends(index) for at in _at_corners(end, corners))
             if not ends:
                 continue
             bounds = [bound for at in ends for bound in (greater_equal(at, 0), less(at, cast(at.dtype, extent)))]
@@ -147,6 +175,13 @@ def _ends(index: Expr) -> tuple[Expr, ...]:
     if isinstance(index, n.Broadcast):
         return (index.value,)
     return (index,) if index.dtype.lanes == 1 else ()
+
+
+def _at_corners(index: Expr, corners: Mapping[n.Var, tuple[Expr, Expr]]) -> list[Expr]:
+    """An index that is linear in the variables of `corners`, at the ends of their ranges."""
+    used = [var for var in variables(index) if var in corners]
+    chosen = product(*[corners[var] for var in used])
+    return [substitute(index, dict(zip(used, values, strict=True))) for values in chosen]
 
 
 def _branches(e: Expr) -> Iterator[tuple[Expr, Expr]]:
