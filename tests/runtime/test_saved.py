@@ -160,16 +160,6 @@ def test_the_legacy_spelling() -> None:
     assert device("cpu").kind == "cpu"
 
 
-def test_a_name_that_promises_another_kind_of_file_is_warned_of(tmp_path: Path) -> None:
-    module = axpy("llvm")
-    for name, kind in (("m.so", "a shared library"), ("m.o", "an object file"), ("m.C", "C source")):
-        with pytest.warns(UserWarning, match=rf"{name} is not {kind}, but a module archive.*\"m\.tw\""):
-            module.export_library(tmp_path / name)
-        assert load_module(tmp_path / name).program == module.program
-    with pytest.raises(UserError, match="there is no format 'll'"):
-        module.save(tmp_path / "m", "ll")
-
-
 @pytest.mark.parametrize(
     ("path", "why"),
     [

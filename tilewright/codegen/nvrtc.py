@@ -100,6 +100,31 @@ def _compile(source: str, arch: str, options: tuple[str, ...]) -> CompiledSource
     return CompiledSource(cubin, parse_log(log), log, time.perf_counter() - began)
 
 
+@not_while_forking
+def compile_users(source: str, form: str, arch: str, options: tuple[str, ...]) -> bytes:
+    """Compile CUDA source of a user's to a "cubin" or to "ptx". UserError with NVRTC's log where it is wrong."""
+    nvrtc = _nvrtc()
+    real = arch if form == "cubin" else arch.replace("sm_", "compute_")
+    status, program = nvrtc.nvrtcCreateProgram(source.encode(), b"source.cu", 0, [], [])
+    _expect(status)
+    try:
+        flags = [f"--gpu-architecture={real}", *options]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            log = _read(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
+            said = log.decode(errors="replace").rstrip("\0 \n") or status.name
+            raise UserError(
+                f"NVRTC refuses the source for {real}:\n{said}",
+                primitive="compile_cuda",
+                fix="correct the source or the options; NVRTC has no headers of the host's",
+            )
+        if form == "cubin":
+            return _read(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
+        return _read(program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).rstrip(b"\0")
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
 def _expect(status: Any) -> None:
     if int(status) != 0:
         raise InternalError(f"NVRTC: {status.name}")

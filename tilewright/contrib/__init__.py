@@ -1,1 +1,16 @@
 """Parts of the legacy API's `contrib` that scripts ask for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from ..core.refusals import missing_from_module as _missing
+
+_MODULES = {"cblas": "cblas", "cc": "cc", "clang": "clang", "nvcc": "nvcc", "utils": "utils", "util": "utils"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{_MODULES[name]}")
+    raise _missing(__name__, name, _MODULES)

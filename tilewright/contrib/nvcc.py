@@ -1,10 +1,13 @@
-"""What a GPU can do, under the legacy API's names; nothing here calls `nvcc`."""
+"""CUDA source compiled by NVRTC, and what a GPU can do, under the legacy API's names; nothing here calls `nvcc`."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ..codegen.nvrtc import architectures, compile_users, version
 from ..core.errors import UserError
+from ..core.paths import file_path
+from ..core.target import Target
 
 
 def have_tensorcore(compute_version: Any = None, target: Any = None) -> bool:
@@ -30,3 +33,96 @@ def have_tensorcore(compute_version: Any = None, target: Any = None) -> bool:
             fix='give the compute capability of a device: tvm.cuda(0).compute_version, such as "9.0"',
         )
     return int(major) >= 8
+
+
+def compile_cuda(
+    code: str,
+    target_format: str = "cubin",
+    arch: str | None = None,
+    options: Any = None,
+    path_target: str | None = None,
+) -> bytes:
+    """Compile CUDA source by NVRTC, with no toolkit and no GPU.
+
+    Parameters
+    ----------
+    code
+        The source.
+    target_format
+        "cubin" or "ptx".
+    arch
+        The architecture, such as "sm_90"; without it that of the current target, else sm_90.
+    options
+        Further options of NVRTC: a text or a list of them.
+    path_target
+        A file to which the result is written, too.
+
+    Returns
+    -------
+    bytes
+        The cubin or the PTX.
+
+    Raises
+    ------
+    UserError
+        For source that NVRTC refuses, with its log; where NVRTC is not installed.
+    """
+    if not isinstance(code, str):
+        raise UserError(f"the code is {code!r}", primitive="compile_cuda", fix="give CUDA source as text")
+    if target_format not in ("cubin", "ptx"):
+        raise UserError(
+            f"target_format={target_format!r} is not known", primitive="compile_cuda", fix='give "cubin" or "ptx"'
+        )
+    current = Target.current()
+    wanted = arch or (current.arch if current is not None and current.kind == "cuda" else "sm_90")
+    known = architectures()
+    if not isinstance(wanted, str) or wanted.rstrip("af") not in known:
+        raise UserError(
+            f"arch={wanted!r} is not one that NVRTC compiles for", primitive="compile_cuda", fix=f"give one of {known}"
+        )
+    more = (options,) if isinstance(options, str) else tuple(options or ())
+    made = compile_users(code, target_format, wanted, more)
+    if path_target is not None:
+        file_path(path_target, "compile_cuda", "kernel.cubin").write_bytes(made)
+    return made
+
+
+def get_cuda_version(cuda_path: Any = None) -> tuple[int, int]:
+    """Return the version of CUDA that NVRTC is of."""
+    return version()
+
+
+def parse_compute_version(compute_version: Any) -> tuple[int, int]:
+    """Return the two numbers of a compute capability such as "9.0"."""
+    major, _, minor = compute_version.partition(".") if isinstance(compute_version, str) else ("", "", "")
+    if not major.isdecimal() or not (minor or "0").isdecimal():
+        raise UserError(
+            f"compute_version is {compute_version!r}", primitive="parse_compute_version", fix='give such as "9.0"'
+        )
+    return int(major), int(minor or 0)
+
+
+def get_target_compute_version(target: Any = None) -> str:
+    """Return the compute capability of a CUDA target, else of the current one: "9.0" for sm_90."""
+    chosen = Target.parse(target) if target is not None else Target.current()
+    if chosen is None or chosen.kind != "cuda":
+        raise UserError(
+            f"{chosen} is not a CUDA target", primitive="get_target_compute_version", fix='give Target("cuda")'
+        )
+    number = chosen.arch.removeprefix("sm_").rstrip("af")
+    return f"{number[:-1]}.{number[-1]}"
+
+
+def have_fp16(compute_version: Any) -> bool:
+    """Return whether GPUs of a compute capability compute in float16."""
+    return parse_compute_version(compute_version) >= (5, 3)
+
+
+def have_int8(compute_version: Any) -> bool:
+    """Return whether GPUs of a compute capability have dot products of four int8."""
+    return parse_compute_version(compute_version) >= (6, 1)
+
+
+def have_bf16(compute_version: Any) -> bool:
+    """Return whether GPUs of a compute capability compute in bfloat16."""
+    return parse_compute_version(compute_version) >= (8, 0)

@@ -17,6 +17,7 @@ _HERE = "programs run on this machine: tw.build(s, args, target), then call it w
 _PASS = 'give a pass of your own: transform.PassContext(config={"tir.add_lower_pass": [(1, function)]})'
 _STATEMENTS = "the statements of tir (tir.For, tir.BufferStore ...), or tir.ir_builder"
 _ITER_MAPS = "arith.Analyzer().simplify, which undoes splits and fusions: (i // 8 * 8 + i % 8) is i"
+_OTHER_LIBRARIES = "te.extern with tir.call_packed of a Python function, which calls the library on the arrays"
 _BLOCKS = "te.create_schedule: schedules of blocks (TensorIR) are not part of it"
 _BY_BUILD = "nothing: tw.build does it, since host code is Python that checks its arguments"
 _BY_BACK_END = "nothing: the back end's compiler (NVRTC, LLVM, the OpenCL driver) does it"
@@ -200,6 +201,16 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("IterMapExpr", "IterSumExpr"), _ITER_MAPS),
         "domain_touched": "te.schedule.InferBound(s): ranges of loops",
         "detect_common_subexpr": "nothing: equal expressions are one node",
+    },
+    "contrib": {
+        **dict.fromkeys(("rpc", "tracker", "peak", "ndk", "xcode", "hexagon", "emcc", "sdaccel"), _HERE),
+        **dict.fromkeys(("cublas", "cudnn", "cutlass", "thrust", "rocblas", "mkl", "mps", "nnpack"), _OTHER_LIBRARIES),
+        "sparse": "give the parts of a sparse matrix as arrays of their own",
+        **dict.fromkeys(("graph_executor", "graph_runtime", "debugger", "pipeline_executor"), _MODELS),
+        **dict.fromkeys(("random", "sort"), "te.compute and topi (topi.sort, topi.argsort, topi.topk)"),
+        "dlpack": "other libraries take arrays themselves: torch.from_dlpack(a), tw.nd.from_dlpack(t)",
+        "pickle_memoize": "functools.lru_cache, or np.save",
+        "spirv": "nothing: it is about hardware that is not a target here",
     },
     "autotvm": {
         "TrackerServer": "a Dask scheduler, and autotvm.RPCRunner(key, host, port) for its workers",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, ClassVar
@@ -21,9 +22,10 @@ from .access_reports import AccessReports
 from .array import NDArray
 from .device import Device, device
 from .driver import DeviceError, Launcher
+from .exports import write_module
 from .layout import kind_of, layout_of
 from .packed import array_maker, call_packed
-from .saved import load_program, save_program
+from .saved import load_program
 from .timing import Evaluator, TimingOptions, evaluator
 
 LEGACY_ENTRY = "__tvm_main__"
@@ -250,10 +252,11 @@ class DeviceModule:
 class Module:
     """A compiled program: call it, look at its source, time it."""
 
-    def __init__(self, program: CompiledProgram) -> None:
+    def __init__(self, program: CompiledProgram, exporter: Any = None) -> None:
         if not isinstance(program, CompiledProgram):
             raise not_made("Module", "build one: tw.build(s, [A, B], target)")
         self.program = program
+        self._exporter = exporter
         self.target = Target(program.target)
         loaded = _Loaded(program)
         self._entries = {entry.name: Entry(program, entry, loaded) for entry in program.entries}
@@ -280,8 +283,11 @@ class Module:
         """The host code, as text; the kernels' source is `imported_modules[0].get_source()`.
 
         A module for the CPU is one whole: `fmt` is "ll" (or "") for its LLVM IR, "opt" for that after LLVM's
-        passes, "asm" for the machine code, "host" for the host code.
+        passes, "asm" for the machine code, "host" for the host code. "h" is the C header of what `save("x.o")` and
+        `export_library("x.so")` define, and for a GPU "c" the launcher that they hold.
         """
+        if isinstance(fmt, str) and fmt in ("h", "c") and self._exporter is not None:
+            return str(self._exporter.header() if fmt == "h" else self._exporter.c_source())
         if self.target.kind == "llvm":
             return show(self.program, fmt)
         return "\n\n".join(entry.source for entry in self.program.entries)
@@ -322,34 +328,62 @@ class Module:
         return self.get_function(func_name).timed(dev, options, f_preproc)
 
     def save(self, file_name: str | os.PathLike[str], fmt: str = "") -> None:
-        """Write the module into one file that `load_module` reads, in this process or another.
+        """Write the module into one file, of the kind that `fmt` or the ending of the name says.
 
-        The file is an archive of source and compiled kernels, whatever its name promises. `fmt` is "" or "tw".
+        Parameters
+        ----------
+        file_name
+            The file. Without a known ending, and with ".tw", it is an archive that `load_module` reads.
+        fmt
+            "tw", "o" (an ELF object), "so" (a shared library, linked by the system's C compiler), "tar" (the object and
+            its header), "h" (the C header); for the CPU "ll", "bc" and "s"; for CUDA "c" (the launcher), "cu" and
+            "cubin"; for OpenCL "c" and "cl".
+
+        Notes
+        -----
+        "o" and "so" define a C function for each function of the module; docs/programs.md shows how they are called.
+        `load_module` reads "tw", "o", "so" and "tar".
         """
-        if not isinstance(fmt, str) or fmt not in ("", "tw"):
-            raise UserError(
-                f"there is no format {fmt!r}: modules are saved as archives for load_module",
-                primitive="save",
-                fix="leave fmt out; the kernels' source alone is f.imported_modules[0].get_source(), or "
-                'f.get_source("ll") for the CPU',
-            )
-        save_program(self.program, file_name)
+        write_module(self.program, self._exporter, file_name, fmt, "save")
 
-    def export_library(self, file_name: str | os.PathLike[str], **legacy: Any) -> None:
-        """The legacy name of `save`; what else it takes (`fcompile`, `workspace_dir`) is not needed."""
-        unknown = sorted(set(legacy) - {"fcompile", "addons", "workspace_dir"})
+    def export_library(self, file_name: str | os.PathLike[str], fcompile: Any = None, **legacy: Any) -> None:
+        """Write the module as a library: a shared one (".so"), or what else the ending of the name says.
+
+        Parameters
+        ----------
+        file_name
+            The file, such as "conv.so".
+        fcompile
+            A function (file, object files) that links them instead of the system's compiler, such as
+            `contrib.cc.create_shared`.
+        **legacy
+            `addons`, `workspace_dir`: accepted, and not needed.
+        """
+        unknown = sorted(set(legacy) - {"addons", "workspace_dir"})
         if unknown:
             raise UserError(
                 f"there is no argument {unknown[0]!r}", primitive="export_library", fix="give the file's name alone"
             )
-        save_program(self.program, file_name)
+        if fcompile is None:
+            write_module(self.program, self._exporter, file_name, "", "export_library")
+            return
+        if not callable(fcompile):
+            raise UserError(
+                f"fcompile={fcompile!r} is not a function",
+                primitive="export_library",
+                fix="give one that links object files: contrib.cc.create_shared",
+            )
+        with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+            made = os.path.join(folder, "lib.o")
+            write_module(self.program, self._exporter, made, "o", "export_library")
+            fcompile(os.fspath(file_name), [made])
 
     def __repr__(self) -> str:
         return one_line(f"<Module {', '.join(self._entries)} for {self.target}>")
 
 
 def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
-    """The module in a file that `Module.save` wrote; its devices are looked for when it is first called.
+    """The module in a file that `save` or `export_library` wrote; its devices are looked for when it is first called.
 
     A module is code, which runs when it is called: load only files that you trust. Raises UserError for a file that
     holds no module, or whose content was damaged or edited since.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..codegen.exported.exporter import Exporter
 from ..codegen.program import compile_program
 from ..core.target import Target
 from .device import cuda
@@ -20,7 +21,8 @@ def compile_function(function: Function, target: Target | str) -> Module:
 
 def compile_functions(functions: tuple[Function, ...], target: Target | str) -> Module:
     """A module of several finished functions; the first one is the entry."""
-    return Module(compile_program(functions, resolve_target(Target.parse(target))))
+    program = compile_program(functions, resolve_target(Target.parse(target)))
+    return Module(program, Exporter(functions, program))
 
 
 def resolve_target(target: Target) -> Target:

@@ -1,17 +1,18 @@
-"""Modules in files: `module.save(path)`, and `load_module(path)` in a process that never imports the compiler.
+"""Modules in archives: `module.save(path)`, and `load_module(path)` in a process that never imports the compiler.
 
-A file is a zip archive: `module.json` describes functions and kernels, beside it stand the kernels' source and,
+An archive is a zip file: `module.json` describes functions and kernels, beside it stand the kernels' source and,
 where there is one, their machine code. Nothing in it is pickled. It holds code, Python's for the host among it: load
 only files that you trust. Its digest finds damage and edits by accident; it is not a signature.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
+import io
 import json
 import os
+import tarfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -31,8 +32,9 @@ from ..codegen.abi import (
     ScalarArgument,
     SizeFact,
 )
+from ..codegen.exported import elf
 from ..codegen.llvm.compile import compile_ir, host_machine
-from ..core.errors import UserError, warn_caller
+from ..core.errors import UserError
 from ..core.paths import file_path
 from ..core.target import Target
 from ..core.version import __version__
@@ -44,25 +46,14 @@ _SOURCES = {"cuda": "kernels.cu", "opencl": "kernels.cl", "llvm": "kernels.ll"}
 _BINARIES = {"cuda": "kernels.cubin", "llvm": "kernels.o"}
 _OBJECT = "imported."
 """What the names of object files begin with that came with the program."""
-_PROMISES = {
-    **dict.fromkeys((".so", ".dylib", ".dll"), "a shared library"),
-    **dict.fromkeys((".o", ".obj", ".a", ".lib"), "an object file"),
-    **dict.fromkeys((".c", ".cc", ".cpp", ".h"), "C source"),
-    **dict.fromkeys((".cu", ".cl", ".ll", ".s", ".asm", ".ptx"), "source of a kernel"),
-    **dict.fromkeys((".bc", ".cubin", ".fatbin"), "compiled code by itself"),
-    ".tar": "a tar archive",
-}
-"""What the endings of other kinds of files promise."""
 _MOST_BYTES = 256 * 2**20
 """Bytes of one member: a small archive may unpack to any size."""
 _LONGEST_REASON = 300
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # files of the same content are the same
 
 
-def save_program(program: CompiledProgram, path: str | os.PathLike[str]) -> None:
-    """Write a program into one file, whole or not at all."""
-    target = file_path(path, "save", "kernel.tw")
-    _say_what_is_written(target)
+def archive_of(program: CompiledProgram) -> bytes:
+    """A program as an archive; of the same program, the same bytes."""
     kind = str(Target(program.target).kind)
     members: dict[str, bytes] = {_SOURCES[kind]: program.source.encode()}
     if program.binary is not None:
@@ -71,31 +62,11 @@ def save_program(program: CompiledProgram, path: str | os.PathLike[str]) -> None
     described = _described(program, kind)
     described["digest"] = digest(described, members)
     members = {_DESCRIPTION: json.dumps(described, indent=1).encode(), **members}
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in members.items():
-                archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
-        draft.replace(target)
-    except OSError as error:
-        with contextlib.suppress(OSError):  # nor could it be made, perhaps
-            draft.unlink(missing_ok=True)
-        raise UserError(
-            f"cannot write {target}: {error.strerror}",
-            primitive="save",
-            fix="give a file in a folder that can be written",
-        ) from error
-
-
-def _say_what_is_written(path: Path) -> None:
-    """Warn where a name promises another kind of file than the archive that is written."""
-    promised = _PROMISES.get(path.suffix.lower())
-    if promised is not None:
-        warn_caller(
-            f"{path.name} is not {promised}, but a module archive, which load_module reads and no linker or compiler "
-            f'does; call it "{path.stem}.tw"',
-            UserWarning,
-        )
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
+    return made.getvalue()
 
 
 def digest(described: Mapping[str, Any], members: Mapping[str, bytes]) -> str:
@@ -137,7 +108,7 @@ def load_program(path: str | os.PathLike[str]) -> CompiledProgram:
     try:
         if path.exists() and not path.is_file():  # reading a pipe or a device may never end
             raise OSError(errno.EINVAL, "it is not a regular file")
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(_archive_in(path)) as archive:
             described = json.loads(_member(archive, _DESCRIPTION))
             _check_version(path, described)
             return _program(archive, described)
@@ -156,6 +127,28 @@ def load_program(path: str | os.PathLike[str]) -> CompiledProgram:
             primitive="load_module",
             fix="write it with module.save(path)",
         ) from error
+
+
+def _archive_in(path: Path) -> Any:
+    """The archive that a file is, or that an object file, a shared library or a tar archive of them holds."""
+    with open(path, "rb") as file:
+        head = file.read(4)
+        if head == elf.MAGIC:
+            return io.BytesIO(_section(head + file.read()))
+    if tarfile.is_tarfile(path):
+        with tarfile.open(path) as whole:
+            member = whole.extractfile("lib.o")
+            if member is None or whole.getmember("lib.o").size > _MOST_BYTES:
+                raise ValueError("it holds no lib.o")
+            return io.BytesIO(_section(member.read()))
+    return path
+
+
+def _section(content: bytes) -> bytes:
+    found = elf.section(content, elf.SECTION)
+    if found is None:
+        raise ValueError("it is an ELF file without a module of Tilewright's")
+    return found
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:

@@ -129,6 +129,13 @@ def with_imports(source: str, machine: Machine, imports: Sequence[str]) -> str:
 
 
 @not_while_forking
+def bitcode(source: str) -> bytes:
+    """A module as LLVM bitcode."""
+    made: bytes = binding().parse_assembly(source).as_bitcode()
+    return made
+
+
+@not_while_forking
 def assembly(source: str, machine: Machine) -> str:
     """The machine code of a module, as text."""
     module, target = _optimised(source, machine)

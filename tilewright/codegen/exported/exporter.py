@@ -1,0 +1,75 @@
+"""Whole programs in forms for others than Python: header, object file, shared library, bitcode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...core.errors import UserError
+from ...core.target import Target
+from ...loops.nodes import Function
+from ..abi import CompiledProgram
+from ..kernel import Kernel, kernels_of
+from ..llvm.binding import PARALLEL_FOR
+from ..llvm.compile import bitcode, compile_ir, machine_of, with_imports
+from ..names import Names
+from .header import header
+from .host_ir import FORK_JOIN, embedded, entry_points
+from .launcher import launcher
+from .linker import compiled, linked
+from .signature import Signature, signatures
+
+
+class Exporter:
+    """What can be written of a program, besides its archive, while the functions that it was made of are there."""
+
+    def __init__(self, functions: tuple[Function, ...], program: CompiledProgram) -> None:
+        self._functions = functions
+        self._program = program
+        self._target = Target(program.target)
+
+    @property
+    def _kernels(self) -> tuple[tuple[Kernel, ...], ...]:
+        """The kernels of each function, under the names that they were compiled by."""
+        abis = iter(self._program.kernels)
+        return tuple(
+            tuple([replace(kernel, name=next(abis).name) for kernel in kernels_of(f, Names())]) for f in self._functions
+        )
+
+    @property
+    def _signatures(self) -> tuple[Signature, ...]:
+        return signatures(self._functions, self._kernels, self._program.entries)
+
+    def header(self) -> str:
+        """The C header of the entry points."""
+        return header(self._signatures, str(self._target.kind), str(self._target))
+
+    def object_file(self, archive: bytes) -> bytes:
+        """One ELF object: the program, its entry points, and the archive for `load_module`."""
+        if self._target.kind != "llvm":
+            return compiled(self._launcher(archive), "save")
+        made = compile_ir(self._whole(archive), machine_of(self._target)).binary
+        return linked([made, *self._program.objects], "save", relocatable=True) if self._program.objects else made
+
+    def shared_library(self, archive: bytes) -> bytes:
+        """A shared library of the same, linked by the system's compiler."""
+        return linked([self.object_file(archive)], "export_library")
+
+    def bitcode(self) -> bytes:
+        """The program with its entry points as LLVM bitcode."""
+        return bitcode(self._whole(None))
+
+    def c_source(self) -> str:
+        """The launcher of a program for a GPU, in C, its kernels included."""
+        if self._target.kind == "llvm":
+            raise UserError("a module for llvm has no C source", primitive="save", fix='ask for "ll", "opt" or "asm"')
+        return self._launcher(None)
+
+    def _launcher(self, archive: bytes | None) -> str:
+        return launcher(self._signatures, self._kernels, self._program, str(self._target.kind), archive)
+
+    def _whole(self, archive: bytes | None) -> str:
+        machine = machine_of(self._target)
+        parts = [entry_points(self._signatures, self._kernels, machine)]
+        parts += [FORK_JOIN] if PARALLEL_FOR in self._program.source else []
+        parts += [] if archive is None else [embedded(archive)]
+        return with_imports(self._program.source, machine, parts)

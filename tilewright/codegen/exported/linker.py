@@ -1,0 +1,78 @@
+"""Object files linked by the system's C compiler."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...core.errors import UserError
+from ..c_compiler import c_compiler
+
+_HINT = "install one (apt-get install gcc) or name it in the variable CC"
+
+
+def required_compiler(what: str, primitive: str) -> str:
+    """The system's C compiler; UserError where there is none."""
+    found = c_compiler()
+    if found is None:
+        raise UserError(f"{what} needs a C compiler, and none is on the PATH", primitive=primitive, fix=_HINT)
+    return found
+
+
+def run_compiler(command: Sequence[str], primitive: str) -> None:
+    """Run a compiler; UserError with what it says where it fails."""
+    try:
+        done = subprocess.run([*command], capture_output=True, check=False)
+    except OSError as error:
+        raise UserError(f"cannot run {command[0]}: {error.strerror}", primitive=primitive, fix=_HINT) from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip() or done.stdout.decode(errors="replace").strip()
+        raise UserError(
+            f"{' '.join(command[:1])} fails: {said or f'status {done.returncode}'}",
+            primitive=primitive,
+            fix="correct what it complains of, or give the options that it needs",
+        )
+
+
+def linked(objects: Sequence[bytes], primitive: str, relocatable: bool = False) -> bytes:
+    """Objects linked into a shared library, or into one object file."""
+    compiler = required_compiler("linking", primitive)
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        paths = [Path(folder, f"part{i}.o") for i in range(len(objects))]
+        for path, content in zip(paths, objects, strict=True):
+            path.write_bytes(content)
+        made = Path(folder, "made")
+        how = ["-r", "-nostdlib"] if relocatable else ["-shared", "-fPIC"]
+        libraries = [] if relocatable else ["-lm", "-lpthread", "-ldl"]
+        run_compiler([compiler, *how, "-o", str(made), *map(str, paths), *libraries], primitive)
+        return made.read_bytes()
+
+
+def compiled(source: str, primitive: str) -> bytes:
+    """The object file of C source."""
+    compiler = required_compiler("compiling C", primitive)
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        path, made = Path(folder, "source.c"), Path(folder, "source.o")
+        path.write_text(source, encoding="utf-8")
+        run_compiler([compiler, "-std=c11", "-O2", "-fPIC", "-c", str(path), "-o", str(made)], primitive)
+        return made.read_bytes()
+
+
+def written_whole(path: Path, content: bytes, primitive: str) -> None:
+    """Write a file whole or not at all."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {error.strerror}",
+            primitive=primitive,
+            fix="give a file in a folder that can be written",
+        ) from error
+    finally:
+        if draft.exists():
+            draft.unlink()

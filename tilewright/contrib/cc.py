@@ -1,0 +1,59 @@
+"""The system's C compiler, under the legacy API's names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ..codegen.c_compiler import c_compiler
+from ..codegen.exported.linker import required_compiler, run_compiler
+from ..core.errors import UserError
+
+
+def get_cc() -> str | None:
+    """Return the path of the C compiler: what CC names, or cc, gcc or clang; None where there is none."""
+    return c_compiler()
+
+
+def create_shared(
+    output: str | os.PathLike[str], objects: Any, options: Sequence[str] | None = None, cc: str | None = None
+) -> None:
+    """Link object files, or C files, into a shared library.
+
+    Parameters
+    ----------
+    output
+        The library.
+    objects
+        The files.
+    options
+        Further options of the compiler.
+    cc
+        The compiler, instead of the system's.
+
+    Raises
+    ------
+    UserError
+        Where there is no compiler, or it fails, with what it says.
+    """
+    _link(output, objects, ["-shared", "-fPIC"], options, cc, "create_shared")
+
+
+def create_executable(
+    output: str | os.PathLike[str], objects: Any, options: Sequence[str] | None = None, cc: str | None = None
+) -> None:
+    """Link object files, or C files, into a program; the parameters are those of `create_shared`."""
+    _link(output, objects, [], options, cc, "create_executable")
+
+
+def _link(output: Any, objects: Any, how: list[str], options: Any, cc: Any, primitive: str) -> None:
+    files = [objects] if isinstance(objects, (str, os.PathLike)) else objects
+    if not isinstance(files, (list, tuple)) or not all(isinstance(f, (str, os.PathLike)) for f in files) or not files:
+        raise UserError(f"{objects!r} is not a list of files", primitive=primitive, fix='give paths: ["lib.o"]')
+    more = [] if options is None else list(options)
+    if not all(isinstance(option, str) for option in more):
+        raise UserError(f"options={options!r}", primitive=primitive, fix='give a list of texts: ["-O2"]')
+    compiler = cc or required_compiler("linking", primitive)
+    libraries = ["-lm", "-lpthread", "-ldl"]
+    run_compiler([compiler, *how, "-o", os.fspath(output), *map(os.fspath, files), *more, *libraries], primitive)
