@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import tempfile
@@ -74,5 +75,5 @@ def written_whole(path: Path, content: bytes, primitive: str) -> None:
             fix="give a file in a folder that can be written",
         ) from error
     finally:
-        if draft.exists():
-            draft.unlink()
+        with contextlib.suppress(OSError):  # nor could it be made, perhaps
+            draft.unlink(missing_ok=True)
