@@ -204,7 +204,7 @@ def test_a_form_a_policy_and_a_file_name_that_are_none(tmp_path: Path) -> None:
     pair = np.zeros(2)
     with refused("", "a module for llvm has no form array([0., 0.])", fix="ask for one of ll"):
         module.get_source(pair)  # type: ignore[arg-type]
-    with refused("save", "File name too long", fix="that can be written"):
+    with refused("export_library", "File name too long", fix="that can be written"):
         module.export_library(str(tmp_path / ("9" * 300)))
     with refused("define_reorder", "array([0., 0.])", fix="identity"):
         ConfigSpace().define_reorder("order", [te.var("x")], pair)  # type: ignore[arg-type]
