@@ -9,6 +9,7 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.traverse import variables
 from ..loops.nodes import Allocate, Buffer, For, Function, Launch, LifetimeStart, Stmt, map_statements, seq
+from ..schedule.primitives.annotate import LAUNCH_POINT
 
 
 def hoist_allocations(function: Function, target: Target, options: Options) -> Function:
@@ -29,7 +30,7 @@ def _strip(stmt: Stmt, found: dict[Buffer, None], in_kernel: bool = False) -> St
         body = _strip(stmt.body, found, in_kernel)
         return seq(LifetimeStart(stmt.buffer), body) if in_kernel else body
     kernel = isinstance(stmt, Launch) or (isinstance(stmt, For) and stmt.kind is LoopKind.THREAD)
-    parallel = isinstance(stmt, For) and stmt.kind is LoopKind.PARALLEL
+    parallel = isinstance(stmt, For) and (stmt.kind is LoopKind.PARALLEL or LAUNCH_POINT in dict(stmt.pragmas))
     if (kernel or parallel) and not in_kernel:
         own: dict[Buffer, None] = {}
         made = map_statements(stmt, lambda child: _strip(child, own, kernel))

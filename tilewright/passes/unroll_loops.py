@@ -33,6 +33,7 @@ from ..loops.nodes import (
     map_statements,
     seq,
 )
+from ..schedule.primitives.annotate import TASKS
 from .copies import Copies
 
 MAX_AUTO_DEPTH = 8
@@ -135,8 +136,10 @@ def _decide_loop(stmt: For, policy: _Policy, weight: _Weight) -> Stmt:
             fix="split the axis by a constant factor and unroll the inner loop",
             suspects=(Suspect(("unroll",), (_stage(stmt.body),)),),
         )
-    once = stmt.kind is LoopKind.SERIAL and extent == 1
-    if stmt.kind is LoopKind.SERIAL and extent >= 0 and weight.loops == 0 and weight.unrolled <= MAX_AUTO_DEPTH:
+    tasks = any(key in TASKS for key, _ in stmt.pragmas)  # which stay with their loop
+    serial = stmt.kind is LoopKind.SERIAL and not tasks
+    once = serial and extent == 1
+    if serial and extent >= 0 and weight.loops == 0 and weight.unrolled <= MAX_AUTO_DEPTH:
         unrolls = extent * weight.steps <= policy.max_step
     if unrolls:
         weight.unroll(stmt, extent)

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..codegen.llvm.binding import PACKED, PARALLEL_FOR
+from ..codegen.llvm.binding import OF_THREADS, PACKED
 from ..core.dtype import DType
 from ..core.errors import InternalError, UserError
 from .driver import DeviceError, Launcher, scalar_type
@@ -24,8 +24,8 @@ def load_program(program: CompiledProgram) -> dict[str, Launcher]:
     if program.binary is None:
         raise InternalError(f"a program for {program.target} has no machine code for the CPU")
     symbols = [abi.name + PACKED for abi in program.kernels]
-    parallel = PARALLEL_FOR in program.source
-    own = {PARALLEL_FOR: POOL.start()} if parallel else {}
+    parallel = any(name in program.source for name in OF_THREADS)
+    own = POOL.functions() if parallel else {}
     try:
         held, addresses = link(program.binary, symbols, own, program.objects)
     except RuntimeError as error:

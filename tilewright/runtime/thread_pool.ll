@@ -231,6 +231,107 @@ leave:
   ret i32 %error
 }
 
+; Tasks: every thread runs a body once. As many chunks as there are threads are claimed one by one, and who waits at a
+; barrier claims no other; so each has a thread of its own. Where the caller runs all of it by itself, there is one task.
+
+%Tasks = type {
+  ptr, ptr, i64,                   ; 0 body, 1 closure, 2 tasks
+  i32, i32, i32                    ; 3 how many have arrived at the barrier, 4 its round, 5 whether a task has failed
+}
+
+define internal i32 @run_task(ptr %tasks, i64 %begin, i64 %end) nounwind {
+entry:
+  %closure.at = getelementptr %Tasks, ptr %tasks, i32 0, i32 1
+  %count.at = getelementptr %Tasks, ptr %tasks, i32 0, i32 2
+  %body = load ptr, ptr %tasks
+  %closure = load ptr, ptr %closure.at
+  %many = sub i64 %end, %begin
+  %alone = icmp sgt i64 %many, 1
+  br i1 %alone, label %single, label %run
+single:
+  store i64 1, ptr %count.at
+  br label %run
+run:
+  %count = load i64, ptr %count.at
+  %status = call i32 %body(ptr %closure, i64 %begin, i64 %count, ptr %tasks)
+  %bad = icmp ne i32 %status, 0
+  br i1 %bad, label %failed, label %done
+failed:
+  %failed.at = getelementptr %Tasks, ptr %tasks, i32 0, i32 5
+  store atomic i32 1, ptr %failed.at seq_cst, align 4
+  br label %done
+done:
+  ret i32 %status
+}
+
+; Run `body(closure, task, tasks, barrier)` on every thread; gives what the calls gave, or-ed.
+define i32 @tilewright_launch(ptr %body, ptr %closure) nounwind {
+entry:
+  %tasks = alloca %Tasks, align 64
+  %pool = load atomic ptr, ptr @tilewright_pool seq_cst, align 8
+  %none = icmp eq ptr %pool, null
+  br i1 %none, label %start, label %several
+several:
+  %workers.at = getelementptr %Pool, ptr %pool, i32 0, i32 10
+  %workers = load i32, ptr %workers.at
+  %wide = zext i32 %workers to i64
+  br label %start
+start:
+  %others = phi i64 [ 0, %entry ], [ %wide, %several ]
+  %count = add i64 %others, 1
+  %closure.at = getelementptr %Tasks, ptr %tasks, i32 0, i32 1
+  %count.at = getelementptr %Tasks, ptr %tasks, i32 0, i32 2
+  %arrived.at = getelementptr %Tasks, ptr %tasks, i32 0, i32 3
+  %round.at = getelementptr %Tasks, ptr %tasks, i32 0, i32 4
+  %failed.at = getelementptr %Tasks, ptr %tasks, i32 0, i32 5
+  store ptr %body, ptr %tasks
+  store ptr %closure, ptr %closure.at
+  store i64 %count, ptr %count.at
+  store i32 0, ptr %arrived.at
+  store i32 0, ptr %round.at
+  store i32 0, ptr %failed.at
+  %status = call i32 @tilewright_parallel_for(ptr @run_task, ptr %tasks, i64 %count)
+  ret i32 %status
+}
+
+; Wait until all tasks are here; gives 1 where one of them has failed, and never will be.
+define i32 @tilewright_task_barrier(ptr %tasks) nounwind {
+entry:
+  %count.at = getelementptr %Tasks, ptr %tasks, i32 0, i32 2
+  %arrived.at = getelementptr %Tasks, ptr %tasks, i32 0, i32 3
+  %round.at = getelementptr %Tasks, ptr %tasks, i32 0, i32 4
+  %failed.at = getelementptr %Tasks, ptr %tasks, i32 0, i32 5
+  %count = load i64, ptr %count.at
+  %several = icmp sgt i64 %count, 1
+  br i1 %several, label %arrive, label %done
+arrive:
+  %round = load atomic i32, ptr %round.at seq_cst, align 4
+  %before = atomicrmw add ptr %arrived.at, i32 1 seq_cst
+  %now = add i32 %before, 1
+  %all = trunc i64 %count to i32
+  %last = icmp eq i32 %now, %all
+  br i1 %last, label %release, label %wait
+release:
+  store atomic i32 0, ptr %arrived.at seq_cst, align 4
+  %ignored = atomicrmw add ptr %round.at, i32 1 seq_cst
+  br label %done
+wait:
+  %seen = call i32 @spin(ptr %round.at, i32 %round, i1 false)
+  %over = icmp ne i32 %seen, %round
+  br i1 %over, label %done, label %look
+look:
+  %failed = load atomic i32, ptr %failed.at seq_cst, align 4
+  %lost = icmp ne i32 %failed, 0
+  br i1 %lost, label %give.up, label %rest
+rest:
+  %yielded = call i32 @sched_yield()
+  br label %wait
+give.up:
+  ret i32 1
+done:
+  ret i32 0
+}
+
 define internal void @futex_wait.unless.zero(ptr %word, i32 %value) nounwind {
   %zero = icmp eq i32 %value, 0
   br i1 %zero, label %done, label %wait

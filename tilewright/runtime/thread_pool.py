@@ -17,6 +17,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+from ..codegen.llvm.binding import OF_THREADS, PARALLEL_FOR
 from ..core.errors import UserError
 from .llvm_link import keep_for_ever, link
 
@@ -58,10 +59,11 @@ class _Code:
         text = Path(__file__).with_suffix(".ll").read_text(encoding="utf-8")
         text = text.replace("i64 FUTEX", f"i64 {futex}").replace("PAUSE", pause)
         text = text.replace("i64 SPIN_CYCLES", f"i64 {SPIN_CYCLES}")
-        names = ["tilewright_parallel_for", "tilewright_worker", "tilewright_end_pool", "tilewright_pool"]
+        names = [*OF_THREADS, "tilewright_worker", "tilewright_end_pool", "tilewright_pool"]
         held, found = link(compiled_for_host(text), names, {})
         keep_for_ever(held)
-        self.parallel_for = found["tilewright_parallel_for"]
+        self.parallel_for = found[PARALLEL_FOR]
+        self.functions = {name: found[name] for name in OF_THREADS}
         self.worker = ctypes.c_void_p(found["tilewright_worker"])
         self.end = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(found["tilewright_end_pool"])
         self.current = ctypes.c_void_p.from_address(found["tilewright_pool"])
@@ -111,6 +113,11 @@ class ThreadPool:
                     self._start(code, workers)
                 self.ready = True
         return code.parallel_for
+
+    def functions(self) -> dict[str, int]:
+        """Have the threads running; returns the addresses of all functions that code calls to use them."""
+        self.start()
+        return _code().functions
 
     def _start(self, code: _Code, workers: int) -> None:
         memory = ctypes.create_string_buffer(_POOL_BYTES + 128)

@@ -13,6 +13,13 @@ PACKED = ".packed"
 PARALLEL_FOR = "tilewright_parallel_for"
 """`i32 (i32 body(ptr closure, i64 begin, i64 end), ptr closure, i64 extent)`, which the runtime supplies."""
 
+LAUNCH = "tilewright_launch"
+"""`i32 (i32 body(ptr closure, i64 task, i64 tasks, ptr barrier), ptr closure)`: every thread runs the body once."""
+TASK_BARRIER = "tilewright_task_barrier"
+"""`i32 (ptr barrier)`, at which all tasks wait for each other; not 0 where one of them has failed."""
+OF_THREADS = (PARALLEL_FOR, LAUNCH, TASK_BARRIER)
+"""What the thread pool supplies."""
+
 
 @cache
 def binding() -> Any:

@@ -37,12 +37,14 @@ from .dots import write_dots
 from .expr import ExprWriter
 from .mathlib import MathLibrary
 from .memory import Memory
+from .tasks import KEYS, Tasks, write_dealt, write_marked
 from .types import LLVMValue, immediate, memory_type, value_type
 from .writer import FunctionWriter, ModuleWriter
 
 STACK_BYTES = 64 * 1024
 """Scratch of one function that is on the stack: what is larger, or of unknown size, is on the heap."""
 _FULL_UNROLL = 64
+ONE = LLVMValue("i64", "1")
 
 
 @dataclass(frozen=True)
@@ -71,16 +73,21 @@ class BodyWriter:
         self.exits: list[str] = []
         """Blocks that leave the function: the k-th gives back the first k pieces of `heap`."""
         self.arguments: list[str] = []
+        self.tasks: Tasks | None = None
+        """Where the function is one that every thread runs."""
 
     # The function
 
-    def take(self, params: Iterable[Param], counters: frozenset[n.Var] = frozenset()) -> None:
-        """Make parameters of the function; `counters`: variables that come in 64 bits."""
+    def take(self, params: Iterable[Param], counters: frozenset[n.Var] = frozenset(), alone: bool = True) -> None:
+        """Make parameters of the function; `counters`: variables that come in 64 bits.
+
+        Unless it is `alone`, others change the memory while it runs, behind its calls of a barrier.
+        """
         for p in params:
             name = self.out.name(p.name)
             if isinstance(p, Buffer):
                 self.expr.pointers[p] = LLVMValue("ptr", f"%{name}")
-                self.arguments.append(f"ptr noalias noundef nonnull %{name}")
+                self.arguments.append(f"ptr {'noalias ' if alone else ''}noundef nonnull %{name}")
             elif p in counters:
                 self.expr.counters[p] = LLVMValue("i64", f"%{name}")
                 self.arguments.append(f"i64 %{name}")
@@ -186,9 +193,14 @@ class BodyWriter:
     # Loops
 
     def _for(self, s: For) -> None:
-        if s.kind is LoopKind.PARALLEL:
+        keys = frozenset(key for key, _ in s.pragmas) & KEYS
+        if keys:
+            write_marked(self, s, keys)
+        elif s.kind is LoopKind.PARALLEL and self.tasks is not None and not self.tasks.inside:
+            write_dealt(self, s)
+        elif s.kind is LoopKind.PARALLEL and self.tasks is None:
             self._parallel(s)
-        elif s.kind in (LoopKind.SERIAL, LoopKind.UNROLLED):
+        elif s.kind in (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.PARALLEL):
             with self.expr.scope():
                 start = self.expr.index(s.min)
                 stop = self.expr.index(n.Add(s.min, s.extent)) if immediate(s.min) != 0 else self.expr.index(s.extent)
@@ -211,7 +223,9 @@ class BodyWriter:
         out.branch(again)
         out.start(done)
 
-    def _counted(self, s: For, start: LLVMValue, stop: LLVMValue, body: Stmt, runs: bool) -> None:
+    def _counted(
+        self, s: For, start: LLVMValue, stop: LLVMValue, body: Stmt, runs: bool, step: LLVMValue = ONE
+    ) -> None:
         """The iterations from `start` up to `stop`, tested at the bottom; `runs`: there is at least one."""
         out, name = self.out, s.var.name
         inside, done = out.label(name), out.label(f"{name}.done")
@@ -222,15 +236,15 @@ class BodyWriter:
         else:
             out.branch_if(out.compare("icmp slt", start, stop), inside, done)
         out.start(inside)
-        step = out.name(f"{name}.step")
-        counter = out.op("i64", f"phi i64 [ {start.text}, %{before} ], [ %{step}, %{latch} ]", f"{name}.at")
+        following = out.name(f"{name}.step")
+        counter = out.op("i64", f"phi i64 [ {start.text}, %{before} ], [ %{following}, %{latch} ]", f"{name}.at")
         self.expr.counters[s.var] = counter
         with self.expr.scope():
             self._stmt(body)
         out.branch(latch)
         out.start(latch)
-        out.do(f"%{step} = add nsw i64 {counter.text}, 1")
-        more = out.compare("icmp slt", LLVMValue("i64", f"%{step}"), stop)
+        out.do(f"%{following} = add nsw i64 {counter.text}, {step.text}")
+        more = out.compare("icmp slt", LLVMValue("i64", f"%{following}"), stop)
         out.branch_if(more, inside, done, self._hint(s))
         out.start(done)
 
@@ -243,22 +257,29 @@ class BodyWriter:
         return f", !llvm.loop {self.module.loop_hint(hint)}"
 
     def _parallel(self, s: For) -> None:
-        captured = captures(s)
-        name = self.module.symbol(f"{self.name}.parallel.{s.var.name}")
-        inner = BodyWriter(self.module, self.library, self.options, name)
-        inner.take(captured, frozenset(self.expr.counters))
-        inner.write_range(s)
-        values = [self._captured(p) for p in captured]
-        trampoline = write_trampoline(self.module, name, [value.type for value in values])
         with self.expr.scope():
             extent = self.expr.index(s.extent)
+        function, closure = self.function_of(s, f"parallel.{s.var.name}", RANGE, lambda inner: inner.write_range(s))
+        status = self.out.call(PARALLEL_FOR, "i32", [function, closure, extent])
+        self._leave_if(self.out.compare("icmp ne", status, LLVMValue("i32", "0")))
+
+    def function_of(
+        self, s: For, wish: str, parameters: Parameters, write: Callable[[BodyWriter], None], alone: bool = True
+    ) -> tuple[LLVMValue, LLVMValue]:
+        """A function of its own for (part of) a loop, that the runtime calls, and the closure to call it with."""
+        captured = captures(s)
+        name = self.module.symbol(f"{self.name}.{wish}")
+        inner = BodyWriter(self.module, self.library, self.options, name)
+        inner.take(captured, frozenset(self.expr.counters), alone)
+        write(inner)
+        values = [self._captured(p) for p in captured]
+        trampoline = write_trampoline(self.module, name, [value.type for value in values], parameters)
         out = self.out
         closure = out.alloca("i64", max(1, len(values)), 8, "closure")
         for slot, value in enumerate(values):
             at = out.op("ptr", f"getelementptr i64, {closure}, i64 {slot}", "slot") if slot else closure
             out.do(f"store {value}, {at}")
-        status = out.call(PARALLEL_FOR, "i32", [LLVMValue("ptr", f"@{trampoline}"), closure, extent])
-        self._leave_if(out.compare("icmp ne", status, LLVMValue("i32", "0")))
+        return LLVMValue("ptr", f"@{trampoline}"), closure
 
     def _captured(self, p: Param) -> LLVMValue:
         if isinstance(p, Buffer):
@@ -326,10 +347,14 @@ class BodyWriter:
         raise InternalError(f"kernel {s.name} is launched within a kernel")
 
 
-def write_trampoline(module: ModuleWriter, name: str, types: list[str]) -> str:
-    """The function that the thread pool calls: `i32 (ptr closure, i64 begin, i64 end)`."""
+Parameters = tuple[tuple[str, str], ...]  # (type, name) each
+RANGE: Parameters = (("i64", "begin"), ("i64", "end"))
+
+
+def write_trampoline(module: ModuleWriter, name: str, types: list[str], parameters: Parameters) -> str:
+    """The function that the thread pool calls, with a closure and the parameters: `i32 (ptr closure, ...)`."""
     made = module.symbol(f"{name}.range")
-    out = FunctionWriter(module, ("closure", "begin", "end"))
+    out = FunctionWriter(module, ("closure", *(wish for _, wish in parameters)))
     args = []
     for slot, kind in enumerate(types):
         at = (
@@ -338,10 +363,11 @@ def write_trampoline(module: ModuleWriter, name: str, types: list[str]) -> str:
             else LLVMValue("ptr", "%closure")
         )
         args.append(out.op(kind, f"load {kind}, {at}", "captured"))
-    args += [LLVMValue("i64", "%begin"), LLVMValue("i64", "%end")]
+    own = [LLVMValue(kind, f"%{wish}") for kind, wish in parameters]
+    args += own
     status = out.op("i32", f"call i32 @{name}({', '.join(map(str, args))})", "status")
     out.give(str(status))
-    module.functions.append(out.text(f"define internal i32 @{made}(ptr %closure, i64 %begin, i64 %end) #0"))
+    module.functions.append(out.text(f"define internal i32 @{made}(ptr %closure, {', '.join(map(str, own))}) #0"))
     return made
 
 

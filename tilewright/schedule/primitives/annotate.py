@@ -70,7 +70,13 @@ def parallel(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Schedule,
 
 NUMBERS = ("auto_unroll_max_step", "unroll_explicit")  # pragmas whose value is a whole number
 IMPORTS = ("import_llvm", "import_c")  # pragmas whose value is code, or the path of a file that holds it
-PRAGMAS = (*NUMBERS, *IMPORTS, "debug_skip_region", "parallel_launch_point")
+LAUNCH_POINT, STRIDE_PATTERN, BARRIER_WHEN_FINISH = TASKS = (
+    "parallel_launch_point",
+    "parallel_stride_pattern",
+    "parallel_barrier_when_finish",
+)
+"""Pragmas of loops that CPU threads run, started once: `codegen/llvm/tasks.py` says what they do."""
+PRAGMAS = (*NUMBERS, *IMPORTS, *TASKS, "debug_skip_region")
 
 
 def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any = None) -> tuple[Schedule, None]:
