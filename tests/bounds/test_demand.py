@@ -5,10 +5,13 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tilewright as tw
+from tests.loops.running import empty, floats, run
 from tilewright import te
 from tilewright.bounds.infer import infer_bounds
 from tilewright.core.errors import UserError
@@ -101,3 +104,13 @@ def test_a_reader_outside_of_the_loop_is_an_error() -> None:
     s[B].compute_at(s[C], C.op.axis[0])
     with pytest.raises(UserError, match="'D', which reads it, is outside that loop"):
         infer_bounds(s.value)
+
+
+def test_an_index_that_is_read_from_memory_may_be_any() -> None:
+    """One element, named by another tensor: the stage keeps all of what may be named."""
+    A, where = te.placeholder((8,), name="A"), te.placeholder((1,), "int32", "where")
+    B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((1,), lambda i: B[where[0]], name="C")
+    values, out = floats(8), empty(1)
+    run(tw.lower(te.create_schedule(C.op), [A, where, C])["main"], values, np.array([5], "int32"), out)
+    assert out[0] == values[5] + 1

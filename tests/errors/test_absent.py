@@ -52,7 +52,7 @@ NAMED: list[tuple[str, str, str, str]] = [
     ("tilewright", "script", "tilewright.script is not part of Tilewright", "programs are not parsed from TVMScript"),
     ("te.schedule", "ScheduleOps", "te.schedule.ScheduleOps is not part of Tilewright", "tw.lower(s, args)"),
     ("tir", "BlockRealize", "tir.BlockRealize is not part of Tilewright", "te.create_schedule"),
-    ("topi", "einsum", "topi.einsum is not part of Tilewright", "te.compute"),
+    ("topi", "argwhere", "topi.argwhere is not part of Tilewright", "depends on values"),
     ("topi", "dense", "topi.dense is not part of Tilewright", "topi.nn.dense"),
     ("topi.utils", "ceil_div", "topi.utils.ceil_div is not part of Tilewright", "(a + b - 1)"),
     ("arith", "detect_iter_map", "arith.detect_iter_map is not part of Tilewright", "arith.Analyzer"),

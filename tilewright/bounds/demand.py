@@ -136,6 +136,8 @@ def _region(span: Extremes | None, extent: Expr, facts: Facts) -> Region:
     if span is None:
         return Region(whole, "the index has no bounds that can be found")
     low, high, exact = span
+    if loads_in(low, high):
+        return Region(whole, "the index is read from memory")
     last = subtract(extent, 1)
     if prove(less_equal(low, 0), facts) and prove(greater_equal(high, last), facts):
         return Region(whole, "")

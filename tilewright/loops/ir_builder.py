@@ -214,6 +214,12 @@ class IRBuilder:
             )
         return BufferVar(self, buf)
 
+    @contextmanager
+    def new_scope(self) -> Iterator[None]:
+        """`with ib.new_scope():` ends what `scope_attr`, `allocate` and `let` begin in the block at its end."""
+        with self._scope(lambda body: body):
+            yield
+
     def scope_attr(self, node: Any, attr_key: str, value: Any) -> None:
         """`ib.scope_attr(tx, "thread_extent", n)` runs the rest of the scope on the n threads of the axis `tx`."""
         if attr_key not in ("thread_extent", "virtual_thread") or not isinstance(node, IterVar) or node.thread is None:

@@ -32,6 +32,7 @@ _SCHEDULE = "use topi.cuda, topi.x86 or topi.generic, which schedules for the cu
 _TASK = "declare the task of each operator: autotvm.task.create(name, args, target)"
 _IN_NN = """relu leaky_relu pad dilate dense conv1d conv2d conv2d_nchw depthwise_conv2d_nchw scale_shift_nchw softmax
 log_softmax layer_norm batch_norm l2_normalize lrn pool2d global_pool adaptive_pool batch_matmul flatten""".split()
+_SHAPES = "a shape that depends on values is not declared; work with as many elements as there may be, and a count"
 _CHOOSE = "choose by target.kind in Python"
 _PLAIN = "nothing: numbers and lists are taken as they are"
 _TEMPLATE = "@autotvm.template(name)"
@@ -161,13 +162,27 @@ INSTEAD: dict[str, dict[str, str]] = {
         **{name: f"topi.nn.{name}" for name in _IN_NN},
         "util": "topi.utils",
         **dict.fromkeys(("equal_const_int", "get_const_tuple"), "topi.utils.get_const_tuple(shape)"),
+        **dict.fromkeys(("argwhere", "nonzero", "sparse_fill_empty_rows", "sparse_reshape"), _SHAPES),
+        **dict.fromkeys(("dynamic_strided_slice", "dyn_tile", "dynamic_reshape"), _SHAPES),
+        **dict.fromkeys(("scatter", "scatter_add"), 'topi.scatter_elements(data, indices, updates, axis, "add")'),
+        **dict.fromkeys(("dft", "stft"), "a product with the matrix of cosines and sines: topi.matmul"),
+        **dict.fromkeys(("random", "vision", "sparse", "hopper"), _COMPUTE),
+        "mean": "topi.sum(A, axis) divided by the number of elements, or topi.nn.global_pool",
+        "matrix_transpose": "topi.transpose(A, axes)",
     },
     "topi.nn": {
         **dict.fromkeys(("max_pool2d", "avg_pool2d", "max_pool", "avg_pool"), _POOL),
         **dict.fromkeys(("max_pool1d", "avg_pool1d"), _POOL.replace("2d", "1d")),
         **dict.fromkeys(("max_pool3d", "avg_pool3d"), _POOL.replace("2d", "3d")),
         **dict.fromkeys(("conv2d_transpose", "conv_transpose2d"), "topi.nn.conv2d_transpose_nchw"),
-        **dict.fromkeys(("sparse_dense", "csrmm", "csrmv"), "give the parts of a sparse matrix as arrays of their own"),
+        **dict.fromkeys(
+            ("sparse_dense", "csrmm", "csrmv", "sparse_transpose", "sparse_conv2d", "sparse_add"),
+            "give the parts of a sparse matrix as arrays of their own",
+        ),
+        **dict.fromkeys(("bitserial_conv2d_nchw", "bitserial_dense", "bitpack", "binary_dense"), _COMPUTE),
+        **dict.fromkeys(("deformable_conv2d_nchw", "correlation_nchw", "lstm", "fifo_buffer"), _COMPUTE),
+        "bias_add": "topi.add(A, bias), which broadcasts",
+        "pixel_shuffle": "topi.nn.depth_to_space(A, block_size)",
         **dict.fromkeys(("util", "utils"), "topi.utils"),
     },
     "topi.utils": {

@@ -26,7 +26,7 @@ _ELSEWHERE = {
         ("sum", "max", "min", "mean", "prod"),
         "te.compute((n,), lambda i: te.sum(A[i, k], axis=k)) with k = te.reduce_axis((0, m))",
     ),
-    **dict.fromkeys(("astype", "cast"), 'te.compute(A.shape, lambda i: A[i].astype("float32"))'),
+    "cast": 'A.astype("float32"), or topi.cast',
     **dict.fromkeys(("size", "strides"), "the extents are A.shape"),
     **dict.fromkeys(
         ("split", "reorder", "fuse", "bind", "vectorize", "unroll", "parallel", "compute_at", "compute_inline"),

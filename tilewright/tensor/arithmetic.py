@@ -1,4 +1,4 @@
-"""Arithmetic on whole tensors, element by element, which the operator library computes: `A + B`, `A / 2.0`."""
+"""Arithmetic on whole tensors, element by element, which the operator library computes: `A + B`, `A.astype("int8")`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _found: list[Find] = []
 
 
 def register_arithmetic(find: Find) -> None:
-    """Let `find(name)` give the operators of whole tensors: "add", "subtract", "multiply" and "divide"."""
+    """Let `find(name)` give the operators of whole tensors: "add", "subtract", "multiply", "divide" and "cast"."""
     _found[:] = [find]
 
 
 class Arithmetic:
-    """What has the operators +, -, * and / as a whole."""
+    """What has the operators +, -, * and /, and conversion to another type, as a whole."""
 
     __slots__ = ()
 
@@ -47,6 +47,12 @@ class Arithmetic:
 
     def __rtruediv__(self, other: Any) -> Any:
         return _computed(self, other, "rtruediv", "divide")
+
+    def astype(self, dtype: Any) -> Any:
+        """Return the tensor of the same values in another type: `topi.cast`."""
+        if not _found:
+            raise refusal("tensor", "getattr", self, "astype")
+        return _found[0]("cast")(self, dtype)
 
 
 def _computed(whole: Arithmetic, other: Any, protocol: str, name: str) -> Any:

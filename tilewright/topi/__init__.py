@@ -15,6 +15,9 @@ from . import nn as nn
 from . import ranges as ranges
 from . import reduction as reduction
 from . import scan as scan
+from . import scattering as scattering
+from . import searching as searching
+from . import selection as selection
 from . import tag as tag
 from . import tensor as tensor
 from . import testing as testing
@@ -49,6 +52,7 @@ from .broadcast import right_shift as right_shift
 from .broadcast import subtract as subtract
 from .broadcast import trunc_divide as trunc_divide
 from .broadcast import trunc_mod as trunc_mod
+from .einstein import einsum as einsum
 from .indexing import gather as gather
 from .indexing import gather_nd as gather_nd
 from .indexing import matrix_set_diag as matrix_set_diag
@@ -106,6 +110,7 @@ from .math import sqrt as sqrt
 from .math import tan as tan
 from .math import tanh as tanh
 from .math import trunc as trunc
+from .nn.matmul import matmul as matmul
 from .nn.matmul import tensordot as tensordot
 from .ranges import arange as arange
 from .ranges import meshgrid as meshgrid
@@ -122,6 +127,15 @@ from .reduction import prod as prod
 from .reduction import sum as sum
 from .scan import cumprod as cumprod
 from .scan import cumsum as cumsum
+from .scattering import index_put as index_put
+from .scattering import scatter_elements as scatter_elements
+from .scattering import scatter_nd as scatter_nd
+from .scattering import sparse_to_dense as sparse_to_dense
+from .searching import searchsorted as searchsorted
+from .searching import unique as unique
+from .selection import adv_index as adv_index
+from .selection import sliding_window as sliding_window
+from .selection import strided_set as strided_set
 from .sort import argsort as argsort
 from .sort import sort as sort
 from .sort import topk as topk

@@ -8,6 +8,8 @@ from ..resizing import resize2d as resize2d
 from ..resizing import resize3d as resize3d
 from .dilation2d import dilation2d_nchw as dilation2d_nchw
 from .dilation2d import dilation2d_nhwc as dilation2d_nhwc
+from .grid_sample import affine_grid as affine_grid
+from .grid_sample import grid_sample as grid_sample
 
 if not TYPE_CHECKING:
 

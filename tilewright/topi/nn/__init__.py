@@ -13,6 +13,8 @@ from .blocks import depth_to_space as depth_to_space
 from .blocks import flatten as flatten
 from .blocks import space_to_batch_nd as space_to_batch_nd
 from .blocks import space_to_depth as space_to_depth
+from .channel_normalization import batch_norm as batch_norm
+from .channel_normalization import group_norm as group_norm
 from .conv1d import conv1d as conv1d
 from .conv1d import conv1d_ncw as conv1d_ncw
 from .conv1d import conv1d_nwc as conv1d_nwc
@@ -46,10 +48,9 @@ from .elementwise import relu as relu
 from .elementwise import scale_shift as scale_shift
 from .elementwise import scale_shift_nchw as scale_shift_nchw
 from .elementwise import scale_shift_nhwc as scale_shift_nhwc
+from .loss import nll_loss as nll_loss
 from .matmul import batch_matmul as batch_matmul
 from .matmul import matmul as matmul
-from .normalization import batch_norm as batch_norm
-from .normalization import group_norm as group_norm
 from .normalization import instance_norm as instance_norm
 from .normalization import l2_normalize as l2_normalize
 from .normalization import layer_norm as layer_norm

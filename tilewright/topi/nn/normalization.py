@@ -1,4 +1,4 @@
-"""Normalisation: of batches, layers, groups, instances, by root mean square, by the L2 norm, and across channels."""
+"""Normalisation: of layers, instances, by root mean square, by the L2 norm, and across channels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.errors import UserError
 from ...expr.intrinsics import TABLE
-from ...expr.operators import all_of, cast, const, floordiv, floormod, if_then_else, maximum, multiply
+from ...expr.operators import all_of, cast, const, if_then_else, maximum, multiply
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
@@ -16,72 +16,7 @@ from ..argument_checks import dimension, dimensions, integer, rank_of, same, ten
 _rsqrt, _sqrt, _pow = TABLE["rsqrt"], TABLE["sqrt"], TABLE["pow"]
 
 
-def batch_norm(
-    data: Tensor,
-    gamma: Tensor,
-    beta: Tensor,
-    moving_mean: Tensor,
-    moving_var: Tensor,
-    axis: int | None = None,
-    epsilon: float | None = None,
-    center: bool | None = None,
-    scale: bool | None = None,
-    training: bool | None = None,
-    momentum: float | None = None,
-) -> list[Tensor]:
-    """Normalise each channel by the mean and variance that training gathered: the form for inference.
-
-    Parameters
-    ----------
-    data
-        A tensor of floats.
-    gamma, beta
-        The factor and the summand of each channel.
-    moving_mean, moving_var
-        The mean and the variance of each channel.
-    axis
-        The dimension of channels, by default 1.
-    epsilon
-        What is added to the variance, by default 1e-5.
-    center, scale
-        Whether `beta` is added, and whether `gamma` multiplies; by default both.
-    training, momentum
-        Training is not declared; `momentum` is accepted for old scripts, without effect.
-
-    Returns
-    -------
-    [the normalised tensor, moving_mean, moving_var], the last two as they were given.
-
-    Raises
-    ------
-    UserError
-        For `training=True`, and where a channel's tensors do not have an element per channel.
-    """
-    data = tensor(data, "data", "batch_norm")
-    if training:
-        raise UserError(
-            "training=True is not declared",
-            primitive="batch_norm",
-            fix="compute mean and variance with topi.sum, and give them as moving_mean and moving_var",
-        )
-    channel = dimension(1 if axis is None else axis, data.ndim, "batch_norm")
-    given = {"gamma": gamma, "beta": beta, "moving_mean": moving_mean, "moving_var": moving_var}
-    for name, each in given.items():
-        rank_of(tensor(each, name, "batch_norm"), 1, name, "batch_norm", "(channels,)")
-        same(each.shape[0], data.shape[channel], f"elements of {name} and channels of data", "batch_norm")
-    small = const(1e-5 if epsilon is None else epsilon, data.dtype)
-
-    def element(*i: Any) -> Any:
-        c = i[channel]
-        value = (data(*i) - moving_mean(c)) / _sqrt(moving_var(c) + small)
-        value = value * gamma(c) if scale is not False else value
-        return value + beta(c) if center is not False else value
-
-    made: Tensor = compute(data.shape, element, "T_batch_norm", "broadcast")
-    return [made, moving_mean, moving_var]
-
-
-class _Group:
+class Group:
     """Elements that are normalised together: those along some dimensions of a tensor."""
 
     def __init__(self, data: Any, axis: Any, primitive: str) -> None:
@@ -157,7 +92,7 @@ class _Group:
         return made
 
 
-def _weights(given: Any, name: str, group: _Group, dims: Sequence[int], primitive: str) -> Tensor:
+def weights(given: Any, name: str, group: Group, dims: Sequence[int], primitive: str) -> Tensor:
     found = tensor(given, name, primitive)
     rank_of(found, len(dims), name, primitive)
     for n, d in zip(found.shape, dims, strict=True):
@@ -188,9 +123,9 @@ def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Any, epsi
     UserError
         For integers, and for shapes that do not fit each other.
     """
-    group = _Group(data, axis, "layer_norm")
-    factor = _weights(gamma, "gamma", group, group.axes, "layer_norm")
-    shift = None if beta is None else _weights(beta, "beta", group, group.axes, "layer_norm")
+    group = Group(data, axis, "layer_norm")
+    factor = weights(gamma, "gamma", group, group.axes, "layer_norm")
+    shift = None if beta is None else weights(beta, "beta", group, group.axes, "layer_norm")
     mean, variance = group.moments("T_layer_norm")
 
     def value(i: Sequence[Any]) -> Any:
@@ -220,8 +155,8 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Any, epsilon: float = 1e-5) -> 
     -------
     A tensor of the shape and type of `data`.
     """
-    group = _Group(data, axis, "rms_norm")
-    factor = _weights(weight, "weight", group, group.axes, "rms_norm")
+    group = Group(data, axis, "rms_norm")
+    factor = weights(weight, "weight", group, group.axes, "rms_norm")
     square = group.sum(lambda _, at: multiply(group.value(at), group.value(at)), "T_rms_norm_square")
 
     def value(i: Sequence[Any]) -> Any:
@@ -249,7 +184,7 @@ def instance_norm(data: Tensor, gamma: Tensor, beta: Tensor, axis: Any, epsilon:
     -------
     A tensor of the shape and type of `data`.
     """
-    group = _Group(data, axis, "instance_norm")
+    group = Group(data, axis, "instance_norm")
     if group.axes[0] < 2:
         raise UserError(
             f"argument 'axis' is {axis!r}, which has images or channels (0 or 1) among it",
@@ -257,7 +192,7 @@ def instance_norm(data: Tensor, gamma: Tensor, beta: Tensor, axis: Any, epsilon:
             fix="give the dimensions within a channel: axis=[2, 3]; layer_norm takes any",
         )
     factor, shift = (
-        _weights(each, name, group, [1], "instance_norm") for each, name in ((gamma, "gamma"), (beta, "beta"))
+        weights(each, name, group, [1], "instance_norm") for each, name in ((gamma, "gamma"), (beta, "beta"))
     )
     mean, variance = group.moments("T_instance_norm")
 
@@ -284,7 +219,7 @@ def l2_normalize(data: Tensor, eps: float, axis: Any = None) -> Tensor:
     -------
     A tensor of the shape and type of `data`.
     """
-    group = _Group(data, axis, "l2_normalize")
+    group = Group(data, axis, "l2_normalize")
     square = group.sum(lambda _, at: multiply(group.value(at), group.value(at)), "T_l2_square")
 
     def value(i: Sequence[Any]) -> Any:
@@ -341,83 +276,4 @@ def lrn(data: Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: flo
         "T_lrn",
         "broadcast,lrn",
     )
-    return made
-
-
-def group_norm(
-    data: Tensor,
-    gamma: Tensor,
-    beta: Tensor,
-    num_groups: int,
-    channel_axis: int,
-    axes: Any,
-    epsilon: float = 1e-5,
-) -> Tensor:
-    """Normalise groups of channels by their mean and variance, and scale by channel.
-
-    Parameters
-    ----------
-    data
-        A tensor of floats.
-    gamma, beta
-        The factor and the summand of each channel.
-    num_groups
-        How many groups the channels are divided into, each of neighbours.
-    channel_axis
-        The dimension of channels.
-    axes
-        The other dimensions that are normalised together, the channels' not among them.
-    epsilon
-        What is added to the variance.
-
-    Returns
-    -------
-    A tensor of the shape and type of `data`.
-
-    Raises
-    ------
-    UserError
-        Where the groups do not divide the channels.
-    """
-    data = tensor(data, "data", "group_norm")
-    channel, count = (
-        dimension(channel_axis, data.ndim, "group_norm"),
-        integer(num_groups, "num_groups", "group_norm", 1),
-    )
-    channels = getattr(data.shape[channel], "value", None)
-    inner = dimensions(axes, data.ndim, "group_norm", "axes")
-    if channel in inner or channels is None or channels % count:
-        raise UserError(
-            f"num_groups={count} and axes={axes!r} do not fit {data.shape[channel]} channels in dimension {channel}",
-            primitive="group_norm",
-            fix="give a divisor of the channels, and axes without theirs",
-        )
-    per = channels // count
-
-    def split(i: Sequence[Any]) -> list[Any]:
-        return [*i[:channel], floordiv(i[channel], per), floormod(i[channel], per), *i[channel + 1 :]]
-
-    def joined(i: Sequence[Any]) -> list[Any]:
-        return [*i[:channel], i[channel] * per + i[channel + 1], *i[channel + 2 :]]
-
-    parted: Tensor = compute(
-        [*data.shape[:channel], count, per, *data.shape[channel + 1 :]],
-        lambda *i: data(*joined(i)),
-        "T_group",
-        "injective",
-    )
-    group = _Group(parted, [channel + 1, *(d if d < channel else d + 1 for d in inner)], "group_norm")
-    factor, shift = (tensor(each, name, "group_norm") for each, name in ((gamma, "gamma"), (beta, "beta")))
-    for name, each in (("gamma", factor), ("beta", shift)):
-        rank_of(each, 1, name, "group_norm", "(channels,)")
-        same(each.shape[0], data.shape[channel], f"elements of {name} and channels of data", "group_norm")
-    mean, variance = group.moments("T_group_norm")
-
-    def value(i: Sequence[Any]) -> Any:
-        at, c = group.of(i), i[channel] * per + i[channel + 1]
-        scale = _rsqrt(variance(at) + const(epsilon, group.kind)) * cast(group.kind, factor(c))
-        return (group.value(i) - mean(at)) * scale + cast(group.kind, shift(c))
-
-    normal = group.each(value, "T_group_norm")
-    made: Tensor = compute(data.shape, lambda *i: normal(*split(i)), "T_group_norm_out", "injective")
     return made

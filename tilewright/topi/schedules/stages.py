@@ -115,3 +115,8 @@ def on_processor() -> Target:
     """The target of a processor to schedule for: the current one, or LLVM's."""
     current = Target.current()
     return current if current is not None and not current.is_gpu else Target("llvm")
+
+
+def current() -> Target:
+    """The current target, or LLVM's."""
+    return Target.current() or Target("llvm")

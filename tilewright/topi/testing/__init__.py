@@ -35,6 +35,12 @@ from .reduction import REDUCTIONS as REDUCTIONS
 from .resize import dilation2d_nchw_python as dilation2d_nchw_python
 from .resize import resize_python as resize_python
 from .resize import running_python as running_python
+from .scatter import affine_grid_python as affine_grid_python
+from .scatter import grid_sample_python as grid_sample_python
+from .scatter import nll_loss_python as nll_loss_python
+from .scatter import scatter_elements_python as scatter_elements_python
+from .scatter import scatter_nd_python as scatter_nd_python
+from .scatter import unique_python as unique_python
 from .transform import batch_to_space_nd_python as batch_to_space_nd_python
 from .transform import depth_to_space_python as depth_to_space_python
 from .transform import gather_nd_python as gather_nd_python

@@ -1,0 +1,101 @@
+"""The legacy names of general schedules, in one table that `topi.generic`, `topi.cuda` and `topi.x86` read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.target import Target
+from ...schedule.handle import ScheduleHandle
+from . import injective, products, reduce, rows
+
+Maker = Callable[[Any, Target, str], ScheduleHandle]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Schedules of one kind: what makes them, the legacy names, and whether those take a layout, as they did."""
+
+    make: Maker
+    summary: str
+    names: str
+    has_layout: bool = False
+
+
+_CONVOLUTIONS = """schedule_conv schedule_conv1d_ncw schedule_conv1d_nwc schedule_conv1d_transpose_ncw
+schedule_conv2d_nchw schedule_conv2d_nhwc schedule_conv2d_hwcn schedule_conv2d_NCHWc schedule_conv2d_transpose_nchw
+schedule_conv2d_winograd_nchw schedule_conv3d_ncdhw schedule_conv3d_ndhwc schedule_conv3d_transpose_ncdhw
+schedule_depthwise_conv2d_nchw schedule_depthwise_conv2d_nhwc schedule_depthwise_conv2d_NCHWc schedule_group_conv2d_nchw
+schedule_group_conv2d_nhwc schedule_group_conv1d_ncw"""
+
+FAMILIES = (
+    Family(
+        injective.schedule_injective,
+        "Schedule element-wise, broadcasting and reordering operators, all of them inline but the outputs.",
+        "schedule_injective schedule_elemwise schedule_broadcast",
+    ),
+    Family(
+        reduce.schedule_reduce,
+        "Schedule reductions, and what follows them element by element.",
+        "schedule_reduce schedule_lrn schedule_pool_grad schedule_scan schedule_unique",
+    ),
+    Family(
+        reduce.schedule_reduce,
+        "Schedule pooling; `layout` is accepted for old scripts, without effect.",
+        "schedule_pool schedule_adaptive_pool",
+        has_layout=True,
+    ),
+    Family(
+        rows.schedule_rows,
+        "Schedule softmax and normalisation: a block, or a processor, computes a row.",
+        "schedule_softmax schedule_norm",
+    ),
+    Family(
+        products.schedule_products,
+        "Schedule matrix products, batches of them, and what follows element by element.",
+        "schedule_dense schedule_matmul schedule_batch_matmul schedule_einsum",
+    ),
+    Family(
+        products.schedule_products,
+        "Schedule convolutions of every kind, and what follows element by element.",
+        _CONVOLUTIONS,
+    ),
+    Family(
+        injective.schedule_injective,
+        "Schedule operators given by statements, which were declared for this target and run as they stand.",
+        "schedule_sort schedule_argsort schedule_topk schedule_extern schedule_scatter schedule_scatter_nd",
+    ),
+)
+
+
+def functions(target: Callable[[], Target], module: str) -> dict[str, Callable[..., ScheduleHandle]]:
+    """The functions of a face under their legacy names; `target` tells for what they schedule when they are called."""
+    made = {name: _function(family, name, target) for family in FAMILIES for name in family.names.split()}
+
+    def schedule_injective_from_existing(sch: ScheduleHandle, out: Any) -> ScheduleHandle:
+        """Schedule the one output `out` of a schedule that is there already."""
+        injective.one_element_each(sch, out.op, target())
+        return sch
+
+    found = {**made, "schedule_injective_from_existing": schedule_injective_from_existing}
+    for name, function in found.items():
+        function.__name__ = function.__qualname__ = name
+        function.__module__ = module
+    return found
+
+
+def _function(family: Family, name: str, target: Callable[[], Target]) -> Callable[..., ScheduleHandle]:
+    if family.has_layout:
+
+        def with_layout(outs: Any, layout: str = "NCHW") -> ScheduleHandle:
+            return family.make(outs, target(), name)
+
+        with_layout.__doc__ = family.summary
+        return with_layout
+
+    def schedule(outs: Any) -> ScheduleHandle:
+        return family.make(outs, target(), name)
+
+    schedule.__doc__ = family.summary
+    return schedule

@@ -1,0 +1,171 @@
+"""Finding values: places in a sorted order, and the different values of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import UserError
+from ..core.refusals import missing_from_module as _missing
+from ..expr import operators as o
+from ..tensor.tensor import Tensor
+from .argument_checks import element_type, flag, known, rank_of, same, sizes, tensor
+from .scan import cumsum
+from .scattering import scatter_elements
+from .sort import argsort
+from .statements import Statement, computed_by, elements, stored
+from .tensor import zeros
+from .transform import moved
+
+
+def searchsorted(sorted_sequence: Tensor, values: Tensor, right: bool = False, out_dtype: Any = "int64") -> Tensor:
+    """Find the places at which values would keep a sequence sorted, by bisection.
+
+    Parameters
+    ----------
+    sorted_sequence
+        Sequences along the last dimension, in ascending order: one for all values, or one for each row of them.
+    values
+        What is looked for: a tensor of the same type, and of the same shape but for the last dimension where there are
+        several sequences.
+    right
+        Whether a value goes behind those equal to it, instead of before them.
+    out_dtype
+        The type of the result: "int32" or "int64".
+
+    Returns
+    -------
+    A tensor of the shape of `values`.
+
+    Raises
+    ------
+    UserError
+        For shapes and types that do not fit each other.
+    """
+    source = tensor(sorted_sequence, "sorted_sequence", "searchsorted")
+    wanted = tensor(values, "values", "searchsorted")
+    kind, behind = element_type(out_dtype, "searchsorted"), flag(right, "right", "searchsorted")
+    if not source.ndim or not kind.is_int or source.dtype != wanted.dtype:
+        raise UserError(
+            f"searchsorted of {wanted.dtype}{list(wanted.shape)} in {source.dtype}{list(source.shape)}, as {kind}",
+            primitive="searchsorted",
+            fix='give a sequence and values of one type, and out_dtype="int32" or "int64"',
+        )
+    if source.ndim > 1:
+        rank_of(wanted, source.ndim, "values", "searchsorted")
+        for d in range(source.ndim - 1):
+            same(source.shape[d], wanted.shape[d], f"extents of dimension {d} of the two", "searchsorted")
+    length = source.shape[-1]
+    row = wanted.shape[-1] if source.ndim > 1 else None
+    steps = (known(length) or (1 << 31) - 1).bit_length()
+
+    def write(statement: Statement, ins: Sequence[Any], outs: Sequence[Any]) -> None:
+        (sequence, looked), (out,), ib = ins, outs, statement.ib
+
+        def find(e: Any) -> None:
+            value = ib.let("value", looked[e])
+            start = 0 if row is None else o.floordiv(e, row) * length
+            span = ib.allocate("int32", 2, "span", scope="local")
+            span[0], span[1] = o.const(0), o.cast("int32", o.as_expr(length))
+            with ib.for_range(0, steps, "step"):
+                low, high = ib.let("low", span[0]), ib.let("high", span[1])
+                with ib.if_scope(o.less(low, high)):
+                    middle = ib.let("middle", o.floordiv(low + high, 2))
+                    held = sequence[start + middle]
+                    ahead = o.less_equal(held, value) if behind else o.less(held, value)
+                    with ib.if_scope(ahead):
+                        span[0] = middle + 1
+                    with ib.else_scope():
+                        span[1] = middle
+            out[e] = o.cast(kind, span[0])
+
+        statement.each(elements(wanted), find)
+
+    return computed_by("searchsorted", [source, wanted], [(wanted.shape, kind)], write)[0]
+
+
+def unique(data: Tensor, is_sorted: bool = True, return_counts: bool = False) -> list[Tensor]:
+    """Find the different values of a tensor of one dimension.
+
+    Parameters
+    ----------
+    data
+        A tensor of one dimension, whose extent is constant.
+    is_sorted
+        Whether the values come in ascending order, instead of that in which they are met first.
+    return_counts
+        Whether it is counted how often each value occurs.
+
+    Returns
+    -------
+    [values, indices, inverse_indices, count of values] and, where asked for, how often each occurs. All but the count,
+    which has shape (1,), are as long as `data`; behind the values that there are stand zeros, except in
+    `inverse_indices`, which give the value of each element of `data`. `indices` tell where each value is met first.
+    All but the values are int32.
+
+    Raises
+    ------
+    UserError
+        For a tensor of several dimensions or of bool, and for an extent that is not constant.
+    """
+    source = rank_of(tensor(data, "data", "unique"), 1, "data", "unique", "(elements,)")
+    if source.dtype == "bool":
+        raise UserError(f"data {source.name!r} has type bool", primitive="unique", fix='topi.cast(data, "int8")')
+    (length,) = sizes(source, [0], "unique")
+    if not length:
+        raise UserError(f"data {source.name!r} is empty", primitive="unique", fix="give at least one element")
+    order = stored(argsort(source, dtype="int32"))
+    ordered = stored(moved([length], lambda i: source(order(i[0])), "ordered"))
+    fresh = moved([length], lambda i: o.cast("int32", _is_fresh(ordered, i[0])), "fresh")
+    so_far = cumsum(fresh)
+    ranks = stored(moved([length], lambda i: so_far(i[0]) - 1, "ranks"))
+    places = stored(moved([length], lambda i: i[0], "places"))
+    first = stored(searchsorted(ranks, places, out_dtype="int32"))
+    count = moved([1], lambda i: ranks(length - 1) + 1, "unique_count")
+    number = stored(count)
+    met = stored(moved([length], lambda i: order(o.minimum(first(i[0]), length - 1)), "met"))
+    chosen = places if flag(is_sorted, "is_sorted", "unique") else _by_first_place(met, number, length)
+
+    def present(value: Any, name: str) -> Tensor:
+        return moved([length], lambda i: o.if_then_else(i[0] < number(0), value(chosen(i[0])), _zero(value)), name)
+
+    inverse = ranks if chosen is places else _through(stored(argsort(chosen, dtype="int32")), ranks, length)
+    blank = zeros((length,), "int32")
+    result = [
+        present(lambda k: source(met(k)), "unique_values"),
+        present(lambda k: met(k), "unique_indices"),
+        scatter_elements(blank, order, stored(inverse)),
+        count,
+    ]
+    if flag(return_counts, "return_counts", "unique"):
+
+        def times(k: Any) -> Any:
+            return o.select(k + 1 < number(0), first(o.minimum(k + 1, length - 1)), length) - first(k)
+
+        result.append(present(times, "unique_counts"))
+    return result
+
+
+def _zero(value: Any) -> Any:
+    return o.const(0, value(o.const(0)).dtype)
+
+
+def _is_fresh(ordered: Tensor, i: Any) -> Any:
+    """Whether an element differs from the one before; NaN differs from all, as in NumPy before it was told not to."""
+    return o.if_then_else(i > 0, o.not_equal(ordered(o.maximum(i - 1, 0)), ordered(i)), True)
+
+
+def _by_first_place(met: Tensor, number: Tensor, length: int) -> Tensor:
+    """The values in the order in which they are met first; those that are not there last."""
+    keys = moved([length], lambda i: o.if_then_else(i[0] < number(0), met(i[0]), length), "keys")
+    return stored(argsort(keys, dtype="int32"))
+
+
+def _through(table: Tensor, places: Tensor, length: int) -> Tensor:
+    return moved([length], lambda i: table(places(i[0])), "through")
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name, globals())
