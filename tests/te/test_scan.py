@@ -223,7 +223,7 @@ def test_stages_of_a_scan_stay_where_they_belong() -> None:
     state = total.op.state[0]  # type: ignore[attr-defined]
     for change in ("compute_root", "cache_read", "cache_write"):
         s = te.create_schedule(total.op)
-        with refused("compute_at", "stage 'first' computes the first rows of the scan 'total'", fix="at the root"):
+        with refused("compute_at", "stage 'first' computes the first rows of the scan 'total'", fix="takes it along"):
             s[first].compute_at(s[total], total.op.scan_axis)  # type: ignore[attr-defined]
         if change == "compute_root":
             s[step].compute_root()
@@ -234,3 +234,33 @@ def test_stages_of_a_scan_stay_where_they_belong() -> None:
         out = empty(4, 5)
         run(tw.lower(s, [X, total])["main"], floats(4, 5), out)
         np.testing.assert_allclose(out, floats(4, 5).cumsum(0), rtol=1e-5, err_msg=change)
+
+
+def test_a_scan_inside_its_reader() -> None:
+    """Its first rows are computed there, too."""
+    X, first, step, total = cumulative(4, 5)
+    after = te.compute((4, 5), lambda i, j: total[3 - i, j] * 2.0, name="after")
+    s = te.create_schedule(after.op)
+    s[total].compute_at(s[after], after.op.axis[0])
+    assert s[first].placement == s[total].placement
+    values, out = floats(4, 5), empty(4, 5)
+    run(tw.lower(s, [X, after])["main"], values, out)
+    np.testing.assert_allclose(out, values.cumsum(0)[::-1] * 2, rtol=1e-5)
+    s[total].compute_root()
+    assert s[first].placement == s[total].placement
+    s = te.create_schedule(total.op)
+    tx = te.thread_axis((0, 5), "threadIdx.x")
+    s[total].env_threads([tx])
+    with refused("compute_at", "advances the scan 'total', whose loop is 'total.idx', not", fix="total.op.scan_axis"):
+        s[step].compute_at(s[total], tx)
+
+
+def test_blocks_do_not_share_the_rows_of_a_scan_in_a_kernel() -> None:
+    X, first, _, total = cumulative(1, 6)
+    after = te.compute((1, 6), lambda i, j: total[i, j] * 2.0, name="after")
+    s = te.create_schedule(after.op)
+    s[after].bind(after.op.axis[0], te.thread_axis("threadIdx.x"))
+    s[total].compute_at(s[after], after.op.axis[0])
+    s[first].bind(first.op.axis[1], te.thread_axis("blockIdx.x"))
+    with refused("bind", "axis 'i' of stage 'first' is bound to blockIdx.x", fix="unbound"):
+        tw.lower(s, [X, after])

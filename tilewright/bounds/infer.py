@@ -24,7 +24,7 @@ from .nest import Loop, outer_loops
 from .reads import check_reads
 from .value import Bounds as Bounds
 from .value import StageBounds as StageBounds
-from .visibility import check_memory, default_scope
+from .visibility import check_memory, check_owners, default_scope
 
 _WRITTEN_OUT = {LoopKind.UNROLLED: "unroll", LoopKind.VECTORIZED: "vectorize"}
 
@@ -70,7 +70,9 @@ def _bounds_of(
     tags = tuple(loop.tag for loop in outer if loop.tag is not None)
     states = [c for c in consumers if isinstance(c.stage.op, ScanOp) and advances(schedule, stage, c.stage.op)]
     scope = states[0].scope if states else stage.scope or default_scope(tags)
-    if not states:  # what advances a scan is kept in the scan's memory
+    if states:  # what advances a scan is kept in the scan's memory
+        check_owners(stage, scope)
+    else:
         check_memory(stage, scope, outer, consumers)
     needed: tuple[Region, ...] = ()
     if isinstance(stage.op, (ExternOp, ScanOp)):  # they compute whole tensors

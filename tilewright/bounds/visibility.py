@@ -31,6 +31,23 @@ def default_scope(tags: tuple[ThreadTag, ...]) -> MemoryScope:
     return MemoryScope.SHARED if tags else MemoryScope.GLOBAL
 
 
+def check_owners(stage: Stage, scope: MemoryScope) -> None:
+    """Raise UserError where blocks or threads each compute a part of `stage` that the others do not see."""
+    if scope is MemoryScope.GLOBAL:
+        return
+    for loop in _on_hardware(own_loops(stage)):
+        combines = loop.axis.kind is AxisKind.REDUCE  # then every thread has the result
+        if loop.tag is not None and not combines and not shares(scope, loop.tag):
+            who = "block" if loop.tag.is_block else "thread"
+            raise UserError(
+                f"axis {loop.axis.name!r} of stage {stage.name!r} is bound to {_tag(loop)}, but the stage is kept in "
+                f"{scope.value} memory, of which each {who} has its own: it would see only the part that it computes",
+                primitive="bind",
+                fix=f"leave {loop.axis.name!r} unbound, or keep {stage.name!r} in memory that every {_tag(loop)} sees",
+                suspects=(Suspect(("bind",), (stage.name,), loop.axis.name), _placed(stage)),
+            )
+
+
 def check_memory(stage: Stage, scope: MemoryScope, outer: tuple[Loop, ...], consumers: tuple[StageBounds, ...]) -> None:
     """Raise UserError where what `stage` stores in `scope` memory does not reach all who read it."""
     around = _on_hardware(outer)
@@ -44,17 +61,7 @@ def check_memory(stage: Stage, scope: MemoryScope, outer: tuple[Loop, ...], cons
                 suspects=(_placed(stage),),
             )
         return
-    for loop in _on_hardware(own_loops(stage)):
-        combines = loop.axis.kind is AxisKind.REDUCE  # then every thread has the result
-        if loop.tag is not None and not combines and not shares(scope, loop.tag):
-            who = "block" if loop.tag.is_block else "thread"
-            raise UserError(
-                f"axis {loop.axis.name!r} of stage {stage.name!r} is bound to {_tag(loop)}, but the stage is kept in "
-                f"{scope.value} memory, of which each {who} has its own: it would see only the part that it computes",
-                primitive="bind",
-                fix=f"leave {loop.axis.name!r} unbound, or keep {stage.name!r} in memory that every {_tag(loop)} sees",
-                suspects=(Suspect(("bind",), (stage.name,), loop.axis.name), _placed(stage)),
-            )
+    check_owners(stage, scope)
     readers = [c for c in consumers if _on_hardware((*c.outer, *own_loops(c.stage)))]
     if not around and (readers or _on_hardware(own_loops(stage))):
         reader = (readers or list(consumers))[0].stage.name

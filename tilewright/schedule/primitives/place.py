@@ -39,13 +39,22 @@ def compute_at(schedule: Schedule, stage: Stage, parent: Stage, axis: IterVar) -
             primitive="compute_at",
             fix=f"compute {stage.name!r} at a loop of the scan, or of a stage that is computed there",
         )
-    if isinstance(parent.op, ScanOp) and stage.id in {schedule.stage_of[t.op] for t in parent.op.init}:
+    if isinstance(at, At) and parent.id == at.stage and loop is not at.axis:
         raise UserError(
-            f"stage {stage.name!r} computes the first rows of the scan {parent.name!r}, which its loop "
-            f"{loop.name!r} starts from",
+            f"stage {stage.name!r} advances the scan {parent.name!r}, whose loop is {at.axis.name!r}, not "
+            f"{loop.name!r}",
             primitive="compute_at",
-            fix=f"leave {stage.name!r} at the root",
+            fix=f"s[{stage.name}].compute_at(s[{parent.name}], {parent.name}.op.scan_axis)",
         )
+    place = At(parent.id, loop)
+    for scan in schedule.in_order():
+        if stage.id in _first_rows(schedule, scan) and place != scan.placement:
+            raise UserError(
+                f"stage {stage.name!r} computes the first rows of the scan {scan.name!r}, so it is computed where that "
+                "is, before its loop",
+                primitive="compute_at",
+                fix=f"leave {stage.name!r} where it is; s[{scan.name}].compute_at(...) takes it along",
+            )
     if not _depends(schedule, parent, stage):
         raise UserError(
             f"stage {parent.name!r} does not read {stage.name!r}, directly or through others",
@@ -53,7 +62,14 @@ def compute_at(schedule: Schedule, stage: Stage, parent: Stage, axis: IterVar) -
             fix=f"compute {stage.name!r} at a stage that reads it: "
             + (", ".join(r.name for r in schedule.readers(stage.id)) or "there is none"),
         )
-    return schedule.with_stage(replace(stage, placement=At(parent.id, loop))), None
+    for i in (stage.id, *_first_rows(schedule, stage)):
+        schedule = schedule.with_stage(replace(schedule.stages[i], placement=place))
+    return schedule, None
+
+
+def _first_rows(schedule: Schedule, scan: Stage) -> set[int]:
+    """The stages that compute the first rows of a scan, in its memory; none of a stage that is not a scan."""
+    return {schedule.stage_of[t.op] for t in scan.op.init} if isinstance(scan.op, ScanOp) else set()
 
 
 def _depends(schedule: Schedule, consumer: Stage, producer: Stage) -> bool:
@@ -106,7 +122,9 @@ def compute_root(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
     """
     if stage.is_placeholder:
         has_loops(stage, "compute_root")
-    return schedule.at_outermost(stage.id), None
+    for i in (stage.id, *_first_rows(schedule, stage)):
+        schedule = schedule.at_outermost(i)
+    return schedule, None
 
 
 def set_scope(schedule: Schedule, stage: Stage, scope: Any) -> tuple[Schedule, None]:
