@@ -86,16 +86,16 @@ class _Recipe:
         refined = scheduled if target is None else refine(self.schedule, self.bounds, target, around)
         for remark in refined.remarks:
             warn_caller(remark, UserWarning)
-        nest = self.nest(refined.bounds)
+        nest = self.nest(refined.bounds, target is not None)
         if refined.by:
             records.append(PassRecord(", ".join(refined.by), time.perf_counter() - start, nest))
         machine = target or Target("llvm")
         made = run(lowering(machine, self.options), nest, machine, self.options, records)
         return LoweredFunction(made, tuple(records), self, target)
 
-    def nest(self, bounds: Bounds) -> Function:
+    def nest(self, bounds: Bounds, keep_outputs: bool = False) -> Function:
         """The loop nest before any pass."""
-        return build_function(self.schedule, bounds, self.args, self.name, self.binds)
+        return build_function(self.schedule, bounds, self.args, self.name, self.binds, keep_outputs)
 
 
 class LoweredModule(Program):
@@ -151,8 +151,9 @@ def lower(
 ) -> Program:
     """The loop program of a schedule, as a readable module.
 
-    `args`: tensors and size variables in the order of the entry point's parameters. A function or a program of `tir`
-    takes none. `binds` maps tensors to buffers
+    `args`: tensors and size variables in the order of the entry point's parameters. Outputs that are
+    not among them are allocated within the program, which is then one to look at. A function or a program of `tir`
+    takes no arguments. `binds` maps tensors to buffers
     declared by `tir.decl_buffer`, for arrays that are not simply row-major. `simple_mode` is accepted for old
     scripts: the program prints the same either way. `explain` prints what each pass changed. Raises UserError for
     a schedule that cannot be built, naming the primitive and the fix.

@@ -39,7 +39,10 @@ def e() -> Example:
 
 def test_a_missing_output(e: Example) -> None:
     with refused("lower", "tensor 'C' is an output, but is not among the arguments (A)", fix="add 'C'"):
-        tilewright.lower(e.s, [e.A])
+        tilewright.build(e.s, [e.A], "llvm")
+    assert "C = T.allocate(" in tilewright.lower(e.s, [e.A]).script()
+    with refused("lower", "tensor 'C' is an output, but is not among the arguments (A)", fix="add 'C'"):
+        tilewright.build(tilewright.lower(e.s, [e.A]), target="llvm")
 
 
 def test_a_missing_input(e: Example) -> None:

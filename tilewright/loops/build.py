@@ -42,15 +42,17 @@ def build_function(
     args: Sequence[Any],
     name: str = "main",
     binds: Mapping[Tensor, Buffer] | None = None,
+    keep_outputs: bool = True,
 ) -> Function:
     """The loop nest of a whole schedule.
 
     `args`: the caller's tensors (inputs, outputs, and intermediate results to keep), buffers and size
     variables, in the order of the entry point's parameters. `binds` says how the memory of some of them lies.
-    Raises UserError for a tensor of another schedule, one that is given twice, and an input or output that is
-    missing.
+    Outputs that are not among them are refused; without `keep_outputs`, they are computed to storage of the function's
+    own, for a program to look at. Raises UserError for a tensor of another schedule, one that is given twice, and an
+    input or output that is missing.
     """
-    return _Builder(schedule, bounds, args, name, bound_tensors(binds)).function()
+    return _Builder(schedule, bounds, args, name, bound_tensors(binds)).function(keep_outputs)
 
 
 class _Builder:
@@ -80,7 +82,7 @@ class _Builder:
             if isinstance(placement, At):
                 self.attached.setdefault((placement.stage, placement.axis), []).append(found)
 
-    def function(self) -> Function:
+    def function(self, keep_outputs: bool) -> Function:
         """The entry point: the stages at the root, producers first, within their allocations."""
         for stage_id, found in self.bounds.items():
             for k, tensor in enumerate(found.stage.op.outputs):
@@ -89,7 +91,7 @@ class _Builder:
                 if (stage_id, k) in self.buffers:
                     self._check_kept(tensor, found)
                     continue
-                if found.stage.is_output:
+                if found.stage.is_output and keep_outputs:
                     raise self._missing(tensor, "is an output")
                 stage = found.stage
                 is_whole = isinstance(stage.op, (ExternOp, ScanOp))

@@ -104,7 +104,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("call_cpacked", "call_tir"), "tir.call_packed, of a function that tw.register_func names"),
         "build": "tw.build(function, target=...)",
         **dict.fromkeys(("TensorIntrin", "ptx_mma", "tvm_mma_sync", "tvm_load_matrix_sync"), _TENSORIZE),
-        **dict.fromkeys(("Layout", "BijectiveLayout", "layout", "bijective_layout", "IndexMap"), _LAYOUT),
+        "IndexMap": _LAYOUT,
         "ceildiv": "(a + b - 1) // b",
         **dict.fromkeys(("tvm_thread_allreduce", "ptx_cp_async"), "s.cache_read and s.cache_write, with bind"),
         "Any": 'te.size_var("n"), a size that is known at the call',

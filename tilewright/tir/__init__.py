@@ -47,6 +47,7 @@ from ..loops.constructors import ForKind, stmt_list, stmt_seq
 from ..loops.declare import decl_buffer
 from ..loops.nodes import Buffer, Stmt
 from ..tensor.axis import IterVar
+from ..tensor.data_layout import BijectiveLayout, Layout, bijective_layout, layout
 from ..tensor.reduction import CommReducer, comm_reducer, max, max_value, min, min_value, sum
 from ..tensor.reduction import Reduce as Reduce
 from . import analysis as analysis

@@ -1,65 +1,16 @@
-"""Layouts of tensors as text, such as "NCHW16c", and the conversion of a tensor from one to another."""
+"""The conversion of a tensor from one layout, such as "NCHW", to another, such as "NCHW16c"."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.refusals import missing_from_module as _missing
-from ..expr.operators import as_expr, const, floordiv, floormod
+from ..expr.operators import as_expr
+from ..tensor.data_layout import Layout
 from ..tensor.tensor import Tensor
 from .argument_checks import known, tensor
 from .transform import moved
-
-
-class Layout:
-    """The dimensions of a tensor by letter: "NCHW16c" has C in blocks of 16, whose places are its last dimension."""
-
-    def __init__(self, text: Any, argument: str, primitive: str) -> None:
-        wrong = UserError(
-            f"argument {argument!r} is {text!r}, which is not a layout",
-            primitive=primitive,
-            fix='give letters of dimensions, and blocks of some of them: "NCHW", "NCHW16c"',
-        )
-        if not isinstance(text, str) or not re.fullmatch(r"(?:[A-Z]|[1-9]\d*[a-z])+", text):
-            raise wrong
-        parts = re.findall(r"(\d*)([A-Za-z])", text)
-        self.text, self.dims = text, [letter for _, letter in parts]
-        self.blocks = {letter.upper(): int(size) for size, letter in parts if size}
-        if len(set(self.dims)) != len(parts) or not all(letter in self.dims for letter in self.blocks):
-            raise wrong
-
-    @property
-    def letters(self) -> set[str]:
-        """The dimensions, without blocks."""
-        return {d for d in self.dims if d.isupper()}
-
-    def extents(self, whole: dict[str, Any]) -> list[Any]:
-        """The shape of a tensor of this layout whose dimensions have the extents `whole`."""
-        each = []
-        for d in self.dims:
-            block = self.blocks.get(d.upper())
-            each.append(const(block or 1) if d.islower() else whole[d] if block is None else floordiv(whole[d], block))
-        return each
-
-    def places(self, indices: list[Any]) -> dict[str, Any]:
-        """The place along each dimension of the element at `indices`."""
-        at = dict(zip(self.dims, indices, strict=True))
-        return {
-            d: at[d] * self.blocks[d] + at[d.lower()] if d in self.blocks else at[d] for d in self.dims if d.isupper()
-        }
-
-    def indices(self, places: dict[str, Any]) -> list[Any]:
-        """The indices of the element at these places."""
-        return [
-            floormod(places[d.upper()], self.blocks[d.upper()])
-            if d.islower()
-            else floordiv(places[d], self.blocks[d])
-            if d in self.blocks
-            else places[d]
-            for d in self.dims
-        ]
 
 
 def layout_transform(array: Tensor, src_layout: str, dst_layout: str, schedule_rule: str = "None") -> Tensor:

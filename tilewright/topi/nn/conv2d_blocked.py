@@ -12,10 +12,10 @@ from typing import Any
 from ...core.errors import UserError
 from ...expr.operators import cast, floordiv, floormod
 from ...tensor.axis import reduce_axis
+from ...tensor.data_layout import Layout
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import element_type, integer, rank_of, same, tensor
-from ..layout import Layout
 from .window import Window
 
 _AXES = {"H": "kh", "W": "kw"}
