@@ -85,3 +85,30 @@ def vnni() -> Atom:
     neighbours, and the columns of the sums are. Processors without the instruction run the loops.
     """
     return _DOTS["vnni"]
+
+
+def draw_swizzle(row: int = 128) -> str:
+    """Return a drawing of what `storage_swizzle` makes of eight lines: the row and piece at each place.
+
+    Parameters
+    ----------
+    row
+        Bytes of a row: a power of two of at least 16. A piece has 16 bytes, and eight of them lie in all banks.
+
+    Raises
+    ------
+    UserError
+        For rows of another size.
+    """
+    if not isinstance(row, int) or row < 16 or row & (row - 1):
+        raise _UserError(
+            f"rows of {row!r} bytes are not swizzled",
+            primitive="draw_swizzle",
+            fix="give a power of two of at least 16, such as 128",
+        )
+    line = max(row, 128)
+    lines = [f"row.piece at each 16 of {line} bytes:"]
+    for number in range(8):
+        at = [number * line + 16 * (place ^ number) for place in range(line // 16)]
+        lines.append("".join(f"{start // row}.{start % row // 16}".rjust(6) for start in at))
+    return "\n".join(lines)

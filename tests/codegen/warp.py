@@ -109,7 +109,9 @@ class Warp:
 
     def _value(self, text: str) -> Any:
         python = re.sub(r"(?<![\w.])/(?!/)", "//", text).replace("0.0f", "0.0")
-        return eval(python, {"shared_address": self._address, "word_of_2": _word, "word_of_4": _word}, _Names(self))
+        python = re.sub(r"swizzled_(\d+)\(", r"swizzled(\1, ", python)
+        known = {"shared_address": self._address, "word_of_2": _word, "word_of_4": _word, "swizzled": _swizzled}
+        return eval(python, known, _Names(self))
 
     def _address(self, place: _Place) -> _Place:
         """The address of an element, in bytes."""
@@ -226,6 +228,11 @@ def _bf16_parts(*pair: Any) -> list[np.ndarray]:
         assert (high + middle + low == x).all()
         made.append((high, middle, low))
     return [np.stack(words, axis=1) for words in zip(*made, strict=True)]
+
+
+def _swizzled(line: int, at: np.ndarray) -> np.ndarray:
+    """Byte distances with the pieces of 16 bytes exchanged: by the number of the line."""
+    return at ^ (at // line % 8 * 16)
 
 
 def _word(*elements: np.ndarray) -> np.ndarray:

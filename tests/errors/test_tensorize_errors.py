@@ -392,3 +392,70 @@ def test_a_layout_of_the_schedule_in_which_lanes_wait() -> None:
         UserWarning, match=r"8 lanes of tf32 want one bank .* 'A.shared', which storage_align\(ax0, 32, 0\)"
     ):
         p.build()
+
+
+# Swizzled storage.
+
+
+def test_two_layouts_of_one_stage() -> None:
+    p = Product()
+    stage = p.s[p.tiles[0]]
+    stage.storage_swizzle()
+    with refused("storage_align", "'A.shared' has a layout by storage_swizzle already", fix="choose one of the two"):
+        stage.storage_align(p.tiles[0].op.axis[0], 32, 1)
+    other = p.s[p.tiles[1]]
+    other.storage_align(p.tiles[1].op.axis[0], 8, 4)
+    with refused("storage_swizzle", "'B.shared' has a layout by storage_align already", fix="choose one of the two"):
+        other.storage_swizzle()
+
+
+def test_a_swizzled_output() -> None:
+    p = Product()
+    with refused("storage_swizzle", "stage 'C' is an output", "whose layout is given"):
+        p.s[p.C].storage_swizzle()
+
+
+def test_a_swizzled_statement() -> None:
+    A = te.placeholder((32,), name="A")
+    B = te.extern((32,), [A], lambda ins, outs: tw.tir.Evaluate(0), name="B", dtype="float32")
+    C = te.compute((32,), lambda i: B[i] + 1.0, name="C")
+    s = te.create_schedule(C.op)
+    with refused("storage_swizzle", "stage 'B' is computed by a statement", fix="in the statement"):
+        s[B].storage_swizzle()
+
+
+def test_swizzled_registers() -> None:
+    p = Product()
+    p.s[p.D].storage_swizzle()
+    with refused("storage_swizzle", "stage 'D' is kept in local memory, which has no banks", fix="leave"):
+        p.build()
+
+
+def test_swizzled_rows_of_another_size() -> None:
+    A = te.placeholder((32, 48), name="A")
+    B = te.compute((32, 48), lambda i, j: A[i, 47 - j], name="B")
+    s = te.create_schedule(B.op)
+    tile = s.cache_read(A, "shared", [B])
+    s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[tile].compute_at(s[B], B.op.axis[0])
+    s[tile].storage_swizzle()
+    with refused("storage_swizzle", "rows of stage 'A.shared' in shared memory have 192 bytes", fix="power of two"):
+        tw.build(s, [A, B], GPU)
+
+
+def test_a_vector_across_swizzled_pieces() -> None:
+    A = te.placeholder((32, 64), name="A")
+    B = te.compute((32, 64), lambda i, j: A[i, 63 - j], name="B")
+    s = te.create_schedule(B.op)
+    tile = s.cache_read(A, "shared", [B])
+    s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[tile].compute_at(s[B], B.op.axis[0])
+    s[tile].vectorize(s[tile].split(tile.op.axis[1], 8)[1])
+    s[tile].storage_swizzle()
+    with refused("storage_swizzle", "a vector of 8 elements of 'A.shared'", "16 bytes", fix="at most 4 elements"):
+        tw.build(s, [A, B], GPU)
+
+
+def test_a_drawing_of_rows_that_cannot_be_swizzled() -> None:
+    with refused("draw_swizzle", "rows of 48 bytes are not swizzled", fix="a power of two of at least 16"):
+        intrin.draw_swizzle(48)

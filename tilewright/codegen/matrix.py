@@ -317,6 +317,13 @@ class _Operand:
         function = self.by.writer.expr.helper("shared_address")
         base = self.by.writer.expr(index, 10)
         pointer = self.by.writer._pointer_name(self.source)
+        line = self.source.layout.swizzle
+        if line:
+            start = self.by.writer.names.fresh(f"{self.letter}_start")
+            place = self.by.writer.expr.helper(f"swizzled_{line}")
+            self.by._line(f"const unsigned int {start} = {function}({pointer});")
+            self.by._line(f"const unsigned int {held} = ({base}) * {self.bytes};")
+            return lambda piece, step: f"{start} + {place}({held} + {moves(piece, step, self.bytes)})"
         self.by._line(f"const unsigned int {held} = {function}({pointer} + {base});")
         return lambda piece, step: f"{held} + {moves(piece, step, self.bytes)}"
 
@@ -349,7 +356,19 @@ class _Operand:
         held = by.writer.names.fresh(f"{self.letter}_at")
         kind = {8: "double", 4: "unsigned int", 2: "unsigned short", 1: "unsigned char"}[self.bytes]
         pointer = by.writer._pointer_name(self.source)
-        by._line(f"const {kind}* const {held} = (const {kind}*)({pointer} + {by.writer.expr(index, 10)});")
+        line = self.source.layout.swizzle
+        place = by.writer.expr.helper(f"swizzled_{line}") if line else ""
+        if line:
+            start = by.writer.names.fresh(f"{self.letter}_start")
+            by._line(f"const {kind}* const {start} = (const {kind}*){pointer};")
+            by._line(f"const int {held} = {by.writer.expr(index)};")
+        else:
+            by._line(f"const {kind}* const {held} = (const {kind}*)({pointer} + {by.writer.expr(index, 10)});")
+
+        def element(at: str) -> str:
+            """The element so far from the first one."""
+            return f"{start}[{place}(({held} + {at}) * {self.bytes}) / {self.bytes}]" if line else f"{held}[{at}]"
+
         along = self._stride(by.stmt.depth)
         function = by.writer.expr.helper(f"word_of_{per_word}") if per_word > 1 else ""
 
@@ -358,7 +377,7 @@ class _Operand:
                 group = f"(i * {self.groups} + r % {self.groups})" if self.groups > 1 else "i"
                 word = f"r / {self.groups}" if self.groups > 1 else "r"
                 at = f"{moves(group, step, 1)} + {word} * {4 * per_word * along}"
-                each = [f"{held}[{at}{f' + {k * along}' if k else ''}]" for k in range(per_word)]
+                each = [element(f"{at}{f' + {k * along}' if k else ''}") for k in range(per_word)]
                 value = f"{function}({', '.join(each)})" if per_word > 1 else each[0]
                 by._line(f"{self.name}[{slot}][i][r] = {value};")
 

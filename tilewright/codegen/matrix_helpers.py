@@ -107,6 +107,9 @@ def matrix_helpers(atoms: Mapping[str, Atom]) -> dict[str, str]:
         "unsigned int tf32_round(unsigned int word) {\n"
         f"  return (unsigned int)__float_as_int(__int_as_float((int)word) * {_UP});\n}}"
     )
+    for bits in range(7, 16):  # as swizzle_storage exchanges pieces of 16 bytes
+        name = f"swizzled_{1 << bits}"
+        made[name] = f"unsigned int {name}(unsigned int at) {{\n  return at ^ (at >> {bits - 4} & 0x70);\n}}"
     made["bf16_split"] = _bf16_split()
     made["tf32_split"] = (
         "void tf32_split(unsigned int word, unsigned int& high, unsigned int& low) {\n"

@@ -32,6 +32,7 @@ from .nodes import NOTHING, Allocate, Assertion, BoundChecks, Buffer, Function, 
 from .rolling import rolling_of
 from .script_nest import ScriptNest, renumbered
 from .stage_nest import StageNest, one_loop
+from .swizzled_lines import swizzled_line
 from .tensorized_nest import TensorizedNest
 from .thread_reduction import ThreadReductionNest
 
@@ -97,7 +98,7 @@ class _Builder:
                 is_whole = isinstance(stage.op, (ExternOp, ScanOp))
                 shape = tensor.shape if is_whole else tuple(p.extent for p in found.region)
                 aligns = tuple((d, *stage.aligns[a]) for d, a in enumerate(stage.op.axis) if a in stage.aligns)
-                layout = Layout(aligns, fragment=found.fragment)
+                layout = Layout(aligns, fragment=found.fragment, swizzle=swizzled_line(found, k))
                 buffer = Buffer(
                     tensor.name, tensor.dtype, shape, found.scope, note=stage.name, layout=layout, stages=stage.stages
                 )

@@ -23,12 +23,17 @@ class Layout:
 
     A `fragment` is dealt out to the lanes of a warp: an index is then the place among the sums that one lane holds, and
     only the lane that holds an element may access it.
+
+    A `swizzle` exchanges pieces of 16 bytes within each 128: of those in a line of so many bytes, piece p lies at p xor
+    the line's number modulo 8. It permutes the elements of a buffer, so that whatever is proven of its indices holds of
+    their places too: indices stay as they are until the pass `swizzle_storage`.
     """
 
     aligns: tuple[tuple[int, int, int], ...] = ()
     given: tuple[Expr, ...] | None = None
     start: Expr = field(default_factory=lambda: const(0, "int32"))
     fragment: Fragment | None = None
+    swizzle: int = 0
 
     def strides(self, shape: Sequence[Expr]) -> tuple[Expr, ...]:
         """The distance of neighbours along each dimension, in elements."""

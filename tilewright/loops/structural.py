@@ -201,7 +201,8 @@ class _Comparison:
             and self.part(".shape", a.shape, b.shape)
             and self.part(".strides", a.layout.given, b.layout.given)
             and self.part(".elem_offset", a.layout.start, b.layout.start)
-            and (a.layout.aligns, a.layout.fragment) == (b.layout.aligns, b.layout.fragment)
+            and (a.layout.aligns, a.layout.fragment, a.layout.swizzle)
+            == (b.layout.aligns, b.layout.fragment, b.layout.swizzle)
             and self.part(".alias_of", a.alias_of, b.alias_of)
         )
 

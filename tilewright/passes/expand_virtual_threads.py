@@ -86,7 +86,14 @@ class _Expansion:
     def _grown(self, buffer: Buffer) -> Buffer:
         shape = (multiply(buffer.shape[0], const(self.count, buffer.shape[0].dtype)), *buffer.shape[1:])
         return Buffer(
-            buffer.name, buffer.dtype, shape, buffer.scope, buffer.align, note=buffer.note, stages=buffer.stages
+            buffer.name,
+            buffer.dtype,
+            shape,
+            buffer.scope,
+            buffer.align,
+            note=buffer.note,
+            layout=buffer.layout,
+            stages=buffer.stages,
         )
 
     def statement(self, stmt: Stmt) -> Stmt:

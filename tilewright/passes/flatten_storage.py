@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..arith.simplify import simplify
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Ramp
-from ..expr.operators import const, multiply
+from ..expr.operators import add, const, floordiv, multiply
+from ..loops.layout import Layout
 from ..loops.nodes import Allocate, Buffer, Function, Store
+from ..loops.swizzled_lines import BANKS
 
 
 def flatten_storage(function: Function, target: Target, options: Options) -> Function:
@@ -53,13 +56,17 @@ def _is_flat(buffer: Buffer) -> bool:
 
 def _flat(buffer: Buffer, is_param: bool) -> Buffer:
     size = buffer.layout.size(buffer.shape)
+    if buffer.layout.swizzle:  # pieces are exchanged within whole lines of all banks
+        line = BANKS // buffer.dtype.bytes
+        size = simplify(multiply(floordiv(add(size, line - 1), line), line))
     align = buffer.align
     if not is_param and isinstance(size, IntImm):
         bytes_held = max(1, size.value * buffer.dtype.bytes)
         align = min(64, 1 << int(math.log2(bytes_held)))
     alias = buffer if is_param else None
+    kept = Layout(swizzle=buffer.layout.swizzle)
     kind, size = buffer.dtype.scalar, multiply(size, buffer.dtype.lanes)
-    return Buffer(buffer.name, kind, (size,), buffer.scope, align, alias, buffer.note, stages=buffer.stages)
+    return Buffer(buffer.name, kind, (size,), buffer.scope, align, alias, buffer.note, kept, buffer.stages)
 
 
 def _index(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -34,6 +34,7 @@ from .separate_full_tiles import separate_full_tiles
 from .share_storage import share_storage
 from .simplify_program import simplify_program
 from .split_host_device import split_host_device
+from .swizzle_storage import swizzle_storage
 from .unroll_local_accesses import unroll_local_accesses
 from .unroll_loops import unroll_loops
 from .vectorize_loops import vectorize_loops
@@ -99,6 +100,8 @@ ON_GRIDS: tuple[Pass, ...] = (
     lower_divisions,
     # After that, so that the divisions that are named are those that are computed.
     hoist_divisions,
+    # After whatever proves something of indices, which no longer are affine then.
+    swizzle_storage,
     # Last: stores of global memory by several threads would hold up what looks at dependences.
     lower_bound_reports,
 )

@@ -102,7 +102,8 @@ def _views(shared: list[Buffer], clashes: Clashes) -> dict[Buffer, Buffer]:
             align,
             owner,
             buffer.note,
-            stages=buffer.stages,
+            buffer.layout,
+            buffer.stages,
         )
     return views
 

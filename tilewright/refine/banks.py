@@ -21,7 +21,7 @@ from ..tensor.axis import IterVar
 from ..tensor.tensor import Tensor
 from .contraction import extent, local_indices
 
-_BANKS_BYTES, _MATRIX_ROW = 128, 16
+_BANKS_BYTES, _PIECE = 128, 16
 """Bytes that all banks serve at a time, and those of a row that `ldmatrix` loads."""
 
 
@@ -38,13 +38,14 @@ def crowded_banks(schedule: Schedule, bounds: Bounds) -> list[str]:
             if held is None or held.scope is not MemoryScope.SHARED:
                 continue
             asked = schedule.stages[held.stage.id].aligns
-            ways = bank_ways(each, matched, operand, lines, held) if asked else 1
+            ways = bank_ways(each, matched, operand, lines, held) if asked or held.stage.swizzled else 1
             if ways > 1:
                 shown = ", ".join(f"({axis.name}, {factor}, {offset})" for axis, (factor, offset) in asked.items())
+                by = f"storage_align{shown}" if asked else "storage_swizzle"
                 found.append(
                     f"{ways} lanes of {matched.atom.name} want one bank of shared memory at a time where stage "
-                    f"{each.stage.name!r} reads {held.stage.name!r}, which storage_align{shown} lays out; without "
-                    "storage_align, the compiler pads its rows so that none waits"
+                    f"{each.stage.name!r} reads {held.stage.name!r}, which {by} lays out; without it, the compiler "
+                    "pads its rows so that none waits"
                 )
     return found
 
@@ -62,6 +63,7 @@ def bank_ways(
     strides = _strides(held)
     if strides is None:
         return 1
+    row = max(_BANKS_BYTES, size * (strides[-2] if len(strides) > 1 else 1))
     counts = [[extent(before, axis) for axis in axes] for axes in (lines, matched.depth)]
 
     def address(line: int, term: int) -> int:
@@ -69,7 +71,8 @@ def bank_ways(
         for axes, sizes, number in ((lines, counts[0], line), (matched.depth, counts[1], term)):
             for axis, many in zip(reversed(axes), reversed(sizes), strict=True):
                 values[axis.var], number = number % many, number // many
-        return size * sum(int(evaluate(form, values)) * s for form, s in zip(forms, strides, strict=True))
+        at = size * sum(int(evaluate(form, values)) * s for form, s in zip(forms, strides, strict=True))
+        return at ^ (at // row % 8) * _PIECE if held.stage.swizzled else at
 
     neighbours = address(0, 1) - address(0, 0) == size, address(1, 0) - address(0, 0) == size
     if atom.word == 4 and neighbours[0]:
@@ -78,8 +81,8 @@ def bank_ways(
         rows = [address(0, term) for term in range(8)]
     else:
         rows = []
-    if rows and all(row % _MATRIX_ROW == 0 for row in rows):
-        return _busiest([range(row, row + _MATRIX_ROW, 4) for row in rows])
+    if rows and all(row % _PIECE == 0 for row in rows):
+        return _busiest([range(row, row + _PIECE, 4) for row in rows])
     words = [address(lane // 4, lane % 4 * atom.per_word) for lane in range(32)]
     together = _BANKS_BYTES // atom.word
     return max(

@@ -202,7 +202,7 @@ def _with_padded_rows(dealt: StageBounds, before: Stage, row: IterVar, column: I
     """A reader that stores to shared memory, with rows in which the pairs that lanes store lie in different banks."""
     ends = {_leaf_of(before, root): root for root in before.op.axis}
     stage, root = dealt.stage, ends.get(row)
-    if root is None or root in stage.aligns or ends.get(column) is not before.op.axis[-1]:
+    if root is None or stage.swizzled or root in stage.aligns or ends.get(column) is not before.op.axis[-1]:
         return dealt
     size = before.op.outputs[0].dtype.bytes
     factor = max(16, 32 // size)  # rows stay aligned for vectors of 16 bytes
@@ -255,7 +255,7 @@ def _spread_over_banks(
     across = lines[-1] if along_depth else matched.depth[-1]
     place = max((i for i, form in enumerate(indices) if form.terms.get(across.var)), default=-1)
     stage = held.stage
-    if place < 0 or place == len(indices) - 1:
+    if place < 0 or place == len(indices) - 1 or stage.swizzled:
         return
     axis, wanted = stage.op.axis[place], _padding(matched.atom, along_depth)
     if axis not in stage.aligns:

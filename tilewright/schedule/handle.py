@@ -53,6 +53,7 @@ PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
         place.compute_root,
         place.set_scope,
         storage.storage_align,
+        storage.storage_swizzle,
         pipeline.pipeline,
         pipeline.double_buffer,
         storage.set_store_predicate,
@@ -391,6 +392,11 @@ class StageHandle:
     def storage_align(self, axis: IterVar, factor: Any, offset: Any) -> StageHandle:
         """Pad the storage so that the stride of `axis` is `offset` modulo `factor`."""
         self._apply("storage_align", axis, factor, offset)
+        return self
+
+    def storage_swizzle(self) -> StageHandle:
+        """Exchange 16-byte pieces of the storage in shared memory, so that columns lie in different banks."""
+        self._apply("storage_swizzle")
         return self
 
     def pipeline(self, depth: int) -> StageHandle:

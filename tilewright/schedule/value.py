@@ -107,6 +107,7 @@ class Stage:
     notes: Mapping[IterVar, AxisNotes] = field(default_factory=dict)
     is_output: bool = False
     aligns: Mapping[IterVar, tuple[int, int]] = field(default_factory=dict)
+    swizzled: bool = False
     stages: int = 1
     store_predicate: Expr | None = None
     tensorized: tuple[IterVar, Atom] | None = None

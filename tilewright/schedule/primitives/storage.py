@@ -1,4 +1,4 @@
-"""storage_align, set_store_predicate: how the result of a stage lies in memory, and who stores it."""
+"""storage_align, storage_swizzle, set_store_predicate: how the result of a stage lies in memory, and who stores it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,40 @@ def storage_align(schedule: Schedule, stage: Stage, axis: IterVar, factor: Any, 
         raise UserError(
             f"factor is {factor!r} and offset {offset!r}", primitive="storage_align", fix="give two whole numbers"
         )
+    _one_layout(stage, stage.swizzled, "storage_align", "storage_swizzle")
     return schedule.with_stage(replace(stage, aligns={**stage.aligns, axis: (every, shift % every)})), None
+
+
+def storage_swizzle(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
+    """Exchange the 16-byte pieces of each 128 bytes of `stage` in shared memory, line by line.
+
+        piece p of line l lies at p     ->     piece p of line l lies at p xor (l mod 8)
+
+    So the same piece of eight lines lies in different banks, without the padding that takes more memory. Lines are rows
+    (the last dimension), or 128 bytes where rows are shorter; rows of a power of two bytes, of at least 16. Programs
+    mean the same, and indices in programs stay as they are: code generation exchanges the pieces. Raises UserError for
+    an output, an input, or a stage with `storage_align`; building raises it outside of shared memory, for other rows,
+    and for vectors that are not within a piece.
+    """
+    has_loops(stage, "storage_swizzle")
+    no_output(schedule, stage, "storage_swizzle", "is memory of the caller's, whose layout is given")
+    if isinstance(stage.op, ExternOp):
+        raise UserError(
+            f"stage {stage.name!r} is computed by a statement, which says itself how its storage lies",
+            primitive="storage_swizzle",
+            fix="exchange the pieces in the statement",
+        )
+    _one_layout(stage, bool(stage.aligns), "storage_swizzle", "storage_align")
+    return schedule.with_stage(replace(stage, swizzled=True)), None
+
+
+def _one_layout(stage: Stage, other: bool, primitive: str, given: str) -> None:
+    if other:
+        raise UserError(
+            f"stage {stage.name!r} has a layout by {given} already",
+            primitive=primitive,
+            fix=f"choose one of the two: leave {given} out, or {primitive}",
+        )
 
 
 def set_store_predicate(schedule: Schedule, stage: Stage, predicate: Any) -> tuple[Schedule, None]:

@@ -1,0 +1,75 @@
+"""swizzle_storage: accesses to swizzled buffers go to where the elements lie; see `storage_swizzle`.
+
+    A.shared[i]     ->     A.shared[i ^ (i >> 5 & 7) << 2]         # of float32, in lines of 128 bytes
+
+The exchange permutes the elements of a buffer. So every pass before this one may take indices for places: what is
+disjoint stays so, and neighbours within a piece stay neighbours. The operands of matrix instructions keep their
+indices, whose strides code generation looks at before it exchanges the pieces itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..arith.modular import modular
+from ..core.errors import UserError
+from ..core.options import Options
+from ..core.target import Target
+from ..expr.nodes import Broadcast, Expr, IntImm, Load, Ramp
+from ..expr.operators import bitwise_and, bitwise_xor, const, shift_left, shift_right
+from ..loops.nodes import Allocate, Buffer, Function, Launch, Store, Tensorized
+from ..loops.swizzled_lines import PIECE
+from ..loops.walk import statements
+
+
+def swizzle_storage(function: Function, target: Target, options: Options) -> Function:
+    """Rewrite the indices of swizzled buffers within kernels.
+
+    Raises UserError for a vector that is not within one piece of 16 bytes.
+    """
+    held = (part.buffer for part in statements(function.body) if isinstance(part, Allocate))
+    if not any(buffer.layout.swizzle for buffer in held):
+        return function
+    memo: dict[Any, Any] = {}
+
+    def visit(node: Any) -> Any:
+        done = memo.get(node)
+        if done is None:
+            if isinstance(node, Tensorized):
+                *fields, body = (getattr(node, name) for name in node.FIELDS)
+                remade: Any = type(node)
+                done = remade(*fields, visit(body))
+            else:
+                done = node.map_children(visit)
+            if isinstance(done, Load) and isinstance(done.source, Buffer) and done.source.layout.swizzle:
+                done = Load(done.source, (_exchanged(done.source, done.indices[0]),))
+            elif isinstance(done, Store) and done.buffer.layout.swizzle:
+                done = done.with_parts((_exchanged(done.buffer, done.indices[0]),), done.value)
+            memo[node] = done
+        return done
+
+    def kernels(stmt: Any) -> Any:
+        return visit(stmt) if isinstance(stmt, Launch) else stmt.map_children(kernels)
+
+    return function.with_body(kernels(function.body))
+
+
+def _exchanged(buffer: Buffer, index: Expr) -> Expr:
+    """The place of an element, or of a vector within a piece."""
+    base = index.base if isinstance(index, Ramp) else index
+    together = PIECE // buffer.dtype.bytes
+    if isinstance(index, (Ramp, Broadcast)) or index.dtype.lanes > 1:
+        lanes, apart = index.dtype.lanes, getattr(index, "stride", None)
+        known = modular(base)
+        whole = together % lanes == 0 and known.coeff % lanes == 0 and known.base % lanes == 0
+        if not (isinstance(index, Ramp) and isinstance(apart, IntImm) and apart.value == 1 and whole):
+            raise UserError(
+                f"a vector of {lanes} elements of {buffer.note or buffer.name!r} at `{index}` is not within one piece "
+                f"of {PIECE} bytes, which storage_swizzle moves",
+                primitive="storage_swizzle",
+                fix=f"vectorize by at most {together} elements, or pad the rows instead: storage_align",
+            )
+    line, pieces = buffer.layout.swizzle // buffer.dtype.bytes, together.bit_length() - 1
+    number = bitwise_and(shift_right(base, line.bit_length() - 1), 7)
+    place = bitwise_xor(base, shift_left(number, pieces))
+    return Ramp(place, const(1, place.dtype), index.dtype.lanes) if isinstance(index, Ramp) else place
