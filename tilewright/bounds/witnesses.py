@@ -103,18 +103,31 @@ def check_witness(op: Operation, read: GuardedRead, dimension: int, ends: Mappin
 
     `ends` has the values of every variable of the index and of the conditions.
     """
-    index, extent, conditions = read.load.indices[dimension], int(read.source.shape[dimension]), read.stated
-    if _guarded(index, extent, ends, read.conditions) or _inside(index, extent, ends, conditions):
-        return
-    used = variables(index, *conditions)
-    for values in _points(used, (index, *conditions), ends, extent):
+    found = witness(read.load.indices[dimension], int(read.source.shape[dimension]), read.conditions, ends)
+    if found is not None:
+        raise _beyond(op, read, dimension, *found)
+
+
+def witness(
+    index: Expr, extent: int, conditions: Conditions, ends: Mapping[Var, tuple[int, int]]
+) -> tuple[dict[Var, int], int] | None:
+    """A point at which the conditions hold and an index is beyond an extent, and the index there; None where none is.
+
+    `ends` has the values of every variable of the index and of the conditions.
+    """
+    stated = tuple(condition.stated for condition in conditions)
+    if _guarded(index, extent, ends, conditions) or _inside(index, extent, ends, stated):
+        return None
+    used = variables(index, *stated)
+    for values in _points(used, (index, *stated), ends, extent):
         try:
-            if all(evaluate(cond, values) for cond in conditions):
+            if all(evaluate(cond, values) for cond in stated):
                 at = int(evaluate(index, values))
                 if not 0 <= at < extent:
-                    raise _beyond(op, read, dimension, values, at)
+                    return values, at
         except UndefinedValueError:
             continue
+    return None
 
 
 def _guarded(index: Expr, extent: int, ends: Mapping[Var, tuple[int, int]], conditions: Conditions) -> bool:

@@ -32,6 +32,7 @@ from ..loops.nodes import (
     Stmt,
     Store,
     Tensorized,
+    While,
     copied_load,
 )
 from ..loops.warp_access import SECTOR, conflict_free, distinct, sectors, wavefronts
@@ -172,6 +173,9 @@ class Counter:
             self.walk(stmt.body)
         elif isinstance(stmt, Tensorized):
             self._matrix(stmt)
+        elif isinstance(stmt, While):  # how often it runs is not known: once
+            self._value(stmt.condition, "")
+            self.walk(stmt.body)
         elif isinstance(stmt, Barrier):
             self.counts.barriers += float((self.points.weights * self.points.active.any(axis=1)).sum())
 

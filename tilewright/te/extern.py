@@ -10,6 +10,7 @@ from ..core.errors import UserError
 from ..core.own_code import calling
 from ..expr.nodes import Expr, Load
 from ..expr.traverse import post_order
+from ..loops.certain_faults import certain_faults
 from ..loops.declare import decl_buffer
 from ..loops.nodes import Allocate, Buffer, Evaluate, Stmt, Store
 from ..tensor.extern import ExternOp
@@ -80,6 +81,8 @@ def extern(
             fix="return a statement, such as ib.get() of ib = tir.ir_builder.create()",
         )
     check_buffers(statement, (*theirs, *ours), name, "extern")
+    for wrong, fix in certain_faults(statement):
+        raise UserError(f"the statement of {name!r} {wrong}", primitive="extern", fix=fix)
     op = ExternOp(name, read, shapes, tuple(map(DType, dtypes)), statement, theirs, ours, tagged(tag, name), attrs)
     return list(op.outputs) if several else op.outputs[0]
 
