@@ -27,7 +27,7 @@ def copy(index: object) -> Stmt:
 
 def test_indices_know_their_loops() -> None:
     made = simplified(loop(i, 8, loop(j, 4, copy(floordiv(i * 4 + j, 4) + floormod(j, 4)))))
-    assert "indices=(i + j,)" in str(made)
+    assert "indices=(i + j,)" in repr(made)
 
 
 def test_guards_that_hold_go() -> None:
