@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from ..core.refusals import missing_from_module as _missing
 from . import callback, env, measure, record, task, templates, tuner
 from .env import GLOBAL_SCOPE
+from .many import tune_tasks
 from .measure import LocalBuilder, LocalRunner, MeasureErrorNo, MeasureInput, MeasureResult, RPCRunner, measure_option
 from .model import explain, rank
 from .task import (

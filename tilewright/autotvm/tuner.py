@@ -97,22 +97,21 @@ class Tuner:
             _check_counts("tune", early_stopping=early_stopping)
         if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
             raise UserError(f"seconds={seconds!r} is not a duration", primitive="tune", fix="seconds=15")
-        called = _callbacks(callbacks)
-        builder, runner = _options(measure_option)
+        called = checked_callbacks(callbacks)
+        builder, runner = checked_options(measure_option)
         self.n_trial, self.early_stopping = n_trial, early_stopping or 1e9
-        with _session(self.task.target, builder, runner, called) as session:
+        with session_of(self.task.target, builder, runner, called) as session:
             options = Options(n_trial, early_stopping, count_invalid, confirm, builder.processes, si_prefix, seconds)
             # A subclass of a tuner that has a strategy may override `next_batch`, too.
             strategy = SubclassSearch(self) if self._has_own_search else self.strategy
             run = Run(self.task, strategy, session, options)
-            run.listeners = [lambda trial: self._report(run, trial, called)]
+            run.listeners = [lambda trial: self.report(run, trial, called)]
             logger.info("Get devices for measurement successfully!")
             bars = [c for c in called if isinstance(c, callback.ProgressBar)]
             if resume:
                 run.resume(pair for c in called if isinstance(c, callback.LogToFile) for pair in c.known())
-                self._follow(run)
-                if isinstance(session, FleetSession):
-                    run.ask_again(_outstanding(session, self.task, self.strategy))
+                self.follow(run)
+                run.ask_again(unrecorded(session, self.task, self.strategy))
                 for bar in bars:
                     bar.count += run.tally.resumed
             GLOBAL_SCOPE.in_tuning = True
@@ -123,20 +122,22 @@ class Tuner:
                 for bar in bars:
                     bar.close()
             self.interrupted, self.measuring_seconds = run.interrupted, run.tally.measuring_seconds
-            self._follow(run)
+            self.follow(run)
         if not run.interrupted:
             warn_of_nothing(run.tally, self.task.name)
         elif _interrupted_again():
             raise KeyboardInterrupt
 
-    def _report(self, run: Run, trial: Trial, callbacks: Sequence[Callback]) -> None:
-        self._follow(run)
+    def report(self, run: Run, trial: Trial, callbacks: Sequence[Callback]) -> None:
+        """Take in a trial of a run, and tell the callbacks."""
+        self.follow(run)
         for called in callbacks:
             # What is not a trial would be miscounted by most callbacks.
             if trial.number or getattr(called, "takes_all", False):
                 called(self, [trial.input], [trial.result])
 
-    def _follow(self, run: Run) -> None:
+    def follow(self, run: Run) -> None:
+        """Take over what a run has found."""
         best = run.tally.best
         if best is not None:
             self.best_config, self.best_flops = best.input.config, best.flops
@@ -217,7 +218,8 @@ def _check_counts(primitive: str, **given: Any) -> None:
             )
 
 
-def _callbacks(given: Any) -> list[Callback]:
+def checked_callbacks(given: Any) -> list[Callback]:
+    """Return callbacks as a list; UserError where they are none."""
     called = list(given) if isinstance(given, Iterable) else [given]
     wrong = next((each for each in called if not callable(each)), None)
     if wrong is not None or not isinstance(given, Iterable):
@@ -229,7 +231,7 @@ def _callbacks(given: Any) -> list[Callback]:
     return called
 
 
-def _session(
+def session_of(
     target: Any, builder: LocalBuilder, runner: LocalRunner, called: Sequence[Callback]
 ) -> MeasureSession | FleetSession:
     """What measures: this host, or a fleet."""
@@ -239,9 +241,11 @@ def _session(
     return FleetSession(target, builder, runner, next(filter(None, logs), None))
 
 
-def _outstanding(session: FleetSession, task: Task, strategy: Strategy) -> list[int]:
+def unrecorded(session: MeasureSession | FleetSession, task: Task, strategy: Strategy) -> list[int]:
     """The configurations of a task that an earlier session sent to a fleet, and of which no log has a record."""
     found: list[int] = []
+    if not isinstance(session, FleetSession):
+        return found
     for identity in session.outstanding:
         index = task.index_of(identity)
         if index is None:
@@ -253,7 +257,8 @@ def _outstanding(session: FleetSession, task: Task, strategy: Strategy) -> list[
     return found
 
 
-def _options(measure_option: Any) -> tuple[LocalBuilder, LocalRunner]:
+def checked_options(measure_option: Any) -> tuple[LocalBuilder, LocalRunner]:
+    """Return the builder and the runner of a `measure_option`; UserError where it has none."""
     try:
         builder, runner = measure_option["builder"], measure_option["runner"]
     except (KeyError, TypeError):

@@ -278,6 +278,50 @@ def batch_matmul(
     """Tune products of a batch of matrices, the second one of each transposed: B x N x K."""
 
 
+@app.command("many", cls=Command, epilog="Example: tilewright tune many layers.txt --budget 10m")
+def many(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", show_default=False,
+            help="A line for each workload, as on this command line: conv2d --shape 1x64x56x56 --filters 64. "
+            "--times N says how often a network runs it; # begins a comment.",
+        ),
+    ],
+    target: Target = None,
+    trials: Annotated[
+        int | None,
+        _option(_SEARCH, "--trials", "-n", metavar="N", what="Configurations to measure, of all workloads together."),
+    ] = None,
+    budget: Budget = None,
+    tuner: Tuner = "auto",
+    seed: Seed = None,
+    early_stopping: Early = None,
+    timeout: Timeout = 10,
+    number: Number = 4,
+    repeat: Repeat = 3,
+    min_repeat_ms: MinRepeat = 10,
+    no_check: NoCheck = False,
+    log: Annotated[Path | None, _log("many")] = None,
+    resume: Resume = True,
+    workers: Workers = None,
+    key: Key = "",
+    insecure: Insecure = False,
+) -> None:  # fmt: skip
+    """Tune many workloads in one session, with the time where it gains most."""
+    from .many import tune_file
+    from .tune import UNLIMITED, TuneOptions, seconds_of
+
+    given = dict(locals())
+    for name in ("file", "tune_file", "UNLIMITED", "TuneOptions", "seconds_of"):
+        given.pop(name)
+    given |= {"log": log or Path("many.log"), "check": not given.pop("no_check"), "plot": None}
+    given["budget"] = seconds_of(budget)
+    if trials is None:
+        given["trials"] = UNLIMITED
+    raise typer.Exit(tune_file(file, TuneOptions(**given)))
+
+
 _SIZES = ("shape", "filters", "kernel", "stride", "padding", "dilation", "groups", "multiplier", "dtype",
           "layout", "units", "columns")  # fmt: skip
 

@@ -32,6 +32,7 @@ from ..tune.records.curve import curves
 from ..tune.records.format import MeasureInput
 from ..tune.records.history import applies
 from ..tune.records.log import RecordLog, load_from_file
+from ..tune.session.budget import duration
 from ..tune.session.show import short_line
 from ..tune.space.config import Config
 from ..tune.task import Task
@@ -55,7 +56,6 @@ _MOST_ELEMENTS = 1 << 40
 _TUNERS = ("auto", "xgb", "ga", "random", "gridsearch")
 UNLIMITED = 1_000_000
 """Trials where only the budget of seconds ends a search."""
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def tune(operator: str, sizes: Mapping[str, str | None], options: TuneOptions, s
     packaged = OPERATORS[operator] if strategy is None else OPERATORS[operator].by(strategy)
     workload = workload_of(packaged, sizes)
     options.examined()
-    target, on, line = _place(options)
+    target, on, line = place(options)
     task = packaged.task(target, **workload.shortest)
     known = _known(task, options.log, on)
     print_lines([heading(workload.title), line, _search(task, options), *_about_log(known, options), ""])
@@ -122,7 +122,7 @@ def tune(operator: str, sizes: Mapping[str, str | None], options: TuneOptions, s
         return INTERRUPTED
 
 
-def _place(options: TuneOptions) -> tuple[Target, Device | None, str]:
+def place(options: TuneOptions) -> tuple[Target, Device | None, str]:
     """What to tune for, the device of this host that measures (None: a fleet does), and a line that says so."""
     if options.workers is None:
         on, line = choose_device(options.target, ("cuda", "opencl", "llvm"))
@@ -180,12 +180,12 @@ def seconds_of(text: str | None) -> float | None:
     """Seconds of a budget such as 15s, 2m or 1h; UserError where it is none."""
     if text is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
-    if found is None or not float(found[1]):
+    found = duration(text)
+    if found is None:
         raise UserError(
             f"--budget {text!r} is not a duration", fix="give seconds, minutes or hours: 15s, 2m, 1h", where=""
         )
-    return float(found[1]) * _UNITS[found[2]]
+    return found
 
 
 def _flag(name: str) -> str:
@@ -197,12 +197,12 @@ def _flag(name: str) -> str:
 
 def search(task: Task, first: Config, options: TuneOptions) -> Tuner:
     """Tune until the trials are used up or Ctrl-C; returns the tuner, which knows the best. `first` is tried first."""
-    measure = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=options.timeout), runner=_runner(options))
+    measure = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=options.timeout), runner=runner_of(options))
     tuner = _tuner(task, options)
     # First what needs no tuning, so that no search ends below where it began.
     tuner.strategy.suggest([first.index] if first.index is not None else [])
     live = is_terminal(sys.stderr)
-    with _shown():
+    with shown():
         tuner.tune(
             options.trials,
             measure,
@@ -214,7 +214,8 @@ def search(task: Task, first: Config, options: TuneOptions) -> Tuner:
     return tuner
 
 
-def _runner(options: TuneOptions) -> autotvm.LocalRunner:
+def runner_of(options: TuneOptions) -> autotvm.LocalRunner:
+    """What runs candidates: this host, or a fleet."""
     how: dict[str, Any] = {
         "timeout": options.timeout,
         "number": options.number,
@@ -261,7 +262,7 @@ class _TrialLines:
 
 
 @contextmanager
-def _shown() -> Iterator[None]:
+def shown() -> Iterator[None]:
     """Let the tuner say what it says beside its trials: summaries and warnings."""
     handler = _Lines()
     before, passing = logger.level, logger.propagate

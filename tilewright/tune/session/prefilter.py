@@ -32,6 +32,10 @@ class Prefilter:
     def __exit__(self, *_: object) -> None:
         self._pool.close()
 
+    def rest(self) -> None:
+        """End the processes that wait for more: others inspect in the meantime."""
+        self._pool.renew()
+
     def inspect(self, indices: Sequence[int]) -> dict[int, Inspection]:
         """Inspect each configuration; returns what was found, in the order given."""
         self._pool.submit(i for i in dict.fromkeys(indices) if i not in self._seen)

@@ -167,11 +167,10 @@ class Run:
         began = time.monotonic()
         if self.options.seconds is not None:
             self._deadline = began + self.options.seconds
-        target, kind = self._target, self.strategy.feature_kind
-        with self._display.shown(self.tally), Prefilter(self.task, target, kind, self.options.processes) as prefilter:
+        with self._display.shown(self.tally), self.prefilter() as prefilter:
             try:
                 self._search(prefilter)
-                self._confirm()
+                self.confirm()
             except KeyboardInterrupt:
                 self.interrupted = True
                 logger.warning("Interrupted after %d trials; the best so far is kept", self.tally.done)
@@ -183,40 +182,63 @@ class Run:
 
     def _search(self, prefilter: Prefilter) -> None:
         """Measure what the strategy proposes. While one batch is measured, it thinks of the next."""
-        self.strategy.meet(self._attributes.name)
         while self._room > 0 and not self._stopped and not self._late:
             proposed = len(self._features)
-            for trial in self._taken(self.measurer.measure_all(self._batches(prefilter))):
-                self._unlearned.append(self._seen(trial))
-            self._learn()
+            for job, outcome in self.measurer.measure_all(self._batches(prefilter)):
+                self.hear(job.key, outcome)
+            self.learn()
             if len(self._features) == proposed:
                 return
 
     def _batches(self, prefilter: Prefilter) -> Iterator[list[Job]]:
         """Each batch with the results of those before it, as far as they are known."""
         size = max(_FIRST_BATCH, min(self.options.processes, _LARGEST_BATCH))
-        if self._outstanding:
-            again, self._outstanding = self._outstanding, []
-            self._features.update((i, found.features) for i, found in prefilter.inspect(again).items())
-            self._under_way += len(again)
-            yield [self._job(i) for i in again]
         while self._room > 0 and not self._late:
-            batch = self._candidates(prefilter, min(size, self._room))
-            if not batch:
+            jobs = self.next_jobs(prefilter, size)
+            if not jobs:
                 return
-            self._under_way += len(batch)
-            yield [self._job(i) for i in batch]
-            self._learn()
+            yield jobs
+            self.learn()
             if self._stops_early():
                 return
             size = min(2 * size, _LARGEST_BATCH)
+
+    # What a session of many runs calls by itself
+
+    def prefilter(self) -> Prefilter:
+        """Return what inspects candidates before they are built; a context manager."""
+        return Prefilter(self.task, self._target, self.strategy.feature_kind, self.options.processes)
+
+    def next_jobs(self, prefilter: Prefilter, count: int) -> list[Job]:
+        """Return about `count` configurations to measure next; none where nothing is left to try."""
+        if not self._features:
+            self.strategy.meet(self._attributes.name)
+        batch, self._outstanding = self._outstanding, []
+        if batch:
+            self._features.update((i, found.features) for i, found in prefilter.inspect(batch).items())
+        else:
+            batch = self._candidates(prefilter, min(count, self._room))
+        self._under_way += len(batch)
+        return [self._job(i) for i in batch]
+
+    def hear(self, index: int, outcome: Outcome) -> Trial | None:
+        """Take in what became of a configuration; returns the trial, None where it was none."""
+        self._under_way -= 1
+        if isinstance(outcome, Refused):
+            self._refuse(index, outcome)
+            return None
+        self.tally.done += 1
+        trial = self._take(self.tally.done, index, outcome)
+        self._unlearned.append(self._seen(trial))
+        return trial
 
     @property
     def _late(self) -> bool:
         """Whether the budget of seconds is used up; the first batch is measured whatever it takes to begin."""
         return bool(self._features) and time.monotonic() >= self._deadline
 
-    def _learn(self) -> None:
+    def learn(self) -> None:
+        """Have the strategy learn from what was heard since."""
         self.strategy.learn(self._unlearned)
         self._unlearned = []
 
@@ -260,15 +282,6 @@ class Run:
 
     # Results
 
-    def _taken(self, outcomes: Iterable[tuple[Job, Outcome]]) -> Iterator[Trial]:
-        for job, outcome in outcomes:
-            self._under_way -= 1
-            if isinstance(outcome, Refused):
-                self._refuse(job.key, outcome)
-                continue
-            self.tally.done += 1
-            yield self._take(self.tally.done, job.key, outcome)
-
     def _job(self, index: int) -> Job:
         config = self.task.config_space.get(index)
         return Job(Candidate(self.task, config), index, self._target, self.task.declared.reference)
@@ -305,7 +318,7 @@ class Run:
         self._take(self.tally.done if self.options.count_invalid else 0, index, outcome)
         self.strategy.learn([Seen(index, 0.0)])
 
-    def _confirm(self) -> None:
+    def confirm(self) -> None:
         """Measure the best few again, beside each other: a single measurement wins by luck."""
         best = sorted(self._good, key=lambda i: self._good[i].rank, reverse=True)[: self.options.confirm]
         if len(best) < 2 or self.options.confirm < 2 or self.tally.done == self.tally.resumed:

@@ -1,0 +1,155 @@
+"""Many tasks in one session: who gets the budget, what is logged, and what goes wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tune import fakes
+from tilewright import autotvm
+from tilewright.core.errors import UserError
+from tilewright.measure.outcome import Measured, RunFailed
+from tilewright.tune.search.simple import RandomSearch
+from tilewright.tune.session.allotment import WINDOW, Share, choose
+from tilewright.tune.session.budget import seconds_of
+from tilewright.tune.session.campaign import SLICE, Campaign, lines
+from tilewright.tune.session.run import Options, Run
+
+INFINITY = float("inf")
+
+
+def share(costs: list[float], kind: str = "a", flop: float = 1.0, weight: float = 1.0, spent: float = 1.0) -> Share:
+    return Share(kind, flop, weight, costs, len(costs), spent * len(costs))
+
+
+class TestTheRule:
+    def test_each_task_begins_in_order(self) -> None:
+        shares = [share([1.0] * 8), Share("a", 1.0), Share("a", 1.0)]
+        assert choose(shares) == 1
+
+    def test_what_gains_most_goes_on(self) -> None:
+        falling = share([2.0 - i / 24 for i in range(25)])
+        flat = share([1.0] * 25)
+        assert choose([flat, falling]) == 1
+
+    def test_the_longer_time_has_more_to_gain(self) -> None:
+        assert choose([share([1.0] * 8), share([3.0] * 8)]) == 1
+
+    def test_hope_shrinks_with_trials(self) -> None:
+        assert choose([share([1.0] * 100), share([1.0] * 10)]) == 1
+
+    def test_weights_count(self) -> None:
+        assert choose([share([1.0] * 8), share([1.0] * 8, weight=5.0)]) == 1
+
+    def test_trials_that_take_longer_gain_less_per_second(self) -> None:
+        assert choose([share([1.0] * 8, spent=4.0), share([1.0] * 8)]) == 1
+
+    def test_a_task_far_behind_others_of_its_template_is_trusted_to_catch_up(self) -> None:
+        behind, ahead = share([1.0] * 30, flop=1.0), share([1.0] * 30, flop=20.0)
+        assert choose([share([1.0] * 30, "b"), ahead, behind]) == 2
+
+    def test_a_task_of_which_nothing_runs_is_given_up_for_now(self) -> None:
+        hopeless = share([INFINITY] * WINDOW)
+        assert choose([hopeless, share([1.0] * 100)]) == 1
+        assert choose([share([INFINITY] * 8), share([1.0] * 100)]) == 0
+
+    def test_a_task_with_nothing_left_gets_nothing(self) -> None:
+        done = share([5.0] * 8)
+        done.over = True
+        assert choose([done, share([1.0] * 8)]) == 1
+        assert choose([done]) is None
+
+
+class Measurer(fakes.FakeMeasurer):
+    """Tasks that differ: the first cannot get better, the second does, the third never runs."""
+
+    def measure(self, jobs: Any) -> Any:
+        for job in jobs:
+            number, index = job.key if isinstance(job.key, tuple) else (0, job.key)
+            self.asked.append(number)
+            worth = {0: 1e-5, 1: 1e-3 / (1 + self.asked.count(1))}.get(number)
+            if worth is None:
+                yield job, RunFailed(reason="never", run_seconds=1.0)
+            else:
+                yield job, Measured(costs=(worth * (1 + index / 1e6),), run_seconds=1.0)
+
+
+def campaign(trials: int | None, seconds: float | None = None) -> tuple[Campaign, Measurer, list[Any]]:
+    measurer = Measurer(lambda _: 1.0)
+    heard: list[Any] = []
+    tasks = [fakes.add_task(n) for n in (4096, 8192, 16384)]
+    runs = [Run(task, RandomSearch(task.config_space, 0), measurer, Options(10**6), [heard.append]) for task in tasks]
+    return Campaign(runs, measurer, [1.0] * 3, trials, seconds), measurer, heard
+
+
+def test_the_budget_goes_where_it_gains() -> None:
+    many, measurer, heard = campaign(96)
+    many.go()
+    given = Counter(measurer.asked[:96])
+    assert sum(given.values()) == 96
+    assert set(given) == {0, 1, 2}
+    assert given[1] >= 48
+    assert given[2] <= WINDOW
+    counted = Counter(trial.input.task.args for trial in heard if trial.number)
+    assert sum(counted.values()) == 96
+    assert [run.tally.done for run in many.runs] == [given[0], given[1], given[2]]
+    said = lines(many.runs)
+    assert "nothing could be measured" in said[2]
+    assert "GFLOPS" in said[1]
+
+
+def test_a_space_that_is_used_up_leaves_the_rest_to_others() -> None:
+    many, _, _ = campaign(10**6)
+    many.go()
+    sizes = [run.task.config_space.size for run in many.runs]
+    done = [run.tally.done + run.tally.refused for run in many.runs]
+    assert done == sizes
+
+
+def test_no_time_is_time_for_one_slice() -> None:
+    many, measurer, _ = campaign(None, 1e-9)
+    many.go()
+    assert len(measurer.asked) - 3 * SLICE <= SLICE
+
+
+def test_the_session_for_users(tmp_path: Path) -> None:
+    """On the CPU, twice: the second session takes the first one's results from the log."""
+    log = tmp_path / "many.log"
+    tasks = [autotvm.templates.conv1d.task("llvm", shape=(n,), kernel=4) for n in (256, 512)]
+    option = autotvm.measure_option(runner=autotvm.LocalRunner(number=1, repeat=1, cooldown_interval=0))
+    first = autotvm.tune_tasks(tasks, trials=16, measure_option=option, log=log, seed=1, confirm=0)
+    assert [tuner.task for tuner in first] == tasks
+    assert all(tuner.best_config is not None for tuner in first)
+    records = list(autotvm.record.load_from_file(log))
+    assert len(records) == 16
+    second = autotvm.tune_tasks(tasks, trials=1, measure_option=option, log=log, seed=1, confirm=0)
+    assert len(list(autotvm.record.load_from_file(log))) == 17
+    assert all(after.best_flops >= before.best_flops for before, after in zip(first, second, strict=True))
+
+
+TASK = fakes.add_task(4096)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"tasks": []}, r"tasks=\[\] is not a list of tasks"),
+        ({"tasks": [TASK, autotvm.templates.conv1d.task("llvm", shape=(64,))]}, r"the tasks are for llvm and opencl"),
+        ({"tuner": "magic"}, r"tuner='magic' is unknown"),
+        ({"budget": None}, r"neither a budget nor trials are given"),
+        ({"budget": "soon"}, r"budget='soon' is not a duration"),
+        ({"budget": 0}, r"budget=0 is not a duration"),
+        ({"trials": 0}, r"trials=0 is not a number of trials"),
+        ({"weights": [1, 2]}, r"weights=\[1, 2\] are not 1 positive numbers"),
+    ],
+)
+def test_what_makes_no_session_is_said(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        autotvm.tune_tasks(**{"tasks": [TASK], "budget": "1s", "log": None, **given})
+
+
+def test_budgets() -> None:
+    assert [seconds_of(text, "x") for text in (None, 3, "15s", "2m", "1.5h")] == [None, 3.0, 15.0, 120.0, 5400.0]

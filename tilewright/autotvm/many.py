@@ -1,0 +1,159 @@
+"""`tune_tasks`: many tasks in one session, with the time where it gains most."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..core.errors import UserError
+from ..measure.option import measure_option as default_option
+from ..tune.session.budget import seconds_of
+from ..tune.session.campaign import Campaign, lines
+from ..tune.session.run import Options, Run
+from ..tune.session.show import say
+from ..tune.session.trials import Trial
+from ..tune.task import Task
+from . import callback
+from .tuner import (
+    AutoTuner,
+    Callback,
+    GATuner,
+    RandomTuner,
+    Tuner,
+    XGBTuner,
+    checked_callbacks,
+    checked_options,
+    session_of,
+    unrecorded,
+)
+
+_TUNERS = {"auto": AutoTuner, "xgb": XGBTuner, "ga": GATuner, "random": RandomTuner}
+_UNLIMITED = 1_000_000
+
+
+def tune_tasks(
+    tasks: Sequence[Task],
+    budget: float | str | None = None,
+    *,
+    trials: int | None = None,
+    measure_option: Any = None,
+    log: str | os.PathLike[str] | None = "tune.log",
+    weights: Sequence[float] | None = None,
+    tuner: str = "auto",
+    seed: int | None = None,
+    callbacks: Iterable[Callback] = (),
+    resume: bool = True,
+    confirm: int = 3,
+    early_stopping: int | None = None,
+) -> list[Tuner]:
+    """Tune many tasks in one session, on this host or on a fleet.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+        What to tune, all of one kind of target.
+    budget : float or str, optional
+        Seconds for all tasks together, or text such as "15m". What is being measured then is waited for, and winners
+        are confirmed after it.
+    trials : int, optional
+        Configurations to measure, of all tasks together. One of `budget` and `trials` is required.
+    measure_option : optional
+        As for `Tuner.tune`. With an `RPCRunner`, a fleet measures.
+    log : path, optional
+        The log that results go to, and from which known ones are taken.
+    weights : sequence of float, optional
+        What a second of each task is worth, such as how often a network runs it. By default all are worth the same.
+    tuner : str
+        "auto", "xgb", "ga" or "random".
+    seed : int, optional
+        Of the searches.
+    callbacks : iterable of callable
+        Called for each trial as (tuner, [input], [result]), with the tuner of its task.
+    resume : bool
+        Whether what the log holds is not measured again.
+    confirm : int
+        How many of the best of each task are measured again at the end.
+    early_stopping : int, optional
+        A task gets no more after so many trials without a better one.
+
+    Returns
+    -------
+    list of Tuner
+        One for each task; `best_config`, `best_flops` and `best_measure_pair` say what was found.
+
+    Raises
+    ------
+    UserError
+        For wrong arguments, and where nothing can measure.
+
+    Notes
+    -----
+    The next slice of trials goes to the task that is expected to gain most time per second of tuning, by the rule of
+    Ansor's task scheduler (Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning", OSDI
+    2020, section 6), which `tilewright/tune/session/allotment.py` states in full.
+    """
+    chosen = _checked(tasks, weights, tuner, budget, trials)
+    builder, runner = checked_options(default_option() if measure_option is None else measure_option)
+    called = checked_callbacks(callbacks)
+    if log is not None:
+        called.append(callback.log_to_file(log))
+    tuners = [_TUNERS[tuner](task, seed=seed) for task in tasks]
+    seconds = seconds_of(budget, "tune_tasks")
+    with session_of(tasks[0].target, builder, runner, called) as session:
+        options = Options(_UNLIMITED, early_stopping, confirm=confirm, processes=builder.processes)
+        runs = [Run(task, made.strategy, session, options) for task, made in zip(tasks, tuners, strict=True)]
+        known = [pair for c in called if isinstance(c, callback.LogToFile) for pair in c.known()] if resume else []
+        for run, made in zip(runs, tuners, strict=True):
+            made.n_trial, made.early_stopping = _UNLIMITED, early_stopping or 1e9
+            run.listeners = [_listener(run, made, called)]
+            if resume:
+                run.resume(known)
+                run.ask_again(unrecorded(session, run.task, run.strategy))
+            made.follow(run)
+        campaign = Campaign(runs, session, chosen, trials, seconds)
+        campaign.go()
+        for run, made in zip(runs, tuners, strict=True):
+            made.follow(run)
+            made.interrupted = campaign.interrupted
+    say(lines(runs))
+    return tuners
+
+
+def _listener(run: Run, tuner: Tuner, called: Sequence[Callback]) -> Any:
+    def hear(trial: Trial) -> None:
+        tuner.report(run, trial, called)
+
+    return hear
+
+
+def _checked(tasks: Any, weights: Any, tuner: Any, budget: Any, trials: Any) -> list[float]:
+    """Return the weights of the tasks; raise UserError for arguments that make no session."""
+    if not isinstance(tasks, (list, tuple)) or not tasks or not all(isinstance(task, Task) for task in tasks):
+        raise UserError(
+            f"tasks={tasks!r} is not a list of tasks",
+            primitive="tune_tasks",
+            fix='give [autotvm.templates.conv2d.task("cuda", shape=(1, 64, 56, 56)), ...]',
+        )
+    kinds = {str(task.target.kind) for task in tasks if task.target is not None}
+    if len(kinds) != 1:
+        raise UserError(
+            f"the tasks are for {' and '.join(sorted(kinds)) or 'no target'}",
+            primitive="tune_tasks",
+            fix="tune those of one kind of target at a time",
+        )
+    if not isinstance(tuner, str) or tuner not in _TUNERS:
+        raise UserError(f"tuner={tuner!r} is unknown", primitive="tune_tasks", fix=f"use one of {', '.join(_TUNERS)}")
+    if budget is None and trials is None:
+        raise UserError("neither a budget nor trials are given", primitive="tune_tasks", fix='give budget="15m"')
+    if trials is not None and (isinstance(trials, bool) or not isinstance(trials, int) or trials < 1):
+        raise UserError(f"trials={trials!r} is not a number of trials", primitive="tune_tasks", fix="trials=1000")
+    made = [1.0] * len(tasks) if weights is None else list(weights)
+    right = all(isinstance(one, (int, float)) and 0 < one < float("inf") for one in made)
+    if len(made) != len(tasks) or not right:
+        raise UserError(
+            f"weights={weights!r} are not {len(tasks)} positive numbers",
+            primitive="tune_tasks",
+            fix="one for each task",
+        )
+    return made

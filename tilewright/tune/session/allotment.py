@@ -1,0 +1,88 @@
+"""Which of many tasks gets the next slice of a budget: the one where it is expected to gain most.
+
+Minimised is f = Σ wᵢ gᵢ, where gᵢ is the least time of task i so far and wᵢ its weight, such as how often a network
+runs it. The rule is the task scheduler of Ansor (Zheng et al., OSDI 2020, section 6 and appendix A): with tᵢ trials of
+task i,
+
+    |∂f/∂tᵢ| ≈ wᵢ (α (gᵢ(tᵢ − Δ) − gᵢ(tᵢ)) / Δ + (1 − α) max(gᵢ(tᵢ) / tᵢ, gᵢ(tᵢ) − β Cᵢ / max Vₖ))
+
+The first term is what the last Δ trials gained. The second is hope, which shrinks with the number of trials, or rises
+where tasks of the same template reach rates Vₖ at which the Cᵢ operations of this one would take less than gᵢ / β.
+Unlike there, a trial of one task costs more time than one of another, so that gains are compared per second. Each task
+begins with one slice, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+ALPHA, BETA = 0.2, 2.0
+"""The weight of what was gained lately, and how far a task is trusted to reach the rate of others like it: Ansor's."""
+WINDOW = 24
+"""Trials that count as lately."""
+_LEAST_SECONDS = 1e-3
+
+
+@dataclass
+class Share:
+    """What is known of one task: its kind (the template), operations of one run, and weight.
+
+    `costs` has the least seconds after each trial, infinite as long as nothing was measured; `given` the trials that
+    were handed out; `spent` the seconds of those that are done.
+    """
+
+    kind: str
+    flop: float
+    weight: float = 1.0
+    costs: list[float] = field(default_factory=list)
+    given: int = 0
+    spent: float = 0.0
+    over: bool = False
+    """Whether nothing is left to try."""
+
+    @property
+    def best(self) -> float:
+        """The least seconds so far."""
+        return self.costs[-1] if self.costs else float("inf")
+
+    def heard(self, seconds: float | None, spent: float) -> None:
+        """Take in a trial: the seconds of one run, None after a failure, and what building and running it took."""
+        self.costs.append(min(self.best, seconds) if seconds is not None else self.best)
+        self.spent += spent
+
+    @property
+    def trial_seconds(self) -> float:
+        """Seconds of one trial."""
+        return max(_LEAST_SECONDS, self.spent / len(self.costs)) if self.costs else _LEAST_SECONDS
+
+    def gain(self, rate: float) -> float:
+        """Seconds of f that a second of trials is expected to gain; `rate` is the best one of tasks of this kind."""
+        now = self.best
+        if now == float("inf"):  # nothing runs yet: as if each trial could be the first that does
+            return float("inf") if self.given < WINDOW else 0.0
+        before = self.costs[-WINDOW - 1] if len(self.costs) > WINDOW else self.costs[0]
+        steps = min(WINDOW, max(1, len(self.costs) - 1))
+        if before == float("inf"):
+            before = next(cost for cost in self.costs if cost < float("inf"))
+        lately = (before - now) / steps
+        hope = now / max(1, self.given)
+        if rate > 0 and self.flop > 0:
+            hope = max(hope, now - BETA * self.flop / rate)
+        # Hope cannot stay for ever: what others reach may be out of reach here.
+        hope = min(hope, now * WINDOW / max(1, self.given))
+        return self.weight * (ALPHA * lately + (1 - ALPHA) * hope) / self.trial_seconds
+
+
+def choose(shares: Sequence[Share]) -> int | None:
+    """Return the number of the task that gets the next slice; None where nothing is left to try."""
+    left = [number for number, share in enumerate(shares) if not share.over]
+    fresh = next((number for number in left if not shares[number].given), None)
+    if fresh is not None or not left:
+        return fresh
+    rates: dict[str, float] = {}
+    for share in shares:
+        rates[share.kind] = max(rates.get(share.kind, 0.0), share.flop / share.best)
+    gains = {number: shares[number].gain(rates[shares[number].kind]) for number in left}
+    most = max(gains.values())
+    return min((number for number in left if gains[number] == most), key=lambda number: shares[number].given)

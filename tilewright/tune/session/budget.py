@@ -1,0 +1,29 @@
+"""Budgets of time as people write them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ...core.errors import UserError
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+def duration(text: str) -> float | None:
+    """Return the seconds of a text such as 15s, 2m or 1h; None where it is none."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    return float(found[1]) * _UNITS[found[2]] if found is not None and float(found[1]) else None
+
+
+def seconds_of(budget: Any, primitive: str) -> float | None:
+    """Return the seconds of a budget, a number or text; None where there is none. UserError for anything else."""
+    if budget is None:
+        return None
+    number = isinstance(budget, (int, float)) and not isinstance(budget, bool)
+    found = float(budget) if number else duration(budget) if isinstance(budget, str) else None
+    if found is None or not 0 < found < float("inf"):
+        raise UserError(
+            f"budget={budget!r} is not a duration", primitive=primitive, fix='give seconds, or text such as "15m"'
+        )
+    return found
