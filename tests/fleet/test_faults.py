@@ -44,7 +44,7 @@ def test_what_faults_do_to_a_fleet_of_four(tmp_path: Path, caplog: pytest.LogCap
                 os.kill(victim, signal.SIGKILL)
         end = time.monotonic() + 30
         while "newer" not in caplog.text and time.monotonic() < end:
-            measuring._advance()
+            measuring.wait()
     assert len(found) == len(made)
     assert max(Counter(tally.read_text().split()).values()) == 1, "a candidate ran twice"
     lost = [candidate for candidate, outcome in found.items() if isinstance(outcome, RunFailed) and outcome.killed]

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 from .protocol import Announcement
 
+_LARGEST_BUNDLE = 8
+_WORKERS_PER_BUNDLED = 64
 _MOST_SLOTS = 64
 """Candidates that a worker has at a time, at most."""
 _FACTS = ("kind of device", "device", "compute version", "driver", "tilewright", "Python")
@@ -35,7 +37,7 @@ class Place:
     @property
     def slots(self) -> int:
         """How many candidates it may have at a time."""
-        return self.announced.slots if self.announced is not None else 0
+        return min(_MOST_SLOTS, self.announced.slots) if self.announced is not None else 0
 
 
 class Dispatcher:
@@ -74,13 +76,28 @@ class Dispatcher:
         self.places: dict[str, Place] = {}
         self.waiting: deque[str] = deque()
         self.placed: dict[str, str] = {}
+        self._up = self._slots = 0
+        self._counted: dict[str, int] = {}
+        """The slots of workers that can be used."""
         self._room: list[dict[str, None]] = [{} for _ in range(_MOST_SLOTS)]
         """Workers that are there, have room, and have 0, 1, ... candidates."""
+        self._level: dict[str, int] = {}
+        """In which of those rows a worker stands."""
+
+    @property
+    def up(self) -> int:
+        """How many workers can be used."""
+        return self._up
+
+    @property
+    def bundle(self) -> int:
+        """How many candidates a message has: with many workers, messages are what loads the scheduler."""
+        return max(1, min(_LARGEST_BUNDLE, self._up // _WORKERS_PER_BUNDLED))
 
     @property
     def slots(self) -> int:
         """How many candidates all workers that are there have room for."""
-        return sum(place.slots for place in self.places.values() if place.up)
+        return self._slots
 
     # Workers
 
@@ -174,14 +191,15 @@ class Dispatcher:
         for row in self._room:
             while self.waiting and row:
                 name = next(iter(row))
-                token = self.waiting.popleft()
                 place = self.places[name]
                 if not place.held:
                     place.since = self.now()
-                place.held[token] = None
-                self.placed[token] = name
+                for _ in range(min(self._parcel(place), len(self.waiting))):
+                    token = self.waiting.popleft()
+                    place.held[token] = None
+                    self.placed[token] = name
+                    given.append((token, name))
                 self._file(name)
-                given.append((token, name))
         return given
 
     def finish(self, token: str) -> bool:
@@ -227,21 +245,24 @@ class Dispatcher:
                 lost += [(token, reason) for token in place.held]
         return lost, silent
 
-    @property
-    def deadline(self) -> float | None:
-        """When `overdue` has something to say next, by the clock; None where nothing is sent."""
-        times = [
-            place.since + (self.patience if place.up else self.grace) for place in self.places.values() if place.held
-        ]
-        return min(times, default=None)
-
     def _file(self, name: str) -> None:
         """Put a worker among those that have as much as it has."""
         place = self.places[name]
-        for level, row in enumerate(self._room):
-            row.pop(name, None)
-            if place.up and len(place.held) == level < place.slots:
-                row[name] = None
+        self._slots -= self._counted.pop(name, 0)
+        if place.up:
+            self._counted[name] = place.slots
+            self._slots += place.slots
+        self._up = len(self._counted)
+        if (level := self._level.pop(name, None)) is not None:
+            self._room[level].pop(name, None)
+        held = len(place.held)
+        if place.up and place.slots - held >= self._parcel(place):
+            self._room[held][name] = None
+            self._level[name] = held
+
+    def _parcel(self, place: Place) -> int:
+        """How many candidates a worker is sent at a time: half of what it has room for at most."""
+        return max(1, min(self.bundle, place.slots // 2))
 
 
 def _matches(key: str, one: Announcement) -> bool:

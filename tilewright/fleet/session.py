@@ -97,7 +97,7 @@ class FleetSession:
                 self._adopted.setdefault(sent.identity, []).append(sent.token)
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
-        self._again_at = 0.0
+        self._again_at = self._looked = 0.0
         self._heard = time.monotonic()
         """When a worker that can be used was last there."""
         self._met = False
@@ -133,6 +133,15 @@ class FleetSession:
     def outstanding(self) -> list[str]:
         """What identifies the candidates that earlier sessions sent and have no record of."""
         return list(self._adopted)
+
+    @property
+    def courier_pid(self) -> int:
+        """The process that speaks with the scheduler; 0 where there is none."""
+        return self._process.pid if self._process is not None else 0
+
+    def wait(self) -> None:
+        """Wait a moment for workers to join."""
+        self._advance()
 
     def abandon(self, identity: str) -> None:
         """Give up a candidate of an earlier session: its record is there."""
@@ -200,14 +209,23 @@ class FleetSession:
         given = self.dispatcher.assign()
         if given:
             self.ledger.send([Sent(token, _identity(self._jobs[token]), name) for token, name in given])
+        parcels: dict[str, list[str]] = {}
         for token, name in given:
-            self._send(name, [token])
+            parcels.setdefault(name, []).append(token)
+        for name, tokens in parcels.items():
+            self._send(name, tokens)
         if not self._done:
             self._sleep()
         for message in self._channel.arrived() if self._channel is not None else ():
             self._on_message(message)
         if self._channel is not None and self._channel.closed:
             self._lost_courier(self._unreachable or "the process that speaks with the scheduler ended")
+        if time.monotonic() >= self._looked + _AGAIN_SECONDS:
+            self._look()
+
+    def _look(self) -> None:
+        """See to workers that are gone or silent."""
+        self._looked = time.monotonic()
         lost, silent = self.dispatcher.overdue()
         for token, reason in lost:
             self._finish(token, RunFailed(reason=reason, killed=True))
@@ -216,11 +234,8 @@ class FleetSession:
         self._check_presence()
 
     def _sleep(self) -> None:
-        until = [time.monotonic() + _AGAIN_SECONDS]
-        if (deadline := self.dispatcher.deadline) is not None:
-            until.append(deadline)
         descriptors = [self._channel.fileno()] if self._channel is not None and not self._channel.closed else []
-        wait(descriptors, min(until))
+        wait(descriptors, time.monotonic() + _AGAIN_SECONDS)
 
     def _on_message(self, message: Any) -> None:
         match message:
