@@ -163,7 +163,7 @@ def simulate(workers: int, trials: int, stretch: float, table: str) -> list[str]
             part = json.dumps([address, first, last - first, table, stretch])
             started(stack, "-m", "benchmarks.fleet", "--play", part)
         runner = RPCRunner("", "127.0.0.1", port, timeout=100 * stretch, cooldown_interval=0)
-        session = stack.enter_context(FleetSession("cuda", None, runner))
+        session = stack.enter_context(FleetSession("cuda", None, runner, first=600))
         end = time.monotonic() + 600
         while session.dispatcher.up < workers and time.monotonic() < end:
             session.wait()

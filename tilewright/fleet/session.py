@@ -40,7 +40,7 @@ _PATIENCE = 60.0
 _GRACE = 60.0
 _ABSENT_SECONDS = 300.0
 """How long a scheduler that was there may be gone, or no worker be there, before the session gives up."""
-_FIRST_SECONDS = 30.0
+_FIRST_SECONDS = 60.0
 """How long the first worker is waited for."""
 _AGAIN_SECONDS = 1.0
 _SETTLED_AT_ONCE = 64
@@ -61,6 +61,10 @@ class FleetSession:
         The log that results go to. With it, what is under way when this process ends is not lost.
     files : tuple of str
         The files of TLS; by default those of Dask's configuration.
+    grace : float
+        Seconds that a worker which is gone has to come back, before what it had is recorded as failed.
+    first : float
+        Seconds that the first worker is waited for.
 
     Raises
     ------
@@ -76,6 +80,7 @@ class FleetSession:
         log: Path | None = None,
         files: Files = NONE,
         grace: float = _GRACE,
+        first: float = _FIRST_SECONDS,
     ) -> None:
         check_installed()
         self.runner = runner
@@ -85,6 +90,7 @@ class FleetSession:
         self.dispatcher = Dispatcher(str(self._target.kind), runner.key, grace, patience, runner.n_parallel)
         self.ledger = Ledger(log)
         self._files = files
+        self._first = first
         self._tokens = itertools.count()
         self._pickle = _pickler()
         self._references: dict[Any, bytes] = {}
@@ -352,7 +358,7 @@ class FleetSession:
         if self.dispatcher.slots:
             self._heard, self._met = now, True
             return
-        limit = _ABSENT_SECONDS if self._met else _FIRST_SECONDS
+        limit = _ABSENT_SECONDS if self._met else self._first
         if now - self._heard < limit or self._done:
             return
         refused = "; ".join(sorted(line for line in self._said if line.startswith("worker")))
