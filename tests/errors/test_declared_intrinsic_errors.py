@@ -35,6 +35,10 @@ def test_declarations() -> None:
         te.decl_tensor_intrin(y.op, lambda ins, outs: [nothing(ins, outs)] * 4)
     with refused("decl_tensor_intrin", "scalar_params=['a']", fix="read the numbers from a tensor"):
         te.decl_tensor_intrin(y.op, nothing, scalar_params=["a"])
+    with refused("decl_tensor_intrin", "binds of the intrinsic", "which is not a mapping", fix="default_buffer_params"):
+        te.decl_tensor_intrin(y.op, nothing, binds=3)  # type: ignore[arg-type]
+    with refused("decl_tensor_intrin", "default_buffer_params", "has 'factor'", fix="offset_factor"):
+        te.decl_tensor_intrin(y.op, nothing, default_buffer_params={"factor": 1})
     with refused("decl_tensor_intrin", "maps", fix="map its inputs and outputs to buffers"):
         te.decl_tensor_intrin(y.op, nothing, binds={y: 3})  # type: ignore[dict-item]
     n = te.size_var("n")

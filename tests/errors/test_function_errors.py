@@ -63,6 +63,12 @@ def test_names_of_functions() -> None:
 
 
 def test_arguments_of_functions() -> None:
+    with refused("call_intrin", "tir.exp is called with nothing", fix="tir.exp"):
+        tir.call_intrin("float32", "tir.exp")
+    with refused("call_intrin", "tir.call_extern is called with 'int32'", fix="tir.call_extern"):
+        tir.call_intrin("int32", "tir.call_extern")
+    with refused("vload", "is accessed as float32x4 at []"):
+        tir.decl_buffer((), "float32", "B").vload((), "float32x4")
     with refused("call_extern", "the argument None is not a value", fix="addresses of buffers"):
         tir.call_extern("int32", "f", None)
     with refused("address_of", "is not an element of a buffer", fix="address_of(B[i])"):
@@ -176,6 +182,10 @@ def test_rules_for_intrinsics() -> None:
         register_op_attr("mylog", "TCallEffectKind", 1)
     with refused("register_intrin_lowering", "the rule of tir.exp for cuda is 3", fix="give a function"):
         register_intrin_lowering("tir.exp", "cuda", f=3)  # type: ignore[arg-type]
+    with refused("register_op_attr", "the attribute of tir.ours is called []", fix="give its name"):
+        register_op_attr("tir.ours", [], 3)
+    with refused("register_op_attr", "TCallEffectKind of tir.ours is 'pure'", fix="tir.CallEffectKind.Pure"):
+        register_op_attr("tir.ours", "TCallEffectKind", "pure")
     with registered("ours"):
         register_op_attr("tir.ours", "TCallEffectKind", tir.CallEffectKind.Pure)
         with refused("register_op_attr", "tir.ours has TCallEffectKind at level 10 already", fix="level=11"):
@@ -196,3 +206,13 @@ def test_products_by_blas() -> None:
         cblas.matmul(M, te.placeholder((3, 2), "int32", "I"))
     with refused("batch_matmul", "is not an operand", fix="3 dimensions"):
         cblas.batch_matmul(M, N)
+
+
+def test_vectors_as_arguments() -> None:
+    def write(ib: Any, a: Any, b: Any) -> None:
+        tx = te.thread_axis("threadIdx.x")
+        ib.scope_attr(tx, "thread_extent", 1)
+        ib.emit(tir.call_extern("int32", "f", a.vload(0, "float32x8")))
+
+    with refused("call_extern", "a vector of 8 float32, is an argument of a function", fix="4, 2 elements"):
+        statement(write, "cuda")

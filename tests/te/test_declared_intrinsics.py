@@ -287,6 +287,49 @@ def test_a_convolution_by_dot_products_of_four() -> None:
     np.testing.assert_array_equal(out.numpy(), want)
 
 
+def dp4a() -> Any:
+    """A sum of four products of bytes by CUDA's own function, as the legacy operator library declares it."""
+    x, y = te.placeholder((4,), "int8", "x"), te.placeholder((4,), "int8", "y")
+    k = te.reduce_axis((0, 4), name="rc")
+    z = te.compute((1,), lambda i: te.sum(x[k].astype("int32") * y[k].astype("int32"), axis=[k]), name="z")
+
+    def instruction(ins: Any, outs: Any) -> Any:
+        def write(first: bool) -> Any:
+            ib = tir.ir_builder.create()
+            words = [operand.vload(0, dtype="int8x4") for operand in ins]
+            before = 0 if first else outs[0].vload(0)
+            ib.emit(outs[0].vstore(0, tir.call_pure_extern("int32", "__dp4a", *words, before)))
+            return ib.get()
+
+        return write(True), outs[0].vstore(0, 0), write(False)
+
+    binds = {
+        t: tir.decl_buffer(t.shape, t.dtype, t.op.name, offset_factor=1 if t is z else 4, data_alignment=4)
+        for t in (x, y, z)
+    }
+    return te.decl_tensor_intrin(z.op, instruction, binds=binds)
+
+
+@pytest.mark.parametrize("target", ["compiled", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_words_of_bytes_reach_the_functions_of_cuda(target: str) -> None:
+    n = 64
+    A, B = te.placeholder((n, n), "int8", "A"), te.placeholder((n, n), "int8", "B")
+    k = te.reduce_axis((0, n), name="k")
+    C = te.compute((n, n), lambda i, j: te.sum(A[i, k].astype("int32") * B[j, k].astype("int32"), axis=k), name="C")
+    s = te.create_schedule(C.op)
+    s[C].bind(C.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[C].bind(C.op.axis[1], te.thread_axis("threadIdx.x"))
+    _, four = s[C].split(s[C].op.reduce_axis[0], factor=4)
+    s[C].tensorize(four, dp4a())
+    f = tw.build(s, [A, B, C], "cuda")
+    assert "__dp4a(*(const int*)(A + " in f.imported_modules[0].get_source()
+    if target == "cuda":
+        a, b = (np.random.default_rng(i).integers(-128, 128, (n, n)).astype("int8") for i in range(2))
+        out = tw.nd.empty((n, n), "int32", tw.cuda())
+        f(tw.nd.array(a, tw.cuda()), tw.nd.array(b, tw.cuda()), out)
+        np.testing.assert_array_equal(out.numpy(), a.astype("int32") @ b.astype("int32").T)
+
+
 def test_operands_in_the_other_order_and_stencils() -> None:
     """A product commutes; loads of one tensor at several places are one region."""
     a = te.placeholder((6,), name="a")

@@ -73,6 +73,8 @@ class ExprWriter:
         self.element = element
         self.address: Callable[[n.Load], str]
         """Where an element is; set as soon as there is somebody who knows."""
+        self.vector: Callable[[n.Expr], str]
+        """A vector as an argument of a function; set with it."""
         self.helpers: dict[str, str] = {}
         self.dtypes: set[DType] = set()
         self.positive: frozenset[n.Var] = frozenset()

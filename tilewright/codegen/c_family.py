@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from ..core.dtype import DType
@@ -35,6 +36,7 @@ from ..loops.nodes import (
 )
 from .arrays import array_size, note_of, shared_bytes
 from .c_expr import OR, SUM, ExprWriter
+from .calls import vector_argument
 from .copies import write_copies_where, write_copy, write_copy_loop, write_sequence
 from .dialect import Dialect, Parameter
 from .dots import write_dots
@@ -74,6 +76,7 @@ class KernelWriter:
         self.expr = ExprWriter(dialect, self.names, self._element)
         self.expr.positive = _sizes(kernel)
         self.expr.keep = self._keep
+        self.expr.vector = partial(vector_argument, self)
         self.expr.address = lambda place: self._pointer(place.source, self._load_index(place))
         self.lines: list[str] = []
         self.indent = 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from ..core.dtype import DType
 from ..core.errors import UserError
@@ -10,6 +11,7 @@ from ..expr import nodes as n
 from ..loops.calls import ATOMICS, EXTERN, FOREIGN, LLVM, PURE_EXTERN, PURE_LLVM, called_function, refuse_packed
 from ..loops.storage import AddressOf
 from .dialect import Dialect
+from .vectors import lane_of
 
 
 class Writer(Protocol):
@@ -17,6 +19,8 @@ class Writer(Protocol):
 
     dialect: Dialect
     dtypes: set[DType]
+
+    vector: Callable[[n.Expr], str]
 
     def write(self, e: n.Expr, at_least: int = 0) -> str: ...
     def helper(self, name: str) -> str: ...
@@ -26,12 +30,38 @@ OUTSIDE = frozenset((*FOREIGN, *ATOMICS))
 """The calls that this file writes."""
 
 
+def vector_argument(kernel: Any, e: n.Expr) -> str:
+    """A vector as an argument: four bytes are a word, as instructions on packed bytes take them; others are vectors.
+
+    `kernel` is the writer of the kernel.
+    """
+    dtype, lanes = e.dtype.scalar, e.dtype.lanes
+    dialect: Dialect = kernel.dialect
+    if dtype.bits == 8 and lanes == 4 and dialect.name == "cuda":
+        kind = "unsigned int" if dtype.kind == "uint" else "int"
+        if isinstance(e, n.Load) and kernel._width(e.source, kernel._load_index(e)) == lanes:
+            loaded: str = kernel._vector_load(e, 0, lanes)
+            return loaded.replace(f"{dialect.vector_type(dtype, lanes)}*)", f"{kind}*)", 1)
+        parts = [f"(unsigned int)({kernel.expr.write(lane_of(e, i, {}))} & 255)" for i in range(lanes)]
+        shifted = " | ".join(f"{part} << {8 * i}" if i else part for i, part in enumerate(parts))
+        return f"({kind})({shifted})"
+    if lanes not in dialect.vector_widths(dtype):
+        raise UserError(
+            f"`{e}`, a vector of {lanes} {dtype}, is an argument of a function, and {dialect.name} has no such vectors",
+            primitive="call_extern",
+            fix=f"give vectors of {', '.join(map(str, dialect.vector_widths(dtype)))} elements, or an address",
+        )
+    text: str = kernel._vector(e, 0, lanes, dtype, {})
+    return text
+
+
 def write_call(writer: Writer, e: n.Call) -> str:
     """The text of a call."""
     refuse_packed(e)
     writer.dtypes.add(e.dtype)
     if e.name in (EXTERN, PURE_EXTERN):
-        return f"{called_function(e)}({', '.join(writer.write(arg) for arg in e.args[1:])})"
+        args = [writer.vector(arg) if arg.dtype.lanes > 1 else writer.write(arg) for arg in e.args[1:]]
+        return f"{called_function(e)}({', '.join(args)})"
     if e.name in (LLVM, PURE_LLVM):
         raise UserError(
             f"`{e}` calls an intrinsic of LLVM, but is compiled for {writer.dialect.name}",
@@ -48,5 +78,5 @@ def write_call(writer: Writer, e: n.Call) -> str:
             primitive="call_intrin",
             fix="keep what is updated as int32, or build for another target",
         )
-    args = writer.write(address), writer.write(value)
-    return name.format(*args) if "{0}" in name else f"{writer.helper(name)}({', '.join(args)})"
+    place, new = writer.write(address), writer.write(value)
+    return name.format(place, new) if "{0}" in name else f"{writer.helper(name)}({place}, {new})"

@@ -64,6 +64,18 @@ def register_op_attr(op_name: Any, attr_key: str, value: Any = None, level: int 
         For a name that is not one of an intrinsic, and for two values of one level.
     """
     name = _name(op_name, "register_op_attr")
+    if not isinstance(attr_key, str):
+        raise UserError(
+            f"the attribute of {op_name} is called {attr_key!r}",
+            primitive="register_op_attr",
+            fix='give its name: "TCallEffectKind"',
+        )
+    if attr_key == "TCallEffectKind" and value is not None and not isinstance(value, int):
+        raise UserError(
+            f"TCallEffectKind of {op_name} is {value!r}",
+            primitive="register_op_attr",
+            fix="give tir.CallEffectKind.Pure, or Opaque",
+        )
     if value is None:
         return lambda made: register_op_attr(op_name, attr_key, made, level) and made
     known = _OPS.setdefault(name, _Op()).attrs

@@ -9,8 +9,9 @@ the program says, and may access any element of the buffers whose addresses it i
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..core.dtype import DType
@@ -138,7 +139,8 @@ def _foreign(what: str, dtype: Any, name: Any, args: tuple[Any, ...]) -> Expr:
     values = tuple(_argument(arg, what) for arg in args)
     if is_llvm and values and isinstance(values[0], IntImm) and values[0].dtype == "uint32":
         values = values[1:]
-    return Call(what, (StringImm(name), *values), DType(dtype))
+    kind = "int32" if isinstance(dtype, str) and dtype in ("void", "") else dtype  # a value that nobody looks at
+    return Call(what, (StringImm(name), *values), DType(kind))
 
 
 def _argument(given: Any, what: str) -> Expr:
@@ -258,15 +260,15 @@ def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Exp
     if name in MATRIX_CALLS:
         return matrix_call(name)
     if name in _BY_NAME:
-        return _BY_NAME[name](dtype, *args)
+        return _applied(_BY_NAME[name], func_name, (dtype, *args))
     if name in ATOMICS:
         return _atomic(name, args)
     if name == PACKED:
         return call_packed(*args)
     if name == "address_of":
-        return address_of(*args)
+        return _applied(address_of, func_name, args)
     if name in TABLE:
-        return TABLE[name](*args)
+        return _applied(TABLE[name], func_name, args)
     if is_declared(name):
         return Call(name, tuple(_argument(arg, name) for arg in args), DType(dtype))
     raise UserError(
@@ -275,6 +277,19 @@ def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Exp
         fix=f"use one of {', '.join((*MATRIX_CALLS, *ATOMICS))}, or the intrinsics of te (te.exp, te.sqrt ...); "
         'a C function is called by call_extern("float32", "name", x)',
     )
+
+
+def _applied(function: Callable[..., Expr], name: str, args: tuple[Any, ...]) -> Expr:
+    """A function of known arguments; UserError for another number of them."""
+    try:
+        inspect.signature(function).bind(*args)
+    except TypeError as error:
+        raise UserError(
+            f"{name} is called with {', '.join(map(repr, args)) or 'nothing'}: {error}",
+            primitive="call_intrin",
+            fix=f"give what tir.{function.__name__} takes",
+        ) from error
+    return function(*args)
 
 
 _BY_NAME = {

@@ -179,7 +179,7 @@ class Buffer:
     def _vector_indices(self, begin: Any, dtype: Any, primitive: str) -> tuple[Expr, ...]:
         indices = tuple(as_expr(i) for i in (begin if isinstance(begin, (tuple, list)) else (begin,)))
         kind = DType(dtype) if dtype is not None else self.dtype
-        if len(indices) != len(self.shape) or kind.scalar != self.dtype.scalar:
+        if len(indices) != len(self.shape) or kind.scalar != self.dtype.scalar or (not indices and kind.lanes > 1):
             raise UserError(
                 f"buffer {self.name!r}, {self.dtype}{list(self.shape)}, is accessed as {kind} at {list(indices)}",
                 primitive=primitive,

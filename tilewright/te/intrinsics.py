@@ -7,6 +7,7 @@ take the place of the loops that `tensorize` matches with the meaning.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -111,6 +112,13 @@ def _statement(part: Any, name: str) -> Stmt | None:
 
 
 def _buffers(tensors: tuple[Tensor, ...], binds: Any, defaults: Any, name: str) -> tuple[Buffer, ...]:
+    for what, options in (("binds", binds), ("default_buffer_params", defaults)):
+        if options is not None and not isinstance(options, Mapping):
+            raise UserError(
+                f"{what} of the intrinsic {name!r} is {options!r}, which is not a mapping",
+                primitive="decl_tensor_intrin",
+                fix='give binds={a: tir.decl_buffer(...)}, or default_buffer_params={"offset_factor": 1}',
+            )
     given = dict(binds or {})
     for tensor in given:
         if tensor not in tensors or not isinstance(given[tensor], Buffer):
@@ -126,6 +134,14 @@ def _buffers(tensors: tuple[Tensor, ...], binds: Any, defaults: Any, name: str) 
                 primitive="decl_tensor_intrin",
                 fix="declare intrinsics on tensors of constant shape; only strides and offsets may be variables",
             )
+    known = list(inspect.signature(decl_buffer).parameters)[3:]
+    unknown = next((key for key in defaults or {} if key not in known), None)
+    if unknown is not None:
+        raise UserError(
+            f"default_buffer_params of the intrinsic {name!r} has {unknown!r}",
+            primitive="decl_tensor_intrin",
+            fix=f"give what tir.decl_buffer takes: {', '.join(known)}",
+        )
     options = dict(defaults or {})
     return tuple(given.get(t) or decl_buffer(t.shape, str(t.dtype), t.name, **options) for t in tensors)
 
