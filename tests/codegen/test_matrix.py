@@ -11,11 +11,11 @@ import pytest
 from benchmarks.matmul import Tiling, product
 from tests.codegen.warp import Warp, fragment_d
 from tests.passes.running import finish
-from tilewright import intrin
+from tilewright import intrin, te
 from tilewright.codegen.program import generate
 from tilewright.core.dtype import DType
 from tilewright.core.target import Target
-from tilewright.driver import lower_for
+from tilewright.driver import build, lower_for
 from tilewright.expr.evaluate import evaluate
 from tilewright.expr.nodes import Expr, Var
 from tilewright.expr.traverse import post_order, variables
@@ -144,3 +144,38 @@ def check(atom: str, a_turned: bool, b_turned: bool, align: int | None) -> None:
         for j in range(columns):
             lane = i % 8 * 4 + j % 8 // 2
             assert sums[lane, at(stmt.sums.indices[0], row=i, column=j)] == wanted[i, j]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("axis", "term", "sums", "stages"), [("i", "step", "high", 1), ("j", "r", "a_low", 3)])
+def test_loops_and_tensors_may_have_the_names_of_the_statement(axis: str, term: str, sums: str, stages: int) -> None:
+    """Inside the statement, what is outside of it has other names."""
+    A, B = te.placeholder((2, 16, 64), "float32", "A"), te.placeholder((2, 64, 16), "float32", "B")
+    k = te.reduce_axis((0, 64), term)
+    names = [axis, "m", "n"]
+
+    def product_of(*at: Any) -> Any:
+        return te.sum(A[at[0], at[1], k] * B[at[0], k, at[2]], axis=k)
+
+    D = te.compute((2, 16, 16), product_of, sums, varargs_names=names)
+    C = te.compute((2, 16, 16), lambda *at: D(*at) + 1.0, "C", varargs_names=names)
+    s = te.create_schedule(C.op)
+    s[D].set_scope("local")
+    block = s[C].fuse()
+    s[C].reorder(block, *C.op.axis)
+    s[C].bind(block, te.thread_axis("blockIdx.x"))
+    outer, inner = s[D].split(k, 16)
+    tiles = [s.cache_read(T, "shared", [D]) for T in (A, B)]
+    s[D].compute_at(s[C], block)
+    g, m, n = D.op.axis
+    s[D].reorder(outer, g, m, n, inner)
+    for tile in tiles:
+        s[tile].compute_at(s[D], outer)
+        if stages > 1:
+            _, lane = s[tile].split(s[tile].fuse(*tile.op.axis), 4)
+            s[tile].vectorize(lane)
+            s[tile].pipeline(stages)
+    s[D].tensorize(m, intrin.mma("3xtf32"))
+    source = build(s, [A, B, C], CUDA).program.source
+    assert f"auto const {axis}_outside = {axis};" in source
+    assert f"auto const {sums}_outside = {sums};" in source
+    assert f"add_3xtf32({sums}_outside + {axis}_outside * 8 + j * 4, high[i][j], low[i][j]);" in source

@@ -123,9 +123,12 @@ class ExprWriter:
         self.kept = True
         return self.keep(e, text[0]), ATOM
 
-    def forget(self) -> None:
-        """Forget the texts of expressions, once the statement is written in which variables hold parts of them."""
-        if self.kept:
+    def forget(self, renamed: bool = False) -> None:
+        """Forget the texts of expressions, once the statement is written in which variables hold parts of them.
+
+        So it is where a variable was `renamed`.
+        """
+        if self.kept or renamed:
             self._memo.clear()
             self._heights.clear()
             self.kept = False

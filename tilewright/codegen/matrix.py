@@ -8,8 +8,8 @@ dimension (`.trans`); else word by word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from ..arith.simplify import simplify
 from ..core.errors import InternalError
 from ..expr.nodes import Expr, IntImm, Known, Load, Var
 from ..expr.operators import add, const, multiply
-from ..expr.traverse import substitute, uses_any
+from ..expr.traverse import substitute, uses_any, variables
 from ..loops.nodes import Buffer, Stmt, Tensorized
 from ..passes.lower_divisions import lower_expression
 from .copies import Writer as CopyWriter
@@ -42,6 +42,10 @@ def write_product(writer: Writer, stmt: Tensorized) -> None:
     MatrixWriter(writer, stmt).write()
 
 
+_NAMES = frozenset("i j r step high low a_high a_middle a_low b_high b_middle b_low".split())
+"""The loops and arrays of a statement."""
+
+
 class MatrixWriter:
     """Writes one `Tensorized`."""
 
@@ -57,11 +61,35 @@ class MatrixWriter:
 
     def write(self) -> None:
         """The whole statement, in a block of its own."""
-        with self.writer._block(""):
+        with self.writer._block(""), self.kept_apart():
             self.declare()
             self.load_first({})
             write_held_back(self.writer)
             self._multiply_all()
+
+    @contextmanager
+    def kept_apart(self, inside: Collection[Var] = ()) -> Iterator[None]:
+        """Give what the statement uses other names where they are those of its own loops and arrays.
+
+        Variables `inside` are still to be declared; others get a second name here.
+        """
+        names, parts = self.writer.names, (self.stmt.a, self.stmt.b, self.stmt.sums, self.stmt.lane)
+        own = (self.stmt.row, self.stmt.column, self.stmt.depth)
+        buffers = [load.source.memory for load in parts[:3]]  # type: ignore[attr-defined]
+        before: dict[Any, str] = {}
+        for thing in dict.fromkeys((*variables(*parts), *inside, *buffers)):
+            if thing in own or names(thing) not in _NAMES:
+                continue
+            before[thing] = names(thing)
+            fresh = names.fresh(f"{before[thing]}_outside")
+            names.bind(thing, fresh)
+            if thing not in inside:
+                self._line(f"auto const {fresh} = {before[thing]};")
+        self.writer.expr.forget(renamed=bool(before))
+        yield
+        for thing, name in before.items():
+            names.bind(thing, name)
+        self.writer.expr.forget(renamed=bool(before))
 
     @property
     def loads_ahead(self) -> bool:

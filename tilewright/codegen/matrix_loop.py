@@ -52,7 +52,8 @@ def write_product_loop(writer: Writer, s: For) -> bool:
     made = MatrixWriter(writer, found.product)
     if not made.loads_ahead:
         return False
-    with writer._block(""):
+    inside = (found.loop.var, *(let.var for let in found.names))
+    with writer._block(""), made.kept_apart(inside):
         made.declare()
         for part in found.waits:
             writer._stmt(part)

@@ -47,7 +47,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     Var: ("name", "dtype", "known"),
     SizeVar: ("name", "dtype", "known"),
     Known: Known._fields,
-    Layout: ("aligns", "given", "start", "fragment"),
+    Layout: ("aligns", "given", "start", "fragment", "swizzle"),
     Buffer: (*("name", "dtype", "shape", "scope", "align", "alias_of", "note", "layout", "stages", "byte_offset"),),
     Range: ("min", "extent"),
     IterVar: ("name", "dom", "kind", "thread", "var"),
