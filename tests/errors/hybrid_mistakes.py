@@ -19,10 +19,17 @@ HERE = "# here"
 
 def while_loop(a):
     b = output_tensor((4,), "float32")
-    i = 0
-    while i < 4:  # here: while is not in the hybrid language | use `for i in range(n)`
-        i += 1
+    while len(a) == 4:  # here: the condition `len(a) == 4` of the loop never changes | a variable that it assigns
+        b[0] = 1.0
     return b
+
+
+def while_else(a):
+    i = 0
+    while i < 4:  # here: a loop has no else in a script | after the loop
+        i += 1
+    else:
+        i = 2
 
 
 def breaks(a):

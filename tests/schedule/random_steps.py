@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.schedule.random_programs import RandomProgram
-from tilewright.schedule.value import AtRoot
+from tilewright.schedule.value import At, AtRoot
 from tilewright.tensor.extern import ExternOp
 from tilewright.tensor.scan import ScanOp
 from tilewright.tensor.tensor import PlaceholderOp
@@ -27,7 +27,7 @@ def draw_schedule(program: RandomProgram, steps: int = 8, gpu: bool | None = Non
             if stage.is_output or isinstance(stage.op, ScanOp):
                 bind_output(program, i, threads)
     actions += [fetch, fetch, crossed] if on_gpu else []
-    actions += [padded, staged, root, factored, grouped]
+    actions += [padded, staged, root, factored, grouped, rolled, prefetched]
     for _ in range(program.between(0, steps)):
         action = program.pick(actions)
         if action in (fetch, crossed):
@@ -183,6 +183,23 @@ def padded(program: RandomProgram) -> None:
 def staged(program: RandomProgram) -> None:
     how = program.pick(["double_buffer()", "pipeline(2)", "pipeline(3)", "pipeline(4)"])
     program.do(f"s.stages[{some_stage(program)}].{how}")
+
+
+def rolled(program: RandomProgram) -> None:
+    """A stage that is computed at a loop keeps what the next iteration needs; some regions do not roll."""
+    stages = program.schedule.stages
+    inside = [i for i in computed(program) if isinstance(stages[i].placement, At)]
+    if inside:
+        program.do(f"s.stages[{program.pick(inside)}].rolling_buffer()")
+
+
+def prefetched(program: RandomProgram) -> None:
+    i = some_stage(program)
+    sources = list(program.schedule.stages[i].op.input_tensors)
+    if sources and leaves(program, i):
+        read = f"s.stages[{i}].op.input_tensors[{program.pick(range(len(sources)))}]"
+        k = program.pick(range(len(leaves(program, i))))
+        program.do(f"s.stages[{i}].prefetch({read}, {loop(i, k)}, {program.pick([1, 2, 5])})")
 
 
 def virtual(program: RandomProgram) -> None:

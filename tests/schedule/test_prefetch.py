@@ -105,6 +105,25 @@ def test_loops_that_change_afterwards() -> None:
     assert prefetches(s, A, B)[0] == "if i_c < 9:"
 
 
+def test_a_loop_of_fewer_iterations() -> None:
+    s, A, B = rows()
+    s[B].prefetch(A, s[B].split(B.op.axis[0], nparts=1)[0], 1)  # a loop that runs once is none
+    s[B].prefetch(A, B.op.axis[1], 40)
+    assert prefetches(s, A, B) == []
+
+
+def test_a_tensor_whose_operation_was_replaced() -> None:
+    A = te.placeholder((64, 4), name="A")
+    k = te.reduce_axis((0, 4), name="k")
+    B = te.compute((64,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    C = te.compute((64,), lambda i: B[i] + 1, name="C")
+    s = te.create_schedule(C.op)
+    s.rfactor(B, k)
+    for tensor in (B, s[B].op.output(0)):
+        s[C].prefetch(tensor, C.op.axis[0], 8)
+    assert len(prefetches(s, A, C)) == 4
+
+
 def test_mistakes() -> None:
     s, A, B = rows()
     i, j = B.op.axis

@@ -153,8 +153,27 @@ def triangle(a):
     return b
 
 
+@te.hybrid.script
+def collatz(a):
+    """How many steps each number takes down to 1: loops whose length is known only as they run."""
+    b = output_tensor(a.shape, "int32")
+    for i in range(a.shape[0]):
+        n = a[i]
+        steps = 0
+        while n > 1 and steps < 200:
+            if n % 2 == 0:
+                n = n // 2
+            else:
+                tripled = 3 * n
+                n = tripled + 1
+            steps += 1
+        b[i] = steps
+    return b
+
+
 PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
     (outer_product, (floats(12), floats(7))),
+    (collatz, (np.arange(1, 24, dtype="int32"),)),
     (row_statistics, (floats(9, 11) - np.float32(0.6),)),
     (fibonacci, (np.arange(1, 11, dtype="int32"),)),
     (reverse_and_step, (floats(8),)),

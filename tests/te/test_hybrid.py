@@ -13,7 +13,7 @@ import tilewright as tw
 from tests.errors.refused import refused
 from tests.loops.running import floats, run
 from tests.programs.harness import build, every_target
-from tests.te.hybrid_scripts import PROGRAMS, mathematics, outer_product, row_statistics, triangle
+from tests.te.hybrid_scripts import PROGRAMS, collatz, mathematics, outer_product, row_statistics, triangle
 from tilewright import te
 from tilewright.tensor.reference import reference
 
@@ -67,7 +67,7 @@ def test_programs(script: Any, values: tuple[Any, ...], target: str) -> None:
 
 
 @every_target
-@pytest.mark.parametrize("script", [row_statistics, outer_product])
+@pytest.mark.parametrize("script", [row_statistics, outer_product, collatz])
 def test_loops_on_threads(script: Any, target: str) -> None:
     values = next(values for known, values in PROGRAMS if known is script)
     check(script, *values, target=target, schedule=on_blocks)

@@ -17,6 +17,7 @@ from ..expr.printer import ExprPrinter
 from ..expr.traverse import variables
 from ..schedule.value import At, Schedule
 from ..tensor.axis import AxisKind, IterVar
+from ..tensor.extern import ExternOp
 
 _LONGEST_START = 48
 
@@ -133,7 +134,12 @@ def _scattered(found: StageBounds, fixed: Sequence[Loop], parts: Sequence[Part])
 
 
 def _region(found: StageBounds, fixed: Sequence[Loop], kind: AxisKind) -> tuple[Part, ...]:
-    """What runs while `fixed` loops of a stage, and those around it, hold still: a range for each of its own axes."""
+    """What runs while `fixed` loops of a stage, and those around it, hold still: a range for each of its own axes.
+
+    Of a statement it is not known what its loops compute.
+    """
+    if isinstance(found.stage.op, ExternOp):
+        return ()
     still = {loop.var for loop in fixed} | {loop.var for loop in found.outer}
     zero = const(0, "int32")
     running: dict[Var, tuple[Expr, Expr]] = {

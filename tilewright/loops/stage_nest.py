@@ -155,11 +155,12 @@ class StageNest:
                     primitive="prefetch",
                     fix="prefetch after the loops of the stage are made",
                 )
-            if axis is not loop.axis:
+            extent = self.found.ranges[axis].extent if axis is loop.axis else None
+            if extent is None or (isinstance(extent, IntImm) and extent.value <= offset):  # no iteration is so late
                 continue
-            of = self.builder.schedule.stage_of
+            same = self.builder.schedule.same
             every = (e for e in post_order(*self.found.body) if isinstance(e, Load))
-            loads = [(e.source, e) for e in every if isinstance(e.source, Tensor) and of[e.source.op] == of[tensor.op]]
+            loads = [(e.source, e) for e in every if isinstance(e.source, Tensor) and same(e.source, tensor)]
             if not loads:
                 raise UserError(
                     f"stage {stage.name!r} prefetches {tensor.name!r}, but does not read it any longer",
@@ -172,7 +173,7 @@ class StageNest:
             (source, _), *_ = loads
             region = region_read([load for _, load in loads], source.shape, values, inner, self.found.facts)
             stmt = prefetched(partial(self._read, source), tensor.name, region, tensor.dtype)
-            yield ahead(stmt, loop.var, self.found.ranges[axis].extent, offset)
+            yield ahead(stmt, loop.var, extent, offset)
 
     def _initial(self, depth: int, bound: frozenset[Var]) -> Stmt:
         """First values, stored over the data loops inside of the outermost reduction loop; their variables are new."""

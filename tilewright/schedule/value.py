@@ -186,6 +186,11 @@ class Schedule:
         """The stage that computes `tensor`."""
         return self.stage(tensor.op)
 
+    def same(self, a: Tensor, b: Tensor) -> bool:
+        """Whether two tensors are one output of one stage, whose operation a primitive may have replaced in between."""
+        known = self.stage_of.get(a.op)
+        return known is not None and known == self.stage_of.get(b.op) and a.value_index == b.value_index
+
     def in_order(self) -> tuple[Stage, ...]:
         """All stages, producers first."""
         return tuple(self.stages[i] for i in self.order)

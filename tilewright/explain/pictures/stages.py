@@ -8,6 +8,7 @@ from ...core.hardware import LoopKind
 from ...schedule.value import At, Inlined, Schedule, Stage
 from ...tensor.axis import AxisKind
 from ...tensor.extern import ExternOp
+from ...tensor.script import ScriptOp
 from ...tensor.tensor import ComputeOp
 from .svg import FONT, Picture, text_width
 
@@ -71,7 +72,8 @@ def _head(schedule: Schedule, stage: Stage) -> list[str]:
     elif isinstance(stage.placement, Inlined):
         kind = "inlined"
     else:
-        kind = {ComputeOp: "compute", ExternOp: "extern"}.get(type(stage.op), type(stage.op).__name__)
+        known = {ComputeOp: "compute", ExternOp: "extern", ScriptOp: "script"}
+        kind = known.get(type(stage.op), type(stage.op).__name__)
         kind = "output" if stage.is_output else kind
     scope = f", {stage.scope.value}" if stage.scope is not None else ""
     tensor = stage.op.outputs[0]

@@ -25,7 +25,7 @@ def prefetch(schedule: Schedule, stage: Stage, tensor: Any, axis: IterVar, offse
     """
     has_loops(stage, "prefetch")
     known = _read(schedule, stage)
-    if not isinstance(tensor, Tensor) or all(t is not tensor for t in known):
+    if not isinstance(tensor, Tensor) or not any(schedule.same(t, tensor) for t in known):
         reads = ", ".join(t.name for t in known)
         raise UserError(
             f"stage {stage.name!r} does not read {getattr(tensor, 'name', tensor)!r} by a formula",

@@ -45,6 +45,10 @@ class _Names(ast.NodeVisitor):
         if isinstance(node.target, ast.Name):
             self.found.setdefault(node.target.id, NameUse()).is_loop = True
 
+    def visit_While(self, node: ast.While) -> None:
+        self.visit(node.test)
+        self.block(node.body)
+
     def visit_If(self, node: ast.If) -> None:
         self.visit(node.test)
         self.block(node.body)

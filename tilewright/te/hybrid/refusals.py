@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 
 STATEMENTS: dict[type[ast.AST], tuple[str, str]] = {
-    ast.While: ("while", "use `for i in range(n)` with an `if` inside"),
     ast.With: ("with", "declare attributes by the loops: `for i in parallel(n)`, vectorize, unroll or bind"),
     ast.Break: ("break", "put the rest of the loop's body under an `if`"),
     ast.Continue: ("continue", "put the rest of the loop's body under an `if`"),

@@ -16,7 +16,7 @@ from ...expr.traverse import post_order
 from ...loops.checked_index import REPORT
 from ...loops.declare import decl_buffer
 from ...loops.ir_builder import BufferVar, IRBuilder
-from ...loops.nodes import Allocate, Buffer, Evaluate, For, If, Stmt, Store
+from ...loops.nodes import Allocate, Buffer, Evaluate, For, If, Stmt, Store, While
 from ...tensor.axis import AxisKind, IterVar, Range
 from .expressions import Expressions, Local, type_of
 from .names import Path, uses
@@ -338,6 +338,23 @@ class Reader(Expressions):
         self.written.loops -= 1
         self.written.builder.emit(For(axis.var, low, extent, kind, None, (), body))
 
+    def _while(self, node: ast.While) -> None:
+        if node.orelse:
+            raise self.error(node, "a loop has no else in a script", "put what follows after the loop")
+        before = dict(self.names)
+        test = self.truth(node.test)
+        if isinstance(test, bool):
+            raise self.error(
+                node,
+                f"the condition `{ast.unparse(node.test)}` of the loop never changes",
+                "write one that the loop changes: a variable that it assigns, or an element that it stores",
+            )
+        self.written.loops += 1
+        body = self.block(node.body)
+        self.written.loops -= 1
+        self.names = before
+        self.written.builder.emit(While(test, body))
+
     def _if(self, node: ast.If) -> None:
         test = self.truth(node.test)
         before = dict(self.names)
@@ -423,6 +440,7 @@ _READ: dict[type[ast.AST], Callable[[Any, Any], None]] = {
     ast.Assign: Reader._assign,
     ast.AugAssign: Reader._augmented,
     ast.For: Reader._for,
+    ast.While: Reader._while,
     ast.If: Reader._if,
     ast.Assert: Reader._assert,
     ast.Return: Reader._return,
