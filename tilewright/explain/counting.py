@@ -144,8 +144,9 @@ class _Around:
 class Counter:
     """Walks a kernel once, at all of its points together."""
 
-    def __init__(self, points: Points) -> None:
+    def __init__(self, points: Points, has_warps: bool) -> None:
         self.points = points
+        self.has_warps = has_warps
         self.counts = Counts()
         self._around: list[_Around] = []
         self._tested: list[Expr] = []
@@ -309,7 +310,7 @@ class Counter:
         requests = float(weights[rows].sum())
         found.lanes += self._lanes(active, weights)
         found.requests += requests
-        if first is None:
+        if first is None or not self.has_warps:
             found.unknown += requests
             return
         at = np.broadcast_to(first * buffer.dtype.scalar.bytes + (buffer.byte_offset or 0), active.shape)[rows]

@@ -163,7 +163,7 @@ def _kernel(kernel: Kernel, target: Target, sizes: Mapping[Var, int], resources:
     for tag, var, _ in kernel.launch.threads:
         each = np.full(len(points.weights), extents[tag])
         points.define(var, points.spread(each)[:, None] if tag.is_block else index[tag])
-    counts = _counted(points, kernel.launch.body)
+    counts = _counted(points, kernel.launch.body, target.has_warps)
     buffers = _buffers(kernel.params, sizes) + _buffers((*kernel.shared, *kernel.local), sizes)
     shared = sum(-(-b.bytes // 16) * 16 for b in buffers if b.scope is MemoryScope.SHARED)
     if resources is not None:
@@ -177,12 +177,12 @@ def _kernel(kernel: Kernel, target: Target, sizes: Mapping[Var, int], resources:
 
 def _on_processor(function: Function, sizes: Mapping[Var, int]) -> KernelExplanation:
     points = Points(1, sizes)
-    counts = _counted(points, function.body)
+    counts = _counted(points, function.body, False)
     return KernelExplanation(function.name, {}, {}, _buffers(function.params, sizes), counts, 0, None, None, 0, 1)
 
 
-def _counted(points: Points, body: Stmt) -> Counts:
-    counter = Counter(points)
+def _counted(points: Points, body: Stmt, has_warps: bool) -> Counts:
+    counter = Counter(points, has_warps)
     with np.errstate(all="ignore"):
         counter.walk(body)
     return counter.counts

@@ -130,7 +130,8 @@ def _matrix(
         rows, columns = flat // _LANES, flat % _LANES
         name = names[long[0]] if long else ""
         named = (f"{name} // {_LANES}", f"{name} % {_LANES}")
-    rows, columns, number, copy = rows[keep], columns[keep], number[keep], copy[keep]
+    order = np.argsort(-number[keep], kind="stable")  # of threads that compute the same element, the first is shown
+    rows, columns, number, copy = (values[keep][order] for values in (rows, columns, number, copy))
     whole = (int(rows.max()) + 1, int(columns.max()) + 1)
     side = 64 if whole[0] * whole[1] > MOST_CELLS else max(whole)
     near = (rows < side) & (columns < side)
@@ -238,13 +239,14 @@ def _copies(made: Picture, tile: Tile, left: float, top: float, cell: float) -> 
 
 
 def _strides(tile: Tile) -> str:
-    """What thread 0 computes, in words."""
-    own = tile.threads == 0
+    """What the first thread computes, in words."""
+    first = int(tile.threads[tile.threads >= 0].min())
+    own = tile.threads == first
     found = _rectangles(np.where(own, 0, -1), tile.copies * own)
     found = [(row, column, high, wide) for row, column, high, wide in found if own[row, column]]
     _, _, high, wide = found[0]
     what = "1 element" if high * wide == 1 else f"{high} × {wide} elements" if high > 1 else f"{wide} elements"
-    text = f"Thread 0 computes {what}" + (f" at {len(found)} places" if len(found) > 1 else "")
+    text = f"Thread {first} computes {what}" + (f" at {len(found)} places" if len(found) > 1 else "")
     steps: list[str] = []
     for d, name in enumerate(("row", "column")):
         at = sorted({place[d] for place in found})
