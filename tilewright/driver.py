@@ -26,6 +26,7 @@ from .passes.context import PassContext
 from .passes.explain import LINES, explain
 from .passes.runner import PassRecord, finishing, lowering, run, well_formed
 from .refine.pipeline import Refined, refine
+from .refine.register_use import register_remarks
 from .runtime.module import Module
 from .runtime.program import compile_functions
 from .schedule.culprits import naming_steps
@@ -84,7 +85,8 @@ class _Recipe:
         scheduled = Refined(self.bounds)
         around = PassContext.current().options  # as for finishing passes: those of the build, not those of `lower`
         refined = scheduled if target is None else refine(self.schedule, self.bounds, target, around)
-        for remark in refined.remarks:
+        crowded = () if target is None else register_remarks(self.schedule, refined.bounds, target, self.steps)
+        for remark in (*refined.remarks, *crowded):
             warn_caller(remark, UserWarning)
         nest = self.nest(refined.bounds, target is not None)
         if refined.by:

@@ -559,3 +559,20 @@ def test_a_program_has_at_most_64_loops_inside_each_other(size: Any) -> None:
     assert "i263" in str(nest((size,) * 40 + (1,) * 200 + (size,) * 24))
     with refused("lower", "stage 'B' is computed inside 65 loops that run more than once; at most 64", fix="s[B].fuse"):
         nest((size,) * 65)
+
+
+def test_threads_that_keep_more_than_their_registers() -> None:
+    """It runs, slowly: a warning, with the steps and what would help."""
+    A = te.placeholder((1024, 128), name="A")
+    B = te.compute((1024, 128), lambda i, j: A[i, j] + 1.0, "B")
+    C = te.compute((1024, 128), lambda i, j: B[i, 127 - j], "C")
+    s = te.create_schedule(C.op)
+    s[C].bind(C.op.axis[0], te.thread_axis("threadIdx.x"))
+    s[B].compute_at(s[C], C.op.axis[0])
+    with pytest.warns(UserWarning, match="each thread keeps 128 words of 32 bits") as caught:
+        tilewright.build(s, [A, C], "cuda")
+    (said,) = [str(warning.message) for warning in caught]
+    assert "(B alone 128), but in blocks of 1,024 threads it has 64 registers" in said
+    assert "step: s[C].bind(i, threadIdx.x) at " in said
+    assert "step: s[B].compute_at(C, i) at " in said
+    assert "fix: let each thread compute less" in said

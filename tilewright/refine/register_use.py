@@ -1,0 +1,41 @@
+"""Threads that keep more than the registers that their blocks leave them: they run, slowly, and a remark says why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..bounds.infer import Bounds
+from ..core.errors import Suspect
+from ..core.hardware import MemoryScope
+from ..core.target import Target
+from ..schedule.culprits import culprits, describe
+from ..schedule.steps import Step
+from ..schedule.value import Schedule
+from .usage import KernelUse, kernel_uses
+
+_MAKERS = ("cache_write", "cache_read", "rfactor", "set_scope", "compute_at")
+"""The primitives that decide what a thread keeps, and how much of it."""
+
+
+def register_remarks(schedule: Schedule, bounds: Bounds, target: Target, steps: Sequence[Step]) -> Iterator[str]:
+    """A remark on each kernel whose local arrays do not fit into registers by the launch bound, with its steps."""
+    if not target.has_warps:
+        return
+    for use in kernel_uses(schedule, bounds):
+        most = target.hardware.registers_at(use.threads)
+        if use.local_words > most:
+            largest = use.stored(MemoryScope.LOCAL)[0]
+            named = culprits(steps, _suspects(use, largest.name))
+            lines = [
+                f"each thread keeps {use.local_words:,} words of 32 bits ({largest.name} alone "
+                f"{-(-largest.bytes // 4):,}), but in blocks of {use.threads:,} threads it has {most} registers: the "
+                "rest lies in slow memory",
+                *(f"  step: {describe(step)} at {step.where}" for step in named),
+                "  fix: let each thread compute less, or bind fewer threads per block",
+            ]
+            yield "\n".join(lines)
+
+
+def _suspects(use: KernelUse, largest: str) -> list[Suspect]:
+    threads = [tag for tag, extent in use.extents.items() if tag.is_thread and extent > 1]
+    return [Suspect(_MAKERS, (largest,)), *(Suspect(("bind",), tag=tag.value) for tag in threads)]
