@@ -82,7 +82,7 @@ class Children:
         with tempfile.TemporaryDirectory() as folder, open(os.devnull, "wb") as errors:
             child = self._start(["--case"], folder, errors, **variables)
             try:
-                out, _ = child.communicate(json.dumps(asdict(case)).encode(), timeout=2 * SECONDS)
+                out, _ = child.communicate(json.dumps(asdict(case)).encode(), timeout=8 * SECONDS)
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
@@ -96,6 +96,9 @@ class Children:
         """The message, or if a device is at fault rather than the kernel, one that says so; shrunk if not."""
         held = message["verdict"]
         verdict = Verdict(held["outcome"], held["where"], held["detail"])
+        if verdict.outcome == "hang":  # or the machine has done other things
+            case = decoded(message["case"])
+            return _message(case, self._one(case))
         if verdict.where != "opencl" or not verdict.is_fault:
             return message
         case = decoded(message["case"])

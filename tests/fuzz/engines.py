@@ -14,7 +14,7 @@ import tilewright
 from tests.fuzz.cases import Case, Script
 from tests.fuzz.seeded import SEEDED
 from tests.passes.running import finish
-from tilewright.core.errors import UserError
+from tilewright.core.errors import InternalError, UserError
 from tilewright.core.target import Target
 from tilewright.loops.interpret import interpret
 from tilewright.loops.nodes import Function
@@ -90,17 +90,26 @@ def stations(case: Case, engines: tuple[str, ...]) -> list[str]:
 def _interpreted(script: Script) -> str:
     """Interpret the program as it is compiled, for GPUs too where that differs; "" or what is wrong."""
     (part,) = tilewright.lower(script.schedule, script.arguments).parts
-    programs = [("finished", finish(part.function, check=True))]
+    programs = [("finished", _finished(part.function))]
     verify(part.function, Form.FLAT)
     compiled = part.compiled_for(CUDA).function
     if compiled is not part.function:
-        programs.append(("finished for GPUs", finish(compiled, check=True)))
+        programs.append(("finished for GPUs", _finished(compiled)))
     for given in script.calls():
         expected = script.expected(given)
         for how, function in programs:
             if wrong := _interpret(script, given, expected, function):
                 return f"{how}: {wrong}"
     return ""
+
+
+def _finished(function: Function) -> Function:
+    """The function as it is compiled, verified after each pass; UserError for what a later pass refuses."""
+    try:
+        return finish(function, check=True)
+    except InternalError:
+        finish(function)
+        raise
 
 
 def _interpret(script: Script, given: dict[Any, Any], expected: list[np.ndarray], function: Function) -> str:

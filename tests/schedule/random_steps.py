@@ -56,12 +56,21 @@ def loop(stage: int, k: int) -> str:
     return f"s.stages[{stage}].leaf_iter_vars[{k}]"
 
 
+def advancing(program: RandomProgram) -> set[int]:
+    """The stages of updates of scans: parts of the loop over their one row would read rows that are still to come."""
+    ids = [stage.id for stage in program.schedule.stages]
+    scans = [stage.op for stage in program.schedule.stages if isinstance(stage.op, ScanOp)]
+    return {ids.index(program.schedule[update].id) for scan in scans for update in scan.update}
+
+
 def split(program: RandomProgram, stage: int | None = None, k: int | None = None) -> None:
     i = some_stage(program) if stage is None else stage
     if not leaves(program, i):
         return
     at_loop = program.pick(range(len(leaves(program, i)))) if k is None else k
     how, number = program.pick(["factor", "nparts"]), program.pick([2, 3, 4, 1, 5, 8])
+    if at_loop == 0 and i in advancing(program):
+        return
     program.do(f"s.stages[{i}].split({loop(i, at_loop)}, {how}={number})")
 
 
@@ -207,6 +216,8 @@ def virtual(program: RandomProgram) -> None:
     i = some_stage(program)
     if leaves(program, i):
         k = program.pick(range(len(leaves(program, i))))
+        if k == 0 and i in advancing(program):
+            return
         if program.do(f"s.stages[{i}].split({loop(i, k)}, nparts={program.pick([2, 3])})"):
             program.do(f"s.stages[{i}].bind({loop(i, k)}, te.thread_axis('vthread'))")
 

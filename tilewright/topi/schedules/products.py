@@ -8,14 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.target import Target
+from ...expr.traverse import loads
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Operation
+from .blocked import block_on_processors
 from .injective import one_element_each
 from .reduce import reduce_to
 from .stages import count, is_reduction, read_through, reductions, started
 
 _FEW_TERMS = 8
+_MANY_TERMS = 64
 _LANES = 16
 _PARALLEL_FROM = 1 << 12
 
@@ -56,8 +59,17 @@ def sums_to(s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target) ->
             reduce_to(s, op, out, target)
         else:
             _tiles_of_threads(s, op, out)
-    else:
-        _vectors(s, op, out)
+    elif not block_on_processors(s, op, out):
+        if terms is not None and terms >= _MANY_TERMS and _is_dot(op):
+            reduce_to(s, op, out, target)
+        else:
+            _vectors(s, op, out)
+
+
+def _is_dot(op: ComputeOp) -> bool:
+    """Whether the terms of a sum are neighbours in each tensor that it reads."""
+    reduced = {axis.var for axis in op.reduce_axis}
+    return all(load.indices and load.indices[-1] in reduced for load in loads(*op.body[0].children()))
 
 
 def _registers(s: ScheduleHandle, op: ComputeOp, out: Operation) -> Any:

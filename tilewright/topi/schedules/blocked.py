@@ -1,0 +1,205 @@
+"""Sums of products on processors: tiles of sums in registers, and operands in the order in which vectors are loaded.
+
+The last dimension of the result runs in vectors. An operand that names it elsewhere than last, as the weights of a
+dense layer do, is packed for each block of columns, so that its vectors lie in memory as they are loaded. Rows of sums
+that read the same vectors are computed together. Padding is written out once, and what steps of a window skip lies
+apart, so that each step reads neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...arith.simplify import simplify
+from ...expr.nodes import Expr, IntImm, Var
+from ...expr.traverse import loads, substitute, variables
+from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import IterVar
+from ...tensor.reduction import Reduce
+from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from ..argument_checks import known
+from .stages import count, is_reduction
+
+_LANES = (32, 16, 8)
+_REGISTER = 16
+"""Lanes of a vector register, of 4 bytes each."""
+_ROWS = (6, 8, 5, 4, 7, 3, 2)
+_FEW_LANES = 7
+_FEW_TERMS = 16
+"""Below, a result is not worth a tile."""
+_MOST_STRIDE = 4
+_BLOCKS = 16
+"""Blocks that keep some processors busy, where rows have to be divided among them too."""
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A tensor that a product reads, and the dimension by which the columns of the result name it; None: not at all."""
+
+    tensor: Tensor
+    column: int | None
+    stride: int = 1
+    """How far neighbouring columns lie apart, where they name the last dimension."""
+
+
+def block_on_processors(s: ScheduleHandle, op: ComputeOp, out: Operation) -> bool:
+    """Schedule the sums `op`, which `out` stores, in blocks; False, and nothing is done, where that does not fit."""
+    body, columns = op.body[0], known(op.axis[-1].dom.extent) if op.axis[-1].dom is not None else None
+    if len(op.body) > 1 or not isinstance(body, Reduce) or columns is None or columns < _FEW_LANES:
+        return False
+    terms = count(op.reduce_axis)
+    operands = _operands(op, body.source[0])
+    row = _row(op, operands)
+    if operands is None or row is None or terms is None or terms < _FEW_TERMS:
+        return False
+    _store_inputs(s, op, {each.tensor: each.stride for each in operands})
+    _tile(s, op, out, (row, columns), operands)
+    return True
+
+
+def _operands(op: ComputeOp, source: Expr) -> list[_Operand] | None:
+    """What the terms read; None where the columns name a tensor by more than an index of its own."""
+    last, found = op.axis[-1].var, []
+    for load in loads(source):
+        tensor = load.source
+        if not isinstance(tensor, Tensor):
+            return None
+        named = [d for d, index in enumerate(load.indices) if last in variables(index)]
+        if len(named) > 1:
+            return None
+        at = named[0] if named else None
+        if at is not None and at != tensor.ndim - 1 and (load.indices[at] is not last or not _may_be_packed(tensor)):
+            return None
+        stride = 1 if at is None else _stride(load.indices[at], last)
+        if stride is None or (stride > 1 and at != tensor.ndim - 1):
+            return None
+        found.append(_Operand(tensor, at, stride))
+    return found if any(each.column is not None for each in found) else None
+
+
+def _stride(index: Expr, column: Var) -> int | None:
+    """How many elements the next column lies behind; None where that is not one small number."""
+    step = simplify(substitute(index, {column: column + 1}) - index)
+    return step.value if isinstance(step, IntImm) and 1 <= step.value <= _MOST_STRIDE else None
+
+
+def _may_be_packed(tensor: Tensor) -> bool:
+    return isinstance(tensor.op, PlaceholderOp) or is_reduction(tensor.op)
+
+
+def _row(op: ComputeOp, operands: list[_Operand] | None) -> IterVar | None:
+    """The innermost dimension of the result along which the same vectors are loaded."""
+    body = op.body[0]
+    assert isinstance(body, Reduce)
+    vectors = {each.tensor for each in operands or () if each.column is not None}
+    reads = [e for e in loads(body.source[0]) if e.source in vectors]
+    used = {var for load in reads for var in variables(*load.indices)}
+    fitting = [a for a in op.axis[:-1] if a.var not in used and a.dom is not None and (known(a.dom.extent) or 0) > 1]
+    return fitting[-1] if fitting else None
+
+
+def _store_inputs(s: ScheduleHandle, op: ComputeOp, strides: dict[Tensor, int]) -> None:
+    """Write what pads an operand out before, by all processors, and what a stride skips apart."""
+    for tensor, stride in strides.items():
+        is_padding = isinstance(tensor.op, ComputeOp) and "pad" in tensor.op.tag
+        if not tensor.ndim or (stride == 1 and not is_padding):
+            continue
+        stored = tensor if is_padding else s.cache_read(tensor, "global", [op])
+        s[stored].compute_root()
+        if stride > 1:  # phase after phase, each a row of neighbours
+            *outer, last = s[stored].op.axis
+            near, phase = s[stored].split(last, factor=stride)
+            s[stored].reorder(*outer, phase, near)
+            parts = s.cache_write(stored, "global")
+            s[stored].compute_inline()
+            stored = parts
+        *outer, last = s[stored].op.axis
+        if stride == 1:
+            s[stored].vectorize(s[stored].split(last, factor=_REGISTER)[1])
+        if outer:
+            s[stored].parallel(s[stored].fuse(*outer))
+
+
+def _lanes(columns: int) -> int:
+    """How wide vectors are: what divides the columns and fills a register, else what sticks out little."""
+
+    def use(n: int) -> float:
+        """How much of the registers' lanes are in use; guards around a vector that sticks out cost as well."""
+        if columns % n == 0:
+            return min(1.0, n / _REGISTER)
+        return columns / (-(-columns // n) * n) * (0.9 if columns >= 8 * n else 0.4)
+
+    divisors = [n for n in range(_FEW_LANES, _REGISTER) if columns % n == 0]
+    return max((*_LANES, *divisors), key=lambda n: (use(n), n))
+
+
+def _rows(extent: int) -> int:
+    """How many rows of sums are computed together."""
+    return next((n for n in _ROWS if extent % n == 0), min(4, extent))
+
+
+def _tile(
+    s: ScheduleHandle, op: ComputeOp, out: Operation, tiles: tuple[IterVar, int], operands: list[_Operand]
+) -> None:
+    row, columns = tiles
+    width, place = _lanes(columns), list(op.axis).index(row)
+    extent = known(row.dom.extent) if row.dom is not None else None
+    height = _rows(extent or 1)
+    apart = [(each.tensor, each.column) for each in operands if each.column not in (None, each.tensor.ndim - 1)]
+    strips = [_packed(s, op, tensor, column or 0, width) for tensor, column in apart]
+    total = s.cache_write(op.output(0), "local") if out is op else op.output(0)
+    axes = list(s[out].op.axis)
+    last, rows = axes[-1], axes[place]
+    block, lane = s[out].split(last, factor=width)
+    group, inner = s[out].split(rows, factor=height)
+    others = [a for d, a in enumerate(axes[:-1]) if d != place]
+    if strips:  # a block's strip is packed once for all rows
+        before = _before(others, axes, place)
+        after = [a for a in others if a not in before]
+        blocks = (columns + width - 1) // width * (count(before) or 1)
+        parts = [*before, block]
+        if blocks < _BLOCKS:
+            chunk, group = s[out].split(group, nparts=min(4, max(1, (extent or 1) // height)))
+            parts.append(chunk)
+        s[out].reorder(*parts, group, *after, inner, lane)
+        whole = s[out].fuse(*parts)
+        for strip in strips:
+            s[strip].compute_at(s[out], whole)
+            _in_lines(s, strip)
+        at = after[-1] if after else group
+    else:
+        ordered = [a if a is not rows else group for a in axes[:-1]]
+        s[out].reorder(*ordered, block, inner, lane)
+        whole = s[out].fuse(*ordered)
+        at = block
+    s[out].parallel(whole)
+    s[out].vectorize(lane)
+    s[total].compute_at(s[out], at)
+    own = s[total].op.axis
+    s[total].reorder(*[a for d, a in enumerate(own[:-1]) if d != place], *s[total].op.reduce_axis, own[place], own[-1])
+    s[total].unroll(own[place])
+    s[total].vectorize(own[-1])
+
+
+def _in_lines(s: ScheduleHandle, strip: Tensor) -> None:
+    """Pack whole lines of the operand, each a part of some columns."""
+    *outer, depth, lane = s[strip].op.axis
+    parts, line = s[strip].split(depth, factor=_REGISTER)
+    s[strip].reorder(*outer, parts, lane, line)
+
+
+def _before(others: list[IterVar], axes: list[IterVar], place: int) -> list[IterVar]:
+    """The dimensions before the rows, such as that of a batch."""
+    return [a for a in others if axes.index(a) < place]
+
+
+def _packed(s: ScheduleHandle, op: ComputeOp, operand: Tensor, column: int, width: int) -> Tensor:
+    """A copy of an operand whose columns, a vector of them, lie last in memory."""
+    copy = s.cache_read(operand, "global", [op])
+    axes: list[Any] = list(s[copy].op.axis)
+    block, lane = s[copy].split(axes.pop(column), factor=width)
+    s[copy].reorder(block, *axes, lane)
+    strip: Tensor = s.cache_write(copy, "global")
+    s[copy].compute_inline()
+    return strip
