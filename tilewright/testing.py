@@ -19,8 +19,8 @@ device_enabled = enabled
 
 
 def enabled_targets() -> list[tuple[str, Device]]:
-    """The targets whose programs can run on this machine, each with its first device."""
-    return [(kind, device(kind)) for kind in KINDS if enabled(kind)]
+    """The targets whose programs can run on this machine, each with its first device; without C, which LLVM is for."""
+    return [(kind, device(kind)) for kind in KINDS if kind != "c" and enabled(kind)]
 
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:

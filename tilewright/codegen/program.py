@@ -8,6 +8,7 @@ from ..core.errors import UserError
 from ..core.target import Target
 from ..loops.nodes import Buffer, Function
 from .abi import CompiledProgram, KernelAbi
+from .c.program import compile_c_program
 from .c_family import write_source
 from .cuda import Cuda
 from .dialect import Dialect
@@ -27,6 +28,8 @@ def compile_program(functions: tuple[Function, ...], target: Target) -> Compiled
     """Generate and compile functions for `target`. Needs no device: OpenCL source is built on loading."""
     if target.kind == "llvm":
         return compile_llvm(functions, target)
+    if target.kind == "c":
+        return compile_c_program(functions, target)
     program, _ = generate(functions, target)
     if target.kind != "cuda" or not program.kernels:
         return program

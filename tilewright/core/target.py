@@ -20,7 +20,7 @@ from .refusals import missing
 
 
 class TargetKind(str):
-    """`"cuda"`, `"opencl"` or `"llvm"`; `.name` is the same text, as the legacy API has it."""
+    """`"cuda"`, `"opencl"`, `"llvm"` or `"c"`; `.name` is the same text, as the legacy API has it."""
 
     __slots__ = ()
 
@@ -64,6 +64,7 @@ _LIMITS: dict[str, dict[str, tuple[str, Setter]]] = {
         "thread_warp_size": ("warp_size", Hardware.with_warp),
     },
     "llvm": {},
+    "c": {},
 }
 # Options that are only kept in the spelling, or choose the row.
 _LABELS: dict[str, tuple[str, ...]] = {
@@ -77,11 +78,12 @@ _LABELS: dict[str, tuple[str, ...]] = {
         "keys", "model", "tag", "mcpu", "mtriple", "mattr", "num-cores", "opt-level", "fp-contract",
         "libs", "link-params",
     ),
+    "c": ("keys", "model", "tag", "num-cores"),
 }  # fmt: skip
 KINDS = tuple(_LIMITS)
 _MEANT = {
     **dict.fromkeys(("gpu", "nvidia", "nvptx"), "cuda"),
-    **dict.fromkeys(("cpu", "c", "host", "x86", "stackvm"), "llvm"),
+    **dict.fromkeys(("cpu", "host", "x86", "stackvm"), "llvm"),
     **dict.fromkeys(("rocm", "hip", "amd", "metal", "vulkan", "sycl", "intel", "cl"), "opencl"),
 }
 """What other names of hardware come down to here."""
@@ -213,7 +215,7 @@ class Target:
     def keys(self) -> tuple[str, ...]:
         """The names under which operator schedules for this target are filed."""
         given = dict(self.labels).get("keys")
-        default = ("cpu",) if self.kind == "llvm" else (str(self.kind), "gpu")
+        default = ("cpu",) if self.kind in ("llvm", "c") else (str(self.kind), "gpu")
         return tuple(given.split(",")) if given else default
 
     def _options(self) -> list[tuple[str, str]]:
@@ -327,6 +329,8 @@ def _row(kind: str, options: Mapping[str, str]) -> Hardware:
     """The hardware that a spelling names, before its options change limits."""
     if kind == "opencl":
         return opencl_hardware(options.get("device", "cpu"))
+    if kind == "c":
+        return x86_hardware("generic", "")
     if kind == "llvm":
         return x86_hardware(options.get("mcpu"), options.get("mattr", ""))
     name = options.get("arch") or _DEFAULT_ARCH

@@ -45,7 +45,7 @@ from ..loops.walk import statements
 
 def launch_on_host(function: Function, target: Target, options: Options) -> Function:
     """Wrap the body in a `Launch`; raises UserError where a loop is bound to a hardware thread."""
-    _refuse_threads(function)
+    _refuse_threads(function, target)
     stack = target.hardware.memory(MemoryScope.LOCAL).capacity
     body = function.body
     if _calls_packed(body):
@@ -103,7 +103,7 @@ def _is_large(buffer: Buffer, stack: int) -> bool:
     return buffer.scope is MemoryScope.GLOBAL and not (known and math.prod(extents) * buffer.dtype.bytes < stack)
 
 
-def _refuse_threads(function: Function) -> None:
+def _refuse_threads(function: Function, target: Target) -> None:
     bound: dict[str, str] = {}
     for loop in post_order(function.body):
         if isinstance(loop, For) and loop.kind is LoopKind.THREAD and loop.thread is not None:
@@ -112,7 +112,7 @@ def _refuse_threads(function: Function) -> None:
     if bound:
         threads = ", ".join(f"{tag} (stage {stage!r})" for tag, stage in sorted(bound.items()))
         raise UserError(
-            f"the schedule binds loops to {threads}, but the llvm target has no hardware threads",
+            f"the schedule binds loops to {threads}, but the {target.kind} target has no hardware threads",
             primitive="build",
             fix="for the CPU use s[stage].parallel(axis) and s[stage].vectorize(axis) instead of bind, "
             'or build for "opencl" or "cuda"',

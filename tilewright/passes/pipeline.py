@@ -124,6 +124,9 @@ ON_PROCESSORS: tuple[Pass, ...] = (
 )
 """LLVM: functions of a CPU."""
 
+IN_C: tuple[Pass, ...] = tuple(step for step in ON_PROCESSORS if step is not mask_guarded_loops)
+"""C: the same, without masks, which its compiler makes by itself."""
+
 OPTIONAL: frozenset[Pass] = frozenset(
     (
         asynchronous_copies,
@@ -158,4 +161,6 @@ ESTABLISHES: dict[Pass, Form] = {
 
 def pipeline_for(target: Target) -> tuple[Pass, ...]:
     """All passes of a target, in order; the first `len(READABLE)` make the program that users read."""
+    if target.kind == "c":
+        return IN_C
     return ON_GRIDS if target.hardware.launches_grids else ON_PROCESSORS

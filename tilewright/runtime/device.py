@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..codegen.c_compiler import c_compiler
 from ..core.errors import UserError
 from ..core.refusals import missing, not_made
 from .cpu_driver import CpuDriver
@@ -141,6 +142,8 @@ def enabled(target: str) -> bool:
     if not isinstance(target, str):
         raise UserError(f"{target!r} is not the name of a target", primitive="enabled", fix='give one: enabled("cuda")')
     kind = target.split(" ")[0]
+    if kind == "c":
+        return c_compiler() is not None
     return kind == "llvm" or (kind in _TARGETS and device(kind).exist)
 
 

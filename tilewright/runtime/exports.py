@@ -28,6 +28,7 @@ _NAMES = {
 """The formats by the endings of files."""
 _FORMATS = {
     "llvm": (ARCHIVE, "so", "o", "tar", "h", "ll", "bc", "s"),
+    "c": (ARCHIVE, "so", "o", "tar", "h", "c"),
     "cuda": (ARCHIVE, "so", "o", "tar", "h", "c", "cu", "cubin"),
     "opencl": (ARCHIVE, "so", "o", "tar", "h", "c", "cl"),
 }
@@ -70,7 +71,7 @@ def _format(path: Path, fmt: Any, kind: str, primitive: str) -> str:
 def _content(program: CompiledProgram, exporter: Any, fmt: str, kind: str, primitive: str) -> bytes:
     if fmt == ARCHIVE:
         return archive_of(program)
-    if fmt in ("ll", "cu", "cl"):
+    if fmt in ("ll", "cu", "cl") or (fmt == "c" and kind == "c"):
         return program.source.encode()
     if fmt == "s":
         return show(program, "asm").encode()

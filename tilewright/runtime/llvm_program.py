@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 def load_program(program: CompiledProgram) -> dict[str, Launcher]:
     """The kernels of a program, ready to be called."""
+    if program.binary is None and program.target.startswith("c"):
+        raise UserError(
+            "the program is C source, and no C compiler is on the PATH to make code of it",
+            primitive="call",
+            fix="install one (apt-get install gcc) and build again, or build for llvm",
+        )
     if program.binary is None:
         raise InternalError(f"a program for {program.target} has no machine code for the CPU")
     symbols = [abi.name + PACKED for abi in program.kernels]

@@ -262,9 +262,9 @@ class Module:
         self._entries = {entry.name: Entry(program, entry, loaded) for entry in program.entries}
         self.entry_name = program.entries[0].name
         self.entry_func = self._entries[self.entry_name]
-        for_cpu = self.target.kind == "llvm"
+        for_cpu = self.target.kind in ("llvm", "c")
         self.imported_modules = [DeviceModule(program)] if program.kernels and not for_cpu else []
-        self.type_key = "llvm" if for_cpu else "host"
+        self.type_key = str(self.target.kind) if for_cpu else "host"
 
     def __call__(self, *args: Any, **named: Any) -> None:
         self.entry_func(*args, **named)
@@ -288,6 +288,10 @@ class Module:
         """
         if isinstance(fmt, str) and fmt in ("h", "c") and self._exporter is not None:
             return str(self._exporter.header() if fmt == "h" else self._exporter.c_source())
+        if self.target.kind == "c" and not (isinstance(fmt, str) and fmt == "host"):
+            if not isinstance(fmt, str) or fmt not in ("", "c"):
+                raise UserError(f"a module for c has no form {fmt!r}", fix="ask for one of c, h, host")
+            return self.program.source
         if self.target.kind == "llvm":
             return show(self.program, fmt)
         return "\n\n".join(entry.source for entry in self.program.entries)

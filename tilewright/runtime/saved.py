@@ -42,8 +42,8 @@ from ..core.version import __version__
 FORMAT = 2
 """Counts up where files change so that older versions could not read them rightly."""
 _DESCRIPTION = "module.json"
-_SOURCES = {"cuda": "kernels.cu", "opencl": "kernels.cl", "llvm": "kernels.ll"}
-_BINARIES = {"cuda": "kernels.cubin", "llvm": "kernels.o"}
+_SOURCES = {"c": "kernels.c", "cuda": "kernels.cu", "opencl": "kernels.cl", "llvm": "kernels.ll"}
+_BINARIES = {"c": "kernels.o", "cuda": "kernels.cubin", "llvm": "kernels.o"}
 _OBJECT = "imported."
 """What the names of object files begin with that came with the program."""
 _MOST_BYTES = 256 * 2**20

@@ -14,7 +14,7 @@ from ..llvm.compile import bitcode, compile_ir, machine_of, with_imports
 from ..names import Names
 from .header import header
 from .host_ir import FORK_JOIN, embedded, entry_points
-from .launcher import launcher
+from .launcher import launcher, module_bytes
 from .linker import compiled, linked
 from .signature import Signature, signatures
 
@@ -45,6 +45,9 @@ class Exporter:
 
     def object_file(self, archive: bytes) -> bytes:
         """One ELF object: the program, its entry points, and the archive for `load_module`."""
+        if self._target.kind == "c":
+            made = compiled(self._program.source + "\n" + module_bytes(archive) + "\n", "save")
+            return linked([made, *self._program.objects], "save", relocatable=True) if self._program.objects else made
         if self._target.kind != "llvm":
             return compiled(self._launcher(archive), "save")
         made = compile_ir(self._whole(archive), machine_of(self._target)).binary
@@ -60,6 +63,8 @@ class Exporter:
 
     def c_source(self) -> str:
         """The launcher of a program for a GPU, in C, its kernels included."""
+        if self._target.kind == "c":
+            return self._program.source
         if self._target.kind == "llvm":
             raise UserError("a module for llvm has no C source", primitive="save", fix='ask for "ll", "opt" or "asm"')
         return self._launcher(None)

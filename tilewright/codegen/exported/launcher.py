@@ -48,11 +48,16 @@ def launcher(
         CALLS[kind],
     ]
     if archive is not None:
-        parts.append(_bytes("tilewright_module", archive, f'__attribute__((section("{SECTION}"), used, aligned(8))) '))
+        parts.append(module_bytes(archive))
     number = {abi.name: i for i, abi in enumerate(program.kernels)}
     for signature, own in zip(signatures, kernels, strict=True):
-        parts.append(_Entry(signature, own, kind, number).text())
+        parts.append(EntryWriter(signature, own, kind, number).text())
     return "\n\n".join(parts) + "\n"
+
+
+def module_bytes(archive: bytes) -> str:
+    """The archive as a constant in the section where `load_module` looks for it."""
+    return _bytes("tilewright_module", archive, f'__attribute__((section("{SECTION}"), used, aligned(8))) ')
 
 
 def _bytes(name: str, content: bytes, how: str = "") -> str:
@@ -62,7 +67,7 @@ def _bytes(name: str, content: bytes, how: str = "") -> str:
     return "\n".join([*lines, "};"])
 
 
-class _Entry:
+class EntryWriter:
     """Writes one entry point."""
 
     def __init__(self, signature: Signature, kernels: Sequence[Kernel], kind: str, number: dict[str, int]) -> None:

@@ -53,12 +53,28 @@ def linked(objects: Sequence[bytes], primitive: str, relocatable: bool = False) 
 
 
 def compiled(source: str, primitive: str) -> bytes:
-    """The object file of C source."""
+    """The object file of C source, whose arithmetic wraps and whose memory is accessed as any type."""
     compiler = required_compiler("compiling C", primitive)
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         path, made = Path(folder, "source.c"), Path(folder, "source.o")
         path.write_text(source, encoding="utf-8")
-        run_compiler([compiler, "-std=c11", "-O2", "-fPIC", "-c", str(path), "-o", str(made)], primitive)
+        run_compiler(
+            [
+                compiler,
+                "-std=gnu11",
+                "-O3",
+                "-fwrapv",
+                "-fno-strict-aliasing",
+                "-ffp-contract=off",
+                "-w",
+                "-fPIC",
+                "-c",
+                str(path),
+                "-o",
+                str(made),
+            ],
+            primitive,
+        )
         return made.read_bytes()
 
 

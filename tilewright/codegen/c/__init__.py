@@ -1,0 +1,1 @@
+"""Functions of a CPU as C11, for any C compiler."""
