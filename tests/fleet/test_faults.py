@@ -8,20 +8,33 @@ import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.fleet.cluster import cluster, session, worker
 from tests.measure.programs import Candidate
+from tilewright.core.target import Target
+from tilewright.measure.job import Job
 from tilewright.measure.outcome import Outcome, RunFailed
 
 pytest.importorskip("distributed")
 
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Four workers."""
+    with cluster(tmp_path_factory.mktemp("fleet"), 4) as made:
+        yield made
+
+
 FAULTS = ["crashes", "loops", "wrong", "exits", "build crashes", "build raises"]
 
 
-def test_what_faults_do_to_a_fleet_of_four(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_faults_do_to_a_fleet_of_four(fleet: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Candidates that crash, hang, compute something else and end their worker; a worker that is killed; one of another
     version that joins late."""
     tally = tmp_path / "tally"
@@ -32,7 +45,6 @@ def test_what_faults_do_to_a_fleet_of_four(tmp_path: Path, caplog: pytest.LogCap
     found: dict[Candidate, Outcome] = {}
     with (
         caplog.at_level(logging.WARNING, "autotvm"),
-        cluster(tmp_path, 4) as fleet,
         worker(fleet.scheduler_address, tmp_path, "--name", "newer", "--package", "99.0"),
         session(fleet.scheduler_address, grace=120) as measuring,
     ):
@@ -54,3 +66,40 @@ def test_what_faults_do_to_a_fleet_of_four(tmp_path: Path, caplog: pytest.LogCap
     for candidate in found.keys() - set(lost):
         candidate.expect(found[candidate])
     assert "worker newer is not used: it has tilewright '99.0' instead of" in caplog.text
+
+
+@dataclass(frozen=True)
+class Named:
+    """A candidate that is known by its name in later sessions."""
+
+    candidate: Candidate
+
+    @property
+    def identity(self) -> str:
+        return str(self.candidate.number)
+
+    def __call__(self) -> Any:
+        return self.candidate.instantiate()
+
+
+def test_what_a_tuner_leaves_behind_the_next_one_fetches(fleet: Any, tmp_path: Path) -> None:
+    """The first session takes one outcome and ends, as by Ctrl-C; nothing runs again for the second one."""
+    tally, log = tmp_path / "tally", tmp_path / "tune.log"
+    tally.touch()
+    jobs = [Job(Named(Candidate("", n, tally=tally)), n, Target("llvm")) for n in range(12)]
+    with session(fleet.scheduler_address, log, first=120) as measuring:
+        measured = measuring.measure(jobs)
+        taken = next(measured)[0].key
+        measured.close()
+        sent = len(measuring.ledger.open)
+    assert sent > 1
+    with session(fleet.scheduler_address, log, first=120) as measuring:
+        left = {int(identity) for identity in measuring.outstanding}
+        assert len(left) == sent
+        measuring.abandon(str(taken))  # its record is in the log
+        rest = [job for job in jobs if job.key != taken]
+        found = {job.key: outcome for job, outcome in measuring.measure(rest)}
+        assert all(outcome.ok for outcome in found.values())
+        assert not measuring.outstanding
+    assert sorted(Counter(tally.read_text().split()).values()) == [1] * 12
+    assert not log.with_name("tune.log.fleet").exists()

@@ -12,6 +12,7 @@ import logging
 import signal
 import socket
 import sys
+import uuid
 from contextlib import suppress
 from typing import Any
 
@@ -38,7 +39,8 @@ class Courier:
         self.addresses: dict[str, str] = {}
         self._known: dict[str, str] = {}  # Dask's address → the worker's own name
         self._futures: dict[str, set[Any]] = {}
-        self._numbers = itertools.count()
+        # Keys of another courier's tasks, which the scheduler may still know, are different ones.
+        self._keys = (f"tilewright-{uuid.uuid4().hex}-{number}" for number in itertools.count())
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = asyncio.Event()
@@ -122,7 +124,7 @@ class Courier:
             measure,
             [tuple(item) for item in message.work],
             list(message.settled),
-            key=f"tilewright-{message.work[0][0]}-{next(self._numbers)}",
+            key=next(self._keys),
             workers=[address],
             allow_other_workers=False,
             retries=0,

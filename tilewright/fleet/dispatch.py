@@ -175,6 +175,11 @@ class Dispatcher:
 
     # Candidates
 
+    def held(self, name: str) -> list[str]:
+        """Return what a worker has."""
+        place = self.places.get(name)
+        return list(place.held) if place is not None else []
+
     def submit(self, tokens: Iterable[str]) -> None:
         """Take in candidates to be measured."""
         self.waiting.extend(tokens)

@@ -255,6 +255,9 @@ class FleetSession:
                     self._finish(token, p.read_outcome(text))
             case p.Answered():
                 self.dispatcher.alive(message.worker)
+                held = self.dispatcher.held(message.worker)
+                # What it does not have got lost on the way, or its outcome did; its journal knows.
+                self._send(message.worker, [t for t in held if t not in message.tokens and t in self._jobs])
             case p.Unreachable():
                 self._unreachable = message.reason
                 if message.final:
