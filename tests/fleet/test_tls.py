@@ -31,10 +31,10 @@ def certificate(folder: Path, name: str) -> tuple[str, str]:
     return str(cert), str(key)
 
 
-def session(address: str, files: tuple[str, str, str]) -> FleetSession:
+def session(address: str, files: tuple[str, str, str], first: float = 60) -> FleetSession:
     runner = RPCRunner("", address, timeout=4, number=1, repeat=1, cooldown_interval=0)
     builder = LocalBuilder(timeout=8, n_parallel=1, build_func=compile_candidate)
-    return FleetSession("llvm", builder, runner, files=files, first=60)
+    return FleetSession("llvm", builder, runner, files=files, first=first)
 
 
 @pytest.mark.slow
@@ -59,7 +59,7 @@ def test_a_fleet_with_tls(tmp_path: Path) -> None:
                 assert all(outcome.ok for _, outcome in measuring.measure(jobs))
             strangers = ((address, (other, other, other_key)), (address.replace("tls", "tcp"), ("", "", "")))
             for stranger, files in strangers:
-                with session(stranger, files) as measuring, pytest.raises(UserError, match=r"no scheduler answers at"):
+                with session(stranger, files, 15) as measuring, pytest.raises(UserError, match=r"no scheduler answers at"):
                     _ = measuring.attributes
         finally:
             process.kill()
