@@ -59,7 +59,10 @@ def test_a_fleet_with_tls(tmp_path: Path) -> None:
                 assert all(outcome.ok for _, outcome in measuring.measure(jobs))
             strangers = ((address, (other, other, other_key)), (address.replace("tls", "tcp"), ("", "", "")))
             for stranger, files in strangers:
-                with session(stranger, files, 15) as measuring, pytest.raises(UserError, match=r"no scheduler answers at"):
+                with (
+                    session(stranger, files, 15) as measuring,
+                    pytest.raises(UserError, match=r"no scheduler answers at"),
+                ):
                     _ = measuring.attributes
         finally:
             process.kill()
