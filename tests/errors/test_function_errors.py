@@ -104,6 +104,25 @@ def test_functions_that_are_not_there() -> None:
         values(lambda x: tir.call_llvm_pure_intrin("float32", "llvm.fabs", x), "cuda")
 
 
+@pytest.mark.parametrize("target", ["cuda", pytest.param("opencl", marks=pytest.mark.opencl)])
+def test_functions_that_a_language_does_not_have(target: str) -> None:
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: tir.call_pure_extern("float32", "no_such_function", A[i]), name="B")
+    s = te.create_schedule(B.op)
+    s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+
+    def use() -> None:
+        dev = tw.device(target)
+        tw.build(s, [A, B], target)(tw.nd.empty((8,), device=dev), tw.nd.empty((8,), device=dev))
+
+    says = f"the compiler of {target} refuses source that calls 'no_such_function'"
+    with refused("call_extern", says, fix="functions that the language has"):
+        use()
+    s[B].pragma(B.op.axis[0], "import_llvm", "define i32 @f() { ret i32 1 }")
+    with refused("pragma", f"the pragma import_llvm, in a program for {target}", fix="import_c"):
+        use()
+
+
 def test_registering_functions() -> None:
     with refused("register_func", "3 is not the name", fix="give text"):
         register_func(3)

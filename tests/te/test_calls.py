@@ -146,6 +146,50 @@ def test_cuda_code_calls_device_functions() -> None:
     assert "__expf(A[" in tw.build(s, [A, B], "cuda").imported_modules[0].get_source()
 
 
+HALVED = {
+    "cuda": "__device__ float halved(const float* x, int i) { return x[i] / 2; }",
+    "opencl": "float halved(__global const float* x, int i) { return x[i] / 2; }",
+    "llvm": "float halved(const float* x, int i) { return x[i] / 2; }",
+}
+
+
+@every_target
+def test_functions_in_the_language_of_the_target(target: str) -> None:
+    A = te.placeholder((64,), name="A")
+
+    def write(ins: Any, outs: Any) -> Any:
+        ib = tir.ir_builder.create()
+        b, i = ib.buffer_ptr(outs[0]), te.thread_axis("threadIdx.x")
+        value = lambda at: tir.call_pure_extern("float32", "halved", ins[0].access_ptr("r"), at)  # noqa: E731
+        if target == "llvm":
+            with ib.for_range(0, 64) as j:
+                b[j] = value(j)
+        else:
+            ib.scope_attr(i, "thread_extent", 64)
+            b[i.var] = value(i.var)
+        return ib.get()
+
+    B = te.extern((64,), [A], write, name="B", dtype="float32")
+    C = te.compute((64,), lambda i: B[i] + 1, name="C")
+    s = te.create_schedule(C.op)
+    spread(s, C, target)
+    s[C].pragma(s[C].leaf_iter_vars[0], "import_c", HALVED[target])
+    dev = tw.device(target)
+    given, out = tw.nd.array(floats(64), dev), tw.nd.empty((64,), device=dev)
+    tw.build(s, [A, C], target)(given, out)
+    np.testing.assert_allclose(out.numpy(), given.numpy() / 2 + 1)
+
+
+def test_device_functions_are_compiled_with_the_kernels() -> None:
+    A = te.placeholder((64,), name="A")
+    B = te.compute((64,), lambda i: tir.call_pure_extern("float32", "twice_of", A[i]), name="B")
+    s = te.create_schedule(B.op)
+    spread(s, B, "cuda")
+    s[B].pragma(s[B].leaf_iter_vars[0], "import_c", "__device__ float twice_of(float x) { return 2 * x; }")
+    source = tw.build(s, [A, B], "cuda").imported_modules[0].get_source()
+    assert source.startswith("__device__ float twice_of(float x) { return 2 * x; }\n\n")
+
+
 def test_llvm_intrinsics_with_and_without_their_types() -> None:
     A = te.placeholder((8,), name="A")
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..core.errors import UserError
+
 
 @dataclass(frozen=True)
 class KernelAbi:
@@ -138,3 +140,21 @@ class CompiledProgram:
     compile_seconds: float = 0.0
     objects: tuple[bytes, ...] = field(repr=False, default=())
     """Object files of functions that the CPU's code calls."""
+    called: tuple[str, ...] = ()
+    """The functions that the source calls by names of the user's: where it does not compile, that may be why."""
+
+
+_LONGEST_LOG = 1_000
+
+
+def unknown_functions(program: CompiledProgram, error: Exception) -> UserError | None:
+    """What to say where source that calls functions of the user's does not compile; None for other source."""
+    if not program.called:
+        return None
+    said = str(error).partition("\n\n")[0]
+    return UserError(
+        f"the compiler of {program.target} refuses source that calls {', '.join(map(repr, program.called))}: "
+        f"{said[:_LONGEST_LOG]}",
+        primitive="call_extern",
+        fix='call functions that the language has, or define them: s[stage].pragma(axis, "import_c", source)',
+    )

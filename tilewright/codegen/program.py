@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..core.errors import UserError
+from ..core.errors import InternalError, UserError
 from ..core.target import Target
 from ..loops.nodes import Buffer, Function
-from .abi import CompiledProgram, KernelAbi
+from .abi import CompiledProgram, KernelAbi, unknown_functions
 from .c.program import compile_c_program
+from .c_compiler import CSource, text_of
 from .c_family import write_source
 from .cuda import Cuda
 from .dialect import Dialect
 from .host import HOST_WORDS, write_entry
-from .kernel import Kernel, kernels_of
+from .kernel import Kernel, called_in, kernels_of
 from .launch_limits import within_registers
 from .limits import check
 from .llvm.module import compile_llvm
 from .names import Names
-from .nvrtc import compile_cuda
+from .nvrtc import CompiledSource, compile_cuda
 from .opencl import OpenCl
 
 _DIALECTS: dict[str, Dialect] = {"cuda": Cuda(), "opencl": OpenCl()}
@@ -33,7 +34,7 @@ def compile_program(functions: tuple[Function, ...], target: Target) -> Compiled
     program, _ = generate(functions, target)
     if target.kind != "cuda" or not program.kernels:
         return program
-    code = compile_cuda(program.source, target.arch)
+    code = _compiled_cuda(program, target)
     dynamic = {kernel.name: kernel.dynamic_shared_bytes for kernel in program.kernels}
     resources = {
         name: replace(found, shared_bytes=found.shared_bytes + dynamic.get(name, 0))
@@ -42,6 +43,13 @@ def compile_program(functions: tuple[Function, ...], target: Target) -> Compiled
     entries = tuple(within_registers(entry, resources, target.hardware) for entry in program.entries)
     program = replace(program, entries=entries)
     return replace(program, binary=code.cubin, resources=resources, log=code.log, compile_seconds=code.seconds)
+
+
+def _compiled_cuda(program: CompiledProgram, target: Target) -> CompiledSource:
+    try:
+        return compile_cuda(program.source, target.arch)
+    except InternalError as error:
+        raise unknown_functions(program, error) or error from error
 
 
 def generate(functions: tuple[Function, ...], target: Target) -> tuple[CompiledProgram, tuple[Kernel, ...]]:
@@ -55,7 +63,23 @@ def generate(functions: tuple[Function, ...], target: Target) -> tuple[CompiledP
     source, aligned = write_source(dialect, kernels)
     entries = tuple(write_entry(f, own, aligned, target) for f, own in zip(functions, found, strict=True))
     abi = tuple(KernelAbi(k.name, _kinds(k), k.dynamic_shared_bytes) for k in kernels)
-    return CompiledProgram(str(target), entries, abi, source), kernels
+    imported = _imported(functions, target)
+    called = tuple(sorted(called_in(functions))) or (("imported code",) if imported else ())
+    return CompiledProgram(str(target), entries, abi, imported + source, called=called), kernels
+
+
+def _imported(functions: tuple[Function, ...], target: Target) -> str:
+    """The source of functions that pragmas import, in the language of the target."""
+    texts = []
+    for kind, text in dict.fromkeys(code for f in functions for code in f.imports):
+        if kind != "import_c" or isinstance(text, CSource):
+            raise UserError(
+                f"the pragma import_llvm, in a program for {target.kind}",
+                primitive="pragma",
+                fix=f"give the functions as source of {target.kind}, by the pragma import_c, or build for llvm",
+            )
+        texts.append(text_of(text, (".c", ".cc", ".cpp", ".h", ".cu", ".cuh", ".cl")).strip() + "\n\n")
+    return "".join(texts)
 
 
 def _kinds(kernel: Kernel) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ class Liveness:
         return found
 
     def _make_exposed(self, stmt: Stmt) -> Sources:
-        if isinstance(stmt, (Store, Tensorized)):
+        if isinstance(stmt, (Store, Tensorized)) and not uses.given_to_write(stmt):
             return uses.read(stmt) - uses.written(stmt)
         found, ended = heads(stmt), NO_SOURCES
         for part in parts(stmt):

@@ -169,7 +169,7 @@ class _Clashes:
             return held - {stmt.buffer}
         if isinstance(stmt, Seq):
             return self._sequence(stmt, held, live)
-        if isinstance(stmt, Store) and stmt.buffer not in self.buffers:
+        if isinstance(stmt, Store) and not uses.written(stmt) & self.buffers:
             return held
         inside, written = parts(stmt), uses.written(stmt) & self.buffers
         live |= heads(stmt) & self.buffers  # while one thread stores, another may still be reading

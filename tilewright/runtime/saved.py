@@ -90,6 +90,7 @@ def _described(program: CompiledProgram, kind: str) -> dict[str, Any]:
         "log": program.log,
         "compile_seconds": program.compile_seconds,
         "objects": len(program.objects),
+        "called": list(program.called),
     }
     if kind == "llvm" and "mcpu" not in dict(Target(program.target).labels):
         description["features"] = _needed(host_machine().features)
@@ -187,6 +188,7 @@ def _program(archive: zipfile.ZipFile, described: dict[str, Any]) -> CompiledPro
         described["log"],
         described["compile_seconds"],
         tuple(members[name] for name in objects),
+        tuple(described.get("called", ())),
     )
     return _for_this_cpu(program, described.get("features", []))
 
