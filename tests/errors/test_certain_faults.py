@@ -151,3 +151,17 @@ def its_own_array(ib: Any, a: Any, out: Any) -> None:
 @pytest.mark.parametrize("body", [guarded, chosen, never_reached, the_same_value, one_thread, its_own_array])
 def test_what_may_be_right_is_accepted(body: Body) -> None:
     assert isinstance(declare(body, 8), tw.te.Tensor)
+
+
+@te.hybrid.script
+def beyond(a):  # type: ignore[no-untyped-def]
+    out = output_tensor((8,), "float32")  # noqa: F821
+    for i in range(8):
+        out[i + 1] = a[i]
+    return out
+
+
+def test_a_script_that_leaves_its_array() -> None:
+    A = te.placeholder((8,), name="A")
+    with refused("hybrid.script", "the script 'beyond' stores to out beyond its ends", "index 0 is 8 where i = 7"):
+        beyond(A)

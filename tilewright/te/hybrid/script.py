@@ -15,6 +15,7 @@ from ...core.dtype import DType
 from ...core.errors import UserError
 from ...core.own_code import calling
 from ...expr.nodes import Expr, IntImm, Var
+from ...loops.certain_faults import certain_faults
 from ...loops.declare import decl_buffer
 from ...loops.ir_builder import BufferVar
 from ...loops.nodes import Buffer
@@ -122,6 +123,8 @@ class Script:
         results = Reader(self.source, written, None).read(arguments)
         outputs = tuple(array.buffer for array in results)
         statement = written.builder.get()
+        for wrong, fix in certain_faults(statement):
+            raise UserError(f"the script {self.source.name!r} {wrong}", primitive="hybrid.script", fix=fix)
         parts = ExternOp(
             self.source.name,
             tuple(inputs),
