@@ -64,9 +64,9 @@ class Announcement:
                 name for name, kind in (("name", str), ("pid", int), ("slots", int)) if not isinstance(own[name], kind)
             ]
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"a worker announces itself in other words ({type(error).__name__}: {error})") from None
+            raise _stranger(f"{type(error).__name__}: {error}") from None
         if wrong:
-            raise UserError(f"a worker announces itself in other words ({', '.join(wrong)})")
+            raise _stranger(", ".join(wrong))
         return made
 
 
@@ -228,3 +228,11 @@ def read_outcome(text: Any) -> Outcome:
         return kind(**said)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return RunFailed(reason=f"the worker sent no outcome ({type(error).__name__}: {error})", killed=True)
+
+
+def _stranger(how: str) -> UserError:
+    """The error for a worker that does not speak this protocol."""
+    return UserError(
+        f"a worker announces itself in other words ({how})",
+        fix="start workers of the same version of Tilewright as the tuner",
+    )

@@ -157,7 +157,12 @@ class Host:
         channel.close()
         status = self._process.wait() if self._process is not None else None
         if self._opened is not None and not self._opened.done():
-            self._opened.set_exception(UserError(f"the bench ended with status {status} before it had its device"))
+            self._opened.set_exception(
+                UserError(
+                    f"the bench ended with status {status} before it had its device",
+                    fix="see what it wrote to its log; tilewright doctor says whether the device works",
+                )
+            )
         for token in list(self._waiting):
             self._finish(token, RunFailed(reason=f"the bench ended with status {status} while it had it", killed=True))
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
 from ..core.recursion import deep
+from ..core.refusals import not_made
 from ..core.target import Target
 from ..loops.analysis import verify_gpu_code, verify_memory, verify_ssa
 from ..loops.functions import PrimFunction, with_attr
@@ -54,6 +55,8 @@ class NamedPass:
     """A pass that is called with a program, or one function, and returns another."""
 
     def __init__(self, info: PassInfo, run: OnProgram) -> None:
+        if not isinstance(info, PassInfo) or not callable(run):
+            raise not_made("Pass", "take one of tir.transform, or make one with transform.module_pass")
         self.info = info
         self._run = run
 
@@ -278,6 +281,18 @@ class Sequential(NamedPass):
         super().__init__(PassInfo(name, opt_level), run)
 
 
+def _names(required: Any) -> tuple[str, ...]:
+    """The names of the passes that one requires."""
+    given = () if required is None else required
+    if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) for each in given):
+        raise UserError(
+            f"required={required!r} is not a list of names of passes",
+            primitive="transform",
+            fix='give ["tir.Simplify"]',
+        )
+    return tuple(given)
+
+
 def prim_func_pass(
     pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Any = None, traceable: bool = False
 ) -> Any:
@@ -297,7 +312,7 @@ def prim_func_pass(
             context = PassContext.current()
             return Program(tuple([_function(function(f, program, context), called) for f in program.functions]))
 
-        return NamedPass(PassInfo(called, opt_level, tuple(required or ())), run)
+        return NamedPass(PassInfo(called, opt_level, _names(required)), run)
 
     return make if pass_func is None else make(pass_func)
 
@@ -322,6 +337,6 @@ def module_pass(
                 )
             return made
 
-        return NamedPass(PassInfo(called, opt_level, tuple(required or ())), run)
+        return NamedPass(PassInfo(called, opt_level, _names(required)), run)
 
     return make if pass_func is None else make(pass_func)

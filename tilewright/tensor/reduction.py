@@ -13,6 +13,7 @@ from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.node import node
 from ..core.own_code import calling
+from ..core.refusals import not_made
 from ..core.text import one_line
 from ..expr import nodes as n
 from ..expr.nodes import Expr, Var
@@ -37,6 +38,10 @@ class CommReducer:
         result: tuple[Expr, ...],
         identity: tuple[Expr, ...],
     ) -> None:
+        parts = (lhs, rhs, result, identity)
+        whole = all(isinstance(part, tuple) and all(isinstance(e, Expr) for e in part) for part in parts)
+        if not isinstance(name, str) or not whole or len({len(part) for part in parts}) != 1:
+            raise not_made("CommReducer", "make a reduction with te.comm_reducer(fcombine, fidentity)")
         self.name = name
         self.lhs = lhs
         self.rhs = rhs
