@@ -11,6 +11,7 @@ from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import element_type, integer, integers, known, rank_of, same, tensor
+from .sliding import Sliding
 from .window import padding_of
 
 
@@ -162,17 +163,13 @@ def _spread(
     x: Tensor, w: Tensor, window: tuple[Sequence[int], Sequence[int], Sequence[Any]], kind: Any, groups: int, name: str
 ) -> Tensor:
     steps, before, sizes = window
+    slide = Sliding(steps, before, [1] * len(steps))
     per_in, per_out = o.floordiv(x.shape[1], groups), w.shape[1]
     channel = reduce_axis((0, per_in), name="dc")
     taps = [reduce_axis((0, k), name=f"d{'dhw'[-len(steps) :][i]}") for i, k in enumerate(w.shape[2:])]
 
     def element(n: Any, f: Any, *at: Any) -> Any:
-        source, inside = [], []
-        for place, tap, s, b, size in zip(at, taps, steps, before, x.shape[2:], strict=True):
-            reached = place + b - tap
-            source.append(reached if s == 1 else o.floordiv(reached, s))
-            inside += [o.equal(o.floormod(reached, s), 0)] if s > 1 else []
-            inside += [o.greater_equal(reached, 0), o.less(source[-1], size)]
+        source, inside = slide.showing(at, taps, x.shape[2:])
         group = o.floordiv(f, per_out) * per_in if groups > 1 else 0
         weight = w(group + channel, o.floormod(f, per_out) if groups > 1 else f, *taps)
         value = o.if_then_else(o.all_of(*inside), x(n, group + channel, *source), o.const(0, x.dtype))

@@ -11,6 +11,7 @@ from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, extents
 from ..argument_checks import integers, known, rank_of, tensor
+from .sliding import Sliding
 from .window import padding_of
 
 
@@ -43,20 +44,12 @@ def depthwise_conv2d_backward_input_nhwc(
     weights, grads = _given({"Filter": Filter, "Out_grad": Out_grad}, {"Out_grad": oshape}, name)
     shape = extents(ishape, name, "input")
     rows, columns, _, multiplier = weights.shape
-    (sy, sx), (before, _) = integers(stride, 2, "stride", name, 1), padding_of(padding, [rows, columns], name)
+    slide = _slide(stride, padding, [rows, columns], name)
     ry, rx = reduce_axis((0, rows), name="dh"), reduce_axis((0, columns), name="dw")
     rm = reduce_axis((0, multiplier), name="dc")
 
     def element(n: Any, y: Any, x: Any, c: Any) -> Any:
-        places, inside = [], []
-        for at, tap, step, border, size in (
-            (y, ry, sy, before[0], grads.shape[1]),
-            (x, rx, sx, before[1], grads.shape[2]),
-        ):
-            reached = at + border - tap
-            places.append(o.floordiv(reached, step))
-            inside += [o.equal(o.floormod(reached, step), 0)] if step > 1 else []
-            inside += [o.greater_equal(reached, 0), o.less(places[-1], size)]
+        places, inside = slide.showing([y, x], [ry, rx], grads.shape[1:3])
         grad = grads(n, *places, c * multiplier + rm)
         seen = o.if_then_else(o.all_of(*inside), grad, o.const(0, grads.dtype))
         return reduce_sum(seen * weights(ry, rx, c, rm), axis=[ry, rx, rm])
@@ -95,17 +88,22 @@ def depthwise_conv2d_backward_weight_nhwc(
     shape = extents(fshape, name, "filter")
     if len(shape) != 4:
         raise UserError(f"fshape is {fshape!r}", primitive=name, fix="give (KH, KW, C, M)")
-    (sy, sx), (before, _) = integers(stride, 2, "stride", name, 1), padding_of(padding, shape[:2], name)
+    slide = _slide(stride, padding, shape[:2], name)
     rn, ry, rx = (reduce_axis((0, n), name=a) for n, a in zip(grads.shape[:3], ("db", "dh", "dw"), strict=True))
 
     def element(ky: Any, kx: Any, c: Any, m: Any) -> Any:
-        row, column = ry * sy + ky - before[0], rx * sx + kx - before[1]
-        inside = o.all_of(row >= 0, row < data.shape[1], column >= 0, column < data.shape[2])
-        seen = o.if_then_else(inside, data(rn, row, column, c), o.const(0, data.dtype))
+        places, inside = slide.shown([ry, rx], [ky, kx], data.shape[1:3])
+        seen = o.if_then_else(o.all_of(*inside), data(rn, *places, c), o.const(0, data.dtype))
         return reduce_sum(seen * grads(rn, ry, rx, c * shape[3] + m), axis=[rn, ry, rx])
 
     made: Tensor = compute(shape, element, name, name)
     return made
+
+
+def _slide(stride: Any, padding: Any, kernel: Sequence[Any], primitive: str) -> Sliding:
+    """The window of the convolution, without dilation."""
+    before, _ = padding_of(padding, kernel, primitive)
+    return Sliding(integers(stride, 2, "stride", primitive, 1), before, (1, 1))
 
 
 def _given(tensors: dict[str, Any], shapes: dict[str, Any], primitive: str) -> list[Tensor]:

@@ -16,6 +16,7 @@ from ...tensor.reduction import min_value
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import flag, integers, known, one_of, tensor
 from ..layout import spatial_of
+from .sliding import Sliding
 
 HOW = ("max", "avg")
 
@@ -28,15 +29,9 @@ class Pool:
     dims: tuple[int, ...]
     """The places of the spatial dimensions."""
     kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
-    before: tuple[int, ...]
+    slide: Sliding
     places: tuple[Any, ...]
     """How many windows there are along each."""
-
-    def start(self, d: int, place: Any) -> Any:
-        """Where the window number `place` begins along spatial dimension `d`."""
-        return place * self.stride[d] - self.before[d]
 
     def shape(self) -> list[Any]:
         """The shape of the result."""
@@ -44,17 +39,23 @@ class Pool:
 
     def element(self, indices: Sequence[Any], taps: Sequence[Any], outside: Expr) -> Expr:
         """What the window at `indices` shows at `taps`; `outside` stands around the tensor."""
-        at, inside = list(indices), []
-        for number, d in enumerate(self.dims):
-            at[d] = self.start(number, indices[d]) + taps[number] * self.dilation[number]
-            inside += [o.greater_equal(at[d], 0), o.less(at[d], self.data.shape[d])]
-        return o.if_then_else(o.all_of(*inside), self.data(*at), outside)
+        at, inside = self.shown(indices, taps)
+        return o.if_then_else(inside, self.data(*at), outside)
+
+    def shown(self, indices: Sequence[Any], taps: Sequence[Any]) -> tuple[list[Any], Expr]:
+        """The element that the window at `indices` shows at `taps`, and whether it is there."""
+        extents = [self.data.shape[d] for d in self.dims]
+        places, inside = self.slide.shown([indices[d] for d in self.dims], taps, extents)
+        at = list(indices)
+        for d, place in zip(self.dims, places, strict=True):
+            at[d] = place
+        return at, o.all_of(*inside)
 
     def seen(self, indices: Sequence[Any]) -> Any:
         """How many elements of the tensor the window at `indices` shows."""
         total: Any = o.const(1)
         for number, d in enumerate(self.dims):
-            start, step = self.start(number, indices[d]), self.dilation[number]
+            start, step = self.slide.start(number, indices[d]), self.slide.dilation[number]
             first = o.maximum(o.floordiv(step - 1 - start, step), 0)
             end = o.minimum(o.floordiv(self.data.shape[d] - start + step - 1, step), self.kernel[number])
             total = total * (end - first)
@@ -90,8 +91,7 @@ def pool_of(
                 fix="pad more, or use a smaller window",
             )
         places.append(number)
-    shape = tuple(taps), tuple(steps), tuple(apart), tuple(before)
-    return Pool(source, tuple(dims), *shape, tuple(places))
+    return Pool(source, tuple(dims), tuple(taps), Sliding(tuple(steps), tuple(before), tuple(apart)), tuple(places))
 
 
 def pool1d(
@@ -105,34 +105,7 @@ def pool1d(
     layout: str = "NCW",
     count_include_pad: bool = True,
 ) -> Tensor:
-    """Pool windows of a line.
-
-    Parameters
-    ----------
-    data
-        A tensor of layout `layout`.
-    kernel, stride, dilation
-        The size of the window, the distance of windows, and that of elements in a window: ints, or lists of one.
-    padding
-        How many elements surround the data: an int, or those before and after.
-    pool_type
-        "max" or "avg".
-    ceil_mode
-        Whether a window that sticks out at the end counts.
-    layout
-        A letter per dimension, W among them.
-    count_include_pad
-        Whether an average counts what surrounds the data, as zeros.
-
-    Returns
-    -------
-    A tensor of the same layout.
-
-    Raises
-    ------
-    UserError
-        For options and layouts that do not fit the data.
-    """
+    """Pool windows of lines, as `pool2d` does those of images; `layout` has a W."""
     options = kernel, stride, dilation, padding
     return _pooled(pool_of(data, options, ceil_mode, layout, "W", "pool1d"), pool_type, count_include_pad, "pool1d")
 
@@ -191,35 +164,7 @@ def pool3d(
     layout: str = "NCDHW",
     count_include_pad: bool = True,
 ) -> Tensor:
-    """Pool windows of volumes.
-
-    Parameters
-    ----------
-    data
-        A tensor of layout `layout`.
-    kernel, stride, dilation
-        The size of the window, the distance of windows, and that of elements in a window: ints, or a number each for
-        depth, height and width.
-    padding
-        How many elements surround the data: an int, three numbers, or (front, top, left, back, bottom, right).
-    pool_type
-        "max" or "avg".
-    ceil_mode
-        Whether windows that stick out at the end count.
-    layout
-        A letter per dimension, D, H and W among them.
-    count_include_pad
-        Whether an average counts what surrounds the data, as zeros.
-
-    Returns
-    -------
-    A tensor of the same layout.
-
-    Raises
-    ------
-    UserError
-        For options and layouts that do not fit the data.
-    """
+    """Pool windows of volumes, as `pool2d` does those of images; `layout` has D, H and W."""
     options = kernel, stride, dilation, padding
     return _pooled(pool_of(data, options, ceil_mode, layout, "DHW", "pool3d"), pool_type, count_include_pad, "pool3d")
 

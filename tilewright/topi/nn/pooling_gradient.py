@@ -60,15 +60,15 @@ def pool_grad(
     # An element is seen by ceil(kernel / stride) windows along each dimension, at most.
     windows = [
         reduce_axis((0, -(-k // s)), name=f"w{i}")
-        for i, (k, s) in enumerate(zip(pool.kernel, pool.stride, strict=True))
+        for i, (k, s) in enumerate(zip(pool.kernel, pool.slide.strides, strict=True))
     ]
 
     def element(*i: Any) -> Any:
         at, inside = list(i), []
         for number, d in enumerate(pool.dims):
-            at[d] = o.floordiv(i[d] + pool.before[number], pool.stride[number]) - windows[number]
+            at[d] = o.floordiv(i[d] + pool.slide.before[number], pool.slide.strides[number]) - windows[number]
             inside += [o.greater_equal(at[d], 0), o.less(at[d], pool.places[number])]
-            inside += [o.less(i[d], pool.start(number, at[d]) + pool.kernel[number])]
+            inside += [o.less(i[d], pool.slide.start(number, at[d]) + pool.kernel[number])]
         value = given(*at)
         if place is not None:
             inside.append(o.equal(place(*at), _flat(pool, i)))
@@ -100,12 +100,7 @@ def _first_largest(pool: Pool) -> Tensor:
     first = te.comm_reducer(better, lambda *_: (beyond, worst), name="first_largest")
 
     def element(*i: Any) -> Any:
-        at = list(i)
-        for number, d in enumerate(pool.dims):
-            at[d] = pool.start(number, i[d]) + taps[number] * pool.dilation[number]
-        inside = o.all_of(
-            *(c for d in pool.dims for c in (o.greater_equal(at[d], 0), o.less(at[d], pool.data.shape[d])))
-        )
+        at, inside = pool.shown(i, taps)
         index = o.if_then_else(inside, _flat(pool, at), beyond)
         return first((index, pool.element(i, taps, worst)), axis=taps)
 

@@ -161,50 +161,20 @@ def split_knob(
     it holds (it gets the choice: `lambda e: e.size[-1] <= 4`), and `no_tail` keeps sizes that divide.
     """
     check_name(name, "define_split")
-    sizes_given = None if candidate is None else listed(candidate, name, "candidate", "define_split")
-    candidate = None if sizes_given is None else [listed(c, name, "a candidate", "define_split") for c in sizes_given]
-    if isinstance(num_outputs, bool) or not isinstance(num_outputs, int) or num_outputs < 0:
-        raise UserError(
-            f"knob {name!r} has num_outputs={num_outputs!r}", primitive="define_split", fix="give 1 or more"
-        )
-    if not _is_size(max_factor):
-        raise UserError(
-            f"knob {name!r} has max_factor={max_factor!r}",
-            primitive="define_split",
-            fix="give 1 or more, or leave it out",
-        )
-    if filter is not None and not callable(filter):
-        raise UserError(
-            f"the filter of knob {name!r} is {filter!r}, which is not a function",
-            primitive="define_split",
-            fix="give a function of the choice: filter=lambda e: e.size[-1] <= 4",
-        )
+    _check_options(name, num_outputs, max_factor, filter)
+    listed_sizes = None if candidate is None else listed(candidate, name, "candidate", "define_split")
+    sizes = [listed(c, name, "a candidate", "define_split") for c in listed_sizes or ()]
     given = extent_of(axis, name) if policy != "candidate" or not isinstance(axis, KnobAxis) else 0
-    parts = num_outputs or (len(candidate[0]) if candidate else 0)
-    if parts > _MOST_PARTS:
+    parts = num_outputs or (len(sizes[0]) if sizes else 0)
+    if not 1 <= parts <= _MOST_PARTS:
         raise UserError(
-            f"knob {name!r} has num_outputs={parts}", primitive="define_split", fix=f"give {_MOST_PARTS} or less"
+            f"knob {name!r} has num_outputs={parts}",
+            primitive="define_split",
+            fix=f"give {_MOST_PARTS} or less" if parts > _MOST_PARTS else "give 1 or more",
         )
-    if parts < 1:
-        raise UserError(f"knob {name!r} has num_outputs={num_outputs}", primitive="define_split", fix="give 1 or more")
     choices: Sequence[Choice]
     if policy == "candidate":
-        sizes = list(candidate or ())
-        wrong = next((s for s in sizes if len(s) != parts), None)
-        if wrong is not None:
-            raise UserError(
-                f"candidate {list(wrong)} of knob {name!r} has {len(wrong)} sizes, but num_outputs is {parts}",
-                primitive="define_split",
-                fix=f"give {parts} extents in each candidate, -1 for what is left",
-            )
-        odd = next((s for s in sizes if not all(_is_size(x) or (x == -1 and i == 0) for i, x in enumerate(s))), None)
-        if odd is not None:
-            raise UserError(
-                f"candidate {list(odd)} of knob {name!r} holds something that is not an extent",
-                primitive="define_split",
-                fix="give whole numbers of 1 or more; the first may be -1, for what is left",
-            )
-        choices = tuple(map(SplitChoice, sizes))
+        choices = _listed_splits(name, sizes, parts)
     elif policy in factors.POLICIES:
         tried = [f for f in factors.candidates(given, policy) if f <= max_factor]
         splits = Splits(given, parts, tried, policy == "factors" if no_tail is None else bool(no_tail))
@@ -215,6 +185,42 @@ def split_knob(
         choices = _filtered(name, choices, filter)
     label = f"Split(policy={policy}, product={given}, num_outputs={parts})"
     return SplitKnob(name, label, choices, parts, policy, given)
+
+
+def _check_options(name: str, num_outputs: Any, max_factor: Any, filter: Any) -> None:
+    """UserError for options of a split that are not what they should be."""
+    if isinstance(num_outputs, bool) or not isinstance(num_outputs, int) or num_outputs < 0:
+        problem, fix = f"has num_outputs={num_outputs!r}", "give 1 or more"
+    elif not _is_size(max_factor):
+        problem, fix = f"has max_factor={max_factor!r}", "give 1 or more, or leave it out"
+    elif filter is not None and not callable(filter):
+        raise UserError(
+            f"the filter of knob {name!r} is {filter!r}, which is not a function",
+            primitive="define_split",
+            fix="give a function of the choice: filter=lambda e: e.size[-1] <= 4",
+        )
+    else:
+        return
+    raise UserError(f"knob {name!r} {problem}", primitive="define_split", fix=fix)
+
+
+def _listed_splits(name: str, sizes: list[list[Any]], parts: int) -> tuple[SplitChoice, ...]:
+    """The choices that were listed, each of as many extents as there are parts."""
+    for each in sizes:
+        if len(each) != parts:
+            raise UserError(
+                f"candidate {each} of knob {name!r} has {len(each)} sizes, but num_outputs is {parts}",
+                primitive="define_split",
+                fix=f"give {parts} extents in each candidate, -1 for what is left",
+            )
+    for each in sizes:
+        if not all(_is_size(x) or (x == -1 and i == 0) for i, x in enumerate(each)):
+            raise UserError(
+                f"candidate {each} of knob {name!r} holds something that is not an extent",
+                primitive="define_split",
+                fix="give whole numbers of 1 or more; the first may be -1, for what is left",
+            )
+    return tuple(map(SplitChoice, sizes))
 
 
 def _filtered(name: str, choices: Sequence[Choice], filter: Callable[[Any], bool]) -> tuple[Choice, ...]:
