@@ -259,8 +259,6 @@ def test_refused() -> None:
     s = te.create_schedule(C.op)
     with refused("cache_write", "stage 'B' is a te.extern", fix="te.compute that reads 'B'"):
         s.cache_write(B, "local")
-    with refused("cache_read", "stage 'B' is a te.extern", fix="te.compute that copies"):
-        s.cache_read(A, "local", [B])
     with refused("compute_inline", "stage 'B' is a te.extern", fix="compute_at"):
         s[B].compute_inline()
 
@@ -300,3 +298,32 @@ def test_a_producer_at_the_loop_of_an_extern() -> None:
     s = te.create_schedule(B.op)
     s[C].compute_at(s[B], s[B].fuse())
     check(s, [A, B], (floats(16) + 1)[::-1], floats(16))
+
+
+@every_target
+def test_a_copy_of_what_an_extern_reads(target: str) -> None:
+    A = te.placeholder((16,), name="A")
+    on_grid = target != "llvm"
+
+    def write(ins: Any, outs: Any) -> Any:
+        ib = tir.ir_builder.create()
+        source, out = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
+        if on_grid:
+            tx = te.thread_axis("threadIdx.x")
+            ib.scope_attr(tx, "thread_extent", 16)
+            out[tx.var] = source[15 - tx.var]
+        else:
+            with ib.for_range(0, 16, "i") as i:
+                out[i] = source[15 - i]
+        return ib.get()
+
+    B = te.extern((16,), [A], write, name="B", dtype="float32")
+    C = te.compute((16,), lambda i: A[i] + B[i], name="C")
+    s = te.create_schedule(C.op)
+    copy = s.cache_read(A, "global", [B, C])
+    if on_grid:
+        for tensor in (copy, C):
+            s[tensor].bind(s[tensor].op.axis[0], te.thread_axis("threadIdx.x"))
+    values = floats(16)
+    check(s, [A, C], values + values[::-1], values, target=target)
+    assert s[B].op.input_tensors == (copy,)

@@ -231,6 +231,8 @@ def test_stages_of_a_scan_stay_where_they_belong() -> None:
             s.cache_read(state, "local", [step])
         else:
             s.cache_write(step, "local")
+        with refused("cache_read", "stage 'total' is a scan, whose rows are those of 'first'", fix="its steps: step"):
+            s.cache_read(first, "local", [total])
         out = empty(4, 5)
         run(tw.lower(s, [X, total])["main"], floats(4, 5), out)
         np.testing.assert_allclose(out, floats(4, 5).cumsum(0), rtol=1e-5, err_msg=change)

@@ -40,6 +40,11 @@ class ExternOp(Operation):
         self.output_buffers = output_buffers
         super().__init__(name, shapes[0], dtypes, tag, attrs)
 
+    def reading(self, inputs: tuple[Tensor, ...]) -> ExternOp:
+        """This operation with its statement reading other tensors of the same shapes and types."""
+        buffers = self.input_buffers, self.output_buffers
+        return ExternOp(self.name, inputs, self.shapes, self.dtypes, self.statement, *buffers, self.tag, self.attrs)
+
     def shape_of(self, index: int) -> tuple[Expr, ...]:
         return self.shapes[index]
 

@@ -11,6 +11,7 @@ from ..core.hardware import LoopKind
 from ..core.refusals import not_made
 from .axis import IterVar
 from .extern import ExternOp
+from .tensor import Tensor
 
 Emulation = Callable[[Sequence[np.ndarray], Callable[[str], Any]], Sequence[np.ndarray]]
 """Runs the Python function: the values of the inputs, and the NumPy type for a type's name, to those of the results."""
@@ -64,6 +65,11 @@ class ScriptOp(ExternOp):
             parts.tag,
             parts.attrs,
         )
+
+    def reading(self, inputs: tuple[Tensor, ...]) -> ScriptOp:
+        parts = super().reading(inputs)
+        loops = self.nests, self.loop_kinds, self.loop_threads
+        return ScriptOp(self.name, parts, *loops, self.assertions, self.emulation)
 
     @property
     def axis(self) -> tuple[IterVar, ...]:

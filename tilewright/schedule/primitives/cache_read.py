@@ -11,6 +11,8 @@ from ...core.hardware import OPERAND_SCOPES
 from ...expr.nodes import Expr, Load
 from ...expr.traverse import rewrite
 from ...tensor.axis import AxisKind, IterVar, Range
+from ...tensor.extern import ExternOp
+from ...tensor.scan import ScanOp
 from ...tensor.tensor import ComputeOp, Tensor
 from ..value import Schedule, Stage
 from .place import memory_scope
@@ -22,7 +24,7 @@ def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence
         B[i] = A[i] + 1     ->     A.shared[ax0] = A[ax0]
                                    B[i] = A.shared[i] + 1
 
-    Returns the copy. Raises UserError where a reader does not read the tensor.
+    Returns the copy. Raises UserError where a reader does not read the tensor, and for a scan.
     """
     kind = memory_scope(scope, "cache_read", tensor.name)
     source = schedule.stage_of[tensor.op]
@@ -41,11 +43,11 @@ def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence
                 primitive="cache_read",
                 fix="after cache_write, the reader is the cache stage that cache_write returned",
             )
-        if not reader.op.body:
+        if isinstance(reader.op, ScanOp):
             raise UserError(
-                f"stage {reader.name!r} is a te.extern, whose statement names the buffers that it reads",
+                f"stage {reader.name!r} is a scan, whose rows are those of {tensor.name!r}",
                 primitive="cache_read",
-                fix=f"stage the data within the statement, or make {reader.name!r} read a te.compute that copies",
+                fix=f"give the stages that compute its steps: {', '.join(t.name for t in reader.op.update)}",
             )
     axes = tuple(IterVar(f"ax{i}", Range(extent), AxisKind.DATA) for i, extent in enumerate(tensor.shape))
     copy = ComputeOp(f"{tensor.name}.{scope}", axes, (tensor(*axes),))
@@ -63,7 +65,12 @@ def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence
         return e
 
     for reader in readers:
-        schedule = with_body(schedule, schedule.stages[reader.id], tuple(rewrite(e, redirect) for e in reader.op.body))
+        stage_now = schedule.stages[reader.id]
+        if isinstance(reader.op, ExternOp):
+            known = (t if not _same(schedule, t, source, tensor.value_index) else cached for t in reader.op.inputs)
+            schedule = schedule.with_stage(replace(stage_now, op=reader.op.reading(tuple(known))))
+        else:
+            schedule = with_body(schedule, stage_now, tuple(rewrite(e, redirect) for e in reader.op.body))
     return schedule.at_outermost(stage.id), cached
 
 
