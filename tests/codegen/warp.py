@@ -135,15 +135,14 @@ class Warp:
                 name, indices = _indexed(out)
                 self._assign(name, indices, part)
         elif kind == "mma" and what in PRODUCTS:
-            count = (len(values) - 2) // 2
+            first = 2 - len(values) % 2  # one set of sums, or two
+            count = (len(values) - first) // 2
             for into, i, j in PRODUCTS[what]:
-                self._product(values[into], values[2 + i], values[2 + count + j], count - 1)
+                self._product(values[into], values[first + i], values[first + count + j], count - 1)
         elif kind == "mma":
             self._product(values[0], *values[1:])
         else:
-            self._add(
-                values[0], [_float32(high + low) for high, low in zip(values[1], values[2], strict=True)], rounds=True
-            )
+            self._add(values[0], [_float32(sum(parts)) for parts in zip(*values[1:], strict=True)], rounds=True)
 
     def _ldmatrix(self, into: np.ndarray, at: _Place, count: int, transposed: bool) -> None:
         """Row r of matrix q is the 16 bytes that lane 8q + r points to; a lane gets row lane / 4, word lane % 4."""
@@ -181,6 +180,7 @@ class Warp:
 
 PRODUCTS = {
     "3xtf32": ((1, 1, 0), (1, 0, 1), (0, 0, 0)),
+    "3xtf32_one": ((0, 1, 0), (0, 0, 1), (0, 0, 0)),
     "bf16x6": ((1, 2, 0), (1, 0, 2), (1, 1, 1), (1, 1, 0), (1, 0, 1), (0, 0, 0)),
 }
 """Products of several parts: to which sums each is added (0: high, 1: low), of which parts of the operands it is."""

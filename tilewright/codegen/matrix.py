@@ -142,14 +142,18 @@ class MatrixWriter:
     def _start_parts(self) -> None:
         """Sums of a few terms by themselves: of the products of the high parts, and of those with a low part."""
         shape = f"[{self.pieces[0]}][{self.pieces[1]}][4]"
-        self._line(f"float high{shape}, low{shape};")
+        parts = _SUMS[: self.atom.partial_sums]
+        self._line(f"float {', '.join(part + shape for part in parts)};")
         with self._loop("i", self.pieces[0]), self._loop("j", self.pieces[1]), self._loop("r", 4):
-            self._line("high[i][j][r] = low[i][j][r] = 0.0f;")
+            self._line(f"{' = '.join(f'{part}[i][j][r]' for part in parts)} = 0.0f;")
 
     def _add_parts(self) -> None:
         function = self.writer.expr.helper(f"add_{self.atom.name}")
         with self._loop("i", self.pieces[0]), self._loop("j", self.pieces[1]):
-            self._line(f"{function}({self._sums()}, high[i][j], low[i][j]);")
+            self._line(f"{function}({self._sums()}, {self._partial_sums()});")
+
+    def _partial_sums(self) -> str:
+        return ", ".join(f"{part}[i][j]" for part in _SUMS[: self.atom.partial_sums])
 
     def _step(self, step: str) -> None:
         """Convert the fragments of a step, load those of the next one, multiply."""
@@ -170,7 +174,7 @@ class MatrixWriter:
         with self._loop("i", self.pieces[0]), self._loop("j", self.pieces[1]):
             function = self.writer.expr.helper(f"mma_{self.atom.name}")
             operands = ", ".join([*self.a.fragments(step, "i"), *self.b.fragments(step, "j")])
-            sums = "high[i][j], low[i][j]" if self.atom.products > 1 else self._sums()
+            sums = self._partial_sums() if self.atom.products > 1 else self._sums()
             self._line(f"{function}({sums}, {operands});")
 
     def _sums(self) -> str:
@@ -412,6 +416,8 @@ class _Operand:
         return fetch
 
 
+_SUMS = ("high", "low")
+"""The sums of a few products: of the high parts, and of those with a low part."""
 _PARTS = {1: ("high",), 3: ("high", "low"), 6: ("high", "middle", "low")}
 """The parts of an operand, by the number of products."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ..core.atoms import Atom
 
-SINGLE: Mapping[str, str] = {"3xtf32": "tf32", "bf16x6": "bfloat16"}
+SINGLE: Mapping[str, str] = {"3xtf32": "tf32", "3xtf32_one": "tf32", "bf16x6": "bfloat16"}
 """The atom whose instruction computes each of several products, by the atom that takes several."""
 
 _UP = "1.00032552f"
@@ -54,7 +54,15 @@ def _split_products() -> dict[str, str]:
         "  mma_bfloat16(low, a_middle, b_middle);\n  mma_bfloat16(low, a_middle, b_high);\n"
         "  mma_bfloat16(low, a_high, b_middle);\n  mma_bfloat16(high, a_high, b_high);\n}",
     }
-    for name in SINGLE:
+    made["mma_3xtf32_one"] = (
+        f"void mma_3xtf32_one(float* sums, {words} a_high, {words} a_low, {words} b_high, {words} b_low) {{\n"
+        "  mma_tf32(sums, a_low, b_high);\n  mma_tf32(sums, a_high, b_low);\n  mma_tf32(sums, a_high, b_high);\n}"
+    )
+    made["add_3xtf32_one"] = (
+        "void add_3xtf32_one(float* d, const float* sums) {\n  #pragma unroll\n"
+        "  for (int i = 0; i < 4; ++i) d[i] += sums[i];\n}"
+    )
+    for name in ("3xtf32", "bf16x6"):
         made[f"add_{name}"] = (
             f"void add_{name}(float* d, const float* high, const float* low) {{\n  #pragma unroll\n"
             "  for (int i = 0; i < 4; ++i) d[i] += high[i] + (isfinite(low[i]) ? low[i] : 0.0f);\n}"

@@ -57,6 +57,11 @@ class Atom:
         return not self.by_thread and self.shape.operands != self.operands
 
     @property
+    def partial_sums(self) -> int:
+        """Sums of a few terms that several products are added to, beside those of the tile, for each of its sums."""
+        return 0 if self.products == 1 else 1 if self.name == "3xtf32_one" else 2
+
+    @property
     def per_part(self) -> int:
         """Words of a fragment, as it is loaded, that make a word of what is multiplied."""
         return 2 if self.converts and self.shape.operands == "bfloat16" else 1
@@ -165,6 +170,7 @@ ATOMS: dict[str, Atom] = {
         _atom("float16_float16", "float16", "float16", (16, 8, 16), "float16"),
         _atom("bfloat16", "bfloat16", "float32", (16, 8, 16), "bfloat16"),
         _atom("bf16x6", "float32", "float32", (16, 8, 16), "bfloat16", products=6),
+        _atom("3xtf32_one", "float32", "float32", (16, 8, 8), "tfloat32", products=3),
         _atom("tf32", "float32", "float32", (16, 8, 8), "tfloat32"),
         _atom("3xtf32", "float32", "float32", (16, 8, 8), "tfloat32", products=3),
         _atom("int8", "int8", "int32", (16, 8, 32), "int8"),
