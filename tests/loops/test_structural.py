@@ -116,6 +116,21 @@ def test_json_of_expressions_and_tensors() -> None:
     )
 
 
+def test_json_of_functions_with_attributes() -> None:
+    a = tir.decl_buffer((8,), "int32", "a")
+    i = tir.Var("i", "int32")
+    function = tir.PrimFunc([a], tir.For(i, 0, 8, "serial", tir.BufferStore(a, i, [i])))
+    named = function.with_attr({"target": tw.target.Target("opencl"), "k": [1, 2.5]})
+    back = ir.load_json(ir.save_json(named))
+    assert back.attrs == named.attrs
+    ir.assert_structural_equal(back, named)
+    assert not ir.structural_equal(named, function)
+    assert ir.structural_equal(function, function.with_attr("global_symbol", "other")), "whatever they are called"
+    imported = Function("main", (a,), function.body, imports=(("import_c", "int one(void) { return 1; }"),))
+    assert ir.load_json(ir.save_json(imported)).imports == imported.imports
+    assert not ir.structural_equal(imported, Function("main", (a,), function.body))
+
+
 def test_json_of_something_else_is_refused() -> None:
     with refused("save_json", "object", fix="give expressions, statements"):
         ir.save_json([object()])

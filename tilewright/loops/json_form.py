@@ -21,6 +21,7 @@ from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..core.node import Node
 from ..core.recursion import deep
+from ..core.target import Target
 from ..core.version import __version__
 from ..expr import nodes as expressions
 from ..expr.nodes import Known, SizeVar, Var
@@ -30,6 +31,7 @@ from ..tensor.scan import ScanOp
 from ..tensor.tensor import ComputeOp, PlaceholderOp, Tensor
 from . import nodes as statements
 from .checked_index import Assertion, CheckedIndex
+from .functions import PrimFunction
 from .layout import Layout
 from .nodes import BoundChecks, Buffer, Function, Program
 
@@ -61,7 +63,8 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     Assertion: Assertion._fields,
     BoundChecks: BoundChecks._fields,
     ReadCheck: tuple(field.name for field in fields(ReadCheck)),
-    Function: ("name", "params", "body", "reads", "checks"),
+    Function: ("name", "params", "body", "reads", "checks", "imports"),
+    PrimFunction: ("name", "params", "body", "reads", "checks", "attrs", "imports"),
     Program: ("functions",),
 }
 """What each object is made of, beside the nodes, which say so themselves."""
@@ -124,6 +127,8 @@ class _Table:
             return [kind, *[self.encoded(part) for part in value]]
         if isinstance(value, Mapping):
             return ["dict", *[[self.encoded(key), self.encoded(part)] for key, part in value.items()]]
+        if isinstance(value, Target):
+            return ["target", str(value)]
         if isinstance(value, atoms.Atom):
             return ["atom", next(name for name, atom in atoms.ATOMS.items() if atom == value)]
         return ["row", self._row(value)]
@@ -196,6 +201,8 @@ def _decoded(value: Any, made: list[Any]) -> Any:
         return float.fromhex(parts[0])
     if kind == "enum":
         return _ENUMS[parts[0]][parts[1]]
+    if kind == "target":
+        return Target(parts[0])
     if kind == "atom":
         return atoms.ATOMS[parts[0]]
     if kind == "dict":

@@ -223,8 +223,8 @@ class _Comparison:
         """Two functions, whatever they are called."""
         sizes = _sizes(a), _sizes(b)
         with self._defined((*sizes[0], *a.params), (*sizes[1], *b.params)) as fits:
-            attributes = getattr(a, "attrs", {}), getattr(b, "attrs", {})
-            return fits and self.part(".attrs", *attributes) and self.part(".body", a.body, b.body)
+            fits = fits and self.part(".attrs", _attributes(a), _attributes(b))
+            return fits and self.part(".imports", a.imports, b.imports) and self.part(".body", a.body, b.body)
 
     def program(self, a: Program, b: Program) -> bool:
         """Two programs, by the names of their functions."""
@@ -261,6 +261,12 @@ def _sizes(function: Function) -> tuple[Var, ...]:
             if isinstance(e, Var):
                 found[e] = None
     return tuple(size for size in found if size not in function.params)
+
+
+def _attributes(function: Function) -> dict[str, Any]:
+    """What is said of a function beside its name."""
+    held: Mapping[str, Any] = getattr(function, "attrs", {})
+    return {key: value for key, value in held.items() if key != "global_symbol"}
 
 
 def _plain_equal(a: Any, b: Any) -> bool:
