@@ -142,3 +142,27 @@ def test_boards_are_known_or_not() -> None:
     explanation = strided().explain("cuda")
     assert explanation.board_name == "NVIDIA H200"
     assert strided().explain("cuda -arch=sm_120").board is None
+
+
+def test_a_scan_and_its_inputs() -> None:
+    n = te.size_var("n")
+    X, state = te.placeholder((16, n), name="X"), te.placeholder((16, n), name="state")
+    first = te.compute((1, n), lambda _, i: X[0, i], name="first")
+    update = te.compute((16, n), lambda t, i: state[t - 1, i] + X[t, i], name="update")
+    s = te.create_schedule(te.scan(first, update, state, inputs=[X]).op)
+    for stage in (first, update):
+        block, thread = s[stage].split(stage.op.axis[1], factor=32)
+        bind(s[stage], (block, "blockIdx.x"), (thread, "threadIdx.x"))
+    explanation = s.explain("cuda", sizes={"n": 64})
+    assert [kernel.launches for kernel in explanation.kernels] == [1, 15]
+    done = sum(kernel.counts.all_operations * kernel.launches for kernel in explanation.kernels)
+    assert done == pytest.approx(15 * 64)
+    assert access(explanation.kernels[1], "X").per_request == pytest.approx(4)
+    assert "launched 15 times" in str(explanation)
+
+
+@pytest.mark.parametrize("target", ["cuda", "opencl"])
+def test_what_cannot_be_built_is_refused_as_by_build(target: str) -> None:
+    B = te.compute((8,), lambda i: te.const(1.0, "float32"), name="B")
+    with pytest.raises(tw.UserError, match="stage 'B' is computed outside of any kernel"):
+        te.create_schedule(B.op).explain(target)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -10,11 +10,9 @@ import numpy as np
 
 from ..bounds.infer import infer_bounds
 from ..codegen.abi import Resources
-from ..codegen.kernel import Kernel, kernels_of
-from ..codegen.limits import check
-from ..codegen.names import Names
+from ..codegen.kernel import Kernel
 from ..codegen.nvrtc import version
-from ..codegen.program import compile_program
+from ..codegen.program import compile_program, generate
 from ..core.boards import BOARDS, Board, board_of
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope, ThreadTag
@@ -25,13 +23,14 @@ from ..driver import finished, lower_for
 from ..expr.evaluate import evaluate
 from ..expr.nodes import Expr, Var
 from ..expr.traverse import variables
-from ..loops.nodes import Buffer, Function, Stmt
+from ..loops.nodes import Buffer, For, Function, Launch, Stmt
 from ..passes.context import PassContext
 from ..refine.pipeline import refine
 from ..runtime.program import resolve_target
 from ..schedule.culprits import naming_steps
 from ..schedule.handle import ScheduleHandle
 from ..schedule.value import Schedule
+from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor
 from .counting import Counter, Counts
 from .findings import BufferUse, Findings, KernelExplanation
@@ -83,8 +82,11 @@ def findings(
     bounds = refine(schedule, infer_bounds(schedule), target, PassContext.current().options).bounds
     if target.is_gpu:
         with naming_steps(handle.steps):
-            found = [check(kernel, target) for kernel in kernels_of(function, Names())]
-        kernels = [_kernel(kernel, target, known, resources.get(kernel.name)) for kernel in found]
+            _, found = generate((function,), target)
+        around = dict(_host_loops(function.body, ()))
+        kernels = [
+            _kernel(kernel, target, known, resources.get(kernel.name), around[kernel.launch]) for kernel in found
+        ]
     else:
         kernels = [_on_processor(function, known)]
     name, board = _board(target)
@@ -93,7 +95,8 @@ def findings(
 
 def _arguments(schedule: Schedule) -> tuple[Any, ...]:
     """The parameters that a schedule needs: its inputs, then its outputs, then sizes that no shape tells."""
-    inputs = [stage.op for stage in schedule.in_order() if stage.is_placeholder]
+    states = {t.op for stage in schedule.in_order() if isinstance(stage.op, ScanOp) for t in stage.op.state}
+    inputs = [stage.op for stage in schedule.in_order() if stage.is_placeholder and stage.op not in states]
     outputs = [schedule.stages[i].op for i in schedule.outputs]
     tensors: list[Tensor] = [tensor for op in (*inputs, *outputs) for tensor in op.outputs]
     return tuple(tensors)
@@ -149,7 +152,24 @@ def _value(e: Expr, sizes: Mapping[Var, int]) -> int:
     return int(evaluate(e, {var: np.int64(value) for var, value in sizes.items()}))
 
 
-def _kernel(kernel: Kernel, target: Target, sizes: Mapping[Var, int], resources: Resources | None) -> KernelExplanation:
+def _host_loops(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[tuple[Launch, tuple[For, ...]]]:
+    """Each launch of a function, and the loops of the host around it."""
+    if isinstance(stmt, Launch):
+        yield stmt, loops
+        return
+    inside = (*loops, stmt) if isinstance(stmt, For) else loops
+    for child in stmt.children():
+        if isinstance(child, Stmt):
+            yield from _host_loops(child, inside)
+
+
+def _kernel(
+    kernel: Kernel,
+    target: Target,
+    sizes: Mapping[Var, int],
+    resources: Resources | None,
+    around: tuple[For, ...],
+) -> KernelExplanation:
     extents = {tag: _value(extent, sizes) for tag, _, extent in kernel.launch.threads}
     grid = {tag: extent for tag, extent in extents.items() if tag.is_block}
     block = {tag: extents[tag] for tag in _TAGS if tag in extents}
@@ -159,6 +179,12 @@ def _kernel(kernel: Kernel, target: Target, sizes: Mapping[Var, int], resources:
     warps = -(-threads // lanes)
     number = points.spread(np.full(len(points.weights), warps))[:, None] * lanes + np.arange(lanes)[None, :]
     points.active = number < threads
+    launches = 1.0
+    for loop in around:
+        before = points.weights
+        points.loop(loop.var, loop.min, loop.extent)
+        launches *= float((points.weights / before).mean())
+        points.weights = before
     index = dict(zip(_TAGS, _digits(number, [block.get(tag, 1) for tag in _TAGS]), strict=True))
     for tag, var, _ in kernel.launch.threads:
         each = np.full(len(points.weights), extents[tag])
@@ -171,7 +197,17 @@ def _kernel(kernel: Kernel, target: Target, sizes: Mapping[Var, int], resources:
     registers = resources.registers if resources is not None else 0
     filled = occupancy(hardware, threads, registers, shared) if target.has_warps else None
     return KernelExplanation(
-        kernel.name, grid, block, buffers, counts, shared, resources, filled, hardware.registers_at(threads), lanes
+        kernel.name,
+        grid,
+        block,
+        buffers,
+        counts,
+        shared,
+        resources,
+        filled,
+        hardware.registers_at(threads),
+        lanes,
+        round(launches),
     )
 
 

@@ -44,6 +44,8 @@ class KernelExplanation:
     occupancy: Occupancy | None
     registers_by_bound: int
     warp: int
+    launches: int = 1
+    """How often a call launches it; the counts are those of one launch."""
 
     @property
     def threads(self) -> int:

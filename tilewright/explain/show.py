@@ -43,6 +43,8 @@ def _kernel(it: Findings, kernel: KernelExplanation) -> str:
     if kernel.block or kernel.grid:
         shape = " × ".join(f"{tag.value} {extent}" for tag, extent in kernel.block.items()) or "one thread"
         head += f": {kernel.blocks:,} blocks of {kernel.threads:,} threads ({shape})"
+    if kernel.launches > 1:
+        head += f", launched {kernel.launches:,} times; of one launch:"
     sections = {
         "work": _work(kernel),
         "buffers": _buffers(kernel),
