@@ -411,6 +411,23 @@ def popcount_of_a_float(a):
     x = popcount(a[0])  # here: needs an integer | astype
 
 
+def part_of_a_number(a):
+    x = 1.0
+    y = x[0]  # here: `x` is float 1.0, which has no parts | index an array
+
+
+def two_indices_of_a_tuple(a):
+    x = a.shape[0, 1]  # here: has one index | give one
+
+
+def no_such_attribute(a):
+    x = np.nowhere  # here: has no attribute 'nowhere' | that is there
+
+
+def an_ellipsis(a):
+    x = ...  # here: `...` is not a number | give a number
+
+
 def divides_by_zero(a):
     x = 1 // 0  # here: `1 // 0`: | defined
 

@@ -149,12 +149,6 @@ class StageNest:
         """What is fetched into the cache in each iteration of the loop at that depth."""
         loop, stage = self.loops[depth], self.stage
         for tensor, axis, offset in stage.prefetches:
-            if axis not in stage.leaves:
-                raise UserError(
-                    f"stage {stage.name!r} prefetches {tensor.name!r} at {axis.name!r}, which is no longer a loop",
-                    primitive="prefetch",
-                    fix="prefetch after the loops of the stage are made",
-                )
             extent = self.found.ranges[axis].extent if axis is loop.axis else None
             if extent is None or (isinstance(extent, IntImm) and extent.value <= offset):  # no iteration is so late
                 continue
