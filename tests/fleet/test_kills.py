@@ -23,6 +23,8 @@ KILLS = int(os.environ.get("TILEWRIGHT_TEST_KILLS", "30"))
 ENDLESS = 1500
 """Trials of a tuner that is going to be killed."""
 AFTERWARDS = 20
+LATEST = 40.0
+"""Seconds after a kill until the next one; sooner, where some candidates were measured since."""
 
 SCRIPT = """
 import sys
@@ -109,8 +111,8 @@ def test_thirty_random_kills(tmp_path: Path) -> None:
     tuner = Part([str(script), str(port), str(log), str(tally), str(ENDLESS)], tmp_path)
     kills: Counter[str] = Counter()
     try:
-        due = time.monotonic() + 15.0
-        end = time.monotonic() + 300.0 + 30.0 * KILLS
+        wanted, latest = 5, time.monotonic() + LATEST
+        end = time.monotonic() + 300.0 + LATEST * KILLS
         while tuner.process.poll() != 0:
             assert time.monotonic() < end, f"{kills} killed, and it does not end: {tail(tmp_path)}"
             time.sleep(0.2)
@@ -119,21 +121,26 @@ def test_thirty_random_kills(tmp_path: Path) -> None:
             if tuner.process.poll() not in (None, 0):
                 assert tuner.process.returncode == -signal.SIGKILL, tail(tmp_path)
                 tuner.keep()
-            if kills.total() < KILLS and time.monotonic() >= due:
+            if kills.total() < KILLS and (records(log) >= wanted or time.monotonic() >= latest):
+                time.sleep(rng.uniform(0.0, 1.0))
                 kind = rng.choice(["scheduler", "worker", "worker", "tuner"])
                 victim = tuner if kind == "tuner" else parts["scheduler"]
                 if kind == "worker":
                     victim = parts[f"worker {rng.randrange(3)}"]
                 victim.kill()
                 kills[kind] += 1
-                due = time.monotonic() + rng.uniform(1.0, 6.0)
+                wanted, latest = records(log) + rng.randrange(10), time.monotonic() + LATEST
                 if kills.total() == KILLS:  # the last one has an end
                     tuner.kill()
-                    tuner.command[-1] = str(log.read_bytes().count(b"\n") + AFTERWARDS)
+                    tuner.command[-1] = str(records(log) + AFTERWARDS)
     finally:
         for part in (tuner, *parts.values()):
             part.kill()
     check(log, tally, kills)
+
+
+def records(log: Path) -> int:
+    return log.read_bytes().count(b"\n") if log.exists() else 0
 
 
 def tail(folder: Path) -> str:
@@ -143,15 +150,15 @@ def tail(folder: Path) -> str:
 def check(log: Path, tally: Path, kills: Counter[str]) -> None:
     """Each configuration ran once at most, and each that ran has one record."""
     problems: list[Problem] = []
-    records = list(autotvm.record.load_from_file(log, problems))
+    pairs = list(autotvm.record.load_from_file(log, problems))
     assert len(problems) <= kills["tuner"] + 1, problems
-    recorded = Counter(inp.config.index for inp, _ in records)
+    recorded = Counter(inp.config.index for inp, _ in pairs)
     ran = Counter(int(line) for line in tally.read_text().split())
-    failed = Counter(inp.notes.reason for inp, result in records if result.error_no)
-    print(f"{dict(kills)} killed; {len(records)} records, {len(ran)} ran, failed: {dict(failed)}")
+    failed = Counter(inp.notes.reason for inp, result in pairs if result.error_no)
+    print(f"{dict(kills)} killed; {len(pairs)} records, {len(ran)} ran, failed: {dict(failed)}")
     assert max(ran.values()) == 1, [index for index, count in ran.items() if count > 1]
     assert max(recorded.values()) == 1, [index for index, count in recorded.items() if count > 1]
     assert ran.keys() <= recorded.keys(), ran.keys() - recorded.keys()
     assert kills.total() == KILLS
-    assert len(records) >= AFTERWARDS
+    assert len(pairs) >= AFTERWARDS
     assert sum(failed.values()) <= 4 * max(1, kills["worker"]), failed
