@@ -57,8 +57,10 @@ def worker(address: str, folder: Path, *options: str) -> Iterator[subprocess.Pop
             process.kill()
 
 
-def session(address: str, log: Path | None = None, key: str = "", **how: Any) -> FleetSession:
+def session(address: str, log: Path | None = None, timeout: float = 60, **how: Any) -> FleetSession:
     """A session that measures the candidates of `tests.measure.programs`."""
     host, _, port = address.removeprefix("tcp://").rpartition(":")
-    runner = RPCRunner(key, host, int(port), timeout=4, number=1, repeat=2, cooldown_interval=0)
-    return FleetSession("llvm", LocalBuilder(timeout=8, n_parallel=1, build_func=compile_candidate), runner, log, **how)
+    runner = RPCRunner("", host, int(port), timeout=timeout, number=1, repeat=2, cooldown_interval=0)
+    return FleetSession(
+        "llvm", LocalBuilder(timeout=60, n_parallel=1, build_func=compile_candidate), runner, log, **how
+    )

@@ -46,7 +46,7 @@ def test_what_faults_do_to_a_fleet_of_four(fleet: Any, tmp_path: Path, caplog: p
     with (
         caplog.at_level(logging.WARNING, "autotvm"),
         worker(fleet.scheduler_address, tmp_path, "--name", "newer", "--package", "99.0"),
-        session(fleet.scheduler_address, grace=120) as measuring,
+        session(fleet.scheduler_address, timeout=10, first=120) as measuring,
     ):
         for job, outcome in measuring.measure([candidate.job("llvm") for candidate in made]):
             assert job.key not in found
@@ -61,8 +61,8 @@ def test_what_faults_do_to_a_fleet_of_four(fleet: Any, tmp_path: Path, caplog: p
     assert max(Counter(tally.read_text().split()).values()) == 1, "a candidate ran twice"
     lost = [candidate for candidate, outcome in found.items() if isinstance(outcome, RunFailed) and outcome.killed]
     assert "kills its worker" in [candidate.fault for candidate in lost]
-    # A worker runs one candidate at a time, so that each death costs one.
-    assert len(lost) <= 3, [found[candidate] for candidate in lost]
+    # Each of two deaths costs the candidate that ran, or all three of a worker that does not come back in time.
+    assert len(lost) <= 6, [found[candidate] for candidate in lost]
     for candidate in found.keys() - set(lost):
         candidate.expect(found[candidate])
     assert "worker newer is not used: it has tilewright '99.0' instead of" in caplog.text
@@ -99,7 +99,7 @@ def test_what_a_tuner_leaves_behind_the_next_one_fetches(fleet: Any, tmp_path: P
         measuring.abandon(str(taken))  # its record is in the log
         rest = [job for job in jobs if job.key != taken]
         found = {job.key: outcome for job, outcome in measuring.measure(rest)}
-        assert all(outcome.ok for outcome in found.values())
+        assert all(outcome.ok for outcome in found.values()), found
         assert not measuring.outstanding
     assert sorted(Counter(tally.read_text().split()).values()) == [1] * 12
     assert not log.with_name("tune.log.fleet").exists()
