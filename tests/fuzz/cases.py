@@ -169,7 +169,7 @@ def primitives(lines: tuple[str, ...]) -> list[str]:
 
 PRIMITIVES = """split fuse reorder tile bind env_threads cache_read cache_write rfactor unroll vectorize parallel pragma
 compute_at compute_inline compute_root set_scope storage_align pipeline double_buffer set_store_predicate tensorize
-create_group""".split()
+create_group prefetch rolling_buffer""".split()
 
 
 KERNELS = {"convolution of an image": r"// \d+ \* \d+ \+ k|\b0 \* \d+ \+ k", "product or window": r"\* A\d+\["}

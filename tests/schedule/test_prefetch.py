@@ -170,3 +170,14 @@ def test_sizes_known_at_the_call(n: int) -> None:
     values = floats(n)
     tw.build(s, [A, B], "llvm")(tw.nd.array(values), out)
     np.testing.assert_allclose(out.numpy(), values * 2)
+
+
+def test_what_is_prefetched_is_there() -> None:
+    A = te.placeholder((8, 6), name="A")
+    B = te.compute((8, 6), lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute((8, 6), lambda i, j: B[i, j] * 2.0, name="C")
+    s = te.create_schedule(C.op)
+    s[B].compute_at(s[C], C.op.axis[1])
+    s[C].prefetch(B, C.op.axis[0], 1)
+    with refused("prefetch", "stage 'C' prefetches 'B' at 'i', but 'B' is computed inside of that", fix="outside of"):
+        tw.lower(s, [A, C])
