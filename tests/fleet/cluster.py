@@ -8,10 +8,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.measure.programs import compile_candidate
+from tests.measure.programs import Candidate, compile_candidate
 from tilewright.fleet.option import RPCRunner
 from tilewright.fleet.session import FleetSession
 from tilewright.measure.option import LocalBuilder
@@ -64,3 +65,17 @@ def session(address: str, log: Path | None = None, timeout: float = 60, **how: A
     return FleetSession(
         "llvm", LocalBuilder(timeout=60, n_parallel=1, build_func=compile_candidate), runner, log, **how
     )
+
+
+@dataclass(frozen=True)
+class Named:
+    """A candidate that is known by its name in later sessions."""
+
+    candidate: Candidate
+
+    @property
+    def identity(self) -> str:
+        return str(self.candidate.number)
+
+    def __call__(self) -> Any:
+        return self.candidate.instantiate()

@@ -9,13 +9,12 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fleet.cluster import cluster, session, worker
+from tests.fleet.cluster import Named, cluster, session, worker
 from tests.measure.programs import Candidate
 from tilewright.core.target import Target
 from tilewright.measure.job import Job
@@ -66,20 +65,6 @@ def test_what_faults_do_to_a_fleet_of_four(fleet: Any, tmp_path: Path, caplog: p
     for candidate in found.keys() - set(lost):
         candidate.expect(found[candidate])
     assert "worker newer is not used: it has tilewright '99.0' instead of" in caplog.text
-
-
-@dataclass(frozen=True)
-class Named:
-    """A candidate that is known by its name in later sessions."""
-
-    candidate: Candidate
-
-    @property
-    def identity(self) -> str:
-        return str(self.candidate.number)
-
-    def __call__(self) -> Any:
-        return self.candidate.instantiate()
 
 
 def test_what_a_tuner_leaves_behind_the_next_one_fetches(fleet: Any, tmp_path: Path) -> None:
