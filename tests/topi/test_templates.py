@@ -243,7 +243,7 @@ def test_spellings_of_one_workload_are_one():
             "conv2d: dtype int16 is not covered",
             "float32, float64, float16, bfloat16",
         ),
-        (lambda: Conv2d.of((1, 4, 7, 7), layout="HWCN"), "conv2d: layout HWCN is unknown", "NCHW, NHWC"),
+        (lambda: Conv2d.of((1, 4, 7, 7), layout="CHWN"), "conv2d: layout CHWN is unknown", "NCHW, NHWC, HWCN"),
         (lambda: Depthwise.of((1, 4, 7, 7), layout="NCW"), "depthwise: shape 1x4x7x7 is not NxCxW", "8x64x1024"),
         (lambda: Depthwise.of((1, 4, 7, 7), dilation=4, padding=0), "kernel 9x9 is larger", "smaller kernel"),
         (lambda: Depthwise.of((1, 4, 7, 7), multiplier=0), "depthwise: multiplier 0 is not", "say 3"),
