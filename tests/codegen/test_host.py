@@ -57,6 +57,7 @@ def trace(function: Function, *args: Any) -> list[tuple[Any, ...]]:
         kernel.name: lambda *a, name=kernel.name: made.append((name, *a)) for kernel in program.kernels
     }
     names |= {"truncdiv": lambda a, b: int(a / b), "truncmod": lambda a, b: a - int(a / b) * b}
+    names |= {limit.name: limit.allowed for limit in program.entries[0].limits}
     exec(program.entries[0].source, names)
     names[program.entries[0].symbol](*args)
     return made
