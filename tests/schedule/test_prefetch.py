@@ -176,8 +176,9 @@ def test_what_is_prefetched_is_there() -> None:
     A = te.placeholder((8, 6), name="A")
     B = te.compute((8, 6), lambda i, j: A[i, j] + 1.0, name="B")
     C = te.compute((8, 6), lambda i, j: B[i, j] * 2.0, name="C")
-    s = te.create_schedule(C.op)
-    s[B].compute_at(s[C], C.op.axis[1])
-    s[C].prefetch(B, C.op.axis[0], 1)
-    with refused("prefetch", "stage 'C' prefetches 'B' at 'i', but 'B' is computed inside of that", fix="outside of"):
-        tw.lower(s, [A, C])
+    for axis in C.op.axis:
+        s = te.create_schedule(C.op)
+        s[B].compute_at(s[C], axis)
+        s[C].prefetch(B, C.op.axis[0], 1)
+        with refused("prefetch", "stage 'C' prefetches 'B' at 'i', but 'B' is computed inside", fix="outside of 'i'"):
+            tw.lower(s, [A, C])

@@ -163,24 +163,24 @@ class StageNest:
                 )
             values = {a.var: cast(a.var.dtype, self.values[a]) for a in stage.roots}
             below = self.loops[depth + 1 :]
-            self._check_there(tensor, axis, below)
+            self._check_there(tensor, axis, self.loops[depth:])
             inner = {each.var: (const(0, each.var.dtype), self.found.ranges[each.axis].extent) for each in below}
             (source, _), *_ = loads
             region = region_read([load for _, load in loads], source.shape, values, inner, self.found.facts)
             stmt = prefetched(partial(self._read, source), tensor.name, region, tensor.dtype)
             yield ahead(stmt, loop.var, extent, offset)
 
-    def _check_there(self, tensor: Tensor, axis: IterVar, below: Sequence[Loop]) -> None:
-        """What is prefetched at a loop is computed before the loops inside of it."""
+    def _check_there(self, tensor: Tensor, axis: IterVar, loops: Sequence[Loop]) -> None:
+        """What is prefetched at a loop is computed before that loop."""
         producer = self.builder.bounds.get(self.builder.schedule.stage_of[tensor.op])
-        inside = [loop.axis for loop in below]
+        inside = [loop.axis for loop in loops]
         for loop in producer.outer if producer is not None else ():
             if loop.stage == self.stage.id and loop.axis in inside:
                 raise UserError(
                     f"stage {self.stage.name!r} prefetches {tensor.name!r} at {axis.name!r}, but {tensor.name!r} is "
                     f"computed inside of that, at {loop.axis.name!r}",
                     primitive="prefetch",
-                    fix=f"prefetch at {loop.axis.name!r}, or compute {tensor.name!r} outside of {axis.name!r}",
+                    fix=f"compute {tensor.name!r} outside of {axis.name!r}, or prefetch what it reads in its own loops",
                 )
 
     def _initial(self, depth: int, bound: frozenset[Var]) -> Stmt:
