@@ -56,8 +56,9 @@ fuzz: $(READY) ## run N random schedules of random computations on every engine;
 fuzz-properties: $(READY) ## run the properties with EXAMPLES=... random examples each, ten times those of `make test`
 	@HYPOTHESIS_PROFILE=fuzz FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m hypothesis $(PYTEST_ARGS)
 
-fuzz-api: $(READY) ## run N hostile calls of the public API and N/40 hostile modules; SEED=... picks others
+fuzz-api: $(READY) ## run N hostile calls of the public API, N/10 command lines, N/40 modules; SEED=... picks others
 	@$(BIN)/python -m tests.hostile calls --count $(N) --seed $(SEED)
+	@$(BIN)/python -m tests.hostile commands --count $$(( ($(N) + 9) / 10 )) --seed $(SEED)
 	@$(BIN)/python -m tests.hostile modules --count $$(( ($(N) + 39) / 40 )) --seed $(SEED)
 	@if [[ -f tests/hostile/logs.py ]]; then \
 	    $(BIN)/python -m tests.hostile.logs --count $$(( ($(N) + 9) / 10 )) --seed $(SEED); fi

@@ -11,7 +11,7 @@ from tests.hostile.children import run
 def main() -> int:
     """Run the command; 1 where a case ended as none may."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__)
-    parser.add_argument("kind", choices=["calls", "modules", "logs"])
+    parser.add_argument("kind", choices=["calls", "commands", "modules", "logs"])
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--from", dest="first", type=int, default=0)

@@ -8,17 +8,22 @@ import traceback
 import warnings
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
 import tilewright as tw
-from tests.hostile.world import Mine, World, module
+from tests.hostile.world import Mine, World, module, tuner
 from tilewright import autotvm
 from tilewright.autotvm.task import ConfigSpace
 from tilewright.core.errors import InternalError, UserError
 from tilewright.runtime.driver import DeviceError
 
-_FACES = ("te", "tir", "nd", "topi", "topi.nn", "target", "transform", "runtime", "autotvm.record")
+_FACES = (
+    "te te.hybrid tir tir.analysis tir.stmt_functor tir.transform nd topi topi.nn topi.image topi.generic topi.cuda "
+    "topi.x86 topi.testing target transform runtime intrin ir arith contrib.nvcc contrib.clang contrib.cblas "
+    "autotvm.record autotvm.feature explain fleet"
+).split()
 _NOT_CALLED = {"tir.ir_builder", "tir.Reduce", "tir.StringImm", "runtime.set_num_threads", "runtime.set_debug"}
 """What changes the process for all calls after it, and interned nodes, which Python refuses to make of lists."""
 _METHODS: dict[str, Callable[[World], Any]] = {
@@ -38,6 +43,9 @@ _METHODS: dict[str, Callable[[World], Any]] = {
     "conv2d": lambda w: autotvm.templates.conv2d,
     "conv1d": lambda w: autotvm.templates.conv1d,
     "builder": lambda w: tw.tir.ir_builder.create(),
+    "allocated": lambda w: tw.tir.ir_builder.create().allocate("float32", (8,), name="a", scope="local"),
+    "intrinsic": lambda w: tw.intrin.mma("float16"),
+    "tuner": tuner,
 }
 _OPERANDS = {
     **dict.fromkeys("neg invert iter len bool float int hash repr str".split(), 0),
@@ -58,14 +66,23 @@ _OF_TUNING = (
 _SLOW = {"module.time_evaluator", "function.time_evaluator"}
 
 
+def _face(name: str) -> Any:
+    """A module of the package, or an object that stands for one."""
+    home: Any = tw
+    for part in name.split("."):
+        home = getattr(home, part, None)
+    try:
+        return import_module(f"tilewright.{name}") if home is None else home
+    except ImportError:  # not in this version
+        return None
+
+
 @cache
 def surface() -> tuple[tuple[str, Callable[[World], Any]], ...]:
     """Every public callable, by name: functions of the faces, and methods of what they give."""
     found: dict[str, Callable[[World], Any]] = {}
     for face in _FACES:
-        home = tw
-        for part in face.split("."):
-            home = getattr(home, part)
+        home = _face(face)
         for name in getattr(home, "__all__", dir(home)):
             value = getattr(home, name, None)
             if not name.startswith("_") and callable(value) and f"{face}.{name}" not in _NOT_CALLED:

@@ -106,6 +106,7 @@ def _messages(child: subprocess.Popen[bytes]) -> Iterator[dict[str, str] | None]
 def main(kind: str, seed: int, first: int, count: int) -> None:
     """Run cases in this process."""
     from tests.hostile.calls import Call
+    from tests.hostile.commands import Line
     from tests.hostile.logs import Mutated
     from tests.hostile.modules import Mutation
 
@@ -116,7 +117,7 @@ def main(kind: str, seed: int, first: int, count: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     for number in range(first, first + count):
-        case = {"calls": Call, "modules": Mutation, "logs": Mutated}[kind](seed, number)
+        case = {"calls": Call, "commands": Line, "modules": Mutation, "logs": Mutated}[kind](seed, number)
         print(json.dumps({"case": case.name}), file=say)
         what = case.run()
         print(json.dumps({"shown": case.shown, "what": what}), file=say)

@@ -9,12 +9,15 @@ import pytest
 
 from tests.hostile.calls import surface
 from tests.hostile.children import run
+from tests.hostile.commands import lines
 
 MODULES = 25
 LOGS = 100
 
 
-@pytest.mark.parametrize(("kind", "count"), [("calls", len(surface())), ("modules", MODULES), ("logs", LOGS)])
+@pytest.mark.parametrize(
+    ("kind", "count"), [("calls", len(surface())), ("commands", 2 * len(lines())), ("modules", MODULES), ("logs", LOGS)]
+)
 def test_hostile(kind: str, count: int) -> None:
     faults = [fault for fault in run(kind, seed=1, first=0, count=count) if fault is not None]
     assert not faults, "\n".join(map(str, faults))
@@ -23,4 +26,12 @@ def test_hostile(kind: str, count: int) -> None:
 def test_the_surface_is_all_that_users_call() -> None:
     names = {name for name, _ in surface()}
     assert {"te.compute", "build", "stage.split", "schedule.cache_write", "nd.array", "topi.nn.conv2d"} <= names
+    assert {
+        "tuner.tune",
+        "builder.for_range",
+        "intrin.mma",
+        "te.ComputeOp",
+        "nd.Device",
+        "te.decl_tensor_intrin",
+    } <= names
     assert len(names) > 400

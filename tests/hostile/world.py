@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
-from tilewright import te
+from tilewright import autotvm, te
 
 NAN, INF = float("nan"), float("inf")
 
@@ -91,6 +91,33 @@ def module() -> Any:
     return tw.build(te.create_schedule(C.op), [A, W, C], "llvm")
 
 
+@cache
+def _task() -> Any:
+    """A task of two configurations, one for the process."""
+
+    @autotvm.template("tests/hostile")
+    def template(n: int) -> Any:
+        s = te.create_schedule(te.compute((n,), lambda i: te.const(1.0, "float32") + i, name="T").op)
+        config = autotvm.get_config()
+        (stage,) = s.stages
+        config.define_knob("factor", [2, 4])
+        s[stage.op].split(stage.op.axis[0], factor=config["factor"].val)
+        return s, [stage.op.output(0)]
+
+    return autotvm.task.create("tests/hostile", args=(8,), target="llvm")
+
+
+def tuner(world: World) -> Any:
+    """A tuner that has done nothing yet."""
+    return world.rng.choice([autotvm.tuner.RandomTuner, autotvm.tuner.GridSearchTuner, autotvm.tuner.GATuner])(_task())
+
+
+def measuring(world: World) -> Any:
+    """How a tuner measures: one configuration in a second."""
+    runner = autotvm.LocalRunner(number=1, repeat=1, timeout=5)
+    return autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=5, n_parallel=1), runner=runner)
+
+
 def _plain(*values: Any) -> list[Callable[[World], Any]]:
     return [lambda _, value=value: value for value in values]  # type: ignore[misc]
 
@@ -161,4 +188,8 @@ _FITTING: dict[str, list[Callable[[World], Any]]] = {
     "func_name": _plain("main"),
     "policy": _plain("factors", "power2", "verbose", "candidate"),
     "sch": [lambda w: w.s],
+    "measure_option": [measuring],
+    "n_trial": _plain(1, 2),
+    "seconds": _plain(0.1, 0, None),
+    "callbacks": [lambda w: [], lambda w: [mine]],
 }
