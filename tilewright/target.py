@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from .core.errors import UserError as _UserError
 from .core.refusals import missing_from_module as _missing
 from .core.target import Target
 
@@ -13,12 +14,19 @@ def create(target: str | Target) -> Target:
 
 def cuda(model: str = "unknown", arch: str | None = None, options: str | None = None) -> Target:
     """The CUDA target, of architecture `arch` ("sm_90") where given."""
-    return Target.parse(" ".join(["cuda", *([f"-arch={arch}"] if arch else []), *([str(options)] if options else [])]))
+    given = _text(options, "options", "cuda"), _text(arch, "arch", "cuda")
+    return Target.parse(" ".join(["cuda", *([f"-arch={given[1]}"] if given[1] else []), *filter(None, given[:1])]))
 
 
 def opencl(model: str = "unknown", options: str | None = None) -> Target:
     """The OpenCL target."""
-    return Target.parse("opencl" if not options else f"opencl {options}")
+    return Target.parse(f"opencl {_text(options, 'options', 'opencl')}".strip())
+
+
+def _text(given: object, argument: str, primitive: str) -> str:
+    if given is None or isinstance(given, str):
+        return given or ""
+    raise _UserError(f"argument {argument!r} is {given!r}", primitive=primitive, fix='give text, such as "sm_90"')
 
 
 __all__ = ["Target", "create", "cuda", "opencl"]

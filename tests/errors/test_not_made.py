@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilewright as tw
 from tests.errors.refused import refused
+from tests.hostile.world import World, tuner
 from tilewright import te, tir
 from tilewright.runtime.module import Module
 
@@ -28,9 +32,60 @@ from tilewright.runtime.module import Module
         (tw.nd.Device, ("gpu3", 0), "tw.cpu()"),
         (tw.nd.NDArray, ("cpu", "float32", (4,), None), "nd.array"),
         (Module, ("program",), "tw.build"),
+        (tir.CommReducer, ("sum", 1, 2, 3, 4), "te.comm_reducer"),
+        (tw.transform.Pass, ("a name", None), "transform.module_pass"),
+        (tw.arith.IntConstraints, (1, 2, 3), "a dict of their ranges"),
+        (tw.arith.IntConstraintsTransform, (1, 2, 3, 4), "arith.solve_linear_equations"),
     ],
 )
 def test_what_makes_it(cls: Any, args: tuple[Any, ...], fix: str) -> None:
-    name = {"PlaceholderOp": "Operation", "ScheduleHandle": "Schedule", "StageHandle": "Stage"}
+    name = {"PlaceholderOp": "Operation", "ScheduleHandle": "Schedule", "StageHandle": "Stage", "NamedPass": "Pass"}
     with refused(name.get(cls.__name__, cls.__name__), "is not made of these arguments", fix=fix):
         cls(*args)
+
+
+WORDS = np.array([1, 2])
+SUMS = te.placeholder((4,), name="A")
+
+
+@pytest.mark.parametrize(
+    ("primitive", "call", "message", "fix"),
+    [
+        ("verify_gpu_code", lambda: tir.analysis.verify_gpu_code(SUMS, [1]), "constraints are [1]", "give a dict"),
+        ("VerifyGPUCode", lambda: tir.transform.VerifyGPUCode(len), "constraints are <built-in", "give a dict"),
+        ("Sequential", lambda: tw.transform.Sequential(3), "3 is not a list of passes", "a list of passes"),
+        ("pass", lambda: tir.transform.prim_func_pass(len, required=len), "required=<built-in", "names"),
+        ("ir_transform", lambda: tir.stmt_functor.ir_transform(SUMS[0], "f", None), "not a function", "or None"),
+        ("ir_transform", lambda: tir.stmt_functor.ir_transform(SUMS[0], None, None, 3), "only_enable is 3", "tir.For"),
+        ("scope_attr", lambda: tir.ir_builder.create().scope_attr(1, WORDS, 2), "the attribute array", "thread_extent"),
+        ("cuda", lambda: tw.target.cuda(arch=WORDS), "argument 'arch' is array", "sm_90"),
+        ("LocalBuilder", lambda: tw.autotvm.LocalBuilder(build_func=WORDS), "build_func=array", "a function"),
+        ("record", lambda: tw.autotvm.callback.log_to_file("a.log", WORDS), "protocol array", "json"),
+        ("schedule_injective_from_existing", lambda: tw.topi.generic.schedule_injective_from_existing(3, SUMS),
+         "given 3 and Tensor", "a schedule and the tensor"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_arguments_that_do_not_fit(primitive: str, call: Callable[[], Any], message: str, fix: str) -> None:
+    with refused(primitive, message, fix=fix):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("primitive", "call", "message"),
+    [
+        ("next_batch", lambda own: own.next_batch(" "), "a batch of ' '"),
+        ("update", lambda own: own.update(True, 1.0), "not lists of inputs and their results"),
+    ],
+)
+def test_tuners_that_scripts_drive(primitive: str, call: Callable[[Any], Any], message: str) -> None:
+    task = tuner(World(random.Random(0))).task
+    with refused(primitive, message):
+        call(tw.autotvm.tuner.RandomTuner(task))
+
+
+def test_what_a_visitor_raises_stays_its_own() -> None:
+    for visit in (tir.stmt_functor.post_order_visit, tir.stmt_functor.pre_order_visit):
+        with pytest.raises(ZeroDivisionError) as caught:
+            visit(SUMS[0] + 1, lambda node: 1 // 0)
+        assert "raised by the function given to" in caught.value.__notes__[0]

@@ -21,7 +21,7 @@ from tilewright.runtime.driver import DeviceError
 
 _FACES = (
     "te te.hybrid tir tir.analysis tir.stmt_functor tir.transform nd topi topi.nn topi.image topi.generic topi.cuda "
-    "topi.x86 topi.testing target transform runtime intrin ir arith contrib.nvcc contrib.clang contrib.cblas "
+    "topi.x86 target transform runtime intrin ir arith contrib.nvcc contrib.clang contrib.cblas "
     "autotvm.record autotvm.feature explain fleet"
 ).split()
 _NOT_CALLED = {"tir.ir_builder", "tir.Reduce", "tir.StringImm", "runtime.set_num_threads", "runtime.set_debug"}
@@ -53,8 +53,8 @@ _OPERANDS = {
     "setitem": 2,
 }
 """Operators, and how many operands Python passes to each."""
-_INSIDE = {"children", "map_children", "choices_below", "read_below", "written_below"}
-"""Methods of expressions that compilers call."""
+_INSIDE = {"runs_on", "children", "map_children", "choices_below", "read_below", "written_below"}
+"""Methods of expressions and instructions that compilers call."""
 _OF_THE_PACKAGE = (
     "lower build conv1d conv2d depthwise_conv2d conv_transpose1d conv_transpose2d avg_pool2d max_pool2d explain_call"
 ).split()
@@ -85,6 +85,8 @@ def surface() -> tuple[tuple[str, Callable[[World], Any]], ...]:
         home = _face(face)
         for name in getattr(home, "__all__", dir(home)):
             value = getattr(home, name, None)
+            if face.startswith("contrib.") and getattr(value, "__module__", None) != f"tilewright.{face}":
+                continue  # what the module itself imports
             if not name.startswith("_") and callable(value) and f"{face}.{name}" not in _NOT_CALLED:
                 found[f"{face}.{name}"] = lambda w, value=value: value
     for name in _OF_THE_PACKAGE:

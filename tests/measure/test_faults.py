@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.measure.programs import FAULTS, Candidate, compile_candidate
+from tests.measure.programs import FAULTS, Candidate, compile_candidate, patient
 from tilewright.measure.option import LocalBuilder, LocalRunner
 from tilewright.measure.outcome import Outcome
 from tilewright.measure.session import MeasureSession
@@ -61,10 +61,9 @@ def candidates(good: int, faults: list[str], folder: Path) -> list[Candidate]:
 
 def measure(target: str, made: list[Candidate], folder: Path) -> dict[Candidate, Outcome]:
     """The outcome of each candidate."""
-    builder = LocalBuilder(timeout=2, build_func=compile_candidate)
-    runner = LocalRunner(
-        timeout=1.5 if target == "llvm" else 5, number=2, repeat=2, min_repeat_ms=4, cooldown_interval=0
-    )
+    builder = LocalBuilder(timeout=patient(2), build_func=compile_candidate)
+    seconds = patient(1.5 if target == "llvm" else 5)
+    runner = LocalRunner(timeout=seconds, number=2, repeat=2, min_repeat_ms=4, cooldown_interval=0)
     with killer(folder), MeasureSession(target, builder, runner) as session:
         found = {job.key: outcome for job, outcome in session.measure([c.job(target) for c in made])}
     assert len(found) == len(made)

@@ -75,7 +75,7 @@ class TestChannel:
             a.send(b"0" * (1 << 24), seconds=0.05)
 
 
-def run(work: Callable[[int], Any], numbers: list[int], size: int = 2, timeout: float = 10) -> dict[int, Any]:
+def run(work: Callable[[int], Any], numbers: list[int], size: int = 2, timeout: float = 120) -> dict[int, Any]:
     """What a pool makes of some work."""
     pool = Pool(work, size, timeout)
     pool.submit(numbers)

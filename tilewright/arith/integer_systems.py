@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.errors import UserError
+from ..core.refusals import not_made
 from ..expr import nodes as n
 from ..expr.nodes import FALSE, TRUE, Expr, IntImm, Var
 from ..expr.operators import (
@@ -40,6 +41,9 @@ class IntConstraints:
     __slots__ = ("ranges", "relations", "variables")
 
     def __init__(self, variables: Any, ranges: Mapping[Var, Range], relations: Any) -> None:
+        known = isinstance(ranges, Mapping) and all(isinstance(held, Range) for held in ranges.values())
+        if not known or not all(isinstance(part, (list, tuple)) for part in (variables, relations)):
+            raise not_made("IntConstraints", "give a list of variables, a dict of their ranges, a list of conditions")
         self.variables: list[Var] = list(variables)
         self.ranges = dict(ranges)
         self.relations: list[Expr] = list(relations)
@@ -56,6 +60,9 @@ class IntConstraintsTransform:
     def __init__(
         self, src: IntConstraints, dst: IntConstraints, src_to_dst: Mapping[Var, Expr], dst_to_src: Mapping[Var, Expr]
     ) -> None:
+        ends = isinstance(src, IntConstraints) and isinstance(dst, IntConstraints)
+        if not ends or not isinstance(src_to_dst, Mapping) or not isinstance(dst_to_src, Mapping):
+            raise not_made("IntConstraintsTransform", "arith.solve_linear_equations returns one")
         self.src = src
         self.dst = dst
         self.src_to_dst = dict(src_to_dst)

@@ -192,10 +192,19 @@ class Tuner:
 
     def next_batch(self, batch_size: int) -> list[Config]:
         """Configurations to measure next."""
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 0:
+            raise UserError(f"a batch of {batch_size!r}", primitive="next_batch", fix="give a number of configurations")
         return [self.space.get(i) for i in self.strategy.propose(batch_size)]
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Learn from results of configurations that `next_batch` gave."""
+        lists = isinstance(inputs, (list, tuple)) and isinstance(results, (list, tuple)) and len(inputs) == len(results)
+        if not lists or not all(isinstance(inp, MeasureInput) for inp in inputs):
+            raise UserError(
+                "the measurements are not lists of inputs and their results",
+                primitive="update",
+                fix="give as many MeasureInputs as MeasureResults",
+            )
         known = ((inp.config.index, flops_of(self.task.flop, r)) for inp, r in zip(inputs, results, strict=True))
         self.strategy.learn([Seen(index, flops) for index, flops in known if index is not None])
 

@@ -190,6 +190,12 @@ def verify_gpu_code(func: Any, constraints: Mapping[str, Any]) -> bool:
     UserError
         For another name.
     """
+    if not isinstance(constraints, Mapping) or not all(isinstance(name, str) for name in constraints):
+        raise UserError(
+            f"constraints are {constraints!r}",
+            primitive="verify_gpu_code",
+            fix='give a dict: {"max_threads_per_block": 1024}',
+        )
     unknown = sorted(set(constraints) - {*_LIMITS, "max_kernels"})
     if unknown:
         raise UserError(

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..core.node import Node
+from ..core.own_code import calling
 from ..core.recursion import deep
 from ..expr.nodes import Expr, Var
 from ..expr.operators import as_expr, cast
@@ -31,8 +32,9 @@ def _root(given: Any, primitive: str) -> Any:
 
 def post_order_visit(stmt: Any, fvisit: Visit) -> None:
     """Call `fvisit` with each distinct node of a statement or expression, those below it first."""
-    for node in list(post_order(_root(stmt, "post_order_visit"))):
-        fvisit(node)
+    with calling("the function given to post_order_visit"):
+        for node in list(post_order(_root(stmt, "post_order_visit"))):
+            fvisit(node)
 
 
 def pre_order_visit(stmt: Any, fvisit: Visit) -> None:
@@ -43,7 +45,9 @@ def pre_order_visit(stmt: Any, fvisit: Visit) -> None:
         node = stack.pop()
         if node not in seen:
             seen.add(node)
-            if fvisit(node) is not False:
+            with calling("the function given to pre_order_visit"):
+                further = fvisit(node) is not False
+            if further:
                 stack += reversed(node.children())
 
 
@@ -68,6 +72,16 @@ def ir_transform(stmt: Any, preorder: Visit | None, postorder: Visit | None, onl
     Stmt or Expr
         The rewritten program: the same object where nothing changed.
     """
+    if not all(each is None or callable(each) for each in (preorder, postorder)):
+        raise UserError(
+            "what is called is not a function", primitive="ir_transform", fix="give functions of a node, or None"
+        )
+    if only_enable is not None and not (
+        isinstance(only_enable, (list, tuple)) and all(isinstance(name, str) for name in only_enable)
+    ):
+        raise UserError(
+            f"only_enable is {only_enable!r}", primitive="ir_transform", fix='give a list of names: ["tir.For"]'
+        )
     wanted = None if only_enable is None else frozenset(only_enable)
     memo: dict[Any, Any] = {}
 
@@ -79,11 +93,13 @@ def ir_transform(stmt: Any, preorder: Visit | None, postorder: Visit | None, onl
 
     def apply(node: Any) -> Any:
         enabled = wanted is None or LEGACY_NAMES.get(type(node), f"tir.{type(node).__name__}") in wanted
-        before = preorder(node) if enabled and preorder is not None else None
+        with calling("the functions given to ir_transform"):
+            before = preorder(node) if enabled and preorder is not None else None
         if before is not None:
             return _fitting(before, node)
         done = _rebuilt(node, visit)
-        after = postorder(done) if enabled and postorder is not None else None
+        with calling("the functions given to ir_transform"):
+            after = postorder(done) if enabled and postorder is not None else None
         return done if after is None else _fitting(after, node)
 
     return visit(_root(stmt, "ir_transform"))

@@ -222,7 +222,8 @@ class IRBuilder:
 
     def scope_attr(self, node: Any, attr_key: str, value: Any) -> None:
         """`ib.scope_attr(tx, "thread_extent", n)` runs the rest of the scope on the n threads of the axis `tx`."""
-        if attr_key not in ("thread_extent", "virtual_thread") or not isinstance(node, IterVar) or node.thread is None:
+        known = isinstance(attr_key, str) and attr_key in ("thread_extent", "virtual_thread")
+        if not known or not isinstance(node, IterVar) or node.thread is None:
             raise UserError(
                 f"the attribute {attr_key!r} of {node!r} is not known",
                 primitive="scope_attr",

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from ..core.errors import UserError
 from ..core.node import Node
 from ..core.recursion import deep
@@ -273,6 +275,8 @@ def _plain_equal(a: Any, b: Any) -> bool:
     """Equality of data: floats by their bits, numbers by type."""
     if isinstance(a, float) and isinstance(b, float):
         return struct.pack("d", a) == struct.pack("d", b)
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return type(a) is type(b) and a.dtype == b.dtype and np.array_equal(a, b)
     return isinstance(a, bool) is isinstance(b, bool) and bool(a == b)
 
 

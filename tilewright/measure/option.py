@@ -34,9 +34,10 @@ class LocalBuilder:
 
     def __post_init__(self) -> None:
         _check_positive("LocalBuilder", self.timeout, self.n_parallel)
-        if self.build_kwargs:
+        if self.build_kwargs is not None and not (isinstance(self.build_kwargs, dict) and not self.build_kwargs):
             raise UserError("build_kwargs are not supported", primitive="LocalBuilder", fix="set options on the target")
-        if self.build_func != "default" and not callable(self.build_func):
+        named = isinstance(self.build_func, str) and self.build_func == "default"
+        if not named and not callable(self.build_func):
             raise UserError(
                 f"build_func={self.build_func!r} is unknown",
                 primitive="LocalBuilder",

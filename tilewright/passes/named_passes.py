@@ -7,7 +7,7 @@ by itself, so that scripts apply one of these to look at what it does, or inside
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..core.errors import UserError
@@ -236,6 +236,10 @@ def verifying_memory() -> NamedPass:
 
 def verifying_gpu_code(constraints: Any = None) -> NamedPass:
     """The pass that raises where a kernel exceeds limits: see `tir.analysis.verify_gpu_code`."""
+    if constraints is not None and not isinstance(constraints, Mapping):
+        raise UserError(
+            f"constraints are {constraints!r}", primitive="VerifyGPUCode", fix='give a dict: {"max_thread_x": 256}'
+        )
     return _verifying(
         "VerifyGPUCode",
         lambda function: verify_gpu_code(function, dict(constraints or {})),
@@ -268,6 +272,8 @@ class Sequential(NamedPass):
     """Passes one after the other."""
 
     def __init__(self, passes: Sequence[Any] = (), opt_level: int = 0, name: str = "sequential", **legacy: Any) -> None:
+        if not isinstance(passes, (list, tuple)):
+            raise UserError(f"{passes!r} is not a list of passes", primitive="Sequential", fix="give a list of passes")
         wrong = next((each for each in passes if not isinstance(each, NamedPass)), None)
         if wrong is not None:
             raise UserError(f"{wrong!r} is not a pass", primitive="Sequential", fix="give passes of tir.transform")

@@ -125,7 +125,7 @@ def _resized(
     data: Any, roi: Any, size: Any, layouts: tuple[Any, str], how: tuple[Any, Any, Any, Any], kind: Any, primitive: str
 ) -> Tensor:
     source, (layout, spatial) = tensor(data, "data", primitive), layouts
-    if roi is not None and len(roi):
+    if roi is not None and not (isinstance(roi, (list, tuple)) and not roi):
         raise UserError(
             f"argument 'roi' is {roi!r}", primitive=primitive, fix="give None, and cut with topi.strided_slice first"
         )

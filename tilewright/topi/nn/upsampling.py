@@ -48,7 +48,7 @@ def upsampling(
     """
     names = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}
     chosen = names[one_of(method, tuple(names), "method", "upsampling")]
-    size = output_shape or _scaled(data, (scale_h, scale_w), layout, "HW", "upsampling")
+    size = output_shape if output_shape is not None else _scaled(data, (scale_h, scale_w), layout, "HW", "upsampling")
     mode = "align_corners" if align_corners else "asymmetric"
     return resize2d(data, None, size, layout, chosen, mode)
 
@@ -66,7 +66,11 @@ def upsampling3d(
     """Enlarge volumes, as `upsampling` does images; `method` is "nearest_neighbor" or "trilinear"."""
     names = {"nearest_neighbor": "nearest_neighbor", "trilinear": "linear"}
     chosen = names[one_of(method, tuple(names), "method", "upsampling3d")]
-    size = output_shape or _scaled(data, (scale_d, scale_h, scale_w), layout, "DHW", "upsampling3d")
+    size = (
+        output_shape
+        if output_shape is not None
+        else _scaled(data, (scale_d, scale_h, scale_w), layout, "DHW", "upsampling3d")
+    )
     return resize3d(data, None, size, layout, chosen, coordinate_transformation_mode)
 
 

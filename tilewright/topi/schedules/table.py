@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...core.errors import UserError
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
+from ...tensor.tensor import Tensor
 from . import injective, products, reduce, rows
 
 Maker = Callable[[Any, Target, str], ScheduleHandle]
@@ -75,6 +77,12 @@ def functions(target: Callable[[], Target], module: str) -> dict[str, Callable[.
 
     def schedule_injective_from_existing(sch: ScheduleHandle, out: Any) -> ScheduleHandle:
         """Schedule the one output `out` of a schedule that is there already."""
+        if not isinstance(sch, ScheduleHandle) or not isinstance(out, Tensor):
+            raise UserError(
+                f"given {sch!r} and {out!r}",
+                primitive="schedule_injective_from_existing",
+                fix="give a schedule and the tensor that it computes",
+            )
         injective.one_element_each(sch, out.op, target())
         return sch
 

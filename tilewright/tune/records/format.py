@@ -197,7 +197,7 @@ def _check_plain(value: Any) -> None:
 
 def only_json(protocol: str) -> None:
     """UserError for a way of writing records other than JSON."""
-    if protocol != "json":
+    if not isinstance(protocol, str) or protocol != "json":
         raise UserError(f"protocol {protocol!r} is not supported", primitive="record", fix='use "json"')
 
 
