@@ -48,7 +48,7 @@ def mma(operands: str, accumulator: str = "") -> Atom:
     if found is None or not named:
         raise _UserError(
             f"there is no matrix instruction for operands {operands!r}"
-            + (f" with sums in {accumulator!r}" if accumulator else ""),
+            + ("" if isinstance(accumulator, str) and not accumulator else f" with sums in {accumulator!r}"),
             primitive="mma",
             fix=f"use one of {', '.join(repr(name) for name in _ATOMS if '16_' not in name)}",
         )

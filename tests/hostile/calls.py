@@ -22,7 +22,7 @@ from tilewright.runtime.driver import DeviceError
 _FACES = (
     "te te.hybrid tir tir.analysis tir.stmt_functor tir.transform nd topi topi.nn topi.image topi.generic topi.cuda "
     "topi.x86 target transform runtime intrin ir arith contrib.nvcc contrib.clang contrib.cblas "
-    "autotvm.record autotvm.feature explain fleet"
+    "autotvm.record autotvm.feature fleet"
 ).split()
 _NOT_CALLED = {"tir.ir_builder", "tir.Reduce", "tir.StringImm", "runtime.set_num_threads", "runtime.set_debug"}
 """What changes the process for all calls after it, and interned nodes, which Python refuses to make of lists."""

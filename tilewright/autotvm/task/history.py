@@ -93,7 +93,7 @@ def _unpacked(records: Any) -> Iterator[Pair]:
         yield from load_from_buffer(records)
     elif isinstance(records, tuple) and len(records) == 2 and isinstance(records[0], MeasureInput):
         yield records
-    elif not isinstance(records, Iterable):
+    elif not isinstance(records, Iterable) or getattr(records, "ndim", 1) == 0:
         raise UserError(
             f"{records!r} is not a log",
             primitive="apply_history_best",
