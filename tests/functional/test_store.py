@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,14 @@ def test_files_of_the_wrong_kind_are_named(tmp_path: Path) -> None:
         archive.load(Store(tmp_path), tmp_path / "text")
     with pytest.raises(UserError, match="cannot write"):
         archive.export(Store(tmp_path), tmp_path / "no" / "folder")
+
+
+@pytest.mark.parametrize("action", [archive.export, archive.load])
+def test_a_pipe_is_refused(tmp_path: Path, action: Callable[[Store, Path], object]) -> None:
+    """Opening it would wait for whoever is at its other end."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="not a regular file"):
+        action(Store(tmp_path / "store"), tmp_path / "pipe")
 
 
 def test_the_environment_chooses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
