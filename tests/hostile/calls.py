@@ -53,8 +53,8 @@ _OPERANDS = {
     "setitem": 2,
 }
 """Operators, and how many operands Python passes to each."""
-_INSIDE = {"runs_on", "children", "map_children", "choices_below", "read_below", "written_below"}
-"""Methods of expressions and instructions that compilers call."""
+_INSIDE = {"runs_on", "follow", "report", "children", "map_children", "choices_below", "read_below", "written_below"}
+"""Methods that the compiler and the tuner call, not users."""
 _OF_THE_PACKAGE = (
     "lower build conv1d conv2d depthwise_conv2d conv_transpose1d conv_transpose2d avg_pool2d max_pool2d explain_call"
 ).split()
