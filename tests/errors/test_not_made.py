@@ -54,7 +54,7 @@ SUMS = te.placeholder((4,), name="A")
         ("verify_gpu_code", lambda: tir.analysis.verify_gpu_code(SUMS, [1]), "constraints are [1]", "give a dict"),
         ("VerifyGPUCode", lambda: tir.transform.VerifyGPUCode(len), "constraints are <built-in", "give a dict"),
         ("Sequential", lambda: tw.transform.Sequential(3), "3 is not a list of passes", "a list of passes"),
-        ("pass", lambda: tir.transform.prim_func_pass(len, required=len), "required=<built-in", "names"),
+        ("transform", lambda: tir.transform.prim_func_pass(len, required=len), "required=<built-in", "tir.Simplify"),
         ("ir_transform", lambda: tir.stmt_functor.ir_transform(SUMS[0], "f", None), "not a function", "or None"),
         ("ir_transform", lambda: tir.stmt_functor.ir_transform(SUMS[0], None, None, 3), "only_enable is 3", "tir.For"),
         ("scope_attr", lambda: tir.ir_builder.create().scope_attr(1, WORDS, 2), "the attribute array", "thread_extent"),

@@ -90,7 +90,7 @@ def living(mark: str) -> list[str]:
 
 def assert_nothing_is_left(mark: str, tmp_path: Path) -> None:
     """Neither processes nor files, soon."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 120
     while (left := living(mark) or [*tmp_path.glob("tilewright-*")]) and time.monotonic() < end:
         time.sleep(0.02)
     assert not left
