@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import te
+from tilewright import te, tir
 from tilewright.arith.simplify import simplify
 from tilewright.core.recursion import FRAMES
 from tilewright.expr.evaluate import evaluate
@@ -28,7 +28,7 @@ DECLARE = """
 import sys, threading
 import numpy as np
 import tilewright as tw
-from tilewright import te
+from tilewright import te, tir
 from tilewright.loops.interpret import interpret
 
 A = te.placeholder((8,), name="A")
@@ -223,3 +223,18 @@ def test_an_axis_that_is_split_300_times(target: str) -> None:
     for _ in range(300):
         _, axis = s[B].split(axis, nparts=1)
     tw.build(s, [A, B], target)
+
+
+def test_nested_selects_with_divisions_are_compiled_for_cuda_in_time_in_proportion() -> None:
+    A = te.placeholder((64,), name="A")
+
+    def body(i: Expr) -> Expr:
+        x = A[i]
+        for k in range(40):  # each level reads the one below twice: 2 ** 40 occurrences of it
+            x = tir.Select(x > k, x + 2.0, A[(i + k) % 64])
+        return x
+
+    B = te.compute((64,), body, name="B")
+    s = te.create_schedule(B.op)
+    s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+    assert len(tw.build(s, [A, B], "cuda -arch=sm_90").imported_modules[0].get_source()) < 100_000

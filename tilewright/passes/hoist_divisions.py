@@ -17,6 +17,8 @@ from ..expr.traverse import substitute, variables
 from ..loops.nodes import For, Function, Launch, Let, Stmt, map_statements
 
 _DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
+MOST_VISITS = 256
+"""Occurrences of one node that are counted."""
 MAX_NAMES = 64
 """Names in one scope: each nests the rest of it one level deeper, and holds a register."""
 
@@ -39,7 +41,7 @@ def _scope(body: Stmt, own: set[Var], known: set[Var], without: set[Any]) -> Stm
     `without` are nodes that hold no divisions, as the scopes around this one found.
     """
     counts: Counter[Expr] = Counter()
-    _count(body, counts, without)
+    _count(body, counts, without, Counter())
     often = [e for e, times in counts.items() if times > 1 and _belongs(e, own, known)]
     if len(often) > MAX_NAMES:
         kept = set(sorted(often, key=lambda e: -counts[e])[:MAX_NAMES])
@@ -66,20 +68,24 @@ def _inside(stmt: Stmt, known: set[Var], without: set[Any]) -> Stmt:
     return map_statements(stmt, lambda child: _inside(child, known, without))
 
 
-def _count(node: Any, counts: Counter[Expr], without: set[Any]) -> bool:
+def _count(node: Any, counts: Counter[Expr], without: set[Any], visits: Counter[Any]) -> bool:
     """Count the occurrences of divisions, inner ones before those that hold them; a repeated one's parts once.
 
-    `without` gathers the nodes that hold none; whether this one holds any is what comes back.
+    `without` gathers the nodes that hold none; whether this one holds any is what comes back. Nodes are shared: what
+    occurs more than `MOST_VISITS` times is not looked into again, as nested choices make 2 ** depth occurrences.
     """
     if node in without:
         return False
+    if visits[node] == MOST_VISITS:
+        return True
+    visits[node] += 1
     divides = isinstance(node, _DIVISIONS)
     if divides and counts[node]:
         counts[node] += 1
         return True
     found = divides
     for child in node.children():
-        found = _count(child, counts, without) or found
+        found = _count(child, counts, without, visits) or found
     if divides and node.dtype.is_int and node.dtype.lanes == 1 and isinstance(node.b, IntImm):
         counts[node] += 1
     if not found:
