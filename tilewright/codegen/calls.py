@@ -42,7 +42,7 @@ def vector_argument(kernel: Any, e: n.Expr) -> str:
         if isinstance(e, n.Load) and kernel._width(e.source, kernel._load_index(e)) == lanes:
             loaded: str = kernel._vector_load(e, 0, lanes)
             return loaded.replace(f"{dialect.vector_type(dtype, lanes)}*)", f"{kind}*)", 1)
-        parts = [f"(unsigned int)({kernel.expr.write(lane_of(e, i, {}))} & 255)" for i in range(lanes)]
+        parts = [f"(unsigned int)({kernel.expr.write(lane_of(e, i, {}))} & 0xff)" for i in range(lanes)]
         shifted = " | ".join(f"{part} << {8 * i}" if i else part for i, part in enumerate(parts))
         return f"({kind})({shifted})"
     if lanes not in dialect.vector_widths(dtype):
