@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 
 import tilewright
+from tilewright.codegen.c_compiler import c_compiler
 from tilewright.core.errors import TVMError
 from tilewright.schedule.handle import PRIMITIVES
 
@@ -32,6 +33,8 @@ ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.M | re.S)
 SKIPPED = "# needs a GPU"
+NEEDS_C = ('"import_c"', '.so"', 'target="c"')
+"""What a program has that takes the system's C compiler."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,10 @@ def name(path: Path) -> str:
 
 def _marks(path: Path) -> list[pytest.MarkDecorator]:
     programs = [b.text for b in blocks(path.read_text(encoding="utf-8")) if b.is_program and SKIPPED not in b.text]
-    return [pytest.mark.opencl] if any("opencl" in text for text in programs) else []
+    found = [pytest.mark.opencl] if any("opencl" in text for text in programs) else []
+    if any(text in program for program in programs for text in NEEDS_C):
+        found.append(pytest.mark.skipif(c_compiler() is None, reason="no C compiler (cc, gcc, clang) is on the PATH"))
+    return found
 
 
 def run(program: str, names: dict[str, Any]) -> tuple[str, str]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.codegen.c_compiler import c_compiler
+
 SCRIPTS = Path(__file__).parent / "scripts"
 DEVICES = [pytest.param(kind, marks=getattr(pytest.mark, kind)) for kind in ("opencl", "cuda")]
 
@@ -62,6 +64,7 @@ def test_a_program_of_the_shape_of_the_tutorial_on_external_functions() -> None:
     assert run("extern_op.py") == "my_tvm_addone signatures: NDArray, NDArray\nright\n"
 
 
+@pytest.mark.skipif(c_compiler() is None, reason="no C compiler (cc, gcc, clang) is on the PATH")
 @pytest.mark.parametrize("pragma", ["import_c", "import_llvm"])
 def test_a_program_of_the_shape_of_the_tutorial_on_tensorize(pragma: str) -> None:
     out = run("tensorize.py", pragma)
