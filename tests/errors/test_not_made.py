@@ -60,6 +60,8 @@ SUMS = te.placeholder((4,), name="A")
         ("scope_attr", lambda: tir.ir_builder.create().scope_attr(1, WORDS, 2), "the attribute array", "thread_extent"),
         ("cuda", lambda: tw.target.cuda(arch=WORDS), "argument 'arch' is array", "sm_90"),
         ("LocalBuilder", lambda: tw.autotvm.LocalBuilder(build_func=WORDS), "build_func=array", "a function"),
+        ("undefined_vars", lambda: tir.analysis.undefined_vars(SUMS[0], te), "defs are <module", "a list of variables"),
+        ("cblas", lambda: tw.contrib.cblas.matmul(SUMS, SUMS, WORDS), "transposing is array", "True or False"),
         ("find_clang", lambda: tw.contrib.clang.find_clang(WORDS), "required=array", "True or False"),
         ("apply_history_best", lambda: tw.autotvm.apply_history_best(np.array(1)), "array(1) is not a log", "log file"),
         ("mma", lambda: tw.intrin.mma(WORDS, WORDS), "no matrix instruction for operands array", "use one of"),

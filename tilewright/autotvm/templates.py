@@ -101,6 +101,8 @@ class Packaged(Generic[W]):
             Where the shapes do not fit, or there is no target.
         """
         chosen = Target.parse(target) if target is not None else self._target()
+        if not isinstance(x, Tensor) or not isinstance(w, Tensor):
+            raise UserError(f"the operands are {x!r} and {w!r}", primitive="compute", fix="give two tensors")
         workload = fusion.workload_of(self.template.kind, x, w, options)
         template, config = self._known(workload, chosen)
         return fusion.compute(template, config, workload, chosen, (x, w), epilogue)

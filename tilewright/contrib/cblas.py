@@ -37,12 +37,18 @@ def matmul(lhs: Any, rhs: Any, transa: Any = False, transb: Any = False, **optio
     UserError
         For tensors of another rank or type, and for extents that do not agree.
     """
-    return _product(lhs, rhs, bool(transa), bool(transb), 2, MATMUL, options)
+    return _product(lhs, rhs, _flag(transa), _flag(transb), 2, MATMUL, options)
 
 
 def batch_matmul(lhs: Any, rhs: Any, transa: Any = False, transb: Any = False, **options: Any) -> Tensor:
     """Declare the products of two batches of matrices, computed by BLAS on the host: `matmul` has the rest."""
-    return _product(lhs, rhs, bool(transa), bool(transb), 3, BATCH_MATMUL, options)
+    return _product(lhs, rhs, _flag(transa), _flag(transb), 3, BATCH_MATMUL, options)
+
+
+def _flag(given: Any) -> bool:
+    if not isinstance(given, (bool, int)):
+        raise UserError(f"transposing is {given!r}", primitive="cblas", fix="give True or False")
+    return bool(given)
 
 
 def _product(lhs: Any, rhs: Any, transa: bool, transb: bool, rank: int, name: str, options: dict[str, Any]) -> Tensor:

@@ -124,7 +124,7 @@ class Target:
     def current(allow_none: bool = True) -> Target | None:
         """The innermost target of the `with` statements around the caller, or None."""
         stack = _stack()
-        if not stack and not allow_none:
+        if not stack and allow_none is False:
             raise UserError(
                 "no current target", primitive="Target.current", fix='pass one, or work inside `with Target("cuda"):`'
             )

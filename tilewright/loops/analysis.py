@@ -84,6 +84,8 @@ def undefined_vars(node: Any, defs: Any = ()) -> list[Var]:
         for child in at.children():
             visit(child, known if any(child is part for part in outside) else inside)
 
+    if not isinstance(defs, (list, tuple)):
+        raise UserError(f"defs are {defs!r}", primitive="undefined_vars", fix="give a list of variables")
     visit(
         node if isinstance(node, Stmt) else as_expr(node),
         frozenset(axis.var if isinstance(axis, IterVar) else axis for axis in defs),

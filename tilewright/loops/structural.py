@@ -359,4 +359,4 @@ def _plain_hash(value: Any) -> int:
         value = value.value
     elif isinstance(value, float):
         value = struct.pack("d", value)
-    return zlib.crc32(f"{type(value).__name__} {value!s}".encode())
+    return zlib.crc32(f"{type(value).__name__} {value!s}".encode(errors="surrogatepass"))

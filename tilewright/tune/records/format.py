@@ -322,7 +322,8 @@ def _note(value: Any) -> Any:
 
 def pairs_of(given: Any, primitive: str) -> Iterator[Pair]:
     """The measurements that a caller gives; UserError where they are something else."""
-    for one in [given] if isinstance(given, str) or not isinstance(given, Iterable) else given:
+    single = isinstance(given, str) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0
+    for one in [given] if single else given:
         if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], MeasureInput)):
             raise UserError(
                 f"{one!r} is not a measurement",
