@@ -69,7 +69,6 @@ SUMS = te.placeholder((4,), name="A")
         ("schedule_injective_from_existing", lambda: tw.topi.generic.schedule_injective_from_existing(3, SUMS),
          "given 3 and Tensor", "a schedule and the tensor"),
     ],
-    ids=str,
 )  # fmt: skip
 def test_arguments_that_do_not_fit(primitive: str, call: Callable[[], Any], message: str, fix: str) -> None:
     with refused(primitive, message, fix=fix):
