@@ -199,7 +199,7 @@ def _target(
             if kept is not TRUE:
                 relations = [*relations, kept]
     others = {v: r for v, r in src.ranges.items() if v not in dst_to_src}
-    return IntConstraints(free, {**others, **ranges}, dict.fromkeys(relations))
+    return IntConstraints(free, {**others, **ranges}, list(dict.fromkeys(relations)))
 
 
 def _others(src: IntConstraints) -> Facts:
