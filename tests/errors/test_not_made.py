@@ -46,6 +46,7 @@ def test_what_makes_it(cls: Any, args: tuple[Any, ...], fix: str) -> None:
 
 WORDS = np.array([1, 2])
 SUMS = te.placeholder((4,), name="A")
+LINES = te.placeholder((1, 4, 9)), te.placeholder((4, 4, 3))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,11 @@ SUMS = te.placeholder((4,), name="A")
         ("scope_attr", lambda: tir.ir_builder.create().scope_attr(1, WORDS, 2), "the attribute array", "thread_extent"),
         ("cuda", lambda: tw.target.cuda(arch=WORDS), "argument 'arch' is array", "sm_90"),
         ("LocalBuilder", lambda: tw.autotvm.LocalBuilder(build_func=WORDS), "build_func=array", "a function"),
-        ("undefined_vars", lambda: tir.analysis.undefined_vars(SUMS[0], te), "defs are <module", "a list of variables"),
+        ("explain", lambda: te.create_schedule(SUMS.op).explain("llvm", args=3), "args are 3", "a list of tensors"),
+        ("conv1d", lambda: tw.topi.nn.conv1d(*LINES, 1, 1, 1, "NCW", kernel_layout=WORDS), "argument 'kernel_layout' is a",
+         "OIW"),
+        ("undefined_vars", lambda: tir.analysis.undefined_vars(SUMS[0], te), "defs are <module",
+         "a list of variables"),
         ("cblas", lambda: tw.contrib.cblas.matmul(SUMS, SUMS, WORDS), "transposing is array", "True or False"),
         ("find_clang", lambda: tw.contrib.clang.find_clang(WORDS), "required=array", "True or False"),
         ("apply_history_best", lambda: tw.autotvm.apply_history_best(np.array(1)), "array(1) is not a log", "log file"),

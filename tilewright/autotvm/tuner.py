@@ -270,7 +270,7 @@ def checked_options(measure_option: Any) -> tuple[LocalBuilder, LocalRunner]:
     """Return the builder and the runner of a `measure_option`; UserError where it has none."""
     try:
         builder, runner = measure_option["builder"], measure_option["runner"]
-    except (KeyError, TypeError):
+    except (IndexError, KeyError, TypeError):
         builder = runner = None
     if not isinstance(builder, LocalBuilder) or not isinstance(runner, LocalRunner):
         raise UserError(

@@ -74,6 +74,8 @@ def findings(
 ) -> Findings:
     """What there is to tell; where `compiled`, registers too, as NVIDIA's compiler allocates them."""
     schedule = handle.value
+    if args is not None and not isinstance(args, (list, tuple)):
+        raise UserError(f"args are {args!r}", primitive="explain", fix="give a list of tensors and variables")
     given = tuple(args) if args is not None else _arguments(schedule)
     with naming_steps(handle.steps):
         function = finished(lower_for(target, handle, given).parts[0].function, target)

@@ -14,6 +14,8 @@ from ..codegen.llvm.forms import show
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.forking import new_lock
+from ..core.own_code import calling
+from ..core.paths import file_path
 from ..core.refusals import not_made
 from ..core.target import Target
 from ..core.text import one_line
@@ -377,10 +379,12 @@ class Module:
                 primitive="export_library",
                 fix="give one that links object files: contrib.cc.create_shared",
             )
+        path = os.fspath(file_path(file_name, "export_library", "lib.so"))
         with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
             made = os.path.join(folder, "lib.o")
             write_module(self.program, self._exporter, made, "o", "export_library")
-            fcompile(os.fspath(file_name), [made])
+            with calling("fcompile"):
+                fcompile(path, [made])
 
     def __repr__(self) -> str:
         return one_line(f"<Module {', '.join(self._entries)} for {self.target}>")

@@ -75,7 +75,9 @@ def _check_groups(channels: Any, filters: Any, groups: Any, arguments: tuple[str
 def layouts_of(data_layout: Any, kernel_layout: Any, spatial: str, primitive: str) -> tuple[str, str]:
     """The layouts of data and kernel, checked; of a kernel without one, the usual one for that of the data."""
     usual = f"OI{spatial}" if str(data_layout).startswith("NC") else f"{spatial}IO"
-    given = {"data_layout": (data_layout, f"NC{spatial}"), "kernel_layout": (kernel_layout or usual, f"OI{spatial}")}
+    unnamed = kernel_layout is None or (isinstance(kernel_layout, str) and not kernel_layout)
+    kernel = usual if unnamed else kernel_layout
+    given = {"data_layout": (data_layout, f"NC{spatial}"), "kernel_layout": (kernel, f"OI{spatial}")}
     for argument, (layout, letters) in given.items():
         if not isinstance(layout, str) or sorted(layout) != sorted(letters):
             raise UserError(
