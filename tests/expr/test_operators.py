@@ -367,7 +367,7 @@ def test_printed_floats_mean_the_same_in_python(e: n.Expr, x: float, y: float, z
         (op.const(math.nan), 'T.float32("nan")'),
         (op.const(-math.inf), 'T.float32("-inf")'),
         (op.const(1e30, "float64"), "T.float64(1e+30)"),
-        (n.StringImm("s"), "'s'"),
+        (n.StringImm("s"), '"s"'),
         (intrinsics.TABLE["exp"](f), "T.exp(f)"),
         (op.truncmod(i, j), "T.truncmod(i, j)"),
     ],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..codegen.c_compiler import c_compiler
 from ..core.errors import UserError
 from ..core.refusals import missing, not_made
 from .cpu_driver import CpuDriver
@@ -143,7 +143,8 @@ def enabled(target: str) -> bool:
         raise UserError(f"{target!r} is not the name of a target", primitive="enabled", fix='give one: enabled("cuda")')
     kind = target.split(" ")[0]
     if kind == "c":
-        return c_compiler() is not None
+        compiler = import_module("..codegen.c_compiler", __package__)  # not for a process that starts known kernels
+        return compiler.c_compiler() is not None
     return kind == "llvm" or (kind in _TARGETS and device(kind).exist)
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..codegen.abi import unknown_functions
 from ..core.errors import InternalError, UserError
 from ..core.forking import new_lock, not_while_forking
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere
@@ -175,7 +174,8 @@ class OpenClDriver(Driver):
                 built = at.cl.Program(at.context, program.source).build(options=_QUIET)
             except at.cl.RuntimeError as error:
                 refused = InternalError(f"OpenCL refuses generated code: {error}\n\n{program.source}")
-                raise unknown_functions(program, refused) or refused from error
+                abi = import_module("..codegen.abi", __package__)  # not for a process that only starts known kernels
+                raise abi.unknown_functions(program, refused) or refused from error
             return {abi.name: _launcher(at, at.cl.Kernel(built, abi.name), abi) for abi in program.kernels}
 
     def timer(
