@@ -46,6 +46,13 @@ def test_what_makes_it(cls: Any, args: tuple[Any, ...], fix: str) -> None:
 
 WORDS = np.array([1, 2])
 SUMS = te.placeholder((4,), name="A")
+
+
+def annotated(key: Any) -> None:
+    B = te.compute((4,), lambda i: SUMS[i], name="B")
+    te.create_schedule(B.op)[B].pragma(B.op.axis[0], key)
+
+
 LINES = te.placeholder((1, 4, 9)), te.placeholder((4, 4, 3))
 
 
@@ -62,8 +69,12 @@ LINES = te.placeholder((1, 4, 9)), te.placeholder((4, 4, 3))
         ("cuda", lambda: tw.target.cuda(arch=WORDS), "argument 'arch' is array", "sm_90"),
         ("LocalBuilder", lambda: tw.autotvm.LocalBuilder(build_func=WORDS), "build_func=array", "a function"),
         ("explain", lambda: te.create_schedule(SUMS.op).explain("llvm", args=3), "args are 3", "a list of tensors"),
-        ("conv1d", lambda: tw.topi.nn.conv1d(*LINES, 1, 1, 1, "NCW", kernel_layout=WORDS), "argument 'kernel_layout' is a",
+        ("conv1d", lambda: tw.topi.nn.conv1d(*LINES, 1, 1, 1, "NCW", kernel_layout=WORDS), "'kernel_layout' is array",
          "OIW"),
+        ("pragma", lambda: annotated(WORDS), "unknown pragma array", "unroll"),
+        ("decl_buffer", lambda: tir.decl_buffer((4,), strides=3), "strides=3 of buffer", "one per dimension"),
+        ("var", lambda: te.var("n", multiple_of=None), "multiple_of=None of 'n' is not a whole number", "give an int"),
+        ("as_strided", lambda: tw.nd.empty((4,)).as_strided(np.array(2), (1,)), "array(2) is not a tuple", "(16, 32)"),
         ("undefined_vars", lambda: tir.analysis.undefined_vars(SUMS[0], te), "defs are <module",
          "a list of variables"),
         ("cblas", lambda: tw.contrib.cblas.matmul(SUMS, SUMS, WORDS), "transposing is array", "True or False"),

@@ -44,9 +44,9 @@ def const(value: ExprLike, dtype: str | None = None) -> n.Expr:
     Raises UserError where the value does not fit the type.
     """
     if isinstance(value, Operand):
-        return cast(dtype, value) if dtype else value.as_expr()
+        return value.as_expr() if dtype is None else cast(dtype, value)
     if isinstance(value, np.generic):
-        dtype = dtype or str(value.dtype)
+        dtype = str(value.dtype) if dtype is None else dtype
         value = value.item()
     if dtype is None:
         wide = isinstance(value, int) and not -(2**31) <= value < 2**31

@@ -44,7 +44,8 @@ def _known(primitive: str, name: str, dtype: str, minimum: int | None, maximum: 
         raise UserError(f"the name of a variable is {name!r}", primitive=primitive, fix=f'give te.{primitive}("n")')
     facts = {"minimum": minimum, "maximum": maximum, "multiple_of": multiple_of}
     for what, value in facts.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        given = value is not None or what == "multiple_of"
+        if given and (isinstance(value, bool) or not isinstance(value, int)):
             raise UserError(
                 f"{what}={value!r} of {name!r} is not a whole number",
                 primitive=primitive,

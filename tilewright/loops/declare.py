@@ -75,6 +75,10 @@ def _extent(given: Any, name: str) -> Expr:
 
 def _layout(name: str, shape: tuple[Expr, ...], strides: Sequence[Any] | None, offset: Any) -> Layout:
     start = const(0, "int32") if offset is None else as_expr(offset)
+    if strides is not None and not isinstance(strides, (list, tuple)):
+        raise UserError(
+            f"strides={strides!r} of buffer {name!r}", primitive="decl_buffer", fix="give a list, one per dimension"
+        )
     if not strides and isinstance(start, IntImm) and start.value == 0:
         return Layout()
     given = tuple(as_expr(e) for e in strides) if strides else Layout().strides(shape)

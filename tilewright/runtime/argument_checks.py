@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 
 def whole_numbers(given: Any, what: str, primitive: str) -> Shape:
     """Extents or strides as ints; a float such as 8.0, from a division, is one."""
-    if not isinstance(given, Iterable) or isinstance(given, str):
+    if not isinstance(given, Iterable) or isinstance(given, str) or getattr(given, "ndim", 1) == 0:
         raise UserError(
             f"{what}={given!r} is not a tuple of whole numbers", primitive=primitive, fix="give whole numbers: (16, 32)"
         )

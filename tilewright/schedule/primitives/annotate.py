@@ -89,7 +89,7 @@ def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any
     """
     has_loops(stage, "pragma")
     loop = leaf(stage, axis, "pragma")
-    if key not in PRAGMAS:
+    if not isinstance(key, str) or key not in PRAGMAS:
         raise UserError(
             f"unknown pragma {key!r} for {of_stage(loop, stage)}",
             primitive="pragma",
