@@ -18,8 +18,9 @@ try:
 except ImportError:  # a GPU machine may run `-m cuda` with pytest alone
     pass
 else:
-    # No deadline: the first example of a property pays for imports and compilers.
-    hypothesis.settings.register_profile("default", deadline=None, max_examples=60)
+    # No deadline: the first example of a property pays for imports and compilers. The same examples in every run:
+    # whether a change lands is no matter of luck; `make fuzz-properties` looks for new ones.
+    hypothesis.settings.register_profile("default", deadline=None, max_examples=60, derandomize=True)
     hypothesis.settings.register_profile("ci", deadline=None, max_examples=400, derandomize=True)
     hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=int(os.environ.get("FUZZ_EXAMPLES", 600)))
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
