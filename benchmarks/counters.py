@@ -167,7 +167,7 @@ def read(text: str) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Row:
-    """One number of one kernel; `counted` is None where there are no counters."""
+    """One number of one kernel; `counted` is None without hardware counters."""
 
     kernel: str
     number: str
@@ -213,7 +213,7 @@ def main() -> int:
         return 0
     counts = bool(given.ncu) and tw.cuda().exist
     if not counts:
-        print("no counters here: there is no ncu, or no NVIDIA GPU; explain alone", file=sys.stderr)
+        print("ncu or an NVIDIA GPU is missing: only the figures of explain follow", file=sys.stderr)
     rows: list[Row] = []
     for name, make in programs().items():
         if given.names and not name.startswith(tuple(given.names)):
