@@ -12,12 +12,15 @@ from benchmarks.matmul import Tiling, product
 from tests.codegen.test_matrix import CUDA, memory, statement, text
 from tests.codegen.warp import Warp
 from tests.passes.running import finish
+from tests.programs.random_tensorized import Case, program
 from tests.programs.test_matrix_instructions import ERRORS, draw, error, exact
 from tilewright import intrin, te
 from tilewright.core.dtype import DType
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
 from tilewright.loops.interpret import interpret
+from tilewright.loops.nodes import Store
+from tilewright.loops.walk import statements
 
 
 def swizzled(atom: str, tiling: Tiling, a_turned: bool, b_turned: bool) -> tuple[te.Schedule, list[Any]]:
@@ -84,6 +87,19 @@ def test_lanes_load_their_fragments_from_different_banks(a_turned: bool, b_turne
     sums = np.zeros((32, rows * columns // 32))
     Warp({"A_shared": a_memory, "B_shared": b_memory}, sums, (16, 8, 16)).run(text(function))
     np.testing.assert_array_equal(np.sort(sums.ravel()), np.sort((a @ b).ravel()))
+
+
+def test_a_tile_in_an_arena_is_swizzled_too() -> None:
+    """The tile of the results takes the place of the operands' tiles, all as views of one arena of bytes."""
+    case = Case(
+        0, "tf32", (False, True), (1, 1), (16, 8), 16, (32, 8, 80), batch=0, stages=(2, 1), vectors=True,
+        pads_terms=False, epilogue="plain", through_shared=True, half=True, swizzled=(True, True),
+    )  # fmt: skip
+    s, args = program(case)
+    function = finish(lower_for(Target(CUDA), s, args).functions[0], CUDA)
+    stores = [part for part in statements(function.body) if isinstance(part, Store) and part.buffer.layout.swizzle]
+    assert {store.buffer.memory.name for store in stores} == {"arena"}
+    assert all("bitwise_xor" in repr(store) for store in stores)
 
 
 def test_a_transpose_without_tensor_cores() -> None:

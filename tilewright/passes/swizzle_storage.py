@@ -17,9 +17,9 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Broadcast, Expr, IntImm, Load, Ramp
 from ..expr.operators import bitwise_and, bitwise_xor, const, shift_left, shift_right
-from ..loops.nodes import Allocate, Buffer, Function, Launch, Store, Tensorized
+from ..loops import uses
+from ..loops.nodes import Buffer, Function, Launch, Store, Tensorized
 from ..loops.swizzled_lines import PIECE
-from ..loops.walk import statements
 
 
 def swizzle_storage(function: Function, target: Target, options: Options) -> Function:
@@ -27,8 +27,8 @@ def swizzle_storage(function: Function, target: Target, options: Options) -> Fun
 
     Raises UserError for a vector that is not within one piece of 16 bytes.
     """
-    held = (part.buffer for part in statements(function.body) if isinstance(part, Allocate))
-    if not any(buffer.layout.swizzle for buffer in held):
+    # Not the allocations: those of buffers that share memory are gone, or hold an arena of bytes.
+    if not any(buffer.layout.swizzle for buffer in uses.written(function.body)):
         return function
     memo: dict[Any, Any] = {}
 
