@@ -59,7 +59,10 @@ def rows(small: bool) -> list[Row]:
     """The table; `small` ones are for checking without a GPU."""
     n, long = (256, 1 << 16) if small else (4096, 1 << 26)
     square = [(n, n)]
-    layer = lambda x, g, b: topi.nn.layer_norm(x, g, b, [1])  # noqa: E731
+
+    def layer(x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
+        return topi.nn.layer_norm(x, gamma, beta, [1])
+
     return [
         Row("softmax", square, topi.nn.softmax, "schedule_softmax", _softmax, lambda t, x: t.softmax(x, 1)),
         Row(

@@ -23,8 +23,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 import tune_conv1d  # noqa: F401  # each defines a template
-import tune_conv2d  # noqa: F401
-import tune_depthwise  # noqa: F401
+import tune_conv2d  # noqa: F401  # likewise
+import tune_depthwise  # noqa: F401  # likewise
 
 from benchmarks.convolution_rows import WORKLOADS
 from tilewright.cli.tune import OPERATORS

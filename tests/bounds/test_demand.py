@@ -74,9 +74,9 @@ def test_two_readers_need_both_their_parts() -> None:
 
 def test_threads_that_share_memory_need_the_parts_of_all() -> None:
     """A thread index runs where the stage is in shared memory, and holds still where it is each thread's own."""
+    A = te.placeholder((32,), name="A")
     for scope, expected in (("shared", 8), ("local", 1)):
-        A = te.placeholder((32,), name="A")
-        C = te.compute((32,), lambda i: A[i] * 2.0, "C")  # noqa: B023
+        C = te.compute((32,), lambda i: A[i] * 2.0, "C")
         s = te.create_schedule(C.op)
         copy = s.cache_read(A, scope, [C])
         block, thread = s[C].split(C.op.axis[0], factor=8)

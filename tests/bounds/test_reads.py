@@ -30,7 +30,7 @@ def refused(*outputs: Any) -> str:
 def test_a_linear_index_is_refused_where_it_leaves(factors: list[int], offset: int, size: int, n: int, w: int) -> None:
     A = te.placeholder((size,), name="A")
     k = te.reduce_axis((0, w), "k")
-    index = lambda i, j: i * factors[0] + j * factors[1] + offset  # noqa: E731
+    index = lambda i, j: i * factors[0] + j * factors[1] + offset
     B = te.compute((n,), lambda i: te.sum(A[index(i, k)], axis=k), "B")
     leaves = any(not 0 <= index(i, j) < size for i, j in product(range(n), range(w)))
     assert bool(refused(B)) is leaves

@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright import te
 
-# ruff: noqa: F401, RET503, RET504, RUF040, B007, E731, F821, F841  # these are mistakes, in words that are known to scripts
+# ruff: noqa: F401, RET503, RET504, RUF040, B007, F821, F841  # these are mistakes, in words that are known to scripts
 
 OUTSIDE = te.placeholder((4,), name="outside")
 HERE = "# here"

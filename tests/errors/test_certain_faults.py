@@ -155,7 +155,7 @@ def test_what_may_be_right_is_accepted(body: Body) -> None:
 
 @te.hybrid.script
 def beyond(a):  # type: ignore[no-untyped-def]
-    out = output_tensor((8,), "float32")  # noqa: F821
+    out = output_tensor((8,), "float32")  # noqa: F821  # a word of the language
     for i in range(8):
         out[i + 1] = a[i]
     return out

@@ -8,7 +8,7 @@ from tests.errors.refused import refused
 from tilewright import te, tir
 
 A = te.placeholder((16, 24), name="A")
-I = te.placeholder((16,), "int32", "I")  # noqa: E741
+I = te.placeholder((16,), "int32", "I")
 i, j = te.var("i"), te.var("j")
 k = te.reduce_axis((0, 24), "k")
 

@@ -169,7 +169,7 @@ def test_boxes_of_fused_axes(whole: bool) -> None:
     B = te.compute((6, 8), lambda i, j: A[i, j] + 1, name="B")
     s = te.create_schedule(B.op)
     _, inner = s[B].split(s[B].fuse(*B.op.axis), factor=8 if whole else 12)
-    body = lambda ins, outs: outs[0].vstore(0, ins[0].vload(0) + 1)  # noqa: E731
+    body = lambda ins, outs: outs[0].vstore(0, ins[0].vload(0) + 1)
     options = {"offset_factor": 1}
     s[B].tensorize(inner, te.decl_tensor_intrin(vector(8).op, body, default_buffer_params=options))
     if whole:

@@ -71,7 +71,7 @@ def test_terms_of_a_row_that_are_not_neighbours() -> None:
 def test_sums_that_are_not_neighbours() -> None:
     A, B = te.placeholder((16, 8), "uint8", name="A"), te.placeholder((2, 32, 4), "int8", name="B")
     k = te.reduce_axis((0, 8), "k")
-    term = lambda j, i: A[i, k].astype("int32") * B[k // 4, j, k % 4].astype("int32")  # noqa: E731
+    term = lambda j, i: A[i, k].astype("int32") * B[k // 4, j, k % 4].astype("int32")
     D = te.compute((32, 16), lambda j, i: te.sum(term(j, i), axis=k), name="D")
     s = te.create_schedule(D.op)
     j, i = D.op.axis

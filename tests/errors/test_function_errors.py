@@ -209,7 +209,7 @@ def test_rules_for_intrinsics() -> None:
         register_op_attr("tir.ours", "TCallEffectKind", tir.CallEffectKind.Pure)
         with refused("register_op_attr", "tir.ours has TCallEffectKind at level 10 already", fix="level=11"):
             register_op_attr("tir.ours", "TCallEffectKind", tir.CallEffectKind.Opaque)
-        call = lambda x: tir.call_intrin("float32", "tir.ours", x)  # noqa: E731
+        call = lambda x: tir.call_intrin("float32", "tir.ours", x)
         with refused("register_intrin_lowering", "the intrinsic tir.ours has no rule for llvm", fix="register one"):
             values(call)
         register_intrin_lowering("tir.ours", "llvm", f=lambda op: 3)

@@ -56,7 +56,7 @@ def doubled_by_python(a):
 @te.hybrid.script
 def indirect(a):
     b = doubled_by_python(a)
-    return b  # noqa: RET504
+    return b  # noqa: RET504  # a script has no calls in what it returns
 
 
 def test_what_is_no_script() -> None:

@@ -415,7 +415,7 @@ def test_a_read_that_certainly_leaves_its_tensor(row: tuple[Any, str, str]) -> N
 
 
 M = te.var("m")
-I = te.placeholder((16,), "int32", "I")  # noqa: E741
+I = te.placeholder((16,), "int32", "I")
 INSIDE = [
     te.compute((16,), lambda x: te.if_then_else(x < 3, V[x + 5], V[x - 3])),
     te.compute((16,), lambda x: tir.Select(x < 15, V[x + 1], V[x])),

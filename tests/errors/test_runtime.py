@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -144,7 +144,7 @@ class Foreign:
 class OnCuda:
     """Memory on a GPU that nothing is said of."""
 
-    __cuda_array_interface__: dict[str, Any] = {}  # noqa: RUF012
+    __cuda_array_interface__: ClassVar[dict[str, Any]] = {}
 
 
 VALUES: list[tuple[Callable[[], Any], str, str, str]] = [

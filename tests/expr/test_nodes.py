@@ -165,7 +165,7 @@ def test_truth_values() -> None:
     assert bool(n.Add(x, y) == n.Add(x, y)) is True
     assert x in [y, x]
     assert x not in [y]
-    assert (x == None) is n.FALSE  # noqa: E711
+    assert (x == None) is n.FALSE  # noqa: E711  # the comparison is what is tested
     assert (x != "a") is n.TRUE
     assert bool(const(3)) is True
     assert bool(const(0)) is False

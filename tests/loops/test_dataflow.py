@@ -153,7 +153,7 @@ def test_threads_read_what_other_threads_own() -> None:
 
 def test_rows_of_threads() -> None:
     """Each thread fills a row; a number of several digits is equal where its digits are."""
-    row = lambda buffer: loop(i, 4, loop(j, 2, store(buffer, tx * 8 + i * 2 + j, 1.0)))  # noqa: E731
+    row = lambda buffer: loop(i, 4, loop(j, 2, store(buffer, tx * 8 + i * 2 + j, 1.0)))
     assert needed_barriers(row(S), loop(k, 8, store(B, tx, load(S, tx * 8 + k))), threads=8) == 0
     assert needed_barriers(row(S), loop(k, 8, store(B, tx, load(S, tx * 8 + k + 1))), threads=7) == 1
 
@@ -181,7 +181,7 @@ def test_a_ring_is_filled_ahead_of_its_readers_with_one_barrier(depth: int) -> N
 
 def test_a_name_is_read_before_what_it_names_is_overwritten() -> None:
     v = Var("v", "float32")
-    shift = lambda: Let(v, load(S, 31 - tx), store(S, tx, v))  # noqa: E731
+    shift = lambda: Let(v, load(S, 31 - tx), store(S, tx, v))
     assert needed_barriers(fill(), shift()) == 2
 
 
@@ -204,7 +204,7 @@ def test_guards_keep_accesses_apart() -> None:
 @st.composite
 def regions(draw: Any) -> tuple[Expr, tuple[Expr, ...]]:
     """An index over threads, a loop around both accesses and one around each, and conditions."""
-    pick = lambda *choices: draw(st.sampled_from(choices))  # noqa: E731
+    pick = lambda *choices: draw(st.sampled_from(choices))
     atoms = [tx, ty, i, j, floordiv(tx, 2), floormod(tx, 2), floormod(i, 3), floormod(i + 1, 3), floormod(i + j, 2)]
     atoms += [floordiv(i * 4 + tx, 3), floormod(i * 4 + tx, 3)]
     index: Expr = const(pick(0, 0, 1, 3, 8), "int32")
@@ -266,7 +266,7 @@ def test_accesses_are_those_of_the_scopes_asked_for() -> None:
 
 def test_conditions_extents_and_names_are_read() -> None:
     assert found(If(load(S, 0) > 0.0, store(B, 0, 1.0), None)) == [("S", False)]
-    I = buf("I", 4, dtype="int32", scope="shared")  # noqa: E741
+    I = buf("I", 4, dtype="int32", scope="shared")
     assert found(loop(i, load(I, 0), store(B, i, 1.0))) == [("I", False)]
     assert found(store(B, load(I, 1), 1.0)) == [("I", False)]
 
@@ -287,7 +287,7 @@ def test_many_accesses_become_one_to_anywhere() -> None:
 
 
 def test_a_place_that_memory_decides_is_any() -> None:
-    I = buf("I", 4, dtype="int32", scope="shared")  # noqa: E741
+    I = buf("I", 4, dtype="int32", scope="shared")
     write = next(access for access in accesses(store(S, load(I, tx), 1.0), SHARED) if access.writes)
     assert write.region is None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -76,6 +78,14 @@ def test_a_statement_prints_as_the_loops_that_it_is() -> None:
         == ("for i in range(8):\n    for j in T.vectorized(4):\n        B[i, j] = A[i, j] * T.float32(2)")
     )
     assert str(tir.IfThenElse(i < n, STORE, None)) == "if i < n:\n    B[i, j] = A[i, j] * T.float32(2)"
+
+
+def test_a_statement_prints_so_before_any_face_is_imported() -> None:
+    alone = (
+        "import sys; from tilewright.expr.operators import const; from tilewright.loops.nodes import Evaluate; "
+        "print(Evaluate(const(7)), 'tilewright.tir' in sys.modules)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", alone], text=True) == "7 False\n"
 
 
 def test_threads_and_pragmas() -> None:

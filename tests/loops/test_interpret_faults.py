@@ -88,7 +88,7 @@ def test_division_by_zero() -> None:
     f = function((A, B), thread("tx", 4, lambda t: store(B, t, 1 // load(A, t))))
     x, y = np.array([1, 2, 0, 3], "int32"), empty(4, dtype="int32")
     assert "threadIdx.x = 2" in fails(f, x, y, match=r"division by zero in `1 // A\[tx\]`")
-    safe = lambda t: if_then_else(load(A, t) > 0, 1 // load(A, t), const(9))  # noqa: E731
+    safe = lambda t: if_then_else(load(A, t) > 0, 1 // load(A, t), const(9))
     interpret(function((A, B), thread("tx", 4, lambda t: store(B, t, safe(t)))), [x, y])
     np.testing.assert_array_equal(y, [1, 0, 9, 0])
 
@@ -210,7 +210,7 @@ def test_a_shift_in_place_is_a_race() -> None:
 
 def test_threads_that_store_different_values_in_one_place() -> None:
     S, B = buf("S", 8, scope="shared"), buf("B", 8)
-    one = lambda b, t: alloc(S, store(S, t // 2, t.astype("float32")))  # noqa: E731
+    one = lambda b, t: alloc(S, store(S, t // 2, t.astype("float32")))
     fails(
         function((B,), in_block(8, one)),
         empty(8),
@@ -220,7 +220,7 @@ def test_threads_that_store_different_values_in_one_place() -> None:
         (lambda t: If(t < 1, store(S, 0, 1.0), None)),
         (lambda t: If(t.equal(1), store(S, 0, 2.0), None)),
     )
-    two = lambda *mid: lambda b, t: alloc(S, first(t), *mid, second(t))  # noqa: E731
+    two = lambda *mid: lambda b, t: alloc(S, first(t), *mid, second(t))
     text = fails(function((B,), in_block(8, two())), empty(8), match="writes another value than thread 0 of block 0")
     assert "threadIdx.x = 1" in text
     interpret(function((B,), in_block(8, two(SYNC))), [empty(8)])
@@ -311,7 +311,7 @@ def test_blocks_do_not_share() -> None:
 @pytest.mark.parametrize("lanes", [1 << 17, 4])
 def test_blocks_must_not_use_what_other_blocks_write(lanes: int) -> None:
     B = buf("B", 8)
-    value = lambda b: b.astype("float32")  # noqa: E731
+    value = lambda b: b.astype("float32")
     reads = thread("bx", 8, lambda b: seq(store(B, b, value(b)), SYNC_GLOBAL, store(B, b, load(B, (b + 7) % 8))))
     fails(function((B,), reads), empty(8), match="race: (reads|overwrites) what thread 0 of block", lanes=lanes)
     meets = thread("bx", 8, lambda b: store(B, b // 2, value(b)))
@@ -329,16 +329,14 @@ def test_blocks_may_write_the_same_value_and_read_it_themselves(lanes: int) -> N
     y = empty(8)
     interpret(f, [empty(1), y], lanes=lanes)
     assert (y == 3).all()
-    odd = lambda b: seq(If((b % 2).equal(0), store(B, 0, 3.0), None), store(C, b, load(B, 0)))  # noqa: E731
+    odd = lambda b: seq(If((b % 2).equal(0), store(B, 0, 3.0), None), store(C, b, load(B, 0)))
     fails(function((B, C), thread("bx", 8, odd)), empty(1), y, match="race: reads what", lanes=lanes)
 
 
 def test_threads_of_one_block_meet_in_global_memory_behind_its_barrier() -> None:
     def program(sync: Stmt) -> Function:
         B, C = buf("B", 2, 8), buf("C", 2, 8)
-        body = lambda b, t: seq(  # noqa: E731
-            store(B, (b, t), t.astype("float32")), sync, store(C, (b, t), load(B, b, (t + 1) % 8))
-        )
+        body = lambda b, t: seq(store(B, (b, t), t.astype("float32")), sync, store(C, (b, t), load(B, b, (t + 1) % 8)))
         return function((B, C), in_block(8, body))
 
     interpret(program(SYNC_GLOBAL), [empty(2, 8), empty(2, 8)])
@@ -351,12 +349,12 @@ def test_threads_of_one_block_meet_in_global_memory_behind_its_barrier() -> None
 
 def test_a_barrier_must_be_reached_by_all_threads_of_a_block() -> None:
     B = buf("B", 8)
-    some = lambda b, t: If(t < 4, SYNC, None)  # noqa: E731
+    some = lambda b, t: If(t < 4, SYNC, None)
     text = fails(function((B,), in_block(8, some)), empty(8), match="a barrier that not all threads of the block reach")
     assert "threadIdx.x = 4" in text
-    ragged = lambda b, t: loop(Var("k"), t, SYNC)  # noqa: E731
+    ragged = lambda b, t: loop(Var("k"), t, SYNC)
     fails(function((B,), in_block(8, ragged)), empty(8), match="a barrier that not all")
-    whole = lambda b, t: If(b < 1, SYNC, None)  # noqa: E731
+    whole = lambda b, t: If(b < 1, SYNC, None)
     interpret(function((B,), in_block(8, whole)), [empty(8)])
     fails(function((B,), SYNC), empty(8), match="outside any kernel")
 

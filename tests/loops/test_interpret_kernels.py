@@ -56,10 +56,10 @@ def test_a_guard_masks_the_last_block() -> None:
 def test_a_branch_that_is_not_taken_reads_nothing() -> None:
     A, B = buf("A", 4), buf("B", 6)
     x, y = floats(4), empty(6)
-    value = lambda i: if_then_else(all_of(i >= 1, i < 5), load(A, i - 1), const(0.0))  # noqa: E731
+    value = lambda i: if_then_else(all_of(i >= 1, i < 5), load(A, i - 1), const(0.0))
     run(function((A, B), thread("bx", 6, lambda i: store(B, i, value(i)))), x, y)
     np.testing.assert_array_equal(y, np.pad(x, 1))
-    eager = lambda i: select(all_of(i >= 1, i < 5), load(A, i - 1), const(0.0))  # noqa: E731
+    eager = lambda i: select(all_of(i >= 1, i < 5), load(A, i - 1), const(0.0))
     with pytest.raises(InterpretError, match="out of bounds"):
         run(function((A, B), thread("bx", 6, lambda i: store(B, i, eager(i)))), x, y)
 
@@ -176,7 +176,7 @@ def test_what_stands_in_no_thread_loop_is_done_by_all_threads() -> None:
 
 def test_axes_of_extent_one() -> None:
     A, B = buf("A", 1), buf("B", 1)
-    body = lambda b: thread("ty", 1, lambda t: store(B, b + t, load(A, b) + 1.0))  # noqa: E731
+    body = lambda b: thread("ty", 1, lambda t: store(B, b + t, load(A, b) + 1.0))
     x, y = floats(1), empty(1)
     run(function((A, B), thread("bx", 1, body)), x, y)
     assert y[0] == x[0] + np.float32(1)
@@ -184,7 +184,7 @@ def test_axes_of_extent_one() -> None:
 
 def test_vthreads_run_one_after_the_other_inside_the_threads() -> None:
     B = buf("B", 2, 4, dtype="int32")
-    inner = lambda v: thread("tx", 4, lambda t: store(B, (v, t), v * 10 + t))  # noqa: E731
+    inner = lambda v: thread("tx", 4, lambda t: store(B, (v, t), v * 10 + t))
     for f in (
         function((B,), thread("vt", 2, inner)),
         function((B,), thread("bx", 1, thread("vt", 2, inner))),
@@ -234,8 +234,8 @@ def test_vectors_outside_kernels() -> None:
 
 def test_a_condition_may_differ_between_the_lanes_of_a_vector() -> None:
     A, B = buf("A", 6), buf("B", 8)
-    at = lambda t: ramp(t * 4, 4)  # noqa: E731
-    value = lambda t: IfThenElse(at(t) < spread(6, 4, "int32"), load(A, at(t)), spread(0.0, 4))  # noqa: E731
+    at = lambda t: ramp(t * 4, 4)
+    value = lambda t: IfThenElse(at(t) < spread(6, 4, "int32"), load(A, at(t)), spread(0.0, 4))
     x, y = floats(6), empty(8)
     run(function((A, B), thread("tx", 2, lambda t: store(B, at(t), value(t)))), x, y)
     np.testing.assert_array_equal(y, np.pad(x, (0, 2)))

@@ -204,7 +204,7 @@ def test_a_condition_may_read_shared_memory() -> None:
 
 
 def test_an_index_may_read_shared_memory() -> None:
-    I, at = buf("I", 8, dtype="int32", scope="shared"), exprs(0)[0]  # noqa: E741
+    I, at = buf("I", 8, dtype="int32", scope="shared"), exprs(0)[0]
     made = outline(placed(store(I, tx, tx), store(B, load(I, at), 1.0), buffers=(I,)))
     assert made == ["I", "|", "B"]
 

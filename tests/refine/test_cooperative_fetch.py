@@ -227,7 +227,7 @@ def test_a_stage_of_several_results_is_dealt_out_together() -> None:
 def test_what_the_fill_computes_may_be_guarded() -> None:
     """Zeros around an image, written while it is copied."""
     A = te.placeholder((6, 7), name="A")
-    inside = lambda i, j: te.all(i >= 1, i < 7, j >= 1, j < 8)  # noqa: E731
+    inside = lambda i, j: te.all(i >= 1, i < 7, j >= 1, j < 8)
     P = te.compute((8, 9), lambda i, j: te.if_then_else(inside(i, j), A[i - 1, j - 1], 0.0), name="P")
     B = te.compute((6, 7), lambda i, j: P[i, j] + P[i + 2, j + 2] + P[i + 1, j], name="B")
     s = te.create_schedule(B.op)

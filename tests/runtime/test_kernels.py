@@ -314,7 +314,7 @@ def test_booleans(dev: Device) -> None:
 def test_choices_are_lazy(dev: Device) -> None:
     """The element that is not chosen lies far outside."""
     size = 16
-    value = lambda a: IfThenElse(a.indices[0] < 8, a, p.at(a.source, a.indices[0] - 100_000_000))  # noqa: E731
+    value = lambda a: IfThenElse(a.indices[0] < 8, a, p.at(a.source, a.indices[0] - 100_000_000))
     inside = p.elementwise(size, ["float32"], value, "float32", block=8, blocks=1)
     x = floats(size)
     got = run(inside, dev, [x], (size,), "float32")

@@ -126,7 +126,7 @@ SMALL = st.integers(-3, 3)
 def test_a_call_is_refused_where_an_index_leaves(c: list[int], offset: int, size: int, n: int, w: int) -> None:
     """Against all points: what is stated of a linear index is neither too strict nor too lax."""
     A, r = te.placeholder((size,), name="A"), te.reduce_axis((0, w), "r")
-    index = lambda i, r, k: i * c[0] + r * c[1] + k * c[2] + offset  # noqa: E731
+    index = lambda i, r, k: i * c[0] + r * c[1] + k * c[2] + offset
     try:
         checks = check_reads([te.compute((n,), lambda i: te.sum(A[index(i, r, K)], axis=r), "B").op])
     except UserError:

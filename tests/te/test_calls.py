@@ -162,7 +162,7 @@ def test_functions_in_the_language_of_the_target(target: str) -> None:
     def write(ins: Any, outs: Any) -> Any:
         ib = tir.ir_builder.create()
         b, i = ib.buffer_ptr(outs[0]), te.thread_axis("threadIdx.x")
-        value = lambda at: tir.call_pure_extern("float32", "halved", ins[0].access_ptr("r"), at)  # noqa: E731
+        value = lambda at: tir.call_pure_extern("float32", "halved", ins[0].access_ptr("r"), at)
         if target == "llvm":
             with ib.for_range(0, 64) as j:
                 b[j] = value(j)
@@ -239,7 +239,7 @@ def test_texts_and_small_integers_reach_c() -> None:
 
 def packed(name: str, shape: tuple[Any, ...] = (8,)) -> tuple[te.Tensor, te.Tensor]:
     A = te.placeholder(shape, name="A")
-    call = lambda ins, outs: tir.call_packed(name, ins[0], outs[0])  # noqa: E731
+    call = lambda ins, outs: tir.call_packed(name, ins[0], outs[0])
     return A, te.extern(shape, [A], call, name="B", dtype="float32")
 
 

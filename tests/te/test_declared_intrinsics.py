@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +12,12 @@ import tilewright as tw
 from tests.loops.running import run
 from tests.programs.harness import every_target
 from tilewright import te, tir
+from tilewright.codegen.c_compiler import c_compiler
 from tilewright.contrib import clang
 from tilewright.loops.nodes import Buffer
 from tilewright.schedule.tensor_intrin import TensorIntrin
 
-needs_cc = pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler")
+needs_cc = pytest.mark.skipif(c_compiler() is None, reason="no C compiler (cc, gcc, clang) is on the PATH")
 GEMV = """
 int gemv_update(float* cc, const float* aa, const float* bb, int m, int l, int stride) {
   for (int i = 0; i < m; ++i)

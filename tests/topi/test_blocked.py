@@ -48,9 +48,9 @@ def convolutions() -> list[Case]:
     ):  # fmt: skip
         x, w = numbers(*shape), numbers(*filters)
         expected = testing.conv2d_nchw_python(x, w, stride, pad)
-        conv: Any = lambda x, w, s=stride, p=pad: nn.conv2d_nchw(x, w, s, p, 1)  # noqa: E731
+        conv: Any = lambda x, w, s=stride, p=pad: nn.conv2d_nchw(x, w, s, p, 1)
         cases.append(Case(f"nchw {shape}", conv, [x, w], expected, "schedule_conv2d_nchw"))
-        last: Any = lambda x, w, s=stride, p=pad: nn.relu(nn.conv2d_nhwc(x, w, s, p, 1))  # noqa: E731
+        last: Any = lambda x, w, s=stride, p=pad: nn.relu(nn.conv2d_nhwc(x, w, s, p, 1))
         turned = [np.ascontiguousarray(x.transpose(0, 2, 3, 1)), np.ascontiguousarray(w.transpose(2, 3, 1, 0))]
         positive = np.maximum(expected, 0).transpose(0, 2, 3, 1)
         cases.append(Case(f"nhwc {shape}", last, turned, positive, "schedule_conv2d_nhwc"))

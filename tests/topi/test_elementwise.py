@@ -67,7 +67,7 @@ def test_conversions_and_bounds(target: str) -> None:
     cases.append(Case("prelu", topi.nn.prelu, [INSIDE, steep], expected))
     for multiplier, shift in ((1 << 30, 0), (1395864371, -3), (2**31 - 1, 0)):
         expected = testing.fixed_point_multiply_python(large, multiplier, shift)
-        scale = lambda x, m=multiplier, s=shift: topi.fixed_point_multiply(x, m, s)  # noqa: E731
+        scale = lambda x, m=multiplier, s=shift: topi.fixed_point_multiply(x, m, s)
         cases.append(Case(f"fixed_point {shift}", scale, [large], expected))
     check(cases, target)
 

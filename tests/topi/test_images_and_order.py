@@ -22,7 +22,7 @@ def test_resize(target: str) -> None:
     cases = []
     for method in ("nearest_neighbor", "linear", "cubic"):
         for mode, size in zip(MODES, ((8, 4), (9, 13), (10, 21)), strict=True):
-            how = lambda x, s=size, m=method, c=mode: image.resize2d(x, None, s, "NCHW", m, c)  # noqa: E731
+            how = lambda x, s=size, m=method, c=mode: image.resize2d(x, None, s, "NCHW", m, c)
             expected = testing.resize_python(IMAGES, size, method, mode)
             cases.append(Case(f"{method} {mode}", how, [IMAGES], expected, rtol=1e-4, atol=1e-5))
     last = np.ascontiguousarray(IMAGES.transpose(0, 2, 3, 1))
@@ -41,7 +41,7 @@ def test_resize(target: str) -> None:
              testing.resize_python(VOLUME, (6, 8, 6), "linear", "half_pixel"), rtol=1e-4, atol=1e-5),
     ]  # fmt: skip
     for rounding in ("round", "round_prefer_ceil", "floor", "ceil"):
-        how = lambda x, r=rounding: image.resize2d(x, None, (3, 11), "NCHW", "nearest_neighbor", MODES[0], r)  # noqa: E731
+        how = lambda x, r=rounding: image.resize2d(x, None, (3, 11), "NCHW", "nearest_neighbor", MODES[0], r)
         expected = testing.resize_python(IMAGES, (3, 11), "nearest_neighbor", MODES[0], rounding)
         cases.append(Case(rounding, how, [IMAGES], expected))
     check(cases, target)
@@ -73,7 +73,7 @@ def test_running_sums(target: str) -> None:
     ):  # fmt: skip
         expected = testing.running_python(value, name, axis, exclusive, dtype or str(value.dtype))
         operator = getattr(topi, name)
-        how = lambda x, f=operator, o=(axis, dtype, exclusive): f(x, *o)  # noqa: E731
+        how = lambda x, f=operator, o=(axis, dtype, exclusive): f(x, *o)
         cases.append(Case(f"{name} {axis}", how, [value], expected, "schedule_scan", 1e-4, 1e-5))
     check(cases, target)
 

@@ -31,7 +31,7 @@ def test_softmax(target: str) -> None:
             expected = getattr(testing, f"{name}_python")(value, axis)
             operator = getattr(topi.nn, name)
             cases.append(row_case(name, lambda x, f=operator, a=axis: f(x, a), [value], expected, lean))
-    fused = lambda x: topi.nn.softmax(topi.multiply(x, 0.125))  # noqa: E731
+    fused = lambda x: topi.nn.softmax(topi.multiply(x, 0.125))
     cases.append(row_case("scaled", fused, [ROWS], testing.softmax_python(ROWS / 8)))
     cases.append(
         row_case(
@@ -82,7 +82,7 @@ def test_channels(target: str) -> None:
         ),
     ]
     for axis, size in ((1, 3), (3, 5)):
-        across = lambda x, a=axis, s=size: topi.nn.lrn(x, s, a, 0.5, 0.75, 2.0)  # noqa: E731
+        across = lambda x, a=axis, s=size: topi.nn.lrn(x, s, a, 0.5, 0.75, 2.0)
         expected = testing.lrn_python(IMAGES, size, axis, 2.0, 0.5, 0.75)
         cases.append(Case(f"lrn {axis}", across, [IMAGES], expected, "schedule_lrn"))
     check(cases, target)

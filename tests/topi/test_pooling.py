@@ -40,14 +40,14 @@ def test_windows_of_images(target: str) -> None:
                 IMAGES, pair(kernel), pair(stride), pair(dilation), before, after, how, inside, up
             )
             options = kernel, stride, dilation, padding, how, up, "NCHW", inside
-            pool = lambda x, o=options: nn.pool2d(x, *o)  # noqa: E731
+            pool = lambda x, o=options: nn.pool2d(x, *o)
             cases.append(pooling(f"{how} {number} {inside}", pool, [IMAGES], expected, number < 3))
     last = np.ascontiguousarray(IMAGES.transpose(0, 2, 3, 1))
     blocks = testing.layout_transform_python(IMAGES, "NCHW", "NCHW2c")
     plain = testing.poolnd_python(IMAGES, (2, 3), (2, 2), (1, 1), (0, 1), (0, 1), "max")
     turned = plain.transpose(0, 2, 3, 1), testing.layout_transform_python(plain, "NCHW", "NCHW2c")
     for layout, value, to in (("NHWC", last, turned[0]), ("NCHW2c", blocks, turned[1])):
-        pool = lambda x, la=layout: nn.pool2d(x, (2, 3), 2, 1, (0, 1), "max", layout=la)  # noqa: E731
+        pool = lambda x, la=layout: nn.pool2d(x, (2, 3), 2, 1, (0, 1), "max", layout=la)
         cases.append(pooling(f"max {layout}", pool, [value], to))
     whole = RANDOM.integers(-9, 9, IMAGES.shape).astype("int32")
     expected = testing.poolnd_python(whole, (2, 2), (1, 1), (1, 1), (0, 0), (0, 0), "max")
@@ -95,6 +95,6 @@ def test_gradients(target: str) -> None:
         for how, inside in (("max", True), ("avg", True), ("avg", False)):
             expected = testing.pool_grad_nchw(grads, image, kernel, stride, padding, how, inside)
             options = kernel, stride, padding, how, False, inside
-            grad = lambda g, x, o=options: nn.pool_grad(g, x, *o)  # noqa: E731
+            grad = lambda g, x, o=options: nn.pool_grad(g, x, *o)
             cases.append(Case(f"{how} {inside} {kernel[0]}", grad, [grads, image], expected, "schedule_pool_grad"))
     check(cases, target)

@@ -135,7 +135,7 @@ def test_channels_in_blocks(target: str) -> None:
 def test_winograd_and_gradients(target: str) -> None:
     image, kernels = values(2, 3, 9, 10), values(4, 3, 3, 3)
     expected = testing.convnd_python(image, kernels, (1, 1), (1, 1), (1, 1), (1, 1))
-    packed = lambda x, w: nn.conv2d_winograd_nchw(  # noqa: E731
+    packed = lambda x, w: nn.conv2d_winograd_nchw(
         x, nn.conv2d_winograd_weight_transform(w, 2), 1, 1, 1, "float32", True
     )
     data, filters = values(2, 6, 7, 3), values(3, 3, 3, 2)

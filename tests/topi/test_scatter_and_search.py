@@ -55,7 +55,7 @@ def test_scatter(target: str) -> None:
         parts = RANDOM.normal(0, 1, (*shape, *A.shape[depth:])).astype("float32")
         for how in ("update", "add"):
             expected = testing.scatter_nd_python(A, places, parts, how)
-            scatter: Any = lambda x, i, u, h=how: topi.scatter_nd(x, i, u, h)  # noqa: E731
+            scatter: Any = lambda x, i, u, h=how: topi.scatter_nd(x, i, u, h)
             cases.append(Case(f"nd {depth} {how}", scatter, [A, places, parts], expected))
     rows, columns, values = (
         np.array([0, 3, 0, 3], "int32"),
@@ -109,12 +109,12 @@ def test_searching(target: str) -> None:
         side: Any = "right" if right else "left"
         one = np.searchsorted(line, looked, side).astype("int64")
         several = np.stack([np.searchsorted(r, v, side) for r, v in zip(rows, each, strict=True)]).astype("int32")
-        find: Any = lambda s, v, r=right: topi.searchsorted(s, v, r)  # noqa: E731
-        find_32: Any = lambda s, v, r=right: topi.searchsorted(s, v, r, "int32")  # noqa: E731
+        find: Any = lambda s, v, r=right: topi.searchsorted(s, v, r)
+        find_32: Any = lambda s, v, r=right: topi.searchsorted(s, v, r, "int32")
         cases += [Case(f"{side}", find, [line, looked], one), Case(f"{side} rows", find_32, [rows, each], several)]
     for given in (np.array([3, 1, 3, -2, 1, 3, 9, -2], "int32"), np.float32([0.5]), np.float32([2, 2, 1, 2])):
         for is_sorted in (True, False):
-            how: Any = lambda x, s=is_sorted: topi.unique(x, s, True)  # noqa: E731
+            how: Any = lambda x, s=is_sorted: topi.unique(x, s, True)
             expected = testing.unique_python(given, is_sorted)
             on_opencl = len(given) == 4 and not is_sorted
             cases.append(
@@ -131,11 +131,11 @@ def test_sampling(target: str) -> None:
     for method in ("nearest", "bilinear", "bicubic"):
         for mode in ("zeros", "border", "reflection"):
             for corners in (True, False):
-                how: Any = lambda x, g, m=method, p=mode, c=corners: image.grid_sample(x, g, m, "NCHW", p, c)  # noqa: E731
+                how: Any = lambda x, g, m=method, p=mode, c=corners: image.grid_sample(x, g, m, "NCHW", p, c)
                 expected = testing.grid_sample_python(IMAGES, grid, method, mode, corners)
                 cases.append(Case(f"{method} {mode} {corners}", how, [IMAGES, grid], expected, rtol=1e-3, atol=1e-4))
     expected = testing.grid_sample_python(volumes, room, "bilinear", "border", True)
-    sampled: Any = lambda x, g: image.grid_sample(x, g, "bilinear", "NCDHW", "border")  # noqa: E731
+    sampled: Any = lambda x, g: image.grid_sample(x, g, "bilinear", "NCDHW", "border")
     maps, wide = RANDOM.normal(0, 1, (2, 2, 3)).astype("float32"), RANDOM.normal(0, 1, (2, 3, 4)).astype("float32")
     cases += [
         Case("volume", sampled, [volumes, room], expected, rtol=1e-3, atol=1e-4),
@@ -157,7 +157,7 @@ def test_training(target: str) -> None:
              [normal, *moved], "schedule_reduce", rtol=1e-4, atol=1e-5),
     ]  # fmt: skip
     for how in ("mean", "sum", "none"):
-        loss: Any = lambda *t, h=how: nn.nll_loss(*t, h, 1)  # noqa: E731
+        loss: Any = lambda *t, h=how: nn.nll_loss(*t, h, 1)
         expected = testing.nll_loss_python(guess, labels, scale[0], how, 1)
         cases.append(Case(f"nll {how}", loss, [guess, labels, scale[0]], expected, "schedule_reduce", rtol=1e-4))
     check(cases, target)

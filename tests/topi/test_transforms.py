@@ -120,7 +120,7 @@ def test_indexing(target: str) -> None:
     ]  # fmt: skip
     for align in ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT"):
         expected = testing.matrix_set_diag_python(matrices, diagonals, (-1, 1), align)
-        setting = lambda x, d, a=align: topi.matrix_set_diag(x, d, (-1, 1), a)  # noqa: E731
+        setting = lambda x, d, a=align: topi.matrix_set_diag(x, d, (-1, 1), a)
         cases.append(Case(f"set_diag {align}", setting, [matrices, diagonals], expected))
     check(cases, target)
 

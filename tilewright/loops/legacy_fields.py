@@ -88,7 +88,6 @@ _METHODS: dict[type, dict[str, Callable[..., Any]]] = {
         "__bool__": lambda seq: True,  # a statement is there, even an empty one
     },
 }
-_TEXT: dict[type, Callable[[Any], str]] = {Program: show_program, Function: show_function, Stmt: show_statement}
 
 
 def _add_all() -> None:
@@ -100,8 +99,6 @@ def _add_all() -> None:
         for name, method in methods.items():
             if name not in vars(kind):
                 setattr(kind, name, method)
-    for kind, show in _TEXT.items():
-        setattr(kind, "__str__", show)  # noqa: B010  (mypy takes assignments to methods for slips)
 
 
 _add_all()

@@ -28,6 +28,7 @@ from ..core.hardware import MemoryScope, ThreadTag
 from ..core.node import Node, node
 from ..expr.nodes import Broadcast, Call, Expr, FloatImm, IfThenElse, IntImm, Load, Select, Var
 from ..expr.numerics import EXCHANGES
+from ..expr.operand import TEXT
 from ..expr.traverse import rewrite
 from ..tensor.reduction import CommReducer
 from .checked_index import REPORT as REPORT
@@ -48,6 +49,9 @@ class Stmt(Node):
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.FIELDS)
         return f"{type(self).__name__}({fields})"
+
+    def __str__(self) -> str:
+        return TEXT[Stmt](self)
 
 
 @node()
@@ -350,6 +354,9 @@ class Function:
         kinds = (f"{p.name}: {p.dtype}{list(p.shape) if isinstance(p, Buffer) else ''}" for p in self.params)
         return f"Function({self.name}({', '.join(kinds)}))"
 
+    def __str__(self) -> str:
+        return TEXT[Function](self)
+
     def with_body(self, body: Stmt) -> Function:
         """This function with another body; the same object where the body is the same."""
         if body is self.body:
@@ -380,3 +387,6 @@ class Program:
 
     def __repr__(self) -> str:
         return f"Program({', '.join(map(repr, self.functions))})"
+
+    def __str__(self) -> str:
+        return TEXT[Program](self)

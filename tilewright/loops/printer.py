@@ -14,6 +14,7 @@ from typing import Any
 from ..core.hardware import LoopKind, MemoryScope
 from ..core.recursion import deep
 from ..expr.nodes import Expr, IntImm, Load, SizeVar, Var
+from ..expr.operand import TEXT
 from ..expr.printer import ExprPrinter
 from ..expr.traverse import post_order, variables
 from . import nodes as n
@@ -327,3 +328,6 @@ def _identifier(name: str) -> str:
 
 def _is_zero(e: Expr) -> bool:
     return isinstance(e, IntImm) and e.value == 0
+
+
+TEXT[n.Stmt], TEXT[n.Function], TEXT[n.Program] = show_statement, show_function, show_program

@@ -59,7 +59,7 @@ def check(e: n.Expr, variables: list[n.Var], lanes: int) -> None:
     for column in columns:
         RNG.shuffle(column)
     out = str(e.dtype)
-    value = lambda *loads: substitute(e, dict(zip(variables, loads, strict=True)))  # noqa: E731
+    value = lambda *loads: substitute(e, dict(zip(variables, loads, strict=True)))
     got = call(pointwise(value, [str(v.dtype) for v in variables], out, POINTS, lanes), columns, POINTS, out)
     for i in range(POINTS):
         env = {

@@ -150,7 +150,7 @@ def test_unrolled_loops_are_marked_for_llvm() -> None:
 
 def test_multiplication_and_addition_are_one_rounding_unless_told_otherwise() -> None:
     x = np.array([1 + 2.0**-12], "float32")
-    value = lambda v: v * v - (1 + 2.0**-11)  # noqa: E731
+    value = lambda v: v * v - (1 + 2.0**-11)
     fused = call(pointwise(value, ["float32"], "float32", 1, target="llvm"), [x], 1, "float32")
     separate = call(pointwise(value, ["float32"], "float32", 1, target=EXACT), [x], 1, "float32")
     assert fused[0] == 2.0**-24

@@ -267,8 +267,13 @@ class ExprWriter:
             if is_and:
                 return self.out.select(first, second, LLVMValue("i1", "false"))
             return self.out.select(first, LLVMValue("i1", "true"), second)
-        shortcut = lambda: LLVMValue("i1", "false" if is_and else "true")  # noqa: E731  # two branches side by side
-        rest = lambda: self.value(e.b)  # noqa: E731
+
+        def shortcut() -> LLVMValue:
+            return LLVMValue("i1", "false" if is_and else "true")
+
+        def rest() -> LLVMValue:
+            return self.value(e.b)
+
         return self.branches(first, rest, shortcut) if is_and else self.branches(first, shortcut, rest)
 
     def _both_lanes(self, e: n.And | n.Or) -> LLVMValue:

@@ -140,8 +140,9 @@ def _launch(writer: Any, s: For) -> None:
         writer._place(buffer)
     plain = For(s.var, s.min, s.extent, s.kind, s.thread, tuple(p for p in s.pragmas if p[0] != LAUNCH_POINT), s.body)
     body = _allocated_outside(plain, set(shared))
-    write = lambda inner: _write_task(inner, body)  # noqa: E731
-    function, closure = writer.function_of(body, f"tasks.{s.var.name}", PARAMETERS, write, alone=False)
+    function, closure = writer.function_of(
+        body, f"tasks.{s.var.name}", PARAMETERS, lambda inner: _write_task(inner, body), alone=False
+    )
     status = writer.out.call(LAUNCH, "i32", [function, closure])
     writer._leave_if(writer.out.compare("icmp ne", status, LLVMValue("i32", "0")))
     writer._free(heap)

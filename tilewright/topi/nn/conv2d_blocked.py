@@ -21,7 +21,7 @@ from .window import Window
 _AXES = {"H": "kh", "W": "kw"}
 
 
-def conv2d_NCHWc(  # noqa: N802
+def conv2d_NCHWc(
     data: Tensor,
     kernel: Tensor,
     stride: Any,
@@ -42,7 +42,7 @@ def conv2d_NCHWc(  # noqa: N802
     )  # fmt: skip
 
 
-def conv2d_NCHWc_int8(  # noqa: N802
+def conv2d_NCHWc_int8(
     data: Tensor,
     kernel: Tensor,
     stride: Any,
@@ -69,7 +69,7 @@ def conv2d_NCHWc_int8(  # noqa: N802
     )  # fmt: skip
 
 
-def depthwise_conv2d_NCHWc(  # noqa: N802
+def depthwise_conv2d_NCHWc(
     Input: Tensor,
     Filter: Tensor,
     stride: Any,
