@@ -29,6 +29,14 @@ else:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write what the tests produce to tests/golden/")
     parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
+    parser.addoption("--emulate-cuda", action="store_true", help="run tests that need a GPU on tests/emulator")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--emulate-cuda"):
+        from tests.emulator.device import EmulatedCuda, install
+
+        install(EmulatedCuda())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -96,7 +104,8 @@ def why_no_opencl() -> str | None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("cuda") and (reason := why_no_cuda()):
+    emulated = item.config.getoption("--emulate-cuda")
+    if item.get_closest_marker("cuda") and not emulated and (reason := why_no_cuda()):
         pytest.skip(f"no CUDA device: {reason}")
     if item.get_closest_marker("opencl") and (reason := why_no_opencl()):
         pytest.skip(f"no OpenCL device: {reason}")

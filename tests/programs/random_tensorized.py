@@ -1,8 +1,8 @@
 """Random schedules around matrix instructions: `python -m tests.programs.random_tensorized [count] [first seed]`.
 
 Each draws an atom, sizes that its tiles need not divide, layouts of operands, tiles of blocks and warps, rings, fills
-and an epilogue. Where there is a GPU, kernels are compiled by all cores and run there; elsewhere the interpreter runs
-them.
+and an epilogue. Kernels are compiled by all cores and run on the GPU; with `--emulate` after the seed, by all cores of
+this machine, on the emulated device of `tests/emulator`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from __future__ import annotations
 import multiprocessing
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import tilewright as tw
+from tests.emulator.device import EmulationError, emulation
 from tests.passes.running import finish
 from tilewright import intrin, te
+from tilewright.codegen.program import generate
 from tilewright.core.dtype import DType
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
@@ -217,20 +219,45 @@ def compiled(case: Case) -> tuple[Case, Any, str]:
         return case, None, f"{type(failure).__name__}: {failure}"
 
 
-def main(count: int, first: int) -> int:
-    """Run cases on the GPU; returns how many are wrong."""
-    wrong = 0
+def on_device(case: Case, module: Module, args: list[Any]) -> str:
+    """What is wrong about the results of a case on `tw.cuda()`; nothing where they are right."""
+    given = inputs_of(case, args)
+    right = wanted(case, given)
+    poison = np.full(right.shape, 77, DType(args[-1].dtype).numpy)
+    arrays = [tw.nd.array(x, tw.cuda()) for x in (*given, poison)]
+    module(*arrays)
+    times = error(case, arrays[-1].numpy(), right)
+    return "" if times <= 1 else f"the error is {times:.1e} times what it may be"
+
+
+def emulated(case: Case) -> str:
+    """What is wrong about a case on the emulated device."""
+    s, args = program(case)
+    function = finish(lower_for(Target(GPU), s, args).functions[0], GPU)
+    try:
+        with emulation(case.seed):
+            return on_device(case, Module(generate((function,), Target(GPU))[0]), args)
+    except EmulationError as failure:
+        return str(failure)
+
+
+def _on_gpu(cases: list[Case]) -> Iterator[tuple[Case, str]]:
     with multiprocessing.get_context("fork").Pool() as pool:
-        made = pool.map(compiled, [draw(seed) for seed in range(first, first + count)], chunksize=4)
+        made = pool.map(compiled, cases, chunksize=4)
     for case, held, failure in made:
-        if not failure:
-            given = inputs_of(case, program(case)[1])
-            right = wanted(case, given)
-            kind = DType(program(case)[1][-1].dtype).numpy
-            arrays = [tw.nd.array(x, tw.cuda()) for x in (*given, np.full(right.shape, 77, kind))]
-            Module(held)(*arrays)
-            times = error(case, arrays[-1].numpy(), right)
-            failure = "" if times <= 1 else f"the error is {times:.1e} times what it may be"
+        yield case, failure or on_device(case, Module(held), program(case)[1])
+
+
+def _emulated(cases: list[Case]) -> Iterator[tuple[Case, str]]:
+    with multiprocessing.get_context("fork").Pool() as pool:
+        yield from zip(cases, pool.imap(emulated, cases), strict=True)
+
+
+def main(count: int, first: int, emulate: bool = False) -> int:
+    """Run cases on the GPU, or on the emulated one; returns how many are wrong."""
+    wrong = 0
+    cases = [draw(seed) for seed in range(first, first + count)]
+    for case, failure in (_emulated if emulate else _on_gpu)(cases):
         wrong += bool(failure)
         if failure:
             print(case, failure, flush=True)
@@ -239,4 +266,5 @@ def main(count: int, first: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(bool(main(int(sys.argv[1]) if len(sys.argv) > 1 else 100, int(sys.argv[2]) if len(sys.argv) > 2 else 0)))
+    numbers = [int(given) for given in sys.argv[1:3]]
+    sys.exit(bool(main(*(numbers + [100, 0][len(numbers) :]), emulate="--emulate" in sys.argv[3:])))

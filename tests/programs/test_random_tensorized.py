@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from tests.programs.random_tensorized import draw, interpreted, main
+from tests.emulator.device import compiler
+from tests.programs.random_tensorized import draw, emulated, interpreted, main
+
+emulates = pytest.mark.skipif(compiler() is None, reason="there is no g++ to compile generated source for this machine")
 
 
 @pytest.mark.parametrize("seed", range(8))  # the same in every process that shares the tests out
 def test_a_random_program_is_right_by_the_interpreter(seed: int) -> None:
     assert interpreted(draw(seed, small=True)) <= 1, f"seed {seed}"
+
+
+@emulates
+@pytest.mark.parametrize("seed", [1008, 3005, 3015])  # an arena of swizzled tiles, two operands a piece, a ring
+def test_the_source_of_a_random_program_is_right(seed: int) -> None:
+    assert emulated(draw(seed)) == ""
+
+
+@emulates
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2000, 2040))
+def test_the_source_of_many_random_programs_is_right(seed: int) -> None:
+    assert emulated(draw(seed)) == ""
 
 
 @pytest.mark.cuda
