@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -175,6 +177,26 @@ def test_a_compiled_block_is_one_graph() -> None:
     x.grad = None
     model(x).sum().backward()
     close(gradient, x.grad)
+
+
+@pytest.mark.parametrize("called", ["module", "function"])
+def test_a_compiled_call_may_be_the_first_of_its_process(called: str) -> None:
+    program = f"""
+import tilewright as tw
+tw.conv2d  # loaded before PyTorch is
+import torch
+
+def function(x):
+    return tw.conv2d(x, w, padding=1, groups=8, activation="relu")
+
+x, w = torch.randn(1, 8, 9, 9), torch.randn(8, 1, 3, 3)
+module = tw.nn.Conv2d(8, 8, 3, padding=1, groups=8)
+with torch.no_grad():
+    found = torch.compile({called}, fullgraph=True, backend="aot_eager")(x)
+    torch.testing.assert_close(found, {called}(x))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_compiled_call_takes_every_option() -> None:

@@ -6,7 +6,6 @@ They hand on to whatever knows the arrays' type. Names, argument names, shapes a
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,9 @@ Call = Callable[[str, Any, tuple[Any, ...], tuple[Any, ...]], Any]
 def _of_any(name: str, x: Any, extras: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
     """Arrays of a type that was not seen before: PyTorch's, or anything with DLPack."""
     if any(base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__):
-        torch_tensors = import_module(f"{__package__}.torch_tensors")  # PyTorch is there: x is of it
-        import_module(f"{__package__}.torch_operator")
+        # PyTorch is there: x is of it. `torch.compile` follows a statement, but no call of `import_module`.
+        from . import torch_operator, torch_tensors  # noqa: F401
+
         for kind in torch_tensors.TENSORS:
             _calls[kind] = torch_tensors.call
         call: Call = torch_tensors.call if type(x) in torch_tensors.TENSORS else torch_tensors.operator
