@@ -456,6 +456,27 @@ def test_a_vector_across_swizzled_pieces() -> None:
         tw.build(s, [A, B], GPU)
 
 
+def test_the_address_of_swizzled_storage() -> None:
+    row = te.placeholder((64,), name="row")
+    twice = te.compute((64,), lambda j: row[j] * 2.0, name="twice")
+    buffers = {x: tw.tir.decl_buffer(x.shape, x.dtype, name=x.name, offset_factor=1) for x in (row, twice)}
+
+    def by_call(ins: Any, outs: Any) -> Any:
+        return tw.tir.Evaluate(tw.tir.call_extern("int32", "f", outs[0].access_ptr("w"), ins[0].access_ptr("r")))
+
+    intrinsic = te.decl_tensor_intrin(twice.op, by_call, binds=buffers)
+    A = te.placeholder((32, 64), name="A")
+    B = te.compute((32, 64), lambda i, j: A[i, j] * 2.0, name="B")
+    s = te.create_schedule(B.op)
+    tile = s.cache_read(A, "shared", [B])
+    s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[tile].compute_at(s[B], B.op.axis[0])
+    s[tile].storage_swizzle()
+    s[B].tensorize(B.op.axis[1], intrinsic)
+    with refused("storage_swizzle", "a function is given the address of 'A.shared'", fix="leave storage_swizzle of"):
+        tw.build(s, [A, B], GPU)
+
+
 def test_a_drawing_of_rows_that_cannot_be_swizzled() -> None:
     with refused("draw_swizzle", "rows of 48 bytes are not swizzled", fix="a power of two of at least 16"):
         intrin.draw_swizzle(48)

@@ -19,13 +19,14 @@ from ..expr.nodes import Broadcast, Expr, IntImm, Load, Ramp
 from ..expr.operators import bitwise_and, bitwise_xor, const, shift_left, shift_right
 from ..loops import uses
 from ..loops.nodes import Buffer, Function, Launch, Store, Tensorized
+from ..loops.storage import AddressOf
 from ..loops.swizzled_lines import PIECE
 
 
 def swizzle_storage(function: Function, target: Target, options: Options) -> Function:
     """Rewrite the indices of swizzled buffers within kernels.
 
-    Raises UserError for a vector that is not within one piece of 16 bytes.
+    Raises UserError for a vector that is not within one piece of 16 bytes, and where a function is given an address.
     """
     # Not the allocations: those of buffers that share memory are gone, or hold an arena of bytes.
     if not any(buffer.layout.swizzle for buffer in uses.written(function.body)):
@@ -35,6 +36,8 @@ def swizzle_storage(function: Function, target: Target, options: Options) -> Fun
     def visit(node: Any) -> Any:
         done = memo.get(node)
         if done is None:
+            if isinstance(node, AddressOf) and node.buffer.layout.swizzle:
+                raise _given_away(node.buffer)
             if isinstance(node, Tensorized):
                 *fields, body = (getattr(node, name) for name in node.FIELDS)
                 remade: Any = type(node)
@@ -52,6 +55,15 @@ def swizzle_storage(function: Function, target: Target, options: Options) -> Fun
         return visit(stmt) if isinstance(stmt, Launch) else stmt.map_children(kernels)
 
     return function.with_body(kernels(function.body))
+
+
+def _given_away(buffer: Buffer) -> UserError:
+    name = buffer.note or buffer.name
+    return UserError(
+        f"a function is given the address of {name!r}, of which storage_swizzle exchanges pieces",
+        primitive="storage_swizzle",
+        fix=f"leave storage_swizzle of {name!r} out, or pad its rows instead: storage_align",
+    )
 
 
 def _exchanged(buffer: Buffer, index: Expr) -> Expr:
