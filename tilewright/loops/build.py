@@ -34,6 +34,7 @@ from .script_nest import ScriptNest, renumbered
 from .stage_nest import StageNest, one_loop
 from .swizzled_lines import swizzled_line
 from .tensorized_nest import TensorizedNest
+from .thread_extents import unify_thread_extents
 from .thread_reduction import ThreadReductionNest
 
 
@@ -111,6 +112,7 @@ class _Builder:
             body = self._allocated(found, body)
         outputs = [self.schedule.stages[i].origin for i in self.schedule.outputs]
         checks = BoundChecks(tuple(self.assertions)) if self.assertions else None
+        body = unify_thread_extents(body)
         return Function(self.name, self.params, body, check_reads(outputs), checks, imports=self._imports())
 
     def _imports(self) -> tuple[tuple[str, str], ...]:

@@ -8,7 +8,7 @@ from ..core.errors import Suspect, UserError
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..core.options import Options
 from ..core.target import Target
-from ..expr.nodes import Expr, Var
+from ..expr.nodes import Var
 from ..expr.operators import const, equal
 from ..expr.traverse import substitute, variables
 from ..loops import uses
@@ -27,6 +27,7 @@ from ..loops.nodes import (
     map_statements,
     seq,
 )
+from ..loops.thread_extents import last_stage, thread_extents, thread_loops
 from ..loops.walk import statements
 
 _Doers = tuple[frozenset[Buffer], tuple[Var, ...]]  # what is stored, and the indices of which only 0 stores it
@@ -63,56 +64,27 @@ def _host(stmt: Stmt, names: _Names) -> Stmt:
 
 
 def _launch(stmt: For, names: _Names) -> Launch:
-    threads: dict[ThreadTag, tuple[Var, Expr]] = {}
-    for loop in _thread_loops(stmt):
-        if loop.thread is None:
-            continue
-        known = threads.setdefault(loop.thread, (loop.var, loop.extent))
-        if known[1] is not loop.extent:
-            raise _mismatch(loop.thread, known[1], loop.extent, stmt)
+    extents = thread_extents(stmt)
     _refuse_parallel(stmt)
-    same = {loop.var: threads[loop.thread][0] for loop in _thread_loops(stmt) if loop.thread is not None}
+    loops = [loop for loop in thread_loops(stmt) if loop.thread in extents]
+    threads: dict[ThreadTag, Var] = {}
+    same = {loop.var: threads.setdefault(loop.thread, loop.var) for loop in loops if loop.thread is not None}
     body = substitute(_strip(stmt), {var: index for var, index in same.items() if var is not index})
-    body = _alone(body, tuple(var for tag, (var, _) in threads.items() if tag.is_thread))
-    ordered = sorted(threads.items(), key=lambda item: _ORDER[item[0]])
-    return Launch(names.fresh(), tuple((tag, var, extent) for tag, (var, extent) in ordered), body)
-
-
-def _thread_loops(stmt: Stmt) -> list[For]:
-    """The thread loops within a statement, outermost and first ones first."""
-    return [loop for loop in statements(stmt) if isinstance(loop, For) and loop.kind is LoopKind.THREAD]
+    body = _alone(body, tuple(var for tag, var in threads.items() if tag.is_thread))
+    ordered = sorted(extents.items(), key=lambda item: _ORDER[item[0]])
+    return Launch(names.fresh(), tuple((tag, threads[tag], extent) for tag, extent in ordered), body)
 
 
 def _refuse_parallel(kernel: Stmt) -> None:
     for node in statements(kernel):
         if isinstance(node, For) and node.kind is LoopKind.PARALLEL:
             raise UserError(
-                f"the loop {node.var.name!r} of stage {_stage(node)!r} is distributed over CPU threads, but is inside "
-                "a kernel",
+                f"the loop {node.var.name!r} of stage {last_stage(node)!r} is distributed over CPU threads, but is "
+                "inside a kernel",
                 primitive="parallel",
                 fix="bind it to a thread axis, or leave it as it is",
-                suspects=(Suspect(("parallel",), (_stage(node),)),),
+                suspects=(Suspect(("parallel",), (last_stage(node),)),),
             )
-
-
-def _stage(stmt: Stmt) -> str:
-    """The stage whose result a statement stores last."""
-    wrote = [part.buffer.note or part.buffer.name for part in statements(stmt) if isinstance(part, Store)]
-    return wrote[-1] if wrote else "?"
-
-
-def _mismatch(tag: ThreadTag, first: Expr, second: Expr, kernel: Stmt) -> UserError:
-    stages: dict[str, str] = {}
-    for loop in _thread_loops(kernel):
-        if loop.thread is tag:
-            stages.setdefault(str(loop.extent), _stage(loop.body))
-    return UserError(
-        f"{tag.value} has extent {first} for stage {stages.get(str(first))!r} and {second} for stage "
-        f"{stages.get(str(second))!r}, but a kernel has one extent per thread index",
-        primitive="bind",
-        fix=f"split so that both loops bound to {tag.value} have the same extent",
-        suspects=(Suspect(("bind",), tuple(stages.values()), tag=tag.value),),
-    )
 
 
 def _strip(stmt: Stmt) -> Stmt:
