@@ -20,7 +20,7 @@ from ..tensor.extern import ExternOp
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor, read_tensors
 from .demand import Region, demand, running_loops
-from .nest import Loop, outer_loops
+from .nest import Loop, axes_of_threads, outer_loops
 from .reads import check_reads
 from .value import Bounds as Bounds
 from .value import StageBounds as StageBounds
@@ -97,8 +97,9 @@ def _bounds_of(
             )
         ranges[axis] = axis.dom
     outside = consumers[0].facts if consumers else EMPTY
+    fixed = axes_of_threads(stage)
     for relation in stage.relations:
-        ranges.update(relation.ranges_down(ranges, lambda a: stage.note(a).thread is not None, simplify))
+        ranges.update(relation.ranges_down(ranges, fixed.__contains__, simplify))
     facts = own_facts(stage, ranges, outer_facts(outer, outside))
     widened = {axis: part.widened for axis, part in zip(data, needed, strict=True) if part.widened}
     region = tuple(part.range for part in needed)

@@ -26,6 +26,18 @@ def outer_loops(schedule: Schedule, stage: Stage) -> tuple[Loop, ...]:
     return (*outer_loops(schedule, parent), *own[: depth + 1], *_threads_around(own, depth))
 
 
+def axes_of_threads(stage: Stage) -> frozenset[IterVar]:
+    """The axes bound to threads, and those that they are parts of: none of them shrinks with its stage's region.
+
+    Users split to reach the number of threads that the rest of the kernel has.
+    """
+    found = {axis for axis in stage.leaves if stage.note(axis).thread is not None}
+    for relation in reversed(stage.relations):
+        if not found.isdisjoint(relation.below):
+            found.update(relation.above)
+    return frozenset(found)
+
+
 def is_thread_reduction(stage: Stage) -> bool:
     """Whether a reduction loop of the stage is bound to threads."""
     return any(map(_combines, own_loops(stage)))
