@@ -244,6 +244,13 @@ TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: tuner(n_trial="x"), "tune", "n_trial='x' is not a whole number", "n_trial=100"),
     (lambda: tuner(n_trial=-1), "tune", "n_trial=-1 is not a whole number of 1 or more", "n_trial=100"),
     (lambda: tuner(early_stopping="x"), "tune", "early_stopping='x'", "early_stopping=100"),
+    (lambda: tuner(confirm="x"), "tune", "confirm='x' is not a whole number of 0 or more", "confirm=3"),
+    (
+        lambda: autotvm.tuner.RandomTuner(task()).load_history([], min_seed_records="x"),  # type: ignore[arg-type]
+        *("load_history", "min_seed_records='x' is not a whole number of 0 or more", "min_seed_records=3"),
+    ),
+    (lambda: autotvm.tune_tasks([task()], "1s", confirm=-1), "tune_tasks", "confirm=-1", "confirm=3"),
+    (lambda: autotvm.tune_tasks([task()], "1s", early_stopping=0), "tune_tasks", "early_stopping=0", "=100"),
     (lambda: tuner(callbacks=3), "tune", "callbacks=3 is not a list", "log_to_file"),
     (lambda: tuner(callbacks=[3]), "tune", "callbacks=[3] is not a list of functions", "log_to_file"),
     (lambda: tuner(measure_option=None), "tune", "measure_option is None", "autotvm.measure_option"),

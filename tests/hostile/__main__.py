@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from tests.hostile.children import run
+from tests.hostile.children import NoStartError, run
 
 
 def main() -> int:
@@ -17,11 +17,15 @@ def main() -> int:
     parser.add_argument("--from", dest="first", type=int, default=0)
     given = parser.parse_args()
     began, seen = time.monotonic(), {}
-    for fault in run(given.kind, given.seed, given.first, given.count):
-        if fault is not None:
-            seen.setdefault(fault.what, []).append(fault)
-            if len(seen[fault.what]) == 1:
-                print(fault, flush=True)
+    try:
+        for fault in run(given.kind, given.seed, given.first, given.count):
+            if fault is not None:
+                seen.setdefault(fault.what, []).append(fault)
+                if len(seen[fault.what]) == 1:
+                    print(fault, flush=True)
+    except NoStartError as error:
+        print(f"no case runs: {error}")
+        return 1
     faults = sum(map(len, seen.values()))
     print(f"{given.count} {given.kind}, {faults} faults of {len(seen)} kinds, {time.monotonic() - began:.0f} s")
     return 1 if faults else 0

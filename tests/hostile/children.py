@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SECONDS = 30.0
 """The time that one case may take, on a machine that does other things meanwhile."""
+_START = "the start of a child"
 _START_SECONDS = 120.0
 _BYTES = 4 << 30
 
@@ -41,11 +42,22 @@ class Fault:
         return f"{self.case}\n    {self.what}\n    again: {again}"
 
 
+class NoStartError(Exception):
+    """A child ends before its first case, and again when it is started anew: no case is at fault."""
+
+
 def run(kind: str, seed: int, first: int, count: int) -> Iterator[Fault | None]:
-    """The outcome of each of `count` cases, in order: None, or a fault."""
+    """The outcome of each of `count` cases, in order: None, or a fault; NoStartError where no child begins one."""
     number, last = first, first + count
+    failed = ""
     while number < last:
         for outcome in _child(kind, seed, number, last - number):
+            if outcome is not None and outcome.case == _START:
+                if failed:
+                    raise NoStartError(f"{failed}\nand again: {outcome.what}")
+                failed = outcome.what
+                break
+            failed = ""
             number += 1
             yield outcome
 
@@ -58,7 +70,7 @@ def _child(kind: str, seed: int, first: int, count: int) -> Iterator[Fault | Non
             command, cwd=folder, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": paths, "TILEWRIGHT_NUM_THREADS": "1"},
         )  # fmt: skip
-        number, case = first, "the start of a child"
+        number, case = first, _START
         try:
             for message in _messages(child):
                 if message is None:
@@ -116,8 +128,10 @@ def main(kind: str, seed: int, first: int, count: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    make = {"calls": Call, "commands": Line, "modules": Mutation, "logs": Mutated}[kind]
+    print(json.dumps({"case": "the making of a case"}), file=say)
     for number in range(first, first + count):
-        case = {"calls": Call, "commands": Line, "modules": Mutation, "logs": Mutated}[kind](seed, number)
+        case = make(seed, number)
         print(json.dumps({"case": case.name}), file=say)
         what = case.run()
         print(json.dumps({"shown": case.shown, "what": what}), file=say)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.hostile.calls import surface
-from tests.hostile.children import run
+from tests.hostile.children import NoStartError, run
 from tests.hostile.commands import lines
 
 MODULES = 25
@@ -21,6 +21,11 @@ LOGS = 100
 def test_hostile(kind: str, count: int) -> None:
     faults = [fault for fault in run(kind, seed=1, first=0, count=count) if fault is not None]
     assert not faults, "\n".join(map(str, faults))
+
+
+def test_a_child_that_does_not_start_is_not_started_for_each_case() -> None:
+    with pytest.raises(NoStartError, match="KeyError: 'nonsense'"):
+        list(run("nonsense", seed=1, first=0, count=1000))
 
 
 def test_the_surface_is_all_that_users_call() -> None:

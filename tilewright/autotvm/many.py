@@ -22,6 +22,7 @@ from .tuner import (
     RandomTuner,
     Tuner,
     XGBTuner,
+    check_counts,
     checked_callbacks,
     checked_options,
     session_of,
@@ -94,6 +95,9 @@ def tune_tasks(
     2020, section 6), which `tilewright/tune/session/allotment.py` states in full.
     """
     chosen = _checked(tasks, weights, tuner, budget, trials)
+    check_counts("tune_tasks", least=0, confirm=confirm)
+    if early_stopping is not None:
+        check_counts("tune_tasks", early_stopping=early_stopping)
     builder, runner = checked_options(default_option() if measure_option is None else measure_option)
     called = checked_callbacks(callbacks)
     if log is not None:

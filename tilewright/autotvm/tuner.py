@@ -92,9 +92,10 @@ class Tuner:
         a second one within two seconds, as where a script goes on with its next workload, ends the script.
         """
         scale_of(si_prefix)
-        _check_counts("tune", n_trial=n_trial)
+        check_counts("tune", n_trial=n_trial)
+        check_counts("tune", least=0, confirm=confirm)
         if early_stopping is not None:
-            _check_counts("tune", early_stopping=early_stopping)
+            check_counts("tune", early_stopping=early_stopping)
         if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
             raise UserError(f"seconds={seconds!r} is not a duration", primitive="tune", fix="seconds=15")
         called = checked_callbacks(callbacks)
@@ -150,6 +151,7 @@ class Tuner:
 
         Nothing happens where fewer than `min_seed_records` fit.
         """
+        check_counts("load_history", least=0, min_seed_records=min_seed_records)
         seen: dict[int, Seen] = {}
         for inp, result in pairs_of(data_set, "load_history"):
             index = self.space.find(inp.config) if inp.task.workload == self.task.workload else None
@@ -219,12 +221,12 @@ def _interrupted_again() -> bool:
     return _last_interruption[0] - before < _AGAIN_SECONDS
 
 
-def _check_counts(primitive: str, **given: Any) -> None:
+def check_counts(primitive: str, least: int = 1, **given: Any) -> None:
+    """Raise UserError for the first argument that is not a whole number of `least` or more."""
     for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise UserError(
-                f"{name}={value!r} is not a whole number of 1 or more", primitive=primitive, fix=f"{name}=100"
-            )
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+            fix = f"{name}={100 if least else 3}"
+            raise UserError(f"{name}={value!r} is not a whole number of {least} or more", primitive=primitive, fix=fix)
 
 
 def checked_callbacks(given: Any) -> list[Callback]:
@@ -320,7 +322,7 @@ class XGBTuner(Tuner):
     ) -> None:
         if not isinstance(optimizer, str) or optimizer != "sa":  # an array's comparison is no truth value
             raise UserError(f"optimizer={optimizer!r} is unknown", primitive="XGBTuner", fix='use "sa"')
-        _check_counts("XGBTuner", plan_size=plan_size, **({} if num_threads is None else {"num_threads": num_threads}))
+        check_counts("XGBTuner", plan_size=plan_size, **({} if num_threads is None else {"num_threads": num_threads}))
         strategy = AnnealingSearch(
             _space_of(task),
             check_kind(feature_type),
