@@ -30,7 +30,7 @@ def leaf(stage: Stage, axis: Any, primitive: str, argument: str = "axis") -> Ite
             primitive=primitive,
             fix=f"{listed}use one of the loops of {stage.name!r}: {names(stage.leaves)}",
         )
-    if axis in stage.leaves:
+    if axis in stage.place_of_leaf:
         if axis.kind in (AxisKind.ORDERED, AxisKind.THREAD) and primitive != "compute_at":
             raise UserError(
                 f"{of_stage(axis, stage)} is the loop of a scan, whose steps run one after the other",
@@ -55,13 +55,15 @@ def leaf(stage: Stage, axis: Any, primitive: str, argument: str = "axis") -> Ite
 
 def different(axes: list[IterVar], stage: Stage, primitive: str) -> list[IterVar]:
     """`axes`, checked to name no loop twice."""
-    for i, axis in enumerate(axes):
-        if axis in axes[:i]:
+    seen: set[IterVar] = set()
+    for axis in axes:
+        if axis in seen:
             raise UserError(
                 f"{of_stage(axis, stage)} is given twice in ({names(axes)})",
                 primitive=primitive,
                 fix="name each loop once",
             )
+        seen.add(axis)
     return axes
 
 

@@ -18,7 +18,8 @@ from ..expr import nodes
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.traverse import variables
 from ..tensor.axis import AxisKind, IterVar, Range
-from ..tensor.tensor import Tensor
+from ..tensor.tensor import Operation, Tensor
+from .relations import Relation
 from .tensor_intrin import TensorIntrin
 from .value import Schedule, Stage
 
@@ -48,11 +49,25 @@ class RecordedNumber:
     value: int
 
 
+@dataclass
+class _Places:
+    """The place in `Stage.all_axes` of each axis that a stage had when it was last looked at."""
+
+    op: Operation
+    of: dict[IterVar, int]
+    relations: tuple[Relation, ...] = ()
+
+    def begin(self, stage: Stage) -> bool:
+        """Whether the axes of `stage` are these, and others after them."""
+        return self.op is stage.op and stage.relations[: len(self.relations)] == self.relations
+
+
 class References:
     """Turns the arguments of primitives into references and back. One instance per schedule handle."""
 
     def __init__(self) -> None:
         self.threads: list[IterVar] = []
+        self._places: dict[int, _Places] = {}
 
     def encode(self, schedule: Schedule, value: Any) -> Any:
         """A JSON value for an argument."""
@@ -116,10 +131,20 @@ class References:
             extent = None if axis.dom is None else self.encode(schedule, axis.dom.extent)
             return {"thread": number, "tag": axis.thread_tag, "name": axis.name, "extent": extent}
         for stage in schedule.in_order():
-            place = stage.place_of.get(axis)
+            place = self._places_of(stage).of.get(axis)
             if place is not None:
                 return {"axis": [stage.id, place]}
         return {"axis": None, "name": axis.name}
+
+    def _places_of(self, stage: Stage) -> _Places:
+        """The places of a stage's axes. What its last relations have added joins those that are known."""
+        known = self._places.get(stage.id)
+        if known is None or not known.begin(stage):
+            known = self._places[stage.id] = _Places(stage.op, {axis: i for i, axis in enumerate(stage.roots)})
+        for relation in stage.relations[len(known.relations) :]:
+            known.of.update({axis: len(known.of) + i for i, axis in enumerate(relation.below)})
+        known.relations = stage.relations
+        return known
 
     def decode(self, schedule: Schedule, value: Any) -> Any:
         """The argument that a JSON value stands for, in `schedule`."""

@@ -149,6 +149,11 @@ class Stage:
         """The place of each axis in `all_axes`."""
         return {axis: i for i, axis in enumerate(self.all_axes)}
 
+    @cached_property
+    def place_of_leaf(self) -> Mapping[IterVar, int]:
+        """The place of each loop in `leaves`. A tuple would compare its axes one by one to find one."""
+        return {axis: i for i, axis in enumerate(self.leaves)}
+
     def note(self, axis: IterVar) -> AxisNotes:
         """What the schedule says of `axis`."""
         return self.notes.get(axis, PLAIN)

@@ -37,7 +37,7 @@ def fuse(schedule: Schedule, stage: Stage, *axes: IterVar) -> tuple[Schedule, It
 
 
 def _fuse_pair(schedule: Schedule, stage: Stage, outer: IterVar, inner: IterVar) -> tuple[Schedule, IterVar]:
-    at, below = stage.leaves.index(outer), stage.leaves.index(inner)
+    at, below = stage.place_of_leaf[outer], stage.place_of_leaf[inner]
     if below == at - 1:
         outer, inner, at, below = inner, outer, below, at
     if below != at + 1:
