@@ -43,6 +43,7 @@ from .dots import write_dots
 from .kernel import Kernel, not_in_kernels, root
 from .matrix import write_product
 from .matrix_loop import write_product_loop
+from .merged_loads import loads_at_risk
 from .names import Names
 from .vectors import contiguous, flat_index, guarded_load, known_divisor, lane_of, reads, strict_loads
 
@@ -87,6 +88,7 @@ class KernelWriter:
         self.copies_where = ""
         self.held_back: list[Stmt] = []
         self.has_matrices = False
+        self.apart = loads_at_risk(kernel) if "unmerged" in dialect.helpers else frozenset()
 
     def write(self) -> str:
         """The whole kernel."""
@@ -275,7 +277,11 @@ class KernelWriter:
     # Memory accesses
 
     def _element(self, e: n.Load) -> str:
-        return self._access(e.source, self._load_index(e))
+        return self._unmerged(e, self._access(e.source, self._load_index(e)))
+
+    def _unmerged(self, load: n.Load, text: str) -> str:
+        """The load as `text`, or kept apart from others where the compiler would merge them wrongly."""
+        return f"{self.expr.helper('unmerged')}({text})" if root(load.source) in self.apart else text
 
     def _access(self, buffer: Any, index: n.Expr) -> str:
         return f"{self._pointer_name(buffer)}[{self.expr(index)}]"
@@ -397,7 +403,8 @@ class KernelWriter:
         space = self.dialect.space(root(load.source).scope)
         if root(load.source) not in self.kernel.written and root(load.source) in self.kernel.params:
             space += "const "
-        return self.dialect.vector_load(self._pointer(load.source, at), load.source.dtype, width, space)
+        text = self.dialect.vector_load(self._pointer(load.source, at), load.source.dtype, width, space)
+        return self._unmerged(load, text)
 
     def _vector(self, e: n.Expr, start: int, width: int, dtype: DType, known: dict[n.Expr, tuple[n.Expr, ...]]) -> str:
         """Lanes `start` to `start + width` of a vector expression, as one vector."""

@@ -115,6 +115,25 @@ def _copies() -> dict[str, str]:
     return made
 
 
+_UNMERGED = f"""template <typename T>
+{_HELPER} T unmerged(T value) {{
+  if constexpr (sizeof(T) <= 4) {{
+    union {{ T whole; unsigned int word; }} parts = {{value}};
+    asm("" : "+r"(parts.word));
+    return parts.whole;
+  }} else if constexpr (sizeof(T) == 8) {{
+    union {{ T whole; unsigned long long word; }} parts = {{value}};
+    asm("" : "+l"(parts.word));
+    return parts.whole;
+  }} else {{
+    union {{ T whole; unsigned long long words[2]; }} parts = {{value}};
+    asm("" : "+l"(parts.words[0]), "+l"(parts.words[1]));
+    return parts.whole;
+  }}
+}}"""
+"""The value itself, which the compiler takes for another than the one loaded: see `merged_loads.py`."""
+
+
 class Cuda(Dialect):
     """What NVRTC compiles."""
 
@@ -151,6 +170,7 @@ class Cuda(Dialect):
         "  return x != x ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;\n#endif\n}",
         **matrix_helpers(ATOMS),
         **dot_helpers(DOTS),
+        "unmerged": _UNMERGED,
         **{f"{kind}_pair": _pair(kind, letters) for kind, letters in (("float16", "f16"), ("bfloat16", "bf16"))},
     }
     intrinsics: ClassVar[dict[str, str]] = _intrinsics()
@@ -163,7 +183,7 @@ class Cuda(Dialect):
     }
 
     owned: ClassVar[re.Pattern[str]] = re.compile(
-        "|".join((*OWNED, r"make_\w+", r"atomic\w+", r"copy_\d+(?:_or_zeros)?(?:_where)?", _MATRIX))
+        "|".join((*OWNED, r"make_\w+", "unmerged", r"atomic\w+", r"copy_\d+(?:_or_zeros)?(?:_where)?", _MATRIX))
     )
 
     def not_finite(self, value: float, dtype: DType) -> str:

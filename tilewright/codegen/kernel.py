@@ -36,6 +36,7 @@ class Kernel:
     called: frozenset[str] = frozenset()
     """The functions that the body calls, which somebody else defines."""
     dynamic_shared_bytes: int = 0
+    read: frozenset[Buffer] = frozenset()
 
     @property
     def threads(self) -> int | None:
@@ -139,6 +140,7 @@ def _describe(launch: Launch, name: str, function: Function) -> Kernel:
         launch,
         frozenset(used),
         frozenset(called),
+        read=frozenset(loaded),
     )
 
 
