@@ -20,6 +20,8 @@ _SETS = re.compile(r"^(?:@!?%\w+ )?([a-z][\w.]*)\s+(%\w+|\{[^}]*\}),(.*);")
 
 def read_stale(module: Any) -> list[str]:
     """Loads of a CUDA module that may read an array that their kernel writes through the read-only cache."""
+    if not module.imported_modules:  # no kernel is left
+        return []
     source = module.imported_modules[0].get_source()
     text = compile_users(source, "ptx", "sm_90a", ("--minimal",)).decode()
     return [f"{kernel[1]}: {load}" for kernel in _ENTRY.finditer(text) for load in _stale(kernel[0])]
@@ -36,7 +38,10 @@ def _stale(kernel: str) -> list[str]:
         elif found and not found[1].startswith(("ld.", "atom.")):
             for register in _REGISTER.findall(found[2]):
                 made[register] |= set(_REGISTER.findall(found[3]))
-    accesses = [(found[1], _origins(found[2], made), line) for line in lines if (found := _MEMORY.match(line))]
+    pointers = {name for at in re.findall(r"cvta\.to\.global\.u64 \S+ (%\w+);", kernel) for name in made[at]}
+    accesses = [
+        (found[1], _origins(found[2], made) & pointers, line) for line in lines if (found := _MEMORY.match(line))
+    ]
     written = {name for op, names, _ in accesses if not op.startswith("ld.") for name in names}
     return [line for op, names, line in accesses if op.startswith("ld.global.nc") and names & written]
 

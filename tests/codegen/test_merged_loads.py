@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 import tilewright as tw

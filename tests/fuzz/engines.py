@@ -1,4 +1,7 @@
-"""What becomes of a case: in the interpreter, and where it can run, on this CPU, on OpenCL and on a GPU."""
+"""What becomes of a case: in the interpreter, and where it can run, on this CPU, on OpenCL and on a GPU.
+
+The engine "ptx" runs nothing: it looks at what NVRTC makes of a kernel, which needs no GPU.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import tilewright
+from tests.codegen.ptx import read_stale
 from tests.fuzz.cases import Case, Script
 from tests.fuzz.seeded import SEEDED
 from tests.passes.running import finish
@@ -67,7 +71,7 @@ def judge(case: Case, engines: tuple[str, ...], tell: Any = None) -> Verdict:
                 if script is None:
                     wrong = seeded(case.seed, where) if seeded is not None else ""
                 else:
-                    wrong = _interpreted(script) if where == "interpreter" else _ran(script, where)
+                    wrong = _ENGINES.get(where, _ran)(script, where)
                 if wrong:
                     return Verdict("wrong", where, wrong)
     except UserError as error:
@@ -83,11 +87,13 @@ def judge(case: Case, engines: tuple[str, ...], tell: Any = None) -> Verdict:
 
 def stations(case: Case, engines: tuple[str, ...]) -> list[str]:
     """The engines that fit a case: kernels run on devices, other programs on the CPU."""
-    fitting = ("interpreter", "opencl", "cuda") if case.on_grid else ("interpreter", "llvm")
+    fitting = ("interpreter", "ptx", "opencl", "cuda") if case.on_grid else ("interpreter", "llvm")
+    if case.family in SEEDED:
+        fitting = tuple(engine for engine in fitting if engine != "ptx")
     return [engine for engine in fitting if engine in engines]
 
 
-def _interpreted(script: Script) -> str:
+def _interpreted(script: Script, engine: str) -> str:
     """Interpret the program as it is compiled, for GPUs too where that differs; "" or what is wrong."""
     (part,) = tilewright.lower(script.schedule, script.arguments).parts
     programs = [("finished", _finished(part.function))]
@@ -119,6 +125,11 @@ def _interpret(script: Script, given: dict[Any, Any], expected: list[np.ndarray]
     return _difference(script, results, expected)
 
 
+def _compiled(script: Script, engine: str) -> str:
+    """Compile the program for a GPU; "" or which loads may miss what the kernel has stored."""
+    return "; ".join(read_stale(tilewright.build(script.schedule, script.arguments, CUDA)))
+
+
 def _ran(script: Script, engine: str) -> str:
     """Run the program by an engine; "" or what is wrong."""
     module = tilewright.build(script.schedule, script.arguments, TARGETS[engine])
@@ -141,3 +152,6 @@ def _difference(script: Script, found: list[np.ndarray], expected: list[np.ndarr
             at = tuple(int(i) for i in np.argwhere(differs)[0])
             return f"{tensor.name}{list(at)} is {values[at]}, not {right[at]}; {differs.sum()} of {right.size} differ"
     return ""
+
+
+_ENGINES = {"interpreter": _interpreted, "ptx": _compiled}

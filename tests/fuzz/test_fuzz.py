@@ -38,6 +38,13 @@ def test_random_cases_are_right_or_refused(part: int) -> None:
     assert outcomes["right"] * 2 > len(cases), outcomes
 
 
+def test_random_kernels_read_what_they_have_stored() -> None:
+    """Reductions of an array's places and values in global memory are among them."""
+    for case in [case for case in map(draw, range(170, 200)) if case.on_grid]:
+        verdict = judge(case, ("ptx",))
+        assert not verdict.is_fault, f"seed {case.seed}: {verdict}\n{case.text}"
+
+
 @pytest.mark.cuda
 def test_random_kernels_run_on_a_gpu() -> None:
     for case in [case for case in map(draw, range(1000, 2400)) if case.on_grid][:1000]:

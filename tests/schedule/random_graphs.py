@@ -210,9 +210,10 @@ def pair_reduction(program: RandomProgram, source: str) -> str:
 
 
 def largest_place(program: RandomProgram, source: str) -> str:
-    """The largest of one dimension, and the first place where it is: two values of different types."""
+    """The largest of one dimension, and the first place where it is, by its index or as an input says: two values."""
     shape = program.extents[source]
     d = dimension(program, shape, 1)
+    places = placeholder(program, shape) if program.chance(50) else ""
     k, first = program.fresh("k"), program.fresh("first")
     program.do(f"{k} = te.reduce_axis((0, {shape[d]}), name={k!r})")
     program.do(
@@ -224,7 +225,8 @@ def largest_place(program: RandomProgram, source: str) -> str:
     indices.insert(d, k)
     place, value = program.fresh("T"), program.fresh("T")
     params = "".join(f" i{i}," for i in range(len(rest))).rstrip(",")
-    body = f"{first}(({k}, {source}[{', '.join(indices)}]), axis={k})"
+    where = f"{places}[{', '.join(indices)}]" if places else k
+    body = f"{first}(({where}, {source}[{', '.join(indices)}]), axis={k})"
     program.do(f"{place}, {value} = te.compute({rest}, lambda{params}: {body}, name={place!r})")
     keep(program, place, rest)
     return keep(program, value, rest)

@@ -31,7 +31,7 @@ def draw_reductions(program: RandomProgram) -> None:
             factored(program)
         draw_schedule(program, 4, False)
         return
-    threads = {"threadIdx.x": program.pick([8, 4, 2, 16, 3, 7, 32]), "threadIdx.y": program.pick([2, 1, 3])}
+    threads = {"threadIdx.x": program.pick([8, 4, 2, 16, 3, 7, 32, 64, 40]), "threadIdx.y": program.pick([2, 1, 3])}
     for _ in range(program.pick([0, 0, 1])):
         factored(program)
     for i in computed(program)[::-1]:
