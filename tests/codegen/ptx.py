@@ -38,7 +38,7 @@ def _stale(kernel: str) -> list[str]:
         elif found and not found[1].startswith(("ld.", "atom.")):
             for register in _REGISTER.findall(found[2]):
                 made[register] |= set(_REGISTER.findall(found[3]))
-    pointers = {name for at in re.findall(r"cvta\.to\.global\.u64 \S+ (%\w+);", kernel) for name in made[at]}
+    pointers = set(re.findall(r"\.param \.u64 (\w+)", kernel))  # sizes have 32 bits
     accesses = [
         (found[1], _origins(found[2], made) & pointers, line) for line in lines if (found := _MEMORY.match(line))
     ]
