@@ -55,6 +55,23 @@ def test_work_of_a_convolution() -> None:
     assert access(kernel, "A").per_request == pytest.approx((4 + 7 * 5) / 8, rel=0.01)
 
 
+@pytest.mark.parametrize(("rows", "guarded"), [(64, False), (60, True)])
+def test_sums_stay_in_a_register_unless_their_stores_are_guarded(rows: int, guarded: bool) -> None:
+    a = te.placeholder((rows, 100), name="A")
+    k = te.reduce_axis((0, 100), name="k")
+    b = te.compute((rows,), lambda i: te.sum(a[i, k], axis=k), name="B")
+    s = te.create_schedule(b.op)
+    bind(s[b], *zip(s[b].split(b.op.axis[0], factor=32), ("blockIdx.x", "threadIdx.x"), strict=True))
+    kernel = only(s.explain("cuda"))
+    loads = [found for found in kernel.counts.accesses.values() if found.buffer == "B" and not found.stores]
+    if guarded:
+        assert loads[0].lanes == pytest.approx(60 * 100)
+        assert access(kernel, "B", stores=True).lanes == pytest.approx(60 * 101)
+    else:  # one store before the loop, one after it
+        assert loads == []
+        assert access(kernel, "B", stores=True).lanes == pytest.approx(64 * 2)
+
+
 def test_every_guard_has_a_reason() -> None:
     explanation = convolution(threads=100).explain("cuda")
     assert explanation.reasons["B"] == ("split of i: 165 × 100 iterations are 85 more than its 16415",)

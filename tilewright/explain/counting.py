@@ -1,7 +1,8 @@
 """What a kernel does, counted over a sample of its warps: accesses, sectors, bank conflicts, operations, guards.
 
 The kernel is the finished one, as its source is written. A load that does not move with the innermost loops around it
-counts once for all of their iterations, since compilers hoist it.
+counts once for all of their iterations, since compilers hoist it; an element that a loop keeps in a register is loaded
+before the loop, unless it has just been stored, and stored after it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from ..loops.nodes import (
 from ..loops.warp_access import SECTOR, conflict_free, distinct, sectors, wavefronts
 from ..passes.register_prefetch import AHEAD
 from .points import Points
+from .promotion import Place, place_of, promoted
 
 WIDEST = 16
 """Bytes of one access of a lane."""
@@ -134,11 +136,14 @@ class Counts:
 
 @dataclass(frozen=True)
 class _Around:
-    """A loop that is being walked: its variable, its extent at each point, and the buffers stored inside."""
+    """A loop that is being walked: its variable, how often it is entered at each point, the buffers stored inside, and
+    the elements that a register holds meanwhile.
+    """
 
     var: Var
     weights: np.ndarray
     stored: frozenset[Buffer]
+    promoted: frozenset[Place]
 
 
 class Counter:
@@ -150,6 +155,8 @@ class Counter:
         self.counts = Counts()
         self._around: list[_Around] = []
         self._tested: list[Expr] = []
+        self._stored: dict[Buffer, tuple[Expr, ...]] = {}
+        """The element of each array in global memory that this thread has stored last, where it is certain."""
 
     def walk(self, stmt: Stmt) -> None:
         """Count a statement."""
@@ -178,13 +185,14 @@ class Counter:
             self._value(stmt.condition, "")
             self.walk(stmt.body)
         elif isinstance(stmt, Barrier):
+            self._stored.clear()
             self.counts.barriers += float((self.points.weights * self.points.active.any(axis=1)).sum())
 
     def _loop(self, stmt: For) -> None:
         before = self.points.weights
         self.points.loop(stmt.var, stmt.min, stmt.extent)
         stored = frozenset(root(part.buffer) for part in _stores(stmt.body))
-        self._around.append(_Around(stmt.var, before, stored))
+        self._around.append(_Around(stmt.var, before, stored, promoted(stmt)))
         self.walk(stmt.body)
         self._around.pop()
         self.points.weights = before
@@ -206,6 +214,8 @@ class Counter:
             if part is not None:
                 self.points.active = mask
                 self.walk(part)
+                for buffer in {root(each.buffer) for each in _stores(part)}:
+                    self._stored.pop(buffer, None)
         self.points.active = before
         del self._tested[tested:]
 
@@ -275,6 +285,13 @@ class Counter:
             return
         index = flat_index(source, indices)
         weights = self.points.weights if stores else self._hoisted(source, index)
+        place = place_of(source, indices)
+        if place is not None:
+            known = self._stored.get(place[0]) == indices
+            self._stored.update([place] if stores else [])
+            if known and not stores:
+                return  # still in a register
+            weights = next((loop.weights for loop in self._around if place in loop.promoted), weights)
         ramp = contiguous(index)
         size = source.dtype.scalar.bytes
         if isinstance(index, n.Ramp) and ramp is None:
