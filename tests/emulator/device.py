@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -24,10 +24,15 @@ import numpy as np
 
 from tests.emulator.translate import translate
 from tilewright.codegen.abi import CompiledProgram, KernelAbi
+from tilewright.codegen.program import generate
 from tilewright.core.dtype import DType
+from tilewright.core.target import Target
+from tilewright.driver import finished, lower_for
 from tilewright.runtime.cpu_driver import CpuDriver, HostMemory
 from tilewright.runtime.driver import DeviceAttributes, Driver, Handle, Launcher, scalar_type
+from tilewright.runtime.module import Module
 
+TARGET = Target("cuda -arch=sm_90")
 HERE = Path(__file__).parent
 _FLAGS = (
     "-std=gnu++17 -fPIC -w -mf16c -fno-strict-aliasing -fvisibility=hidden -fno-stack-protector -fwrapv "
@@ -104,6 +109,12 @@ def emulation(seed: int = 0) -> Iterator[None]:
         yield
     finally:
         install(before)
+
+
+def emulated(s: Any, args: Sequence[Any]) -> Module:
+    """The module of a schedule as source alone, which NVRTC does not compile."""
+    functions = lower_for(TARGET, s, args).functions
+    return Module(generate(tuple(finished(function, TARGET) for function in functions), TARGET)[0])
 
 
 class EmulatedCuda(CpuDriver):

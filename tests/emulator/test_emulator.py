@@ -10,16 +10,10 @@ import pytest
 
 import tilewright as tw
 from benchmarks.matmul import Tiling, product
-from tests.emulator.device import EmulationError, compiler, emulation
+from tests.emulator.device import EmulationError, compiler, emulated, emulation
 from tests.emulator.translate import translate
-from tests.passes.running import finish
 from tilewright.codegen.abi import CompiledProgram
-from tilewright.codegen.program import generate
-from tilewright.core.target import Target
-from tilewright.driver import lower_for
 from tilewright.runtime.module import Module
-
-GPU = "cuda -arch=sm_90"
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +28,7 @@ def emulated_device() -> Iterator[None]:
 def pipelined() -> CompiledProgram:
     """A product of 64×32×128 whose tiles are copied two stages ahead."""
     s, args = product(64, 32, 128, "float16", Tiling((32, 32), (16, 32), 32, 3), b_turned=True)
-    return generate((finish(lower_for(Target(GPU), s, args).functions[0], GPU),), Target(GPU))[0]
+    return emulated(s, args).program
 
 
 def run(program: CompiledProgram) -> float:

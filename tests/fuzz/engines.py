@@ -15,6 +15,7 @@ import numpy as np
 
 import tilewright
 from tests.codegen.ptx import read_stale
+from tests.emulator.device import EmulationError, emulated, emulation
 from tests.fuzz.cases import Case, Script
 from tests.fuzz.seeded import SEEDED
 from tests.passes.running import finish
@@ -23,6 +24,7 @@ from tilewright.core.target import Target
 from tilewright.loops.interpret import interpret
 from tilewright.loops.nodes import Function
 from tilewright.loops.verify import Form, verify
+from tilewright.runtime.module import Module
 
 CUDA = Target("cuda -arch=sm_90")
 TARGETS = {"llvm": "llvm -fp-contract=off", "opencl": "opencl -device=gpu", "cuda": "cuda"}
@@ -87,7 +89,7 @@ def judge(case: Case, engines: tuple[str, ...], tell: Any = None) -> Verdict:
 
 def stations(case: Case, engines: tuple[str, ...]) -> list[str]:
     """The engines that fit a case: kernels run on devices, other programs on the CPU."""
-    fitting = ("interpreter", "ptx", "opencl", "cuda") if case.on_grid else ("interpreter", "llvm")
+    fitting = ("interpreter", "ptx", "opencl", "emulated", "cuda") if case.on_grid else ("interpreter", "llvm")
     if case.family in SEEDED:
         fitting = tuple(engine for engine in fitting if engine != "ptx")
     return [engine for engine in fitting if engine in engines]
@@ -132,7 +134,16 @@ def _compiled(script: Script, engine: str) -> str:
 
 def _ran(script: Script, engine: str) -> str:
     """Run the program by an engine; "" or what is wrong."""
-    module = tilewright.build(script.schedule, script.arguments, TARGETS[engine])
+    if engine == "emulated":
+        try:
+            with emulation(script.case.seed):
+                return _called(script, emulated(script.schedule, script.arguments), "cuda")
+        except EmulationError as failure:
+            return str(failure)
+    return _called(script, tilewright.build(script.schedule, script.arguments, TARGETS[engine]), engine)
+
+
+def _called(script: Script, module: Module, engine: str) -> str:
     device = tilewright.device("cpu" if engine == "llvm" else engine, 0)
     for given in script.calls():
         inputs = [array for key, array in given.items() if key not in script.variables]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 import tilewright
+from tests.emulator.device import EmulationError, emulated, emulation
 from tests.passes.running import compiled
 from tests.programs import random_tensorized
 from tests.schedule import random_pipelines
@@ -19,6 +20,14 @@ def _pipeline(seed: int, engine: str) -> str:
     if engine == "interpreter":
         function = compiled(program.schedule, program.tensors)
         interpret(function, [*program.inputs, out], outputs=function.buffers[-1:])
+    elif engine == "emulated":
+        try:
+            with emulation(seed):
+                arrays = [tilewright.nd.array(array, tilewright.cuda()) for array in (*program.inputs, out)]
+                emulated(program.schedule, program.tensors)(*arrays)
+                out = np.asarray(arrays[-1].numpy())
+        except EmulationError as failure:
+            return str(failure)
     elif seed % 8 == 0:  # PoCL takes many seconds for some
         device = tilewright.device(engine, 0)
         arrays = [tilewright.nd.array(array, device) for array in (*program.inputs, out)]
@@ -31,6 +40,8 @@ def _pipeline(seed: int, engine: str) -> str:
 
 def _tensorized(seed: int, engine: str) -> str:
     case = random_tensorized.draw(seed, small=True)
+    if engine == "emulated":
+        return random_tensorized.emulated(case)
     if engine != "interpreter":
         return ""
     times = random_tensorized.interpreted(case)

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
+from tests.emulator import device
 from tests.emulator.device import EmulationError, emulation
 from tests.passes.running import finish
 from tilewright import intrin, te
-from tilewright.codegen.program import generate
 from tilewright.core.dtype import DType
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
@@ -233,10 +233,9 @@ def on_device(case: Case, module: Module, args: list[Any]) -> str:
 def emulated(case: Case) -> str:
     """What is wrong about a case on the emulated device."""
     s, args = program(case)
-    function = finish(lower_for(Target(GPU), s, args).functions[0], GPU)
     try:
         with emulation(case.seed):
-            return on_device(case, Module(generate((function,), Target(GPU))[0]), args)
+            return on_device(case, device.emulated(s, args), args)
     except EmulationError as failure:
         return str(failure)
 
