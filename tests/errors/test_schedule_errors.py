@@ -9,7 +9,7 @@ import pytest
 
 import tilewright
 from tests.errors.refused import refused
-from tilewright import te
+from tilewright import intrin, te
 
 
 class Example:
@@ -158,11 +158,45 @@ def test_fuse_of_loops_that_are_no_neighbours(e: Example) -> None:
         e.s[e.C].fuse(e.C.op.axis[0], e.k)
 
 
-def test_fuse_of_data_with_reduction(e: Example) -> None:
+def test_a_loop_of_data_and_reduction_is_not_bound(e: Example) -> None:
+    mixed = e.s[e.C].fuse(e.C.op.axis[1], e.k)
     with refused(
-        "fuse", "'j' is a data-parallel axis and 'k' a reduction axis of stage 'C'", fix="data axes with data"
+        "bind", "'j.k.fused' of stage 'C' is fused from data axes and reduction axes", fix="data axes with data axes"
+    ):
+        e.s[e.C].bind(mixed, te.thread_axis("threadIdx.x"))
+
+
+def test_a_loop_of_data_and_reduction_is_not_factored(e: Example) -> None:
+    mixed = e.s[e.C].fuse(e.C.op.axis[1], e.k)
+    with refused(
+        "rfactor", "'j.k.fused' of stage 'C' is fused from data axes and reduction axes", fix="data axes with data axes"
+    ):
+        e.s.rfactor(e.C, mixed)
+
+
+def test_a_loop_of_data_and_reduction_among_threads_that_combine_results(e: Example) -> None:
+    outer, inner = e.s[e.C].split(e.k, factor=4)
+    e.s[e.C].reorder(outer, e.C.op.axis[1], inner)
+    e.s[e.C].bind(outer, te.thread_axis("threadIdx.x"))
+    e.s[e.C].fuse(e.C.op.axis[1], inner)
+    with refused(
+        "bind", "its loop 'j.k.inner.fused' is fused from data axes and reduction axes", fix="data axes with data axes"
+    ):
+        tilewright.lower(e.s, [e.A, e.B, e.D])
+
+
+def test_loops_of_a_tensorized_stage_are_not_fused_from_data_and_reduction(e: Example) -> None:
+    e.s[e.C].tensorize(e.C.op.axis[0], intrin.mma("tf32"))
+    with refused(
+        "fuse", "stage 'C' is tensorized, and 'j' is a data-parallel axis, 'k' a reduction axis", fix="data axes"
     ):
         e.s[e.C].fuse(e.C.op.axis[1], e.k)
+
+
+def test_tensorized_loops_are_not_fused_from_data_and_reduction(e: Example) -> None:
+    mixed = e.s[e.C].fuse(e.C.op.axis[1], e.k)
+    with refused("tensorize", "is fused from data axes and reduction axes", fix="data axes with data axes"):
+        e.s[e.C].tensorize(mixed, intrin.mma("float16"))
 
 
 def test_fuse_of_a_loop_that_another_stage_is_computed_at(e: Example) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.schedule.programs import Chain, Line, Plain, expect, loops, names
 from tilewright import te
 from tilewright.schedule.value import At
@@ -128,6 +130,32 @@ def test_fuse_of_many() -> None:
 def test_fuse_of_a_list() -> None:
     e = Plain()
     assert e.stage.fuse([e.i, e.j]).name == "i.j.fused"  # type: ignore[arg-type]  # a list, as old scripts do
+
+
+@pytest.mark.parametrize("rows", [5, 8])
+@pytest.mark.parametrize("steps", ["whole", "split", "part", "inside"])
+def test_fuse_of_data_and_reduction(rows: int, steps: str) -> None:
+    A = te.placeholder((rows, 6, 7), name="A")
+    k = te.reduce_axis((0, 7), name="k")
+    B = te.compute((rows, 6), lambda i, j: te.max(A[i, j, k], axis=k), name="B")
+    C = te.compute((rows, 6), lambda i, j: B[i, j] * 2.0, name="C")
+    s = te.create_schedule(C.op)
+    (i, j), x = B.op.axis, s[C].op.axis[0]
+    if steps == "whole":
+        s[B].fuse(i, j, k)
+    elif steps == "split":
+        s[B].split(s[B].fuse(j, k), factor=4)
+    elif steps == "part":
+        outer, inner = s[B].split(k, factor=3)
+        s[B].reorder(outer, i, inner, j)
+        s[B].fuse(outer, i)
+    else:
+        s[B].compute_at(s[C], s[C].split(x, factor=2)[0])
+        s[B].unroll(s[B].split(s[B].fuse(i, j, k), factor=5)[1])
+    given = np.random.default_rng(0).integers(-9, 9, (rows, 6, 7)).astype("float32")
+    found = tw.nd.array(np.full((rows, 6), np.nan, "float32"))
+    tw.build(s, [A, C], "llvm")(tw.nd.array(given), found)
+    np.testing.assert_array_equal(found.numpy(), given.max(axis=2) * 2)
 
 
 def test_fuse_of_one_gives_it_back() -> None:

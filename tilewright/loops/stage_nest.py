@@ -17,7 +17,7 @@ from ..core.errors import UserError
 from ..core.hardware import LoopKind
 from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import cast, const, likely, subtract
-from ..expr.traverse import post_order, substitute, variables
+from ..expr.traverse import post_order, substitute, uses_any, variables
 from ..schedule.value import At, Schedule
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.extern import ExternOp
@@ -100,6 +100,14 @@ class StageNest:
         self.started_from = self._initial_reads() if is_reduction else set()
         within = keeps or self.started_from
         self.initial_guards = self.data_guards if within else tuple(guard.condition for guard in of_data)
+        if self.stage.mixed:
+            terms = {loop.var for loop in self.loops if not self._has_data(loop)}
+            guards = self.guards if within else tuple(guard.condition for guard in (*of_data, *of_reduction))
+            self.initial_guards = tuple(guard for guard in guards if not uses_any(guard, terms))
+
+    def _has_data(self, loop: Loop) -> bool:
+        """Whether the iterations of a loop compute different elements."""
+        return loop.axis.kind is not AxisKind.REDUCE or loop.axis in self.stage.mixed
 
     def _check_variables(self) -> None:
         """What a body uses is an axis of its stage, a loop around it, or known from the arguments."""
@@ -185,7 +193,7 @@ class StageNest:
 
     def _initial(self, depth: int, bound: frozenset[Var]) -> Stmt:
         """First values, stored over the data loops inside of the outermost reduction loop; their variables are new."""
-        data = [loop for loop in self.loops[depth : self.end] if loop.axis.kind is not AxisKind.REDUCE]
+        data = [loop for loop in self.loops[depth : self.end] if self._has_data(loop)]
         fresh = {loop.var: Var(f"{loop.var.name}.init", loop.var.dtype) for loop in data if loop.thread is None}
         self._check_producers_of_first_values(self.loops[depth:])
         body = self._guarded(self._first_stores(), self.initial_guards)

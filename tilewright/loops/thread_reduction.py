@@ -50,6 +50,14 @@ class ThreadReductionNest(StageNest):
 
     def _check_order(self) -> None:
         """Data loops stand outside of what the threads exchange."""
+        for loop in self.loops:
+            if loop.axis in self.stage.mixed:
+                raise UserError(
+                    f"the threads of stage {self.stage.name!r} combine results, but its loop {loop.axis.name!r} is "
+                    "fused from data axes and reduction axes",
+                    primitive="bind",
+                    fix="fuse data axes with data axes, and reduction axes with reduction axes",
+                )
         for loop in self.loops[self._serial_from :]:
             if loop.axis.kind is not AxisKind.REDUCE and loop.thread is None and not self._is_single(loop):
                 inner = self.loops[self._serial_from].axis.name

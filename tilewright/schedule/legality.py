@@ -95,6 +95,17 @@ def data_axis(stage: Stage, axis: IterVar, primitive: str, why: str) -> None:
         )
 
 
+def not_mixed(stage: Stage, primitive: str, axis: IterVar | None = None) -> None:
+    """Check that no loop, or not the loop `axis`, holds data axes and reduction axes at once."""
+    mixed = next((a for a in stage.leaves if a in stage.mixed and axis in (None, a)), None)
+    if mixed is not None:
+        raise UserError(
+            f"{of_stage(mixed, stage)} is fused from data axes and reduction axes",
+            primitive=primitive,
+            fix="fuse data axes with data axes, and reduction axes with reduction axes",
+        )
+
+
 def of_stage(axis: IterVar, stage: Stage) -> str:
     """How messages name an axis: `axis 'i' of stage 'C'`."""
     return f"axis {axis.name!r} of stage {stage.name!r}"

@@ -16,7 +16,7 @@ from ..core.atoms import Atom
 from ..core.errors import InternalError, UserError
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..expr.nodes import Expr, Var
-from ..tensor.axis import IterVar
+from ..tensor.axis import AxisKind, IterVar
 from ..tensor.scan import ScanOp
 from ..tensor.script import ScriptOp
 from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
@@ -143,6 +143,16 @@ class Stage:
     def loops(self) -> tuple[Loop, ...]:
         """The loops of the stage's own leaves, outermost first."""
         return tuple([Loop(self.id, axis, self.note(axis).thread) for axis in self.leaves])
+
+    @cached_property
+    def mixed(self) -> frozenset[IterVar]:
+        """The axes that data axes were fused into together with reduction axes, and the parts of those."""
+        data, mixed = set(self.op.axis), set[IterVar]()
+        for relation in self.relations:
+            if data.intersection(relation.above):
+                data.update(relation.below)
+                mixed.update(axis for axis in relation.below if axis.kind is AxisKind.REDUCE)
+        return frozenset(mixed)
 
     @cached_property
     def place_of(self) -> Mapping[IterVar, int]:

@@ -9,7 +9,7 @@ from ...core.errors import UserError, caller_location, warn_caller
 from ...core.hardware import LoopKind, ThreadTag
 from ...tensor.axis import AxisKind, IterVar
 from ...tensor.scan import ScanOp
-from ..legality import enclose, has_loops, leaf, of_stage
+from ..legality import enclose, has_loops, leaf, not_mixed, of_stage
 from ..value import Schedule, Stage
 
 
@@ -32,6 +32,7 @@ def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tu
             primitive="bind",
             fix='bind to te.thread_axis("blockIdx.x") or the like',
         )
+    not_mixed(stage, "bind", loop)
     if loop.kind is AxisKind.REDUCE and not thread.thread.is_thread:
         raise UserError(
             f"{of_stage(loop, stage)} is a reduction axis, and {thread.thread_tag} cannot combine results: "

@@ -19,9 +19,9 @@ def fuse(schedule: Schedule, stage: Stage, *axes: IterVar) -> tuple[Schedule, It
             for j in range(5)
 
     With one axis it returns that axis; with none, a new outermost loop of extent 1. Thread bindings and
-    pragmas of the axes are dropped; stages computed at the innermost of them move to the fused loop. Raises
-    UserError where the loops are not neighbours, mix data and reduction axes, or another stage is computed
-    between them.
+    pragmas of the axes are dropped; stages computed at the innermost of them move to the fused loop. A loop fused from
+    data and reduction axes is one of the reduction: elements get their first values in a loop of its own before it.
+    Raises UserError where the loops are not neighbours, or another stage is computed between them.
     """
     has_loops(stage, "fuse")
     loops = different([leaf(stage, axis, "fuse") for axis in axes], stage, "fuse")
@@ -47,13 +47,6 @@ def _fuse_pair(schedule: Schedule, stage: Stage, outer: IterVar, inner: IterVar)
             primitive="fuse",
             fix="bring them together with reorder first, then fuse from the outermost to the innermost",
         )
-    if outer.kind is not inner.kind:
-        raise UserError(
-            f"{outer.name!r} is a {outer.kind.value} axis and {inner.name!r} a {inner.kind.value} axis of stage "
-            f"{stage.name!r}",
-            primitive="fuse",
-            fix="fuse data axes with data axes, and reduction axes with reduction axes",
-        )
     if any(p.axis is outer for p in stage.prefetches):
         raise UserError(
             f"stage {stage.name!r} prefetches at {outer.name!r}, which fusing it with {inner.name!r} would remove",
@@ -67,7 +60,15 @@ def _fuse_pair(schedule: Schedule, stage: Stage, outer: IterVar, inner: IterVar)
             primitive="fuse",
             fix=f"fuse before s[{stuck[0].name}].compute_at(...), or compute it at {inner.name!r}",
         )
-    fused = IterVar(f"{outer.name}.{inner.name}.fused", None, outer.kind)
+    if outer.kind is not inner.kind and (stage.tensorized or stage.declared):
+        raise UserError(
+            f"stage {stage.name!r} is tensorized, and {outer.name!r} is a {outer.kind.value} axis, {inner.name!r} a "
+            f"{inner.kind.value} axis",
+            primitive="fuse",
+            fix="fuse data axes with data axes, and reduction axes with reduction axes",
+        )
+    kind = AxisKind.REDUCE if AxisKind.REDUCE in (outer.kind, inner.kind) else outer.kind
+    fused = IterVar(f"{outer.name}.{inner.name}.fused", None, kind)
     changed = replace(
         stage,
         leaves=(*stage.leaves[:at], fused, *stage.leaves[below + 1 :]),

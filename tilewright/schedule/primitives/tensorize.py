@@ -10,7 +10,7 @@ from ...core.errors import UserError
 from ...expr.nodes import Load
 from ...tensor.axis import IterVar
 from ...tensor.reduction import Reduce
-from ..legality import has_loops, leaf, no_output, of_stage
+from ..legality import has_loops, leaf, no_output, not_mixed, of_stage
 from ..tensor_intrin import TensorIntrin
 from ..value import Schedule, Stage
 
@@ -62,6 +62,7 @@ def tensorize(schedule: Schedule, stage: Stage, axis: IterVar, intrin: Any) -> t
     """
     has_loops(stage, "tensorize")
     loop = leaf(stage, axis, "tensorize")
+    not_mixed(stage, "tensorize")
     if isinstance(intrin, TensorIntrin):
         return _declared(schedule, stage, loop, intrin)
     if isinstance(intrin, str) and intrin in COPIES:
