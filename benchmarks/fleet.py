@@ -32,6 +32,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tilewright import autotvm
 from tilewright.core.version import __version__
 from tilewright.fleet.option import RPCRunner
@@ -216,12 +218,10 @@ def gpus(count: int, trials: int) -> None:
                 while session.dispatcher.up < devices and time.monotonic() < end:
                     session.wait()
                 space = task.config_space
-                jobs = [
-                    Job(Candidate(task, space.get(space.index(i))), i, session.target)
-                    for i in range(0, space.size, max(1, space.size // trials))
-                ]
+                drawn = space.indices(space.draw(np.random.default_rng(0), trials))
+                jobs = [Job(Candidate(task, space.get(i)), i, session.target) for i in drawn]
                 began = time.monotonic()
-                done = sum(1 for _ in session.measure(jobs[:trials]))
+                done = sum(1 for _ in session.measure(jobs))
                 rates.append(done / (time.monotonic() - began))
         print(f"{devices} GPU(s): {rates[-1]:.2f} trials/s", flush=True)
     print(f"ratio: {rates[1] / rates[0]:.2f}")

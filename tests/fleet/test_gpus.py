@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.fleet.cluster import environment
@@ -38,7 +39,8 @@ def test_each_gpu_is_a_worker_and_all_measure(tmp_path: Path) -> None:
                     session.wait()
                 task = autotvm.templates.conv1d.task("cuda", shape=(4096,), kernel=8)
                 space = task.config_space
-                jobs = [Job(Candidate(task, space.get(space.index(i))), i, session.target) for i in range(16 * gpus)]
+                drawn = space.indices(space.draw(np.random.default_rng(0), 16 * gpus))
+                jobs = [Job(Candidate(task, space.get(i)), i, session.target) for i in drawn]
                 outcomes = [outcome for _, outcome in session.measure(jobs)]
                 assert len(outcomes) == len(jobs)
                 assert sum(outcome.ok for outcome in outcomes) > len(jobs) // 2
