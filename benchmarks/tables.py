@@ -14,7 +14,8 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,36 @@ def _cut_sums(config: Config) -> bool:
     )
 
 
+def _cut_line(config: Config) -> bool:
+    """Keep what has no virtual threads and writes out up to 64 steps."""
+    return config["tile"].data[1] == 1 and config["auto_unroll_max_step"].data == 64
+
+
+def _cut_threads(config: Config) -> bool:
+    """Keep small tiles of 2 to 16 results of a thread, in blocks of 64 to 256, that all sum alike."""
+    (fv, ft, fn), (yv, yt, yn) = config["tile_f"].data[1:], config["tile_y"].data[1:]
+    if fv > 2 or fn > 4 or ft > 32 or yv > 1 or yn > 2:
+        return False
+    xv, xt, xn = config["tile_x"].data[1:]
+    if xv > 2 or xn > 2 or not (2 <= fv * fn * yn * xv * xn <= 16 and 64 <= ft * yt * xt <= 256):
+        return False
+    fixed = {"tile_rc": [-1, 1, 4], "tile_ry": [-1, 3, 1], "tile_rx": [-1, 3, 1],
+             "auto_unroll_max_step": 512, "unroll_explicit": 1}  # fmt: skip
+    return all(config[name].data == data for name, data in fixed.items())
+
+
+def _cut_steps(config: Config) -> bool:
+    """Keep what differs in how sums run and are written out, in four tiles of the results."""
+    return (
+        config["tile_f"].data in ([-1, 1, 4, 1], [-1, 1, 4, 2], [-1, 2, 4, 1], [-1, 1, 8, 1])
+        and config["tile_y"].data == [-1, 1, 14, 1]
+        and config["tile_x"].data == [-1, 1, 7, 1]
+        and config["tile_rc"].data[1] * config["tile_rc"].data[2] <= 32
+        and (config["auto_unroll_max_step"].data, config["unroll_explicit"].data)
+        in ((0, 0), (512, 0), (512, 1), (1500, 1))
+    )
+
+
 _LAYER = (1, 7, 7, 512, 512, 3, 3, (1, 1), (1, 1))
 TABLES: dict[str, Table] = {
     "tutorial": Table("examples/conv2d", _LAYER, 4.0),
@@ -95,6 +126,9 @@ TABLES: dict[str, Table] = {
     "r50-b64-l3.3x3": _row("r50-b64-l3.3x3", 1.0),
     "tutorial-filters": Table("examples/conv2d", _LAYER, 3.0, _cut_filters),
     "tutorial-sums": Table("examples/conv2d", _LAYER, 3.0, _cut_sums),
+    "conv1d-line": Table("examples/conv1d", (16384, 32), 2.0, _cut_line),
+    "conv2d-threads": replace(_row("r50-b1-l1.3x3", 2.0), keep=_cut_threads),
+    "conv2d-steps": replace(_row("r50-b1-l3.3x3", 2.0), keep=_cut_steps),
     "packaged-depthwise": _row("dw-256x32-k3", 1.0),
     "packaged-conv1d": _row("conv1d-16384-k32", 1.0),
 }
@@ -109,10 +143,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("tables"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target", default="cuda")
+    parser.add_argument("--min-repeat-ms", type=float, default=2)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    runner = LocalRunner(timeout=4, number=4, repeat=3, min_repeat_ms=2, cooldown_interval=0)
+    runner = LocalRunner(timeout=4, number=1, repeat=3, min_repeat_ms=given.min_repeat_ms, cooldown_interval=0)
     left = sum(TABLES[name].share for name in given.names)
     with MeasureSession(given.target, LocalBuilder(timeout=8), runner) as session:
         print(f"{session.attributes.name}, {session.target}", flush=True)
@@ -130,8 +165,11 @@ def record(name: str, session: MeasureSession, path: Path, seed: int, until: flo
     known = {json.loads(line)["config"]["index"] for line in path.read_text().splitlines()} if path.exists() else set()
     failures = done = 0
     best = float("inf")
-    with path.open("a") as log, Prefilter(task, session.target, "knob", LocalBuilder().processes) as prefilter:
-        batches = _batches(table, task, prefilter, known, seed, until)
+    with path.open("a") as log, ExitStack() as stack:
+        prefilter = None
+        if table.keep is None:  # a cut-down space has few configurations that cannot run
+            prefilter = stack.enter_context(Prefilter(task, session.target, "knob", LocalBuilder().processes))
+        batches = _batches(table, session.target, prefilter, known, seed, until)
         for job, outcome in session.measure_all(batches):
             log.write(_line(task, session, job, outcome) + "\n")
             done += 1
@@ -144,17 +182,19 @@ def record(name: str, session: MeasureSession, path: Path, seed: int, until: flo
 
 
 def _batches(
-    table: Table, task: Task, prefilter: Prefilter, known: set[int], seed: int, until: float
+    table: Table, target: Target, prefilter: Prefilter | None, known: set[int], seed: int, until: float
 ) -> Iterator[list[Job]]:
     """Configurations that can run, in an order that the seed decides, while there is time."""
+    task = table.task(target)
     for some in _chunks(table, task, seed):
-        new = [index for index in some if index not in known]
-        possible = [index for index, found in prefilter.inspect(new).items() if found.refusal is None]
+        possible = new = [index for index in some if index not in known]
+        if prefilter is not None:
+            possible = [index for index, found in prefilter.inspect(new).items() if found.refusal is None]
         known.update(new)
         for at in range(0, len(possible), _BATCH):
             if time.monotonic() >= until:
                 return
-            yield [_job(task, prefilter.target, index) for index in possible[at : at + _BATCH]]
+            yield [_job(task, target, index) for index in possible[at : at + _BATCH]]
 
 
 def _chunks(table: Table, task: Task, seed: int) -> Iterator[Sequence[int]]:
