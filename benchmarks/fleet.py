@@ -1,7 +1,7 @@
 """The scheduler's load and the efficiency of a fleet, simulated by recorded measurements; or of real GPUs.
 
     python -m benchmarks.fleet [--workers 10 100 1000] [--trials 20] [--stretch 20] [--table tutorial]
-    python -m benchmarks.fleet --gpus 2 [--trials 200]
+    python -m benchmarks.fleet --gpus 2 [--target cuda]
 
 Simulated: Dask's scheduler, the courier, the tuner's session and the function that workers run are the real ones. A
 worker waits as long as a trial of the table took: 16 at a time are built, and one at a time runs. Its outcome is the
@@ -12,7 +12,7 @@ which devices are busy or, where building is what limits them, the cores are.
 Prints, for each number of workers: trials per second; processor milliseconds per trial of the scheduler, of the courier
 and of the tuner; the scheduler's load of one core at the recorded pace (without stretch); the efficiency.
 
-With GPUs: trials per second of one worker and of several on this host, and their ratio.
+With GPUs: see `benchmarks/fleet_devices.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import asyncio
 import json
 import lzma
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,8 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from benchmarks.fleet_devices import LOADS, compare, free_port
 from tilewright import autotvm
 from tilewright.core.version import __version__
 from tilewright.fleet.option import RPCRunner
@@ -134,14 +132,6 @@ def processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def free_port() -> int:
-    """Return a port that nobody listens to."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
 def started(stack: ExitStack, *command: str) -> int:
     """Start a Python process that ends with the stack; returns its number."""
     process = stack.enter_context(
@@ -202,45 +192,21 @@ HEAD = ("workers", "stretch", "trials/s", "scheduler ms", "courier ms", "tuner m
         "scheduler's load at it", "efficiency")  # fmt: skip
 
 
-def gpus(count: int, trials: int) -> None:
-    """Print trials per second of one worker, and of `count`, on this host's GPUs."""
-    rates = []
-    for devices in (1, count):
-        port = free_port()
-        with ExitStack() as stack:
-            started(stack, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(port))
-            chosen = ",".join(map(str, range(devices)))
-            started(stack, "-m", "tilewright", "worker", f"tcp://127.0.0.1:{port}", "--devices", chosen)
-            task = autotvm.templates.conv2d.task("cuda", shape=(1, 256, 14, 14))
-            option = autotvm.measure_option(runner=RPCRunner("", "127.0.0.1", port, cooldown_interval=0))
-            with FleetSession("cuda", option["builder"], option["runner"]) as session:  # type: ignore[arg-type]
-                end = time.monotonic() + 120
-                while session.dispatcher.up < devices and time.monotonic() < end:
-                    session.wait()
-                space = task.config_space
-                drawn = space.indices(space.draw(np.random.default_rng(0), trials))
-                jobs = [Job(Candidate(task, space.get(i)), i, session.target) for i in drawn]
-                began = time.monotonic()
-                done = sum(1 for _ in session.measure(jobs))
-                rates.append(done / (time.monotonic() - began))
-        print(f"{devices} GPU(s): {rates[-1]:.2f} trials/s", flush=True)
-    print(f"ratio: {rates[1] / rates[0]:.2f}")
-
-
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 1000])
-    parser.add_argument("--trials", type=int, default=0, help="of each worker (40), or of all GPUs (200)")
+    parser.add_argument("--trials", type=int, default=0, help="of each worker (40)")
     parser.add_argument("--stretch", type=float, default=20.0)
     parser.add_argument("--table", default="tutorial")
-    parser.add_argument("--gpus", type=int, default=0)
+    parser.add_argument("--gpus", type=int, default=0, help="compare so many real workers of this host with one")
+    parser.add_argument("--target", default="cuda", choices=tuple(LOADS), help="of real workers")
     parser.add_argument("--play", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.play:
         asyncio.run(play(*json.loads(options.play)))
     elif options.gpus:
-        gpus(options.gpus, options.trials or 200)
+        compare(options.gpus, options.target)
     else:
         print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
         for workers in options.workers:

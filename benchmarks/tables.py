@@ -171,6 +171,8 @@ def record(name: str, session: MeasureSession, path: Path, seed: int, until: flo
             prefilter = stack.enter_context(Prefilter(task, session.target, "knob", LocalBuilder().processes))
         batches = _batches(table, session.target, prefilter, known, seed, until)
         for job, outcome in session.measure_all(batches):
+            if time.monotonic() >= until:
+                break
             log.write(_line(task, session, job, outcome) + "\n")
             done += 1
             failures += isinstance(outcome, Failure)
@@ -191,10 +193,11 @@ def _batches(
         if prefilter is not None:
             possible = [index for index, found in prefilter.inspect(new).items() if found.refusal is None]
         known.update(new)
-        for at in range(0, len(possible), _BATCH):
+        size = _BATCH if prefilter is not None else len(possible)
+        for at in range(0, len(possible), size):
             if time.monotonic() >= until:
                 return
-            yield [_job(task, target, index) for index in possible[at : at + _BATCH]]
+            yield [_job(task, target, index) for index in possible[at : at + size]]
 
 
 def _chunks(table: Table, task: Task, seed: int) -> Iterator[Sequence[int]]:
@@ -202,7 +205,8 @@ def _chunks(table: Table, task: Task, seed: int) -> Iterator[Sequence[int]]:
     if table.keep is not None or space.range_length <= 1 << 16:
         listed = list(space) if table.keep is None else _kept(table, task)
         order = rng.permutation(np.array(listed, dtype=np.int64)).tolist()
-        yield from (order[at : at + _LOOKED_AT] for at in range(0, len(order), _LOOKED_AT))
+        size = _LOOKED_AT if table.keep is None else len(order)
+        yield from (order[at : at + size] for at in range(0, len(order), size))
         return
     while True:
         yield list(dict.fromkeys(space.indices(space.draw(rng, _LOOKED_AT))))

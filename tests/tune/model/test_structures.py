@@ -111,6 +111,19 @@ def branches(n: int, refuses: bool = False) -> Any:
     return s, [A, B]
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_packaged_templates_never_need_a_structure_for_each_configuration(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plain(*_: object) -> None:
+        pytest.fail("what the template computes of its numbers cannot be traced")
+
+    task = TASKS[name]()
+    monkeypatch.setattr(Structures, "_plain", plain)
+    points = task.config_space.draw(np.random.default_rng(5), 64)
+    assert sum(len(rows) for rows, _, _ in Structures(task).groups(points)) == 64
+
+
 def test_questions_part_structures() -> None:
     task = autotvm.task.create("tests/model/branches", (256,), CUDA)
     space = task.config_space
@@ -146,6 +159,10 @@ def test_arithmetic_is_redone_for_each_configuration() -> None:
     made = (2 * x + 7 - x // 2) % 5
     assert made.value == (2 * 4 + 7 - 2) % 5
     assert made.make(columns).tolist() == [(2 * v + 7 - v // 2) % 5 for v in range(1, 7)]
+    (quotient, rest), (turned, _) = divmod(x, 3), divmod(9, x)
+    assert [part.make(columns).tolist() for part in (quotient, rest, turned)] == [
+        [v // 3 for v in range(1, 7)], [v % 3 for v in range(1, 7)], [9 // v for v in range(1, 7)],
+    ]  # fmt: skip
     assert not trace.guards
 
 

@@ -128,6 +128,12 @@ class Traced(Operand, RecordedNumber):
     def __rtruediv__(self, other: Any) -> Any:
         return other / self._pinned()
 
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
     def __pow__(self, other: Any) -> Any:
         return self._pinned() ** other
 

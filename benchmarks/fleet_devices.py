@@ -1,0 +1,170 @@
+"""How much faster two devices of one host tune than one: the fleet on real workers. See `python -m benchmarks.fleet`.
+
+The same configurations are measured by a fleet of one worker and by one of several, each with an empty cache of
+kernels: some that the cores which build limit (dense convolutions), and some that the device limits (depthwise ones,
+with measurements of 50 ms and more). Both fleets must give the same records: each configuration once, with the same
+outcome.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright import autotvm
+from tilewright.fleet.option import RPCRunner
+from tilewright.fleet.session import FleetSession
+from tilewright.measure.job import Job
+from tilewright.measure.outcome import Measured, Outcome
+from tilewright.tune.model.ranking import rank
+from tilewright.tune.task import Candidate, Task
+
+ROOT = Path(__file__).parents[1]
+_WARM = 4
+"""Configurations of each worker before the clock starts: references, processes, the device's context."""
+_FIRST_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Load:
+    """Configurations to measure, and how."""
+
+    name: str
+    operator: str
+    options: dict[str, Any]
+    trials: int
+    min_repeat_ms: float
+
+    def task(self, target: str) -> Task:
+        """Return the task of a packaged template."""
+        found: Task = getattr(autotvm.templates, self.operator).task(target, **self.options)
+        return found
+
+
+LOADS = {
+    "cuda": (
+        Load("depthwise", "depthwise", {"shape": (1, 256, 64, 64)}, 120, 50),
+        Load("dense", "conv2d", {"shape": (1, 256, 14, 14)}, 96, 4),
+    ),
+    "llvm": (Load("line", "conv1d", {"shape": 2048, "kernel": 8}, 8, 20),),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a fleet made of a load: seconds, and the outcome of each configuration."""
+
+    seconds: float
+    outcomes: dict[int, Outcome]
+
+    @property
+    def rate(self) -> float:
+        """Trials per second."""
+        return len(self.outcomes) / self.seconds
+
+
+def compare(count: int, target: str) -> None:
+    """Print trials per second of one worker, and of `count`, and how their records differ."""
+    runs: list[dict[str, Run]] = []
+    for devices in (1, count):
+        runs.append(measured(devices, target))
+    print(f"{'load':10} {'trials':>6} {'1: /s':>7} {f'{count}: /s':>7} {'ratio':>6}  records")
+    for name, one in runs[0].items():
+        several = runs[1][name]
+        ratio = several.rate / one.rate
+        print(
+            f"{name:10} {len(one.outcomes):6} {one.rate:7.2f} {several.rate:7.2f} {ratio:6.2f}  "
+            f"{difference(one.outcomes, several.outcomes)}",
+            flush=True,
+        )
+
+
+def difference(one: dict[int, Outcome], other: dict[int, Outcome]) -> str:
+    """Return in words how two sets of records differ."""
+    if one.keys() != other.keys():
+        return f"{len(one.keys() ^ other.keys())} configurations only in one of them"
+    differing = sum(type(outcome) is not type(other[key]) for key, outcome in one.items())
+    pairs = [
+        (float(np.median(mine.costs)), float(np.median(theirs.costs)))
+        for key, mine in one.items()
+        if isinstance(mine, Measured) and isinstance(theirs := other[key], Measured)
+    ]
+    ratios = np.array([b / a for a, b in pairs])
+    low, middle, high = np.quantile(ratios, (0.05, 0.5, 0.95))
+    return (
+        f"the same configurations, each once; {differing} outcomes of another kind; "
+        f"times differ by {middle:.3f} (median; 90 % within {low:.3f} to {high:.3f})"
+    )
+
+
+def measured(devices: int, target: str) -> dict[str, Run]:
+    """Start a scheduler and that many workers on this host; returns what they make of each load."""
+    port = free_port()
+    found: dict[str, Run] = {}
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tilewright-fleet-"))
+        environment = {**os.environ, "TILEWRIGHT_CACHE": folder, "DASK_LOGGING__DISTRIBUTED": "error"}
+        for command in _commands(devices, target, port):
+            process = stack.enter_context(subprocess.Popen([sys.executable, *command], cwd=ROOT, env=environment))
+            stack.callback(process.wait, 30)
+            stack.callback(process.terminate)
+        for load in LOADS[target]:
+            runner = RPCRunner(
+                "", "127.0.0.1", port, number=1, repeat=3, min_repeat_ms=load.min_repeat_ms, cooldown_interval=0
+            )
+            with FleetSession(target, None, runner, first=_FIRST_SECONDS) as session:
+                _wait_for(session, devices)
+                found[load.name] = _run(session, load, devices)
+            print(f"{devices} worker(s), {load.name}: {found[load.name].rate:.2f} trials/s", flush=True)
+    return found
+
+
+def _commands(devices: int, target: str, port: int) -> list[list[str]]:
+    """The command lines of the scheduler and of the workers."""
+    scheduler = ["--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
+    found = [["-m", "distributed.cli.dask_scheduler", *scheduler]]
+    address = f"tcp://127.0.0.1:{port}"
+    if target == "cuda":
+        return [*found, ["-m", "tilewright", "worker", address, "--devices", ",".join(map(str, range(devices)))]]
+    names = [f"host-{number}" for number in range(devices)]
+    return [*found, *(["-m", "tilewright", "worker", address, "--target", target, "--name", name] for name in names)]
+
+
+def _wait_for(session: FleetSession, devices: int) -> None:
+    end = time.monotonic() + _FIRST_SECONDS
+    while session.dispatcher.up < devices:
+        if time.monotonic() > end:
+            raise SystemExit(f"{session.dispatcher.up} of {devices} workers have come in {_FIRST_SECONDS:g} s")
+        session.wait()
+
+
+def _run(session: FleetSession, load: Load, devices: int) -> Run:
+    """Measure what the model ranks first; a few of each worker before them are not counted."""
+    task = load.task(str(session.target))
+    space = task.config_space
+    count = load.trials + _WARM * devices
+    chosen = rank(task, count).indices or tuple(space)[:count]  # on the CPU, which the model does not cover
+    jobs = [Job(Candidate(task, space.get(index)), index, session.target) for index in chosen]
+    for _ in session.measure(jobs[load.trials :]):
+        pass
+    began = time.monotonic()
+    outcomes = {job.key: outcome for job, outcome in session.measure(jobs[: load.trials])}
+    return Run(time.monotonic() - began, outcomes)
+
+
+def free_port() -> int:
+    """Return a port that nobody listens to."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
