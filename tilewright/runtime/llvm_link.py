@@ -10,6 +10,7 @@ from typing import Any
 
 from ..codegen.llvm.binding import binding
 from ..core.forking import not_while_forking
+from . import orc
 
 _numbers = itertools.count()
 
@@ -21,9 +22,30 @@ def _linker() -> Any:
     JITLink puts the sections of an object side by side. The older linker maps each by itself; where a driver has
     reserved much of the address space they end up more than 2 GiB apart, and relative addresses no longer reach.
     """
-    made = binding().create_lljit_compiler(use_jit_link=True)
+    made = orc.linker() or _ByLlvmlite()
     keep_for_ever(made)
     return made
+
+
+class _ByLlvmlite:
+    """The linker by llvmlite's own Python, whatever its version."""
+
+    def __init__(self) -> None:
+        self._jit = binding().create_lljit_compiler(use_jit_link=True)
+
+    def link(
+        self, name: str, objects: Sequence[bytes], imports: Mapping[str, int], symbols: Sequence[str]
+    ) -> tuple[Any, dict[str, int]]:
+        """What keeps the objects in memory, and the addresses of the symbols."""
+        builder = binding().JITLibraryBuilder().add_current_process()
+        for each in objects:
+            builder.add_object_img(each)
+        for symbol, address in imports.items():
+            builder.import_symbol(symbol, address)
+        for symbol in symbols:
+            builder.export_symbol(symbol)
+        held = builder.link(self._jit, name)
+        return held, {symbol: held[symbol] for symbol in symbols}
 
 
 def keep_for_ever(thing: Any) -> None:
@@ -40,12 +62,7 @@ def link(
     `imports` are the addresses of symbols that it may use beside those of the process, and of `objects`: other object
     files.
     """
-    builder = binding().JITLibraryBuilder().add_object_img(binary).add_current_process()
-    for other in objects:
-        builder.add_object_img(other)
-    for name, address in imports.items():
-        builder.import_symbol(name, address)
-    for name in symbols:
-        builder.export_symbol(name)
-    held = builder.link(_linker(), f"tilewright.{next(_numbers)}")
-    return held, {name: held[name] for name in symbols}
+    found: tuple[Any, dict[str, int]] = _linker().link(
+        f"tilewright.{next(_numbers)}", (binary, *objects), imports, symbols
+    )
+    return found
