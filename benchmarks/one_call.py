@@ -21,6 +21,7 @@ import torch
 from torch.nn.functional import conv2d
 
 import tilewright as tw
+from benchmarks.drawn_layers import drawn_layers
 from benchmarks.models import MODELS
 from tilewright.functional import cuda_kernels, fingerprint, torch_tensors
 from tilewright.functional.plans import plan_for
@@ -31,6 +32,8 @@ from tilewright.nn import acceleration
 from tilewright.report.table import Column, table
 from tilewright.runtime.device import cpu, cuda, device
 
+DRAWN = 30
+"""Layers of sizes that no network has, for each type and layout."""
 GPU = torch.cuda.is_available()
 WHERE = "cuda" if GPU else "cpu"
 BURST, ROUNDS = 100, 40
@@ -143,7 +146,7 @@ def conv(
 
 def known_layers() -> Iterator[Problem]:
     """Layers of well-known networks, in the types and layouts that they are used in."""
-    kinds = (("float32", "NCHW"), ("float16", "NCHW"), ("bfloat16", "NCHW"), ("float16", "NHWC"))
+    kinds = [(dtype, layout) for layout in ("NCHW", "NHWC") for dtype in ("float32", "float16", "bfloat16")]
     for dtype, layout in kinds if GPU else kinds[:1]:
         for batch in (1, 32, 128) if GPU else (1,):
             for channels, size, stride in MOBILENET if GPU else MOBILENET[-2:]:
@@ -153,6 +156,7 @@ def known_layers() -> Iterator[Problem]:
             for channels, size, stride in EFFICIENTNET if GPU else ():
                 yield conv((batch, channels, size, size), channels, 5, stride, 2, channels, dtype, layout)
         if GPU:
+            yield from drawn_layers(DRAWN, [(dtype, layout)])
             for (batch, channels, length), taps, zeros in LINES:
                 shape = (batch, channels, 1, length)
                 yield conv(shape, channels, (1, taps), 1, (0, zeros[0], 0, zeros[1]), channels, dtype, layout)
@@ -181,7 +185,7 @@ POOLS = [(MAX_POOL, (32, 64, 112, 112), 3, 2, 1), (MAX_POOL, (1, 64, 112, 112), 
 
 
 def layers(rivals: Path | None, seconds: float) -> list[str]:
-    """Time known layers, ours untuned beside PyTorch's, for so many seconds; the geometric mean of each kind."""
+    """Time all layers, ours untuned beside PyTorch's, for so many seconds; the geometric mean of each kind."""
     problems = list(dict.fromkeys(known_layers()))
     took = compile_all(problems, ("",))
     on = device("cuda") if GPU else device("cpu")

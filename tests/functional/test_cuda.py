@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 import tilewright as tw
+from tilewright.functional.plans import plan_for
+from tilewright.functional.running import program_of
+from tilewright.runtime.device import device
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch_tensors = pytest.importorskip("tilewright.functional.torch_tensors")
 F = torch.nn.functional
 pytestmark = pytest.mark.cuda
 TYPES = [("float32", 1e-5), ("float64", 1e-11), ("float16", 2e-3), ("bfloat16", 1e-2)]
@@ -36,6 +40,19 @@ def test_results(dtype: str, bound: float, last: bool, channels: int, filters: i
     assert error(found, wanted) <= bound
     if dtype != "float64":  # cuDNN, which computes some of these, has no channels-last kernels for it
         assert found.is_contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_filters_channels_last_are_not_copied(dtype: str) -> None:
+    x, w = (random(*shape, dtype=dtype, last=True) for shape in ((2, 32, 14, 14), (48, 32, 3, 3)))
+    checked, _ = torch_tensors.signed("conv2d", x, (w, None, None, None), (1, 1, 1, 1, None, None, None, "fp32"))
+    assert checked.problem.weights == "OHWI"
+    out = torch.empty(2, 48, 14, 14, device="cuda", dtype=x.dtype).to(memory_format=torch.channels_last)
+    run = program_of(plan_for(checked.problem, device("cuda"), ""))  # ours, whatever is faster
+    run([a.data_ptr() for a in (x, w, out)], torch.cuda.current_stream().cuda_stream)
+    wanted = F.conv2d(x.double(), w.double(), padding=1)
+    assert error(out, wanted) <= dict(TYPES)[dtype]
+    assert error(tw.conv2d(x, w, padding=1), wanted) <= dict(TYPES)[dtype]
 
 
 def test_other_operators() -> None:

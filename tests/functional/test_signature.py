@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from tilewright.core.errors import UserError
+from tilewright.core.target import Target
+from tilewright.functional.compiler import strategies_of
 from tilewright.functional.problem import Problem
 from tilewright.functional.signature import Arrays, Described, Options, activation_name, signature
 
@@ -19,6 +23,28 @@ def call(name="conv2d", x=(2, 4, 9, 8), w=(8, 2, 3, 3), bias=None, residual=None
     given = [a if isinstance(a, Described) or a is None else seen(a) for a in (x, w, bias, residual, out)]
     usual = {"groups": 2} if name == "conv2d" else {}
     return signature(name, Arrays(*given), Options(**{**usual, **options}))
+
+
+ON_GPU = ("cuda", 0)
+
+
+def test_filters_that_lie_channels_last_are_taken_as_they_lie_on_a_gpu() -> None:
+    def order(groups=1, device=ON_GPU, last=True):
+        x = seen((2, 16, 9, 8), device=device, last=True)
+        w = seen((16, 16 // groups, 3, 3), device=device, last=last)
+        return call(x=x, w=w, groups=groups).problem.weights
+
+    assert order() == "OHWI"
+    assert {order(last=False), order(device=HERE), order(groups=2)} == {"OIHW"}
+
+
+def test_kernels_take_filters_that_lie_channels_last() -> None:
+    for dtype, taps, channels, filters in product(("float16", "float32", "float64"), (1, 3, 7), (3, 16), (4, 8, 64)):
+        window = ((taps, taps), (1, 1), (taps // 2,) * 4, (1, 1))
+        problem = Problem("conv", (2, channels, 14, 14), filters, *window, 1, dtype, "NHWC").with_filters_last
+        able, workload = strategies_of(problem, Target("cuda"))
+        assert able
+        assert workload.weights == problem.weights
 
 
 def test_the_shape_of_the_result_follows() -> None:

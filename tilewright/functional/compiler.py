@@ -18,7 +18,7 @@ from ..driver import build
 from ..runtime.program import resolve_target
 from ..topi import templates
 from ..topi.templates import Convolution, Epilogue, PackagedTemplate
-from . import shipped
+from . import rivals, shipped
 from .executable import Executable, executable
 from .plans import OURS, THEIRS, Choice
 from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
@@ -52,7 +52,7 @@ def make(
         found: tuple[Choice, Executable | None] = tuning.tuned(problem, on, target, epilogue, rival, budget)
         return found
     if rival and activation is None:
-        faster = shipped.rival_is_faster(problem, on)
+        faster = rivals.is_faster(problem, on)
         if faster:
             return Choice(THEIRS, why=faster), None
     usual = candidate(problem, target)
@@ -96,6 +96,8 @@ def workload_of(problem: Problem) -> tuple[PackagedTemplate[Any], Convolution]:
         return templates.DEPTHWISE, templates.Depthwise.of(problem.shape, multiplier=multiplier, **window)
     if problem.op == CONV:
         options = {"filters": problem.filters, "groups": problem.groups, **window}
+        if problem.weights != "OIHW":
+            options["weights"] = problem.weights
         return templates.CONV2D, templates.Conv2d.of(problem.shape, **options)
     if problem.op == TRANSPOSED:
         options = {
@@ -123,11 +125,15 @@ def strategies_of(problem: Problem, target: Target) -> tuple[list[PackagedTempla
 
 def candidate(problem: Problem, target: Target) -> Candidate:
     """The template and configuration to use without measuring."""
-    able, workload = strategies_of(problem, target)
-    for template in reversed(able):
-        known = shipped.configuration(template, workload, target)
-        if known is not None:
-            return Candidate(template, workload, known.config, known.why)
+    same = [problem]
+    if problem.kernel == (1, 1) and target.kind == "cuda":  # weights of one place lie the same in both orders
+        same = list(dict.fromkeys((problem.with_filters_last, problem)))
+    for each in same:
+        able, workload = strategies_of(each, target)
+        for template in reversed(able):
+            known = shipped.configuration(template, workload, target)
+            if known is not None:
+                return Candidate(template, workload, known.config, known.why)
     template = templates.cheapest(able, workload, target)
     config = template.first(workload.args, target)
     return Candidate(template, workload, config, "the usual configuration; no record is near")

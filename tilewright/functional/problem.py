@@ -10,6 +10,8 @@ from math import prod
 from typing import Any
 
 CONV, TRANSPOSED, MAX_POOL, AVG_POOL = "conv", "conv_transpose", "max_pool", "avg_pool"
+_TERMS, _FILTERS = 16, 8
+"""Terms of a sum, and filters, from which on tiles of matrix products take weights in the order OHWI."""
 Pair = tuple[int, int]
 Four = tuple[int, int, int, int]
 
@@ -38,6 +40,8 @@ class Problem:
         Whether an average divides by the whole window where it reaches into the padding.
     precision : str
         Of a convolution of float32: "ieee", "fp32" or "tf32"; "fp32" for everything else.
+    weights : str
+        The order of the weights in memory: "OIHW" as PyTorch has them, or "OHWI", which some kernels of NHWC take.
     """
 
     op: str
@@ -56,6 +60,7 @@ class Problem:
     output_padding: Pair = (0, 0)
     count_border: bool = True
     precision: str = "fp32"
+    weights: str = "OIHW"
 
     @property
     def has_weights(self) -> bool:
@@ -124,6 +129,12 @@ class Problem:
         wanted = (("weights", self.has_weights), ("bias", self.bias), ("residual", self.residual))
         return tuple(name for name, there in wanted if there)
 
+    @property
+    def with_filters_last(self) -> Problem:
+        """The same with weights in the order OHWI, where kernels on GPUs take them so; else itself."""
+        takes = self.op == CONV and self.layout == "NHWC" and self.groups == 1
+        return replace(self, weights="OHWI") if takes and self.terms >= _TERMS and self.filters >= _FILTERS else self
+
     def with_batch(self, batch: int) -> Problem:
         """The same for another number of images."""
         return replace(self, shape=(batch, *self.shape[1:]))
@@ -153,4 +164,5 @@ class Problem:
         parts += [name for name in ("bias", "residual") if getattr(self, name)]
         parts += [self.activation] if self.activation else []
         parts += [self.precision] if self.precision != "fp32" else []
+        parts += [self.weights] if self.weights != "OIHW" else []
         return "  ".join([*parts, self.dtype, self.layout])

@@ -193,12 +193,14 @@ class _Reader:
                 "give a smaller output_padding",
             )
         last = self.order.endswith("C") or self.arrays.x.channels_last
-        return Problem(
+        made = Problem(
             operator.op, shape, filters, kernel, stride, padding, dilation, groups, self.arrays.x.dtype,
             "NHWC" if last else "NCHW", self.arrays.bias is not None, self.arrays.residual is not None,
             # What `ceil_mode` reaches beyond the padded input never counts.
             self.activation, more, bool(given.count_include_pad) and not given.ceil_mode, self._precision(),
         )  # fmt: skip
+        weight, on_gpu = self.arrays.weight, self.arrays.x.device[0] == "cuda"
+        return made.with_filters_last if on_gpu and weight is not None and weight.channels_last else made
 
     def _precision(self) -> str:
         """The precision that is asked for; it means something for float32 only."""

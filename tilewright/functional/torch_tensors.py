@@ -189,7 +189,9 @@ def prepared(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Run:
         return _native(name, checked, given)
     program = program_of(plan)
     orders = [_suits(a, checked) for a in (x, extras[2], extras[3])]
-    plain = all(orders) and all(a is None or a.is_contiguous() for a in extras[:2])
+    w, bias = extras[:2]
+    weights_last = problem.weights == "OHWI"
+    plain = all(orders) and (w is None or weights_last or w.is_contiguous()) and (bias is None or bias.is_contiguous())
     general = _general(program, checked, fresh)
     if not plain or extras[3] is not None:
         return general
@@ -282,27 +284,20 @@ def _direct_on_cpu(program: CpuProgram, fresh: Callable[[Any], Any], general: Ru
 def _general(program: Program, checked: Signature, fresh: Callable[[Any], Any]) -> Run:
     """Any strides: what does not lie as the kernel wants it is copied."""
     last, aligned = checked.channels_last, max(program.program.alignment)
-
-    def ordered(a: Any) -> Any:
-        """The tensor, or a copy, in the order of the kernel's images."""
-        if not last:
-            return a.contiguous()
-        if channels_last(a):
-            return a
-        back = a.dim() - 1
-        return a.permute(0, *range(2, a.dim()), 1).contiguous().permute(0, back, *range(1, back))
+    weights_last = checked.problem.weights == "OHWI"
 
     def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
-        images = [ordered(x)]
-        images += [a.contiguous() for a in (w, bias) if a is not None]
-        images += [] if residual is None else [ordered(residual)]
+        images = [_ordered(x, last)]
+        images += [] if w is None else [_ordered(w, weights_last)]
+        images += [] if bias is None else [bias.contiguous()]
+        images += [] if residual is None else [_ordered(residual, last)]
         if out is not None:
             _check_out(out, [a for a in (x, w) if a is not None])
         images = [a if a.data_ptr() % aligned == 0 else a.clone() for a in images]
         suits = out is not None and _suits(out, checked) and out.data_ptr() % aligned == 0
         made = out if suits else fresh(x)
         if not _suits(made, checked):
-            made = ordered(made)
+            made = _ordered(made, last)
         index = x.get_device()
         program([a.data_ptr() for a in (*images, made)], _raw_stream(index) if index >= 0 else 0)
         if out is not None and made is not out:
@@ -310,6 +305,16 @@ def _general(program: Program, checked: Signature, fresh: Callable[[Any], Any]) 
         return made if out is None else out
 
     return run
+
+
+def _ordered(a: Any, last: bool) -> Any:
+    """The tensor, or a copy, in the order of memory that the kernel wants: channels last or as its shape says."""
+    if not last:
+        return a.contiguous()
+    if channels_last(a):
+        return a
+    back = a.dim() - 1
+    return a.permute(0, *range(2, a.dim()), 1).contiguous().permute(0, back, *range(1, back))
 
 
 def _check_out(out: Any, inputs: list[Any]) -> None:

@@ -51,15 +51,17 @@ def tensors(problem: Problem, on: Device) -> list[Any]:
     place = f"cuda:{on.index}" if on.kind == "cuda" else "cpu"
     dtype = getattr(torch, problem.dtype)
 
-    def random(shape: tuple[int, ...], images: bool) -> Any:
+    def random(shape: tuple[int, ...], last: bool) -> Any:
         made = torch.randn(shape, device=place).to(dtype)
-        return made.to(memory_format=torch.channels_last) if images and problem.layout == "NHWC" else made
+        return made.to(memory_format=torch.channels_last) if last else made
+
+    images = problem.layout == "NHWC"
 
     return [
-        random(problem.shape, True),
-        random(problem.weights_shape, False) if problem.has_weights else None,
+        random(problem.shape, images),
+        random(problem.weights_shape, problem.weights == "OHWI") if problem.has_weights else None,
         random((problem.filters,), False) if problem.bias else None,
-        random(problem.out_shape, True) if problem.residual else None,
+        random(problem.out_shape, images) if problem.residual else None,
     ]
 
 

@@ -1,0 +1,56 @@
+"""Which library's kernel a call runs, by the layers that were measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tilewright.functional.problem import CONV, Problem
+from tilewright.functional.rivals import Measured, distance, estimate, table, verdict
+
+KNOWN = Problem(CONV, (8, 64, 28, 28), 64, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 64, "float16", "NHWC")
+SLOWER = Measured(KNOWN, "a GPU", 3e-6, 2e-6)
+
+
+def test_a_measured_layer_is_decided_by_its_measurement() -> None:
+    others = [Measured(replace(KNOWN, shape=(8, 64, 28, n)), "a GPU", 1e-6, 9e-6) for n in (27, 29)]
+    assert "measured 1.50 times as fast as ours for this layer" in verdict(KNOWN, [SLOWER, *others])
+    assert not verdict(KNOWN, [replace(SLOWER, ours=2.02e-6), *others])  # noise
+
+
+def test_layers_count_by_their_likeness() -> None:
+    near, far = replace(KNOWN, shape=(8, 64, 30, 30)), replace(KNOWN, shape=(1, 64, 7, 7), kernel=(5, 5))
+    found = estimate(near, [SLOWER, Measured(far, "a GPU", 1e-6, 4e-6)])
+    assert found is not None
+    assert found.nearest is SLOWER
+    assert 1.0 < found.ratio < 1.5
+    assert "expected to be 1.50 times as fast as ours, by conv  8x64x28x28" in verdict(near, [SLOWER])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(KNOWN, layout="NCHW"),
+        replace(KNOWN, groups=1),
+        replace(KNOWN, op="conv_transpose"),
+        replace(KNOWN, filters=192, dtype="float32", kernel=(9, 9)),
+    ],
+    ids="layout dense operator alike-in-nothing".split(),
+)
+def test_other_kinds_of_layers_say_nothing(other: Problem) -> None:
+    assert estimate(other, [SLOWER]) is None
+
+
+def test_products_of_matrices_are_the_librarys_without_a_record() -> None:
+    dense = replace(KNOWN, groups=1)
+    assert "a sum over 576 products is a matrix product" in verdict(dense, [])
+    assert not verdict(replace(KNOWN, groups=16, kernel=(5, 5)), [])  # four channels of a group
+
+
+def test_the_table_that_ships() -> None:
+    known = [one for one in table() if one.device == "NVIDIA H200"]
+    assert len(known) > 300
+    assert len({one.problem for one in known}) == len(known)
+    assert all(one.ours > 0 and one.theirs > 0 for one in known)
+    assert distance(known[0].problem, known[0].problem) == 0

@@ -1,0 +1,152 @@
+"""Where a library's own kernel is faster: an estimate from the layers that were measured both ways.
+
+`records/rivals.jsonl` has the times of both sides, as `python -m benchmarks.one_call layers` writes them. The estimate
+for a layer is the geometric mean of the ratios of known layers, each weighted by how much alike it is. A layer is like
+another one in what decides which kernel a library takes (window, step, multiplier, channels of a group, type), and
+in how much work there is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from math import exp, inf, log, log2, prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .problem import CONV, Problem
+
+if TYPE_CHECKING:
+    from ..runtime.device import Device
+
+TABLE = Path(__file__).parent / "records" / "rivals.jsonl"
+_FAR = 5.0
+"""How far a layer may be that says anything."""
+_FASTER = 1.03
+"""How much faster the other library has to be before it is preferred: less is noise."""
+_WEIGHTS = (2.0, 1.0, 0.8, 1.0, 1.0, 1.0, 2.0, 1.0, 0.5, 0.15, 0.1, 0.1, 0.3)
+"""How much each feature counts, as `_features` lists them: whether there is one row, whether the window has one; the
+window, the step, a dilation; the multiplier, and whether there is one; channels of a group, and whether their number is
+odd; channels, places, images; results."""
+_OTHER_TYPE, _OTHER_HALF = 2.0, 0.7
+"""How far float32 is from a 16-bit type, and those from each other."""
+_SHARPNESS = 1.5
+"""How quickly a layer counts less with its distance."""
+_DENSE_TERMS, _DENSE_CHANNELS = 64, 16
+"""Sums over so many products, of so many channels of a group, are matrix products, which libraries compute with matrix
+units."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A layer that was measured: where, and the seconds of both sides."""
+
+    problem: Problem
+    device: str
+    ours: float
+    theirs: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast as ours the other library is."""
+        return self.ours / self.theirs
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What known layers say of another one.
+
+    Attributes
+    ----------
+    ratio : float
+        How many times as fast as ours the other library is expected to be.
+    nearest : Measured
+        The layer that counts most.
+    away : float
+        How far that is; 0 for the layer itself.
+    """
+
+    ratio: float
+    nearest: Measured
+    away: float
+
+
+@cache
+def table() -> tuple[Measured, ...]:
+    """The layers that the package knows."""
+    if not TABLE.is_file():
+        return ()
+    rows = [json.loads(line) for line in TABLE.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return tuple(Measured(Problem.read(r["problem"]), r["device"], r["ours"], r["theirs"]) for r in rows)
+
+
+def is_faster(problem: Problem, on: Device) -> str:
+    """Why the library's own kernel is the choice for a problem; "" where ours is."""
+    known = [one for one in table() if one.device.startswith("cpu") == (on.kind == "cpu")]
+    return verdict(problem, known)
+
+
+def verdict(problem: Problem, known: Iterable[Measured]) -> str:
+    """The same by the layers of `known`."""
+    found = estimate(problem, known)
+    if found is not None:
+        if found.ratio <= _FASTER:
+            return ""
+        if not found.away:
+            return f"measured {found.ratio:.2f} times as fast as ours for this layer"
+        return f"expected to be {found.ratio:.2f} times as fast as ours, by {found.nearest.problem} and its like"
+    per_group = problem.shape[1] // problem.groups
+    if problem.op == CONV and per_group >= _DENSE_CHANNELS and problem.terms >= _DENSE_TERMS:
+        return f"a sum over {problem.terms} products is a matrix product, and no record says that ours is faster"
+    return ""
+
+
+def estimate(problem: Problem, known: Iterable[Measured]) -> Estimate | None:
+    """What the layers of `known` say of a problem; None where none is like it."""
+    near = [(away, one) for one in known if (away := distance(problem, one.problem)) <= _FAR]
+    if not near:
+        return None
+    away, nearest = min(near, key=lambda pair: pair[0])
+    if not away:
+        return Estimate(nearest.ratio, nearest, away)
+    return Estimate(exp(_mean([(exp(-_SHARPNESS * d), log(one.ratio)) for d, one in near])), nearest, away)
+
+
+def _mean(weighted: Sequence[tuple[float, float]]) -> float:
+    return sum(weight * value for weight, value in weighted) / sum(weight for weight, _ in weighted)
+
+
+def distance(a: Problem, b: Problem) -> float:
+    """How much two layers differ; infinitely where they have nothing in common."""
+    if _kind(a) != _kind(b):
+        return inf
+    found = 0.0 if a.dtype == b.dtype else _OTHER_TYPE if "float32" in (a.dtype, b.dtype) else _OTHER_HALF
+    return found + sum(weight * abs(x - y) for weight, x, y in zip(_WEIGHTS, _features(a), _features(b), strict=True))
+
+
+def _kind(of: Problem) -> tuple[Any, ...]:
+    return of.op, of.layout, of.precision, of.groups == 1
+
+
+@lru_cache(maxsize=4096)
+def _features(of: Problem) -> tuple[float, ...]:
+    """What `_WEIGHTS` weigh: extents in doublings, and whether something is so."""
+    batch, channels, height, _ = of.shape
+    rows, columns = of.places
+    return (
+        float(height == 1),
+        float(of.kernel[0] == 1),
+        log2(prod(of.kernel)),
+        log2(of.stride[1]),
+        float(of.dilation != (1, 1)),
+        log2(of.filters / channels),
+        float(of.filters != channels),
+        log2(channels // of.groups),
+        float(channels % 2),
+        log2(channels),
+        log2(rows * columns),
+        log2(batch),
+        log2(batch * of.filters * rows * columns),
+    )
