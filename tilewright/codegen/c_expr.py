@@ -23,6 +23,8 @@ MOST_NESTED = 64
 """Levels of an expression that stand in one C expression; variables hold what is deeper."""
 MOST_CHARACTERS = 4_096
 """Characters of one C expression: what is read several times would double at every level."""
+MOST_CHOICES = 8
+"""Choices in one C expression: NVRTC's time grows much faster than their number, which doubles likewise."""
 MOST_BRANCHES = 2_000
 """Levels where that cannot be done: parts that are evaluated under conditions only."""
 # What the hardware leaves open, or traps on, is settled: a division by 0 gives 0, as in NumPy, and the least
@@ -110,7 +112,7 @@ class ExprWriter:
     def _bounded(self, e: n.Expr, text: Text) -> Text:
         """The text, or a variable that holds its value: C compilers take 256 nested brackets."""
         height = 1 + max([self._heights.get(child, 0) for child in e.children()], default=0)
-        small = height < MOST_NESTED and len(text[0]) < MOST_CHARACTERS
+        small = height < MOST_NESTED and len(text[0]) < MOST_CHARACTERS and text[0].count("?") <= MOST_CHOICES
         if small or self.keep is None or self._branches:
             self._heights[e] = height
             if height > MOST_BRANCHES or len(text[0]) > MOST_CHARACTERS << 8:
