@@ -89,6 +89,10 @@ def vnni() -> Atom:
     return _DOTS["vnni"]
 
 
+_LARGEST_ROW = 1 << 18
+"""Bytes: more than any multiprocessor has of shared memory."""
+
+
 def draw_swizzle(row: int = 128) -> str:
     """Return a drawing of what `storage_swizzle` makes of eight lines: the row and piece at each place.
 
@@ -102,11 +106,11 @@ def draw_swizzle(row: int = 128) -> str:
     UserError
         For rows of another size.
     """
-    if not isinstance(row, int) or row < 16 or row & (row - 1):
+    if not isinstance(row, int) or not 16 <= row <= _LARGEST_ROW or row & (row - 1):
         raise _UserError(
             f"rows of {row!r} bytes are not swizzled",
             primitive="draw_swizzle",
-            fix="give a power of two of at least 16, such as 128",
+            fix=f"give a power of two of at least 16, such as 128, and at most {_LARGEST_ROW:,}",
         )
     line = max(row, 128)
     lines = [f"row.piece at each 16 of {line} bytes:"]

@@ -480,3 +480,5 @@ def test_the_address_of_swizzled_storage() -> None:
 def test_a_drawing_of_rows_that_cannot_be_swizzled() -> None:
     with refused("draw_swizzle", "rows of 48 bytes are not swizzled", fix="a power of two of at least 16"):
         intrin.draw_swizzle(48)
+    with refused("draw_swizzle", "rows of 2147483648 bytes are not swizzled", fix="at most 262,144"):
+        intrin.draw_swizzle(1 << 31)
