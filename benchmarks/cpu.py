@@ -27,7 +27,7 @@ os.environ["TILEWRIGHT_NUM_THREADS"] = "1"
 import numpy as np
 
 import tilewright as tw
-from tilewright import te
+from tilewright import te, topi
 from tilewright.runtime import set_num_threads
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
@@ -179,6 +179,34 @@ def functions(rounds: int, size: int = 1 << 16) -> None:
             row(title, "PyTorch", turns(partial(module, *arrays), theirs, rounds))
 
 
+def library(rounds: int) -> None:
+    """Operators under the schedules of `topi.x86`, beside NumPy's."""
+    random = np.random.default_rng(0)
+
+    def beside(name: str, declare: Any, schedule: str, shapes: list[tuple[int, ...]], theirs: Any) -> None:
+        inputs = [te.placeholder(shape, name=f"A{i}") for i, shape in enumerate(shapes)]
+        with tw.target.Target("llvm"):
+            out = declare(*inputs)
+            module = tw.build(getattr(topi.x86, schedule)([out]), [*inputs, out], "llvm")
+        given = [random.random(shape, "float32") for shape in shapes]
+        arrays = [*map(tw.nd.array, given), tw.nd.empty([int(extent) for extent in out.shape])]
+        module(*arrays)
+        np.testing.assert_allclose(arrays[-1].numpy(), theirs(*[a.astype("float64") for a in given]), rtol=1e-4)
+        row(name, "NumPy", turns(partial(module, *arrays), partial(theirs, *given), rounds))
+
+    for b, k, n in ((1, 512, 1000), (1, 4096, 4096), (64, 512, 1000)):
+        beside(f"dense {b} × {k} → {n}", topi.nn.dense, "schedule_dense", [(b, k), (n, k)], lambda x, w: x @ w.T)
+    for b, n, k in ((8, 128, 64), (1, 256, 256)):
+        shapes = [(b, n, k), (b, n, k)]
+        title = f"batch_matmul {b} × {n}² × {k}"
+        beside(title, topi.nn.batch_matmul, "schedule_batch_matmul", shapes, lambda x, y: x @ y.transpose(0, 2, 1))
+    for axis, along in ((1, "rows"), (0, "columns")):
+        beside(
+            f"sums of {along}, 1024²", partial(topi.sum, axis=axis), "schedule_reduce", [(1024, 1024)],
+            partial(np.sum, axis=axis),
+        )  # fmt: skip
+
+
 def call_cost(rounds: int) -> None:
     """What a call costs in Python beyond the machine code's own: the call of its address with packed arguments."""
     A, B = (te.placeholder((1,), name=name) for name in "AB")
@@ -265,6 +293,7 @@ def main() -> None:
         for channels, size in ((256, 56), (128, 112), (32, 224)):
             depthwise_row(channels, size, rounds)
     functions(rounds)
+    library(rounds)
     call_cost(rounds)
     pool_cost(rounds)
     compile_times()

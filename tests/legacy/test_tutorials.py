@@ -36,3 +36,7 @@ def test_tuning_a_matrix_product_on_the_cpu() -> None:
     out = run("tune_matmul_x86.py", "llvm", "64", "6")
     assert "tile_y: Split(policy=factors, product=64, num_outputs=2) len=7" in out
     assert out.endswith("\nright\n")
+
+
+def test_schedules_as_graphs() -> None:
+    assert run("schedule_drawing.py") == "right\n"

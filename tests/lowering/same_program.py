@@ -138,6 +138,8 @@ def _values(a: ast.expr, b: ast.expr, ranges: Ranges) -> Iterator[str]:
 
 def _integers(a: ast.expr, b: ast.expr, ranges: Ranges, what: str) -> Iterator[str]:
     """Differences between two index or condition expressions."""
+    if ast.unparse(a) == ast.unparse(b):
+        return
     points = _points(ranges)
     wrong = np.broadcast_to(_evaluate(a, points) != _evaluate(b, points), np.shape(next(iter(points.values()), 0)))
     if wrong.any():

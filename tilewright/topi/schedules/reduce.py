@@ -31,6 +31,8 @@ _ENOUGH_BLOCKS = 8
 _TERMS_PER_BLOCK = 4096
 """Terms below which sums are not worth another block."""
 _CPU_LANES = 16
+_TOGETHER = (8, 4, 6, 5, 7, 3, 2)
+"""Sums of which a processor keeps a vector each, best first: their additions wait for nothing but their own."""
 _PARALLEL_FROM = 1 << 14
 PLAIN_THREADS = 32
 """Threads that share a sum where there are no warps."""
@@ -218,17 +220,60 @@ def _on_processors(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
     """Sums to processors; the terms of a row, or neighbouring sums, to vectors."""
     sums, terms, rows = count(op.axis), count(op.reduce_axis), reads_rows(op)
     work = None if sums is None or terms is None else sums * terms
-    place = None
-    if out.axis:
-        place = s[out].fuse(*out.axis) if rows or len(out.axis) == 1 else None
-    if place is not None and out is not op:
+    divides = (work is None or work >= _PARALLEL_FROM) and sums != 1
+    row = count(op.reduce_axis[-1:])
+    if rows and row is not None and row >= _CPU_LANES and (terms or row) >= 4 * _CPU_LANES and len(op.outputs) == 1:
+        _vectors_of_terms(s, op, out, row, divides)
+        return
+    neighbours = count(out.axis[-1:]) if out.axis else None
+    if not rows and neighbours is not None and neighbours >= _CPU_LANES and len(op.outputs) == 1:
+        _vectors_of_sums(s, op, out, neighbours, divides)
+        return
+    if not out.axis or not (rows or len(out.axis) == 1):
+        return
+    place = s[out].fuse(*out.axis)
+    if out is not op:
         s[op].compute_at(s[out], place)
-    if place is not None and (work is None or work >= _PARALLEL_FROM) and sums != 1:
+    if divides:
         s[out].parallel(place)
-    if rows and terms is not None and terms >= 4 * _CPU_LANES and len(op.outputs) == 1:
-        _, lane = s[op].split(op.reduce_axis[-1], factor=_CPU_LANES)
-        partial = s.rfactor(op.output(0), lane)
-        if out.axis and out is not op:
-            s[partial].compute_at(s[s[op.output(0)].op], s[op.output(0)].op.axis[-1])
-        s[partial].reorder(*s[partial].op.reduce_axis, s[partial].op.axis[0])
-        s[partial].vectorize(s[partial].op.axis[0])
+
+
+def _vectors_of_terms(s: ScheduleHandle, op: ComputeOp, out: Operation, row: int, divides: bool) -> None:
+    """Vectors of neighbouring terms, added up for several sums at once: each is a chain of additions of its own."""
+    neighbours = count(out.axis[-1:]) if out.axis else 1
+    height = next((n for n in _TOGETHER if neighbours is not None and neighbours % n == 0), 1)
+    vectors = max(n for n in (1, 2, 4) if n == 1 or (n * height <= _TOGETHER[0] and row >= 4 * n * _CPU_LANES))
+    _, lane = s[op].split(op.reduce_axis[-1], factor=vectors * _CPU_LANES)
+    made = s.rfactor(op.output(0), lane, factor_axis=len(op.axis))
+    assert isinstance(made, Tensor)
+    partial, final = made.op, reduction_of(s, op)
+    last = final if out is op else out
+    *data, lanes = s[partial].op.axis
+    if last.axis:
+        *outer, near = s[last].op.axis
+        block, own = s[last].split(near, factor=height)
+        place = s[last].fuse(*outer, block)
+        if divides:
+            s[last].parallel(place)
+        if last is not final:
+            s[final].compute_at(s[last], place)
+        s[partial].compute_at(s[last], place)
+        s[partial].set_scope("local")
+        s[partial].unroll(data[-1])
+        s[final].unroll(own if last is final else s[final].op.axis[-1])
+    s[partial].reorder(*data[:-1], *s[partial].op.reduce_axis, *data[-1:], lanes)
+    s[partial].vectorize(lanes)
+
+
+def _vectors_of_sums(s: ScheduleHandle, op: ComputeOp, out: Operation, neighbours: int, divides: bool) -> None:
+    """Vectors of neighbouring sums: each term is a row of what lies in memory as it is loaded."""
+    total = s.cache_write(op.output(0), "local") if out is op else op.output(0)
+    *outer, near = s[out].op.axis
+    block, lanes = s[out].split(near, factor=_CPU_LANES * (4 if neighbours >= 8 * _CPU_LANES else 1))
+    place = s[out].fuse(*outer, block)
+    s[out].vectorize(lanes)
+    if divides:
+        s[out].parallel(place)
+    s[total].compute_at(s[out], place)
+    s[total].reorder(*s[total].op.axis[:-1], *s[total].op.reduce_axis, s[total].op.axis[-1])
+    s[total].vectorize(s[total].op.axis[-1])
