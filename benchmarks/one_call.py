@@ -97,7 +97,7 @@ def _calls(x: Any, w: Any, bias: Any, step: int, groups: int) -> dict[str, Call]
 
 def bare(x: Any, w: Any, bias: Any, step: int, groups: int) -> Call:
     """The launch alone, with everything ready."""
-    given = (step, 1, 1, groups, None, None, None)
+    given = (step, 1, 1, groups, None, None, None, "fp32")
     checked, _ = torch_tensors.signed("conv2d", x, (w, bias, None, None), given)
     on = cuda() if GPU else cpu()
     program: Any = program_of(plan_for(checked.problem, on, torch_tensors.RIVAL))
@@ -238,12 +238,9 @@ def models(batches: tuple[int, ...], verbose: bool) -> list[str]:
         model, x = built(name, dtype, batch)
         with torch.no_grad():
             for module, given in acceleration._seen(model, (x,)).values():
-                _, operator = acceleration._KINDS[type(module)]
-                window = (module.stride, module.padding, module.dilation, module.groups, None, None, None)
-                extras = (module.weight, module.bias, None, None)
-                problems.append(torch_tensors.signed(operator, given, extras, window)[0].problem)
+                problems.append(acceleration.problem_of(module, given))
         del model, x
-    compile_all(problems, (torch_tensors.RIVAL,))
+    compile_all(problems, (torch_tensors.RIVAL, ""))
     rows = []
     for name, dtype, batch in settings:
         model, x = built(name, dtype, batch)

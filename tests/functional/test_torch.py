@@ -250,6 +250,19 @@ def test_accelerate_replaces_what_is_faster_and_undoes_it(monkeypatch: pytest.Mo
     assert type(model[0].depthwise) is torch.nn.Conv2d
 
 
+def test_accelerate_measures_what_is_expected_to_be_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.functional import rivals
+    from tilewright.nn import acceleration
+
+    model = torch.nn.Sequential(torch.nn.Conv2d(6, 6, (3, 5), groups=6), torch.nn.Conv2d(6, 4, (1, 5))).eval()
+    monkeypatch.setattr(rivals, "is_faster", lambda *_: "expected to be faster")
+    monkeypatch.setattr(acceleration, "both", lambda *_: (1.0, 2.0))
+    monkeypatch.setattr(acceleration, "in_turns", lambda *_: [2.0, 1.0])
+    done = tw.accelerate(model, X)
+    assert [row.replaced for row in done.rows] == [True, False]
+    assert done.rows[1].why == "expected to be faster"
+
+
 def test_accelerate_says_what_it_needs() -> None:
     with pytest.raises(UserError, match="model is a list"):
         tw.accelerate([], X)

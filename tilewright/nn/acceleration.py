@@ -14,6 +14,7 @@ from ..core.errors import UserError
 from ..functional import torch_tensors
 from ..functional.plans import OURS, THEIRS, Plan, decide, plan_for
 from ..functional.problem import Problem
+from ..functional.signature import Options, options_tuple
 from ..functional.torch_timing import both, in_turns
 from ..report.table import Column, table
 from . import modules
@@ -173,23 +174,33 @@ def _seen(model: Any, inputs: tuple[Any, ...]) -> dict[str, tuple[Any, Any]]:
     return found
 
 
+def problem_of(module: Any, x: Any) -> Problem:
+    """What a convolution of PyTorch's computes on an input."""
+    _, operator = _KINDS[type(module)]
+    options = Options(module.stride, module.padding, module.dilation, module.groups)
+    if "transpose" in operator:
+        options = options._replace(output_padding=tuple(module.output_padding))
+    extras = (module.weight, module.bias, None, None)
+    checked, _ = torch_tensors.signed(operator, x, extras, options_tuple(operator, options))
+    return checked.problem
+
+
 def _measure(
     done: Acceleration, name: str, module: Any, x: Any, tune: Any, measured: dict[Problem, tuple[float, float]]
 ) -> None:
     """Time a layer both ways, keep the decision, and replace the layer where it gains."""
     kind, operator = _KINDS[type(module)]
-    more = {"output_padding": tuple(module.output_padding)} if "transpose" in operator else {}
-    window = (module.stride, module.padding, module.dilation, module.groups, None, None, None, *more.values())
-    extras = (module.weight, module.bias, None, None)
     if torch_tensors.described(x).dtype not in ("float16", "bfloat16", "float32", "float64"):  # type: ignore[union-attr]
         return
-    checked, _ = torch_tensors.signed(operator, x, extras, window)
-    problem = checked.problem
+    problem = problem_of(module, x)
     on = torch_tensors.place(operator, x)
     plan = plan_for(problem, on, torch_tensors.RIVAL, tune=tune)
-    if plan.executable is None:
+    if plan.executable is None and problem.groups == 1:
         done.rows.append(Row(name, problem, 0.0, 0.0, False, plan.choice.why))
         return
+    if plan.executable is None:  # by an estimate, or by what was measured elsewhere: here it is measured
+        plan = plan_for(problem, on, "")
+    assert plan.executable is not None
     if problem not in measured:
         measured[problem] = both(problem, on, plan.executable)
     mine, theirs = measured[problem]
