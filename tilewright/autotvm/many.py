@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..core.errors import UserError
+from ..fleet.session import FleetSession
 from ..measure.option import measure_option as default_option
+from ..measure.session import MeasureSession
 from ..tune.session.budget import seconds_of
 from ..tune.session.campaign import Campaign, lines
 from ..tune.session.run import Options, Run
@@ -106,14 +108,10 @@ def tune_tasks(
     seconds = seconds_of(budget, "tune_tasks")
     with session_of(tasks[0].target, builder, runner, called) as session:
         options = Options(_UNLIMITED, early_stopping, confirm=confirm, processes=builder.processes)
-        runs = [Run(task, made.strategy, session, options) for task, made in zip(tasks, tuners, strict=True)]
-        known = [pair for c in called if isinstance(c, callback.LogToFile) for pair in c.known()] if resume else []
+        runs = [_run(task, made, session, options, called) for task, made in zip(tasks, tuners, strict=True)]
+        if resume:
+            _resume(runs, session, called)
         for run, made in zip(runs, tuners, strict=True):
-            made.n_trial, made.early_stopping = _UNLIMITED, early_stopping or 1e9
-            run.listeners = [_listener(run, made, called)]
-            if resume:
-                run.resume(known)
-                run.ask_again(unrecorded(session, run.task, run.strategy))
             made.follow(run)
         campaign = Campaign(runs, session, chosen, trials, seconds)
         campaign.go()
@@ -124,11 +122,29 @@ def tune_tasks(
     return tuners
 
 
-def _listener(run: Run, tuner: Tuner, called: Sequence[Callback]) -> Any:
+def _run(
+    task: Task,
+    tuner: Tuner,
+    session: MeasureSession | FleetSession,
+    options: Options,
+    called: Sequence[Callback],
+) -> Run:
+    """Make the run of a task, whose trials its tuner tells to the callbacks."""
+
     def hear(trial: Trial) -> None:
         tuner.report(run, trial, called)
 
-    return hear
+    tuner.n_trial, tuner.early_stopping = options.trials, options.early_stopping or 1e9
+    run = Run(task, tuner.strategy, session, options, [hear])
+    return run
+
+
+def _resume(runs: Sequence[Run], session: MeasureSession | FleetSession, called: Sequence[Callback]) -> None:
+    """Let the runs start from what their log and the journals of a fleet hold."""
+    known = [pair for one in called if isinstance(one, callback.LogToFile) for pair in one.known()]
+    for run in runs:
+        run.resume(known)
+        run.ask_again(unrecorded(session, run.task, run.strategy))
 
 
 def _checked(tasks: Any, weights: Any, tuner: Any, budget: Any, trials: Any) -> list[float]:

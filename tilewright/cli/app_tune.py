@@ -138,7 +138,8 @@ Insecure = Annotated[
 ]  # fmt: skip
 
 
-_SEARCHING: dict[str, tuple[Any, Any]] = {
+_Options = dict[str, tuple[Any, Any]]
+_SEARCHING: _Options = {
     "target": (Target, None),
     "trials": (Trials, None),
     "budget": (Budget, None),
@@ -151,14 +152,65 @@ _SEARCHING: dict[str, tuple[Any, Any]] = {
     "min_repeat_ms": (MinRepeat, 10),
     "no_check": (NoCheck, False),
 }
-_KEEPING: dict[str, tuple[Any, Any]] = {
-    "resume": (Resume, True),
-    "plot": (Plot, None),
-    "workers": (Workers, None),
-    "key": (Key, ""),
-    "insecure": (Insecure, False),
-}
-"""The options that every operator's command has, with their defaults; `--log` stands between them."""
+_PLOTTING: _Options = {"plot": (Plot, None)}
+_FLEETS: _Options = {"workers": (Workers, None), "key": (Key, ""), "insecure": (Insecure, False)}
+
+
+def _searching(operator: str) -> _Options:
+    """The options that every command has, with their defaults."""
+    return {**_SEARCHING, "log": (Annotated[Path | None, _log(operator)], None), "resume": (Resume, True)}
+
+
+_SIZES = ("shape", "filters", "kernel", "stride", "padding", "dilation", "groups", "multiplier", "dtype",
+          "layout", "units", "columns")  # fmt: skip
+
+
+def _tune(operator: str, given: dict[str, Any]) -> int:
+    """Tune an operator, as the options `given` say."""
+    from .tune import UNLIMITED, tune
+
+    sizes = {name: given.pop(name) for name in _SIZES if name in given}
+    strategy = given.pop("strategy", None)
+    options = _tune_options(operator, given, 100 if given["budget"] is None else UNLIMITED)
+    return tune(operator, sizes, options, strategy)
+
+
+def _tune_many(given: dict[str, Any]) -> int:
+    """Tune the workloads of a file, as the options `given` say."""
+    from .many import tune_file
+    from .tune import UNLIMITED
+
+    file = given.pop("file")
+    return tune_file(file, _tune_options("many", {**given, "plot": None}, UNLIMITED))
+
+
+def _tune_options(operator: str, given: dict[str, Any], trials: int) -> Any:
+    """Return the `TuneOptions` of what the command line gives, where `trials` is the default."""
+    from .tune import TuneOptions, seconds_of
+
+    check = not given.pop("no_check")
+    chosen = {"log": given["log"] or Path(f"{operator}.log"), "budget": seconds_of(given["budget"])}
+    if given["trials"] is None:
+        chosen["trials"] = trials
+    return TuneOptions(**{**given, **chosen, "check": check})
+
+
+def _add(declared: Callable[..., None], epilog: str, shared: _Options, run: Callable[[dict[str, Any]], int]) -> None:
+    """Make a command of a function's parameters and the `shared` options; it exits with the status of `run`."""
+
+    def command(**given: Any) -> None:
+        raise typer.Exit(run(given))
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = [each.replace(kind=kind) for each in inspect.signature(declared, eval_str=True).parameters.values()]
+    parameters += [
+        inspect.Parameter(name, kind, default=default, annotation=annotation)
+        for name, (annotation, default) in shared.items()
+    ]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    command.__doc__ = declared.__doc__
+    app.command(declared.__name__, cls=Command, epilog=epilog)(command)
 
 
 def _command(epilog: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -166,22 +218,9 @@ def _command(epilog: str) -> Callable[[Callable[..., None]], Callable[..., None]
 
     def made(declared: Callable[..., None]) -> Callable[..., None]:
         operator = declared.__name__
-        options = {**_SEARCHING, "log": (Annotated[Path | None, _log(operator)], None), **_KEEPING}
-
-        def command(**given: Any) -> None:
-            _tune(operator, given)
-
-        kind = inspect.Parameter.KEYWORD_ONLY
-        own = [each.replace(kind=kind) for each in inspect.signature(declared, eval_str=True).parameters.values()]
-        shared = [
-            inspect.Parameter(name, kind, default=default, annotation=annotation)
-            for name, (annotation, default) in options.items()
-        ]
-        command.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-        command.__annotations__ = {each.name: each.annotation for each in (*own, *shared)}
-        command.__doc__ = declared.__doc__
-        app.command(operator, cls=Command, epilog=epilog)(command)
-        return command
+        shared = {**_searching(operator), **_PLOTTING, **_FLEETS}
+        _add(declared, epilog, shared, lambda given: _tune(operator, given))
+        return declared
 
     return made
 
@@ -278,7 +317,6 @@ def batch_matmul(
     """Tune products of a batch of matrices, the second one of each transposed: B x N x K."""
 
 
-@app.command("many", cls=Command, epilog="Example: tilewright tune many layers.txt --budget 10m")
 def many(
     file: Annotated[
         Path,
@@ -288,53 +326,14 @@ def many(
             "--times N says how often a network runs it; # begins a comment.",
         ),
     ],
-    target: Target = None,
-    trials: Annotated[
-        int | None,
-        _option(_SEARCH, "--trials", "-n", metavar="N", what="Configurations to measure, of all workloads together."),
-    ] = None,
-    budget: Budget = None,
-    tuner: Tuner = "auto",
-    seed: Seed = None,
-    early_stopping: Early = None,
-    timeout: Timeout = 10,
-    number: Number = 4,
-    repeat: Repeat = 3,
-    min_repeat_ms: MinRepeat = 10,
-    no_check: NoCheck = False,
-    log: Annotated[Path | None, _log("many")] = None,
-    resume: Resume = True,
-    workers: Workers = None,
-    key: Key = "",
-    insecure: Insecure = False,
 ) -> None:  # fmt: skip
     """Tune many workloads in one session, with the time where it gains most."""
-    from .many import tune_file
-    from .tune import UNLIMITED, TuneOptions, seconds_of
-
-    given = dict(locals())
-    for name in ("file", "tune_file", "UNLIMITED", "TuneOptions", "seconds_of"):
-        given.pop(name)
-    given |= {"log": log or Path("many.log"), "check": not given.pop("no_check"), "plot": None}
-    given["budget"] = seconds_of(budget)
-    if trials is None:
-        given["trials"] = UNLIMITED
-    raise typer.Exit(tune_file(file, TuneOptions(**given)))
 
 
-_SIZES = ("shape", "filters", "kernel", "stride", "padding", "dilation", "groups", "multiplier", "dtype",
-          "layout", "units", "columns")  # fmt: skip
-
-
-def _tune(operator: str, given: dict[str, Any]) -> None:
-    """Tune an operator, as the options `given` say."""
-    from .tune import UNLIMITED, TuneOptions, seconds_of, tune
-
-    sizes = {name: given.pop(name) for name in _SIZES if name in given}
-    given["log"] = given["log"] or Path(f"{operator}.log")
-    given["check"] = not given.pop("no_check")
-    given["budget"] = seconds_of(given["budget"])
-    if given["trials"] is None:
-        given["trials"] = 100 if given["budget"] is None else UNLIMITED
-    strategy = given.pop("strategy", None)
-    raise typer.Exit(tune(operator, sizes, TuneOptions(**given), strategy))
+_OF_ALL = _option(_SEARCH, "--trials", "-n", metavar="N", what="Configurations to measure, of all workloads together.")
+_add(
+    many,
+    "Example: tilewright tune many layers.txt --budget 10m",
+    {**_searching("many"), "trials": (Annotated[int | None, _OF_ALL], None), **_FLEETS},
+    _tune_many,
+)

@@ -109,41 +109,44 @@ class Dialect(ABC):
         text = str(np.float32(value)) if single else repr(float(value))
         return text + "f" if single else text
 
-    def vector_type(self, dtype: DType, lanes: int) -> str:
-        """The vector of `lanes` elements (which `vector_widths` allows)."""
-        raise InternalError(f"{self.name} has no vector of {lanes} {dtype}")
-
     @abstractmethod
     def not_finite(self, value: float, dtype: DType) -> str:
         """Infinity or not-a-number."""
 
-    @abstractmethod
     def vector_widths(self, dtype: DType) -> Sequence[int]:
-        """The vector lengths of one access, widest first."""
+        """The vector lengths of one access, widest first; a dialect without vectors has none."""
+        return ()
 
-    @abstractmethod
+    def vector_type(self, dtype: DType, lanes: int) -> str:
+        """The vector of `lanes` elements (which `vector_widths` allows)."""
+        raise self._no_vectors()
+
     def vector_value(self, dtype: DType, parts: Sequence[str]) -> str:
         """A vector made of scalars."""
+        raise self._no_vectors()
 
-    @abstractmethod
     def vector_zeros(self, dtype: DType, lanes: int) -> str:
         """A vector of zeros."""
+        raise self._no_vectors()
 
-    @abstractmethod
     def lane(self, vector: str, lane: int, dtype: DType, lanes: int) -> str:
         """One element, as memory holds it, of a vector variable of so many lanes."""
+        raise self._no_vectors()
 
-    @abstractmethod
     def vector_load(self, pointer: str, dtype: DType, lanes: int, space: str) -> str:
         """The vector that starts at `pointer`."""
+        raise self._no_vectors()
 
-    @abstractmethod
     def vector_store(self, pointer: str, dtype: DType, lanes: int, space: str, value: str) -> str:
         """The statement that writes a vector at `pointer`."""
+        raise self._no_vectors()
 
-    @abstractmethod
     def vector_needs_alignment(self) -> bool:
         """Whether a vector access must be aligned to the vector's size."""
+        return False
+
+    def _no_vectors(self) -> InternalError:
+        return InternalError(f"{self.name} has no vectors")
 
     @abstractmethod
     def space(self, scope: MemoryScope) -> str:
@@ -198,6 +201,16 @@ class Dialect(ABC):
         if found is None:
             return None
         return found.format(*args) if "{0}" in found else f"{found}({', '.join(args)})"
+
+
+class PlainC(Dialect):
+    """What C and OpenCL C spell alike, and CUDA C++ without headers does not."""
+
+    helper_prefix: ClassVar[str] = "static inline"
+
+    def not_finite(self, value: float, dtype: DType) -> str:
+        text = "NAN" if math.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
+        return text if dtype.bits != 64 else f"((double){text})"
 
 
 def is_half(dtype: DType) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from typing import ClassVar
@@ -11,7 +10,7 @@ from ..core.dtype import DType
 from ..core.errors import InternalError
 from ..core.hardware import MemoryScope, ThreadTag
 from .atomics import OPENCL_HELPERS, opencl_atomic
-from .dialect import C_WORDS, MATH, OWNED, Dialect, Parameter, signature, storage_dtype
+from .dialect import C_WORDS, MATH, OWNED, Parameter, PlainC, signature, storage_dtype
 
 OWN = [*MATH, *"isnan isinf isfinite popcount clz min max".split()]
 
@@ -23,7 +22,7 @@ _WIDEST_VECTOR = 32
 """Bytes of the widest vector that is written: with 64, PoCL does not come back on some processors with AVX-512."""
 
 
-class OpenCl(Dialect):
+class OpenCl(PlainC):
     """What OpenCL drivers compile."""
 
     name: ClassVar[str] = "opencl"
@@ -41,7 +40,6 @@ class OpenCl(Dialect):
         "float64": "double",
     }
     literal_suffixes: ClassVar[dict[str, str]] = {"int64": "L", "uint32": "u", "uint64": "UL"}
-    helper_prefix: ClassVar[str] = "static inline"
     # Bytes, which may alias everything: compilers take it that a ushort and a half never share memory.
     helpers: ClassVar[dict[str, str]] = {
         **OPENCL_HELPERS,
@@ -81,10 +79,6 @@ class OpenCl(Dialect):
         """Compilers for processors drop barriers, and would then take it that other types are other memory."""
         return f"{self.storage_type(dtype)} __attribute__((may_alias))"
 
-    def not_finite(self, value: float, dtype: DType) -> str:
-        text = "NAN" if math.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
-        return text if dtype.bits != 64 else f"((double){text})"
-
     def vector_widths(self, dtype: DType) -> Sequence[int]:
         return [lanes for lanes in (16, 8, 4, 2) if lanes * dtype.bytes <= _WIDEST_VECTOR]
 
@@ -105,9 +99,6 @@ class OpenCl(Dialect):
 
     def vector_store(self, pointer: str, dtype: DType, lanes: int, space: str, value: str) -> str:
         return f"vstore{lanes}({value}, 0, {pointer});"
-
-    def vector_needs_alignment(self) -> bool:
-        return False
 
     def space(self, scope: MemoryScope) -> str:
         return {MemoryScope.GLOBAL: "__global ", MemoryScope.SHARED: "__local ", MemoryScope.LOCAL: ""}[scope]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from typing import ClassVar
@@ -10,7 +9,7 @@ from typing import ClassVar
 from ...core.dtype import DType
 from ...core.errors import InternalError
 from ...core.hardware import MemoryScope, ThreadTag
-from ..dialect import C_WORDS, MATH, OWNED, Dialect, Parameter, signature, storage_dtype
+from ..dialect import C_WORDS, MATH, OWNED, Parameter, PlainC, signature, storage_dtype
 
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _MATH = [name for name in MATH if name not in ("rsqrt", "exp10")]
@@ -38,8 +37,8 @@ def _intrinsics() -> dict[str, str]:
     return found
 
 
-class C(Dialect):
-    """What C compilers compile."""
+class C(PlainC):
+    """What C compilers compile. Lanes are written one by one: the compiler makes vectors of them."""
 
     name: ClassVar[str] = "c"
     types: ClassVar[dict[str, str]] = {
@@ -50,7 +49,6 @@ class C(Dialect):
         "handle": "void *",
     }
     literal_suffixes: ClassVar[dict[str, str]] = {"int64": "LL", "uint32": "u", "uint64": "ULL"}
-    helper_prefix: ClassVar[str] = "static inline"
     helpers: ClassVar[dict[str, str]] = {
         # Not by _Float16: what converts it stands in a library of the compiler's, which a process may lack.
         "float16_value": "float float16_value(uint16_t half) {\n"
@@ -85,31 +83,6 @@ class C(Dialect):
     owned: ClassVar[re.Pattern[str]] = re.compile(
         "|".join((*OWNED, r"tilewright_\w*", r"_\w*", r"y[01n]|j[01n]|gamma"))
     )
-
-    def not_finite(self, value: float, dtype: DType) -> str:
-        text = "NAN" if math.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
-        return text if dtype.bits != 64 else f"((double){text})"
-
-    def vector_widths(self, dtype: DType) -> Sequence[int]:
-        return ()  # lanes are written one by one: the compiler makes vectors of them
-
-    def vector_value(self, dtype: DType, parts: Sequence[str]) -> str:
-        raise InternalError("C has no vectors")
-
-    def vector_zeros(self, dtype: DType, lanes: int) -> str:
-        raise InternalError("C has no vectors")
-
-    def lane(self, vector: str, lane: int, dtype: DType, lanes: int) -> str:
-        raise InternalError("C has no vectors")
-
-    def vector_load(self, pointer: str, dtype: DType, lanes: int, space: str) -> str:
-        raise InternalError("C has no vectors")
-
-    def vector_store(self, pointer: str, dtype: DType, lanes: int, space: str, value: str) -> str:
-        raise InternalError("C has no vectors")
-
-    def vector_needs_alignment(self) -> bool:
-        return False
 
     def space(self, scope: MemoryScope) -> str:
         return ""
