@@ -196,6 +196,16 @@ def test_functions_named_in_contributing_exist() -> None:
         assert re.search(rf"^ *(?:def|class) {item}\b|^{item}\b *[:=]", source, re.M), f"{file} defines no {item}"
 
 
+def test_walks_are_short_and_never_turn_back() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    walks = re.split(r"\n\*\*", page.partition("## Three walks")[2].partition("\n## ")[0])[1:]
+    assert len(walks) == 3
+    for walk in walks:
+        files = re.findall(r"`([\w/]+\.py)::\w+`", walk)
+        assert len(files) == len(set(files)), "a walk comes back to a file that it has left"
+        assert len(re.findall(r"^\d+\. ", walk, re.M)) <= 10
+
+
 def test_excerpts_stand_in_the_code() -> None:
     """A block marked `py FILE` is an excerpt of that file; three dots stand for what is left out."""
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
