@@ -26,6 +26,12 @@ else:
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+# PoCL takes ten times as long to optimise a large kernel as to compile it, and tests are of the source that it gets.
+# It optimises in tests marked `optimised`, in slow runs, and everywhere if the user has set the variable (to nothing).
+COMPILER_OPTIONS = "TILEWRIGHT_OPENCL_OPTIONS"
+KEEPS_OPTIONS = COMPILER_OPTIONS in os.environ
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write what the tests produce to tests/golden/")
     parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
@@ -39,9 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
         install(EmulatedCuda())
 
 
+def _slow_too(config: pytest.Config) -> bool:
+    return config.getoption("--slow") or "slow" in config.option.markexpr
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out slow tests, unless they are asked for: by --slow, by -m, or by name."""
-    if config.getoption("--slow") or "slow" in config.option.markexpr or any("::" in given for given in config.args):
+    if _slow_too(config) or any("::" in given for given in config.args):
         return
     slow = [item for item in items if item.get_closest_marker("slow")]
     if slow:
@@ -104,6 +114,9 @@ def why_no_opencl() -> str | None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if not KEEPS_OPTIONS:
+        optimised = item.get_closest_marker("optimised") or _slow_too(item.config)
+        os.environ[COMPILER_OPTIONS] = "" if optimised else "-cl-opt-disable"
     emulated = item.config.getoption("--emulate-cuda")
     if item.get_closest_marker("cuda") and not emulated and (reason := why_no_cuda()):
         pytest.skip(f"no CUDA device: {reason}")

@@ -107,7 +107,9 @@ def cells(folder: Path) -> list[Cell]:
         made.append(Cell(f"without {name}", tests, {"PYTHONPATH": os.pathsep.join([str(hidden), *inherited()])}))
     made += [Cell(f"hash seed {seed}", (*BASIC, "tests/schedule/test_corners.py"), {"PYTHONHASHSEED": str(seed)})
              for seed in (0, 1, 2)]  # fmt: skip
+    optimised = ("tests/programs", "tests/runtime", "tests/topi", "tests/schedule")
     made += [
+        Cell("OpenCL optimised", optimised, {"TILEWRIGHT_OPENCL_OPTIONS": ""}),
         Cell("locale C", (*BASIC, "tests/cli"), {"LC_ALL": "C", "LANG": "C"}),
         Cell("time zone of Kiritimati", (*BASIC, "tests/cli"), {"TZ": "Pacific/Kiritimati"}),
     ]

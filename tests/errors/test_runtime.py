@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.errors.programs import floats, sized
 from tests.errors.refused import refused
 from tilewright import te
@@ -99,6 +100,18 @@ def test_a_stream_on_a_device_without_streams() -> None:
 def test_a_function_that_is_not_in_the_module() -> None:
     with refused("", "the module has no function 'h'", fix="it has g"):
         sized()["h"]
+
+
+@pytest.mark.opencl
+def test_options_that_the_compiler_of_opencl_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_OPENCL_OPTIONS", "-cl-no-such-option")
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+    module = tw.build(s, [A, B], "opencl")
+    with refused("", "OpenCL refuses the options '-cl-no-such-option'", fix="TILEWRIGHT_OPENCL_OPTIONS"):
+        module(array(np.zeros(7, "float32"), opencl()), empty((7,), "float32", opencl()))
 
 
 def test_a_form_of_source_that_there_is_none_of() -> None:

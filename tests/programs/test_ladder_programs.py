@@ -15,6 +15,8 @@ from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 
+pytestmark = pytest.mark.optimised
+
 DOCUMENTS = (Conv1d(), Depthwise())
 AWKWARD = (
     Conv1d(M=1, N=1),

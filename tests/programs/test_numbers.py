@@ -11,6 +11,8 @@ from tilewright import te
 from tilewright.core.dtype import DType
 from tilewright.expr.numerics import convert
 
+pytestmark = pytest.mark.optimised  # what optimisers do to NaN, infinities and the bits of small types
+
 ODD = (np.nan, 1, np.nan, np.inf, -np.inf, 0, 3, -2), (1, np.nan, np.nan, np.nan, 2, -np.inf, np.inf, 5)
 BEYOND = (
     *(np.nan, np.inf, -np.inf, 0, -0.0, 1.9, -1.9, 127.5, 128, 255.9, 256, -128.9, -129, 32767, 65535, 65536),

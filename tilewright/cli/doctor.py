@@ -106,7 +106,10 @@ def _packages() -> list[str]:
 
 def _settings() -> list[str]:
     """What the environment sets."""
-    names = ("TILEWRIGHT_DEBUG", "TILEWRIGHT_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "POCL_CACHE_DIR")
+    names = (
+        "TILEWRIGHT_DEBUG", "TILEWRIGHT_NUM_THREADS", "TILEWRIGHT_OPENCL_OPTIONS", "CUDA_VISIBLE_DEVICES",
+        "POCL_CACHE_DIR",
+    )  # fmt: skip
     given = [f"{name}={os.environ[name]}" for name in names if name in os.environ]
     return [f"environment: {', '.join(given)}"] if given else []
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _building = new_lock()
 _QUIET = ["-w"]
 """Without remarks about generated code: PoCL counts them on stderr, where no user can do anything about them."""
+OPTIONS = "TILEWRIGHT_OPENCL_OPTIONS"
+"""The environment variable with more options for the device's compiler, such as -cl-opt-disable."""
 _DOUBLES = "cl_khr_fp64"
 
 
@@ -168,11 +170,16 @@ class OpenClDriver(Driver):
                 f"opencl({index}), {at.device.name.strip()}, has no float64, which this program computes with",
                 fix="declare the tensors as float32, or build for another device",
             )
+        options = os.environ.get(OPTIONS, "").split()
         with _building, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a compiler's remarks about generated code are no news to the caller
             try:
-                built = at.cl.Program(at.context, program.source).build(options=_QUIET)
+                built = at.cl.Program(at.context, program.source).build(options=[*_QUIET, *options])
             except at.cl.RuntimeError as error:
+                if options and error.code == at.cl.status_code.INVALID_BUILD_OPTIONS:
+                    raise UserError(
+                        f"OpenCL refuses the options {' '.join(options)!r}", fix=f"change the variable {OPTIONS}"
+                    ) from error
                 refused = InternalError(f"OpenCL refuses generated code: {error}\n\n{program.source}")
                 abi = import_module("..codegen.abi", __package__)  # not for a process that only starts known kernels
                 raise abi.unknown_functions(program, refused) or refused from error
