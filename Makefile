@@ -11,8 +11,10 @@ PYTHON ?= python3
 PYTHON_GPU ?= $(PYTHON)
 VENV := .venv
 EXTRAS ?= opencl,cuda,tune,plot,fleet,dev
-# Test processes: one a core, at most 8 (each of them loads the compiler once).
-JOBS ?= auto
+# Test processes: one more than cores, since some tests wait; at most 8 (each of them loads the compiler once).
+JOBS ?= $(shell echo $$(( $$(nproc) + 1 )))
+# Each process takes a stretch of the tests, so that what a file sets up is set up once, and helps others at the end.
+XDIST := -n $(JOBS) --maxprocesses 8 --dist worksteal
 PYTEST_ARGS ?=
 # Of fuzz and fuzz-api: how many random cases or hostile calls, and which ones.
 N ?= 2000
@@ -42,10 +44,10 @@ demo: $(READY) ## climb both ladders of schedules, then tune a small convolution
 	@$(BIN)/tilewright tune conv2d --shape 1x32x14x14 --kernel 1 --trials 20 --seed 0 --log build/demo.log
 
 test: $(READY) ## run the tests; those that need a GPU skip, saying so, where there is none
-	@$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest $(XDIST) $(PYTEST_ARGS)
 
 test-slow: $(READY) ## run the tests that take more than ten seconds each, which `make test` leaves out
-	@$(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m slow $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest $(XDIST) -m slow $(PYTEST_ARGS)
 
 test-matrix: $(READY) ## run tests as on other machines: cores, memory, descriptors, load, missing extras ...
 	@$(BIN)/python tools/test_matrix.py $(MATRIX_ARGS) $(if $(PYTEST_ARGS),-- $(PYTEST_ARGS))
@@ -54,7 +56,7 @@ fuzz: $(READY) ## run N random schedules of random computations on every engine;
 	@$(BIN)/python -m tests.fuzz --count $(N) --seed $(SEED) $(FUZZ_ARGS)
 
 fuzz-properties: $(READY) ## run the properties with EXAMPLES=... random examples each, ten times those of `make test`
-	@HYPOTHESIS_PROFILE=fuzz FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 8 -m hypothesis $(PYTEST_ARGS)
+	@HYPOTHESIS_PROFILE=fuzz FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest $(XDIST) -m hypothesis $(PYTEST_ARGS)
 
 fuzz-api: $(READY) ## run N hostile calls of the public API, N/10 command lines, N/40 modules; SEED=... picks others
 	@$(BIN)/python -m tests.hostile calls --count $(N) --seed $(SEED)

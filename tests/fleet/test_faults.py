@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.fleet.cluster import Named, cluster, session, worker
-from tests.measure.programs import Candidate
+from tests.measure.programs import Candidate, patient
 from tilewright.core.target import Target
 from tilewright.measure.job import Job
 from tilewright.measure.outcome import Outcome, RunFailed
@@ -45,7 +45,7 @@ def test_what_faults_do_to_a_fleet_of_four(fleet: Any, tmp_path: Path, caplog: p
     with (
         caplog.at_level(logging.WARNING, "autotvm"),
         worker(fleet.scheduler_address, tmp_path, "--name", "newer", "--package", "99.0"),
-        session(fleet.scheduler_address, timeout=10, first=120) as measuring,
+        session(fleet.scheduler_address, timeout=patient(3), first=120) as measuring,
     ):
         for job, outcome in measuring.measure([candidate.job("llvm") for candidate in made]):
             assert job.key not in found

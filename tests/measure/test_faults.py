@@ -61,8 +61,8 @@ def candidates(good: int, faults: list[str], folder: Path) -> list[Candidate]:
 
 def measure(target: str, made: list[Candidate], folder: Path) -> dict[Candidate, Outcome]:
     """The outcome of each candidate."""
-    builder = LocalBuilder(timeout=patient(2), build_func=compile_candidate)
-    seconds = patient(1.5 if target == "llvm" else 5)
+    builder = LocalBuilder(timeout=patient(1), build_func=compile_candidate)
+    seconds = patient(1 if target == "llvm" else 2.5)
     runner = LocalRunner(timeout=seconds, number=2, repeat=2, min_repeat_ms=4, cooldown_interval=0)
     with killer(folder), MeasureSession(target, builder, runner) as session:
         found = {job.key: outcome for job, outcome in session.measure([c.job(target) for c in made])}
@@ -93,7 +93,8 @@ SLOW_OPENCL = pytest.param("opencl", marks=[pytest.mark.opencl, pytest.mark.slow
 
 @pytest.mark.parametrize("target", ["llvm", SLOW_OPENCL, DEVICES[2]])
 def test_of_a_hundred_candidates_with_thirty_faults_seventy_are_measured(target: str, tmp_path: Path) -> None:
-    found = measure(target, candidates(70, [*FAULTS, *FAULTS][:30], tmp_path), tmp_path)
+    again = [fault for fault in FAULTS if "loops" not in fault]  # each of which costs a time limit
+    found = measure(target, candidates(70, [*FAULTS, *again][:30], tmp_path), tmp_path)
     check(found)
     assert sum(outcome.ok for outcome in found.values()) == 70
 
