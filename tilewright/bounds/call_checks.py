@@ -1,4 +1,4 @@
-"""Reads that stay inside their tensor for some arguments of a call only: what host code compares before it launches.
+"""Reads that stay inside their tensor only for some arguments of a call: the comparisons that host code makes first.
 
 The ends of an index are stated where they are linear in the axes: each is an expression of the call's arguments.
 Elsewhere, and under conditions, points are stated at which the read happens for certain: where the axes are at their
@@ -138,7 +138,7 @@ def _unless(inside: Expr, outside: Expr, facts: Facts) -> Expr:
 
 
 def _under(read: GuardedRead, spans: Mapping[Var, Ends]) -> tuple[dict[Var, Ends], list[Expr]]:
-    """How far each axis goes where the conditions hold that bound it alone, and that any of its values remain."""
+    """Return the range of each axis under the conditions that bound it alone, and what keeps it from being empty."""
     reached = dict(spans)
     for form in positive_forms(read.conditions):  # form >= 0
         inside = [atom for atom in form.terms if any(var in spans for var in variables(atom))]
@@ -158,7 +158,7 @@ def _under(read: GuardedRead, spans: Mapping[Var, Ends]) -> tuple[dict[Var, Ends
 
 
 def _defined(*parts: Expr) -> list[Expr]:
-    """Conditions without which expressions have no value: no division by zero, no shift by more bits than there are."""
+    """Return the conditions under which expressions have a value: no division by zero, no shift beyond the word."""
     found: list[Expr] = []
     for e in post_order(*parts):
         if isinstance(e, _DIVISIONS) and not isinstance(e.b, IntImm):

@@ -31,7 +31,7 @@ from .visibility import shares
 
 @dataclass(frozen=True)
 class Region:
-    """The part of one dimension that is needed; `widened` says why it is larger than that ("" if exact)."""
+    """The part of one dimension that is computed; `widened` says why it is larger than needed ("" if exact)."""
 
     range: Range
     widened: str
@@ -44,7 +44,7 @@ def demand(
     consumers: tuple[StageBounds, ...],
     is_read: Callable[[Tensor], bool],
 ) -> tuple[Region, ...]:
-    """The region of `stage`, a range per dimension.
+    """Return the region of `stage`: one range per dimension.
 
     Raises UserError where a consumer is outside the loop that the stage is computed in.
     """
@@ -74,7 +74,7 @@ def demand(
 
 
 def _rows(stage: Stage, row: Expr | None) -> list[Extremes | None]:
-    """What a scan needs of a stage: the row that it computes, or all of the first rows."""
+    """Return what a scan needs of a stage: the row that it computes, or all first rows."""
     found: list[Extremes | None] = [
         Extremes(const(0, extent.dtype), subtract(extent, 1), True) for extent in stage.op.shape
     ]

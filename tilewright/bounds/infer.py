@@ -49,7 +49,7 @@ def infer_bounds(schedule: Schedule) -> Bounds:
 
 
 def _is_empty(stage: Stage) -> bool:
-    """Whether a stage is known to have no elements, so that whatever its schedule says, nothing is computed."""
+    """Return whether a stage certainly has no elements: then nothing is computed, whatever its schedule says."""
     return any(isinstance(extent, IntImm) and extent.value == 0 for extent in stage.op.shape)
 
 
@@ -86,7 +86,7 @@ def _bounds_of(
             return schedule.stage_of[tensor.op] == stage.id
 
         needed = demand(stage, scope, outer, consumers, loads)
-    data = () if isinstance(stage.op, ExternOp) else stage.op.axis  # the loops of a statement are no dimensions
+    data = () if isinstance(stage.op, ExternOp) else stage.op.axis  # the loops of a statement are not dimensions
     ranges = {axis: part.range for axis, part in zip(data, needed, strict=True)}
     for axis in (*stage.op.loop_axes[len(data) :], *(a for a in stage.leaves if a.thread is not None)):
         if axis.dom is None:

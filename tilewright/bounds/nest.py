@@ -48,9 +48,9 @@ def _combines(loop: Loop) -> bool:
 
 
 def _threads_around(loops: tuple[Loop, ...], depth: int) -> tuple[Loop, ...]:
-    """The thread loops inside of loop number `depth` that run around it all the same.
+    """Return the thread loops below loop number `depth` that nevertheless run around it.
 
-    Where threads share a reduction, each of them runs through the reduction loops that are not bound by itself.
+    Threads that share a reduction each run all of its unbound loops.
     """
     serial = any(loop.thread is None and loop.axis.kind is AxisKind.REDUCE for loop in loops[: depth + 1])
     if not serial or not any(map(_combines, loops)):

@@ -24,7 +24,7 @@ from .call_checks import ReadCheck, point_checks, range_check
 from .witnesses import GuardedRead, check_witness, guarded_reads
 
 End = int | Expr
-"""An end of the values of an axis or an index; an expression only where it is not constant."""
+"""One end of the values of an axis or an index; an expression only if it is not constant."""
 
 
 class ExactRange(NamedTuple):
@@ -38,7 +38,7 @@ Spans = dict[Var, ExactRange]
 
 
 class _Known(NamedTuple):
-    """What was found of some outputs."""
+    """What the check found about some outputs."""
 
     others: tuple[ReferenceType[Operation], ...]
     checks: tuple[ReadCheck, ...]
@@ -94,7 +94,7 @@ def _computes_nothing(op: Operation) -> bool:
 
 
 def _spans(op: Operation, needed: Sequence[ExactRange | None]) -> Spans:
-    """The values that are known to occur, of each axis of which any are."""
+    """The values that are known to occur, for each axis with such values."""
     spans = {axis.var: span for axis, span in zip(op.axis, needed, strict=False) if span is not None}
     for axis in op.reduce_axis:
         if axis.dom is not None:
@@ -109,7 +109,7 @@ def _spans(op: Operation, needed: Sequence[ExactRange | None]) -> Spans:
 def _need(
     needed: dict[Operation, list[ExactRange | None]], producer: Operation, found: Sequence[ExactRange | None]
 ) -> None:
-    """Add what one read asks of a tensor, a dimension at a time, to what others ask."""
+    """Add the demands of one read on a tensor, dimension by dimension, to those of other reads."""
     if isinstance(producer, PlaceholderOp):
         return
     known = needed.setdefault(producer, list(found))
@@ -118,7 +118,7 @@ def _need(
 
 
 def _join(a: ExactRange | None, b: ExactRange | None) -> ExactRange | None:
-    """The values from the least to the largest of both; what is known of one alone where the other is unknown."""
+    """The range that covers both; if one is unknown, the other."""
     if a is None or b is None:
         return a or b
     if all(isinstance(end, int) for end in (*a, *b)):
@@ -139,7 +139,7 @@ class _Reader:
     together: bool
     graph: Sequence[Operation]
     occurs: frozenset[Expr]
-    """Extents that are positive where the operation reads anything."""
+    """Extents that are positive if the operation reads anything."""
 
     def span(self, index: Expr) -> ExactRange | None:
         """The least and the largest value of an index, where both are certainly reached; None where that is not known.

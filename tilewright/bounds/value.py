@@ -1,4 +1,4 @@
-"""What bound inference finds out of each stage."""
+"""The results of bound inference, one per stage."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Contraction:
 class StageBounds:
     """What is known of one stored stage.
 
-    `ranges` covers all its axes; `region` is the part of the tensor that is computed and stored (one range a
+    `ranges` covers all its axes; `region` is the part of the tensor that is computed and stored (one range per
     dimension); `widened` says, for each axis whose range is larger than needed, why. `facts` are the ranges
     of the loops around the stage and of its own. `contraction` says which of its loops a matrix instruction computes,
     `fragment` how its result is dealt out to the lanes of a warp.

@@ -1,4 +1,4 @@
-"""Who sees what: memory scope against hardware thread, as one table.
+"""Visibility: which threads see which copy of a buffer, as one table of memory scope against thread index.
 
 Rank of a scope: global 0, shared 1, local 2. Rank of a thread index: blockIdx 0, threadIdx 1 (a vthread counts
 as one). All values of a thread index with rank >= that of the scope write and read the same copy, so what is
@@ -20,7 +20,7 @@ _SCOPE_RANK = {MemoryScope.GLOBAL: 0, MemoryScope.SHARED: 1, MemoryScope.LOCAL: 
 
 
 def shares(scope: MemoryScope, tag: ThreadTag) -> bool:
-    """Whether all values of the thread index use one copy of a buffer in `scope`."""
+    """Return whether all values of the thread index share one copy of a buffer in `scope`."""
     return _SCOPE_RANK[scope] <= (0 if tag.is_block else 1)
 
 

@@ -29,7 +29,7 @@ _ALL_OF = 16
 
 
 class Condition(NamedTuple):
-    """A condition that holds where a read happens, or that does not."""
+    """A condition that holds where a read happens, or one that fails there."""
 
     expr: Expr
     holds: bool
@@ -150,7 +150,7 @@ def _guarded(index: Expr, extent: int, ends: Mapping[Var, tuple[int, int]], cond
 
 
 def positive_forms(conditions: Sequence[tuple[Expr, bool]]) -> Iterator[Affine]:
-    """Linear forms that are at least 0 where the conditions hold, or do not."""
+    """Linear forms that are at least 0 where the conditions hold (or, negated, where they fail)."""
     stack = list(conditions)
     while stack:
         e, holds = stack.pop()

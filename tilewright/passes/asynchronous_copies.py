@@ -1,4 +1,4 @@
-"""asynchronous_copies: rings in shared memory are filled by the hardware's own copies, which no thread waits for.
+"""asynchronous_copies: fill rings in shared memory by the hardware's asynchronous copies.
 
 A store that only moves elements of global memory to a ring, or zeros where a condition does not hold (padding), becomes
 a `Copy`: its data go around the registers, and the thread goes on at once. The largest size that the hardware copies
@@ -71,7 +71,7 @@ class _Copier:
         """The statement with its copies; the variables `varying` differ between the threads of a block."""
         if isinstance(stmt, Seq):
             return self._sequence(stmt, facts, varying)
-        if isinstance(stmt, While):  # how often it runs is known to nobody
+        if isinstance(stmt, While):  # the number of iterations is unknown
             return without_commits(stmt)
         if isinstance(stmt, (For, If)):
             decides = (stmt.min, stmt.extent) if isinstance(stmt, For) else (stmt.condition,)
@@ -107,7 +107,7 @@ class _Copier:
         return seq(*made)
 
     def copies(self, stmt: Stmt, facts: Facts) -> Stmt:
-        """A fill with copies for the stores that can be some."""
+        """Return a fill with copies in place of the stores that can be copies."""
         if isinstance(stmt, Store):
             size = self._size(stmt, facts)
             return Copy(stmt.buffer, stmt.indices, stmt.value, size) if size else stmt
@@ -115,7 +115,7 @@ class _Copier:
         return map_statements(stmt, lambda child: self.copies(child, inside))
 
     def _size(self, stmt: Store, facts: Facts) -> int:
-        """The bytes of the largest copies that a store can be made of; 0 where it can be made of none."""
+        """Return the bytes of the largest copies that can replace a store; 0 if none can."""
         load, buffer = copied_load(stmt.value), stmt.buffer
         if load is None or buffer.memory.stages < 2 or not isinstance(load.source, Buffer):
             return 0
@@ -159,7 +159,7 @@ def _unrolled(stmt: Stmt) -> tuple[Stmt, int]:
 
 
 def is_fill(stmt: Stmt) -> bool:
-    """Whether a statement only stores to shared memory, and reads none of it."""
+    """Return whether a statement only stores to shared memory and does not read it."""
     stored = uses.written(stmt)
     if not stored or any(buffer.scope is not MemoryScope.SHARED for buffer in stored):
         return False

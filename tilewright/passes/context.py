@@ -104,7 +104,7 @@ class PassContext:
     ([(phase, pass)]: 0 before storage is flattened, 1 after, 2 and 3 at the end of lowering),
     "tir.disable_vectorize", "tir.instrument_bound_checkers" (every access is checked when it is made, and a call in
     which one leaves its buffer raises), and "tilewright.explain" (print each pass that changes something).
-    `disabled_pass` leaves out passes without which programs mean the same. `opt_level` is accepted: there is one level.
+    `disabled_pass` leaves out optional passes, which never change results. `opt_level` is accepted: there is one level.
     Raises UserError for what is unknown, by its name.
     """
 

@@ -1,8 +1,8 @@
 """Specialises the expressions of a loop body for constant values of its variables.
 
 An index that is linear in the variables keeps its other terms; only its constant is new, and the rest of it is
-split off once. Whatever else depends on them (a condition, a quotient) is substituted and simplified anew. All
-is memoised by the values that an expression really depends on, which copies of a body share widely.
+split off once. Whatever else depends on them (a condition, a quotient) is substituted and simplified again.
+Results are memoised by the values that an expression depends on, since copies of a body share many of them.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """count_ring_slots: strength reduction of remainders that count a loop's iterations round and round.
 
-The place of an iteration in a ring of three is the remainder of its number by three: a multiplication, a shift and a
-subtraction each time, behind which compilers lose sight of how addresses are aligned. A counter that goes back to zero
-takes a comparison instead:
+The slot of an iteration in a ring of three is the remainder of its number by three: a multiplication, a shift and a
+subtraction per iteration, which also hide the alignment of addresses from compilers. A counter that wraps to zero takes
+one comparison instead:
 
     for i in range(n):           slot = 0
         ... ring[i % 3] ...  ->  for i in range(n):
                                      ... ring[slot] ...
                                      slot = slot + 1 if slot < 2 else 0
 
-Remainders by powers of two are a mask, and stay.
+Remainders by powers of two are masks, and stay.
 """
 
 from __future__ import annotations

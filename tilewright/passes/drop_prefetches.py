@@ -1,4 +1,4 @@
-"""Drop prefetches on GPUs: threads that wait for memory give way to others, and what is read again is kept nearby."""
+"""drop_prefetches: remove prefetches on GPUs, which hide latency by switching between threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..loops.nodes import NOTHING, Evaluate, For, Function, If, Stmt, map_statem
 
 
 def drop_prefetches(function: Function, target: Target, options: Options) -> Function:
-    """Every `prefetch` statement goes, with the loops and conditions that held nothing else."""
+    """Remove every `prefetch` statement, with the loops and conditions that contain nothing else."""
     return function.with_body(_visit(function.body))
 
 

@@ -2,7 +2,7 @@
 
 Where a split does not divide its axis, `partition_loops` leaves iterations for which the guard of a reader never
 holds, while the fill in front of it stays; and a value that simplifies may stop being read. Such a fill costs its
-loads, and threads that make it at different times seem to race.
+loads, and seems to be a race between threads that execute it at different times.
 
 Going backwards, a store is dropped where its buffer is not *live*: read further on, or in a later iteration of a loop
 around it, before its contents are given up (`loops/liveness.py`): an iteration reads of an earlier one whatever its
@@ -62,7 +62,7 @@ def _host(stmt: Stmt) -> Stmt:
 
 
 class _Sweep:
-    """A walk from the end of a kernel to its beginning, and what it remembers of statements."""
+    """A walk from the end of a kernel to its beginning, with a memo of statements."""
 
     def __init__(self, viewed: Sources) -> None:
         self.viewed = viewed
@@ -73,7 +73,7 @@ class _Sweep:
         return is_own(buffer) and buffer not in self.viewed
 
     def back(self, stmt: Stmt, live: Sources) -> tuple[Stmt, Sources]:
-        """`stmt` without its unread stores, and what is live before it; `live` is what is so after it."""
+        """Return `stmt` without its unread stores, and what is live before it; `live` is what is live after it."""
         if _is_unit(stmt):
             stored = uses.written(stmt)
             if not stored & live and all(map(self.is_own, stored)) and not _acts(stmt):
@@ -157,7 +157,7 @@ def _is_idle(stmt: Stmt) -> bool:
 
 
 def _tidy(stmt: Stmt) -> Stmt:
-    """A branch, scope or named value, or nothing where it has nothing left inside."""
+    """Return a branch, scope or named value; nothing if its body is empty."""
     if all(map(_is_idle, parts(stmt))) and isinstance(stmt, (If, Let, Allocate)):
         return NOTHING
     return If(stmt.condition, stmt.then, None) if isinstance(stmt, If) and stmt.orelse is NOTHING else stmt
@@ -177,7 +177,7 @@ def _without_values(stmt: Stmt) -> Stmt | None:
 
 
 def _without_unused(stmt: Stmt) -> Stmt:
-    """The kernel without the allocations of what it does not touch."""
+    """Return the kernel without the allocations of buffers that it does not access."""
     if isinstance(stmt, Allocate) and stmt.buffer not in uses.written(stmt.body) | uses.read(stmt.body):
         return _without_unused(without_lifetimes(stmt.body, {stmt.buffer}))
     return map_statements(stmt, _without_unused)

@@ -16,7 +16,7 @@ from ..loops.swizzled_lines import BANKS
 
 
 def flatten_storage(function: Function, target: Target, options: Options) -> Function:
-    """Every access gets one index, into a flat buffer.
+    """Give every access one index, into a flat buffer.
 
     A parameter or a view of one dimension stays as it is; one of another rank is accessed through a flat view.
     Allocated buffers become flat themselves, aligned for accesses of up to their own size. Elements that are vectors

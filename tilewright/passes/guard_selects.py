@@ -1,8 +1,7 @@
 """guard_selects: a Select whose branch might read outside its buffer evaluates only the branch that is taken.
 
-`Select` evaluates both branches, which the oldest scripts use for padding all the same, where one branch reads
-out of bounds. Such a Select becomes an IfThenElse; one whose reads are safe anyway stays, since it costs no
-branch and runs on vectors.
+`Select` evaluates both branches, yet the oldest scripts use it for padding, where one branch reads out of bounds. Such
+a Select becomes an IfThenElse. A Select whose reads are safe stays, since it costs no branch and runs on vectors.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def _expr(root: Expr, facts: Facts) -> Expr:
 
 
 def _safe(e: Select, facts: Facts) -> bool:
-    """Whether evaluating both branches can do no harm: they read what the condition reads, or in bounds."""
+    """Return whether evaluating both branches is safe: they read only what the condition reads, or in bounds."""
     known = set(post_order(e.condition))
     return all(node in known or _harmless(node, facts) for node in post_order(e.true_value, e.false_value))
 

@@ -15,8 +15,8 @@ from ..schedule.primitives.annotate import LAUNCH_POINT
 def hoist_allocations(function: Function, target: Target, options: Options) -> Function:
     """Move every allocation of constant size to the outermost thread or parallel loop around it.
 
-    Code generators then meet all storage of a kernel in one place. In what order: that of the first use. Copies of
-    one allocation (of an unrolled loop) become one. Where an allocation of a kernel stood, a lifetime starts.
+    Code generators then find all storage of a kernel in one place, in the order of first use. Copies of one allocation
+    (from an unrolled loop) become one. Where an allocation of a kernel stood, a lifetime starts.
     """
     found: dict[Buffer, None] = {}
     body = _strip(function.body, found)

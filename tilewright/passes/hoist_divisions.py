@@ -1,8 +1,8 @@
 """hoist_divisions: common-subexpression elimination and loop-invariant code motion for integer divisions.
 
-Integer division is the most expensive index arithmetic on a GPU, and fused axes leave copies of the same one
-in indices and guards. Each is bound at the head of the innermost loop (or the kernel) whose variable it depends
-on, outside of guards: by a constant divisor it cannot fault.
+Integer division is the most expensive index arithmetic on a GPU, and fused axes leave several copies of the same
+division in indices and guards. Each division by a constant is bound to a name at the head of the innermost loop (or the
+kernel) whose variable it depends on. That place may be outside of guards, since such a division cannot fault.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ..loops.nodes import For, Function, Launch, Let, Stmt, map_statements
 
 _DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
 MOST_VISITS = 256
-"""Occurrences of one node that are counted."""
+"""Largest number of occurrences of one node that are counted."""
 MAX_NAMES = 64
-"""Names in one scope: each nests the rest of it one level deeper, and holds a register."""
+"""Largest number of names per scope: each nests the rest of the scope one level deeper, and occupies a register."""
 
 
 def hoist_divisions(function: Function, target: Target, options: Options) -> Function:
@@ -36,7 +36,7 @@ def _host(stmt: Stmt) -> Stmt:
 
 
 def _scope(body: Stmt, own: set[Var], known: set[Var], without: set[Any]) -> Stmt:
-    """The body of a scope that defines `own` variables, `known` ones being visible in it.
+    """Return the body of a scope that defines the variables `own` and in which `known` ones are visible.
 
     `without` are nodes that hold no divisions, as the scopes around this one found.
     """
@@ -71,8 +71,8 @@ def _inside(stmt: Stmt, known: set[Var], without: set[Any]) -> Stmt:
 def _count(node: Any, counts: Counter[Expr], without: set[Any], visits: Counter[Any]) -> bool:
     """Count the occurrences of divisions, inner ones before those that hold them; a repeated one's parts once.
 
-    `without` gathers the nodes that hold none; whether this one holds any is what comes back. Nodes are shared: what
-    occurs more than `MOST_VISITS` times is not looked into again, as nested choices make 2 ** depth occurrences.
+    Returns whether `e` contains a division; `without` collects the nodes that contain none. Nodes are shared, and
+    nested choices make 2 ** depth occurrences, so a node is not visited more than `MOST_VISITS` times.
     """
     if node in without:
         return False

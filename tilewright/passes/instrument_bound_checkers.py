@@ -58,7 +58,7 @@ NOWHERE: Mapping[n.Var, tuple[Expr, Expr]] = {}
 
 
 class _Check(NamedTuple):
-    """An index that must be inside where `under` holds."""
+    """An index that must be inside its buffer where `under` holds."""
 
     under: Expr
     inside: Expr
@@ -74,7 +74,7 @@ class _Instrumenter:
         self.found = [*known]
 
     def statement(self, stmt: Stmt) -> Stmt:
-        """The statement, its accesses checked."""
+        """Return the statement with checked accesses."""
         if isinstance(stmt, Tensorized):
             return self._instruction(stmt)
         made = map_statements(stmt, self.statement)

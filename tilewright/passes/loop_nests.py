@@ -22,7 +22,7 @@ def serial_nest(stmt: Stmt) -> list[For]:
 
 
 def iterations(loops: list[For]) -> int:
-    """How often the body of a nest runs."""
+    """Return how often the body of a nest runs."""
     return prod(int(loop.extent) for loop in loops)
 
 

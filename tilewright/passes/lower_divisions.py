@@ -1,6 +1,6 @@
 """lower_divisions: strength reduction of floor division and modulo to truncating ones where nothing is negative.
 
-On the same way, shifts get a value for every amount (lower_shifts).
+The same walk gives shifts a value for every amount (lower_shifts).
 """
 
 from __future__ import annotations

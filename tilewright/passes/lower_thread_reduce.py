@@ -7,7 +7,7 @@ Threads of one group (those that `AllReduce.threads` count) combine their values
 - Larger groups of whole warps do so in each warp; the first lane of each warp leaves its result in shared memory,
   and each warp combines those.
 - Any other group combines in shared memory, in a tree over halves that are rounded up to a power of two. Each step
-  writes an array of its own, so that one barrier a step is enough.
+  writes an array of its own, so that one barrier per step is enough.
 
 Every combination has the value of the lower thread on the left, so all targets agree on the order of operations of a
 tree, and all threads of a group on the result. See M. Harris, "Optimizing parallel reduction in CUDA" (NVIDIA, 2007).
@@ -192,11 +192,11 @@ class _Values:
         self.places = [places[k] for k in range(len(reduction.source))]
 
     def now(self) -> tuple[Expr, ...]:
-        """The values as they stand."""
+        """Return the current values."""
         return tuple(Load(*place) for place in self.places)
 
     def start(self) -> Stmt:
-        """Each thread's own values."""
+        """Return each thread's own values."""
         return self.set(self.reduction.source)
 
     def set(self, values: Sequence[Expr]) -> Stmt:

@@ -4,8 +4,8 @@
         if i * 16 + s < n:                =>         where mask:
             B[i * 16 + s] = A[i * 16 + s]                B[i * 16 : i * 16 + 16] = A[i * 16 : i * 16 + 16]
 
-A guard or a branch that differs between the lanes keeps a loop from running on vectors there, since a GPU's
-threads have no masks of their own, and diverge cheaply. A CPU would run all of it one element at a time.
+On a GPU, a guard or a branch that differs between lanes keeps a loop from running on vectors: threads have no masks of
+their own, and diverge cheaply. On a CPU, such a loop would run one element at a time.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from .vectorize_loops import on_vectors
 def mask_guarded_loops(function: Function, target: Target, options: Options) -> Function:
     """Run short serial loops on vectors where a guard or branch in them depends on their variable.
 
-    Only where no iteration needs another one's result, and memory is accessed in its own order: anything else
-    is left to LLVM.
+    Only if no iteration needs the result of another, and memory is accessed in order: LLVM gets all other loops.
     """
     most = target.hardware.vector_bytes  # as many elements as one vector has where each has a byte
 

@@ -1,8 +1,8 @@
 """narrow_indices: index arithmetic that provably fits 32 bits is computed in 32 bits.
 
-Index arithmetic of 64 bits costs a GPU several instructions where one of 32 bits does. A loop whose range fits 32
-bits counts in 32; a sum, product or comparison whose operands and result fit (by the ranges of the loops around it)
-is computed in 32 and widened after.
+On a GPU, 64-bit index arithmetic takes several instructions per operation, 32-bit arithmetic one. A loop whose range
+fits 32 bits counts in 32 bits. A sum, product or comparison whose operands and result fit (by the ranges of the loops
+around it) is computed in 32 bits and widened afterwards.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _loop(stmt: For, facts: Facts) -> Stmt:
 
 
 def _launch(stmt: Launch, facts: Facts) -> Stmt:
-    """Hardware indices have 32 bits in any case: what a grid may have at most fits them."""
+    """Give hardware indices 32 bits: the largest grid fits them."""
     variables = {var: Var(var.name, INT32) for _, var, _ in stmt.threads if var.dtype == INT64}
     body: Stmt = substitute(stmt.body, {var: Cast(INT64, narrow) for var, narrow in variables.items()})
     threads = tuple((tag, variables.get(var, var), extent) for tag, var, extent in stmt.threads)

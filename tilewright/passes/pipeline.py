@@ -141,7 +141,7 @@ OPTIONAL: frozenset[Pass] = frozenset(
         unroll_local_accesses,
     )
 )
-"""Passes without which programs mean the same."""
+"""Optional passes: disabling one never changes results."""
 
 ON_REQUEST: frozenset[Pass] = frozenset((instrument_bound_checkers,))
 """Passes that run only where the options ask for them."""
@@ -160,7 +160,7 @@ ESTABLISHES: dict[Pass, Form] = {
 
 
 def pipeline_for(target: Target) -> tuple[Pass, ...]:
-    """All passes of a target, in order; the first `len(READABLE)` make the program that users read."""
+    """Return all passes of a target, in order; the first `len(READABLE)` make the program that users read."""
     if target.kind == "c":
         return IN_C
     return ON_GRIDS if target.hardware.launches_grids else ON_PROCESSORS

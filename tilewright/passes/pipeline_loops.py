@@ -9,8 +9,8 @@ writer ahead by all but one of them, each iteration into the copy that was read 
                                   use(T[i % d])
                               for i in range(n - d + 1, n): use(T[i % d])
 
-Where the buffers of one loop have rings of different depths, or it is not known how often the loop runs, guards take
-the place of the last part. Loops with nothing between them become one first, so that the ring does not run dry at the
+If the buffers of one loop have rings of different depths, or the number of iterations is unknown, guards replace the
+last part. Loops with nothing between them become one first, so that the ring does not run dry at the
 end of an inner one.
 
 Where the target copies to shared memory asynchronously, the loop stays whole, with guards: its fills are a few
@@ -118,7 +118,7 @@ class _Plan:
     asynchronous: bool
 
     def depth(self, writer: Stmt) -> int:
-        """How many stages the buffers of a writer have."""
+        """Return how many stages the buffers of a writer have."""
         return min(self.rings[buffer].stages for buffer in uses.written(writer))
 
     def at(self, root: Stmt, iteration: Expr) -> Stmt:
@@ -181,7 +181,7 @@ class _Plan:
         return seq(*start, For(loop.var, loop.min, loop.extent, loop.kind, None, loop.pragmas, body))
 
     def allocated(self, body: Stmt) -> Stmt:
-        """`body` within the allocations of the rings."""
+        """Wrap `body` in the allocations of the rings."""
         for ring in reversed(list(self.rings.values())):
             body = Allocate(ring, body)
         return body

@@ -1,4 +1,4 @@
-"""place_awaits: threads wait for their asynchronous copies where what was copied is accessed, and no longer.
+"""place_awaits: wait for asynchronous copies just before the copied data is accessed, and for no more than needed.
 
 Copies arrive in groups, in the order in which a thread committed them, and an `Await` names how many of the latest it
 leaves under way. That number follows from dependences: for each access, and each copy that may have gone to the same
@@ -104,22 +104,22 @@ class _Issued:
 
 @dataclass(frozen=True)
 class _State:
-    """What is under way at a place, and from which age on groups have arrived."""
+    """The copies under way at a place, and the age from which on groups have arrived."""
 
     issued: tuple[_Issued, ...] = ()
     arrived: float = inf
 
     def committed(self, groups: int = 1) -> _State:
-        """The state after so many commits."""
+        """Return the state after so many commits."""
         return _State(tuple(replace(i, age=i.age + groups) for i in self.issued), self.arrived + groups)
 
     @property
     def pending(self) -> tuple[_Issued, ...]:
-        """What may not have arrived."""
+        """Return the copies that may not have arrived."""
         return tuple(i for i in self.issued if i.age < self.arrived)
 
     def joined(self, other: _State) -> _State:
-        """What is known where either of two ways may have been taken."""
+        """Return what holds after either of two paths."""
         return _State((*self.pending, *other.pending), max(self.arrived, other.arrived))
 
 

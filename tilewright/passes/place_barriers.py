@@ -4,7 +4,7 @@ Bottom-up, each statement yields its accesses to shared memory before its first 
 neighbours in a sequence need a barrier between them where what is accessed after depends, in another thread, on what
 is pending before; a loop needs one at the head of its body where an iteration depends so on an earlier one. Barriers
 stand directly in the sequence or loop that holds both accesses, so outside of guards that only some threads pass.
-Those that a program has already count. What an `Await` waits for counts as stored there.
+Barriers that the program already has count. What an `Await` waits for counts as stored there.
 
 Global memory that a kernel both stores to and reads is looked at in the same way, since threads of one block may pass
 it on. A buffer that is read only where its elements are updated in place, as reductions do, is left to its updaters.
@@ -66,7 +66,7 @@ class _Placed:
 
 
 def place_barriers(function: Function, target: Target, options: Options) -> Function:
-    """Insert barriers into every kernel (a `Launch`) of more than one thread a block.
+    """Insert barriers into every kernel (a `Launch`) with more than one thread per block.
 
     Raises UserError where one is needed under a condition that differs between the threads of a block.
     """
@@ -247,7 +247,7 @@ class _Placer:
         return _Placed(Let(stmt.var, stmt.value, body), first, last, parted)
 
     def _check(self, stmt: For | If | While, decides: Sequence[Expr], scene: Scene) -> None:
-        """A barrier must not stand where only some threads of a block come by."""
+        """Refuse a barrier that only some threads of a block would reach."""
         barriers = (part for part in statements(stmt) if isinstance(part, Barrier) and part.scope is self.scope)
         if next(barriers, None) is None:
             return
@@ -262,7 +262,7 @@ class _Placer:
 
 
 def _conflict(before: Accesses, after: Accesses, scene: Scene, step: Step | None = None) -> bool:
-    """Whether a barrier must part the two: one thread would meet what another has not done yet, or has done already."""
+    """Return whether a barrier must separate the two: one thread could see the other's access too early or too late."""
     return first_dependence(before, after, scene, Actors.SEVERAL_THREADS, step) is not None
 
 

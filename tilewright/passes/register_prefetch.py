@@ -1,8 +1,8 @@
 """register_prefetch: software prefetching. A loop loads the tiles of its next iteration into registers.
 
-A load from global memory takes hundreds of cycles, and behind a barrier nothing else of its block is left to do in
-the meantime. So the loads of iteration i + 1 are issued before the work of iteration i, into registers that are
-stored to shared memory when their turn comes:
+A load from global memory takes hundreds of cycles, and behind a barrier its block has nothing else to do meanwhile. So
+the loads of iteration i + 1 are issued before the work of iteration i, into registers that are stored to shared memory
+when their turn comes:
 
     for i: shared = global[i]        held = global[0]
            barrier; use shared   ->  for i: shared = held
@@ -40,16 +40,16 @@ from .loop_nests import digits, iterations, joint_variable, serial_nest
 from .simplify_program import simplify_statement
 
 AHEAD = ".next"
-"""What the name of a tile of the next iteration ends in."""
+"""Suffix of the name of a tile of the next iteration."""
 MAX_HELD = 32
-"""Registers of 32 bits that the prefetched elements of one loop may take of a thread."""
+"""32-bit registers per thread that the prefetched elements of one loop may occupy."""
 SHARE = Fraction(3, 4)
-"""Part of a thread's registers that it may come to by what is prefetched; the compiler needs some of its own."""
+"""Share of a thread's registers that may be in use with the prefetched elements; the compiler needs the rest."""
 OVERHEAD = 40
 """Registers for addresses and loop variables."""
 _SHARED = frozenset({MemoryScope.SHARED})
 UNKNOWN = 1 << 20
-"""Registers that an array of unknown size counts as: too many."""
+"""Registers that an array of unknown size counts for: too many."""
 
 
 def register_prefetch(function: Function, target: Target, options: Options) -> Function:
@@ -110,7 +110,7 @@ def _prefetched(loops: list[For], facts: Facts, spare: int) -> Stmt | None:
     inside = facts.bind(var, start, const(extent, var.dtype))
 
     def at(step: Expr) -> dict[Var, Expr]:
-        """The values of the loop variables in one iteration of them all."""
+        """Return the values of all loop variables in one iteration of the nest."""
         return digits(loops, step) if len(loops) > 1 else {var: step}
 
     loads = [held.loads(parts[i], at(start)) for i in fills]

@@ -6,8 +6,8 @@
                 if jo * 32 + ji < n: ...       else:
                                                    as before
 
-Sizes that no tile divides, or that are not known, then cost one test a tile. For the CPU: on a GPU a second copy
-costs registers, and `partition_loops` cuts loops instead.
+Sizes that are unknown, or that no tile divides, then cost one test per tile. The pass is for the CPU: on a GPU a second
+copy costs registers, and `partition_loops` cuts loops instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..expr.traverse import conjuncts, post_order, substitute, variables
 from ..loops.nodes import Allocate, Evaluate, For, Function, If, Launch, Let, Seq, Stmt, Store, map_statements, seq
 
 MAX_STORES = 256
-"""Stores beyond which a second version takes LLVM longer than it is worth."""
+"""Number of stores beyond which a second version costs more compile time than it saves."""
 
 
 def separate_full_tiles(function: Function, target: Target, options: Options) -> Function:
@@ -54,7 +54,7 @@ def _separated(stmt: Stmt, around: frozenset[Var]) -> Stmt | None:
         return None
     conditions = _all_hold(nodes, guards)
     if not conditions or FALSE in conditions or not around.intersection(variables(*conditions)):
-        return None  # a test that is the same for all tiles would leave them all to the slow version
+        return None  # a test that is equal for all tiles would send all of them to the slow version
     return If(likely(all_of(*conditions)), _without(stmt, set(guards)), stmt)
 
 
@@ -92,7 +92,7 @@ def _within_a_loop(stmt: Stmt, guard: If) -> bool:
 
 
 def _worst(condition: Expr, ranges: dict[Var, tuple[Expr, Expr]]) -> Expr | None:
-    """The condition where it is hardest to meet, over the lanes and the loops inside; None where that is not known."""
+    """Return the condition at its hardest point over the lanes and the inner loops; None if that is unknown."""
     if not isinstance(condition, (LT, LE, GT, GE)) or not condition.a.dtype.is_int:
         return None
     flip = isinstance(condition, (GT, GE))

@@ -38,13 +38,13 @@ from ..loops.uses import NO_SOURCES, Sources
 from ..loops.walk import statements
 
 Clashes = set[frozenset[Buffer]]
-"""Pairs of buffers that may not share memory."""
+"""Return the pairs of buffers that may not share memory."""
 
 
 def share_storage(function: Function, target: Target, options: Options) -> Function:
     """Let shared buffers that are never in use at the same time share memory, in each kernel.
 
-    Nobody after this pass asks where lifetimes start: it takes that out of kernels.
+    No later pass needs the starts of lifetimes, so this one removes them.
     """
     memory = target.hardware.memory(MemoryScope.SHARED)
 

@@ -1,4 +1,4 @@
-"""simplify_program: every expression simplified under what the loops around it say; dead statements dropped."""
+"""simplify_program: simplify every expression under the ranges of the loops around it; drop dead statements."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _loop(stmt: For, facts: Facts) -> Stmt:
     if isinstance(extent, IntImm) and stmt.kind is not LoopKind.THREAD:
         if extent.value <= 0:
             return NOTHING
-        if extent.value == 1 and not stmt.pragmas:  # pragmas speak to the loops inside
+        if extent.value == 1 and not stmt.pragmas:  # pragmas apply to the loops inside
             return simplify_statement(substitute(stmt.body, {stmt.var: low}), facts)
     body = simplify_statement(stmt.body, facts.bind(stmt.var, low, extent))
     return NOTHING if body is NOTHING else For(stmt.var, low, extent, stmt.kind, stmt.thread, stmt.pragmas, body)

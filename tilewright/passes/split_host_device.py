@@ -30,13 +30,13 @@ from ..loops.nodes import (
 from ..loops.thread_extents import last_stage, thread_extents, thread_loops
 from ..loops.walk import statements
 
-_Doers = tuple[frozenset[Buffer], tuple[Var, ...]]  # what is stored, and the indices of which only 0 stores it
+_Doers = tuple[frozenset[Buffer], tuple[Var, ...]]  # the buffer, and the thread indices restricted to 0
 _NONE: frozenset[Buffer] = frozenset()
 _ORDER = {tag: i for i, tag in enumerate(ThreadTag)}
 
 
 def split_host_device(function: Function, target: Target, options: Options) -> Function:
-    """Each outermost thread loop becomes a `Launch`; all loops of one tag inside are one hardware index.
+    """Turn each outermost thread loop into a `Launch`; all loops of one tag inside are one hardware index.
 
     Where part of a kernel does not run over a thread index that another part uses, every thread does that
     part, except for updates of memory that the threads share, which the first thread does alone. Raises
@@ -108,7 +108,7 @@ def _alone(stmt: Stmt, threads: tuple[Var, ...]) -> Stmt:
 
 
 def _guarded(stmt: Stmt, threads: tuple[Var, ...], updated: dict[Buffer, frozenset[Buffer]]) -> tuple[Stmt, _Doers]:
-    """`stmt` and who does it: a guard stands around the largest statement that stores to one stage only."""
+    """Return `stmt` and who executes it: a guard encloses the largest statement that stores to one stage only."""
     if isinstance(stmt, (Store, Let)):
         buffers = uses.written(stmt)
         group = next((updated[buffer] for buffer in buffers if buffer in updated), None)

@@ -2,9 +2,9 @@
 
     A.shared[i]     ->     A.shared[i ^ (i >> 5 & 7) << 2]         # of float32, in lines of 128 bytes
 
-The exchange permutes the elements of a buffer. So every pass before this one may take indices for places: what is
-disjoint stays so, and neighbours within a piece stay neighbours. The operands of matrix instructions keep their
-indices, whose strides code generation looks at before it exchanges the pieces itself.
+The exchange permutes the elements of a buffer, so every pass before this one may treat indices as places: disjoint
+indices stay disjoint, and neighbours within a piece stay neighbours. The operands of matrix instructions keep their
+indices: code generation reads their strides, and then exchanges the pieces itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def swizzle_storage(function: Function, target: Target, options: Options) -> Fun
 
     Raises UserError for a vector that is not within one piece of 16 bytes, and where a function is given an address.
     """
-    # Not the allocations: those of buffers that share memory are gone, or hold an arena of bytes.
+    # Allocations do not tell: buffers that share memory have none, or lie in an arena of bytes.
     if not any(buffer.layout.swizzle for buffer in uses.written(function.body)):
         return function
     memo: dict[Any, Any] = {}

@@ -1,8 +1,8 @@
 """unroll_local_accesses: loops that index a thread's own arrays are unrolled by the back end's compiler.
 
-A local array lives in registers only if every index is a constant once the code is unrolled; a single index
-that is not sends the whole array to the stack, in slow memory. So every loop inside a kernel whose variable
-indexes local storage is marked UNROLLED, as long as the code stays within reason.
+A local array lives in registers only if every index is a constant once the code is unrolled; a single index that is
+not constant moves the whole array to the stack, in slow memory. So the pass marks every loop in a kernel whose variable
+indexes local storage as UNROLLED, within a limit on the size of the code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..loops.nodes import Evaluate, For, Function, Launch, Seq, Stmt, Store, Ten
 def unroll_local_accesses(function: Function, target: Target, options: Options) -> Function:
     """Mark serial loops of constant extent whose variable indexes LOCAL storage as UNROLLED, inside kernels.
 
-    Loops that would become more stores than the hardware takes well (`unrolled_stores`) stay.
+    Loops that would become more stores than `unrolled_stores` of the hardware stay.
     """
 
     most = target.hardware.unrolled_stores

@@ -1,8 +1,8 @@
 """unroll_loops: loop unrolling, in the program or by a mark for the back end's compiler.
 
-First it is decided, from the inside out, which loops to unroll (the policy and its thresholds are those of the
-legacy compiler). Then the chosen loops are written out, all nested ones at once: the body is simplified already,
-so in an index that is linear in the loop variables only the constant changes from copy to copy.
+The pass first decides, from the inside out, which loops to unroll; the policy and its thresholds are those of the
+legacy compiler. It then writes out all chosen nested loops at once. The body is already simplified, so in an index that
+is linear in the loop variables, only the constant changes from copy to copy.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _WRITE_OUT = (("write_out", True),)
 
 @dataclass(frozen=True)
 class _Policy:
-    """What the pragmas around a loop say."""
+    """The limits that the pragmas around a loop set."""
 
     max_step: int = 0
     explicit: bool = True
     vector_bytes: int = 16
-    """What the hardware stores at once."""
+    """The bytes that the hardware stores at once."""
 
 
 @dataclass
@@ -93,7 +93,7 @@ def unroll_loops(function: Function, target: Target, options: Options) -> Functi
 
 
 def _decide(stmt: Stmt, policy: _Policy, weight: _Weight) -> Stmt:
-    """`stmt` with the loops to write out marked so; `weight` gathers its size."""
+    """Return `stmt` with the loops to write out marked; `weight` accumulates its size."""
     if isinstance(stmt, For):
         return _decide_loop(stmt, policy, weight)
     if isinstance(stmt, Seq):
@@ -189,7 +189,7 @@ def _expand(stmt: Stmt, values: dict[Var, int], facts: Facts, copies: Copies) ->
     if isinstance(stmt, For) and stmt.pragmas == _WRITE_OUT:
         return _write_out(stmt, values, facts, copies)
     if isinstance(stmt, For):
-        if stmt.var in copies.chosen:  # a copy of a loop that is written out where it stands elsewhere
+        if stmt.var in copies.chosen:  # a copy of a loop that is written out elsewhere
             stmt = _renamed(stmt)
         low, extent = copies.expr(stmt.min, values, facts), copies.expr(stmt.extent, values, facts)
         body = _expand(stmt.body, values, facts.bind(stmt.var, low, extent), copies)

@@ -98,7 +98,7 @@ def _visit(stmt: Stmt, facts: Facts, most_lanes: int) -> Stmt:
 
 
 def on_vectors(body: Stmt, ramp: Ramp, var: Var, facts: Facts, masks: bool = False) -> Stmt | None:
-    """A loop body for all values of `var` at once, those of the ramp; None where it cannot run so.
+    """Return a loop body for all values of `var` (the ramp) at once; None if it cannot run on vectors.
 
     With `masks`, guards and branches may differ between the lanes: their conditions become vectors.
     """

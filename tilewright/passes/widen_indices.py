@@ -1,7 +1,7 @@
 """widen_indices: where 32 bits may not be enough to count elements, all indices are computed in 64 bits.
 
-That is where an array or a loop is known to have more than 2³⁰ elements (the last tile of a loop may reach beyond
-its end, hence not 2³¹), and where a size is declared with 64 bits. Sizes declared with 32 bits keep 32-bit indices,
+That is the case if an array or a loop is known to have more than 2³⁰ elements (not 2³¹, since the last tile of a loop
+may reach beyond its end), or if a size is declared with 64 bits. Sizes declared with 32 bits keep 32-bit indices,
 and the call refuses arrays that those cannot count. `narrow_indices` later undoes what was not needed.
 """
 
@@ -152,7 +152,7 @@ class _Widener:
         return made
 
     def _counts(self, e: Expr) -> bool:
-        """Whether an expression is one of indices: over loop variables, and no data."""
+        """Return whether an expression is an index: over loop variables only, without data."""
         parts = list(post_order(e))
         return any(p in self.variables for p in parts) and not any(isinstance(p, (Load, Call)) for p in parts)
 

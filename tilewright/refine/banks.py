@@ -1,7 +1,7 @@
-"""Bank conflicts of matrix instructions: how many accesses to shared memory one load of fragments takes, and by whom.
+"""Bank conflicts of matrix instructions: how many shared-memory accesses one load of fragments takes.
 
-Shared memory has 32 banks of 4 bytes. The lanes that access it at one time wait for each other where they want
-different words of one bank.
+Shared memory has 32 banks of 4 bytes. Lanes that access different words of one bank at the same time wait for each
+other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..tensor.tensor import Tensor
 from .contraction import extent, local_indices
 
 _BANKS_BYTES, _PIECE = 128, 16
-"""Bytes that all banks serve at a time, and those of a row that `ldmatrix` loads."""
+"""Bytes that all banks serve at a time, and bytes per row that `ldmatrix` loads."""
 
 
 def crowded_banks(schedule: Schedule, bounds: Bounds) -> list[str]:
@@ -91,7 +91,7 @@ def bank_ways(
 
 
 def _busiest(accesses: Iterable[Iterable[int]]) -> int:
-    """The different words that the busiest bank is asked for at one time."""
+    """Return how many different words of the busiest bank are accessed at one time."""
     asked: dict[int, set[int]] = defaultdict(set)
     for access in accesses:
         for at in access:

@@ -1,4 +1,4 @@
-"""What matrix instructions demand of the layouts of others, and the conflicts among these demands.
+"""Layouts that matrix instructions require of other stages, and the conflicts between these requirements.
 
 A stage that reads sums is dealt out to lanes as the sums are; an operand in shared memory gets lines that start in
 different banks. Two instructions may demand what no layout gives.

@@ -32,7 +32,7 @@ NO_DIGITS: Mapping[Var, Expr] = {}
 
 
 def refuse(what: str, fix: str) -> NoReturn:
-    """Raise what is wrong with a tensorized stage."""
+    """Raise UserError for a tensorized stage."""
     raise UserError(what, primitive="tensorize", fix=fix)
 
 
@@ -48,7 +48,7 @@ def extent(found: StageBounds, axis: IterVar) -> int:
 
 
 def check_hardware(target: Target, found: StageBounds, atom: Atom) -> None:
-    """A GPU has the instruction: code for one that lacks it would be far from what the schedule asks for."""
+    """Check that the GPU has the instruction: other code would be far from what the schedule asks for."""
     if target.kind == atom.target == "cuda" and not atom.runs_on(target.hardware):
         refuse(
             f"{target.hardware.name} lacks the matrix instruction {atom.instruction} of stage {found.stage.name!r}",
@@ -57,7 +57,7 @@ def check_hardware(target: Target, found: StageBounds, atom: Atom) -> None:
 
 
 def contraction(schedule: Schedule, bounds: Bounds, found: StageBounds) -> Contraction:
-    """The contraction that a tensorized stage computes; UserError where its loops are none that the atom computes."""
+    """Return the contraction that a tensorized stage computes; UserError if the atom does not compute its loops."""
     stage = found.stage
     assert stage.tensorized is not None
     axis, atom = stage.tensorized
@@ -150,7 +150,7 @@ def _operands(found: StageBounds, atom: Atom) -> tuple[Load, Load]:
 
 
 def _check_staged(schedule: Schedule, bounds: Bounds, operand: Load, stage: Stage) -> None:
-    """An operand lies in shared memory, which all lanes of the warp read."""
+    """Check that an operand lies in shared memory, which all lanes of the warp read."""
     assert isinstance(operand.source, Tensor)
     held = bounds.get(schedule.stage_of[operand.source.op])
     if held is None or held.scope is not MemoryScope.SHARED:

@@ -1,11 +1,11 @@
 """Fills of shared memory, dealt out evenly to the threads of a block.
 
-A stage in shared memory is computed by all threads of a block together, and nobody sees which of them stores which
-element. Schedules often give each thread a run of neighbours (`split(fused, nparts=threads)`), so that the threads of
-a warp read memory far apart, a transaction each; or they leave out a thread index, and all its threads do the same
-work. Here such a stage gets the loops that the hardware likes: its elements in row-major order, dealt out one by
-one to the threads in the order of their numbers; or in vectors, where a ring is filled by asynchronous copies, each of
-which should move as much as it can.
+All threads of a block compute a stage in shared memory together, and no result depends on which thread stores which
+element. Schedules often give each thread a run of neighbours (`split(fused, nparts=threads)`), so that the threads of a
+warp access distant memory, one transaction per thread; or they leave out a thread index, and all its threads repeat the
+same work. This refinement replaces the loops of such a stage by coalesced ones: its elements in row-major order, one
+per thread, in the order of the thread numbers. Rings that asynchronous copies fill are distributed in vectors, since
+each copy should move as many bytes as possible.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _PLAIN_KINDS = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.THREAD)
 def cooperative_fetch(schedule: Schedule, bounds: Bounds, target: Target, options: Options) -> Bounds:
     """The bounds with every fill of shared memory dealt out to its block, where the schedule does not do so already.
 
-    What is loaded as vectors stays so. Left alone are fills with other stages inside them, reductions, and fills of
-    which the extents or the threads are not constant; and everything where there are no warps, since what is good
-    for them is bad for a CPU that runs the threads of a block one after the other.
+    Vector loads stay vector loads. Fills with other stages inside them, reductions, and fills whose extents or threads
+    are not constant stay unchanged. So does everything on targets without warps: coalescing slows down a CPU, which
+    runs the threads of a block one after the other.
     """
     if not target.has_warps:
         return bounds
@@ -55,7 +55,7 @@ def cooperative_fetch(schedule: Schedule, bounds: Bounds, target: Target, option
 
 
 def idle_fills(schedule: Schedule, bounds: Bounds) -> list[str]:
-    """The fills in which every thread of a block does the same work, and why they were left so, in words."""
+    """Return remarks on the fills in which every thread of a block repeats the same work, with the reasons."""
     found: list[str] = []
     for fill in filter(_is_fill, bounds.values()):
         if not fill.region or any(loop.tag in _FASTEST_FIRST for loop in own_loops(fill.stage)):
@@ -74,7 +74,7 @@ def _is_fill(found: StageBounds) -> bool:
 
 
 def _obstacle(schedule: Schedule, found: StageBounds, block: dict[ThreadTag, int] | None) -> str:
-    """Why a fill keeps the loops of its schedule; empty where it need not."""
+    """Return why a fill keeps the loops of its schedule; empty if it does not have to."""
     placed = ((stage.name, stage.placement) for stage in schedule.in_order())
     held = next((name for name, at in placed if isinstance(at, At) and at.stage == found.stage.id), None)
     shape, lanes = _constants([part.extent for part in found.region]), _lanes(found)
@@ -120,8 +120,8 @@ def _kernel(loops: Iterable[Loop]) -> Loop | None:
 def _block(kernel: Loop | None, bounds: Bounds) -> dict[ThreadTag, int] | None:
     """The extents of the thread indices of a kernel, the fastest first; None where one is not known.
 
-    A fill may use none of them itself, nor stand within one: whatever loop of its kernel uses an index, all threads
-    pass by there.
+    The fill itself may use none of them and stand within none of them: if any loop of the kernel uses an index, all
+    of its threads execute the fill.
     """
     extents: dict[ThreadTag, Expr] = {}
     for other in bounds.values():
@@ -146,7 +146,7 @@ def _lanes(found: StageBounds) -> int:
 
 
 def _is_even(found: StageBounds, shape: list[int], block: dict[ThreadTag, int], lanes: int) -> bool:
-    """Whether neighbouring threads store neighbouring elements already, and no thread repeats another's work."""
+    """Return whether neighbouring threads already store neighbouring elements, and no thread repeats another's work."""
     values = axis_values(found.stage, found.ranges)
     place: Expr = const(0, "int32")
     for axis, extent in zip(found.stage.op.axis, shape, strict=True):

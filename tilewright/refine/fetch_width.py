@@ -1,7 +1,7 @@
 """How many neighbouring elements one thread fetches at a time, for a fill of shared memory.
 
-A thread moves up to 16 bytes with one instruction, where the elements are neighbours on both sides, none of them lies
-in padding unless all do, and the first is aligned: all of which is proven here from the bounds, before loops are built.
+A thread moves up to 16 bytes with one instruction if the elements are neighbours on both sides, if either all or none
+of them lie in padding, and if the first is aligned. All of this is proven here from the bounds, before loops are built.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..tensor.tensor import Tensor
 
 
 def fetch_lanes(found: StageBounds, sizes: Sequence[int]) -> int:
-    """The most elements that a thread can fetch at a time by an instruction of one of these sizes in bytes; 1 of none.
+    """Return the most elements that one instruction of these sizes (in bytes) can fetch per thread; 1 if none can.
 
     The region of the stage must have constant extents.
     """
@@ -94,6 +94,6 @@ def _is_multiple(e: Expr, found: StageBounds, lanes: int) -> bool:
 
 
 def _divisor(e: Expr, found: StageBounds) -> int:
-    """A number by which an extent is divisible, as far as that is known."""
+    """Return a number that is known to divide an extent."""
     known = modular(e, found.facts)
     return known.base if known.coeff == 0 else known.coeff if known.base == 0 else 1

@@ -1,7 +1,7 @@
 """Matching of the instructions that one thread executes: sums of four products.
 
-They take operands and sums from wherever the schedule keeps them, so no loop is dealt out and no memory moves: the
-tensorized loops only become one statement. What an instruction demands of the layout of its operands is checked here.
+They take operands and sums from wherever the schedule keeps them, so no loop is distributed and no memory moves: the
+tensorized loops only become one statement. This file checks what an instruction requires of the layout of its operands.
 """
 
 from __future__ import annotations

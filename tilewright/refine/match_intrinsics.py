@@ -1,8 +1,8 @@
 """Matching of matrix instructions: tensorized loops, and the loops that read their sums, are dealt out to warps.
 
-A schedule says what one warp computes, in loops that no lane of it owns. Here the lanes get their part: the sums of a
-tile lie in the registers of the lanes as the instruction wants them (a fragment), and the loops that compute or read
-them run over the sums that a lane holds. Operands in shared memory get rows that start in different banks.
+A schedule says what one warp computes, in loops that belong to no lane. This refinement distributes them over the
+lanes: the sums of a tile lie in the registers of the lanes as the instruction requires (a fragment), and the loops that
+compute or read them run over the sums of one lane. Operands in shared memory get rows that start in different banks.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def match_intrinsics(schedule: Schedule, bounds: Bounds, target: Target, options
 
 
 def _check_accumulator(found: StageBounds, atom: Atom) -> None:
-    """The sums lie in registers: one tile for each warp, all of it computed by the tensorized loops."""
+    """Check that the sums lie in registers: one tile per warp, computed completely by the tensorized loops."""
     stage = found.stage
     if found.scope is not MemoryScope.LOCAL:
         refuse(

@@ -1,4 +1,4 @@
-"""Threads that keep more than the registers that their blocks leave them: they run, slowly, and a remark says why."""
+"""Remarks on kernels whose threads need more registers than their blocks leave them: such kernels run, but slowly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..schedule.value import Schedule
 from .usage import KernelUse, kernel_uses
 
 _MAKERS = ("cache_write", "cache_read", "rfactor", "set_scope", "compute_at")
-"""The primitives that decide what a thread keeps, and how much of it."""
+"""The primitives that decide what a thread keeps in registers, and how much."""
 
 
 def register_remarks(schedule: Schedule, bounds: Bounds, target: Target, steps: Sequence[Step]) -> Iterator[str]:

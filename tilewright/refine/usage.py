@@ -1,4 +1,4 @@
-"""What each kernel of a schedule asks of the hardware, read off its (refined) bounds before any loop is built."""
+"""Resource usage of each kernel of a schedule, computed from its (refined) bounds before any loop is built."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class KernelUse:
         return sorted((s for s in self.storage if s.scope is scope), key=lambda s: -s.bytes)
 
     def bytes_in(self, scope: MemoryScope) -> int:
-        """Bytes in one kind of memory: of a block for shared, of a thread for local memory.
+        """Bytes in one kind of memory: per block for shared memory, per thread for local memory.
 
-        Shared buffers that are never in use together may take the same memory, so of these it is what is in use
-        at one time at least.
+        Shared buffers that are never in use together may occupy the same memory: for these, the result is a lower
+        bound.
         """
         if scope is not MemoryScope.SHARED:
             return sum(s.bytes for s in self.storage if s.scope is scope)
@@ -69,7 +69,7 @@ class KernelUse:
 
     @property
     def local_words(self) -> int:
-        """32-bit words of a thread's own arrays: the registers that they take where they fit."""
+        """32-bit words of a thread's own arrays: the registers that they occupy if they fit."""
         return -(-self.bytes_in(MemoryScope.LOCAL) // 4)
 
 
@@ -132,7 +132,7 @@ def _value(e: Expr) -> int | None:
 
 
 def _stages(found: StageBounds, bounds: Bounds) -> int:
-    """The copies of a ring; one where the loop around the stage is none that `pipeline_loops` surely pipelines."""
+    """Return the copies of a ring: 1 unless `pipeline_loops` certainly pipelines the loop around the stage."""
     if not found.outer or not isinstance(found.stage.placement, At):
         return 1
     loop = found.outer[-1]
@@ -144,8 +144,8 @@ def _stages(found: StageBounds, bounds: Bounds) -> int:
 
 
 def _storage(found: StageBounds, vthreads: dict[Var, int], stages: int) -> list[Storage]:
-    """The arrays of a stage; one that each vthread fills with something else has a copy for each."""
-    # A region that moves with a vthread is another one for each of them.
+    """Return the arrays of a stage; an array that differs between vthreads has one copy per vthread."""
+    # A region that moves with a vthread differs between vthreads.
     copies = prod(vthreads.get(v, 1) for v in variables(*(part.min for part in found.region)))
     elements = _elements(found) * copies * stages
     op = found.stage.op
