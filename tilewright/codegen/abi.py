@@ -1,4 +1,4 @@
-"""How compiled code is called, as plain data: what the runtime needs, and all that a saved module gets to see.
+"""How compiled code is called, as plain data: all that the runtime needs, and all that a saved module contains.
 
 Nothing here knows the compiler: a saved module is loaded without it. What a kernel looks like while it is being
 compiled is in `kernel.py`.
@@ -116,7 +116,7 @@ class EntryPoint:
 
 @dataclass(frozen=True)
 class Resources:
-    """What the compiler says that a kernel takes of the hardware."""
+    """The resources that a kernel uses, as the compiler reports them."""
 
     registers: int
     spill_store_bytes: int
@@ -141,7 +141,7 @@ class CompiledProgram:
     objects: tuple[bytes, ...] = field(repr=False, default=())
     """Object files of functions that the CPU's code calls."""
     called: tuple[str, ...] = ()
-    """The functions that the source calls by names of the user's: where it does not compile, that may be why."""
+    """User-named functions that the source calls, for the error if it does not compile."""
 
 
 _LONGEST_LOG = 1_000

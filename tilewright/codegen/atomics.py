@@ -1,4 +1,4 @@
-"""Atomic updates as CUDA and OpenCL C spell them; what has no instruction is a loop that compares and exchanges.
+"""Atomic updates in CUDA and OpenCL C; those without an instruction are compare-and-exchange loops.
 
 The templates take the address and the value; a helper's name stands for a call of it.
 """
@@ -46,7 +46,7 @@ def opencl_atomic(name: str, dtype: str, space: str) -> str | None:
 
 
 def _exchanging(head: str, kind: str, word: str, space: str, value: str, exchange: str, to: str, back: str) -> str:
-    """A function that tries until nobody has come between; it returns what was there before."""
+    """Return a function that retries until no other update interferes; it returns the old value."""
     return (
         f"{kind} {head}({space}{kind}* place, {kind} value) {{\n"
         f"  volatile {space}{word}* const bits = (volatile {space}{word}*)place;\n"

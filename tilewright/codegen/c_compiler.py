@@ -15,7 +15,7 @@ _COMPILERS = ("cc", "gcc", "clang")
 
 
 class CSource(str):
-    """C source in the place of LLVM IR, where no compiler is there that writes IR."""
+    """C source in place of LLVM IR, if no compiler that writes IR is installed."""
 
     __slots__ = ()
 
@@ -50,7 +50,7 @@ def text_of(code: str, endings: tuple[str, ...]) -> str:
 
 
 def language(source: str) -> str:
-    """What a compiler should take source for: C++ where it declares functions as those of C."""
+    """Return the language of a source: C++ if it declares functions as those of C."""
     return "c++" if 'extern "C"' in source else "c"
 
 

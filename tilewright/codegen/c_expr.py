@@ -20,13 +20,13 @@ from .names import Names
 TERNARY, OR, AND, EQUAL, LESS, SUM, PRODUCT, UNARY, ATOM = 1, 2, 3, 7, 8, 10, 11, 12, 14
 Text = tuple[str, int]
 MOST_NESTED = 64
-"""Levels of an expression that stand in one C expression; variables hold what is deeper."""
+"""Largest depth of one C expression; variables hold deeper parts."""
 MOST_CHARACTERS = 4_096
-"""Characters of one C expression: what is read several times would double at every level."""
+"""Largest length of one C expression: a part that is read twice would double at every level."""
 MOST_CHOICES = 8
 """Choices in one C expression: NVRTC's time grows much faster than their number, which doubles likewise."""
 MOST_BRANCHES = 2_000
-"""Levels where that cannot be done: parts that are evaluated under conditions only."""
+"""Largest depth where variables cannot be used: parts that are evaluated only under conditions."""
 # What the hardware leaves open, or traps on, is settled: a division by 0 gives 0, as in NumPy, and the least
 # integer divided by -1 wraps. Min and max of floats give NaN where an operand is one, as in NumPy and PyTorch (C's
 # fmin and fmax drop it, as the legacy API did, but then relu hides a NaN that the caller should see). Floats
@@ -74,7 +74,7 @@ class ExprWriter:
         self.names = names
         self.element = element
         self.address: Callable[[n.Load], str]
-        """Where an element is; set as soon as there is somebody who knows."""
+        """Returns the place of an element; set by the user of this class."""
         self.vector: Callable[[n.Expr], str]
         """A vector as an argument of a function; set with it."""
         self.helpers: dict[str, str] = {}
@@ -128,7 +128,7 @@ class ExprWriter:
     def forget(self, renamed: bool = False) -> None:
         """Forget the texts of expressions, once the statement is written in which variables hold parts of them.
 
-        So it is where a variable was `renamed`.
+        The same holds once a variable was `renamed`.
         """
         if self.kept or renamed:
             self._memo.clear()
@@ -165,7 +165,7 @@ class ExprWriter:
         return self._narrowed(f"{left} {sign} {right}", level, e.dtype)
 
     def _narrowed(self, text: str, level: int, dtype: DType) -> Text:
-        """C computes in `int` or `float` what has fewer bits; bring it back to its own type."""
+        """Convert a result back to its own type, since C computes narrower types in `int` or `float`."""
         if is_half(dtype):
             return f"{self.helper(f'{dtype}_round')}({text})", ATOM
         if dtype.is_int and dtype.bits < 32:

@@ -118,7 +118,7 @@ class KernelWriter:
     # Storage
 
     def _shared_arrays(self) -> list[str]:
-        """Shared arrays stand at the top, whatever the loop that they are allocated in."""
+        """Declare shared arrays at the top, whichever loop allocates them."""
         lines = []
         offset = 0
         if self.kernel.dynamic_shared_bytes:
@@ -254,7 +254,7 @@ class KernelWriter:
             self._line(f"{self.expr(s.value)};")
 
     def _lifetime_start(self, s: LifetimeStart) -> None:
-        """For passes: nothing happens."""
+        """Emit nothing: lifetimes are for passes."""
 
     def _barrier(self, s: Barrier) -> None:
         self._line(self.dialect.barrier(s.scope))
@@ -312,7 +312,7 @@ class KernelWriter:
     # Vectors
 
     def _width(self, buffer: Any, index: n.Expr) -> int:
-        """Elements of one vector access at `index`: 1 where the dialect has none that fits."""
+        """Return the elements of one vector access at `index`; 1 if no vector of the dialect fits."""
         ramp = contiguous(index)
         base = root(buffer)
         if ramp is None or buffer.dtype.is_bool or buffer.dtype.lanes != 1:

@@ -1,4 +1,4 @@
-"""Asynchronous copies as C-like source: what goes from where to where, in pieces of one instruction."""
+"""Asynchronous copies as C-like source, in pieces of one instruction."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Writer(Protocol):
 def write_sequence(writer: Writer, stmts: Sequence[Stmt]) -> None:
     """Write statements in order, but the copies before a matrix product within it.
 
-    The product loads its first fragments from shared memory, for which nothing else of its warp is left to do: what is
-    copied for later iterations is issued meanwhile.
+    The product first loads fragments from shared memory, during which its warp has nothing else to do. Copies for later
+    iterations are issued meanwhile.
     """
     copies: list[Stmt] = []
     for stmt in stmts:
@@ -79,8 +79,8 @@ def _multiplies(writer: Writer) -> bool:
 def write_copies_where(writer: Writer, s: If) -> bool:
     """Write a guard around nothing but copies without a branch, as a condition of each; False for another one.
 
-    A branch would keep the compiler from moving the work of an iteration and the copies for a later one among each
-    other. Addresses are computed whether or not the condition holds.
+    A branch would keep the compiler from interleaving the work of an iteration with the copies for a later one.
+    Addresses are computed whether or not the condition holds.
     """
     if not is_copying(s):
         return False
@@ -107,14 +107,14 @@ def write_copy(writer: Writer, copy: Copy) -> None:
 
 
 MOST_AT_ONCE = 32
-"""Instructions that a loop of copies is written out to."""
+"""Largest number of instructions that a loop of copies is written out to."""
 
 
 def write_copy_loop(writer: Writer, s: For) -> bool:
     """Write loops of constant extents around a copy as instructions that share two addresses; False for other loops.
 
-    That is for kernels of matrix instructions, whose loops are written out too: where the compiler chooses which loops
-    to unroll, straight-line copies were seen to keep it from unrolling the work of the iteration.
+    Only in kernels with matrix instructions, whose loops are written out too. In kernels whose loops the compiler may
+    choose to unroll, straight-line copies kept it from unrolling the work of the iteration.
     """
     loops: list[For] = []
     inner: Stmt = s

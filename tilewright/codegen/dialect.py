@@ -191,7 +191,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def preamble(self, dtypes: frozenset[DType]) -> list[str]:
-        """Lines at the top of a source that uses those types."""
+        """Return the lines at the top of a source that uses those types."""
 
     def intrinsic(self, name: str, dtype: DType, args: Sequence[str]) -> str | None:
         """The call of an intrinsic whose first argument has type `dtype`; None where there is none."""
@@ -224,7 +224,7 @@ def storage_dtype(dtype: DType) -> DType:
 
 
 def signature(first: str, parameters: Sequence[str], last: str) -> str:
-    """A declaration on one line, or one parameter a line where it is long."""
+    """Return a declaration on one line; if it is too long, one parameter per line."""
     line = f"{first}({', '.join(parameters)}){last}"
     if len(line) <= 120:
         return line

@@ -11,7 +11,7 @@ For `A: float32[n, 64]`, `B: float32[n]` the text reads
         if blocks_x > 0: main_kernel(blocks_x, 1, 1, 64, 1, 1, A.handle, B.handle, n)
 
 The runtime supplies what is free in it: `A_layout` / `A_kind` (what a right argument's field is), `wrong` and
-its kin (which raise), `allocate`, `truncdiv`, `truncmod`, and one callable a kernel. The checks are written by
+its kin (which raise), `allocate`, `truncdiv`, `truncmod`, and one callable per kernel. The checks are written by
 `host_checks.py`.
 """
 
@@ -57,7 +57,7 @@ HOST_WORDS = frozenset(
         *"min max int float bool range type main".split(),
     }
 )
-"""What host code uses, and so neither its variables nor kernels can be called."""
+"""Names that host code uses, and that neither its variables nor kernels can have."""
 _KIN = ("_kind", "_layout", "_strides")
 """What the checks of an array append to its name."""
 _EXTENTS = ("blocks_x", "blocks_y", "blocks_z", "threads_x", "threads_y", "threads_z")

@@ -1,8 +1,8 @@
 """The first part of host code: arguments checked, sizes and strides bound, declared facts held against them.
 
-A size takes its value from the first extent that is just that size, or is linear in it (`n * 8`); every other
-extent is then compared with what it must be. What the checks call when something is wrong says so in full
-(`runtime/arguments.py`); what they cost when nothing is, a call pays, so each is one comparison.
+A size takes its value from the first extent that equals it or is linear in it (`n * 8`); every other extent is then
+compared with its required value. Every call pays for the checks, so each is one comparison. The functions that they
+call when one fails compose the full message (`runtime/arguments.py`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ArgumentChecks:
         return ArrayArgument(self.names(p), str(p.dtype), shape, 16 if p in self.aligned else 1, strided)
 
     def write(self) -> None:
-        """All checks, in an order in which each finds the sizes that it needs."""
+        """Write all checks, each after the sizes that it needs."""
         for position, p in enumerate(self.function.params):
             if isinstance(p, n.Var):
                 self._scalar(position, p)
@@ -137,7 +137,7 @@ class ArgumentChecks:
         )
 
     def _declared(self, size: n.Var, place: str, is_size: bool = True) -> None:
-        """Hold a variable against what is declared of it; an extent is never negative."""
+        """Check a variable against its declaration; an extent is never negative."""
         least, most, step = size.known
         name, wrong = self.names(size), []
         if least is not None and not (is_size and least <= 0):
@@ -179,7 +179,7 @@ class ArgumentChecks:
     # Memory
 
     def limit(self, name: str, position: int | None, p: Buffer) -> None:
-        """Refuse an array whose elements 32-bit indices cannot count, where the program's indices are of 32 bits."""
+        """Refuse an array with more elements than 32-bit indices can count, if the program has such indices."""
         if _is_static(p) and p.layout.given is None:
             return
         if any(extent.dtype.bits > 32 for extent in p.shape):
@@ -195,7 +195,7 @@ class ArgumentChecks:
         self.line(f"if {text} > {INT32_ELEMENTS}: too_large({name!r}, {text})")
 
     def _reads(self) -> None:
-        """What is read stays inside of each tensor: compared only where it depends on the arguments of the call."""
+        """Check that reads stay inside their tensor, where that depends on the arguments of the call."""
         for check in self.function.reads:
             arguments = check.arguments
             if not all(v in self.known for v in arguments):  # a size that the program never gets
@@ -209,7 +209,7 @@ class ArgumentChecks:
             self.reads.append(ReadFact(check.stage, check.tensor, check.read, check.dimension, names))
 
     def _overlaps(self) -> None:
-        """What is written shares no memory with another argument: the code relies on it (`__restrict__`)."""
+        """Check that outputs share no memory with other arguments: the code relies on it (`__restrict__`)."""
         for i, (position, p) in enumerate(self.buffers):
             for other, q in self.buffers[:i]:
                 if p in self.written or q in self.written:

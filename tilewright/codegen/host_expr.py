@@ -29,7 +29,7 @@ class HostExpr:
     def __init__(self, names: Names) -> None:
         self.names = names
         self.handle: Callable[[Buffer], str]
-        """The text of a buffer's memory; set as soon as there is somebody who knows."""
+        """The text of a buffer's memory; set by the user of this class."""
 
     def __call__(self, e: Any) -> str:
         """The text of `e`."""

@@ -1,4 +1,4 @@
-"""What a launch must keep to whose extents are known only at the call; constant ones are checked in `limits.py`."""
+"""Limits of launches whose extents are known only at the call; `limits.py` checks constant ones."""
 
 from __future__ import annotations
 

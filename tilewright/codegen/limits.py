@@ -1,4 +1,4 @@
-"""What a kernel asks of the hardware, checked against the target before any compiler sees it."""
+"""Resource limits: what a kernel needs of the hardware, checked against the target before compilation."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _binds(kernel: Kernel, tag: ThreadTag) -> Suspect:
 
 
 def _largest(kernel: Kernel) -> str:
-    """The name of the stage that takes most of the shared memory."""
+    """Return the name of the stage that occupies most of the shared memory."""
     buffers = [stmt.buffer for stmt in statements(kernel.launch.body) if isinstance(stmt, Store)]
     shared = [b for b in buffers if b.scope is MemoryScope.SHARED] or list(kernel.shared)
     largest = max(shared, key=lambda buffer: array_size(buffer) * buffer.dtype.bytes)

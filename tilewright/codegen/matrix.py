@@ -69,7 +69,7 @@ class MatrixWriter:
 
     @contextmanager
     def kept_apart(self, inside: Collection[Var] = ()) -> Iterator[None]:
-        """Give what the statement uses other names where they are those of its own loops and arrays.
+        """Rename what the statement uses where the names clash with its own loops and arrays.
 
         Variables `inside` are still to be declared; others get a second name here.
         """
@@ -95,7 +95,7 @@ class MatrixWriter:
     def loads_ahead(self) -> bool:
         """Whether there is room for the first fragments of the next product while the last ones of this are used.
 
-        Several products for one take the registers for their sums.
+        Atoms of several products need these registers for their sums.
         """
         return self.steps > 1 and self.atom.products == 1 and (self.steps % 2 == 0 or self.atom.converts)
 

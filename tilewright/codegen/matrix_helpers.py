@@ -71,7 +71,7 @@ def _split_products() -> dict[str, str]:
 
 
 def _bf16_split() -> str:
-    """Two float32 as three bfloat16 each, whose sums they are exactly.
+    """Split two float32 exactly into three bfloat16 each.
 
     The high part is truncated, so that no number overflows to infinity; the two others are rounded.
     """

@@ -1,6 +1,6 @@
 """A pipelined loop around a matrix product, with the first fragments of an iteration loaded at the end of the last one.
 
-Behind the barrier at the head of an iteration, a warp would wait for its first fragments with nothing else to do:
+Behind the barrier at the head of an iteration, a warp would wait for its first fragments without other work:
 
     for k: await; barrier                      await; barrier; load fragments (0, 0)
            copies for k + d - 1            ->  for k: copies for k + d - 1
@@ -27,7 +27,7 @@ from .copies import is_copying
 from .matrix import MatrixWriter, Writer
 
 _MOST_SLOTS = 16
-"""How far back an earlier iteration with the same indices is looked for."""
+"""How many iterations back to look for the same indices."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from ..core.text import identifier
 
 _LONG = 32
-"""Characters of a name beyond which the words for how an axis was split and fused become letters."""
+"""Length of a name beyond which the words for splits and fusions of an axis become letters."""
 _SPLIT = re.compile(r"(?:\.(?:outer|inner))+")
 _NOBODYS = re.compile(r"(?!)")
 
@@ -38,7 +38,7 @@ class Names:
         return found
 
     def fresh(self, wish: str) -> str:
-        """A name that nobody has: the wished one, or that with a number."""
+        """Return an unused name: the wished one, or that with a number."""
         base = identifier(wish)
         if self._owned.fullmatch(base):
             base = f"v_{base}"

@@ -15,7 +15,7 @@ from .dialect import C_WORDS, MATH, OWNED, Parameter, PlainC, signature, storage
 OWN = [*MATH, *"isnan isinf isfinite popcount clz min max".split()]
 
 _FAMILIES = (r"(?:as|async|atom|atomic|cl|convert|get|half|native|sub_group|work_group)_\w+", r"v(?:load|store)\w*")
-"""What built-in functions and macros of OpenCL C are called."""
+"""Names of the built-in functions and macros of OpenCL C."""
 
 
 _WIDEST_VECTOR = 32
@@ -40,7 +40,7 @@ class OpenCl(PlainC):
         "float64": "double",
     }
     literal_suffixes: ClassVar[dict[str, str]] = {"int64": "L", "uint32": "u", "uint64": "UL"}
-    # Bytes, which may alias everything: compilers take it that a ushort and a half never share memory.
+    # Bytes, which may alias everything: compilers assume that a ushort and a half never share memory.
     helpers: ClassVar[dict[str, str]] = {
         **OPENCL_HELPERS,
         "float16_value": "float float16_value(ushort bits) {\n"
@@ -76,7 +76,7 @@ class OpenCl(PlainC):
     owned: ClassVar[re.Pattern[str]] = re.compile("|".join((*OWNED, *_FAMILIES)))
 
     def aliasing_type(self, dtype: DType) -> str:
-        """Compilers for processors drop barriers, and would then take it that other types are other memory."""
+        """Return a type that may alias: without barriers, compilers for CPUs assume that other types are other memory."""
         return f"{self.storage_type(dtype)} __attribute__((may_alias))"
 
     def vector_widths(self, dtype: DType) -> Sequence[int]:

@@ -1,4 +1,4 @@
-"""Convolutions and pooling in one call, on the arrays that people already have."""
+"""Convolutions and pooling in one call, on arrays of any library."""
 
 from . import host_objects as host_objects  # has the launcher compiled once for all processes
 from .operators import (

@@ -1,4 +1,4 @@
-"""Arrays of any library that speaks DLPack, and what a call does with them.
+"""Calls on arrays of any library that supports DLPack.
 
 NumPy and PyTorch have fast paths of their own (`numpy_arrays`, `torch_tensors`); every other library passes here: its
 arrays are described through DLPack, computed on where they lie, and the result goes back the same way.

@@ -23,12 +23,12 @@ _PLAIN_SHARED = 48 << 10
 _NO_CONTEXT = (201, 400)
 """CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE: this thread has no current context, or another's."""
 _QUICK_AFTER = 16
-"""Launches after which the compiled launcher pays for being made."""
+"""Number of launches after which compiling the launcher pays off."""
 
 
 @cache
 def library() -> Any:
-    """The driver, started."""
+    """Return the driver, initialised."""
     try:
         found = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
@@ -120,7 +120,7 @@ class Kernel:
         return self._slow(*arguments)
 
     def hasten(self) -> None:
-        """Have the compiled launcher from now on."""
+        """Switch to the compiled launcher."""
         address = ctypes.cast(library().cuLaunchKernel, ctypes.c_void_p).value or 0
         if launcher.fits(len(self.arguments)):
             self.start = launcher.on_gpu(self._function, address, *self._numbers)

@@ -59,7 +59,7 @@ class Executable:
         return len(self.alignment)
 
     def described(self) -> dict[str, Any]:
-        """All but the machine code, as JSON has it."""
+        """Return all fields but the machine code, as JSON data."""
         return {name: value for name, value in asdict(self).items() if name != "binary"}
 
     @classmethod
@@ -79,7 +79,7 @@ def _three(numbers: list[int]) -> Grid:
 
 
 class _Argument:
-    """Stands for an array while host code runs: passes every check, and knows its number."""
+    """A stand-in for an array while host code runs: it passes every check, and knows its number."""
 
     def __init__(self, number: int, mark: object) -> None:
         self.handle = _Token(number)

@@ -1,4 +1,4 @@
-"""What a call runs, and why: for people who wonder."""
+"""What a call runs, and why."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
     Returns
     -------
     str
-        A few lines: the problem, the kernel and its configuration, why this one, and where it came from.
+        A few lines: the problem, the kernel and its configuration, the reason for the choice, and its origin.
 
     Raises
     ------

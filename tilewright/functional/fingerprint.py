@@ -1,4 +1,4 @@
-"""What makes a kept kernel valid: the problem, the device, the compilers, and this package's own source."""
+"""What a kept kernel depends on: the problem, the device, the compilers, and the source of this package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .problem import Problem
 
 FORMAT = 1
-"""Counts up where entries change so that older ones cannot be read."""
+"""Increases when entries change so that older ones cannot be read."""
 _PACKAGE = Path(__file__).parents[1]
 _COMPILERS = {"cuda": "nvidia-cuda-nvrtc", "cpu": "llvmlite"}
 
@@ -77,7 +77,7 @@ def machine(on: Device) -> str:
 
 
 def _cpu() -> str:
-    """The CPU's features as the system lists them: asking LLVM would load it."""
+    """Return the CPU's features as the system lists them, since asking LLVM would load it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Starting compiled kernels from Python at next to no cost: one C function per kernel, made by LLVM.
+"""Low-overhead launches of compiled kernels from Python: one C function per kernel, made by LLVM.
 
 `ctypes` converts eleven arguments for a launch, one by one; that takes longer than many kernels run. Here a small
 function with Python's own fast calling convention takes the addresses as Python integers (or NumPy arrays, whose
@@ -173,7 +173,7 @@ class _Definition(ctypes.Structure):
 
 @cache
 def _definitions() -> dict[str, _Definition]:
-    """The entries, compiled and linked into this process for good."""
+    """Return the entries, compiled and linked into this process."""
     held, found = link(compiled_for_host(_assembly()), [*_ENTRIES], {})
     keep_for_ever(held)
     return {name: _Definition(name.encode(), found[name], _FASTCALL, None) for name in _ENTRIES}
@@ -217,7 +217,7 @@ def on_gpu(function: int, launch: int, sizes: tuple[int, ...], alignment: tuple[
 
 
 def by_ctypes(function: int, launch: Any, sizes: tuple[int, ...], alignment: tuple[int, ...]) -> Start:
-    """The same as `on_gpu` without anything compiled: several times slower, and ready at once."""
+    """The same as `on_gpu` without compilation: several times slower, and ready at once."""
     handle = ctypes.c_void_p(function)
     masks = [max(1, align) - 1 for align in alignment]
     number = len(masks)

@@ -20,7 +20,7 @@ from .signature import Arrays, Described, Signature, options_of, signature
 Run = Callable[[Any, Any, Any, Any, Any], Any]
 _calls: dict[Any, Run] = {}
 MOST_CALLS = 4096
-"""Shapes whose look-ups are kept; where there are more, all are made anew."""
+"""Number of shapes whose look-ups are kept; beyond it, all are dropped."""
 
 
 def call(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> Any:

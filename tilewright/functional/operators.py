@@ -1,6 +1,6 @@
-"""The public functions: one line each for the arrays that people already have.
+"""The public functions, each of which hands its call on by the type of the arrays.
 
-They hand on to whatever knows the arrays' type. Names, argument names, shapes and results are PyTorch's.
+Names, argument names, shapes and results are PyTorch's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Call = Callable[[str, Any, tuple[Any, ...], tuple[Any, ...]], Any]
 
 
 def _of_any(name: str, x: Any, extras: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
-    """Arrays of a type that was not seen before: PyTorch's, or anything with DLPack."""
+    """Handle arrays of a new type: PyTorch's, or any with DLPack."""
     if any(base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__):
         # PyTorch is there: x is of it. `torch.compile` follows a statement, but no call of `import_module`.
         from . import torch_operator, torch_tensors  # noqa: F401

@@ -1,4 +1,4 @@
-"""From a problem on a device to what computes it: out of this process's memory, off the disk, or made now.
+"""From a problem on a device to the plan that computes it: from memory, from disk, or newly made.
 
 What makes a plan (templates, schedules, compilers) is imported only when one has to be made.
 """
@@ -36,7 +36,7 @@ class Choice:
     template, config : str
         Of our kernel: the name of its template, and the configuration as logs print it.
     why : str
-        One clause for people.
+        One clause for users.
     seconds : float
         The measured time of one run, 0 where it was not measured here.
     rival_seconds : float
@@ -116,7 +116,7 @@ def seconds_of(tune: Tune) -> float:
 
 
 def forget() -> None:
-    """Drop what this process remembers; the disk keeps it."""
+    """Drop the plans in memory; those on disk stay."""
     _plans.clear()
 
 

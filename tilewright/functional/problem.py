@@ -1,4 +1,4 @@
-"""What one call computes, as a value: sizes, options and types, and nothing of arrays, frameworks or schedules.
+"""What one call computes, as a value: sizes, options and types, independent of arrays, frameworks and schedules.
 
 One-dimensional data are images of one row, so that every operator has two spatial dimensions here.
 """
@@ -150,7 +150,7 @@ class Problem:
         return cls(**fields)
 
     def __str__(self) -> str:
-        """One line for people: the operator, its sizes and whatever is not the usual."""
+        """Return one line for users: the operator, its sizes, and every option that is not the default."""
         parts = [self.op, "x".join(map(str, self.shape))]
         if self.has_weights:
             parts.append(f"weights {'x'.join(map(str, self.weights_shape))}")

@@ -71,7 +71,7 @@ class CpuProgram:
                 self._free.append(scratch)
 
     def _scratch(self) -> list[np.ndarray]:
-        """Memory between kernels: of an earlier call, or new; two calls at once have their own."""
+        """Return memory between kernels: that of an earlier call, or new; concurrent calls do not share it."""
         if not self.program.scratch:
             return []
         try:
@@ -144,5 +144,5 @@ def program_of(plan: Plan) -> Program:
 
 
 def runner_of(problem: Problem, on: Device, activation: Activation | None = None, tune: Tune = None) -> Runner:
-    """What runs a problem by our own kernel, on addresses."""
+    """Return what runs a problem by our own kernel, on addresses."""
     return program_of(plan_for(problem, on, "", activation, tune))

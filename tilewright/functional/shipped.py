@@ -1,7 +1,7 @@
 """Records that come with the package: configurations tuned for known layers.
 
 `records/*.log` are logs in AutoTVM's format, as `python -m benchmarks.convolution_sweep` writes them. For a layer that
-is not among them, the nearest one that is decides.
+is not among them, the nearest recorded one decides.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 RECORDS = Path(__file__).parent / "records"
 _NEAR = 2.0
-"""How far a neighbour may be, in doublings of all sizes together."""
+"""Largest distance of a neighbour, in doublings summed over all sizes."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """A configuration from a record, and how it was come by."""
+    """A configuration from a record, and its origin."""
 
     config: Config
     why: str
@@ -75,5 +75,5 @@ def _away(a: tuple[Any, ...], b: tuple[Any, ...]) -> float:
 
 
 def _extent(v: Any, w: Any) -> bool:
-    """Whether these are numbers of filters or groups, which may differ as sizes do."""
+    """Return whether these are numbers of filters or groups, which may differ as sizes do."""
     return isinstance(v, int) and isinstance(w, int)

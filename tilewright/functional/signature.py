@@ -1,4 +1,4 @@
-"""Calls as people write them, checked and put into the one form that everything else works on.
+"""Calls as users write them, checked and converted to the one form that everything else works on.
 
 The names, the shapes of weights and the meaning of every option are PyTorch's.
 """
@@ -110,7 +110,7 @@ def signature(name: str, arrays: Arrays, options: Options, activation: str = "")
 
 
 class _Reader:
-    """Reads one call."""
+    """Checks and converts one call."""
 
     def __init__(self, operator: Operator, arrays: Arrays, options: Options, activation: str) -> None:
         self.operator = operator
@@ -203,7 +203,7 @@ class _Reader:
         return made.with_filters_last if on_gpu and weight is not None and weight.channels_last else made
 
     def _precision(self) -> str:
-        """The precision that is asked for; it means something for float32 only."""
+        """Return the requested precision, which applies to float32 only."""
         given = self.options.precision
         if not isinstance(given, str) or given not in PRECISIONS:
             raise self.wrong(f"precision is {given!r}", f"give one of {', '.join(map(repr, PRECISIONS))}")
@@ -352,7 +352,7 @@ def activation_name(name: str, activation: Any) -> str:
 
 
 def padding_of(given: Any, covered: Sequence[int]) -> tuple[int, ...] | None:
-    """A padding in full, before each dimension and then after each; None for what means none.
+    """Return a padding in full, before each dimension and then after each; None for an invalid one.
 
     `covered` is how far the window reaches in each dimension, of which there are one or two.
     """
@@ -377,7 +377,7 @@ def padding_of(given: Any, covered: Sequence[int]) -> tuple[int, ...] | None:
 
 
 def _flat(given: Any) -> tuple[int, ...] | None:
-    """The numbers of a padding in the order in which they stand; None where there is anything else."""
+    """Return the numbers of a padding in order; None if it contains anything else."""
     if _is_int(given):
         return (int(given),) if given >= 0 else None
     if not isinstance(given, (tuple, list)):

@@ -62,7 +62,7 @@ class Store:
         self._complained = False
 
     def path(self, key: str) -> Path | None:
-        """Where the entry of that key lies; None where nothing is kept."""
+        """Return the path of the entry of that key; None if nothing is kept."""
         return None if self.folder is None else self.folder / f"{key}{SUFFIX}"
 
     def get(self, key: str) -> Entry | None:
@@ -174,6 +174,6 @@ _stores: dict[tuple[Path | None, int], Store] = {}
 
 
 def store() -> Store:
-    """The store that the environment chooses now; one object for each, so that it warns once."""
+    """Return the store that the environment currently selects; one object per folder, so that it warns once."""
     key = (usual_folder(), usual_limit())
     return _stores.setdefault(key, Store(*key))

@@ -31,7 +31,7 @@ _POOL = (
 for _schema in (_CONVOLUTION, _POOL):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
 _functions: dict[str, Callable[[Any], Any]] = {}
-"""Activations of users' own, by the text that stands for them in a graph."""
+"""User-defined activations, by the text that represents them in a graph."""
 
 
 def dispatch(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
@@ -255,7 +255,7 @@ class _Window:
         return self.weight.reshape(-1, 1, *self.weight.shape[2:])
 
     def data_gradient(self, grad: Any) -> Any:
-        """By our transposed convolution where each channel has kernels of its own, by PyTorch elsewhere."""
+        """Compute the data gradient: by our transposed convolution if the layer is depthwise, else by PyTorch."""
         if self.transposed or self.groups != self.channels:
             return self._by_torch(grad, (True, False))[0]
         spatial = self.x.shape[1:-1] if self.last else self.x.shape[-self.rank :]

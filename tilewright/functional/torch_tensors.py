@@ -1,7 +1,7 @@
 """The fast path of PyTorch's tensors: one look-up by shapes, strides and options, then the launch.
 
-It takes plain eager calls. Whatever else may be going on (gradients, tracing, compilation, autocast, modes) goes
-through the registered operator, which PyTorch understands.
+It takes plain eager calls. All others (gradients, tracing, compilation, autocast, modes) go through the registered
+operator, which PyTorch understands.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Run = Callable[[Any, Any, Any, Any, Any], Any]
 TENSORS = (torch.Tensor, torch.nn.Parameter)
 RIVAL = f"torch {torch.__version__}"
 MOST_CALLS = 4096
-"""Shapes whose look-ups are kept; where there are more, all are made anew."""
+"""Number of shapes whose look-ups are kept; beyond it, all are dropped."""
 _calls: dict[Any, Run] = {}
 _recent: dict[Any, tuple[Callable[..., bool], Run]] = {}
 TensorGuards = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards", None)
@@ -111,7 +111,7 @@ def dispatch_by(dispatch: Callable[..., Any]) -> None:
 
 
 def _unknown(name: str, x: Any, extras: Extra, given: tuple[Any, ...], key: Any) -> Any:
-    """The first call of its kind."""
+    """Handle the first call of its kind."""
     check_types(name, x, extras)
     everything = (x, *extras)
     special = _modes() or _autocast() or any(a is not None and (_wrapped(a) or _is_special(a)) for a in everything)
@@ -282,7 +282,7 @@ def _direct_on_cpu(program: CpuProgram, fresh: Callable[[Any], Any], general: Ru
 
 
 def _general(program: Program, checked: Signature, fresh: Callable[[Any], Any]) -> Run:
-    """Any strides: what does not lie as the kernel wants it is copied."""
+    """Accept any strides: copy what does not lie as the kernel requires."""
     last, aligned = checked.channels_last, max(program.program.alignment)
     weights_last = checked.problem.weights == "OHWI"
 

@@ -1,4 +1,4 @@
-"""Measuring configurations for one call: a search that ends when its time is over, and a comparison with the rival."""
+"""Measuring configurations for one call: a search within a time budget, and a comparison with the rival."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .problem import Problem
 
 _MOST_TRIALS = 100_000
-"""More than any budget has time for."""
+"""More trials than any budget has time for."""
 TIMEOUT = 10.0
 """Seconds that building a configuration may take, and running it."""
 
@@ -32,7 +32,7 @@ def tuned(
 ) -> tuple[Choice, Executable | None]:
     """Search for `budget` seconds, all strategies of the template in turn; then compare with the rival's kernel.
 
-    The kernel is searched without its epilogue, which changes no order among configurations worth speaking of.
+    The search leaves out the epilogue, which hardly changes the order of the configurations.
     """
     start = candidate(problem, target)
     strategies, workload = strategies_of(problem, target)

@@ -1,4 +1,4 @@
-"""C11, with what GCC and clang both know beyond it."""
+"""C11, with the extensions that GCC and clang share."""
 
 from __future__ import annotations
 

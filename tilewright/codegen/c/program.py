@@ -27,11 +27,11 @@ from .dialect import C
 
 _C = C()
 _STACK_BYTES = 16 * 1024
-"""Storage of one buffer that is on the stack: what is larger, or of unknown size, is on the heap."""
+"""Largest buffer (bytes) on the stack: larger ones, and those of unknown size, are on the heap."""
 
 
 def compile_c_program(functions: tuple[Function, ...], target: Target) -> CompiledProgram:
-    """Generate C, and compile it where there is a C compiler; without one, the source is all there is."""
+    """Generate C, and compile it if there is a C compiler."""
     names = Names(_C.reserved | HOST_WORDS | called_in(functions), _C.owned)
     found = [kernels_of(f, names) for f in functions]
     kernels = tuple(kernel for own in found for kernel in own)
@@ -129,7 +129,7 @@ class _Writer(KernelWriter):
             self._for(s)
         elif isinstance(s, Allocate):
             self._allocate(s)
-        elif not isinstance(s, Barrier):  # one thread runs the block: it has nobody to wait for
+        elif not isinstance(s, Barrier):  # one thread runs the block: there is nothing to wait for
             super()._stmt(s)
 
     def _shared_arrays(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What is needed of LLVM to run code that is there: its library, and the names that code and runtime agree on.
+"""What running compiled code needs of LLVM: its library, and the names that code and runtime agree on.
 
 A process that only runs known kernels imports this, and none of the compiler.
 """
@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 PACKED = ".packed"
-"""What the name of a function that the runtime calls ends with."""
+"""Suffix of the names of functions that the runtime calls."""
 PARALLEL_FOR = "tilewright_parallel_for"
 """`i32 (i32 body(ptr closure, i64 begin, i64 end), ptr closure, i64 extent)`, which the runtime supplies."""
 

@@ -32,7 +32,7 @@ class Machine:
     has_vnni: bool = False
     """Whether it adds dot products of four bytes to 16 sums in one instruction."""
     level: int = 3
-    """How hard LLVM tries, 0 to 3."""
+    """LLVM's optimisation level, 0 to 3."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def optimised_ir(source: str, machine: Machine) -> str:
 
 
 MOST_BLOCKS = 4096
-"""Basic blocks up to which LLVM optimises: some of its passes take time that grows with the square of them."""
+"""Largest number of basic blocks that LLVM optimises: the time of some passes grows with its square."""
 
 
 def _optimised(source: str, machine: Machine) -> tuple[Any, Any]:

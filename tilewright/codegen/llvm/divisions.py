@@ -14,7 +14,7 @@ Division = n.Div | n.Mod | n.FloorDiv | n.FloorMod
 
 
 def divide(out: FunctionWriter, e: Division, dtype: DType, a: LLVMValue, b: LLVMValue) -> LLVMValue:
-    """What `e` asks for of two integers of type `dtype`."""
+    """Write the division or remainder `e` of two integers of type `dtype`."""
     quotient = isinstance(e, (n.Div, n.FloorDiv))
     by = immediate(e.b.value if isinstance(e.b, n.Broadcast) else e.b)
     if dtype.kind == "uint":

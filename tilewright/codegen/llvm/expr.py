@@ -2,7 +2,7 @@
 
 Indices are computed in 64 bits, whatever their own type: nothing overflows in an array of more than 2³¹
 elements, and LLVM sees addresses that advance by a constant. Everything else has the type it says. (Divisions by
-what is not a constant stay in the type they have, for they take longer in 64 bits.)
+non-constants keep their type, since they take longer in 64 bits.)
 
 `a * b + c` may become one fused multiply-add (the `contract` flag), as in the other back ends; no other
 liberty is taken with floats. `Min` and `Max` of floats give NaN where an operand is one, as in NumPy and PyTorch.
@@ -46,7 +46,7 @@ LoadElement = Callable[[n.Load, "LLVMValue | None"], LLVMValue]
 
 
 class ExprWriter:
-    """Writes expressions into a function. What is known of its variables and buffers, its user puts in."""
+    """Writes expressions into a function. Its user sets what is known of variables and buffers."""
 
     def __init__(self, out: FunctionWriter, library: MathLibrary, load: LoadElement, contract: bool) -> None:
         self.out = out
@@ -54,7 +54,7 @@ class ExprWriter:
         self.load = load
         self.flags = "contract" if contract else ""
         self.address: Callable[[n.Load], LLVMValue]
-        """Where an element is; set as soon as there is somebody who knows."""
+        """Returns the place of an element; set by the user of this class."""
         self.variables: dict[n.Var, LLVMValue] = {}
         """Variables in their own type."""
         self.counters: dict[n.Var, LLVMValue] = {}
@@ -238,7 +238,7 @@ class ExprWriter:
         return self._float_extreme(side, a, b, e.dtype.lanes)
 
     def _float_extreme(self, side: str, a: LLVMValue, b: LLVMValue, lanes: int) -> LLVMValue:
-        """x86's instruction gives b where one is NaN; so a is asked for NaN, and b need not be."""
+        """Write min or max: x86's instruction returns b if an operand is NaN, so only a needs a test for NaN."""
         first = self.out.compare("fcmp olt" if side == "min" else "fcmp ogt", a, b, lanes)
         number = self.out.select(first, a, b)
         return self.out.select(self.out.compare("fcmp uno", a, a, lanes), a, number)

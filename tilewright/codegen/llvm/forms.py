@@ -1,4 +1,4 @@
-"""What a module for the CPU shows of itself: its LLVM IR as generated, after LLVM's passes, and as assembly."""
+"""Readable forms of a module for the CPU: its LLVM IR as generated, after LLVM's passes, and as assembly."""
 
 from __future__ import annotations
 

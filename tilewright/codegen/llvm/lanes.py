@@ -72,7 +72,7 @@ class Lanes:
         return self._new(self.out.binary("ashr", self.value, self._lift(bits)))
 
     def compare(self, test: str, other: Lanes | float) -> Lanes:
-        """A bool a lane; `test` such as "olt" (false where one is NaN) or "une"."""
+        """Return one bool per lane; `test` is such as "olt" (false if one is NaN) or "une"."""
         kind = "fcmp" if self.dtype.is_float else "icmp"
         made = self.out.compare(f"{kind} {test}", self.value, self._lift(other), self.dtype.lanes)
         return Lanes(self.out, DType("bool").with_lanes(self.dtype.lanes), made)

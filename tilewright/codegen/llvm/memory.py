@@ -111,10 +111,10 @@ class Memory:
         self._write(name, value, places, align, mask or _all(lanes))
 
     def _computed(self, value: LLVMValue, lanes: int) -> LLVMValue:
-        """A vector of narrow integers that LLVM does not look behind.
+        """Hide the origin of a vector of narrow integers from LLVM.
 
-        LLVM 22.1 for x86 makes a store of one lane of truncated integers as wide as they were before, so that it
-        overwrites the elements behind: a fence keeps the truncation and the store apart.
+        LLVM 22.1 for x86 stores one lane of truncated integers at the width before the truncation, and so overwrites
+        the elements behind it. A fence separates the truncation from the store.
         """
         bits = {f"<{lanes} x i{width}>": lanes * width for width in (8, 16)}.get(value.type, 0)
         if not bits or bits % 16:  # an odd number of bytes is stored lane by lane anyway

@@ -1,7 +1,7 @@
 """A module for the CPU: its functions as LLVM IR, and what the runtime needs to call them.
 
 A finished function holds launches without thread indices (see `passes/launch_on_host.py`). Each becomes an
-LLVM function with one parameter a buffer or number, and one that the runtime calls, which finds those
+LLVM function with one parameter per buffer or number, and one that the runtime calls, which finds those
 parameters in memory, eight bytes each.
 """
 

@@ -1,4 +1,4 @@
-"""Whether LLVM knows a processor and its features, asked in a process of its own: it ends the one that asks wrongly."""
+"""Whether LLVM knows a processor and its features, asked in a separate process, since LLVM aborts on unknown ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ target.emit_object(module)
 
 @cache
 def complaint(cpu: str, features: str) -> str:
-    """What LLVM says against a processor with those features ("+avx2,-fma"); "" where it knows them all."""
+    """Return what LLVM reports about a processor with those features ("+avx2,-fma"); "" if it knows them all."""
     done = subprocess.run([sys.executable, "-c", _PROGRAM, cpu, features], capture_output=True, text=True, check=False)
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     said = next((line for line in lines if "is not a recognized" in line), "")

@@ -1,7 +1,7 @@
 """Statements as blocks of instructions: one LLVM function for the body of a kernel or of a parallel loop.
 
-A parallel loop becomes a function of its own that runs a range of the iterations, and a call that has the
-thread pool run all of it. Every function returns 0, or 1 where scratch memory could not be had.
+A parallel loop becomes a function of its own that runs a range of the iterations, and a call that makes the thread pool
+run all of them. Every function returns 0, or 1 if it cannot get scratch memory.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from .types import LLVMValue, immediate, memory_type, value_type
 from .writer import FunctionWriter, ModuleWriter
 
 STACK_BYTES = 64 * 1024
-"""Scratch of one function that is on the stack: what is larger, or of unknown size, is on the heap."""
+"""Bytes of scratch memory that one function keeps on the stack: the rest, and unknown sizes, go to the heap."""
 _FULL_UNROLL = 64
 ONE = LLVMValue("i64", "1")
 
 
 @dataclass(frozen=True)
 class Options:
-    """What may be chosen about the code."""
+    """Options of the generated code."""
 
     contract: bool = True
     """Whether `a * b + c` may be one fused multiply-add."""
@@ -181,14 +181,14 @@ class BodyWriter:
         out.start(joined)
 
     def _lifetime_start(self, s: LifetimeStart) -> None:
-        """For passes: nothing happens."""
+        """Emit nothing: lifetimes are for passes."""
 
     def _tensorized(self, s: Tensorized) -> None:
         if not (self.module.machine.has_vnni and write_dots(self, s)):
             self._stmt(s.body)
 
     def _barrier(self, s: Barrier) -> None:
-        """One thread runs all of it, so there is nobody to wait for."""
+        """Emit nothing: one thread runs the block."""
 
     # Loops
 
@@ -327,7 +327,7 @@ class BodyWriter:
         self.out.do(f"call void @free({pointer})")
 
     def _leave_if(self, failed: LLVMValue) -> None:
-        """Give up where scratch memory could not be had."""
+        """Leave the function with status 1 if `failed` holds: scratch memory, or a call, failed."""
         out = self.out
         going = out.label("going")
         depth = len(self.heap)

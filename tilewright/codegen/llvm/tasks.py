@@ -6,9 +6,9 @@
         # pragma parallel_barrier_when_finish   nobody goes on before all threads are here
         parallel for i in range(m): ...
 
-What stands beside the parallel loops is run by every thread, in memory of its own. The threads start once, where
-parallel loops would each start them. A barrier also stands where it is not asked for, but what a loop stores or reads
-is used or stored further on by iterations that other threads may have.
+Every thread runs the statements beside the parallel loops, in memory of its own. The threads start once, not once per
+parallel loop. A barrier is also placed where none is requested, if later iterations on other threads may use what a
+loop stores, or store what it reads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PARAMETERS = (("i64", "task"), ("i64", "tasks"), ("ptr", "barrier"))
 
 @dataclass
 class Tasks:
-    """Where tasks run: the number of this one, how many there are, and what they wait at."""
+    """The surroundings of a task: its number, the number of tasks, and their barrier."""
 
     task: LLVMValue
     tasks: LLVMValue
@@ -132,7 +132,7 @@ def _same(a: Stmt, b: For) -> bool:
 
 
 def _launch(writer: Any, s: For) -> None:
-    """Run a loop by every thread."""
+    """Run a loop on every thread."""
     _check(s)
     shared = [at.buffer for at in _outside_parallel(s) if isinstance(at, Allocate) and _is_dealt(at.buffer, s)]
     heap = len(writer.heap)
@@ -172,7 +172,7 @@ def _is_dealt(buffer: Buffer, region: Stmt) -> bool:
 
 
 def _check(region: For) -> None:
-    """Every thread may store the same to what they share, but none may read it: another one may be ahead."""
+    """Raise UserError where every thread would update memory that all threads share."""
     own, read = own_memory(region), {buffer.memory for buffer in uses.read(region)}
     for at in _outside_parallel(region):
         if isinstance(at, Store) and at.buffer.memory not in own and at.buffer.memory in read:

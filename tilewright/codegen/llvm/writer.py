@@ -29,7 +29,7 @@ class ModuleWriter:
         """Intrinsics of LLVM that the program names itself, and a call of each."""
 
     def symbol(self, wish: str) -> str:
-        """A name for a function that no other has."""
+        """Return an unused function name."""
         base = identifier(wish, dots=True)
         name, count = base, 0
         while name in self._symbols:
@@ -44,7 +44,7 @@ class ModuleWriter:
         return name
 
     def declaration(self, name: str) -> str:
-        """How a function is declared."""
+        """Return the declaration of a function."""
         return self._declared[name]
 
     def text_constant(self, text: str) -> str:

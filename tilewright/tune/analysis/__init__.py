@@ -1,1 +1,1 @@
-"""What a candidate's loop nest tells before it is compiled: whether it can run, and features for a model."""
+"""Analysis of a candidate's loop nest before compilation: whether it can run, and features for a model."""

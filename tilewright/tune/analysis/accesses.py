@@ -43,7 +43,7 @@ class Access:
 
     @cached_property
     def strides(self) -> np.ndarray:
-        """How many elements of memory a step of each loop moves on."""
+        """Return how many elements of memory each loop advances per step."""
         weights = np.concatenate([np.cumprod(self.shape[::-1])[::-1][1:], [1]]) if len(self.shape) else np.ones(0)
         strides: np.ndarray = weights @ self.moves if len(self.shape) else np.zeros(self.moves.shape[1])
         return strides

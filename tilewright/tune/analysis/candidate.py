@@ -33,7 +33,7 @@ def inspect_candidate(task: Task, config: Config, target: Target, kind: str = "k
 
     `kind` says which features are wanted ("knob": none of the loop nest).
 
-    Nothing that a template raises goes further than the refusal.
+    Whatever a template raises becomes a refusal.
     """
     began = time.perf_counter()
     try:

@@ -133,7 +133,7 @@ def of_knobs(space: Space) -> list[KnobTable]:
 
 
 class Columns:
-    """Turns named features into rows of one matrix: the columns that told rows apart when it last learned."""
+    """Turns named features into rows of a matrix: the columns that distinguished rows when it last learned."""
 
     def __init__(self) -> None:
         self._place: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Refusing candidates that cannot run: a limit of the target is broken, and by which step of the schedule."""
+"""Refusals of candidates that cannot run: the limit of the target that they exceed, and the schedule step at fault."""
 
 from __future__ import annotations
 

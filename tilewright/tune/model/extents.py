@@ -1,8 +1,8 @@
 """Bounds of a structure for many configurations at once: loops, regions, and how indices move with the loops.
 
-It is `bounds/` with one array per extent in place of an expression. An index is a linear form over the loops of its
-path, so that its reach, and so the region that a reader needs, is a sum. Quotients and remainders of fused loops are
-rounded to the form that has their reach.
+This is `bounds/` with one array per extent instead of an expression. An index is a linear form over the loops of its
+path, so its reach, and with it the region that a reader needs, is a sum. Quotients and remainders of fused loops are
+rounded to the linear form with their reach.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Form = dict[Var, Number]
 
 
 class NotModelledError(Exception):
-    """The structure has something that the model does not know: scans, externs, sizes known only at the call."""
+    """The structure contains what the model does not cover: scans, externs, sizes known only at the call."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What measurements add to the model of the machine: a Gaussian process of its errors.
+"""A Gaussian process of the errors of the model of the machine, learned from measurements.
 
 The model predicts the logarithm of a time from counts; what it gets wrong is learned as a smooth function of the
 same counts and of the knobs. Where nothing near was measured, the prediction stands as it was, and is uncertain.
@@ -15,7 +15,7 @@ import numpy as np
 _LENGTHS = (0.35, 0.7, 1.4)
 _NOISES = (0.01, 0.04, 0.16)
 _TRUST = 1.0
-"""How much it takes to lose trust in predictions: the sum of squares of their logarithms."""
+"""Scale of the errors (sum of squares of logarithms) at which predictions lose their weight."""
 _PRIOR = 0.35
 """Standard deviation of the error (of a logarithm) that the model is expected to make."""
 
@@ -70,7 +70,7 @@ class Corrections:
                     self._whitening = vectors / np.sqrt(lifted)
 
     def _trusted(self, expected: np.ndarray) -> np.ndarray:
-        """Logarithms of predicted seconds, drawn together where predictions proved to mean little."""
+        """Return logarithms of predicted seconds, contracted where predictions proved unreliable."""
         made: np.ndarray = self._middle + self._trust * (expected - self._middle)
         return made
 

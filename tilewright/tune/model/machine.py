@@ -1,4 +1,4 @@
-"""The machine that a model predicts for: what its data sheet says, and what was measured of it once.
+"""The machine that a model predicts for: figures of its data sheet, and rates measured once.
 
 `Machine.of` takes rates from the board (`core/boards.py`) and the architecture's row; `Rates` holds what no data sheet
 says. Their defaults are those of an H200; `tilewright doctor --calibrate` measures them on the device that is here.
@@ -23,7 +23,7 @@ _FILE = "calibration.json"
 
 @dataclass(frozen=True)
 class Rates:
-    """What is measured of a device. Cycles are those of a multiprocessor, bytes per cycle those of one, too."""
+    """Measured rates of a device. Cycles and bytes per cycle are those of one multiprocessor."""
 
     launch_seconds: float = 0.73e-6
     """Of an empty kernel among others in a graph."""
@@ -31,7 +31,7 @@ class Rates:
     """Cycles from a load to its value, out of the L2 cache."""
     shared_latency: float = 28.0
     barrier: float = 14.6
-    """Cycles in which a block's threads meet."""
+    """Cycles of a barrier of a block."""
     block_start: float = 150.0
     l1_bytes: float = 76.0
     l2_bytes: float = 28.3

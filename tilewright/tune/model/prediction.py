@@ -1,4 +1,4 @@
-"""From counts to seconds: what each part of a multiprocessor is busy for, what latency leaves exposed, and the tail.
+"""From counts to seconds: busy time of each part of a multiprocessor, exposed latency, and the tail.
 
 A kernel takes as long as its busiest part, and a little longer where others are nearly as busy: the terms are added
 in a high power. Blocks come in waves of as many as fit; a multiprocessor with one block more than the others makes
@@ -63,7 +63,7 @@ def predict(counts: Counts, machine: Machine) -> Prediction:
     l1 = each * (sector_bytes + c["stg_sectors"] * warps * 32) / rates.l1_bytes
     missed = c["block_bytes"] ** (1 - w.sectors) * np.maximum(sector_bytes, 1) ** w.sectors
     l2 = (c["blocks"] * missed + c["stored_bytes"]) / machine.multiprocessors / rates.l2_bytes
-    used = np.minimum(c["blocks"], machine.multiprocessors)  # few blocks ask for little
+    used = np.minimum(c["blocks"], machine.multiprocessors)  # few blocks need little
     l2 = l2 * machine.multiprocessors / np.maximum(used, 1) ** 0.5 / machine.multiprocessors**0.5
     moved = c["unique_bytes"] + c["stored_bytes"]
     far = np.where(moved > rates.l2_capacity, 1.0, 0.25)

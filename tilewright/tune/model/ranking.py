@@ -1,7 +1,7 @@
 """Ranking a space: the configurations that the model expects to be fastest.
 
-Spaces that are small enough are scored whole. Of larger ones a sample is scored, and the best of it walk from
-neighbour to neighbour, one knob at a time, as long as that gains anything: all of it without measuring.
+Small spaces are scored completely. Of larger ones a sample is scored; its best configurations then move from neighbour
+to neighbour, one knob at a time, as long as the score improves. Nothing is measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .machine import Machine
 from .scoring import Scorer
 
 WHOLE = 12_000
-"""Spaces up to so many configurations are scored whole."""
+"""Largest number of configurations of a space that is scored completely."""
 LATER = 0.03
 _SAMPLE, _KEPT, _ROUNDS, _CHILDREN = 2048, 96, 8, 1024
 
@@ -27,7 +27,7 @@ _SAMPLE, _KEPT, _ROUNDS, _CHILDREN = 2048, 96, 8, 1024
 class Ranked:
     """Indices of configurations, the fastest by prediction first, and their predicted seconds.
 
-    Those of one kind (of the same threads and blocks) are spread a little.
+    Configurations of one kind (with the same threads and blocks) are spread a little.
     """
 
     indices: tuple[int, ...]
@@ -118,7 +118,7 @@ class Ranking:
             self._score(self.moves.mutated(self.moves.crossed(elite, children // 3)))
 
     def _of_different_kinds(self) -> list[tuple[float, int]]:
-        """What can run, the fastest first, but that each further one of a kind comes a little later.
+        """Return what can run, the fastest first, each further one of its kind a little later.
 
         The model tells kernels apart by their threads and blocks better than by what is within them, and a list of the
         ten fastest should not have one kernel in ten spellings.

@@ -89,7 +89,7 @@ class Structures:
         trace = Trace()
         try:
             return _structure(words, trace, self.task.instantiate(traced_config(self.space, point, trace))[0])
-        except Exception:  # what is not to be done with a traced number, or a template's refusal: the plain one tells
+        except Exception:  # an operation that traced numbers lack, or a template's refusal: plain numbers show which
             return self._plain(words, point)
 
     def _plain(self, words: dict[int, int], point: Sequence[int]) -> Structure:

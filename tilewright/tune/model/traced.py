@@ -1,4 +1,4 @@
-"""Numbers that remember how they were made of a configuration's, so that one schedule stands for many.
+"""Traced numbers: they record how they derive from a configuration's, so that one schedule represents many.
 
 A template runs once on traced numbers. What it computes of them stays a function of the configuration; where it asks
 one a question (a comparison, an index, a loop), the answer becomes a guard: configurations that answer alike have the
@@ -53,7 +53,7 @@ def part_of(knob: int, part: int) -> Callable[[Columns], Number]:
 
 @dataclass
 class Trace:
-    """What a template asked on its way: the guards, each a test of columns and its answer."""
+    """The questions that a template asked: guards, each a test of columns and its answer."""
 
     guards: list[tuple[Callable[[Columns], Number], Any]] = field(default_factory=list)
 
@@ -76,7 +76,7 @@ class Traced(Operand, RecordedNumber):
         self.trace = trace
 
     def _pinned(self) -> int:
-        """The value, where only this very value will do."""
+        """Return the value, and guard that other configurations have the same one."""
         self.trace.guards.append((self.make, self.value))
         return self.value
 

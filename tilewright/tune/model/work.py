@@ -38,7 +38,7 @@ NAMES = (
     "uneven", "guarded", "fill_guarded", "marked",
 )  # fmt: skip
 _COMPILER_UNROLLS = 96
-"""Steps that the back end's compiler writes out by itself."""
+"""Number of steps that the back end's compiler unrolls by itself."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class _Loops:
         return count
 
     def rolled(self) -> np.ndarray:
-        """How often the loops that stay loops turn."""
+        """Return the iterations of the loops that remain loops."""
         return _product([np.where(w, 1, e) for e, w in zip(self.extents, self.written, strict=True)])
 
 
@@ -227,7 +227,7 @@ class Work:
     def _merged(self, found: StageExtents, source: StageExtents, forms: list[Form], loops: _Loops) -> Number:
         """How many loads of neighbouring words of shared memory become one.
 
-        Written out, they stand beside each other, and the back end's compiler joins them where the first is aligned.
+        Unrolled, they are adjacent, and the back end's compiler joins them if the first is aligned.
         """
         steps: dict[Var, Number] = {}
         for form, stride in zip(forms, strides(source.region), strict=True):
@@ -282,7 +282,7 @@ class Work:
         element = self.lanes.number * _column(vector)
         mine = unravelled(element, found.region)
         axes = {axis.var: index for axis, index in zip(found.stage.op.axis, mine, strict=True)}
-        # A warp wraps around the region; what its part of it looks like does not depend on which warp it is.
+        # A warp wraps around the region; the shape of its part does not depend on the warp.
         for load in loads(*found.body):
             source = self._source(load)
             place = self._place(load, source, axes)
@@ -350,7 +350,7 @@ def global_shape(load: n.Load) -> list[int]:
 
 
 def _uneven(found: StageExtents) -> Number:
-    """How much more is computed than there is, where tiles stick out of the result."""
+    """Return the ratio of computed to needed elements where tiles extend beyond the result."""
     computed = _product(found.loop_extents[loop.var] for loop in found.path if loop.axis.kind is not AxisKind.REDUCE)
     return np.maximum(computed / max(1, prod(constant(e) for e in found.stage.op.shape)) - 1, 0)
 

@@ -1,1 +1,1 @@
-"""What is remembered: measurements as lines of a log, appended safely, read back, and the best of them."""
+"""Records: measurements as lines of a log, appended safely, read back, and the best of them."""

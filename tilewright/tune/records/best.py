@@ -1,8 +1,8 @@
 """The one rule of what is best: tuning, `log best`, reports and `apply_history_best` all ask `best_of`.
 
-The best few of a search are measured again beside each other at its end. The least time of a single measurement is
-partly luck, so that such a confirmation replaces earlier times of its configuration, and outranks whatever the same
-device measured once before it. What a later, interrupted search measured competes with it again.
+At its end, a search measures its best few configurations again, beside each other. The least time of a single
+measurement is partly luck, so such a confirmation replaces earlier times of its configuration and outranks all single
+measurements that the same device made before it. Measurements of a later, interrupted search compete with it again.
 """
 
 from __future__ import annotations

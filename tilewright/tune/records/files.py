@@ -1,4 +1,4 @@
-"""Whole logs: the best lines of one, one log a workload, several merged into one."""
+"""Whole logs: the best lines of one, one log per workload, several merged into one."""
 
 from __future__ import annotations
 

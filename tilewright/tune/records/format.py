@@ -3,7 +3,7 @@
 {"input": [target, template, args, kwargs], "config": {"index": i, "code_hash": null, "entity": [[knob, kind,
 value], ...]}, "result": [costs, error_no, all_cost, timestamp], "version": 0.2}
 
-Further keys at the top level say what the format has no room for; readers of old pass over them.
+Further keys at the top level hold what the legacy format lacks; legacy readers ignore them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..task import Task, freeze
 
 VERSION = 0.2
 FAILED = (1e9,)
-"""What stands for the costs of a failure, in seconds."""
+"""The cost that represents a failure, in seconds."""
 COMPILER = f"tilewright {__version__}"
 
 

@@ -49,7 +49,7 @@ class History:
         self.best_by_targetkey: dict[Key, Pair] = {}
         self.best_by_model: dict[Key, Pair] = {}
         self.foreign = 0
-        """Measurements left out because another device or compiler made them."""
+        """Number of measurements left out because another device or compiler made them."""
         self._name_of = name_of
         self._known: dict[tuple[str, Workload], list[Pair]] = {}
         self._best: dict[tuple[str, Workload], Pair] = {}

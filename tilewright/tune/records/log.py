@@ -1,4 +1,4 @@
-"""Log files: appended line by line so that nothing is lost, and read so that nothing unreadable stops anyone.
+"""Log files: appended line by line so that nothing is lost, and read so that unreadable lines do no harm.
 
 A line is written in one piece under a lock, and is on its way to the disk when `append` returns: killing the
 process loses at most the line being written. What an earlier crash tore stays a line of its own.
@@ -25,7 +25,7 @@ _SYNC_SECONDS = 1.0  # between two requests to the disk: power may fail too, but
 
 _LONGEST_LINE = 1 << 24
 _LONGEST_SKIP = 1 << 28
-"""Bytes of a line that may be a record, and of one that is passed over before the rest of the file is given up."""
+"""Largest length (bytes) of a record, and of a line that is skipped before the rest of the file is given up."""
 _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFDIR: "a folder",
           stat.S_IFSOCK: "a socket"}  # fmt: skip
 
@@ -82,7 +82,7 @@ class RecordLog:
             ) from error
 
     def sync(self) -> None:
-        """Ask the disk to keep what was written."""
+        """Flush what was written to the disk."""
         if self._on_disk:  # a pipe or a terminal keeps nothing
             os.fsync(self._file)
         self._synced = time.monotonic()
@@ -184,7 +184,7 @@ def _lines(file: IO[Any]) -> Iterator[bytes | str | None]:
 
 
 def _check_is_file(path: Path) -> None:
-    """UserError for what is there, but no file: reading it might never end."""
+    """Raise UserError for a path that is not a regular file: reading it might never end."""
     kind = stat.S_IFMT(path.stat().st_mode)
     if kind != stat.S_IFREG:
         raise UserError(

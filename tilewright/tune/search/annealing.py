@@ -1,8 +1,8 @@
 """Simulated annealing on a learned model.
 
-Points walk through the space, one knob a step, and what a model of the knobs says of them decides which steps
-they keep: that is cheap, so they go far. The best of the points passed, thinned out so that they differ, are
-proposed. Where a model of the loop nest is wanted too, it chooses among those that turned out to be possible.
+Points walk through the space, one knob per step, and a model of the knobs decides which steps they keep. Such steps are
+cheap, so walks are long. The best points on the way, thinned out so that they differ, are proposed. If a model of the
+loop nest is wanted too, it chooses among those that turned out to be possible.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .models import Model, make_model
 from .strategy import Seen, Strategy
 
 _LEAST = 8
-"""Results below which nothing can be learned."""
+"""Least number of results to learn from."""
 _ENOUGH = 64
-"""Results from which on advice is not needed any more."""
+"""Number of results from which on advice is no longer needed."""
 _LOOKED_AT = 4
-"""Candidates whose loop nests are looked at, for each that is measured."""
+"""Number of candidates whose loop nests are inspected, per measured one."""
 
 
 class AnnealingSearch(Strategy):

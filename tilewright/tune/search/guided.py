@@ -1,10 +1,10 @@
-"""The search that knows the machine: what to measure next is what a model expects to be fastest, or may yet be.
+"""Guided search: measure next what a model of the machine expects to be fastest, or what may yet be.
 
-It begins with the ranking of the whole space by the model of the machine, so that the first batch is good already.
-Each result teaches the model what it gets wrong (`model/learned.py`). Candidates are neighbours and crossings of an
+It begins with the ranking of the space by the model of the machine, so that the first batch is already good. Results
+correct the model (`model/learned.py`). Candidates are neighbours and crossings of an
 elite pool, which holds the best of different kinds, the best of the ranking, and some at random. Of these it takes
-those whose expected time, less some of its uncertainty, is shortest. Where a few batches gain nothing, it looks
-elsewhere for one: away from all that the elite pool holds.
+those whose expected time, less some of its uncertainty, is shortest. After a few batches
+without gain, one batch explores elsewhere: away from the elite pool.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _CHILDREN, _CROSSED, _RANDOM, _RANKED = 640, 256, 192, 256
 _ALIKE_ROWS = 0.15
 """Candidates whose features differ less (in standard deviations of the pool) are not measured in one batch."""
 _PATIENCE = 3
-"""Batches without gain after which one looks elsewhere."""
+"""Number of batches without gain after which one explores elsewhere."""
 _GAIN = 1.005
 _TRIED, _OWN = (32, 160), 0.94
 """Configurations that are scored to see whether the model covers a space; the part of them that settles that it does
 not, where so many have structures of their own."""
 _LEARNED = 600
-"""Results that are learned from, the fastest first."""
+"""Number of results to learn from, the fastest first."""
 _FAILED = 8.0
-"""What is learned from a failure: so many times slower than was predicted."""
+"""A failure counts as a run so many times slower than predicted."""
 
 
 def automatic(task: Task, seed: int | None = None, least_gain: float = 0.0) -> Strategy:
-    """The search to use where nobody chose one: guided by the model where that covers the task, else annealing."""
+    """Return the default search: guided by the model if that covers the task, else annealing."""
     if task.target is not None and task.target.is_gpu and task.target.has_warps:
         try:
             guided = GuidedSearch(task, seed, least_gain=least_gain)

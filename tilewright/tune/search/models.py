@@ -17,7 +17,7 @@ class Model(Protocol):
     """Learns scores (0 for failures, 1 for the best known) from rows of features."""
 
     def fit(self, rows: np.ndarray, scores: np.ndarray) -> None:
-        """Learn anew from all that is known."""
+        """Learn again, from all known results."""
 
     def predict(self, rows: np.ndarray) -> np.ndarray:
         """A number for each row, larger for what should be faster; only the order matters."""

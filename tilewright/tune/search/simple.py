@@ -1,4 +1,4 @@
-"""Strategies that learn nothing: all in order, and at random."""
+"""Strategies that do not learn: all configurations in order, and at random."""
 
 from __future__ import annotations
 

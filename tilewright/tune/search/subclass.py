@@ -1,4 +1,4 @@
-"""The search of somebody's own tuner: a subclass that overrides `next_batch` and `update`, in the legacy style."""
+"""The search of a user's tuner: a subclass that overrides `next_batch` and `update`, in the legacy style."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..task import Task
 from .strategy import Seen, Strategy
 
 _TIMES = 64
-"""A batch may be so many times as long as it should be."""
+"""Largest length of a batch, as a multiple of what was asked for."""
 _ATTEMPTS = 1000
-"""So many batches in a row without anything new end the search."""
+"""Number of batches in a row without anything new that ends the search."""
 
 
 class Searching(Protocol):
-    """What such a tuner has."""
+    """The methods of such a tuner."""
 
     task: Task
 

@@ -1,4 +1,4 @@
-"""What a log says about its sessions: progress, failures by cause, the worth of each knob, and where time went."""
+"""What a log says about its sessions: progress, failures by cause, the effect of each knob, and where time went."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Config(Mapping[str, Choice]):
         return Config, (self._choices, self.index, self.code_hash)
 
     def valid(self) -> bool:
-        """Whether nothing was found wrong with it, as the legacy API asks: a `Config` holds no errors."""
+        """Return True: a `Config` holds no errors; the legacy API asks."""
         return True
 
     def get_other_option(self) -> dict[str, Any]:

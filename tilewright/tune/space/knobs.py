@@ -22,10 +22,10 @@ from .lazy import Choices, Orders, Splits, Words, choices_of
 
 _NO_LIMIT = 1 << 31
 _MOST_VALUES = 1_000_000
-"""Of a plain knob, and choices that a filter is tried on."""
+"""Largest number of values of a plain knob, and of choices that a filter is applied to."""
 _MOST_PARTS = 64
 _SHOWN = 100
-"""Values of a plain knob that its label shows."""
+"""Number of values of a plain knob that its label shows."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class KnobAxis:
 
 @dataclass(frozen=True)
 class Knob:
-    """One thing to choose. `label` is how its kind prints, `outputs` how many loops it makes."""
+    """One decision of a space. `label` is how its kind prints, `outputs` how many loops it makes."""
 
     name: str
     label: str

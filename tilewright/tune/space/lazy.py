@@ -11,9 +11,9 @@ from ...core.errors import UserError
 from .choices import Choice
 
 LISTED = 1 << 16
-"""So many choices are listed, which makes looking them up quick; of more, each is made when it is asked for."""
+"""Largest number of choices that are listed for quick look-ups; of more, each is made on demand."""
 _MOST = 1 << 62
-"""What `len` and NumPy's random integers can say."""
+"""Largest value of `len` and of NumPy's random integers."""
 
 
 class Choices(Sequence[Choice]):
@@ -130,7 +130,7 @@ class Splits:
         return (-1, *reversed(sizes))
 
     def place(self, sizes: Sequence[int]) -> int | None:
-        """The place of some sizes; None where they are no such split."""
+        """Return the place of some sizes; None if they are not such a split."""
         if len(sizes) != self.more + 1 or sizes[0] != -1:
             return None
         place, product = 0, 1
@@ -205,7 +205,7 @@ class Words:
         return tuple(found)
 
     def place(self, marks: Sequence[str]) -> int | None:
-        """The place of some words; None where they are no such tuple."""
+        """Return the place of some words; None if they are not such a tuple."""
         if len(marks) != self.places:
             return None
         place, used = 0, False

@@ -12,7 +12,7 @@ from .space import Space
 
 _NEAREST = 8
 _MOST_COMPARED = 2048
-"""Choices of a knob of which all distances are worked out."""
+"""Largest number of choices of a knob whose distances are all computed."""
 
 
 class Moves:

@@ -18,7 +18,7 @@ from .knobs import Knob
 Test = Callable[[Mapping[str, Choice]], bool]
 
 TABLE_LIMIT = 1 << 18
-"""Combinations that are tabulated: a quarter of a second's work. Larger groups are tested one point at a time."""
+"""Largest number of tabulated combinations (a quarter of a second). Larger groups are tested point by point."""
 _SAMPLES = 256
 
 
@@ -89,7 +89,7 @@ class Group:
 
     @cached_property
     def allowed(self) -> np.ndarray:
-        """The allowed combinations of places, one a row."""
+        """The allowed combinations of places, one per row."""
         return np.argwhere(self.table)
 
     @cached_property

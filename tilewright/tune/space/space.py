@@ -26,7 +26,7 @@ _REDRAWS = 64  # rounds of drawing again what a predicate too large to tabulate 
 class Space:
     """Knobs in the order declared, and predicates over them. Immutable: `with_knob` and `where` give another one.
 
-    A *point* is the tuple of the places of the choices, one a knob.
+    A *point* is the tuple of the places of the choices, one per knob.
     """
 
     def __init__(self, knobs: Sequence[Knob] = (), predicates: Sequence[Predicate] = ()) -> None:
@@ -199,7 +199,7 @@ class Space:
                     fix="loosen one of them (cfg.multi_filter)",
                 )
 
-    # Many points at once, one a row
+    # Many points at once, one per row
 
     def admitted(self, points: np.ndarray) -> np.ndarray:
         """For each row, whether no predicate rules it out."""
