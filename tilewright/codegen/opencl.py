@@ -76,7 +76,7 @@ class OpenCl(PlainC):
     owned: ClassVar[re.Pattern[str]] = re.compile("|".join((*OWNED, *_FAMILIES)))
 
     def aliasing_type(self, dtype: DType) -> str:
-        """Return a type that may alias: without barriers, compilers for CPUs assume that other types are other memory."""
+        """Return a type that may alias: without barriers, compilers for CPUs take other types for other memory."""
         return f"{self.storage_type(dtype)} __attribute__((may_alias))"
 
     def vector_widths(self, dtype: DType) -> Sequence[int]:
