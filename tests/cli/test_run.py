@@ -109,3 +109,19 @@ def test_a_script_that_is_not_there(tmp_path: Path) -> None:
     said = "error: cannot read nothing.py: No such file or directory\n  fix: name a Python script: "
     assert done.returncode == 2
     assert done.stderr.startswith(said)
+
+
+def test_what_has_no_end_is_no_script(tmp_path: Path) -> None:
+    """Nor what has no beginning: a pipe that nobody writes to."""
+    os.mkfifo(tmp_path / "pipe")
+    for name, said in (("/dev/zero", "/dev/zero is too large for a script"), ("pipe", "a pipe that nobody writes to")):
+        command = [sys.executable, "-m", "tilewright", "run", name]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 2
+        assert said in done.stderr
+
+
+def test_a_script_comes_through_a_pipe() -> None:
+    command = [sys.executable, "-m", "tilewright", "run", "/dev/stdin"]
+    done = subprocess.run(command, input=f"#{'x' * 100_000}\nprint('here')", capture_output=True, text=True)
+    assert done.stdout == "here\n", done.stderr

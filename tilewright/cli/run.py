@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import stat
 import sys
 import traceback
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from ..core.errors import UserError
 _HOUSE = str(Path(__file__).resolve().parent.parent) + os.sep
 _STARTED_AS = sys.argv[0]
 _INTERRUPTED = 130
+_PART, _MOST_BYTES = 1 << 20, 64 << 20
 
 
 def run_script(script: Path, arguments: Sequence[str]) -> int:
@@ -23,14 +25,9 @@ def run_script(script: Path, arguments: Sequence[str]) -> int:
 
     The script sees `sys.argv` and `sys.path` as under `python`. A mistake that Tilewright explains is printed
     under the script's own lines; every other exception as Python prints it. Raises UserError where there is
-    no such file.
+    no such file, and for what cannot be a script.
     """
-    try:
-        source = script.read_bytes()
-    except OSError as error:
-        raise UserError(
-            f"cannot read {script}: {error.strerror}", fix="name a Python script: tilewright run script.py", where=""
-        ) from error
+    source = _source(script)
     sys.argv = [str(script), *arguments]
     _put_first(script.resolve().parent)
     legacy.install(override=True)
@@ -47,6 +44,29 @@ def run_script(script: Path, arguments: Sequence[str]) -> int:
         _report(error)
         return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
+
+
+def _source(script: Path) -> bytes:
+    """The text of a script, from a file or a pipe."""
+    source = bytearray()
+    try:
+        with open(os.open(script, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
+            part = file.read(_PART)  # of a pipe: empty where nobody writes to it, None where nothing is written yet
+            if not part and part is not None and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+                raise _no_script(f"{script} is a pipe that nobody writes to")
+            os.set_blocking(file.fileno(), True)
+            while (part is None or part) and len(source) <= _MOST_BYTES:
+                source += part or b""
+                part = file.read(_PART)
+    except OSError as error:
+        raise _no_script(f"cannot read {script}: {error.strerror}") from error
+    if part:
+        raise _no_script(f"{script} is too large for a script: more than {_MOST_BYTES >> 20} MiB")
+    return bytes(source)
+
+
+def _no_script(what: str) -> UserError:
+    return UserError(what, fix="name a Python script: tilewright run script.py", where="")
 
 
 def _put_first(folder: Path) -> None:
