@@ -98,6 +98,11 @@ def cells(folder: Path) -> list[Cell]:
         Cell("no writable home", (*BASIC, "tests/cli", *MEASURING), {"HOME": "/proc/nowhere", "XDG_CACHE_HOME": ""}),
         mounted("read-only temporary folder", "mount -o remount,ro {at}", folder / "read-only"),
         mounted("full temporary folder", "head -c 2M /dev/zero > {at}/filler", folder / "full"),
+        Cell(
+            "OpenCL of 8 GiB",
+            (*BASIC, "tests/programs/test_wide_indices.py", "tests/measure/test_session.py"),
+            {"POCL_MEMORY_LIMIT": "8"},
+        ),
         Cell("load on every core", (*MEASURING, "tests/runtime"), around=lambda: loaded(2 * len(cores))),
     ]
     for name, tests in EXTRAS.items():
