@@ -189,15 +189,31 @@ def compare(name: str, kernel: KernelExplanation, metrics: Metrics | None) -> It
             yield Row(name, number.name, explained, counted)
 
 
-def _shown(rows: Iterable[Row], markdown: bool) -> Iterable[str]:
-    if markdown:
-        yield "| kernel | number | explain | ncu | difference |"
-        yield "|:-------|:-------|--------:|----:|-----------:|"
+def _shown(rows: Iterable[Row]) -> Iterable[str]:
     for row in rows:
-        counted = "–" if row.counted is None else f"{row.counted:,.4g}"
         apart = f"{row.explained / row.counted - 1:+.1%}" if row.counted else "–"
-        cells = (row.kernel, row.number, f"{row.explained:,.4g}", counted, apart)
-        yield f"| {' | '.join(cells)} |" if markdown else "{:22} {:24} {:>12} {:>12} {:>8}".format(*cells)
+        yield "{:22} {:24} {:>12} {:>12} {:>8}".format(row.kernel, row.number, *_figures(row), apart)
+
+
+def _figures(row: Row) -> tuple[str, str]:
+    return f"{row.explained:,.4g}", "–" if row.counted is None else f"{row.counted:,.4g}"
+
+
+def markdown(rows: Iterable[Row]) -> Iterable[str]:
+    """A table of one line per kernel: each number as explained, and as counted."""
+    found: dict[str, dict[str, str]] = {}
+    for row in rows:
+        found.setdefault(row.kernel, {})[row.number] = " / ".join(_figures(row))
+    table = [["kernel", *(number.name for number in NUMBERS)]]
+    table += [[name, *(cells.get(number.name, "–") for number in NUMBERS)] for name, cells in found.items()]
+    widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
+    rule = [":" + "-" * (width - 1) if i == 0 else "-" * (width - 1) + ":" for i, width in enumerate(widths)]
+    for line in (table[0], rule, *table[1:]):
+        cells = (
+            cell.rjust(width) if i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        yield f"| {' | '.join(cells)} |"
 
 
 def main() -> int:
@@ -220,7 +236,7 @@ def main() -> int:
             continue
         (kernel,) = make()[0].explain("cuda").kernels
         rows += compare(name, kernel, profile(name, given.ncu) if counts else None)
-    for line in _shown(rows, given.markdown):
+    for line in markdown(rows) if given.markdown else _shown(rows):
         print(line)
     wrong = [row for row in rows if not row.agrees]
     if counts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.counters import NUMBERS, Row, compare, programs, read
+from benchmarks.counters import NUMBERS, Row, compare, markdown, programs, read
 from tilewright.explain.findings import KernelExplanation
 
 METRICS = list(dict.fromkeys(metric for number in NUMBERS for metric in number.metrics))
@@ -75,3 +75,12 @@ def test_without_counters_the_numbers_stand_alone() -> None:
 def test_the_kernels_are_those_of_the_documents() -> None:
     kinds = [name.split()[0] for name in programs()]
     assert {kind: kinds.count(kind) for kind in kinds} == {"conv1d": 6, "depthwise": 5, "conv2d": 5, "transpose": 3}
+
+
+def test_the_table_has_a_line_per_kernel() -> None:
+    rows = [Row("a", "sectors per load", 4, 4.1), Row("a", "occupancy, %", 50, None), Row("b", "occupancy, %", 25, 25)]
+    heads, rule, *lines = markdown(rows)
+    assert heads.startswith("| kernel | sectors per load | sectors per store |")
+    assert [len(line) for line in (rule, *lines)] == [len(heads)] * 3
+    assert [line.split("|")[2].strip() for line in lines] == ["4 / 4.1", "–"]
+    assert [line.split("|")[-2].strip() for line in lines] == ["50 / –", "25 / 25"]

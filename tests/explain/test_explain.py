@@ -72,6 +72,35 @@ def test_sums_stay_in_a_register_unless_their_stores_are_guarded(rows: int, guar
         assert access(kernel, "B", stores=True).lanes == pytest.approx(64 * 2)
 
 
+@pytest.mark.parametrize(("unrolled", "width", "degree"), [(True, 16, 2), (False, 4, 8)])
+def test_loads_of_neighbours_by_an_unrolled_loop_are_one(unrolled: bool, width: int, degree: int) -> None:
+    a = te.placeholder((32 * 8,), name="A")
+    b = te.compute((32 * 8,), lambda i: a[i] * 2.0, name="B")
+    s = te.create_schedule(b.op)
+    shared = s.cache_read(a, "shared", [b])
+    thread, own = s[b].split(b.op.axis[0], factor=8)
+    bind(s[b], (thread, "threadIdx.x"))
+    s[shared].compute_root()
+    block = s[b].fuse()
+    s[b].bind(block, te.thread_axis("blockIdx.x"))
+    s[shared].compute_at(s[b], block)
+    if unrolled:
+        s[b].pragma(own, "auto_unroll_max_step", 16)
+        s[b].pragma(own, "unroll_explicit", 0)
+    load = access(only(s.explain("cuda")), "A.shared")
+    assert (load.width, load.conflict_degree) == (width, pytest.approx(degree))
+
+
+def test_a_guard_of_one_thread_that_seldom_holds_is_met() -> None:
+    a = te.placeholder((4096,), name="A")
+    b = te.compute((4096,), lambda i: te.if_then_else(te.all(i >= 100, i < 110), a[i], 0.0), name="B")
+    s = te.create_schedule(b.op)
+    bind(s[b], (b.op.axis[0], "blockIdx.x"))
+    load = access(only(s.explain("cuda")), "A")
+    assert 5 < load.lanes < 15
+    assert load.per_request == pytest.approx(1)
+
+
 def test_every_guard_has_a_reason() -> None:
     explanation = convolution(threads=100).explain("cuda")
     assert explanation.reasons["B"] == ("split of i: 165 × 100 iterations are 85 more than its 16415",)

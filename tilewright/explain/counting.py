@@ -2,7 +2,8 @@
 
 The kernel is the finished one, as its source is written. A load that does not move with the innermost loops around it
 counts once for all of their iterations, since compilers hoist it; an element that a loop keeps in a register is loaded
-before the loop, unless it has just been stored, and stored after it.
+before the loop, unless it has just been stored, and stored after it. Loads of neighbours in shared memory by the copies
+of an unrolled loop are one load of a vector.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from ..arith.simplify import simplify
 from ..codegen.kernel import root
-from ..codegen.vectors import contiguous, flat_index, lane_of
+from ..codegen.vectors import contiguous, flat_index, known_divisor, lane_of
 from ..core.hardware import MemoryScope
 from ..expr import nodes as n
+from ..expr import operators as op
 from ..expr.nodes import Expr, Load, Var
-from ..expr.traverse import variables
+from ..expr.traverse import substitute, variables
 from ..loops.nodes import (
     Allocate,
     Barrier,
@@ -29,6 +32,7 @@ from ..loops.nodes import (
     If,
     Launch,
     Let,
+    LoopKind,
     Seq,
     Stmt,
     Store,
@@ -144,6 +148,8 @@ class _Around:
     weights: np.ndarray
     stored: frozenset[Buffer]
     promoted: frozenset[Place]
+    copies: int
+    """Iterations that are written out one after the other; else 1."""
 
 
 class Counter:
@@ -192,7 +198,9 @@ class Counter:
         before = self.points.weights
         self.points.loop(stmt.var, stmt.min, stmt.extent)
         stored = frozenset(root(part.buffer) for part in _stores(stmt.body))
-        self._around.append(_Around(stmt.var, before, stored, promoted(stmt)))
+        unrolled = stmt.kind is LoopKind.UNROLLED and isinstance(stmt.extent, n.IntImm)
+        copies = stmt.extent.value if unrolled else 1  # type: ignore[attr-defined]
+        self._around.append(_Around(stmt.var, before, stored, promoted(stmt), copies))
         self.walk(stmt.body)
         self._around.pop()
         self.points.weights = before
@@ -299,12 +307,30 @@ class Counter:
                 self._piece(source, self.points.value(lane_of(index, lane, {})), size, stores, weights)
             return
         first = self.points.value(index if ramp is None else ramp.base)
+        together = 1 if stores or ramp is not None or first is None else self._loaded_together(source, index)
+        if together > 1 and first is not None:
+            self._piece(source, first // together * together, size * together, stores, weights / together)
+            return
         whole = size * (1 if ramp is None else ramp.lanes)
         width = min(whole, WIDEST)
         if first is not None and (first * size % width).any():
             width = size
         for offset in range(0, whole, width):
             self._piece(source, None if first is None else first + offset // size, width, stores, weights)
+
+    def _loaded_together(self, source: Buffer, index: Expr) -> int:
+        """How many iterations of an unrolled loop share a vector load of shared memory, whose alignment is known."""
+        if source.scope is not MemoryScope.SHARED or not self._around or self._around[-1].copies == 1:
+            return 1
+        loop = self._around[-1]
+        start = simplify(substitute(index, {loop.var: op.const(0, loop.var.dtype)}))
+        if root(source) in loop.stored or not op.is_const(
+            simplify(op.subtract(op.subtract(index, start), loop.var)), 0
+        ):
+            return 1
+        most = WIDEST // source.dtype.scalar.bytes
+        fitting = (k for k in (8, 4, 2) if k <= most and loop.copies % k == 0 and known_divisor(start) % k == 0)
+        return next(fitting, 1)
 
     def _hoisted(self, source: Buffer, index: Expr) -> np.ndarray:
         """The executions of a load, once for all iterations of the innermost loops that it does not depend on."""

@@ -177,9 +177,9 @@ def _kernel(
     block = {tag: extents[tag] for tag in _TAGS if tag in extents}
     hardware, threads = target.hardware, prod(block.values())
     lanes = hardware.warp if target.has_warps else _TOGETHER
-    points = Points(lanes, sizes)
+    points = Points(lanes if threads > 1 else 1, sizes)
     warps = -(-threads // lanes)
-    number = points.spread(np.full(len(points.weights), warps))[:, None] * lanes + np.arange(lanes)[None, :]
+    number = points.spread(np.full(len(points.weights), warps))[:, None] * lanes + np.arange(points.lanes)[None, :]
     points.active = number < threads
     launches = 1.0
     for loop in around:

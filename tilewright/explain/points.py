@@ -17,6 +17,8 @@ from ..expr import nodes as n
 from ..expr.nodes import Expr, Var
 
 POINTS = 192
+"""Warps that are looked at; as many threads where a block has fewer than a warp, so that narrow guards are met."""
+_WARP = 32
 Values = np.ndarray | None
 """The value of an expression at each point (rows) in each lane (columns, or one column); None where it is unknown."""
 
@@ -55,8 +57,9 @@ class Points:
 
     def __init__(self, lanes: int, sizes: Mapping[Var, int]) -> None:
         self.lanes = lanes
-        self.weights = np.full(POINTS, 1.0 / POINTS)
-        self.active = np.ones((POINTS, lanes), bool)
+        self.count = POINTS * max(1, _WARP // lanes)
+        self.weights = np.full(self.count, 1.0 / self.count)
+        self.active = np.ones((self.count, lanes), bool)
         self._values: dict[Var, Values] = {var: np.full((1, 1), size, np.int64) for var, size in sizes.items()}
         self._known: dict[Expr, Values] = {}
         self._random = np.random.default_rng(0)
@@ -69,7 +72,7 @@ class Points:
 
     def spread(self, extent: np.ndarray) -> np.ndarray:
         """Deal the numbers below `extent` (one for each point) out to the points, and weigh them by it."""
-        steps = (self._random.permutation(POINTS) + 0.5) / POINTS
+        steps = (self._random.permutation(self.count) + 0.5) / self.count
         self.weights = self.weights * np.maximum(extent, 0)
         made: np.ndarray = np.minimum((steps * extent).astype(np.int64), np.maximum(extent - 1, 0))
         return made
@@ -79,7 +82,7 @@ class Points:
         first, count = self.value(least), self.value(extent)
         first = np.zeros((1, 1), np.int64) if first is None else first
         count = np.ones((1, 1), np.int64) if count is None else count
-        each = np.broadcast_to(count[:, :1], (POINTS, 1))[:, 0]
+        each = np.broadcast_to(count[:, :1], (self.count, 1))[:, 0]
         self.define(var, first + self.spread(each)[:, None])
 
     def where(self, condition: Expr, holds: bool = True) -> np.ndarray:

@@ -49,7 +49,7 @@ def wavefronts(first: np.ndarray, width: int = WORD) -> np.ndarray:
     lanes = words.shape[1]
     found = np.zeros(len(words), np.int64)
     paired = _is_paired(words)
-    for rows, group in ((~paired, lanes // each), (paired, 2 * lanes // each)):
+    for rows, group in ((~paired, max(1, lanes // each)), (paired, max(1, 2 * lanes // each))):
         for start in range(0, lanes if rows.any() else 0, group):
             part = words[rows, start : start + group]
             found[rows] += word_wavefronts((part[:, :, None] + np.arange(each)).reshape(len(part), -1))
@@ -67,6 +67,8 @@ def conflict_free(first: np.ndarray, width: int = WORD) -> np.ndarray:
 def _is_paired(words: np.ndarray) -> np.ndarray:
     """Whether in each row lanes 0 and 1, 2 and 3, ... or lanes 0 and 2, 1 and 3, ... have the same address."""
     lanes = np.arange(words.shape[1])
+    if len(lanes) < 4:  # a block of one thread
+        return np.zeros(len(words), bool)
     same = [(words == words[:, lanes ^ step]).all(axis=1) for step in (1, 2)]
     made: np.ndarray = same[0] | same[1]
     return made
