@@ -5,17 +5,33 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import os
 import sys
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TextIO
 
 from tests.fuzz.cases import Case, computations, draw, primitives
 from tests.fuzz.engines import Verdict, judge
 from tests.fuzz.shrink import shrunk
 
 
+class Channel:
+    """Where messages go: what standard output was when the process began."""
+
+    def __init__(self) -> None:
+        self.lines: TextIO = sys.stdout
+
+    def keep(self) -> None:
+        """Send what anybody else prints, such as a device's driver, to standard error."""
+        self.lines = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)
+
+
+CHANNEL = Channel()
+
+
 def say(**message: Any) -> None:
-    print(json.dumps(message), flush=True)
+    print(json.dumps(message), file=CHANNEL.lines, flush=True)
 
 
 def decoded(message: dict[str, Any]) -> Case:
@@ -33,6 +49,7 @@ def main() -> int:
     parser.add_argument("--case", action="store_true", help="judge the one case on standard input")
     given = parser.parse_args()
     wanted = tuple(given.engines.split(","))
+    CHANNEL.keep()
     if given.case:
         say(**asdict(judge(decoded(json.load(sys.stdin)), wanted)))
         return 0
