@@ -72,15 +72,19 @@ class Warp:
             at += 1
 
     def _block(self, head: str, body: list[str]) -> None:
-        loop = re.fullmatch(r"for \(int (\w+) = 0; \1 < (\d+); \+\+\1\) \{", head)
+        loop = re.fullmatch(r"for \(int (\w+) = 0; \1 < (\d+); (?:\+\+\1|\1 \+= (\d+))\) \{", head)
         if loop:
-            for value in range(int(loop[2])):
+            for value in range(0, int(loop[2]), int(loop[3] or 1)):
                 self.names[loop[1]] = value
                 self.run(body)
+        elif head.startswith("if (!__all_sync"):
+            return
         elif head == "{" or self._value(head.removeprefix("if ").removesuffix(" {")):
             self.run(body)
 
     def _statement(self, line: str) -> None:
+        if line.startswith(("bool finite", "finite =")):  # whether all sums are finite: here they are
+            return
         array = re.fullmatch(r"(?:unsigned int|double|float) (\w+)((?:\[\d+\])+)(?:, (\w+)(?:\[\d+\])+)?", line)
         if array:
             shape = [int(n) for n in re.findall(r"\d+", array[2])]
@@ -108,7 +112,7 @@ class Warp:
         self.names[name][tuple(self._value(index) for index in indices)] = value
 
     def _value(self, text: str) -> Any:
-        python = re.sub(r"(?<![\w.])/(?!/)", "//", text).replace("0.0f", "0.0")
+        python = re.sub(r"(?<![\w.])/(?!/)", "//", text).replace("0.0f", "0.0").replace("||", "or")
         python = re.sub(r"swizzled_(\d+)\(", r"swizzled(\1, ", python)
         known = {"shared_address": self._address, "word_of_2": _word, "word_of_4": _word, "swizzled": _swizzled}
         return eval(python, known, _Names(self))
@@ -143,6 +147,8 @@ class Warp:
             self._product(values[0], *values[1:])
         else:
             self._add(values[0], [_float32(sum(parts)) for parts in zip(*values[1:], strict=True)], rounds=True)
+            if len(values) == 2:  # one set of partial sums begins anew
+                values[1][:] = [np.zeros(32)] * len(values[1])
 
     def _ldmatrix(self, into: np.ndarray, at: _Place, count: int, transposed: bool) -> None:
         """Row r of matrix q is the 16 bytes that lane 8q + r points to; a lane gets row lane / 4, word lane % 4."""

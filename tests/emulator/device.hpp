@@ -115,3 +115,14 @@ template <class T> static inline int emulated_dp4a(unsigned a, unsigned b, unsig
   for (int i = 0; i < 32; i += 8) c += (unsigned)((int)(T)(a >> i) * (int)(T)(b >> i));
   return (int)c;
 }
+static inline int __dp4a(int a, int b, int c) { return emulated_dp4a<signed char>(a, b, c); }
+static inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) { return (unsigned)emulated_dp4a<unsigned char>(a, b, c); }
+
+// Fast functions, here as exact as the others
+
+#define __sinf(x) sinf(x)
+#define __cosf(x) cosf(x)
+#define __expf(x) expf(x)
+#define __logf(x) logf(x)
+#define __powf(x, y) powf(x, y)
+#define __fdividef(x, y) ((x) / (y))

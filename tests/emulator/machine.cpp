@@ -198,6 +198,20 @@ unsigned long long emulated_shuffle(unsigned long long value, int argument, int 
   return mine.found;
 }
 
+struct Vote {
+  bool holds, all;
+};
+
+int __all_sync(unsigned, int holds) {
+  Vote mine{(bool)holds, true};
+  together("vote.all", &mine, [](void** all, int count) {
+    bool every = true;
+    for (int i = 0; i < count; ++i) every &= ((Vote*)all[i])->holds;
+    for (int i = 0; i < count; ++i) ((Vote*)all[i])->all = every;
+  });
+  return mine.all;
+}
+
 // Shared memory
 
 void emulated_shared(void* begin, size_t size) {
@@ -388,7 +402,7 @@ unsigned short emulated_bfloat_bits(float x, bool to_zero) {
 /// The float32 nearest to x that is not further from zero: so tensor cores add.
 static float truncated(double x) {
   float near = (float)x;
-  if (near == near && fabs((double)near) > fabs(x) && !isinf(x)) near = nextafterf(near, 0.0f);
+  if (near == near && fabs((double)near) > fabs(x) && !isinf(near)) near = nextafterf(near, 0.0f);
   return near;
 }
 

@@ -21,6 +21,7 @@ struct Product {  // mma.sync: the words of a lane
 
 [[gnu::format(printf, 1, 2)]] void fail(const char* format, ...);
 void __syncthreads();
+int __all_sync(unsigned mask, int holds);
 void __syncwarp(unsigned mask = 0xffffffffu);
 unsigned long long emulated_shuffle(unsigned long long value, int argument, int width, bool down);
 void emulated_shared(void* begin, size_t size);

@@ -72,7 +72,9 @@ def _split(text: str, by: str) -> list[str]:
 
 
 def _instruction(text: str, operands: list[str]) -> str:
-    """One instruction; several of them are a predicate and what it guards."""
+    """One instruction; several of them are a predicate and what it guards, none keeps a compiler from moving loads."""
+    if not text:
+        return ";"
     guarded = re.fullmatch(r"\{ \.reg \.pred p; setp\.ne\.b32 p, %(\d+), 0; @p (.*) \}", text)
     if guarded:
         return f"if ({operands[int(guarded[1])]}) {{ {_instruction(guarded[2], operands)} }}"

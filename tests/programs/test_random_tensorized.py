@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.emulator.device import compiler
+from tests.emulator.marks import emulates
 from tests.programs.random_tensorized import draw, emulated, interpreted, main
-
-emulates = pytest.mark.skipif(compiler() is None, reason="there is no g++ to compile generated source for this machine")
 
 
 @pytest.mark.parametrize("seed", range(8))  # the same in every process that shares the tests out

@@ -59,8 +59,8 @@ def _split_products() -> dict[str, str]:
         "  mma_tf32(sums, a_low, b_high);\n  mma_tf32(sums, a_high, b_low);\n  mma_tf32(sums, a_high, b_high);\n}"
     )
     made["add_3xtf32_one"] = (
-        "void add_3xtf32_one(float* d, const float* sums) {\n  #pragma unroll\n"
-        "  for (int i = 0; i < 4; ++i) d[i] += sums[i];\n}"
+        "void add_3xtf32_one(float* d, float* sums) {\n  #pragma unroll\n"
+        "  for (int i = 0; i < 4; ++i) {\n    d[i] += sums[i];\n    sums[i] = 0.0f;\n  }\n}"
     )
     for name in ("3xtf32", "bf16x6"):
         made[f"add_{name}"] = (
