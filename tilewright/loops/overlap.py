@@ -141,8 +141,10 @@ class _Pair:
             stepped = self.step is not None and involves(atom, (self.step.var,))
             fixed = not stepped and not any(involves(atom, varying) for varying in self.varying)
             if fixed and (ours == theirs or not isinstance(atom, FloorMod)):
-                if ours != theirs:
+                if ours and theirs and ours != theirs:
                     terms.append(_Term(ours - theirs, *bounds(atom, self.facts)))
+                elif ours != theirs:  # perhaps a slot of a ring whose remainder was simplified away
+                    alone[0 if ours else 1].append((atom, ours or theirs))
             elif ours == theirs and stepped and atom is self.step.var:  # type: ignore[union-attr]
                 const, moved = self._stepped(ours, const)
                 terms += moved
@@ -190,20 +192,24 @@ class _Pair:
         return terms
 
     def _apart(self, a: Expr, b: Expr) -> tuple[int, int] | None:
-        """(m, r) where a is x % m and b is y % m, and (x - y) % m is always r."""
-        if not (isinstance(a, FloorMod) and isinstance(b, FloorMod) and a.b is b.b and isinstance(a.b, IntImm)):
+        """(m, r) where a is x % m and b is y % m, and (x - y) % m is always r.
+
+        One of the two may be less than m by itself: it is its own remainder.
+        """
+        if any(involves(e, varying) for e, varying in zip((a, b), self.varying, strict=True)):
             return None
-        if any(involves(e, varying) for e, varying in zip((a, b), self.varying, strict=True)) or a.b.value <= 0:
+        size = next((e.b.value for e in (a, b) if isinstance(e, FloorMod) and isinstance(e.b, IntImm)), 0)
+        first, later = (_dividend(e, size, known) for e, known in zip((a, b), self.known, strict=True))
+        if first is None or later is None:
             return None
-        later = b.a
         if self.step is not None and involves(later, (self.step.var,)):
             if self.step.distance is None:
                 return None
             later = substitute(later, {self.step.var: add(self.step.var, self.step.distance)})
-        by = Affine.of(a.a) - Affine.of(later)
-        if any(k % a.b.value for k in by.terms.values()):
+        by = Affine.of(first) - Affine.of(later)
+        if any(k % size for k in by.terms.values()):
             return None
-        return a.b.value, by.const % a.b.value
+        return size, by.const % size
 
     def _solve(self, terms: list[_Term], const: int) -> bool:
         """Whether the sum of the terms and the constant can be 0; notes what follows from it."""
@@ -319,6 +325,14 @@ def _known(side: Region, facts: Facts) -> Facts:
     for condition in side.conditions:
         facts = facts.assume(condition)
     return facts
+
+
+def _dividend(e: Expr, size: int, known: Facts) -> Expr | None:
+    """Return x where e is x % size: also e itself, where it lies in [0, size); else None."""
+    if isinstance(e, FloorMod):
+        return e.a if size > 0 and isinstance(e.b, IntImm) and e.b.value == size else None
+    low, high = bounds(e, known)
+    return e if low >= 0 and high < size else None
 
 
 def _whole(quotient: FloorDiv, remainder: FloorMod) -> Expr | None:
