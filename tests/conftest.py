@@ -46,7 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _slow_too(config: pytest.Config) -> bool:
-    return config.getoption("--slow") or "slow" in config.option.markexpr
+    """Return whether slow tests are asked for: by --slow, or by -m."""
+    return config.getoption("--slow") or "slow" in config.option.markexpr.replace("not slow", "")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
