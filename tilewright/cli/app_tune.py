@@ -80,6 +80,14 @@ Early = Annotated[
         _SEARCH, "--early-stopping", metavar="N", what="End after N trials without a better one.", show_default="never"
     ),
 ]
+LeastGain = Annotated[
+    float,
+    _option(
+        _SEARCH, "--least-gain", metavar="PART", show_default="0: never",
+        what="End where no candidate is expected to be faster than the best by this part, such as 0.01. It takes the "
+        "tuner auto, and a device that the model of the machine covers.",
+    ),
+]  # fmt: skip
 Timeout = Annotated[
     float,
     _option(_MEASURE, "--timeout", metavar="SECONDS", what="For building, and for running, one configuration."),
@@ -146,6 +154,7 @@ _SEARCHING: _Options = {
     "tuner": (Tuner, "auto"),
     "seed": (Seed, None),
     "early_stopping": (Early, None),
+    "least_gain": (LeastGain, 0.0),
     "timeout": (Timeout, 10),
     "number": (Number, 4),
     "repeat": (Repeat, 3),

@@ -81,6 +81,7 @@ class TuneOptions:
     """The address of a fleet's scheduler."""
     key: str = ""
     insecure: bool = False
+    least_gain: float = 0.0
 
     def examined(self) -> None:
         """UserError where an option makes no sense: now rather than in the middle of the work."""
@@ -96,6 +97,16 @@ class TuneOptions:
             )
         if self.tuner not in _TUNERS:
             raise UserError(f"--tuner {self.tuner} is unknown", fix=f"use {', '.join(_TUNERS)}", where="")
+        if not 0 <= self.least_gain < 1:
+            raise UserError(
+                f"--least-gain {self.least_gain:g} is not a part", fix="give one from 0 to 1, such as 0.01", where=""
+            )
+        if self.least_gain and self.tuner != "auto":
+            raise UserError(
+                f"--least-gain: the tuner {self.tuner} expects nothing of its candidates",
+                fix="use --tuner auto, or --early-stopping N",
+                where="",
+            )
         if self.plot is not None:
             check_figure(self.plot)
         try:
@@ -233,7 +244,7 @@ def _tuner(task: Task, options: TuneOptions) -> Tuner:
     if options.tuner == "gridsearch":
         return autotvm.tuner.GridSearchTuner(task)
     if options.tuner == "auto":
-        return autotvm.tuner.AutoTuner(task, seed=options.seed)
+        return autotvm.tuner.AutoTuner(task, seed=options.seed, least_gain=options.least_gain)
     kinds = {"xgb": autotvm.tuner.XGBTuner, "ga": autotvm.tuner.GATuner, "random": autotvm.tuner.RandomTuner}
     made: Tuner = kinds[options.tuner](task, seed=options.seed)
     return made
