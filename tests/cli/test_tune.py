@@ -230,7 +230,7 @@ def test_a_line_moves_and_ctrl_c_keeps_what_was_found(tmp_path):
         ("depthwise --shape 1x4x7x7 --trials 0", "--trials 0 is less than 1", "give 1 or more"),
         ("conv1d --shape 64 --least-gain 1.5", "--least-gain 1.5 is not a part", "such as 0.01"),
         ("conv1d --shape 64 --least-gain nan", "--least-gain nan is not a part", "such as 0.01"),
-        ("conv1d --shape 64 --least-gain 0.1 --tuner ga", "--least-gain: the tuner ga expects nothing", "--early-stopping N"),
+        ("conv1d --shape 64 --least-gain 0.1 --tuner ga", "--least-gain: the tuner ga", "--early-stopping N"),
         ("depthwise --shape 1x4x7x7 --early-stopping 0", "--early-stopping 0 is less than 1", "give 1 or more"),
         ("depthwise --shape 1x4x7x7 --repeat 0", "--repeat 0 is less than 1", "give 1 or more"),
         ("depthwise --shape 1x4x7x7 --seed -1", "--seed -1 is less than 0", "give 0 or more"),
