@@ -55,7 +55,7 @@ NAMED: list[tuple[str, str, str, str]] = [
     ("topi", "argwhere", "topi.argwhere is not part of Tilewright", "depends on values"),
     ("topi", "dense", "topi.dense is not part of Tilewright", "topi.nn.dense"),
     ("topi.utils", "ceil_div", "topi.utils.ceil_div is not part of Tilewright", "(a + b - 1)"),
-    ("arith", "detect_iter_map", "arith.detect_iter_map is not part of Tilewright", "arith.Analyzer"),
+    ("arith", "domain_touched", "arith.domain_touched is not part of Tilewright", "te.schedule.InferBound"),
     ("schedule", "InferBound", "schedule.InferBound is not part of Tilewright", "te.schedule.InferBound"),
     ("tensor", "ComputeOp", "tensor.ComputeOp is not part of Tilewright", "te.ComputeOp"),
     ("expr", "IntImm", "expr.IntImm is not part of Tilewright", "tir.IntImm"),

@@ -16,7 +16,6 @@ _PROGRAM = "tw.lower(s, args), which returns the program: print it, or .script()
 _HERE = "programs run on this machine: tw.build(s, args, target), then call it with tw.nd arrays"
 _PASS = 'give a pass of your own: transform.PassContext(config={"tir.add_lower_pass": [(1, function)]})'
 _STATEMENTS = "the statements of tir (tir.For, tir.BufferStore ...), or tir.ir_builder"
-_ITER_MAPS = "arith.Analyzer().simplify, which undoes splits and fusions: (i // 8 * 8 + i % 8) is i"
 _OTHER_LIBRARIES = "te.extern with tir.call_packed of a Python function, which calls the library on the arrays"
 _BLOCKS = "te.create_schedule: schedules of blocks (TensorIR) are not part of it"
 _BY_BUILD = "nothing: tw.build does it, since host code is Python that checks its arguments"
@@ -211,9 +210,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         "const": "te.const(value, dtype)",
     },
     "arith": {
-        **dict.fromkeys(("detect_iter_map", "iter_map_simplify", "normalize_iter_map_to_expr"), _ITER_MAPS),
-        **dict.fromkeys(("normalize_to_iter_sum", "subspace_divide", "inverse_affine_iter_map"), _ITER_MAPS),
-        **dict.fromkeys(("IterMapExpr", "IterSumExpr"), _ITER_MAPS),
         "domain_touched": "te.schedule.InferBound(s): ranges of loops",
         "detect_common_subexpr": "nothing: equal expressions are one node",
     },

@@ -1,0 +1,158 @@
+"""`arith.detect_iter_map` and its kin, against what all values of the iterators say."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+from tests.errors.refused import refused
+from tilewright import arith, ir, te, tir
+from tilewright.arith import IterMapLevel
+from tilewright.expr.evaluate import evaluate
+from tilewright.expr.operators import as_expr
+
+i, j, k = te.var("i"), te.var("j"), te.var("k")
+ITERS = {i: ir.Range(0, 8), j: ir.Range(0, 4), k: ir.Range(0, 3)}
+TWO = {i: ITERS[i], j: ITERS[j]}
+
+
+def texts(indices: Any) -> list[str]:
+    return [str(arith.normalize_iter_map_to_expr(index)) for index in indices]
+
+
+def points(iters: dict[Any, Any]) -> list[dict[Any, int]]:
+    ranges = [range(int(r.min), int(r.min) + int(r.extent)) for r in iters.values()]
+    return [dict(zip(iters, values, strict=True)) for values in itertools.product(*ranges)]
+
+
+@pytest.mark.parametrize(
+    ("indices", "found"),
+    [
+        ([i * 4 + j], ["i * 4 + j"]),
+        ([j, i], ["j", "i"]),
+        ([(i * 4 + j) // 8, (i * 4 + j) % 8], ["(i * 4 + j) // 8", "(i * 4 + j) % 8"]),
+        ([i // 2 * 2 + i % 2], ["i"]),
+        ([(i // 4 * 4 + i % 4) // 2], ["i // 2"]),
+        ([i * 2 + 5, j], ["i * 2 + 5", "j"]),
+        ([i // 2], ["i // 2"]),
+        ([((i * 4 + j) // 8 * 3 + k) // 3, k], ["(i * 4 + j) // 8", "k"]),
+        ([(i * 4 + j + 8) // 4], ["i + 2"]),
+    ],
+)
+def test_indices_as_digits(indices: list[Any], found: list[str]) -> None:
+    result = arith.detect_iter_map(indices, ITERS)
+    assert (texts(result.indices), result.errors) == (found, [])
+    assert [str(e) for e in arith.iter_map_simplify(indices, ITERS)] == found
+
+
+@pytest.mark.parametrize(
+    ("indices", "reason"),
+    [
+        ([i + j], "the scale of `j` in `i + j` is not 8"),
+        ([i, i], "the splits of `i` overlap"),
+        ([i, i // 2], "the splits of `i` overlap"),
+        ([i // 3], "divides 8 values of scale 1, which 3 does not part evenly"),
+        ([(i * 4 + j + 1) // 4], "it would need padding"),
+        ([i * j], "`i * j` is not a sum, quotient or remainder by constants"),
+        ([i - j], "the scale of `i` in `i - j` is not -4"),
+    ],
+)
+def test_indices_that_are_no_digits(indices: list[Any], reason: str) -> None:
+    result = arith.detect_iter_map(indices, ITERS)
+    assert result.indices == []
+    assert reason in result.errors[0]
+    assert [str(e) for e in arith.iter_map_simplify(indices, ITERS)] == [str(e) for e in indices]
+
+
+def test_what_a_bijective_map_is() -> None:
+    assert arith.detect_iter_map([i * 4 + j], TWO, check_level=IterMapLevel.Bijective).errors == []
+    assert "no index depends on j" in arith.detect_iter_map([i], TWO, check_level=IterMapLevel.Bijective).errors[0]
+    assert "leave digits out" in arith.detect_iter_map([i // 2, j], TWO, check_level=IterMapLevel.Bijective).errors[0]
+    assert arith.detect_iter_map([i, i], TWO, check_level=IterMapLevel.NoCheck).errors == []
+
+
+def test_a_predicate_bounds_a_sum() -> None:
+    bound = tir.all(i * 4 + j < 10, i * 4 + j >= 0)
+    (index,) = arith.detect_iter_map([i * 4 + j], TWO, bound).indices
+    assert int(index.args[0].extent) == 10
+    assert texts(arith.detect_iter_map([(i * 4 + j) // 5, (i * 4 + j) % 5], TWO, bound).indices) == [
+        "(i * 4 + j) // 5",
+        "(j - i) % 5",
+    ]
+    assert "bounds `i * 4 + j`, which no index" in arith.detect_iter_map([i, j], TWO, bound).errors[0]
+    assert "is not an upper bound" in arith.detect_iter_map([i, j], TWO, i.equal(j)).errors[0]
+    assert "is not an upper bound" in arith.detect_iter_map([i, j], TWO, i > 2).errors[0]
+
+
+def test_iterators_that_do_not_begin_at_zero_or_have_one_value() -> None:
+    iters = {i: ir.Range(3, 11), j: ir.Range(5, 6)}
+    result = arith.detect_iter_map([i // 1 + j], iters)
+    assert texts(result.indices) == ["i + 5"]
+    assert int(result.indices[0].base) == 8
+    assert len(arith.detect_iter_map([i, j], iters, simplify_trivial_iterators=False).indices[1].args) == 1
+
+
+def test_a_sum_as_it_stands() -> None:
+    found = arith.normalize_to_iter_sum(j + i * 16 + 7, ITERS)
+    assert [int(arg.scale) for arg in found.args] == [16, 1]
+    assert int(found.base) == 7
+
+
+def test_the_inverse_of_a_map() -> None:
+    a, b = te.var("a"), te.var("b")
+    indices = [(i * 4 + j) // 2 % 4, (i * 4 + j) // 8 * 2 + (i * 4 + j) % 2]
+    result = arith.detect_iter_map(indices, TWO, check_level=IterMapLevel.Bijective)
+    assert result.errors == []
+    inverse = arith.inverse_affine_iter_map(result.indices, [a, b])
+    for point in points(TWO):
+        values = dict(zip((a, b), (int(evaluate(e, point)) for e in indices), strict=True))
+        assert {var: int(evaluate(e, values)) for var, e in inverse.items()} == point
+
+
+def test_bindings_in_parts() -> None:
+    parts = arith.subspace_divide([i * 4 + j, k], ITERS, [j, k])
+    assert [[str(e) for e in part] for part in parts] == [["i", "j"], ["0", "k"], ["T.bool(True)", "T.bool(True)"]]
+    assert arith.subspace_divide([j * 8 + i], TWO, [j]) == []
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_indices(seed: int) -> None:
+    """What is found has the values of the indices, each index reaches all of its own, whatever the others are."""
+    rng = random.Random(seed)
+
+    def draw(depth: int) -> Any:
+        if depth == 0:
+            return rng.choice([i, j, k])
+        how, by = rng.choice(["sum", "sum", "div", "mod", "leaf"]), rng.choice([2, 3, 4, 8])
+        e = draw(depth - 1)
+        return {"sum": lambda: e * by + draw(0), "div": lambda: e // by, "mod": lambda: e % by, "leaf": lambda: e}[
+            how
+        ]()
+
+    indices = [draw(rng.choice([1, 2, 3])) for _ in range(rng.choice([1, 2]))]
+    result = arith.detect_iter_map(indices, ITERS)
+    if not result.indices:
+        assert result.errors
+        return
+    seen = set()
+    for point in points(ITERS):
+        values = tuple(int(evaluate(as_expr(e), point)) for e in indices)
+        assert tuple(int(evaluate(arith.normalize_iter_map_to_expr(e), point)) for e in result.indices) == values
+        seen.add(values)
+    extents = [int(arg.extent) for index in result.indices for arg in index.args]
+    count = 1
+    for extent in extents:
+        count *= extent
+    assert len(seen) == count
+
+
+def test_refused() -> None:
+    with refused("detect_iter_map", "not a range for each variable", fix="tvm.ir.Range"):
+        arith.detect_iter_map([i], [i])
+    with refused("arith", "`n` of an iterator map is not a constant", fix="constant extents"):
+        arith.detect_iter_map([i], {i: ir.Range(0, te.var("n"))})
+    with refused("normalize_to_iter_sum", "`i * j` is not a sum, quotient or remainder", fix="quotients"):
+        arith.normalize_to_iter_sum(i * j, ITERS)

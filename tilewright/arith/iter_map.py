@@ -1,0 +1,428 @@
+"""Whether indices count through iterators by their digits: `detect_iter_map` and its kin of the legacy API.
+
+Every index is rewritten to a sum of splits (see `iter_marks.py`). A quotient or a remainder of such a sum is one of its
+digits where the splits are the digits of one number: sorted by scale, each scale is the product of the extents before.
+Extents are constants; what would need padding is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from ..core.errors import UserError
+from ..expr import nodes as n
+from ..expr.nodes import Expr, IntImm, Var
+from ..expr.operators import add, as_expr, const, floordiv, floormod, multiply, subtract
+from ..expr.traverse import uses_any
+from .iter_marks import (
+    IterMapLevel,
+    IterMapResult,
+    IterMark,
+    IterSplitExpr,
+    IterSumExpr,
+    normalize_iter_map_to_expr,
+    number,
+    split_of,
+    whole,
+)
+from .simplify import simplify
+
+_Digits = tuple[IterSplitExpr, ...]
+
+
+class _NoDigitsError(Exception):
+    """The reason for which an expression is no sum of splits."""
+
+
+class _Rewriter:
+    """Expressions of iterators as sums of splits."""
+
+    def __init__(self, iters: Mapping[Var, Any], trivial: bool, as_wholes: bool) -> None:
+        self.as_wholes = as_wholes
+        """Whether a sum that is divided is one number; else what the divisor divides evenly is apart."""
+        self.marks: dict[Var, IterMark] = {}
+        self.starts: dict[Var, Expr] = {}
+        self.bounds: dict[_Digits, int] = {}
+        """The numbers of values that a predicate leaves to sums."""
+        for var, given in iters.items():
+            extent, least = as_expr(given.extent), as_expr(given.min)
+            value = number(simplify(extent))
+            self.starts[var] = least
+            if value > 1 or not trivial:
+                source = var if isinstance(least, IntImm) and least.value == 0 else subtract(var, least)
+                self.marks[var] = IterMark(source, const(value, var.dtype))
+
+    def sum_of(self, e: Expr) -> IterSumExpr:
+        """The sum of splits that an expression is."""
+        if isinstance(e, Var) and e in self.starts:
+            mark = self.marks.get(e)
+            return IterSumExpr((whole(mark),) if mark else (), self.starts[e])
+        if not uses_any(e, self.starts):
+            return IterSumExpr((), e)
+        if isinstance(e, (n.Add, n.Sub)):
+            return self._added(self.sum_of(e.a), self.sum_of(e.b), 1 if isinstance(e, n.Add) else -1)
+        if isinstance(e, n.Mul):
+            factor, other = (e.a, e.b) if isinstance(e.a, IntImm) else (e.b, e.a)
+            if isinstance(factor, IntImm):
+                return self._scaled(self.sum_of(other), factor.value)
+        if isinstance(e, (n.FloorDiv, n.FloorMod)) and isinstance(e.b, IntImm) and e.b.value > 0:
+            return self._divided(self.sum_of(e.a), e.b.value, isinstance(e, n.FloorMod), e)
+        raise _NoDigitsError(f"`{e}` is not a sum, quotient or remainder by constants")
+
+    def _added(self, a: IterSumExpr, b: IterSumExpr, sign: int) -> IterSumExpr:
+        args = list(a.args)
+        for arg in self._scaled(b, sign).args:
+            same = next((x for x in args if _digits(x) == _digits(arg)), None)
+            scale = number(arg.scale) + (number(same.scale) if same is not None else 0)
+            args = [x for x in args if x is not same]
+            if scale:
+                args.append(_with_scale(arg, scale))
+        return IterSumExpr(tuple(args), simplify((add if sign > 0 else subtract)(a.base, b.base)))
+
+    def _scaled(self, a: IterSumExpr, by: int) -> IterSumExpr:
+        if by == 0:
+            return IterSumExpr((), const(0, a.base.dtype))
+        args = tuple(_with_scale(arg, number(arg.scale) * by) for arg in a.args)
+        return IterSumExpr(args, simplify(multiply(a.base, const(by, a.base.dtype))))
+
+    def _divided(self, a: IterSumExpr, by: int, remainder: bool, e: Expr) -> IterSumExpr:
+        """Quotient, or remainder, by a constant; what it does not divide evenly has to be the digits of a number."""
+        together = self._is_bounded(a.args) or (self.as_wholes and self._is_number(a.args, e))
+        multiples = [arg for arg in a.args if number(arg.scale) % by == 0 and not together]
+        rest = tuple(arg for arg in a.args if arg not in multiples)
+        divisor = const(by, a.base.dtype)
+        left = simplify(floormod(a.base, divisor))
+        outside: list[IterSplitExpr] = []
+        if not remainder:
+            outside = [_with_scale(arg, number(arg.scale) // by) for arg in multiples]
+        base = left if remainder else simplify(floordiv(a.base, divisor))
+        if not rest:
+            return IterSumExpr(tuple(outside), base)
+        start = left.value if isinstance(left, IntImm) else by
+        if all(number(arg.scale) > 0 for arg in rest) and start + _largest(rest) < by:
+            return IterSumExpr((*rest, *outside) if remainder else tuple(outside), base)
+        if start:
+            raise _NoDigitsError(f"`{e}` divides what does not begin at a multiple of {by}: it would need padding")
+        digit = self.fused(rest, e)
+        scale, extent = number(digit.scale), number(digit.extent)
+        if by % scale or (extent % (by // scale) and by // scale < extent):
+            raise _NoDigitsError(f"`{e}` divides {extent} values of scale {scale}, which {by} does not part evenly")
+        low = min(by // scale, extent)
+        if remainder:
+            made = split_of(digit.source, number(digit.lower_factor), low, scale)
+        else:
+            made = split_of(digit.source, number(digit.lower_factor) * low, extent // low, 1)
+        kept = (made,) if number(made.extent) > 1 else ()
+        return IterSumExpr((*kept, *outside), base)
+
+    def _is_number(self, args: _Digits, e: Expr) -> bool:
+        try:
+            return bool(args) and self.fused(args, e) is not None
+        except _NoDigitsError:
+            return False
+
+    def _is_bounded(self, args: _Digits) -> bool:
+        """Whether the values of a sum end where a predicate says."""
+        least = min((abs(number(arg.scale)) for arg in args), default=1)
+        parts = sorted(args, key=lambda arg: -number(arg.scale))
+        return tuple(_with_scale(part, number(part.scale) // least) for part in parts) in self.bounds
+
+    def fused(self, args: _Digits, e: Expr) -> IterSplitExpr:
+        """The one split that a sum of splits is."""
+        parts = _joined(sorted(args, key=lambda arg: number(arg.scale)))
+        if len(parts) == 1 and not self.bounds:
+            return parts[0]
+        base = number(parts[0].scale)
+        chain = base
+        for part in parts:
+            if number(part.scale) != chain:
+                shown = normalize_iter_map_to_expr(IterSumExpr((part,), const(0, part.scale.dtype)))
+                raise _NoDigitsError(f"the scale of `{shown}` in `{e}` is not {chain}, where the digits before it end")
+            chain *= number(part.extent)
+        own = tuple(_with_scale(part, number(part.scale) // base) for part in reversed(parts))
+        bound = self.bounds.get(own)
+        if len(parts) == 1 and bound is None:
+            return parts[0]
+        extent = min(chain // base, bound) if bound is not None else chain // base
+        source = IterSumExpr(own, const(0, parts[0].scale.dtype))
+        return whole(IterMark(source, const(extent, parts[0].scale.dtype)), base)
+
+    def assume(self, condition: Expr) -> None:
+        """Take a bound of a sum into account."""
+        if isinstance(condition, IntImm) and condition.value:
+            return
+        if isinstance(condition, n.And):
+            self.assume(condition.a)
+            self.assume(condition.b)
+            return
+        if isinstance(condition, (n.GT, n.GE)):
+            condition = (n.LT if isinstance(condition, n.GT) else n.LE)(condition.b, condition.a)
+        if not isinstance(condition, (n.LT, n.LE)):
+            raise _NoDigitsError(f"the predicate `{condition}` is not an upper bound of an index")
+        found = self.sum_of(subtract(condition.a, condition.b))
+        least = simplify(found.base)
+        falls = all(number(arg.scale) < 0 for arg in found.args)
+        if falls and isinstance(least, IntImm) and least.value < isinstance(condition, n.LE):
+            return  # a lower bound that always holds
+        if not isinstance(least, IntImm) or not found.args or any(number(arg.scale) < 0 for arg in found.args):
+            raise _NoDigitsError(f"the predicate `{condition}` is not an upper bound of an index by a constant")
+        values = -least.value + isinstance(condition, n.LE)
+        split = self.fused(found.args, condition)
+        args = split.source.args if isinstance(split.source, IterSumExpr) else None
+        source = split.source.source
+        own = args or (source.args if isinstance(source, IterSumExpr) else (_with_scale(split, 1),))
+        bound = -(-values // number(split.scale))
+        self.bounds[own] = min(bound, self.bounds.get(own, bound))
+
+
+def _with_scale(split: IterSplitExpr, scale: int) -> IterSplitExpr:
+    return IterSplitExpr(split.source, split.lower_factor, split.extent, const(scale, split.scale.dtype))
+
+
+def _digits(split: IterSplitExpr) -> tuple[Any, ...]:
+    return split.source, split.lower_factor, split.extent
+
+
+def _largest(args: Sequence[IterSplitExpr]) -> int:
+    return sum((number(arg.extent) - 1) * number(arg.scale) for arg in args)
+
+
+def _joined(parts: list[IterSplitExpr]) -> list[IterSplitExpr]:
+    """Neighbouring digits of one mark, at their places, are one split again."""
+    made: list[IterSplitExpr] = []
+    for part in parts:
+        last = made[-1] if made else None
+        if (
+            last is not None
+            and last.source == part.source
+            and number(last.lower_factor) * number(last.extent) == number(part.lower_factor)
+            and number(last.scale) * number(last.extent) == number(part.scale)
+        ):
+            extent = number(last.extent) * number(part.extent)
+            made[-1] = split_of(last.source, number(last.lower_factor), extent, number(last.scale))
+        else:
+            made.append(part)
+    return made
+
+
+def _coverage(indices: Sequence[IterSumExpr], rewriter: _Rewriter, level: IterMapLevel) -> str | None:
+    """Why the splits of some mark overlap, or leave values out; None where all is well."""
+    parts: dict[IterMark, list[IterSplitExpr]] = {}
+
+    def collect(split: IterSplitExpr) -> None:
+        known = split.source in parts
+        parts.setdefault(split.source, []).append(split)
+        if not known and isinstance(split.source.source, IterSumExpr):
+            for arg in split.source.source.args:
+                collect(arg)
+
+    for index in indices:
+        for arg in index.args:
+            collect(arg)
+    for mark, splits in parts.items():
+        reached = 1
+        for split in sorted(splits, key=lambda each: number(each.lower_factor)):
+            low = number(split.lower_factor)
+            if low < reached or low % reached or (level is IterMapLevel.Bijective and low != reached):
+                return f"the splits of `{normalize_iter_map_to_expr(mark.source)}` overlap, or leave digits out"
+            reached = low * number(split.extent)
+        if number(mark.extent) % reached or (level is IterMapLevel.Bijective and number(mark.extent) != reached):
+            return f"the splits of `{normalize_iter_map_to_expr(mark.source)}` leave some of its values out"
+    sums = {mark.source.args for mark in parts if isinstance(mark.source, IterSumExpr)}
+    for bounded in rewriter.bounds:
+        if bounded not in sums:
+            shown = normalize_iter_map_to_expr(IterSumExpr(bounded, const(0, "int32")))
+            return f"the predicate bounds `{shown}`, which no index counts through as a whole"
+    unused = [var.name for var, mark in rewriter.marks.items() if mark not in parts and number(mark.extent) > 1]
+    if level is IterMapLevel.Bijective and unused:
+        return f"no index depends on {', '.join(unused)}"
+    return None
+
+
+def detect_iter_map(
+    indices: Sequence[Any],
+    input_iters: Mapping[Var, Any],
+    predicate: Any = True,
+    check_level: IterMapLevel = IterMapLevel.Surjective,
+    simplify_trivial_iterators: bool = True,
+) -> IterMapResult:
+    """Rewrite indices to digits of iterators, and check that they reach all values of them independently.
+
+    Parameters
+    ----------
+    indices
+        Expressions of the iterators.
+    input_iters
+        The range of each iterator, a variable; extents are constants.
+    predicate
+        Upper bounds of indices that hold, joined by `tir.all`: `i * 4 + j < 10`.
+    check_level
+        Whether all iterators have to be used (`Bijective`), each used one fully (`Surjective`), or neither.
+    simplify_trivial_iterators
+        Whether iterators of extent 1 are constants.
+
+    Returns
+    -------
+    IterMapResult
+        `indices` has a sum of splits for each index; it is empty where there is none, and `errors` says why.
+
+    Notes
+    -----
+    What the legacy API pads is an error here; `padding_predicate` is false always.
+    """
+    level, given = IterMapLevel(check_level), [as_expr(index) for index in indices]
+    errors: list[str] = []
+    for as_wholes in (False, True):
+        rewriter = _rewriter(input_iters, simplify_trivial_iterators, "detect_iter_map", as_wholes)
+        try:
+            rewriter.assume(as_expr(predicate))
+            found = [_whole_index(rewriter, index) for index in given]
+            wrong = None if level is IterMapLevel.NoCheck else _coverage(found, rewriter, level)
+        except _NoDigitsError as reason:
+            wrong = str(reason)
+        if wrong is None:
+            return IterMapResult(found, [], const(False, "bool"))
+        errors = errors or [wrong]
+    return IterMapResult([], errors, const(False, "bool"))
+
+
+def _rewriter(iters: Any, trivial: bool, primitive: str, as_wholes: bool = False) -> _Rewriter:
+    if not isinstance(iters, Mapping) or not all(isinstance(var, Var) for var in iters):
+        raise UserError(
+            f"the iterators are {iters!r}, not a range for each variable",
+            primitive=primitive,
+            fix="give {i: tvm.ir.Range(0, 8), j: tvm.ir.Range(0, 4)}",
+        )
+    return _Rewriter(iters, trivial, as_wholes)
+
+
+def _whole_index(rewriter: _Rewriter, index: Expr) -> IterSumExpr:
+    found = rewriter.sum_of(index)
+    return IterSumExpr((rewriter.fused(found.args, index),), found.base) if found.args else found
+
+
+def normalize_to_iter_sum(index: Any, input_iters: Mapping[Var, Any]) -> IterSumExpr:
+    """Return an index as a sum of splits, the one with the largest scale first; nothing is checked.
+
+    Raises
+    ------
+    UserError
+        If the index is not a sum of quotients and remainders of iterators by constants.
+    """
+    rewriter = _rewriter(input_iters, True, "normalize_to_iter_sum")
+    try:
+        found = rewriter.sum_of(as_expr(index))
+    except _NoDigitsError as reason:
+        raise UserError(
+            str(reason),
+            primitive="normalize_to_iter_sum",
+            fix="give sums of iterators, and quotients and remainders of them",
+        ) from None
+    return IterSumExpr(tuple(sorted(found.args, key=lambda arg: -number(arg.scale))), found.base)
+
+
+def iter_map_simplify(
+    indices: Sequence[Any],
+    input_iters: Mapping[Var, Any],
+    predicate: Any = True,
+    check_level: IterMapLevel = IterMapLevel.Surjective,
+    simplify_trivial_iterators: bool = True,
+) -> list[Expr]:
+    """Return indices in terms of the digits that `detect_iter_map` finds; as they are where it finds none."""
+    found = detect_iter_map(indices, input_iters, predicate, check_level, simplify_trivial_iterators)
+    return [normalize_iter_map_to_expr(index) for index in found.indices] or [as_expr(index) for index in indices]
+
+
+def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[Any]) -> dict[Var, Expr]:
+    """Return the iterators as expressions of the values that the indices of a bijective map have.
+
+    Parameters
+    ----------
+    iter_map
+        The `indices` of a bijective `detect_iter_map`.
+    outputs
+        A variable, or another expression, for each of them.
+    """
+    values: dict[IterMark, Expr] = {}
+    order: list[IterMark] = []
+
+    def visit(mark: IterMark) -> None:
+        if mark not in order:
+            if isinstance(mark.source, IterSumExpr):
+                for arg in mark.source.args:
+                    visit(arg.source)
+            order.append(mark)
+
+    def bring(split: IterSplitExpr, value: Expr) -> None:
+        """Add the digits that a split says to its mark."""
+        part = multiply(value, split.lower_factor)
+        before = values.get(split.source)
+        values[split.source] = part if before is None else add(before, part)
+
+    for index, output in zip(iter_map, outputs, strict=True):
+        for arg in index.args:
+            visit(arg.source)
+        _take_apart(index, as_expr(output), bring)
+    found: dict[Var, Expr] = {}
+    for mark in reversed(order):
+        value = simplify(values[mark])
+        if isinstance(mark.source, IterSumExpr):
+            _take_apart(mark.source, value, bring)
+        elif isinstance(mark.source, Var):
+            found[mark.source] = value
+        else:
+            assert isinstance(mark.source, n.Sub)
+            assert isinstance(mark.source.a, Var)
+            found[mark.source.a] = simplify(add(value, mark.source.b))
+    return found
+
+
+def _take_apart(total: IterSumExpr, value: Expr, bring: Any) -> None:
+    """Tell each split of a sum its part of the sum's value."""
+    rest = simplify(subtract(value, total.base))
+    top = max((number(arg.scale) for arg in total.args), default=0)
+    for arg in total.args:
+        part = floordiv(rest, arg.scale)
+        bring(arg, simplify(part if number(arg.scale) == top else floormod(part, arg.extent)))
+
+
+def subspace_divide(
+    bindings: Sequence[Any],
+    input_iters: Mapping[Var, Any],
+    sub_iters: Sequence[Var],
+    predicate: Any = True,
+    check_level: IterMapLevel = IterMapLevel.Surjective,
+    simplify_trivial_iterators: bool = True,
+) -> list[list[Expr]]:
+    """Part each binding in an outer index and an inner one, of the iterators in `sub_iters`.
+
+    A binding is `outer * inner_extent + inner`. Returns [outer, inner] for each, as expressions, and at the end the
+    predicates of both, which are true; an empty list where a binding has no such parts.
+    """
+    found = detect_iter_map(bindings, input_iters, predicate, check_level, simplify_trivial_iterators)
+    if len(found.indices) != len(bindings) or not isinstance(as_expr(predicate), IntImm):
+        return []
+    made: list[list[Expr]] = []
+    for index in found.indices:
+        parts = [arg for each in index.args for arg in _innermost(each)]
+        inner = [arg for arg in parts if uses_any(normalize_iter_map_to_expr(arg), sub_iters)]
+        outer = [arg for arg in parts if arg not in inner]
+        mixed = any(uses_any(normalize_iter_map_to_expr(arg), set(input_iters) - set(sub_iters)) for arg in inner)
+        size = prod(number(arg.extent) for arg in inner)
+        if mixed or any(number(arg.scale) % size for arg in outer):
+            return []
+        zero = const(0, index.base.dtype)
+        above = IterSumExpr(tuple(_with_scale(arg, number(arg.scale) // size) for arg in outer), zero)
+        made.append([normalize_iter_map_to_expr(each) for each in (above, IterSumExpr(tuple(inner), index.base))])
+    return [*made, [const(True, "bool"), const(True, "bool")]]
+
+
+def _innermost(split: IterSplitExpr) -> list[IterSplitExpr]:
+    """A split of a whole sum as the splits of that sum; another one as it is."""
+    source = split.source.source
+    if not isinstance(source, IterSumExpr) or number(split.extent) != number(split.source.extent):
+        return [split]
+    scale = number(split.scale)
+    return [part for arg in source.args for part in _innermost(_with_scale(arg, number(arg.scale) * scale))]

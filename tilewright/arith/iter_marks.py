@@ -1,0 +1,125 @@
+"""Iterators as digits of others, under the legacy API's names: marks, splits of marks, sums of splits.
+
+i in range(32), j in range(8):   i // 4 * 8 + j   is the sum of the split (i // 4) % 8, scaled by 8, and of j
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from ..core.errors import UserError
+from ..expr.nodes import Expr, IntImm
+from ..expr.operators import add, as_expr, const, floordiv, floormod, multiply
+from .simplify import simplify
+
+
+class IterMapLevel(enum.IntEnum):
+    """What an iterator map has to be: one to one and onto, onto, or anything that digits express."""
+
+    Bijective = 0
+    Surjective = 1
+    NoCheck = 3
+
+
+@dataclass(frozen=True)
+class IterMark:
+    """An iterator from 0 on: a variable, or a sum of splits that counts through all of its values.
+
+    Parameters
+    ----------
+    source
+        An expression of one variable, or an `IterSumExpr`.
+    extent
+        How many values it has.
+    """
+
+    source: Expr | IterSumExpr
+    extent: Expr
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "extent", as_expr(self.extent))
+
+
+@dataclass(frozen=True)
+class IterSplitExpr:
+    """`source // lower_factor % extent * scale`: some digits of a mark."""
+
+    source: IterMark
+    lower_factor: Expr
+    extent: Expr
+    scale: Expr
+
+    def __post_init__(self) -> None:
+        for name in ("lower_factor", "extent", "scale"):
+            object.__setattr__(self, name, as_expr(getattr(self, name)))
+
+
+@dataclass(frozen=True)
+class IterSumExpr:
+    """The sum of some splits, the one with the largest scale first, and of a `base`."""
+
+    args: tuple[IterSplitExpr, ...]
+    base: Expr
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "args", tuple(self.args))
+        object.__setattr__(self, "base", as_expr(self.base))
+
+
+@dataclass(frozen=True)
+class IterMapResult:
+    """What `detect_iter_map` finds: a sum for each index, or nothing and the reasons."""
+
+    indices: list[IterSumExpr]
+    errors: list[str]
+    padding_predicate: Expr
+
+
+IterMapExpr = IterSplitExpr | IterSumExpr
+
+
+def number(e: Expr) -> int:
+    """The value of a factor or an extent, all of which are constants."""
+    if not isinstance(e, IntImm):
+        raise UserError(
+            f"`{e}` of an iterator map is not a constant", primitive="arith", fix="give ranges of constant extents"
+        )
+    return e.value
+
+
+def split_of(source: IterMark, lower_factor: int, extent: int, scale: int) -> IterSplitExpr:
+    """A split of constants of the mark's type."""
+    dtype = source.extent.dtype
+    return IterSplitExpr(source, *(const(value, dtype) for value in (lower_factor, extent, scale)))
+
+
+def whole(source: IterMark, scale: int = 1) -> IterSplitExpr:
+    """All digits of a mark."""
+    return split_of(source, 1, number(source.extent), scale)
+
+
+def normalize_iter_map_to_expr(expr: IterMapExpr | Expr) -> Expr:
+    """Return an iterator map as an expression of its variables.
+
+    Parameters
+    ----------
+    expr
+        A sum or a split that `detect_iter_map` or `normalize_to_iter_sum` has made; expressions stay as they are.
+    """
+    if isinstance(expr, IterSumExpr):
+        total = expr.base
+        for arg in reversed(expr.args):
+            total = add(normalize_iter_map_to_expr(arg), total)
+        return simplify(total)
+    if not isinstance(expr, IterSplitExpr):
+        return expr
+    mark = expr.source
+    value = normalize_iter_map_to_expr(mark.source)
+    if number(expr.extent) == 1 and number(mark.extent) > 1:
+        return const(0, value.dtype)
+    if number(expr.lower_factor) > 1:
+        value = floordiv(value, expr.lower_factor)
+    if number(expr.lower_factor) * number(expr.extent) != number(mark.extent):
+        value = floormod(value, expr.extent)
+    return simplify(multiply(value, expr.scale))
