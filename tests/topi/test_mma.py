@@ -9,6 +9,7 @@ import pytest
 
 from tests.passes.running import finish
 from tests.topi.test_contraction import EPILOGUES, cases, problem
+from tilewright.core.atoms import ATOMS
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
@@ -27,6 +28,7 @@ from tilewright.topi.templates import (
     Dense,
     Epilogue,
 )
+from tilewright.topi.templates.mma_cost import MmaTile
 from tilewright.tune.analysis.candidate import inspect_candidate
 
 CUDA = Target("cuda -arch=sm_90")
@@ -180,3 +182,13 @@ def test_which_hardware_and_which_types_it_is_for():
     assert not CONV2D_MMA.covers(Conv2d.of((1, 32, 8, 8), dtype="float64"), CUDA)
     with pytest.raises(UserError, match=r"'topi/conv2d\.tf32' does not cover"):
         CONV2D_TF32.program(CONV2D_MMA.first(half.args, CUDA), half, CUDA, Epilogue())
+
+
+@pytest.mark.parametrize(
+    ("atom", "rows", "columns", "wanted"),
+    [("3xtf32", 32, 32, 149), ("3xtf32", 64, 32, 255), ("3xtf32_one", 32, 32, 116), ("3xtf32_one", 64, 32, 188)],
+)
+def test_registers_of_a_tile_are_those_that_ptxas_gives_it(atom: str, rows: int, columns: int, wanted: int) -> None:
+    """Both sets of partial sums count; `wanted` is what NVRTC says of the product of matrices in RESULTS.md."""
+    tile = MmaTile((2, rows), (2, columns), 32, 1, 3)
+    assert abs(tile.registers(ATOMS[atom]) - wanted) <= 5

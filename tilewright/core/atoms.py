@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from .dtype import DType
 from .hardware import Hardware, MatrixShape
 
-_PARTIAL_TERMS = 16
-"""Tensor cores truncate sums: of 16 terms, three products each, the error is below that of sums in float32."""
+_PARTIAL_TERMS = 32
+"""Tensor cores truncate sums: of 32 terms, three products each, the error is that of sums in float32."""
 
 
 @dataclass(frozen=True)

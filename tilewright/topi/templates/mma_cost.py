@@ -35,7 +35,10 @@ _COPY, _WINDOWED, _SYNCHRONOUS = 16.2, 29.3, 2.39
 _AHEAD, _SLICE, _CROWD, _ALONE, _TAIL = 0.149, 124.0, 0.387, 1.0, 0.207
 """The part of the latency that shows with slices in flight; cycles around a barrier, and how they grow with warps; how
 much slower a warp is alone; waves that are not full."""
-_OVERHEAD = 44
+_OVERHEAD, _SPLIT_OVERHEAD = 44, 36
+"""Registers for addresses and loops; where operands are split into parts."""
+_PER_COPY, _SPILLED = 2.5, 30.0
+"""Registers that a copy keeps for its address and condition; cycles of a slice for each register that is not there."""
 _FULL = 4
 """Blocks per multiprocessor beyond which the depth is not divided further."""
 
@@ -66,10 +69,11 @@ class MmaTile:
     def registers(self, atom: Atom) -> int:
         """Registers for sums, for fragments and for addresses."""
         rows, columns = self.rows[1], self.columns[1]
-        sums = rows * columns // 32 * (2 if atom.products > 1 else 1)  # sums of a few terms, beside the others
+        sums = rows * columns // 32 * (1 + atom.partial_sums)
         fragments = (rows // atom.m * atom.halves + columns // atom.n) * atom.words
-        parts = 3 if atom.products > 1 else 2
-        return sums + fragments * parts + _OVERHEAD
+        if atom.products > 1:  # fragments are split as they are used, and not loaded ahead
+            return sums + fragments + _SPLIT_OVERHEAD
+        return sums + fragments * 2 + _OVERHEAD
 
     def shared_bytes(self, atom: Atom) -> int:
         """Bytes of slices in shared memory, padding included."""
@@ -116,6 +120,8 @@ class MmaTile:
         )
         # A warp's slots for a slice, and how long that takes where others wait for the same scheduler.
         issued = instructions * _cycles_of(atom) + fragments * (self.depth // atom.k) * _FRAGMENT + copied
+        wanted = self.registers(atom) + self._address_registers(of, threads)
+        issued += max(0.0, wanted - on.registers_at(threads)) * _SPILLED
         at_once = min(resident, ceil(blocks / gpu.processors))
         warps = max(1.0, at_once * self.warps / 4)
         hidden = _AHEAD ** (self.stages - 1)
@@ -131,6 +137,20 @@ class MmaTile:
         if self.split > 1:
             stored = _KERNEL + 2 * self.split * of.rows.extent * of.columns.extent * of.batch * 4 / _BANDWIDTH
         return max(full * wave, moved) + _LAUNCH + stored
+
+    def _address_registers(self, of: Contraction, threads: int) -> float:
+        """Registers for the addresses and conditions of copies, where all slices have the same.
+
+        A slice of whole windows begins at the same tap as every other: the compiler then computes what each copy needs
+        ahead of the loop over slices.
+        """
+        if self.stages == 1 or of.period == 1 or self.depth % of.period or of.columns.along_depth:
+            return 0.0
+        copies = sum(
+            ceil(prod(pair) * self.depth / operand.together / threads)
+            for pair, operand in ((self.rows, of.rows), (self.columns, of.columns))
+        )
+        return _PER_COPY * copies
 
     def _effort(self, of: Contraction, operand: Operand) -> float:
         """Issue slots for one copy of a factor."""
