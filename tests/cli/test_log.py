@@ -78,6 +78,8 @@ def test_merge(log, tmp_path):
     assert stamps == sorted(stamps)
     with pytest.raises(UserError, match="exists"):
         run("merge", log, "-o", out)
+    with pytest.raises(UserError, match="File name too long"):
+        run("merge", log, "-o", tmp_path / ("a" * 300))
 
 
 def test_curves_leave_out_what_was_no_trial(log):

@@ -208,6 +208,12 @@ VALUES: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: timing(min_repeat_ms=-1), "time_evaluator", "min_repeat_ms=-1: a number of at least 0", "number=10"),
     (lambda: timing(cache_flush_bytes="x"), "time_evaluator", "cache_flush_bytes='x'", "number=10"),
     (lambda: timing(f_preproc="x"), "time_evaluator", "f_preproc='x' is unknown", "cache_flush_bytes"),
+    (
+        lambda: timing(f_preproc=np.zeros(2)),
+        "time_evaluator",
+        "f_preproc=array([0., 0.]) is unknown",
+        "cache_flush_bytes",
+    ),
     (lambda: device("cpu").use_stream(None).__enter__(), "use_stream", "None is not a stream", "an address"),
 ]
 

@@ -17,7 +17,7 @@ from tests.programs.harness import every_target, spread
 from tilewright import te, tir
 from tilewright.codegen.c_compiler import c_compiler
 from tilewright.codegen.exported import elf
-from tilewright.contrib import cc, nvcc, util, utils
+from tilewright.contrib import cc, clang, nvcc, util, utils
 from tilewright.runtime import load_module
 from tilewright.runtime.array import array, empty
 from tilewright.runtime.device import device
@@ -356,6 +356,16 @@ def test_the_compiler_under_its_legacy_name(tmp_path: Path) -> None:
         cc.create_shared(tmp_path / "wrong", [])
     with refused("create_shared", "options=[3]", fix="-O2"):
         cc.create_shared(tmp_path / "wrong", ["a.o"], [3])
+    with refused("create_shared", "options='-O2' is not a list of texts", fix="-O2"):
+        cc.create_shared(tmp_path / "wrong", ["a.o"], "-O2")
+    with refused("create_shared", "cc=1.5 is not a path", fix="/usr/bin/gcc"):
+        cc.create_shared(tmp_path / "wrong", ["a.o"], cc=1.5)  # type: ignore[arg-type]
+    with refused("create_shared", "output='a\\x00b' is not a path", fix="give a path"):
+        cc.create_shared("a\0b", ["a.o"])
+    with refused("create_llvm", "options=['\\ud800'] is not a list of texts", fix="-O2"):
+        clang.create_llvm("int f;", options=["\ud800"])
+    with refused("create_llvm", "cc=1.5 is not a path", fix="give a path"):
+        clang.create_llvm("int f;", cc=1.5)  # type: ignore[arg-type]
     with refused("export_library", "fcompile=3 is not a function", fix="create_shared"):
         axpy("llvm").export_library(tmp_path / "m.so", fcompile=3)
 

@@ -78,7 +78,13 @@ def _problem(equations: Any, variables: Any, ranges: Any, primitive: str) -> Int
     if isinstance(equations, IntConstraints):
         return equations
     given = [condition(e, primitive) for e in (equations if isinstance(equations, (tuple, list)) else [equations])]
-    found: dict[Any, Range] = {} if ranges is None else {as_expr(var): held for var, held in dict(ranges).items()}
+    if ranges is not None and not (isinstance(ranges, Mapping) and all(isinstance(r, Range) for r in ranges.values())):
+        raise UserError(
+            f"ranges={ranges!r} does not map variables to ranges",
+            primitive=primitive,
+            fix="give {x: te.Range(0, 10)}, or leave it out",
+        )
+    found: dict[Any, Range] = {as_expr(var): held for var, held in (ranges or {}).items()}
     names = as_variables(list(found) if variables is None else variables, primitive)
     if not names:
         raise UserError("no variable is given", primitive=primitive, fix="give the variables to solve for: [x, y]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -66,7 +67,7 @@ def best(path: Path) -> int:
 
 def merge_logs(out: Path, paths: Sequence[Path]) -> int:
     """Write the lines of several logs into one; 1 where they hold lines that are not records."""
-    if out.exists() and out not in paths:
+    if os.path.exists(out) and out not in paths:  # unlike `Path.exists`, false for a name that is too long
         raise UserError(f"{out} exists", fix="name a new file, or give it among the logs to merge as well", where="")
     found = [(path, *read_log(path)) for path in paths]
     print_lines([f"{merge_pairs((pair for _, pairs, _ in found for pair in pairs), out)} lines in {out}"])

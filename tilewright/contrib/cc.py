@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..codegen.c_compiler import c_compiler
-from ..codegen.exported.linker import required_compiler, run_compiler
+from ..codegen.exported.linker import compiler_words, required_compiler, run_compiler
 from ..core.errors import UserError
 
 
@@ -51,9 +51,8 @@ def _link(output: Any, objects: Any, how: list[str], options: Any, cc: Any, prim
     files = [objects] if isinstance(objects, (str, os.PathLike)) else objects
     if not isinstance(files, (list, tuple)) or not all(isinstance(f, (str, os.PathLike)) for f in files) or not files:
         raise UserError(f"{objects!r} is not a list of files", primitive=primitive, fix='give paths: ["lib.o"]')
-    more = [] if options is None else list(options)
-    if not all(isinstance(option, str) for option in more):
-        raise UserError(f"options={options!r}", primitive=primitive, fix='give a list of texts: ["-O2"]')
-    compiler = cc or required_compiler("linking", primitive)
+    more = compiler_words(primitive, options=options)
+    named = compiler_words(primitive, output=output, objects=list(files), cc=cc)
+    compiler = named.pop() if cc is not None else required_compiler("linking", primitive)
     libraries = ["-lm", "-lpthread", "-ldl"]
-    run_compiler([compiler, *how, "-o", os.fspath(output), *map(os.fspath, files), *more, *libraries], primitive)
+    run_compiler([compiler, *how, "-o", *named, *more, *libraries], primitive)

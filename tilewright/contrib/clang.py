@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from ..codegen.c_compiler import CSource, c_compiler, language, text_of
+from ..codegen.exported.linker import compiler_words, run_compiler
 from ..core.errors import UserError
 
 
@@ -52,6 +52,8 @@ def create_llvm(inputs: Any, output: str | None = None, options: Any = None, cc:
     given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
     if len(given) != 1 or not isinstance(given[0], str):
         raise UserError(f"inputs={inputs!r} is not C source", primitive="create_llvm", fix="give one text")
+    more = compiler_words("create_llvm", options=options)
+    compiler_words("create_llvm", output=output, cc=cc)
     source = text_of(given[0], (".c", ".cc", ".cpp"))
     compiler = cc or next(iter(find_clang(required=False)), None)
     if compiler is None:
@@ -62,13 +64,12 @@ def create_llvm(inputs: Any, output: str | None = None, options: Any = None, cc:
                 fix="install one: apt-get install clang",
             )
         return CSource(source)
-    more = [] if options is None else list(options)
     command = [compiler, "-O3", "-S", "-emit-llvm", "-x", language(source), *more, "-", "-o", "-"]
-    done = subprocess.run(command, input=source.encode(), capture_output=True, check=False)
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
-        raise UserError(f"clang does not compile the code:\n{said}", primitive="create_llvm", fix="correct the code")
-    made = done.stdout.decode()
+    made = run_compiler(command, "create_llvm", source.encode(errors="replace")).decode()
     if output is not None:
-        Path(output).write_text(made, encoding="utf-8")
+        try:
+            Path(output).write_text(made, encoding="utf-8")
+        except OSError as error:
+            said = f"cannot write {output}: {error.strerror}"
+            raise UserError(said, primitive="create_llvm", fix="name a file in a folder that is there") from error
     return made

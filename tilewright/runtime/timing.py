@@ -132,7 +132,7 @@ def evaluator(function: Any, on: Device, options: TimingOptions, before: str = "
     `before` (legacy `f_preproc`) names a function to run first; none is needed here, as a cold cache is
     asked for by `cache_flush_bytes`.
     """
-    if before not in ("", "cache_flush_cpu_non_first_arg"):
+    if not isinstance(before, str) or before not in ("", "cache_flush_cpu_non_first_arg"):
         raise UserError(
             f"f_preproc={before!r} is unknown",
             primitive="time_evaluator",

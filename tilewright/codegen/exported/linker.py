@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ...core.errors import UserError
 from ..c_compiler import c_compiler
@@ -23,10 +24,33 @@ def required_compiler(what: str, primitive: str) -> str:
     return found
 
 
-def run_compiler(command: Sequence[str], primitive: str) -> None:
-    """Run a compiler; UserError with what it says where it fails."""
+def compiler_words(primitive: str, **given: Any) -> list[str]:
+    """The words of a command that arguments give: None for none, a path or a list of texts. UserError for others."""
+    made: list[str] = []
+    for name, value in given.items():
+        single = isinstance(value, (str, os.PathLike)) and name != "options"
+        words = [value] if single else [] if value is None else value
+        if not isinstance(words, (list, tuple)) or not all([_is_word(word) for word in words]):
+            what, fix = ("a list of texts", '["-O2"]') if name == "options" else ("a path", '"/usr/bin/gcc"')
+            raise UserError(f"{name}={value!r} is not {what}", primitive=primitive, fix=f"give {what}: {fix}")
+        made += map(os.fspath, words)
+    return made
+
+
+def _is_word(word: Any) -> bool:
+    """Whether a process can be started with such an argument."""
+    if not isinstance(word, (str, os.PathLike)) or not isinstance(text := os.fspath(word), str):
+        return False
     try:
-        done = subprocess.run([*command], capture_output=True, check=False)
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
+def run_compiler(command: Sequence[str], primitive: str, given: bytes = b"") -> bytes:
+    """Run a compiler on what it is `given`, and return what it prints; UserError with what it says where it fails."""
+    try:
+        done = subprocess.run([*command], input=given, capture_output=True, check=False)
     except OSError as error:
         raise UserError(f"cannot run {command[0]}: {error.strerror}", primitive=primitive, fix=_HINT) from error
     if done.returncode:
@@ -36,6 +60,7 @@ def run_compiler(command: Sequence[str], primitive: str) -> None:
             primitive=primitive,
             fix="correct what it complains of, or give the options that it needs",
         )
+    return done.stdout
 
 
 def linked(objects: Sequence[bytes], primitive: str, relocatable: bool = False) -> bytes:

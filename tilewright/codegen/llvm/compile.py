@@ -153,10 +153,14 @@ def optimised_ir(source: str, machine: Machine) -> str:
 MOST_BLOCKS = 4096
 """Largest number of basic blocks that LLVM optimises: the time of some passes grows with its square."""
 
+MOST_INSTRUCTIONS = 4096
+"""Largest block of a module whose loops LLVM vectorizes: the time of that grows with its square as well."""
+
 
 def _optimised(source: str, machine: Machine) -> tuple[Any, Any]:
     llvm = binding()
-    if source.count(":\n") > MOST_BLOCKS:  # each block begins with its label
+    blocks = source.split(":\n")  # each block begins with its label
+    if len(blocks) > MOST_BLOCKS:
         machine = replace(machine, level=0)
     try:
         module = llvm.parse_assembly(source)
@@ -166,7 +170,7 @@ def _optimised(source: str, machine: Machine) -> tuple[Any, Any]:
     module.triple = target.triple
     module.data_layout = str(target.target_data)
     options = llvm.create_pipeline_tuning_options(speed_level=machine.level)
-    options.loop_vectorization = machine.level > 1
+    options.loop_vectorization = machine.level > 1 and max(b.count("\n") for b in blocks) <= MOST_INSTRUCTIONS
     options.slp_vectorization = machine.level > 1
     passes = llvm.create_pass_builder(target, options)
     passes.getModulePassManager().run(module, passes)
