@@ -361,7 +361,7 @@ def test_solutions_of_inequalities_stay(seed: int, deskew: bool) -> None:
 
 def test_what_is_refused() -> None:
     with refused("solve_linear_equations", "ranges=3 does not map variables to ranges", fix="te.Range"):
-        arith.solve_linear_equations([x], [x], 3)
+        arith.solve_linear_equations([x.equal(1)], [x], 3)
     with refused("IntervalSet", "max_value=1.5 is not an integer", fix="pos_inf"):
         Set(1, 1.5)
     with refused("int_set", "3 is not a mapping", fix="arith.IntervalSet"):
