@@ -189,6 +189,20 @@ def test_an_archive_that_was_edited_is_refused(tmp_path: Path) -> None:
             load_module(path)
 
 
+def test_an_archive_that_counts_more_files_than_it_holds_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    axpy("llvm").save(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    for count in (2**70, -1):
+        described = json.dumps({**json.loads(members["module.json"]), "objects": count})
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in {**members, "module.json": described}.items():
+                archive.writestr(name, content)
+        with pytest.raises(UserError, match=f"it names {count} object files and holds {len(members)} files"):
+            load_module(path)
+
+
 def test_an_archive_that_unpacks_to_any_size_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saved, "_MOST_BYTES", 1 << 20)
     path = tmp_path / "m"

@@ -173,8 +173,11 @@ def _check_version(path: Any, described: dict[str, Any]) -> None:
 
 def _program(archive: zipfile.ZipFile, described: dict[str, Any]) -> CompiledProgram:
     target = Target(described["target"])
-    objects = [f"{_OBJECT}{number}.o" for number in range(described.get("objects", 0))]
-    names = set(archive.namelist()) & {_SOURCES[target.kind], _BINARIES.get(target.kind, ""), *objects}
+    there = set(archive.namelist())
+    if not 0 <= (count := described.get("objects", 0)) <= len(there):
+        raise ValueError(f"it names {count} object files and holds {len(there)} files")
+    objects = [f"{_OBJECT}{number}.o" for number in range(count)]
+    names = there & {_SOURCES[target.kind], _BINARIES.get(target.kind, ""), *objects}
     members = {name: _member(archive, name) for name in names}
     if digest(described, members) != described.get("digest"):
         raise ValueError("its digest does not match: it was edited or damaged")
