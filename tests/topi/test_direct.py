@@ -263,3 +263,36 @@ def test_the_usual_layout_is_not_part_of_the_key():
     assert Depthwise.of((1, 4, 8, 8)).args[-1] == "float32"
     assert Depthwise.of((1, 4, 8, 8), layout="NHWC").args[-2:] == ("float32", "NHWC")
     assert tw.autotvm.templates.depthwise.task("cuda", shape=(1, 4, 8, 8)).workload[0] == "topi/depthwise"
+
+
+SLIDING = (
+    Depthwise.of((1, 8, 9, 5), 3, dtype="bfloat16", layout="NHWC"),
+    Depthwise.of((1, 4, 11, 6), (5, 3), stride=2, padding=(2, 1, 1, 0), dtype="float16", layout="NHWC"),
+    Depthwise.of((1, 2, 10, 4), 3, stride=3, dilation=2, layout="NHWC"),
+    Depthwise.of((1, 32, 8, 4), 9, dtype="float16", layout="NHWC"),  # too many weights for registers
+    Conv2d.of((1, 8, 7, 5), 16, groups=2, dtype="float16", layout="NHWC"),
+    Conv2d.of((1, 12, 6, 4), 6, groups=3, kernel=(3, 2), padding=(2, 0, 1, 1), dilation=(2, 1), layout="NHWC"),
+)
+
+
+def by_the_interpreter(workload, config):
+    """The strategy on one thread after another, with reads and races checked."""
+    inputs, right, allowed = problem(workload, EPILOGUES[1])
+    direct = FAMILIES[type(workload)].others[0]
+    schedule, args = direct.program(config, workload, Target("cuda"), EPILOGUES[1])
+    finished = finish(lower(schedule, args).functions[0], check=True)
+    out = np.full(workload.out_shape, np.nan, inputs[0].dtype)
+    interpret(finished, [*inputs, out], outputs=[finished.buffers[-1]], races=True)
+    check(out, right, allowed)
+
+
+@pytest.mark.parametrize("window", ["row", "sliding", "rolled"])
+@pytest.mark.parametrize("workload", cases(SLIDING))
+def test_windows_of_images_with_channels_last(workload, window):
+    """Three rows a thread, the last ones partly beyond the image; a group's channels are loaded together."""
+    grouped = workload.groups < workload.shape[1]
+    own, chunk = (workload.filters // workload.groups, workload.shape[1] // workload.groups) if grouped else (2, 2)
+    wanted = {"tile_c": [2, own], "tile_y": [2, 3], "tile_x": [2, 2], "chunk": chunk, "window": window}
+    config = FAMILIES[type(workload)].others[0].strategy(Target("cuda")).nearest(workload, wanted)
+    assert (config["window"].val, config["chunk"].val) == (window, chunk)
+    by_the_interpreter(workload, config)

@@ -48,7 +48,15 @@ def check_shapes(of: Images, data: Tensor, weights: Tensor) -> None:
             )
 
 
-def sums_of(of: Images, data: Tensor, weights: Tensor, chunk: int = 0, turned: bool = False) -> Tensor:
+def sums_of(
+    of: Images,
+    data: Tensor,
+    weights: Tensor,
+    chunk: int = 0,
+    turned: bool = False,
+    sliding: int = 0,
+    tile: tuple[int, int] = (1, 1),
+) -> Tensor:
     """Return the convolution without its epilogue, in the type in which it is summed.
 
     Parameters
@@ -61,24 +69,46 @@ def sums_of(of: Images, data: Tensor, weights: Tensor, chunk: int = 0, turned: b
         the input, whose width must be a multiple of it.
     turned : bool
         Whether the weights are read from a copy of the type of the sums in which filters are neighbours.
+    sliding : int
+        With 0 a sum runs over the rows of the window. Otherwise it runs over the rows of the input that so many rows
+        of results see together, so that a schedule may load each of them once; the terms of the others are left out.
+    tile : pair of int
+        Rows and columns of a tile. There are sums for whole tiles, more than results: a sum without a guard costs less
+        than the guard, which would be around each of its terms.
     """
+    rows, columns = (-(-count // whole) * whole for count, whole in zip(of.places, tile, strict=True))
+    seen_rows, seen_columns = (
+        (count - 1) * step + (taps - 1) * apart + 1
+        for count, step, taps, apart in zip((rows, columns), of.stride, of.kernel, of.dilation, strict=True)
+    )
     kernels = _turned(of, weights) if turned else lambda f, rc, ry, rx: _weight(of, weights, f, rc, ry, rx)
-    element = _chunked(of, data, chunk) if chunk and of.layout == "NCHW" else _padded(of, data, converted=bool(chunk))
+    seen = seen_rows, seen_columns
+    chunked = chunk and of.layout == "NCHW"
+    element = _chunked(of, data, chunk, seen) if chunked else _padded(of, data, bool(chunk), seen)
     per_group, per_filters, kind = of.shape[1] // of.groups, of.filters // of.groups, sum_dtype(of.dtype)
     (sy, sx), (dy, dx) = of.stride, of.dilation
     channels = [reduce_axis((0, per_group), name="rc")] if per_group > 1 else []
-    ry, rx = reduce_axis((0, of.kernel[0]), name="ry"), reduce_axis((0, of.kernel[1]), name="rx")
+    reached = (sliding - 1) * sy + (of.kernel[0] - 1) * dy + 1 if sliding else of.kernel[0]
+    ry, rx = reduce_axis((0, reached), name="ry"), reduce_axis((0, of.kernel[1]), name="rx")
 
-    def value(*position: Any) -> Any:
+    def term(*position: Any) -> Any:
         n, f, y, x = from_layout(of.layout, position)
         rc = channels[0] if channels else 0
         group = floordiv(f, per_filters) if of.groups > 1 else 0
-        seen = element(n, group * per_group + rc, y * sy + ry * dy, x * sx + rx * dx)
-        return reduce_sum(cast(kind, seen) * cast(kind, kernels(f, rc, ry, rx)), [*channels, ry, rx])
+        row: Any = y * sy + ry * dy
+        tap: Any = ry
+        seen_by: Any = None
+        if sliding:
+            ahead = ry - floormod(y, sliding) * sy
+            row, tap = floordiv(y, sliding) * (sliding * sy) + ry, floordiv(ahead, dy)
+            seen_by = all_of(ahead >= 0, tap < of.kernel[0], *([floormod(ahead, dy).equal(0)] if dy > 1 else []))
+        value = element(n, group * per_group + rc, row, x * sx + rx * dx)
+        product = cast(kind, value) * cast(kind, kernels(f, rc, tap, rx))
+        return reduce_sum(product, [*channels, ry, rx], where=seen_by)
 
-    shape = in_layout(of.layout, (of.shape[0], of.filters, *of.places))
+    shape = in_layout(of.layout, (of.shape[0], of.filters, rows, columns))
     names = in_layout(of.layout, ("n", "f", "y", "x"))
-    made: Tensor = compute(shape, value, "sums", f"convolution,{of.layout}", varargs_names=names)
+    made: Tensor = compute(shape, term, "sums", f"convolution,{of.layout}", varargs_names=names)
     return made
 
 
@@ -104,10 +134,10 @@ def _turned(of: Images, weights: Tensor) -> Any:
     return lambda f, rc, ry, rx: made(rc, ry, rx, f)
 
 
-def _padded(of: Images, data: Tensor, converted: bool) -> Any:
-    """Return how the padded input is read at (n, c, y, x)."""
-    top, left, bottom, right = of.padding
+def _padded(of: Images, data: Tensor, converted: bool, seen: tuple[int, int]) -> Any:
+    """Return how the padded input is read at (n, c, y, x), of which `seen` many rows and columns are."""
     _, _, height, width = of.shape
+    top, left, bottom, right = _around(of, seen)
     kind = sum_dtype(of.dtype) if converted else of.dtype
 
     def value(*position: Any) -> Any:
@@ -115,8 +145,8 @@ def _padded(of: Images, data: Tensor, converted: bool) -> Any:
         inside = []
         inside += [y >= top, y < height + top] if top or bottom else []
         inside += [x >= left, x < width + left] if left or right else []
-        seen = data(*in_layout(of.layout, (n, c, y - top, x - left)))
-        return cast(kind, if_then_else(all_of(*inside), seen, const(0.0, of.dtype)) if inside else seen)
+        found = data(*in_layout(of.layout, (n, c, y - top, x - left)))
+        return cast(kind, if_then_else(all_of(*inside), found, const(0.0, of.dtype)) if inside else found)
 
     around = (*of.shape[:2], height + top + bottom, width + left + right)
     shape = in_layout(of.layout, around)
@@ -125,10 +155,18 @@ def _padded(of: Images, data: Tensor, converted: bool) -> Any:
     return lambda *position: made(*in_layout(of.layout, position))
 
 
-def _chunked(of: Images, data: Tensor, chunk: int) -> Any:
-    """Return how the padded input is read at (n, c, y, x), from a tensor (n, c, y, chunk of a row, place in it)."""
+def _around(of: Images, seen: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Zeros on each side, with as many more behind as are needed so that so many rows and columns can be seen."""
     top, left, bottom, right = of.padding
+    more = (count - size for count, size in zip(seen, of.shape[2:], strict=True))
+    below, beside = (count - before for count, before in zip(more, (top, left), strict=True))
+    return top, left, max(bottom, below), max(right, beside)
+
+
+def _chunked(of: Images, data: Tensor, chunk: int, seen: tuple[int, int]) -> Any:
+    """Return how the padded input is read at (n, c, y, x), from a tensor (n, c, y, chunk of a row, place in it)."""
     count, channels, height, width = of.shape
+    top, left, bottom, right = _around(of, seen)
     before, inner, after = -(-left // chunk), width // chunk, -(-right // chunk)
 
     def value(n: Any, c: Any, y: Any, xo: Any, xi: Any) -> Any:
@@ -136,8 +174,9 @@ def _chunked(of: Images, data: Tensor, chunk: int) -> Any:
         inside += [y >= top, y < height + top] if top or bottom else []
         inside += [xo >= before] if before else []
         inside += [xo < before + inner] if after else []
-        seen = data(n, c, y - top, (xo - before) * chunk + xi)
-        return cast(sum_dtype(of.dtype), if_then_else(all_of(*inside), seen, const(0.0, of.dtype)) if inside else seen)
+        found = data(n, c, y - top, (xo - before) * chunk + xi)
+        kind = sum_dtype(of.dtype)
+        return cast(kind, if_then_else(all_of(*inside), found, const(0.0, of.dtype)) if inside else found)
 
     shape = (count, channels, height + top + bottom, before + inner + after, chunk)
     made = compute(shape, value, "chunks", "injective,pad")

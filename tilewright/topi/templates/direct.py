@@ -36,6 +36,7 @@ from .window_cost import (
     STEPS,
     Tile,
     Weights,
+    Window,
     even_threads,
     own_channels,
     own_filters,
@@ -58,9 +59,9 @@ def space(of: Images) -> Space:
 
     `tile_c`: groups of channels (in NHWC filters), over blocks, threads and a thread's own; `tile_f`: filters of a
     group, over blocks and a thread's own (in NHWC all of them are of `tile_c`); `tile_y`, `tile_x`: rows and columns,
-    over blocks, threads and a thread's own. `chunk`: neighbours that are loaded at once. `window`: a thread holds all
-    rows that its results need, or for each of its rows one row of the window at a time. `planes`: where windows are
-    loaded from; a block may fetch whole small images to shared memory first.
+    over blocks, threads and a thread's own. `chunk`: neighbours that are loaded at once. `window`: what of it a thread
+    holds at a time, see `Window`; rows slide in NHWC only. `planes`: where windows are loaded from; a block may fetch
+    whole small images to shared memory first.
     """
     last = of.layout == "NHWC"
     rows, columns = of.places
@@ -73,12 +74,14 @@ def space(of: Images) -> Space:
         split_knob("tile_y", rows, "candidate", candidate=_tiles(rows)),
         split_knob("tile_x", columns, "candidate", candidate=_tiles(columns)),
         value_knob("chunk", [c for c in (1, 2, 4, 8) if c <= widest(of)]),
-        value_knob("window", ["all", "row"]),
+        value_knob("window", [w.value for w in Window if last or not w.slides]),
         value_knob("planes", ["memory", "shared"] if _small(of) else ["memory"]),
     ]
 
     def aligned(choices: Mapping[str, Any]) -> bool:
-        chunk = choices["chunk"].val
+        chunk, slides = choices["chunk"].val, Window(choices["window"].val).slides
+        if last and of.groups < of.shape[1]:  # whole vectors of a group, or single channels as in NCHW
+            return chunk in (1, widest(of)) and (chunk > 1 or not slides)
         along = choices["tile_c"].size[-1] if last else choices["tile_x"].size[-1] * of.stride[1]
         return bool(along % chunk == 0)
 
@@ -95,7 +98,7 @@ def space(of: Images) -> Space:
 
     return (
         Space(knobs)
-        .where(aligned, ("tile_c", "tile_x", "chunk"), "a thread's tile of whole chunks")
+        .where(aligned, ("tile_c", "tile_x", "chunk", "window"), "a thread's tile of whole chunks")
         .where(small, (*_TILES, "tile_f", "chunk", "window"), f"{REGISTERS} registers and {STEPS} products per thread")
         .where(whole, ("tile_y", "tile_x", "planes"), "whole planes in a block that shares them")
         .where(block, _TILES, f"at most {_LARGEST_BLOCK} threads per block")
@@ -116,52 +119,47 @@ def _tiles(extent: int) -> list[list[int]]:
 def tile_of(choices: Mapping[str, Any]) -> Tile:
     """Return what a configuration has a thread compute."""
     channels, filters, rows, columns = (choices[name].size[-1] for name in ("tile_c", "tile_f", "tile_y", "tile_x"))
-    return Tile(channels, filters, rows, columns, choices["chunk"].val, choices["window"].val == "all")
+    return Tile(channels, filters, rows, columns, choices["chunk"].val, Window(choices["window"].val))
 
 
 def declare(of: Images, data: Tensor, weights: Tensor, config: Config) -> Tensor:
     """Declare the sums over rows in chunks."""
-    return sums_of(of, data, weights, config["chunk"].val, weights_of(of, tile_of(config)) is Weights.SHARED)
+    tile = tile_of(config)
+    turned = weights_of(of, tile) is Weights.SHARED
+    block = prod(config["tile_y"].size[1:]), prod(config["tile_x"].size[1:])
+    return sums_of(of, data, weights, tile.chunk, turned, tile.rows if tile.window.slides else 0, block)
 
 
 def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """Tile the results over blocks and threads; windows and sums in registers."""
-    padded, out = t.padded, t.out
+    padded, out, tile = t.padded, t.out, tile_of(config)
     weights = t.sums.op.input_tensors[1]
     planes = s.cache_read(t.data, "shared", [padded]) if config["planes"].val == "shared" else None
     sums = t.in_registers(s)
     s[padded].set_scope("local")
     block, thread, vector = _tile(of, config, s, out)
     s[sums].compute_at(s[out], thread)
-    *channels, ry, rx = sums.op.reduce_axis
-    s[sums].reorder(*channels, ry, rx, *sums.op.axis)
-    if channels:  # several windows are under way at once
-        channels = list(s[sums].split(channels[0], factor=_channels_at_once(of, config)))
-        s[sums].unroll(channels[1])
-    if config["window"].val == "row":
-        s[padded].compute_at(s[sums], ry)
-    elif channels:
-        s[padded].compute_at(s[sums], channels[-1])
-    else:
-        s[padded].compute_at(s[out], thread)
-    chunk = config["chunk"].val
-    if chunk > 1:
+    at, term = _order_terms(of, tile, s, sums)
+    s[padded].compute_at(*((s[out], thread) if at is None else (s[sums], at)))
+    if tile.chunk > 1:
         together = padded.op.axis[-1]
         if of.layout == "NHWC":
-            together = s[padded].split(together, factor=chunk)[1]
+            together = s[padded].split(together, factor=tile.chunk)[1]
         s[padded].vectorize(together)
     if planes is not None:
         s[planes].compute_at(s[out], block)
         counts = [config[name].size[-2] for name in _TILES]
         fetch_together(s, planes, list(zip(_TAGS, counts, strict=True)), _together(of, config))
-    held = weights_of(of, tile_of(config))
+    held = weights_of(of, tile)
     if held is Weights.SHARED:
-        whole = len(channels) > 0 or prod(of.kernel) * prod(config["tile_c"].size[1:]) * 4 <= SHARED_BYTES
-        _share_weights(of, config, s, (weights, sums), (out, block) if whole else (sums, ry), rx)
+        whole = _bytes_turned(of, config) <= SHARED_BYTES or (of.layout == "NCHW" and of.groups < of.shape[1])
+        _share_weights(
+            of, config, s, (t.weights, weights, sums), (out, block) if whole else (sums, sums.op.reduce_axis[-2]), term
+        )
     elif held is Weights.REGISTERS:
         mine = s.cache_read(weights, "local", [sums])
         s[mine].compute_at(s[out], thread)
-        at_once = gcd(config["tile_c"].size[-1] * prod(of.kernel), ACCESS // BYTES[of.dtype])
+        at_once = gcd(tile.channels * prod(of.kernel), ACCESS // BYTES[of.dtype])
         if at_once > 1:
             s[mine].vectorize(s[mine].split(s[mine].fuse(*mine.op.axis), factor=at_once)[1])
     for extra in t.extras:
@@ -172,15 +170,46 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         s[out].vectorize(s[out].split(vector, factor=width)[1])
 
 
+def _order_terms(of: Images, tile: Tile, s: ScheduleHandle, sums: Tensor) -> tuple[IterVar | None, IterVar]:
+    """Order the loops over the terms of a thread's sums.
+
+    Returns the loop in which a part of the window is loaded, None where all of it is before them, and the innermost
+    loop over terms, in which weights are read.
+    """
+    *channels, ry, rx = sums.op.reduce_axis
+    if tile.window.slides:
+        n, y, x, f = sums.op.axis  # channels last
+        s[sums].reorder(ry, n, y, rx, *channels, x, f)
+        if tile.window is Window.SLIDING:
+            s[sums].unroll(ry)
+        return ry, (channels or [rx])[-1]
+    if tile.shares_groups(of):
+        s[sums].reorder(ry, rx, *channels, *sums.op.axis)
+        return ry if tile.window is Window.ROW else None, channels[0]
+    s[sums].reorder(*channels, ry, rx, *sums.op.axis)
+    if channels:  # several windows are under way at once
+        channels = list(s[sums].split(channels[0], factor=_channels_at_once(of, tile)))
+        s[sums].unroll(channels[1])
+    if tile.window is Window.ROW:
+        return ry, rx
+    return channels[-1] if channels else None, rx
+
+
+def _bytes_turned(of: Images, config: Config) -> int:
+    """The bytes of a block's weights in the type of the sums."""
+    block: int = prod(config["tile_c"].size[1:])
+    return 4 * prod(of.kernel) * (of.shape[1] // of.groups) * block
+
+
 def _together(of: Images, config: Config) -> int:
     """How many neighbours of whole planes can be fetched at once."""
     elements = prod(config["tile_c"].size[1:]) * prod(of.shape[2:])
     return gcd(elements, ACCESS // BYTES[of.dtype]) if of.groups % prod(config["tile_c"].size[1:]) == 0 else 1
 
 
-def _channels_at_once(of: Images, config: Config) -> int:
+def _channels_at_once(of: Images, tile: Tile) -> int:
     """How many channels of a sum are written out one after another."""
-    steps = tile_of(config).steps(of)
+    steps = tile.steps(of)
     return next(n for n in (4, 2, 1) if of.shape[1] // of.groups % n == 0 and (n == 1 or n * steps <= STEPS // 3))
 
 
@@ -188,7 +217,7 @@ def _share_weights(
     of: Images,
     config: Config,
     s: ScheduleHandle,
-    tensors: tuple[Tensor, Tensor],
+    tensors: tuple[Tensor, Tensor, Tensor],
     place: tuple[Tensor, IterVar],
     at: IterVar,
 ) -> None:
@@ -196,16 +225,43 @@ def _share_weights(
 
     They are turned at `place`, all of them or a row of the window at a time.
     """
-    turned, sums = tensors
+    weights, turned, sums = tensors
     mine = s.cache_read(turned, "local", [sums])
     s[turned].set_scope("shared")
     s[turned].compute_at(s[place[0]], place[1])
     names = ("tile_y", "tile_x", "tile_c") if of.layout == "NHWC" else _TILES
-    fetch_together(s, turned, list(zip(_TAGS, (config[n].size[-2] for n in names), strict=True)), order=(3, 0, 1, 2))
+    threads = [config[n].size[-2] for n in names]
+    tagged = list(zip(_TAGS, threads, strict=True))
+    elements = _bytes_turned(of, config) // 4
+    alone, one = of.groups == of.shape[1], of.shape[1] // of.groups * prod(of.kernel)
+    together = gcd(gcd(elements, of.filters * one) if alone else one, ACCESS // BYTES[of.dtype])
+    in_vectors = of.layout == "NHWC" and place[0] is not sums and elements >= prod(threads) * together
+    if in_vectors and alone:  # filters are a window apart in memory, so a block copies them as they are first
+        given = s.cache_read(weights, "shared", [turned])
+        s[given].compute_at(s[place[0]], place[1])
+        flat, lanes = s[given].split(s[given].fuse(*given.op.axis), factor=together)
+        _deal_out(s, given, flat, lanes, threads)
+    if in_vectors and not alone:
+        *terms, f = turned.op.axis
+        outer, lanes = s[turned].split(s[turned].fuse(*terms), factor=together)
+        s[turned].reorder(outer, f, lanes)
+        _deal_out(s, turned, s[turned].fuse(outer, f), lanes, threads)
+    else:
+        fetch_together(s, turned, tagged, order=(3, 0, 1, 2))
     s[mine].compute_at(s[sums], at)
     width = gcd(config["tile_c" if of.layout == "NHWC" else "tile_f"].size[-1], 4)
     if width > 1:
         s[mine].vectorize(s[mine].split(mine.op.axis[3], factor=width)[1])
+
+
+def _deal_out(s: ScheduleHandle, tensor: Tensor, jobs: IterVar, lanes: IterVar, threads: list[int]) -> None:
+    """Give neighbouring vectors to neighbouring threads, in rounds."""
+    rounds, rest = s[tensor].split(jobs, factor=prod(threads))
+    rest, last = s[tensor].split(rest, factor=threads[2])
+    first, middle = s[tensor].split(rest, factor=threads[1])
+    bind_all(s, tensor, (first, middle, last), _TAGS)
+    s[tensor].vectorize(lanes)
+    s[tensor].pragma(rounds, "auto_unroll_max_step", 0)  # the order is meant, whatever else threads could fetch
 
 
 def _storable(of: Images) -> int:

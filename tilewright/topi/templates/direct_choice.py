@@ -8,46 +8,96 @@ and to end. The constants are fitted to some thousand kernels measured on an H20
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil, prod
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, gcd, prod
 from typing import Any
 
 from ...core.hardware import Hardware
 from .gpu import USUAL, Gpu
 from .images import Images
 from .window_cost import (
+    ACCESS,
     BYTES,
     REGISTERS,
+    SHARED_BYTES,
     STEPS,
     Tile,
     Weights,
+    Window,
     even_threads,
     own_channels,
     own_filters,
+    reach,
     weights_of,
     widest,
 )
 
 _CLOCK = 1.7e9
-_BANDWIDTH, _CACHED_BANDWIDTH, _CACHE = 2.62e12, 7.72e12, 45e6
-"""Bytes per second from memory and from the L2 cache, and what that holds."""
+_CACHE = 45e6
+"""Bytes that the L2 cache holds."""
 _IN_FLIGHT, _LOADS_IN_FLIGHT = 14_600, 16
 """Bytes that a multiprocessor must have asked for to be served at full bandwidth, and loads that a thread has."""
-_LATENCY, _BLOCK_START = 629.0, 194.0
-"""Cycles: of a load from L2, and to begin a block."""
-_ISSUE, _PER_LOAD, _PER_STORE, _PER_THREAD = 6.28, 1.56, 21.0, 57.7
-"""Instructions a cycle of the four schedulers; instructions for a load, for four bytes stored, and for a thread."""
-_FILL = 17.8
-"""Instructions to turn a weight in shared memory."""
-_WAVEFRONT, _WEIGHT = 2.23, 0.942
-"""Cycles of the L1 cache for 128 bytes, and for a weight that all threads of a warp read."""
-_ROUND, _ALONE, _TURN = 0.485, 0.823, 1.73
-"""Of a thread by itself: the latency of a further round of loads, cycles an instruction, and the part that shows."""
-_UNEVEN = 1.38
-"""What guards cost where tiles do not divide the results."""
-_WINDOW = 1.0
-"""The part of a window that is in registers at a time."""
-_SHARPNESS = 5.34
-"""The power at which costs that overlap are added: the longest counts almost alone."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What things cost.
+
+    Attributes
+    ----------
+    bandwidth, cached_bandwidth : float
+        Bytes per second from memory and from the L2 cache.
+    latency, block_start : float
+        Cycles: of a load from L2, and to begin a block.
+    issue, per_load, per_store, per_thread : float
+        Instructions a cycle of the four schedulers; instructions for a load, for four bytes stored, and for a thread.
+    fill, copy : float
+        Instructions to turn a weight in shared memory, from global memory and from a copy that lies there already.
+    wavefront, weight, apart : float
+        Cycles of the L1 cache for 128 bytes, for a weight that all threads of a warp read, and for vectors of weights
+        that the threads of a warp read far apart.
+    round, alone, turn : float
+        Of a thread by itself: the latency of a further round of loads, cycles an instruction, and the part that shows.
+    uneven : float
+        What guards cost where tiles do not divide the channels.
+    sharpness : float
+        The power at which costs that overlap are added: the longest counts almost alone.
+    """
+
+    bandwidth: float
+    cached_bandwidth: float
+    latency: float
+    block_start: float
+    issue: float
+    per_load: float
+    per_store: float
+    per_thread: float
+    fill: float
+    copy: float
+    wavefront: float
+    weight: float
+    apart: float
+    round: float
+    alone: float
+    turn: float
+    uneven: float
+    sharpness: float
+
+
+RATES = {
+    "NCHW": Rates(
+        bandwidth=2.62e12, cached_bandwidth=7.72e12, latency=629.0, block_start=194.0,
+        issue=6.28, per_load=1.56, per_store=21.0, per_thread=57.7, fill=17.8, copy=17.8,
+        wavefront=2.23, weight=0.942, apart=16.0, round=0.485, alone=0.823, turn=1.73, uneven=1.38, sharpness=5.34,
+    ),
+    "NHWC": Rates(
+        bandwidth=3.36e12, cached_bandwidth=7.1e12, latency=1118.0, block_start=56.7,
+        issue=3.59, per_load=1.98, per_store=18.6, per_thread=58.5, fill=10.2, copy=9.99,
+        wavefront=2.23, weight=0.278, apart=18.0, round=0.192, alone=0.813, turn=1.73, uneven=1.69, sharpness=4.36,
+    ),
+}  # fmt: skip
+"""By layout, fitted to some thousand kernels and to 633."""
 _SPARE = 24
 """Registers of `REGISTERS` that the first choice leaves: windows beyond spill, and take ptxas 10 s and more."""
 _ROW_REGISTERS = 168
@@ -74,7 +124,7 @@ def wanted(tile: Tile, block: tuple[int, int, int]) -> dict[str, Any]:
         "tile_y": [y, tile.rows],
         "tile_x": [x, tile.columns],
         "chunk": tile.chunk,
-        "window": "all" if tile.whole else "row",
+        "window": tile.window.value,
         "planes": "memory",
     }
 
@@ -82,23 +132,36 @@ def wanted(tile: Tile, block: tuple[int, int, int]) -> dict[str, Any]:
 def candidates(of: Images) -> Iterator[tuple[Tile, tuple[int, int, int]]]:
     """Tiles of a thread, and threads of a block over channels, rows and columns."""
     last = of.layout == "NHWC"
+    grouped = last and of.groups < of.shape[1] and widest(of) > 1
     rows, columns = of.places
     for chunk in [c for c in (1, 2, 4, 8) if c <= widest(of)][-3 if last else -2 :]:
-        own = [c for c in own_channels(of) if not last or c % chunk == 0]
-        across = [x for x in (1, 2, 4, 8, 16) if (last or x * of.stride[1] % chunk == 0) and x < 2 * columns]
+        if grouped and 1 < chunk < widest(of):
+            continue
+        own = [c for c in own_channels(of) if not last or grouped or c % chunk == 0]
+        across = [
+            x
+            for x in ((1, 2, 4, 7, 8, 14) if last else (1, 2, 4, 8, 16))
+            if (last or x * of.stride[1] % chunk == 0) and x < 2 * columns
+        ]
         shapes = (
-            Tile(channels, filters, y, x, chunk, whole)
-            for channels in (own[:2] if last else own)
+            Tile(channels, filters, y, x, chunk, window)
+            for channels in (own if grouped else own[:3] if last else own)
             for filters in own_filters(of)
             for x in across
             for y in _TRIED_ROWS
-            for whole in (True, False)
-            if y <= rows
+            for window in Window
+            if y <= rows and (not window.slides or (last and chunk >= min(2, widest(of))))
         )
         for tile in shapes:
-            most = REGISTERS - _SPARE if tile.whole else _ROW_REGISTERS
+            most = REGISTERS - _SPARE if tile.window is Window.ALL else _ROW_REGISTERS
             if tile.registers(of) <= most and tile.steps(of) <= _STEPS:
-                yield from ((tile, block) for block in dict.fromkeys(blocks(of, tile)))
+                found = dict.fromkeys(blocks(of, tile))
+                yield from ((tile, block) for block in found if not (tile.window.slides and _large(of, tile, block)))
+
+
+def _large(of: Images, tile: Tile, block: tuple[int, int, int]) -> bool:
+    """Whether the weights of a block are more than it keeps in shared memory at a time."""
+    return 4 * tile.channels * block[0] * prod(of.kernel) * (of.shape[1] // of.groups) > SHARED_BYTES
 
 
 def blocks(of: Images, tile: Tile) -> Iterator[tuple[int, int, int]]:
@@ -107,9 +170,14 @@ def blocks(of: Images, tile: Tile) -> Iterator[tuple[int, int, int]]:
     if of.layout == "NHWC":
         channels = max(even_threads(of.filters, tile.channels))
         channels = channels if channels >= 16 or of.filters <= 16 * tile.channels else 32
-        for size in (64, 128, 256):
+        for size in (64, 128, 256, 384):
             x = max(1, min(columns, size // channels))
             yield channels, max(1, min(rows, size // (channels * x))), x
+        for x, y in product((1, 2, 4, 7, 8), (2, 4)):
+            if x <= columns and y <= rows and 64 <= channels * x * y <= 384:
+                yield channels, y, x
+        if channels % 4 == 0 and channels > 16 and tile.shares_groups(of):
+            yield from ((channels // 4, y, x) for x, y in product((2, 4), (2, 4)) if x <= columns and y <= rows)
         return
     groups = -(-of.groups // tile.channels)
     for size in _BLOCK_SIZES:
@@ -121,34 +189,40 @@ def blocks(of: Images, tile: Tile) -> Iterator[tuple[int, int, int]]:
 
 def cycles(of: Images, tile: Tile, block: tuple[int, int, int], gpu: Gpu = USUAL) -> float:
     """Return how long the kernel takes, in cycles of a multiprocessor."""
-    threads, size = prod(block), BYTES[of.dtype]
+    threads, size, at = prod(block), BYTES[of.dtype], RATES[of.layout]
     warps = ceil(threads / gpu.hardware.warp)
     each = ceil(_blocks_of_grid(of, tile, block) / gpu.processors)
     issued, moved = _work(of, tile, block)
-    loads, rounds = tile.loads(of), of.shape[1] // of.groups * (1 if tile.whole else of.kernel[0])
-    alone = _LATENCY * (1 + _ROUND * (rounds - 1)) + _ALONE * issued * _ISSUE
+    loads, rounds = tile.loads(of), _rounds(of, tile)
+    alone = at.latency * (1 + at.round * (rounds - 1)) + at.alone * issued * at.issue
     resident = _resident(of, tile, warps, gpu.hardware)
     memory = size * (prod(of.shape) + of.shape[0] * of.filters * prod(of.places))
     asked = min(each, resident) * threads * min(loads / rounds, _LOADS_IN_FLIGHT) * tile.chunk * size
-    rate = (_CACHED_BANDWIDTH if memory < _CACHE else _BANDWIDTH) * min(1.0, asked / _IN_FLIGHT)
+    rate = (at.cached_bandwidth if memory < _CACHE else at.bandwidth) * min(1.0, asked / _IN_FLIGHT)
     if _uneven(of, tile, block):
-        alone *= _UNEVEN
-        issued *= _UNEVEN
+        alone *= at.uneven
+        issued *= at.uneven
     costs = (
         each * warps * moved,
         each * warps * issued,
         memory / rate * _CLOCK,
-        each * _BLOCK_START,
-        max(1.0, each / resident) * alone * _TURN,
+        each * at.block_start,
+        max(1.0, each / resident) * alone * at.turn,
     )
-    return float(sum(cost**_SHARPNESS for cost in costs) ** (1 / _SHARPNESS) + alone / 2)
+    return float(sum(cost**at.sharpness for cost in costs) ** (1 / at.sharpness) + alone / 2)
+
+
+def _rounds(of: Images, tile: Tile) -> int:
+    """Return how often a thread waits for loads before it asks for the next ones."""
+    if tile.window.slides:
+        return reach(of, 0, tile.rows) if tile.window is Window.ROLLED else 1
+    together = 1 if tile.shares_groups(of) else of.shape[1] // of.groups
+    return together * (1 if tile.window is Window.ALL else of.kernel[0])
 
 
 def _uneven(of: Images, tile: Tile, block: tuple[int, int, int]) -> bool:
-    """Whether some threads have no results: each of a thread's accesses then gets a guard."""
-    extents = (of.filters if of.layout == "NHWC" else of.groups, *of.places)
-    mine = (tile.channels, tile.rows, tile.columns)
-    return any(extent % (count * own) for extent, count, own in zip(extents, block, mine, strict=True))
+    """Whether some threads have no channels: each of a thread's accesses then gets a guard."""
+    return (of.filters if of.layout == "NHWC" else of.groups) % (block[0] * tile.channels) > 0
 
 
 def _blocks_of_grid(of: Images, tile: Tile, block: tuple[int, int, int]) -> int:
@@ -161,27 +235,33 @@ def _blocks_of_grid(of: Images, tile: Tile, block: tuple[int, int, int]) -> int:
 
 def _work(of: Images, tile: Tile, block: tuple[int, int, int]) -> tuple[float, float]:
     """Return the cycles in which a warp's instructions are issued, and those in which its data pass the L1 cache."""
-    last, size, half = of.layout == "NHWC", BYTES[of.dtype], BYTES[of.dtype] == 2
+    last, size, half, at = of.layout == "NHWC", BYTES[of.dtype], BYTES[of.dtype] == 2, RATES[of.layout]
     area, per_group = prod(of.kernel), of.shape[1] // of.groups
     loads, results = tile.loads(of), tile.results()
-    products, read = results * area * per_group, tile.channels * tile.filters * area * per_group
-    held = weights_of(of, tile)
-    weights = read / 4 if held is Weights.SHARED else read * size / 16 if held is Weights.REGISTERS else read
+    products, read, held = results * area * per_group, tile.weights_read(of), weights_of(of, tile)
+    vector = gcd(tile.channels, 4) if last else 4
+    at_once = {Weights.SHARED: vector, Weights.REGISTERS: gcd(read, ACCESS // size)}.get(held, 1)
+    weights = read / at_once
     step = (tile.channels if last else tile.columns * of.stride[1]) * size
     spread = step / 4 if last or block[2] >= 8 else max(2.0, step / 4 + 8 / block[2])
     wavefronts = min(32.0, max(1.0, spread))
-    own = read * size / 4 if held is Weights.REGISTERS else weights * _WEIGHT * (4 if last else 1)
-    moved = loads * wavefronts * _WAVEFRONT + own + results * size / 4
-    fill = _FILL * read * block[0] / prod(block) if held is Weights.SHARED else 0.0
-    converted = (loads * tile.chunk + read) * half
-    issued = products + converted + loads * _PER_LOAD + weights + results * _PER_STORE * size / 4 + _PER_THREAD + fill
-    return issued / _ISSUE, moved + fill / 4
+    own = weights * at.apart if held is Weights.REGISTERS else weights * at.weight * (vector if last else 1)
+    moved = loads * wavefronts * at.wavefront + own + results * size / 4
+    fill = 0.0
+    if held is Weights.SHARED:
+        each = tile.channels * tile.filters * area * per_group * block[0] / prod(block)
+        fill = each * (at.copy if last and not tile.shares_groups(of) else at.fill)
+    converted = (loads * tile.chunk + (0 if last and held is Weights.SHARED else read)) * half
+    issued = (
+        products + converted + loads * at.per_load + weights + results * at.per_store * size / 4 + at.per_thread + fill
+    )
+    return issued / at.issue, moved + fill / 4
 
 
 def _resident(of: Images, tile: Tile, warps: int, on: Hardware) -> int:
     """Return how many blocks a multiprocessor runs at a time."""
     window = tile.registers(of) - tile.results()
     held = prod(of.kernel) * tile.channels * BYTES[of.dtype] / 4 if weights_of(of, tile) is Weights.REGISTERS else 0
-    registers = min(on.registers_per_thread, max(24, 13 + tile.results() + _WINDOW * window + held)) // 8 * 8
+    registers = min(on.registers_per_thread, max(24, 13 + tile.results() + window + held)) // 8 * 8
     by_registers = int(on.multiprocessor.registers // (registers * warps * on.warp))
     return max(1, min(on.multiprocessor.warps // warps, on.multiprocessor.blocks, by_registers))

@@ -105,12 +105,20 @@ def _placed(sums: Tensor, indices: tuple[Any, ...]) -> Any:
     return substitute(sums.op.body[0], {axis.var: as_expr(i) for axis, i in zip(sums.op.axis, indices, strict=True)})
 
 
-def finish(sums: Tensor, dtype: str, expression: Expression | None, attrs: dict[str, Any] | None = None) -> Tensor:
+def finish(
+    sums: Tensor,
+    dtype: str,
+    expression: Expression | None,
+    attrs: dict[str, Any] | None = None,
+    shape: tuple[int, ...] | None = None,
+) -> Tensor:
     """Return the result: every sum through the expression and converted to `dtype`.
 
-    Where that is nothing to do, and no `attrs` are to be kept, it is `sums` itself.
+    Where that is nothing to do, and no `attrs` are to be kept, it is `sums` itself. There may be more sums than
+    results, which have the `shape`.
     """
-    if expression is None and sums.dtype == dtype and attrs is None:
+    within = shape is None or tuple(str(e) for e in sums.shape) == tuple(map(str, shape))
+    if expression is None and sums.dtype == dtype and attrs is None and within:
         return sums
 
     def element(*indices: Any) -> Expr:
@@ -118,5 +126,5 @@ def finish(sums: Tensor, dtype: str, expression: Expression | None, attrs: dict[
         return cast(dtype, as_expr(value if expression is None else expression(value, *indices)))
 
     names = [axis.var.name for axis in sums.op.axis]
-    made: Tensor = compute(sums.shape, element, "result", "convolution,epilogue", attrs, names)
+    made: Tensor = compute(sums.shape if within else shape, element, "result", "convolution,epilogue", attrs, names)
     return made

@@ -56,7 +56,7 @@ def compute(
     """Declare a convolution with an epilogue as the template's configuration needs it."""
     sums = template.strategy(target).declare(workload, *inputs, config)
     attrs = dict(zip(_KEYS, (template.name, workload.args, str(target or ""), config.index), strict=True))
-    return finish(sums, workload.result, epilogue, attrs)
+    return finish(sums, workload.result, epilogue, attrs, workload.out_shape)
 
 
 def schedule(s: ScheduleHandle, out: Tensor) -> None:

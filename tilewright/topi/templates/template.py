@@ -232,8 +232,9 @@ class PackagedTemplate(Generic[W]):
     ) -> Tensors:
         """Declare the convolution of `inputs` (data, weights, what `expression` reads) as the strategy needs it."""
         data, weights, *extras = inputs
+        shape = workload.out_shape
         sums = self.strategy(target).declare(workload, data, weights, config)
-        return Tensors(data, weights, tuple(extras), sums, finish(sums, workload.result, expression))
+        return Tensors(data, weights, tuple(extras), sums, finish(sums, workload.result, expression, None, shape))
 
     def first(self, args: tuple[Any, ...], target: Target | None) -> Config:
         """The configuration to use where nothing was measured."""

@@ -20,6 +20,24 @@ SHARED_BYTES = 40_960
 """Of a block's weights; more of them would leave few blocks on a multiprocessor."""
 
 
+class Window(Enum):
+    """What a thread holds of its window at a time.
+
+    All rows that its results need, or for each of its rows one row of the window; or one row of the input, which is
+    used for all of its rows that need it: the steps from row to row are written out, or rolled into a loop.
+    """
+
+    ALL = "all"
+    ROW = "row"
+    SLIDING = "sliding"
+    ROLLED = "rolled"
+
+    @property
+    def slides(self) -> bool:
+        """Whether each row of the input is loaded once, and used for all rows of results that need it."""
+        return self in (Window.SLIDING, Window.ROLLED)
+
+
 class Weights(Enum):
     """Where a thread finds its weights: each where it needs it, all in registers, or turned in shared memory."""
 
@@ -31,7 +49,9 @@ class Weights(Enum):
 def widest(of: Images) -> int:
     """How many neighbours of the input can be loaded at once, so that every row begins at a multiple of them."""
     extent = of.shape[1] if of.layout == "NHWC" else of.shape[3]
-    if of.layout == "NHWC" and (of.groups != of.shape[1] or of.filters != of.shape[1]):
+    if of.layout == "NHWC" and of.groups != of.shape[1]:
+        extent //= of.groups
+    elif of.layout == "NHWC" and of.filters != of.shape[1]:
         return 1  # neighbouring results do not read neighbouring channels
     width = ACCESS // BYTES[of.dtype]
     while extent % width:
@@ -66,18 +86,22 @@ def reach(of: Images, axis: int, count: int) -> int:
 
 @dataclass(frozen=True)
 class Tile:
-    """What a thread computes: results, in chunks of how many inputs they are loaded, and whether all rows at once."""
+    """What a thread computes: results, in chunks of how many inputs they are loaded, what it holds of its window."""
 
     channels: int
     filters: int
     rows: int
     columns: int
     chunk: int
-    whole: bool
+    window: Window
 
     def results(self) -> int:
         """How many results it has."""
         return self.channels * self.filters * self.rows * self.columns
+
+    def shares_groups(self, of: Images) -> bool:
+        """Whether it loads whole vectors of a group's channels, and computes filters of that group from them."""
+        return of.layout == "NHWC" and of.groups < of.shape[1] and self.chunk > 1
 
     def columns_loaded(self, of: Images) -> int:
         """How many columns of whole chunks it needs."""
@@ -86,21 +110,35 @@ class Tile:
         shift = -of.padding[1] % self.chunk
         return ((shift + reach(of, 1, self.columns) - 1) // self.chunk + 1) * self.chunk
 
+    def channels_loaded(self, of: Images) -> int:
+        """How many channels of its window it holds at a time."""
+        if self.shares_groups(of):
+            return of.shape[1] // of.groups
+        multiplier = of.filters // of.shape[1] if of.layout == "NHWC" and of.groups == of.shape[1] else 1
+        return -(-self.channels // multiplier)
+
     def registers(self, of: Images) -> int:
-        """Registers, of four bytes, for its sums, and for its window or one row of it for each of its rows."""
-        height = reach(of, 0, self.rows) if self.whole else self.rows
-        window = self.channels * height * self.columns_loaded(of)
+        """Registers, of four bytes, for its sums and for what it holds of its window."""
+        height = {Window.ALL: reach(of, 0, self.rows), Window.ROW: self.rows}.get(self.window, 1)
+        window = self.channels_loaded(of) * height * self.columns_loaded(of)
         return (self.results() + window) * (2 if of.dtype == "float64" else 1)
 
     def steps(self, of: Images) -> int:
         """Products that are written out: of all rows of the window, or of one."""
-        return self.results() * of.kernel[1] * (of.kernel[0] if self.whole else 1)
+        terms = of.shape[1] // of.groups if self.shares_groups(of) else 1
+        whole = self.window in (Window.ALL, Window.SLIDING)
+        return self.results() * terms * of.kernel[1] * (of.kernel[0] if whole else 1)
 
     def loads(self, of: Images) -> float:
         """How many loads of chunks it makes for all channels of its sums."""
-        height = reach(of, 0, self.rows) if self.whole else self.rows * of.kernel[0]
-        chunks = self.channels * height * self.columns_loaded(of) / self.chunk
-        return chunks * (of.shape[1] // of.groups)
+        height = self.rows * of.kernel[0] if self.window is Window.ROW else reach(of, 0, self.rows)
+        chunks = self.channels_loaded(of) * height * self.columns_loaded(of) / self.chunk
+        return chunks if self.shares_groups(of) else chunks * (of.shape[1] // of.groups)
+
+    def weights_read(self, of: Images) -> int:
+        """How many weights it reads: each once, or where rows slide once for each of its rows."""
+        terms = prod(of.kernel) * (of.shape[1] // of.groups)
+        return self.channels * self.filters * terms * (self.rows if self.window.slides else 1)
 
 
 def weights_of(of: Images, tile: Tile) -> Weights:
@@ -112,8 +150,10 @@ def weights_of(of: Images, tile: Tile) -> Weights:
     """
     if of.layout == "NCHW":
         return Weights.SHARED if tile.filters > 1 and of.shape[1] > of.groups else Weights.GLOBAL
-    if of.groups != of.shape[1]:
+    if of.groups != of.shape[1] and not tile.shares_groups(of):
         return Weights.GLOBAL
+    if tile.shares_groups(of) or tile.window.slides:
+        return Weights.SHARED
     held = tile.channels * prod(of.kernel) * BYTES[of.dtype] / 4
     return Weights.REGISTERS if held <= _HELD else Weights.SHARED
 
