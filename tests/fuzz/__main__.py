@@ -26,7 +26,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.outcomes, self.families, self.computations, self.accepted = Counts(), Counts(), Counts(), Counts()
-        self.refusals, self.steps, self.seen = Counts(), Counts(), Counts()
+        self.refusals, self.steps, self.seen, self.unbuilt = Counts(), Counts(), Counts(), Counts()
         self.count = 0
 
     def add(self, message: dict[str, Any]) -> None:
@@ -37,9 +37,18 @@ class Tally:
         self.steps.update(line.split(":")[0] for line in message["refused"])
         if verdict["outcome"] == "refused":
             self.refusals[verdict["kind"]] += 1
+            self.unbuilt.update(set(message["primitives"]))
         else:
             self.accepted.update(set(message["primitives"]))
             self.computations.update(message["computations"])
+
+    def markdown(self) -> str:
+        """A table by primitive: programs with it that ran, that were refused as a whole, and refused steps."""
+        lines = ["| primitive | programs that ran | refused when built | steps refused |", "|:--|--:|--:|--:|"]
+        for name, ran in self.accepted.most_common():
+            lines.append(f"| `{name}` | {ran:,} | {self.unbuilt[name]:,} | {self.steps[name]:,} |")
+        whole = ", ".join(f"{number:,} {outcome}" for outcome, number in self.outcomes.most_common())
+        return "\n".join([*lines, "", f"{self.count:,} programs: {whole}"])
 
     def text(self) -> str:
         """The tables at the end."""
@@ -67,7 +76,14 @@ def main() -> int:
     )
     parser.add_argument("--every", type=int, default=1, help="give only every n-th kernel to OpenCL, which is slow")
     parser.add_argument("--log", type=Path, help="a file to write a line for each case to")
+    parser.add_argument("--read", type=Path, nargs="+", help="run nothing: sum up what --log has written, by primitive")
     given = parser.parse_args()
+    if given.read:
+        tally = Tally()
+        for line in (line for path in given.read for line in path.read_text(encoding="utf-8").splitlines()):
+            tally.add(json.loads(line))
+        print(tally.markdown())
+        return 0
     began, tally = time.monotonic(), Tally()
     log: TextIO | None = given.log.open("a") if given.log else None
     for message in Children(tuple(given.engines.split(",")), given.every).run(given.seed, given.count):

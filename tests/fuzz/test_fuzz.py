@@ -6,6 +6,7 @@ import collections
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -70,11 +71,18 @@ def test_a_fault_shrinks_to_what_it_needs() -> None:
     assert "factor=1" in small.text
 
 
-def test_the_command_counts_cases_by_primitive() -> None:
-    command = [sys.executable, "-m", "tests.fuzz", "--count", "12", "--engines", "interpreter"]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+def test_the_command_counts_cases_by_primitive(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tests.fuzz", *arguments]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+
+    done = run("--count", "12", "--engines", "interpreter", "--log", str(log))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "12 cases, 0 faults" in done.stdout
     assert "cases that ran, by primitive" in done.stdout
+    again = run("--read", str(log)).stdout
+    assert "| `split` |" in again
+    assert again.splitlines()[-1].startswith("12 programs: ")
