@@ -129,6 +129,15 @@ def test_compute_inline() -> None:
     """)
 
 
+def test_an_inlined_stage_may_be_placed_after_all() -> None:
+    e, plain = Chain(), Chain()
+    for chain in (e, plain):
+        if chain is e:
+            chain.s[chain.B].compute_inline()
+        chain.s[chain.B].compute_at(chain.s[chain.C], chain.i)
+    assert loops(e.s, [e.A, e.C]) == loops(plain.s, [plain.A, plain.C])
+
+
 def test_compute_inline_of_a_chain() -> None:
     A = te.placeholder((8,), name="A")
     B = te.compute((8,), lambda i: A[7 - i] + 1.0, "B")

@@ -22,10 +22,11 @@ def compute_at(schedule: Schedule, stage: Stage, parent: Stage, axis: IterVar) -
         for i: C[i] = B[i] * 2    ->          B[i] = ...
                                               C[i] = B[i] * 2
 
-    Raises UserError for an output, for an axis that is not a loop of `parent`, and where `parent` does not
-    depend on `stage`.
+    A stage that was inlined is computed there instead. Raises UserError for an output, for an axis that is not a loop
+    of `parent`, and where `parent` does not depend on `stage`.
     """
-    has_loops(stage, "compute_at")
+    if not isinstance(stage.placement, Inlined):
+        has_loops(stage, "compute_at")
     reads = [t.name for t in stage.op.input_tensors if not isinstance(t.op, PlaceholderOp)]
     instead = f"compute what it reads inside it: s[{reads[0]}].compute_at(s[{stage.name}], axis)" if reads else ""
     no_output(schedule, stage, "compute_at", "cannot be computed inside another stage", instead)
