@@ -150,6 +150,14 @@ def test_random_indices(seed: int) -> None:
 
 
 def test_refused() -> None:
+    with refused("detect_iter_map", "indices=3 is not a list", fix="indices=[...]"):
+        arith.detect_iter_map(3, {})  # type: ignore[arg-type]
+    with refused("detect_iter_map", "check_level=2 is not a level", fix="arith.IterMapLevel.Surjective"):
+        arith.detect_iter_map([], {}, check_level=2)  # type: ignore[arg-type]
+    with refused("inverse_affine_iter_map", "iter_map=[] is not a sum for each of 1 outputs", fix="detect_iter_map"):
+        arith.inverse_affine_iter_map([], [1])
+    with refused("IterSumExpr", "", fix="a list of IterSplitExpr"):
+        arith.IterSumExpr(3, 4)  # type: ignore[arg-type]
     with refused("detect_iter_map", "not a range for each variable", fix="tvm.ir.Range"):
         arith.detect_iter_map([i], [i])
     with refused("arith", "`n` of an iterator map is not a constant", fix="constant extents"):

@@ -24,8 +24,12 @@ _FACES = (
     "topi.x86 target transform runtime intrin ir arith contrib.nvcc contrib.clang contrib.cblas "
     "autotvm.record autotvm.feature fleet"
 ).split()
-_NOT_CALLED = {"tir.ir_builder", "tir.Reduce", "tir.StringImm", "runtime.set_num_threads", "runtime.set_debug"}
-"""What changes the process for all calls after it, and interned nodes, which Python refuses to make of lists."""
+_NOT_CALLED = {
+    *("tir.ir_builder", "tir.Reduce", "tir.StringImm", "runtime.set_num_threads", "runtime.set_debug"),
+    "arith.IterMapLevel",
+}
+"""What changes the process for all calls after it; interned nodes, which Python refuses to make of lists; Python's own
+enumerations."""
 _METHODS: dict[str, Callable[[World], Any]] = {
     "schedule": lambda w: w.s,
     "stage": lambda w: w.s[w.rng.choice([w.B, w.C])],

@@ -364,6 +364,8 @@ def test_the_compiler_under_its_legacy_name(tmp_path: Path) -> None:
         cc.create_shared("a\0b", ["a.o"])
     with refused("create_llvm", "options=['\\ud800'] is not a list of texts", fix="-O2"):
         clang.create_llvm("int f;", options=["\ud800"])
+    with refused("compile_cuda", "options=[1] is not a list of texts", fix="-O2"):
+        nvcc.compile_cuda("", options=[1])
     with refused("create_llvm", "cc=1.5 is not a path", fix="give a path"):
         clang.create_llvm("int f;", cc=1.5)  # type: ignore[arg-type]
     with refused("export_library", "fcompile=3 is not a function", fix="create_shared"):

@@ -22,6 +22,8 @@ from .iter_marks import (
     IterMark,
     IterSplitExpr,
     IterSumExpr,
+    checked_level,
+    checked_list,
     normalize_iter_map_to_expr,
     number,
     split_of,
@@ -272,7 +274,8 @@ def detect_iter_map(
     -----
     What the legacy API pads is an error here; `padding_predicate` is false always.
     """
-    level, given = IterMapLevel(check_level), [as_expr(index) for index in indices]
+    level = checked_level(check_level)
+    given = [as_expr(index) for index in checked_list("indices", indices, "detect_iter_map")]
     errors: list[str] = []
     for as_wholes in (False, True):
         rewriter = _rewriter(input_iters, simplify_trivial_iterators, "detect_iter_map", as_wholes)
@@ -361,7 +364,17 @@ def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[A
         before = values.get(split.source)
         values[split.source] = part if before is None else add(before, part)
 
-    for index, output in zip(iter_map, outputs, strict=True):
+    made, wanted = (
+        checked_list(name, value, "inverse_affine_iter_map")
+        for name, value in (("iter_map", iter_map), ("outputs", outputs))
+    )
+    if len(made) != len(wanted) or not all(isinstance(index, IterSumExpr) for index in made):
+        raise UserError(
+            f"iter_map={iter_map!r} is not a sum for each of {len(wanted)} outputs",
+            primitive="inverse_affine_iter_map",
+            fix="give the indices that detect_iter_map returns",
+        )
+    for index, output in zip(made, wanted, strict=True):
         for arg in index.args:
             visit(arg.source)
         _take_apart(index, as_expr(output), bring)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Any
 
 from ..core.errors import UserError
+from ..core.refusals import not_made
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import add, as_expr, const, floordiv, floormod, multiply
 from .simplify import simplify
@@ -63,6 +65,8 @@ class IterSumExpr:
     base: Expr
 
     def __post_init__(self) -> None:
+        if not isinstance(self.args, (list, tuple)) or not all(isinstance(arg, IterSplitExpr) for arg in self.args):
+            raise not_made("IterSumExpr", "give a list of IterSplitExpr, and a base")
         object.__setattr__(self, "args", tuple(self.args))
         object.__setattr__(self, "base", as_expr(self.base))
 
@@ -77,6 +81,24 @@ class IterMapResult:
 
 
 IterMapExpr = IterSplitExpr | IterSumExpr
+
+
+def checked_list(name: str, given: Any, primitive: str) -> list[Any]:
+    """A list that a user gives."""
+    if not isinstance(given, (list, tuple)):
+        raise UserError(f"{name}={given!r} is not a list", primitive=primitive, fix=f"give {name}=[...]")
+    return list(given)
+
+
+def checked_level(given: Any) -> IterMapLevel:
+    """What an iterator map has to be, by name or by number."""
+    if isinstance(given, int) and given in list(IterMapLevel):
+        return IterMapLevel(given)
+    raise UserError(
+        f"check_level={given!r} is not a level",
+        primitive="detect_iter_map",
+        fix="give arith.IterMapLevel.Surjective, .Bijective or .NoCheck",
+    )
 
 
 def number(e: Expr) -> int:

@@ -5,6 +5,7 @@ The result is a cubin for one architecture. The log of `ptxas -v` tells what eac
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -105,11 +106,11 @@ def compile_users(source: str, form: str, arch: str, options: tuple[str, ...]) -
     """Compile CUDA source of a user's to a "cubin" or to "ptx". UserError with NVRTC's log where it is wrong."""
     nvrtc = _nvrtc()
     real = arch if form == "cubin" else arch.replace("sm_", "compute_")
-    status, program = nvrtc.nvrtcCreateProgram(source.encode(), b"source.cu", 0, [], [])
+    status, program = nvrtc.nvrtcCreateProgram(source.encode(errors="replace"), b"source.cu", 0, [], [])
     _expect(status)
     try:
         flags = [f"--gpu-architecture={real}", *options]
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [os.fsencode(flag) for flag in flags])
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             log = _read(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
             said = log.decode(errors="replace").rstrip("\0 \n") or status.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..codegen.exported.linker import compiler_words
 from ..codegen.nvrtc import architectures, compile_users, version
 from ..core.errors import UserError
 from ..core.paths import file_path
@@ -69,19 +70,19 @@ def compile_cuda(
     """
     if not isinstance(code, str):
         raise UserError(f"the code is {code!r}", primitive="compile_cuda", fix="give CUDA source as text")
-    if target_format not in ("cubin", "ptx"):
+    if not isinstance(target_format, str) or target_format not in ("cubin", "ptx"):
         raise UserError(
             f"target_format={target_format!r} is not known", primitive="compile_cuda", fix='give "cubin" or "ptx"'
         )
     current = Target.current()
-    wanted = arch or (current.arch if current is not None and current.kind == "cuda" else "sm_90")
+    wanted = arch if arch is not None else (current.arch if current is not None and current.kind == "cuda" else "sm_90")
     known = architectures()
     if not isinstance(wanted, str) or wanted.rstrip("af") not in known:
         raise UserError(
             f"arch={wanted!r} is not one that NVRTC compiles for", primitive="compile_cuda", fix=f"give one of {known}"
         )
-    more = (options,) if isinstance(options, str) else tuple(options or ())
-    made = compile_users(code, target_format, wanted, more)
+    more = compiler_words("compile_cuda", options=[options] if isinstance(options, str) else options)
+    made = compile_users(code, target_format, wanted, tuple(more))
     if path_target is not None:
         file_path(path_target, "compile_cuda", "kernel.cubin").write_bytes(made)
     return made
