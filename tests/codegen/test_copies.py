@@ -9,6 +9,10 @@ import tilewright
 from benchmarks.matmul import Tiling, product
 from tests.passes.test_place_awaits import sums
 from tilewright import te
+from tilewright.core.target import Target
+from tilewright.topi.templates import CONV2D_MMA, Conv2d
+
+CUDA = Target("cuda -arch=sm_90")
 
 
 def source(s: Any, args: list[Any]) -> str:
@@ -67,7 +71,7 @@ def test_the_first_fragments_of_an_iteration_are_loaded_during_the_last_step_of_
     assert in_order(
         text, "commit_group", "wait_group 1", "__syncthreads", "ldmatrix_x4(a_fragment[0]", "for (int k_outer"
     )
-    loop = ("copy_16_where", "commit_group", "ldmatrix_x4(a_fragment[(step + 1)", "mma_float16(D")
+    loop = ("ldmatrix_x4(a_fragment[(step + 1)", "copy_16_where", "commit_group", "mma_float16(D")
     assert in_order(text, "for (int k_outer", *loop, "wait_group 1", "__syncthreads", "a_fragment[0]", "mma_float16(D")
     # Rounds share their addresses: the distances are part of the instructions.
     assert re.search(r"copy_16_where<\d+, \d+>\(runs, copy_to_\d+, copy_from_\d+\);", text)
@@ -75,6 +79,35 @@ def test_the_first_fragments_of_an_iteration_are_loaded_during_the_last_step_of_
     assert "(k_outer_slot_1 < 2 ? k_outer_slot_1 + 1 : 0) * 5120" in text
     s, args = product(256, 256, 256, "float16", Tiling((128, 128), (64, 64), 32, 4))
     assert "(k_outer + 1) % 4 * 5120" in source(s, args)
+
+
+def test_the_steps_of_an_iteration_share_its_copies() -> None:
+    """Those that are awaited in the same iteration are issued during the first half of its steps."""
+    for stages, steps in ((3, 3), (2, 2)):
+        s, args = product(256, 256, 256, "float16", Tiling((128, 128), (64, 64), 64, stages))
+        loop = source(s, args).partition("for (int k_outer")[2].partition("wait_group")[0]
+        parts = re.split(r"if \(step == \d\)", loop)
+        assert len(parts) == steps + 1
+        assert "copy_16" not in parts[0]
+        counts = [part.count("copy_16_where") for part in parts[1:]]
+        assert sum(counts) == 16
+        assert max(counts) <= -(-17 // steps)
+        assert "commit_group" in parts[-1]
+
+
+def test_borders_are_tested_copy_by_copy_on_addresses_that_are_shared() -> None:
+    """The rows of a tile are neighbouring pixels: where each is in its image matters to its guard alone."""
+    of = Conv2d.of((4, 32, 14, 14), 64, layout="NHWC", dtype="float16", weights="OHWI")
+    strategy = CONV2D_MMA.strategy(CUDA)
+    wanted = {"rows": [2, 32], "columns": [1, 64], "depth": 32, "split": 1, "stages": 3, "store": "fragments"}
+    text = source(*CONV2D_MMA.program(strategy.nearest(of, wanted), of, CUDA))
+    loop = text.partition("for (int k_outer")[2].partition("wait_group")[0]
+    copies = re.findall(r"copy_16_or_zeros_where(?:<\d+, \d+>)?\(runs, .* && 1 <= index_div_\d+ .*, (\w+), (\w+)\);", loop)
+    assert len(copies) == 4
+    assert len(set(copies)) == 1
+    address = next(line for line in loop.splitlines() if "const copy_from" in line)
+    assert "/" not in address
+    assert "%" not in address
 
 
 def test_the_last_iteration_loads_no_fragments_from_beyond_a_ring_with_a_slot_for_each() -> None:

@@ -37,7 +37,7 @@ from ..loops.nodes import (
 from .arrays import array_size, note_of, shared_bytes
 from .c_expr import OR, SUM, ExprWriter
 from .calls import vector_argument
-from .copies import write_copies_where, write_copy, write_copy_loop, write_sequence
+from .copies import Pieces, write_copies_where, write_copy, write_copy_loop, write_sequence
 from .dialect import Dialect, Parameter
 from .dots import write_dots
 from .kernel import Kernel, not_in_kernels, root
@@ -87,6 +87,7 @@ class KernelWriter:
         self.views: dict[Buffer, None] = {}
         self.copies_where = ""
         self.held_back: list[Stmt] = []
+        self.pieces: Pieces | None = None
         self.has_matrices = False
         self.apart = loads_at_risk(kernel) if "unmerged" in dialect.helpers else frozenset()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 from typing import Any, Protocol
@@ -11,10 +13,18 @@ from ..arith.affine import Affine
 from ..core.errors import InternalError
 from ..expr import nodes as n
 from ..expr.traverse import post_order, substitute, uses_any
-from ..loops.nodes import Commit, Copy, For, If, Seq, Stmt, Tensorized, copied_load
+from ..loops.nodes import Commit, Copy, For, If, Let, Seq, Stmt, Tensorized, copied_load
 from ..loops.walk import statements
 from .c_expr import AND
 from .vectors import flat_index
+
+
+@dataclass
+class Pieces:
+    """Instructions that were written aside at a depth of `indent`, to be spread over other work."""
+
+    indent: int
+    found: list[list[str]] = field(default_factory=list)
 
 
 class Writer(Protocol):
@@ -26,9 +36,13 @@ class Writer(Protocol):
     kernel: Any
     copies_where: str
     held_back: list[Stmt]
+    pieces: Pieces | None
+    lines: list[str]
+    indent: int
 
     def _stmt(self, s: Stmt) -> None: ...
     def _line(self, text: str) -> None: ...
+    def _block(self, head: str) -> AbstractContextManager[None]: ...
     def _aligned(self, buffer: Any) -> None: ...
     def _pointer(self, buffer: Any, index: n.Expr) -> str: ...
     def _pointer_name(self, buffer: Any) -> str: ...
@@ -66,7 +80,7 @@ def write_held_back(writer: Writer) -> None:
 def is_copying(s: Stmt) -> bool:
     """Whether a statement does nothing but issue copies."""
     inside = list(statements(s))
-    plain = all(type(part) in (Copy, For, Seq) or (isinstance(part, If) and part.orelse is None) for part in inside)
+    plain = all(type(part) in (Copy, For, Let, Seq) or (isinstance(part, If) and part.orelse is None) for part in inside)
     return plain and any(isinstance(part, Copy) for part in inside)
 
 
@@ -103,7 +117,7 @@ def _reads(e: n.Expr) -> bool:
 
 def write_copy(writer: Writer, copy: Copy) -> None:
     """Write the instructions of a copy."""
-    _write(writer, copy, ())
+    _write(writer, copy, (), ())
 
 
 MOST_AT_ONCE = 32
@@ -117,26 +131,33 @@ def write_copy_loop(writer: Writer, s: For) -> bool:
     choose to unroll, straight-line copies kept it from unrolling the work of the iteration.
     """
     loops: list[For] = []
+    names: list[Let] = []
     inner: Stmt = s
-    while isinstance(inner, For) and isinstance(inner.min, n.IntImm) and isinstance(inner.extent, n.IntImm):
-        loops.append(inner)
+    while isinstance(inner, (For, Let)):
+        if isinstance(inner, Let):
+            names.append(inner)
+        elif isinstance(inner.min, n.IntImm) and isinstance(inner.extent, n.IntImm):
+            loops.append(inner)
+        else:
+            return False
         inner = inner.body
     count = prod(int(loop.extent) for loop in loops)
-    if not loops or not isinstance(inner, Copy) or not 0 < count <= MOST_AT_ONCE or not _multiplies(writer):
+    if not isinstance(inner, Copy) or not 0 < count <= MOST_AT_ONCE or not _multiplies(writer):
         return False
-    counted = [loop.var for loop in loops]
-    indices = [_first(index) for index in _places(inner)]
-    for form in map(Affine.of, indices):
-        if any(atom not in counted and uses_any(atom, counted) for atom in form.terms):
+    counted = {*(loop.var for loop in loops), *(let.var for let in names)}
+    for form in map(Affine.of, map(_first, _places(inner))):
+        own = {loop.var for loop in loops}
+        if any(atom not in own and uses_any(atom, counted) for atom in form.terms):
             return False
-    if isinstance(inner.value, (n.IfThenElse, n.Select)) and uses_any(inner.value.condition, counted):
-        return False
-    _write(writer, inner, tuple(loops))
+    _write(writer, inner, tuple(loops), tuple(names))
     return True
 
 
-def _write(writer: Writer, copy: Copy, loops: tuple[For, ...]) -> None:
-    """Write the instructions of a copy in all iterations of the loops directly around it."""
+def _write(writer: Writer, copy: Copy, loops: tuple[For, ...], names: tuple[Let, ...]) -> None:
+    """Write the instructions of a copy in all iterations of the loops around it; `names` are what its guard reads.
+
+    The hardware does not look at the address of what is not there.
+    """
     load = copied_load(copy.value)
     if load is None:
         raise InternalError(f"a copy to {copy.buffer.name} stores what is not a load")
@@ -144,39 +165,82 @@ def _write(writer: Writer, copy: Copy, loops: tuple[For, ...]) -> None:
     element = copy.buffer.dtype.bytes
     for buffer in (copy.buffer, source) if copy.size > element else ():
         writer._aligned(buffer)
-    guarded, where = load is not copy.value, writer.copies_where
-    helper = writer.expr.helper(writer.dialect.copy(copy.size, guarded, bool(where)))
-    conditions = f"{where}, " if where else ""
-    present = writer.names.fresh("present") if guarded else ""
-    if guarded:
-        writer._line(f"const bool {present} = {writer.expr(copy.value.condition)};")  # type: ignore[attr-defined]
-        conditions += f"{present}, "
+    guard = None if load is copy.value else copy.value.condition  # type: ignore[attr-defined]
+    counted = [*(loop.var for loop in loops), *(let.var for let in names)]
+    alike = guard is None or not uses_any(guard, counted)
+    where = [writer.copies_where] if writer.copies_where else []
+    helper = writer.expr.helper(writer.dialect.copy(copy.size, guard is not None, bool(where)))
+    if guard is not None and alike:
+        where.append(writer.names.fresh("present"))
+        writer._line(f"const bool {where[-1]} = {writer.expr(guard)};")
     forms = [Affine.of(_first(index)) for index in _places(copy)]
     start = {loop.var: loop.min for loop in loops}
     bases = [substitute(_first(index), start) if loops else _first(index) for index in _places(copy)]
     to, at = (writer._pointer(buffer, base) for buffer, base in zip((copy.buffer, source), bases, strict=True))
-    if guarded:  # what is not there has no address either
-        at = f"{present} ? {at} : {writer._pointer_name(source)}"
-    distances = list(_distances(forms, loops, range(0, load.dtype.lanes * element, copy.size), element))
-    if len(distances) > 1:
-        names = [writer.names.fresh(name) for name in ("copy_to", "copy_from")]
-        writer._line(f"void* const {names[0]} = {to};")
-        writer._line(f"const void* const {names[1]} = {at};")
-        to, at = names
-    for by in distances:
+    lanes = range(0, load.dtype.lanes * element, copy.size)
+    if len(lanes) * prod(int(loop.extent) for loop in loops) > 1:
+        shared = [writer.names.fresh(name) for name in ("copy_to", "copy_from")]
+        writer._line(f"void* const {shared[0]} = {to};")
+        writer._line(f"const void* const {shared[1]} = {at};")
+        to, at = shared
+
+    def write(by: tuple[int, ...], conditions: list[str]) -> None:
         constants = f"<{', '.join(map(str, by))}>" if any(by) else ""
-        writer._line(f"{helper}{constants}({conditions}{to}, {at});")
+        writer._line(f"{helper}{constants}({', '.join([*conditions, to, at])});")
+
+    for iteration in product(*(range(int(loop.extent)) for loop in loops)):
+        moved = [_distance(form, loops, iteration) * element for form in forms]
+        instructions = [tuple(distance + piece for distance in moved) for piece in lanes]
+        with _piece(writer):
+            if alike:
+                for by in instructions:
+                    write(by, where)
+                continue
+            values = {loop.var: n.IntImm(int(loop.min) + i, loop.var.dtype) for loop, i in zip(loops, iteration, strict=True)}
+            with writer._block(""):
+                for let in names:
+                    kind = writer.dialect.scalar_type(let.var.dtype)
+                    value = writer.expr(substitute(let.value, values))
+                    writer._line(f"const {kind} {writer.names(let.var)} = {value};")
+                for by in instructions:
+                    write(by, [*where, writer.expr(substitute(guard, values))])
 
 
-def _distances(forms: list[Affine], loops: tuple[For, ...], pieces: range, element: int) -> Iterator[tuple[int, ...]]:
-    """For each instruction, how many bytes behind the first one's its two addresses are."""
-    for steps in product(*(range(int(loop.extent)) for loop in loops)):
-        moved = [
-            element * sum(form.terms.get(loop.var, 0) * step for loop, step in zip(loops, steps, strict=True))
-            for form in forms
-        ]
-        for piece in pieces:
-            yield tuple(distance + piece for distance in moved)
+def _distance(form: Affine, loops: tuple[For, ...], iteration: tuple[int, ...]) -> int:
+    """How many elements behind the first one's an address is in an iteration of the loops."""
+    return sum(form.terms.get(loop.var, 0) * i for loop, i in zip(loops, iteration, strict=True))
+
+
+@contextmanager
+def _piece(writer: Writer) -> Iterator[None]:
+    """Put the lines that are written meanwhile aside, as one piece, where pieces are gathered at this depth."""
+    before = len(writer.lines)
+    yield
+    if writer.pieces is not None and writer.pieces.indent == writer.indent:
+        writer.pieces.found.append(writer.lines[before:])
+        del writer.lines[before:]
+
+
+def gathered(writer: Writer, stmts: Sequence[Stmt]) -> list[list[str]]:
+    """Write what statements that issue copies begin with, such as addresses; return the instructions, in pieces.
+
+    The pieces are to be written in that order, in the scope in which they were gathered.
+    """
+    writer.pieces = pieces = Pieces(writer.indent)
+    for stmt in stmts:
+        if isinstance(stmt, Commit):
+            with _piece(writer):
+                writer._stmt(stmt)
+        else:
+            writer._stmt(stmt)
+    writer.pieces = None
+    return pieces.found
+
+
+def write_pieces(writer: Writer, pieces: Sequence[list[str]], deeper: int) -> None:
+    """Write pieces, in a scope so many levels deeper than where they were gathered."""
+    for piece in pieces:
+        writer.lines += ["  " * deeper + line for line in piece]
 
 
 def _places(copy: Copy) -> tuple[n.Expr, n.Expr]:

@@ -15,10 +15,10 @@ from ..arith.simplify import simplify
 from ..expr.nodes import Expr, Known, Load, Var
 from ..expr.operators import multiply
 from ..expr.traverse import substitute, variables
-from ..loops.nodes import Buffer, Stmt, Tensorized
+from ..loops.nodes import Await, Buffer, Stmt, Tensorized
 from ..passes.lower_divisions import lower_expression
 from .copies import Writer as CopyWriter
-from .copies import write_held_back
+from .copies import write_held_back, write_pieces
 from .matrix_fragments import Operand, extent_range
 from .matrix_helpers import SINGLE
 
@@ -54,6 +54,7 @@ class MatrixWriter:
         self.steps = depth // self.atom.k
         self.piece, self.other, self.step = (Var(name, "int32", Known(0, None)) for name in ("piece", "other", "step"))
         self.lane = writer.names.fresh("lane")
+        self.copies: list[list[str]] = []
 
     def write(self) -> None:
         """The whole statement, in a block of its own."""
@@ -158,11 +159,15 @@ class MatrixWriter:
         self._add_group(first, count)
 
     def steps_ahead(self, waits: Sequence[Stmt], following: Mapping[Var, Expr]) -> None:
-        """All steps, the last one behind `waits` and the first loads for the `following` values of variables."""
+        """All steps, the last one behind `waits` and the first loads for the `following` values of variables.
+
+        Copies that this iteration itself waits for are issued during the first half of its steps.
+        """
+        soon = any(isinstance(part, Await) and not part.pending for part in waits)
         for operand in (self.a, self.b):
             operand.start({})
         with self._loop("step", self.steps - 1):
-            self._step("step")
+            self._step("step", self.steps // 2 if soon else self.steps - 1)
         self._convert()
         for part in waits:
             self.writer._stmt(part)
@@ -223,13 +228,21 @@ class MatrixWriter:
     def _partial_sums(self) -> str:
         return ", ".join(f"{part}[i][j]" for part in _SUMS[: self.atom.partial_sums])
 
-    def _step(self, step: str) -> None:
-        """Convert the fragments of a step, load those of the next one, multiply."""
+    def _step(self, step: str, count: int = 0) -> None:
+        """Convert the fragments of a step, load those of the next one, issue its part of the copies, multiply.
+
+        Copies that `count` steps share evenly do not hold up the loads of fragments, which wait in the same queue.
+        """
         self._convert()
         if self.steps > 1:
             with self.writer._block(f"if ({step} + 1 < {self.steps})"):
                 for operand in (self.a, self.b):
                     operand.load(f"({step} + 1)", f"({step} + 1) % 2")
+        for at in range(count if self.copies else 0):
+            first, last = (len(self.copies) * edge // count for edge in (at, at + 1))
+            if first < last:
+                with self.writer._block(f"if ({step} == {at})"):
+                    write_pieces(self.writer, self.copies[first:last], 2)
         self._multiply(step)
 
     def _convert(self) -> None:

@@ -23,7 +23,7 @@ from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import add, minimum, subtract
 from ..expr.traverse import post_order, substitute
 from ..loops.nodes import Await, Barrier, Buffer, Commit, For, Let, Seq, Stmt, Store, Tensorized
-from .copies import is_copying
+from .copies import gathered, is_copying
 from .matrix import MatrixWriter, Writer
 
 _MOST_SLOTS = 16
@@ -66,8 +66,7 @@ def write_product_loop(writer: Writer, s: For) -> bool:
             for let in found.names:
                 kind = writer.dialect.scalar_type(let.var.dtype)
                 writer._line(f"const {kind} {writer.names(let.var)} = {writer.expr(let.value)};")
-            for part in found.copies:
-                writer._stmt(part)
+            made.copies = gathered(writer, found.copies)
             made.steps_ahead(found.waits, found.following)
             for part in found.counts:
                 writer._stmt(part)

@@ -8,6 +8,7 @@ are, and `register_prefetch` may run their loads ahead.
 
 from __future__ import annotations
 
+from ..arith.digits import cancel_digits
 from ..arith.facts import EMPTY, Facts
 from ..arith.modular import modular
 from ..core.hardware import LoopKind, MemoryScope
@@ -15,7 +16,7 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import const
-from ..expr.traverse import post_order, variables
+from ..expr.traverse import post_order, substitute, variables
 from ..loops import uses
 from ..loops.nodes import (
     NOTHING,
@@ -110,7 +111,7 @@ class _Copier:
         """Return a fill with copies in place of the stores that can be copies."""
         if isinstance(stmt, Store):
             size = self._size(stmt, facts)
-            return Copy(stmt.buffer, stmt.indices, stmt.value, size) if size else stmt
+            return Copy(stmt.buffer, stmt.indices, _addressed(stmt.value, facts), size) if size else stmt
         inside = facts.bind(stmt.var, stmt.min, stmt.extent) if isinstance(stmt, For) else facts
         return map_statements(stmt, lambda child: self.copies(child, inside))
 
@@ -128,6 +129,17 @@ class _Copier:
             return 0
         fitting = (s for s in self.sizes if s >= element and whole % s == 0 and s % element == 0)
         return max((s for s in fitting if all(_is_aligned(*place, s, facts) for place in places)), default=0)
+
+
+def _addressed(value: Expr, facts: Facts) -> Expr:
+    """The value of a copy with an address that is as simple as can be: every thread computes its own."""
+    load = copied_load(value)
+    if load is None:
+        return value
+    index = load.indices[0]
+    base = cancel_digits(index.base if isinstance(index, Ramp) else index, facts)
+    place = Ramp(base, index.stride, index.dtype.lanes) if isinstance(index, Ramp) else base
+    return substitute(value, {load: Load(load.source, (place,))})
 
 
 UNROLLED_STORES = 1024

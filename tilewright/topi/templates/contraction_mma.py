@@ -21,7 +21,7 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .contraction import Contraction, Padded, Views, declare, rounded
-from .contraction_schedule import Begun, begin, bind_blocks, result_axes, width
+from .contraction_schedule import Begun, begin, bind_tiles, result_axes, width
 from .gpu import USUAL as USUAL_GPU
 from .gpu import Gpu
 from .mma_cost import MmaTile, depths, expected, ranked, splits, stages, warp_tiles
@@ -169,7 +169,7 @@ def _bound_to_warps(of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Be
         if begun.outer:
             whole = s[holder].fuse(*begun.outer) if len(begun.outer) > 1 else begun.outer[0]
             blocks.insert(0, (whole, of.batch * tile.split))
-        bind_blocks(s, holder, blocks)
+        bind_tiles(s, holder, blocks)
     else:
         *_, i, j = s[holder].op.axis
     (iw, ii), (jw, ji) = (s[holder].split(x, factor=pair[1]) for x, pair in ((i, tile.rows), (j, tile.columns)))
@@ -195,7 +195,7 @@ def _staged(of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Begun) -> 
     blocks = [(ib, -(-of.rows.extent // size[0])), (jb, -(-of.columns.extent // size[1]))]
     if outer:
         blocks.insert(0, (s[out].fuse(*outer) if len(outer) > 1 else outer[0], of.batch))
-    bind_blocks(s, out, blocks)
+    bind_tiles(s, out, blocks)
     word = DType(out.dtype).bytes
     together = gcd(of.run, gcd(size[1], 16 // word))
     flat = s[out].fuse(i, j)

@@ -94,6 +94,24 @@ def bind_blocks(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, in
         s[out].bind(axis, thread_axis(f"blockIdx.{letter}"))
 
 
+_MOST_ACROSS = 65535
+"""Blocks along the dimensions y and z of a grid."""
+
+
+def bind_tiles(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, int]]) -> None:
+    """Bind at most three loops to the grid, of which the last two run over rows and columns of tiles.
+
+    Blocks run in the order of blockIdx.x. The shorter of those two loops is bound to it, so that blocks at work at the
+    same time share slices of the operand that has more of them, and memory is read once. Where the dimension y cannot
+    count the longer one, the order is that of `bind_blocks`.
+    """
+    outer, (short, long) = axes[:-2], sorted(axes[-2:], key=lambda each: each[1])
+    if any(count > _MOST_ACROSS for _, count in (*outer, long)):
+        return bind_blocks(s, out, axes)
+    for (axis, _), letter in zip((short, long, *outer), "xyz", strict=False):
+        s[out].bind(axis, thread_axis(f"blockIdx.{letter}"))
+
+
 def width(of: Contraction, operand: Operand, tile: tuple[int, int], depth: int, whole: int) -> int:
     """Return how many neighbours of a factor are fetched at once: only where all or none of them exist.
 

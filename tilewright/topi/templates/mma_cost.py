@@ -99,7 +99,7 @@ class MmaTile:
             and self.shared_bytes(atom) <= on.memory(MemoryScope.SHARED).most
             and self.split * self.depth < of.depth + self.depth
             and (self.stages == 1 or slices >= self.stages)
-            and not (self.staged and self.split > 1)
+            and not (self.staged and (self.split > 1 or prod(self.columns) & (prod(self.columns) - 1)))
         )
 
     def cycles(self, of: Contraction, atom: Atom, gpu: Gpu) -> float:
@@ -180,7 +180,7 @@ def _cycles_of(atom: Atom) -> float:
 
 def warp_tiles(operand: Operand, unit: int) -> list[list[int]]:
     """Ways to split rows or columns over blocks, warps and the tile of a warp."""
-    tiles = [n for n in (8, 16, 32, 64, 128) if n % unit == 0 and n <= max(unit, operand.extent)]
+    tiles = [n for n in (8, 16, 32, 48, 64, 96, 128) if n % unit == 0 and n <= max(unit, operand.extent)]
     return [[-1, warps, n] for n in tiles for warps in (1, 2, 4, 8) if warps <= ceil(operand.extent / n)]
 
 
