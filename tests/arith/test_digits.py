@@ -28,7 +28,7 @@ def quotients(e):
     return sum(isinstance(node, (FloorDiv, FloorMod)) for node in post_order(e))
 
 
-@pytest.mark.parametrize("rows, columns", [(14, 14), (28, 28), (7, 7), (14, 7), (5, 12)])
+@pytest.mark.parametrize(("rows", "columns"), [(14, 14), (28, 28), (7, 7), (14, 7), (5, 12)])
 @pytest.mark.parametrize("lanes_per_place", [4, 8, 16])
 def test_a_place_put_together_again_is_linear(rows, columns, lanes_per_place):
     found, facts = variables(block=98, part=4, lane=LANES)

@@ -102,7 +102,9 @@ def test_borders_are_tested_copy_by_copy_on_addresses_that_are_shared() -> None:
     wanted = {"rows": [2, 32], "columns": [1, 64], "depth": 32, "split": 1, "stages": 3, "store": "fragments"}
     text = source(*CONV2D_MMA.program(strategy.nearest(of, wanted), of, CUDA))
     loop = text.partition("for (int k_outer")[2].partition("wait_group")[0]
-    copies = re.findall(r"copy_16_or_zeros_where(?:<\d+, \d+>)?\(runs, .* && 1 <= index_div_\d+ .*, (\w+), (\w+)\);", loop)
+    copies = re.findall(
+        r"copy_16_or_zeros_where(?:<\d+, \d+>)?\(runs, .* && 1 <= index_div_\d+ .*, (\w+), (\w+)\);", loop
+    )
     assert len(copies) == 4
     assert len(set(copies)) == 1
     address = next(line for line in loop.splitlines() if "const copy_from" in line)

@@ -186,3 +186,23 @@ def test_loads_of_a_buffer_that_only_the_loops_know() -> None:
 
     with pytest.raises(InternalError, match="a load from"):
         expression(Load(Tensor(), (p.c(0),)))
+
+
+def test_parts_that_a_large_expression_reads_often_are_computed_once() -> None:
+    """Horner's rule reads its argument once per term; written out, a target's compiler has to find that again."""
+    x = Var("x", "float32")
+    argument, terms = x * x - 0.5, op.const(1.0, "float32")
+    for _ in range(20):
+        terms = terms * argument + 0.25
+    b = p.buf("B", 1)
+    kernel = p.launch(p.put(b, 0, terms), threadIdx_x=(Var("threadIdx.x"), 1))
+    text = source(Function("main", (b, x), kernel))
+    assert "const float part = x * x - 0.5f;" in text
+    assert text.count("x * x") == 1
+    assert text.count("* part + 0.25f") == 19  # 1 times the argument is the argument
+
+
+def test_a_small_expression_stays_whole() -> None:
+    x = Var("x", "float32")
+    argument = x * x - 0.5
+    assert expression(argument * argument + argument * 2.0 + argument, x).count("x * x") == 4

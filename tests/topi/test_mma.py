@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from tilewright.core.atoms import ATOMS
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
+from tilewright.expr.evaluate import evaluate
+from tilewright.expr.nodes import Var
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
@@ -192,3 +195,17 @@ def test_registers_of_a_tile_are_those_that_ptxas_gives_it(atom: str, rows: int,
     """Both sets of partial sums count; `wanted` is what NVRTC says of the product of matrices in RESULTS.md."""
     tile = MmaTile((2, rows), (2, columns), 32, 1, 3)
     assert abs(tile.registers(ATOMS[atom]) - wanted) <= 5
+
+
+def test_gelu_of_sixteen_bit_results_is_as_exact_as_they_are():
+    """Within 1e-5 and half a unit of the last place of the function in float64."""
+    v = Var("v", "float32")
+    (narrow, exact), at = (
+        (Epilogue(activation="gelu").expression((), None, result)(v) for result in ("float16", "float32")),
+        np.concatenate([np.linspace(-8, 8, 801), [-300.0, 300.0, 0.0]]),
+    )
+    assert "erf" in str(exact)
+    assert "erf" not in str(narrow)
+    for x in at.astype("float32"):
+        right = 0.5 * float(x) * (1 + math.erf(float(x) / math.sqrt(2)))
+        assert abs(float(evaluate(narrow, {v: x})) - right) <= 1e-5 + 2**-12 * abs(right)

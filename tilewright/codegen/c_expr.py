@@ -66,6 +66,29 @@ _BITWISE = {
 }
 
 
+MOST_READ = 128
+"""Nodes of an expression, written out, from which on parts that it reads often are computed once."""
+OFTEN = 4
+
+
+def read_often(e: n.Expr) -> frozenset[n.Expr]:
+    """Return the parts of a large expression that several others in it read: Horner's rule reads its argument.
+
+    The compiler of the target finds them too, unless there are too many; its time grows with what is written out.
+    """
+    sizes: dict[n.Expr, int] = {}
+    readers: dict[n.Expr, int] = {}
+    for node in post_order(e):
+        children = [child for child in node.children() if isinstance(child, n.Expr)]
+        sizes[node] = 1 + sum(sizes.get(child, 1) for child in children)
+        for child in children:
+            readers[child] = readers.get(child, 0) + 1
+    if sizes[e] < MOST_READ:
+        return frozenset()
+    wide = (node for node, count in readers.items() if count >= OFTEN and sizes[node] > 3 and node.dtype.lanes == 1)
+    return frozenset(node for node in wide if node.dtype.is_float)
+
+
 class ExprWriter:
     """Writes scalar expressions; collects the helper functions and data types that they use."""
 
@@ -88,10 +111,20 @@ class ExprWriter:
         self.keep: Callable[[n.Expr, str], str] | None = None
         """Puts a text into a variable above the statement at hand, and returns the variable's name."""
         self.kept = False
+        self._shared: frozenset[n.Expr] = frozenset()
+        """Parts of the expression at hand that get a variable, since it reads them often."""
 
     def __call__(self, e: n.Expr, at_least: int = 0) -> str:
         """The text of `e`, in parentheses where it binds less tightly than `at_least`."""
-        return self.write(e, at_least)
+        with self._whole(e):
+            return self.write(e, at_least)
+
+    @contextmanager
+    def _whole(self, e: n.Expr) -> Iterator[None]:
+        """Around the writing of a whole expression: what it reads often gets variables."""
+        outer, self._shared = self._shared, self._shared or read_often(e)
+        yield
+        self._shared = outer
 
     def write(self, e: n.Expr, at_least: int = 0) -> str:
         """`__call__`, on the way down: calls of methods take no C stack, those of objects do."""
@@ -113,7 +146,7 @@ class ExprWriter:
         """The text, or a variable that holds its value: C compilers take 256 nested brackets."""
         height = 1 + max([self._heights.get(child, 0) for child in e.children()], default=0)
         small = height < MOST_NESTED and len(text[0]) < MOST_CHARACTERS and text[0].count("?") <= MOST_CHOICES
-        if small or self.keep is None or self._branches:
+        if (small and e not in self._shared) or self.keep is None or self._branches:
             self._heights[e] = height
             if height > MOST_BRANCHES or len(text[0]) > MOST_CHARACTERS << 8:
                 raise UserError(
@@ -287,12 +320,13 @@ class ExprWriter:
     def stored(self, value: n.Expr, dtype: DType) -> str:
         """The value as an element in memory."""
         if not is_half(dtype):
-            return self._text(value)[0]
+            return self(value)
         return f"{self.helper(f'{dtype.scalar}_bits')}({self.unrounded(value, dtype)})"
 
     def unrounded(self, value: n.Expr, dtype: DType) -> str:
         """The value of a 16-bit float where it is rounded to one next."""
-        text, level = self._text(value)
+        with self._whole(value):
+            text, level = self._text(value)
         rounded = f"{dtype.scalar}_round("
         return text[len(rounded) : -1] if level == ATOM and text.startswith(rounded) else text
 

@@ -72,15 +72,27 @@ def write_sequence(writer: Writer, stmts: Sequence[Stmt]) -> None:
 
 def write_held_back(writer: Writer) -> None:
     """Write the copies that were held back, if any were and they are not written yet."""
-    copies, writer.held_back = writer.held_back, []
-    for copy in copies:
+    for copy in take_held_back(writer):
         writer._stmt(copy)
+
+
+def take_held_back(writer: Writer) -> list[Stmt]:
+    """Return the copies that were held back; from now on, none are."""
+    copies, writer.held_back = writer.held_back, []
+    return copies
+
+
+def tests_borders(s: Stmt) -> bool:
+    """Whether a statement copies elements that may not be there: zeros take their place."""
+    return any(isinstance(part, Copy) and copied_load(part.value) is not part.value for part in statements(s))
 
 
 def is_copying(s: Stmt) -> bool:
     """Whether a statement does nothing but issue copies."""
     inside = list(statements(s))
-    plain = all(type(part) in (Copy, For, Let, Seq) or (isinstance(part, If) and part.orelse is None) for part in inside)
+    plain = all(
+        type(part) in (Copy, For, Let, Seq) or (isinstance(part, If) and part.orelse is None) for part in inside
+    )
     return plain and any(isinstance(part, Copy) for part in inside)
 
 
@@ -196,7 +208,9 @@ def _write(writer: Writer, copy: Copy, loops: tuple[For, ...], names: tuple[Let,
                 for by in instructions:
                     write(by, where)
                 continue
-            values = {loop.var: n.IntImm(int(loop.min) + i, loop.var.dtype) for loop, i in zip(loops, iteration, strict=True)}
+            values = {
+                loop.var: n.IntImm(int(loop.min) + i, loop.var.dtype) for loop, i in zip(loops, iteration, strict=True)
+            }
             with writer._block(""):
                 for let in names:
                     kind = writer.dialect.scalar_type(let.var.dtype)

@@ -18,7 +18,7 @@ from ..expr.traverse import substitute, variables
 from ..loops.nodes import Await, Buffer, Stmt, Tensorized
 from ..passes.lower_divisions import lower_expression
 from .copies import Writer as CopyWriter
-from .copies import write_held_back, write_pieces
+from .copies import gathered, take_held_back, tests_borders, write_held_back, write_pieces
 from .matrix_fragments import Operand, extent_range
 from .matrix_helpers import SINGLE
 
@@ -38,6 +38,8 @@ def write_product(writer: Writer, stmt: Tensorized) -> None:
     MatrixWriter(writer, stmt).write()
 
 
+_MANY_STEPS = 8
+"""Steps of a product that share the copies for a later one where borders are tested, which takes instructions."""
 _NAMES = frozenset("i j r step first high low again back finite a_high a_middle a_low b_high b_middle b_low".split())
 """The loops and arrays of a statement."""
 
@@ -61,6 +63,9 @@ class MatrixWriter:
         with self.writer._block(""), self.kept_apart():
             self.declare()
             self.load_first({})
+            many = self.steps >= _MANY_STEPS and self.atom.partial_sums != 1
+            if many and any(map(tests_borders, self.writer.held_back)):
+                self.copies = gathered(self.writer, take_held_back(self.writer))
             write_held_back(self.writer)
             self._multiply_all()
 
@@ -123,7 +128,7 @@ class MatrixWriter:
             self._step("0")
         else:
             with self._loop("step", self.steps):
-                self._step("step")
+                self._step("step", self.steps)
         if self.atom.partial_sums == 2:
             self._add_parts()
 
@@ -159,10 +164,8 @@ class MatrixWriter:
         self._add_group(first, count)
 
     def steps_ahead(self, waits: Sequence[Stmt], following: Mapping[Var, Expr]) -> None:
-        """All steps, the last one behind `waits` and the first loads for the `following` values of variables.
-
-        Copies that this iteration itself waits for are issued during the first half of its steps.
-        """
+        """All steps, the last one behind `waits` and the first loads for the `following` values of variables."""
+        # Copies that the iteration itself waits for are issued early in it.
         soon = any(isinstance(part, Await) and not part.pending for part in waits)
         for operand in (self.a, self.b):
             operand.start({})
@@ -231,7 +234,7 @@ class MatrixWriter:
     def _step(self, step: str, count: int = 0) -> None:
         """Convert the fragments of a step, load those of the next one, issue its part of the copies, multiply.
 
-        Copies that `count` steps share evenly do not hold up the loads of fragments, which wait in the same queue.
+        Copies that `count` steps share do not hold up the loads of fragments, which wait in the same queue.
         """
         self._convert()
         if self.steps > 1:

@@ -139,7 +139,8 @@ def _addressed(value: Expr, facts: Facts) -> Expr:
     index = load.indices[0]
     base = cancel_digits(index.base if isinstance(index, Ramp) else index, facts)
     place = Ramp(base, index.stride, index.dtype.lanes) if isinstance(index, Ramp) else base
-    return substitute(value, {load: Load(load.source, (place,))})
+    made: Expr = substitute(value, {load: Load(load.source, (place,))})
+    return made
 
 
 UNROLLED_STORES = 1024

@@ -107,7 +107,8 @@ def bind_tiles(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, int
     """
     outer, (short, long) = axes[:-2], sorted(axes[-2:], key=lambda each: each[1])
     if any(count > _MOST_ACROSS for _, count in (*outer, long)):
-        return bind_blocks(s, out, axes)
+        bind_blocks(s, out, axes)
+        return
     for (axis, _), letter in zip((short, long, *outer), "xyz", strict=False):
         s[out].bind(axis, thread_axis(f"blockIdx.{letter}"))
 

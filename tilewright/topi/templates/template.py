@@ -216,7 +216,9 @@ class PackagedTemplate(Generic[W]):
         self._check(workload, target)
         data, weights = workload.placeholders()
         extras = epilogue.placeholders(workload.out_shape, workload.channels, workload.result)
-        expression = epilogue.expression(extras, workload.channel_axis) if epilogue != NO_EPILOGUE else None
+        expression = None
+        if epilogue != NO_EPILOGUE:
+            expression = epilogue.expression(extras, workload.channel_axis, workload.result)
         tensors = self.tensors(config, workload, target, (data, weights, *extras), expression)
         s = create_schedule(tensors.out.op)
         self.strategy(target).schedule(workload, config, s, tensors)
