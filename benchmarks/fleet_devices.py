@@ -53,7 +53,7 @@ class Load:
 
 LOADS = {
     "cuda": (
-        Load("depthwise", "depthwise", {"shape": (1, 256, 64, 64)}, 120, 50),
+        Load("depthwise", "depthwise", {"shape": (1, 256, 64, 64)}, 96, 30),
         Load("dense", "conv2d", {"shape": (1, 256, 14, 14)}, 96, 4),
     ),
     "llvm": (Load("line", "conv1d", {"shape": 2048, "kernel": 8}, 8, 20),),
@@ -62,22 +62,35 @@ LOADS = {
 
 @dataclass(frozen=True)
 class Run:
-    """What a fleet made of a load: seconds, and the outcome of each configuration."""
+    """What a fleet made of a load: when each outcome came, and the outcome of each configuration."""
 
-    seconds: float
+    times: list[float]
     outcomes: dict[int, Outcome]
 
     @property
     def rate(self) -> float:
-        """Trials per second."""
-        return len(self.outcomes) / self.seconds
+        """Trials per second of the middle half: what begins and ends a session is left out."""
+        skip = len(self.times) // 4
+        return (len(self.times) - 1 - 2 * skip) / (self.times[-1 - skip] - self.times[skip])
+
+    @property
+    def busy(self) -> float:
+        """How many devices ran candidates at a time, on average."""
+        return sum(outcome.run_seconds for outcome in self.outcomes.values()) / (self.times[-1] - self.times[0])
+
+    @property
+    def building(self) -> float:
+        """Seconds that a candidate took to build, on average."""
+        return float(np.mean([outcome.build_seconds for outcome in self.outcomes.values()]))
 
 
 def compare(count: int, target: str) -> None:
     """Print trials per second of one worker, and of `count`, and how their records differ."""
     runs: list[dict[str, Run]] = []
-    for devices in (1, count):
+    for devices in sorted({1, count}):
         runs.append(measured(devices, target))
+    if count == 1:
+        return
     print(f"{'load':10} {'trials':>6} {'1: /s':>7} {f'{count}: /s':>7} {'ratio':>6}  records")
     for name, one in runs[0].items():
         several = runs[1][name]
@@ -125,7 +138,12 @@ def measured(devices: int, target: str) -> dict[str, Run]:
             with FleetSession(target, None, runner, first=_FIRST_SECONDS) as session:
                 _wait_for(session, devices)
                 found[load.name] = _run(session, load, devices)
-            print(f"{devices} worker(s), {load.name}: {found[load.name].rate:.2f} trials/s", flush=True)
+            run = found[load.name]
+            print(
+                f"{devices} worker(s), {load.name}: {run.rate:.2f} trials/s, {run.times[-1] - run.times[0]:.1f} s; "
+                f"{run.busy:.2f} devices busy, {run.building:.2f} s to build one",
+                flush=True,
+            )
     return found
 
 
@@ -157,9 +175,11 @@ def _run(session: FleetSession, load: Load, devices: int) -> Run:
     jobs = [Job(Candidate(task, space.get(index)), index, session.target) for index in chosen]
     for _ in session.measure(jobs[load.trials :]):
         pass
-    began = time.monotonic()
-    outcomes = {job.key: outcome for job, outcome in session.measure(jobs[: load.trials])}
-    return Run(time.monotonic() - began, outcomes)
+    times, outcomes = [time.monotonic()], {}
+    for job, outcome in session.measure(jobs[: load.trials]):
+        outcomes[job.key] = outcome
+        times.append(time.monotonic())
+    return Run(times, outcomes)
 
 
 def free_port() -> int:

@@ -197,7 +197,7 @@ def _batches(
         for at in range(0, len(possible), size):
             if time.monotonic() >= until:
                 return
-            yield [_job(task, target, index) for index in possible[at : at + size]]
+            yield [job_of(task, target, index) for index in possible[at : at + size]]
 
 
 def _chunks(table: Table, task: Task, seed: int) -> Iterator[Sequence[int]]:
@@ -248,7 +248,8 @@ def _may(keep: Callable[[Any], bool], space: Any, point: tuple[int, ...]) -> boo
         return True
 
 
-def _job(task: Task, target: Target, index: int) -> Job:
+def job_of(task: Task, target: Target, index: int) -> Job:
+    """Return the job that measures a configuration."""
     config = task.config_space.get(index)
     return Job(lambda: task.instantiate(config), index, target, task.declared.reference)
 

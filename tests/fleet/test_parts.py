@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +13,12 @@ from tilewright import autotvm
 from tilewright.codegen.abi import Resources
 from tilewright.core.errors import UserError
 from tilewright.fleet.addresses import checked, joined
+from tilewright.fleet.bench import Bench
 from tilewright.fleet.journal import Journal, State
 from tilewright.fleet.ledger import Ledger, Sent
 from tilewright.fleet.protocol import Announcement, read_outcome, write_outcome
 from tilewright.fleet.worker import visible_devices
+from tilewright.measure.channel import Channel
 from tilewright.measure.outcome import BuildFailed, Measured, Outcome, RunFailed, TimedOut, WrongAnswer
 from tilewright.runtime.driver import DeviceAttributes
 
@@ -167,3 +171,14 @@ def test_gpus_by_number() -> None:
     for wrong in ("3", "0,0", "", "x"):
         with pytest.raises(UserError, match=r"does not name some of the 3 GPUs here"):
             visible_devices(wrong, 3)
+
+
+def test_a_bench_whose_worker_is_gone_ends_as_at_the_end_of_a_file() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    session: Any = None
+    bench = Bench(Channel(ours), session)
+    assert bench.fileno() >= 0
+    theirs.close()
+    bench.channel.close()
+    with pytest.raises(EOFError, match="the worker is gone"):
+        bench.fileno()

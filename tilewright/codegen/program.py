@@ -21,6 +21,7 @@ from .llvm.module import compile_llvm
 from .names import Names
 from .nvrtc import CompiledSource, compile_cuda
 from .opencl import OpenCl
+from .spills import without_needless_spills
 
 _DIALECTS: dict[str, Dialect] = {"cuda": Cuda(), "opencl": OpenCl()}
 
@@ -35,6 +36,10 @@ def compile_program(functions: tuple[Function, ...], target: Target) -> Compiled
     if target.kind != "cuda" or not program.kernels:
         return program
     code = _compiled_cuda(program, target)
+    source, code = without_needless_spills(
+        program.source, code, target.hardware, lambda changed: compile_cuda(changed, target.arch)
+    )
+    program = replace(program, source=source)
     dynamic = {kernel.name: kernel.dynamic_shared_bytes for kernel in program.kernels}
     resources = {
         name: replace(found, shared_bytes=found.shared_bytes + dynamic.get(name, 0))

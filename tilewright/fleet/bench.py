@@ -67,7 +67,9 @@ class Bench:
                 self._tell(job.key, outcome)
 
     def fileno(self) -> int:
-        """The descriptor of the channel."""
+        """The descriptor of the channel. EOFError where the worker is gone."""
+        if self.channel.closed:
+            raise EOFError("the worker is gone")
         return self.channel.fileno()
 
     def begins(self, job: Job) -> None:

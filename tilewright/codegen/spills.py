@@ -1,0 +1,53 @@
+"""Kernels that spill although registers are left: they are compiled again, with one block per multiprocessor asked for.
+
+ptxas aims at several blocks per multiprocessor, and may give a thread 32 registers and put thousands of bytes of its
+values into memory where 255 registers were free. A second operand of `__launch_bounds__` takes that aim away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from ..core.hardware import Hardware
+from .abi import Resources
+from .nvrtc import CompiledSource
+
+_BOUNDS = re.compile(r"__launch_bounds__\((\d+)\)( \w+\()")
+_WORTHWHILE = 64
+"""Bytes of spills per thread from which another compilation pays: a few are hidden behind other work."""
+_FEW = 0.5
+"""The part of the registers up to which ptxas stayed below them on purpose."""
+
+
+def without_needless_spills(
+    source: str, code: CompiledSource, hardware: Hardware, compiled: Callable[[str], CompiledSource]
+) -> tuple[str, CompiledSource]:
+    """Compile again where kernels spill needlessly; returns the source and the code that spill less."""
+    crowded = {name for name, found in code.resources.items() if found.spill_store_bytes >= _WORTHWHILE}
+    if not crowded:
+        return source, code
+
+    def asking(match: re.Match[str]) -> str:
+        threads, rest = int(match[1]), match[2]
+        name = rest[1:-1]
+        if name not in crowded or code.resources[name].registers > _FEW * _allowed(threads, hardware):
+            return match[0]
+        return f"__launch_bounds__({threads}, 1){rest}"
+
+    changed = _BOUNDS.sub(asking, source)
+    if changed == source:
+        return source, code
+    again = compiled(changed)
+    return (changed, again) if _spilled(again.resources) < _spilled(code.resources) else (source, code)
+
+
+def _allowed(threads: int, hardware: Hardware) -> int:
+    """Registers of a thread where a block has a multiprocessor for itself."""
+    warps = -(-threads // hardware.warp)
+    share = hardware.multiprocessor.registers // (warps * hardware.warp) // 8 * 8
+    return min(hardware.registers_per_thread, share)
+
+
+def _spilled(resources: Mapping[str, Resources]) -> int:
+    return sum(found.spill_store_bytes + found.spill_load_bytes for found in resources.values())
