@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,19 +29,30 @@ class Row:
         return self.name if self.name in COLOURS else "rung"
 
 
+def tables() -> Iterator[tuple[list[str], list[list[str]]]]:
+    """The tables of RESULTS.md: the cells of the heading, and those of each row."""
+    text = RESULTS.read_text(encoding="utf-8")
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        heads, _, *rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in table.splitlines()]
+        yield heads, rows
+
+
+def number(text: str) -> float:
+    """A number of a table, which may have commas and a unit."""
+    return float(text.removesuffix(" µs").replace(",", ""))
+
+
 def ladders() -> dict[str, list[Row]]:
     """The rows of each ladder, by the head of its table."""
     found: dict[str, list[Row]] = {}
-    head = ""
-    for line in RESULTS.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip().strip("*") for cell in line.strip().strip("|").split("|")]
-        if not line.startswith("|"):
-            head = ""
-        elif cells[0].startswith(TABLES) and cells[1] == "H200":
-            head = cells[0]
-        elif head and (time := re.fullmatch(r"([\d,.]+) µs", cells[1])):
-            row = Row(cells[0].partition(" (")[0], float(time[1].replace(",", "")), cells[1])
-            found.setdefault(head, []).append(row)
+    for heads, rows in tables():
+        head, device = (cell.strip("*") for cell in heads[:2])
+        if not head.startswith(TABLES) or device != "H200":
+            continue
+        for cells in rows:
+            name, time = (cell.strip("*") for cell in cells[:2])
+            if re.fullmatch(r"[\d,.]+ µs", time):
+                found.setdefault(head, []).append(Row(name.partition(" (")[0], number(time), time))
     return found
 
 
@@ -58,17 +70,15 @@ class Search:
 def searches() -> list[Search]:
     """The runs of the table that compares tuners."""
     found: list[Search] = []
-    trials: tuple[int, ...] = ()
-    for line in RESULTS.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if not line.startswith("|"):
-            trials = ()
-        elif cells[:2] == ["tuner", "seed"]:
-            trials = tuple(int(cell) for cell in cells[2:])
-        elif trials and cells[0].endswith("Tuner"):
-            known = [cell for cell in cells[2:] if cell != "–"]  # a run may end before the last column
-            best = tuple(float(cell.replace(",", "")) for cell in known)
-            found.append(Search(cells[0], cells[1], trials[: len(best)], best, known[-1]))
+    for heads, rows in tables():
+        if heads[:2] != ["tuner", "seed"]:
+            continue
+        trials = tuple(int(cell) for cell in heads[2:])
+        for tuner, seed, *cells in rows:
+            if tuner.endswith("Tuner"):
+                known = [cell for cell in cells if cell != "–"]  # a run may end before the last column
+                best = tuple(map(number, known))
+                found.append(Search(tuner, seed, trials[: len(best)], best, known[-1]))
     return found
 
 
@@ -85,16 +95,10 @@ class Match:
 def matches() -> list[Match]:
     """The rows of the table of well-known convolutions."""
     found: list[Match] = []
-    inside = False
-    for line in RESULTS.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if not line.startswith("|"):
-            inside = False
-        elif cells[:4] == ["workload", "untuned", "tuned", "PyTorch"]:
-            inside = True
-        elif inside and cells[0].strip("-"):
-            untuned, _, theirs = (float(cell.removesuffix(" µs").replace(",", "")) for cell in cells[1:4])
-            found.append(Match(cells[0].partition(" (")[0], theirs / untuned, float(cells[4]), cells[4]))
+    for heads, rows in tables():
+        if heads[:4] == ["workload", "untuned", "tuned", "PyTorch"]:
+            for workload, untuned, _, theirs, ratio, *_ in rows:
+                found.append(Match(workload.partition(" (")[0], number(theirs) / number(untuned), float(ratio), ratio))
     return found
 
 
@@ -109,17 +113,14 @@ class Shipped:
 def shipped() -> list[Shipped]:
     """The rows of the table of four types and two layouts."""
     found: list[Shipped] = []
-    modes: list[str] = []
-    for line in RESULTS.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if not line.startswith("|"):
-            modes = []
-        elif len(cells) > 1 and cells[1] == "float32: first, best, PyTorch":
-            modes = [cell.partition(":")[0] for cell in cells[1::2]]
-        elif modes and cells[0].strip("-"):
-            firsts = {mode: cell.partition(",")[0] for mode, cell in zip(modes, cells[2::2], strict=True)}
+    for heads, rows in tables():
+        if len(heads) < 2 or heads[1] != "float32: first, best, PyTorch":
+            continue
+        modes = [cell.partition(":")[0] for cell in heads[1::2]]
+        for workload, *cells in rows:
+            firsts = {mode: cell.partition(",")[0] for mode, cell in zip(modes, cells[1::2], strict=True)}
             ratios = {mode: (float(text), text) for mode, text in firsts.items() if text != "–"}
-            found.append(Shipped(cells[0].strip("`"), ratios))
+            found.append(Shipped(workload.strip("`"), ratios))
     return found
 
 
@@ -141,6 +142,25 @@ def save(figure: Any, name: str) -> None:
     figure.savefig(IMAGES / f"{name}.svg", format="svg", metadata={"Date": None})
 
 
+def horizontal(plot: Any, label: str, hidden: tuple[str, ...] = ("top", "right")) -> None:
+    """Rows from the top downwards, without ticks; the name of the axis below, and no frame at the `hidden` sides."""
+    plot.invert_yaxis()
+    plot.minorticks_off()
+    plot.tick_params(axis="y", length=0)
+    plot.set_xlabel(label)
+    plot.spines[list(hidden)].set_visible(False)
+
+
+def beside_torch(plot: Any, limits: tuple[float, float], ticks: tuple[float, ...], label: str, legend: str) -> None:
+    """A logarithmic axis of ratios, with a line where both are as fast."""
+    plot.axvline(1, color="black", linewidth=0.8)
+    plot.set_xscale("log")
+    plot.set_xlim(*limits)
+    plot.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    horizontal(plot, label, ("top", "right", "left"))
+    plot.legend(loc=legend, frameon=False, fontsize=9)
+
+
 def draw_ladders(tables: dict[str, list[Row]]) -> None:
     """One panel a ladder: horizontal bars on a logarithmic axis, each with its time."""
     figure = figure_of(10, 3.6)
@@ -149,13 +169,9 @@ def draw_ladders(tables: dict[str, list[Row]]) -> None:
         for bar, row in zip(bars, rows, strict=True):
             bar.set_color(COLOURS[row.kind])
         plot.bar_label(bars, [row.label for row in rows], padding=4, fontsize=9)
-        plot.invert_yaxis()
-        plot.minorticks_off()
-        plot.tick_params(axis="y", length=0)
         plot.set_xlim(1, max(row.time for row in rows) * 8)
-        plot.set_xlabel("µs, logarithmic; shorter is faster")
         plot.set_title(f"{head}, on one H200", fontsize=10, loc="left")
-        plot.spines[["top", "right"]].set_visible(False)
+        horizontal(plot, "µs, logarithmic; shorter is faster")
     save(figure, "ladders")
 
 
@@ -200,17 +216,8 @@ def draw_matches(rows: list[Match]) -> None:
     bars = plot.barh(names, [row.tuned - 1 for row in rows], left=1, color=colours, height=0.7)
     plot.bar_label(bars, [f"{row.label}×" for row in rows], padding=4, fontsize=9)
     plot.plot([row.untuned for row in rows], names, "|", color="black", markersize=9, label="without tuning")
-    plot.axvline(1, color="black", linewidth=0.8)
-    plot.set_xscale("log")
-    plot.set_xlim(0.08, 16)
-    ticks = (0.125, 0.25, 0.5, 1, 2, 4, 8)
-    plot.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    plot.minorticks_off()
-    plot.invert_yaxis()
-    plot.tick_params(axis="y", length=0)
-    plot.set_xlabel("times as fast as PyTorch (cuDNN), logarithmic; float32, on one H200")
-    plot.legend(loc="lower right", frameon=False, fontsize=9)
-    plot.spines[["top", "right", "left"]].set_visible(False)
+    label = "times as fast as PyTorch (cuDNN), logarithmic; float32, on one H200"
+    beside_torch(plot, (0.08, 16), (0.125, 0.25, 0.5, 1, 2, 4, 8), label, "lower right")
     save(figure, "convolutions")
 
 
@@ -226,34 +233,13 @@ def draw_shipped(rows: list[Shipped]) -> None:
         known = [(row.ratios[mode][0], row.workload) for row in rows if mode in row.ratios]
         plot.plot(*zip(*known, strict=True), "o", color=colour, markersize=6, label=mode)
     for row in rows:
-        plot.plot(
-            [min(r for r, _ in row.ratios.values()), max(r for r, _ in row.ratios.values())],
-            [row.workload] * 2,
-            color="#cccccc",
-            linewidth=1,
-            zorder=0,
-        )
-        plot.text(
-            25,
-            row.workload,
-            f"{row.ratios['float32'][1]}×",
-            va="center",
-            ha="right",
-            fontsize=8,
-            color=_MODES["float32"],
-        )
+        ratios = [ratio for ratio, _ in row.ratios.values()]
+        plot.plot([min(ratios), max(ratios)], [row.workload] * 2, color="#cccccc", linewidth=1, zorder=0)
+        text, colour = f"{row.ratios['float32'][1]}×", _MODES["float32"]
+        plot.text(25, row.workload, text, va="center", ha="right", fontsize=8, color=colour)
     plot.set_yticks(names)
-    plot.axvline(1, color="black", linewidth=0.8)
-    plot.set_xscale("log")
-    plot.set_xlim(0.22, 26)
-    ticks = (0.25, 0.5, 1, 2, 4, 8, 16)
-    plot.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    plot.minorticks_off()
-    plot.invert_yaxis()
-    plot.tick_params(axis="y", length=0)
-    plot.set_xlabel("times as fast as the faster of PyTorch's memory orders, logarithmic; nothing tuned, on one H200")
-    plot.legend(loc="upper left", frameon=False, fontsize=9)
-    plot.spines[["top", "right", "left"]].set_visible(False)
+    label = "times as fast as the faster of PyTorch's memory orders, logarithmic; nothing tuned, on one H200"
+    beside_torch(plot, (0.22, 26), (0.25, 0.5, 1, 2, 4, 8, 16), label, "upper left")
     save(figure, "one-call")
 
 
