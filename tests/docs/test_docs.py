@@ -68,6 +68,8 @@ def name(path: Path) -> str:
 def _marks(path: Path) -> list[pytest.MarkDecorator]:
     programs = [b.text for b in blocks(path.read_text(encoding="utf-8")) if b.is_program and SKIPPED not in b.text]
     found = [pytest.mark.opencl] if any("opencl" in text for text in programs) else []
+    if any("time_evaluator" in text for text in programs):
+        found.append(pytest.mark.optimised)  # it runs a large kernel many times
     if any(text in program for program in programs for text in NEEDS_C):
         found.append(pytest.mark.skipif(c_compiler() is None, reason="no C compiler (cc, gcc, clang) is on the PATH"))
     return found
