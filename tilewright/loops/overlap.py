@@ -136,15 +136,16 @@ class _Pair:
         terms: list[_Term] = []
         const = a.const - b.const
         alone: list[list[tuple[Expr, int]]] = [[], []]
+        rings = any(isinstance(atom, FloorMod) for form in (a, b) for atom in form.terms)
         for atom in dict.fromkeys((*a.terms, *b.terms)):
             ours, theirs = a.terms.get(atom, 0), b.terms.get(atom, 0)
             stepped = self.step is not None and involves(atom, (self.step.var,))
             fixed = not stepped and not any(involves(atom, varying) for varying in self.varying)
             if fixed and (ours == theirs or not isinstance(atom, FloorMod)):
-                if ours and theirs and ours != theirs:
-                    terms.append(_Term(ours - theirs, *bounds(atom, self.facts)))
-                elif ours != theirs:  # perhaps a slot of a ring whose remainder was simplified away
+                if ours != theirs and rings and not (ours and theirs):  # perhaps a slot without the remainder
                     alone[0 if ours else 1].append((atom, ours or theirs))
+                elif ours != theirs:
+                    terms.append(_Term(ours - theirs, *bounds(atom, self.facts)))
             elif ours == theirs and stepped and atom is self.step.var:  # type: ignore[union-attr]
                 const, moved = self._stepped(ours, const)
                 terms += moved
@@ -154,7 +155,7 @@ class _Pair:
             else:
                 alone[0] += [(atom, ours)] if ours else []
                 alone[1] += [(atom, theirs)] if theirs else []
-        terms += self._remainders(alone)
+        terms += self._remainders(alone) if rings else []
         for side, sign in ((0, 1), (1, -1)):
             terms += [_Term(sign * k, *bounds(atom, self.known[side]), (side, atom)) for atom, k in alone[side]]
         return terms, const
@@ -196,9 +197,9 @@ class _Pair:
 
         One of the two may be less than m by itself: it is its own remainder.
         """
-        if any(involves(e, varying) for e, varying in zip((a, b), self.varying, strict=True)):
-            return None
         size = next((e.b.value for e in (a, b) if isinstance(e, FloorMod) and isinstance(e.b, IntImm)), 0)
+        if size <= 0 or any(involves(e, varying) for e, varying in zip((a, b), self.varying, strict=True)):
+            return None
         first, later = (_dividend(e, size, known) for e, known in zip((a, b), self.known, strict=True))
         if first is None or later is None:
             return None
@@ -330,7 +331,7 @@ def _known(side: Region, facts: Facts) -> Facts:
 def _dividend(e: Expr, size: int, known: Facts) -> Expr | None:
     """Return x where e is x % size: also e itself, where it lies in [0, size); else None."""
     if isinstance(e, FloorMod):
-        return e.a if size > 0 and isinstance(e.b, IntImm) and e.b.value == size else None
+        return e.a if isinstance(e.b, IntImm) and e.b.value == size else None
     low, high = bounds(e, known)
     return e if low >= 0 and high < size else None
 

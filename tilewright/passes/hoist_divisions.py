@@ -41,7 +41,7 @@ def _scope(body: Stmt, own: set[Var], known: set[Var], without: set[Any]) -> Stm
     `without` are nodes that hold no divisions, as the scopes around this one found.
     """
     counts: Counter[Expr] = Counter()
-    _count(body, counts, without, Counter())
+    _count(body, counts, without, {})
     often = [e for e, times in counts.items() if times > 1 and _belongs(e, own, known)]
     if len(often) > MAX_NAMES:
         kept = set(sorted(often, key=lambda e: -counts[e])[:MAX_NAMES])
@@ -68,7 +68,7 @@ def _inside(stmt: Stmt, known: set[Var], without: set[Any]) -> Stmt:
     return map_statements(stmt, lambda child: _inside(child, known, without))
 
 
-def _count(node: Any, counts: Counter[Expr], without: set[Any], visits: Counter[Any]) -> bool:
+def _count(node: Any, counts: Counter[Expr], without: set[Any], visits: dict[Any, int]) -> bool:
     """Count the occurrences of divisions, inner ones before those that hold them; a repeated one's parts once.
 
     Returns whether `e` contains a division; `without` collects the nodes that contain none. Nodes are shared, and
@@ -76,9 +76,10 @@ def _count(node: Any, counts: Counter[Expr], without: set[Any], visits: Counter[
     """
     if node in without:
         return False
-    if visits[node] == MOST_VISITS:
+    times = visits.get(node, 0)
+    if times == MOST_VISITS:
         return True
-    visits[node] += 1
+    visits[node] = times + 1
     divides = isinstance(node, _DIVISIONS)
     if divides and counts[node]:
         counts[node] += 1

@@ -251,8 +251,9 @@ class _Placer:
         barriers = (part for part in statements(stmt) if isinstance(part, Barrier) and part.scope is self.scope)
         if next(barriers, None) is None:
             return
-        for e in decides:
-            if varies(substitute(e, self.found.named), scene.threads, self.memory()):
+        for decision in decides:
+            e = substitute(decision, self.found.named)
+            if varies(e, scene.threads, self.memory() if uses.read(e) else frozenset()):  # which most do not ask for
                 raise UserError(
                     f"a barrier is needed within `{describe(stmt)}`, but some threads of the block do not reach it",
                     primitive="barrier",
