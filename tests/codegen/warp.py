@@ -96,7 +96,7 @@ class Warp:
             value = re.sub(r"^\(const [\w ]+\*\)", "", named[2])
             self.names[named[1]] = self._value(value)
             return
-        call = re.fullmatch(r"(ldmatrix|mma|add|tf32|bf16)_(\w+)\((.*)\)", line)
+        call = re.fullmatch(r"(ldmatrix|mma|add|promote|tf32|bf16)_?(\w*)\((.*)\)", line)
         if call:
             self._call(call[1], call[2], call[3])
             return
@@ -147,7 +147,7 @@ class Warp:
             self._product(values[0], *values[1:])
         else:
             self._add(values[0], [_float32(sum(parts)) for parts in zip(*values[1:], strict=True)], rounds=True)
-            if len(values) == 2:  # one set of partial sums begins anew
+            if kind == "promote":  # partial sums begin anew
                 values[1][:] = [np.zeros(32)] * len(values[1])
 
     def _ldmatrix(self, into: np.ndarray, at: _Place, count: int, transposed: bool) -> None:

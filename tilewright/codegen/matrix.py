@@ -129,8 +129,16 @@ class MatrixWriter:
         else:
             with self._loop("step", self.steps):
                 self._step("step", self.steps)
+                if self.atom.partial_sums == 2 and self.steps * self.atom.k > self.atom.partial_terms:
+                    self._promote()
         if self.atom.partial_sums == 2:
             self._add_parts()
+
+    def _promote(self) -> None:
+        """Add the sums of the products of high parts after every few steps: their error grows with their terms."""
+        together = self.atom.partial_terms // self.atom.k
+        with self.writer._block(f"if (step % {together} == {together - 1} && step + 1 < {self.steps})"), self._pieces():
+            self._line(f"{self.writer.expr.helper('promote')}({self._sums()}, high[i][j]);")
 
     def _multiply_by_groups(self) -> None:
         """Steps in groups, after each of which the one set of partial sums is added to the others.
@@ -202,7 +210,7 @@ class MatrixWriter:
                 self._line("finite = finite && isfinite(high[i][j][r]);")
             with self.writer._block("if (!__all_sync(0xffffffffu, finite))"):
                 self._compute_again(first, count)
-            function = self.writer.expr.helper(f"add_{self.atom.name}")
+            function = self.writer.expr.helper("promote")
             with self._pieces():
                 self._line(f"{function}({self._sums()}, high[i][j]);")
 

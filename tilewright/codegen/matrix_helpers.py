@@ -58,8 +58,8 @@ def _split_products() -> dict[str, str]:
         f"void mma_3xtf32_one(float* sums, {words} a_high, {words} a_low, {words} b_high, {words} b_low) {{\n"
         "  mma_tf32(sums, a_low, b_high);\n  mma_tf32(sums, a_high, b_low);\n  mma_tf32(sums, a_high, b_high);\n}"
     )
-    made["add_3xtf32_one"] = (
-        "void add_3xtf32_one(float* d, float* sums) {\n  #pragma unroll\n"
+    made["promote"] = (
+        "void promote(float* d, float* sums) {\n  #pragma unroll\n"
         "  for (int i = 0; i < 4; ++i) {\n    d[i] += sums[i];\n    sums[i] = 0.0f;\n  }\n}"
     )
     for name in ("3xtf32", "bf16x6"):

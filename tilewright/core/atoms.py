@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from .dtype import DType
 from .hardware import Hardware, MatrixShape
 
-_PARTIAL_TERMS = 32
-"""Tensor cores truncate sums: of 32 terms, three products each, the error is that of sums in float32."""
+_PARTIAL_TERMS = {1: 32, 2: 64}
+"""Tensor cores truncate sums, so few terms are summed by themselves: fewer in one set, where low parts add to them."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Atom:
 
     @property
     def partial_terms(self) -> int:
-        """Terms after which one set of partial sums is added to the others; 0 where all terms of a tile are."""
-        return _PARTIAL_TERMS if self.partial_sums == 1 else 0
+        """Terms after which partial sums of the products of high parts are added to the others."""
+        return _PARTIAL_TERMS[self.partial_sums]
 
     @property
     def per_part(self) -> int:
