@@ -86,8 +86,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "select": "tir.Select(condition, a, b), or te.if_then_else(condition, a, b)",
     },
     "te.hybrid": {
-        "build": _PROGRAM,
-        **dict.fromkeys(("decorate", "HybridModule", "source_to_op"), "@te.hybrid.script above the function"),
+        **dict.fromkeys(("decorate", "source_to_op"), "@te.hybrid.script above the function"),
     },
     "te.schedule": {
         **dict.fromkeys(("ScheduleOps", "SchedulePostProcToPrimFunc", "VerifyCompactBuffer"), _PROGRAM),

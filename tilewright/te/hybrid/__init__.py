@@ -12,9 +12,10 @@ def outer_product(a, b):
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ...core.refusals import missing_from_module as _missing
+from .build import HybridModule, build
 from .script import Script, script
 
-__all__ = ["Script", "script"]
+__all__ = ["HybridModule", "Script", "build", "script"]
 
 if not _TYPE_CHECKING:  # type checkers see what is there
 

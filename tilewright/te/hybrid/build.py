@@ -1,0 +1,219 @@
+"""te.hybrid.build: the loops of a schedule as text in the hybrid language, which runs as Python and as an operation."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from ...core.dtype import DType
+from ...core.errors import UserError
+from ...core.text import identifier
+from ...driver import lower
+from ...expr import nodes as n
+from ...loops.nodes import Allocate, Buffer, For, Function, If, Let, LoopKind, Seq, Stmt, Store
+from ...schedule.handle import ScheduleHandle
+from ...tensor.tensor import Tensor
+from .script import Script
+from .words import WORDS
+
+_LOOPS = {LoopKind.PARALLEL: "parallel", LoopKind.VECTORIZED: "vectorize", LoopKind.UNROLLED: "unroll"}
+_SIGNS: dict[type, str] = {
+    n.Add: "+", n.Sub: "-", n.Mul: "*", n.FloorDiv: "//", n.FloorMod: "%", n.EQ: "==", n.NE: "!=", n.LT: "<",
+    n.LE: "<=", n.GT: ">", n.GE: ">=", n.And: "and", n.Or: "or",
+}  # fmt: skip
+_numbers = count()
+
+
+class HybridModule:
+    """A schedule's loops in the hybrid language.
+
+    Called with NumPy arrays it runs as Python and returns arrays; called with tensors it declares an operation.
+    """
+
+    def __init__(self, source: str = "", name: str = "hybrid_func") -> None:
+        self.name = name
+        self.source = source
+        self._script: Script | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        if self._script is None:
+            self._script = self._made()
+        return self._script(*args)
+
+    def get_source(self) -> str:
+        """The text of the function."""
+        return self.source
+
+    def save(self, path: str) -> None:
+        """Write the text to a file; ".py" is added where the name has no ending."""
+        Path(path if Path(path).suffix else f"{path}.py").write_text(self.source, encoding="utf-8")
+
+    def load(self, path: str) -> None:
+        """Take the text from a file that `save` has written."""
+        text = Path(path).read_text(encoding="utf-8")
+        head = next((line for line in text.splitlines() if line.startswith("def ")), "")
+        if not head:
+            raise UserError(f"{path!r} holds no function", primitive="hybrid.HybridModule", fix="give a file of save")
+        self.source, self.name, self._script = text, head[4 : head.index("(")], None
+
+    def _made(self) -> Script:
+        where, space = f"<{self.name} {next(_numbers)}>", dict[str, Any]()
+        linecache.cache[where] = (len(self.source), None, self.source.splitlines(keepends=True), where)
+        exec(compile(self.source, where, "exec"), space)  # text that this module has written
+        return Script(space[self.name])
+
+
+def build(
+    sch: ScheduleHandle, inputs: Sequence[Tensor], outputs: Sequence[Tensor], name: str = "hybrid_func"
+) -> HybridModule:
+    """Write the loops of a schedule in the hybrid language.
+
+    Parameters
+    ----------
+    sch
+        The schedule.
+    inputs
+        The tensors that the function takes, in this order.
+    outputs
+        The tensors that it returns.
+    name
+        The name of the function.
+
+    Returns
+    -------
+    HybridModule
+        Its text, which can be called.
+
+    Raises
+    ------
+    UserError
+        For loops that the language has no words for, such as those of threads that combine results.
+    """
+    lowered: Any = lower(sch, [*inputs, *outputs], name)
+    (part,) = lowered.parts
+    function = part.recipe.nest(part.recipe.bounds)
+    return HybridModule(_Writer(function, len(inputs)).text(identifier(name)), identifier(name))
+
+
+class _Writer:
+    """Writes one loop nest."""
+
+    def __init__(self, function: Function, inputs: int) -> None:
+        self.function = function
+        self.inputs = inputs
+        self.names: dict[Any, str] = {}
+        self.taken: set[str] = set(WORDS)
+        self.lines: list[str] = []
+
+    def text(self, name: str) -> str:
+        """The whole function."""
+        buffers = list(self.function.buffers)
+        given, made = buffers[: self.inputs], buffers[self.inputs :]
+        self.lines.append(f"def {name}({', '.join(self._name(b) for b in given)}):")
+        for buffer in made:
+            self._line(1, f"{self._name(buffer)} = output_tensor({self._shape(buffer)}, {str(buffer.dtype)!r})")
+        self._stmt(self.function.body, 1)
+        self._line(1, f"return {', '.join(self._name(b) for b in made)}")
+        return "\n".join(self.lines) + "\n"
+
+    def _line(self, depth: int, text: str) -> None:
+        self.lines.append("    " * depth + text)
+
+    def _name(self, thing: Any) -> str:
+        if thing not in self.names:
+            base = identifier(thing.name)
+            fresh = next(x for x in (base, *(f"{base}_{i}" for i in range(1, 1 << 20))) if x not in self.taken)
+            self.taken.add(fresh)
+            self.names[thing] = fresh
+        return self.names[thing]
+
+    def _shape(self, buffer: Buffer) -> str:
+        return f"({''.join(f'{self._expr(extent)}, ' for extent in buffer.shape).rstrip()})"
+
+    def _stmt(self, s: Stmt, depth: int) -> None:
+        if isinstance(s, Seq):
+            for part in s.stmts:
+                self._stmt(part, depth)
+        elif isinstance(s, For):
+            self._for(s, depth)
+        elif isinstance(s, If):
+            self._line(depth, f"if {self._expr(s.condition)}:")
+            self._stmt(s.then, depth + 1)
+            if s.orelse is not None:
+                self._line(depth, "else:")
+                self._stmt(s.orelse, depth + 1)
+        elif isinstance(s, Allocate):
+            scope = f", {s.buffer.scope.value!r}" if s.buffer.scope.value != "global" else ""
+            what = f"allocate({self._shape(s.buffer)}, {str(s.buffer.dtype)!r}{scope})"
+            self._line(depth, f"{self._name(s.buffer)} = {what}")
+            self._stmt(s.body, depth)
+        elif isinstance(s, Let):
+            self._line(depth, f"{self._name(s.var)} = {self._expr(s.value)}")
+            self._stmt(s.body, depth)
+        elif type(s) is Store:
+            self._line(depth, f"{self._element(s.buffer, s.indices)} = {self._expr(s.value)}")
+        else:
+            raise _no_word(s)
+
+    def _for(self, s: For, depth: int) -> None:
+        if s.thread is not None:
+            self._line(depth, f"for {self._name(s.var)} in bind({s.thread.value!r}, {self._expr(s.extent)}):")
+        else:
+            begin = "" if isinstance(s.min, n.IntImm) and s.min.value == 0 else f"{self._expr(s.min)}, "
+            end = self._expr(s.min + s.extent if begin else s.extent)
+            self._line(depth, f"for {self._name(s.var)} in {_LOOPS.get(s.kind, 'range')}({begin}{end}):")
+        self._stmt(s.body, depth + 1)
+
+    def _element(self, buffer: Any, indices: tuple[n.Expr, ...]) -> str:
+        return f"{self._name(buffer)}[{', '.join(map(self._expr, indices)) or '()'}]"
+
+    def _expr(self, e: n.Expr) -> str:
+        write = _EXPRESSIONS.get(type(e))
+        if write is not None:
+            return write(self, e)
+        if type(e) in _SIGNS:
+            return f"({self._expr(e.a)} {_SIGNS[type(e)]} {self._expr(e.b)})"  # type: ignore[attr-defined]
+        raise _no_word(e)
+
+    def _constant(self, e: Any) -> str:
+        if e.dtype in (DType("int32"), DType("bool")):
+            return repr(bool(e.value) if e.dtype.is_bool else e.value)
+        return f"{e.dtype}({e.value!r})"
+
+    def _divided(self, e: n.Div) -> str:
+        if not e.dtype.is_float:
+            raise _no_word(e)
+        return f"({self._expr(e.a)} / {self._expr(e.b)})"
+
+    def _call(self, e: n.Call) -> str:
+        if e.name not in WORDS:
+            raise _no_word(e)
+        return f"{e.name}({', '.join(map(self._expr, e.args))})"
+
+
+def _no_word(thing: Any) -> UserError:
+    return UserError(
+        f"the hybrid language has no word for {type(thing).__name__} (`{str(thing)[:80]}`)",
+        primitive="hybrid.build",
+        fix="print the program instead: tw.lower(s, args)",
+    )
+
+
+_EXPRESSIONS: dict[type, Callable[[_Writer, Any], str]] = {
+    n.Var: lambda w, e: w._name(e),
+    n.SizeVar: lambda w, e: w._name(e),
+    n.IntImm: _Writer._constant,
+    n.FloatImm: _Writer._constant,
+    n.Load: lambda w, e: w._element(e.source, e.indices),
+    n.Min: lambda w, e: f"min({w._expr(e.a)}, {w._expr(e.b)})",
+    n.Max: lambda w, e: f"max({w._expr(e.a)}, {w._expr(e.b)})",
+    n.Not: lambda w, e: f"(not {w._expr(e.a)})",
+    n.Select: lambda w, e: f"({w._expr(e.true_value)} if {w._expr(e.condition)} else {w._expr(e.false_value)})",
+    n.IfThenElse: lambda w, e: f"({w._expr(e.true_value)} if {w._expr(e.condition)} else {w._expr(e.false_value)})",
+    n.Cast: lambda w, e: f"{e.dtype}({w._expr(e.value)})",
+    n.Div: _Writer._divided,
+    n.Call: _Writer._call,
+}
