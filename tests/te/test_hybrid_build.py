@@ -1,4 +1,4 @@
-"""`te.hybrid.build`: schedules as text in the hybrid language, which computes the same on arrays and as an operation."""
+"""`te.hybrid.build`: schedules as text in the hybrid language, which computes the same on arrays and as operations."""
 
 from __future__ import annotations
 
