@@ -16,7 +16,7 @@ DTYPES = ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16",
 Statements = Callable[[Any, Any, Any, Any], None]
 
 
-def kernel(statements: Statements, dtype: str = "int32") -> tw.runtime.module.Module:
+def kernel(statements: Statements, dtype: str = "int32", target: str = "cuda -arch=sm_90") -> tw.runtime.module.Module:
     """A kernel of one array to read and two to write: `statements(builder, a, t, i)` in thread i."""
     a = te.placeholder((64,), dtype, "a")
 
@@ -29,7 +29,7 @@ def kernel(statements: Statements, dtype: str = "int32") -> tw.runtime.module.Mo
         return ib.get()
 
     out = te.extern([(64,), (64,)], [a], body, dtype=[dtype, dtype], name="t")
-    return tw.build(te.create_schedule(out[0].op), [a, *out], "cuda -arch=sm_90")
+    return tw.build(te.create_schedule(out[0].op), [a, *out], target)
 
 
 def choice(ib: Any, a: Any, t: Any, i: Any) -> None:
@@ -94,6 +94,12 @@ def test_loads_of_every_type(dtype: str) -> None:
     module = kernel(choice, dtype)
     assert "unmerged(t_v0[" in module.imported_modules[0].get_source()
     assert read_stale(module) == []
+
+
+def test_opencl_does_not_promise_that_arrays_that_are_read_are_alone() -> None:
+    text = kernel(choice, target="opencl").imported_modules[0].get_source()
+    assert "__global const int* a" in text
+    assert "__global int* restrict t_v0" in text
 
 
 def test_the_compiler_is_still_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:

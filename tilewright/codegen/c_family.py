@@ -89,7 +89,7 @@ class KernelWriter:
         self.held_back: list[Stmt] = []
         self.pieces: Pieces | None = None
         self.has_matrices = False
-        self.apart = loads_at_risk(kernel) if "unmerged" in dialect.helpers else frozenset()
+        self.at_risk = loads_at_risk(kernel)
 
     def write(self) -> str:
         """The whole kernel."""
@@ -106,7 +106,8 @@ class KernelWriter:
     def _parameter(self, p: Buffer | n.Var) -> Parameter:
         if isinstance(p, Buffer):
             self.expr.dtypes.add(p.dtype)
-            return Parameter(self.names(p), p.dtype, True, p not in self.kernel.written)
+            constant = p not in self.kernel.written
+            return Parameter(self.names(p), p.dtype, True, constant, not (constant and self.at_risk))
         self.expr.dtypes.add(p.dtype)
         return Parameter(self.names(p), p.dtype, False, True)
 
@@ -282,7 +283,8 @@ class KernelWriter:
 
     def _unmerged(self, load: n.Load, text: str) -> str:
         """The load as `text`, or kept apart from others where the compiler would merge them wrongly."""
-        return f"{self.expr.helper('unmerged')}({text})" if root(load.source) in self.apart else text
+        apart = root(load.source) in self.at_risk and "unmerged" in self.dialect.helpers
+        return f"{self.expr.helper('unmerged')}({text})" if apart else text
 
     def _access(self, buffer: Any, index: n.Expr) -> str:
         return f"{self._pointer_name(buffer)}[{self.expr(index)}]"

@@ -45,12 +45,16 @@ MATH = (
 
 @dataclass(frozen=True)
 class Parameter:
-    """One kernel parameter as it is declared; `pointee` says that it points to elements of `dtype`."""
+    """One kernel parameter as it is declared; `pointee` says that it points to elements of `dtype`.
+
+    `alone` says that nothing else points there, which compilers may count on.
+    """
 
     name: str
     dtype: DType
     pointee: bool
     constant: bool
+    alone: bool = True
 
 
 class Dialect(ABC):

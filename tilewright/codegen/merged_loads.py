@@ -3,7 +3,8 @@
 NVVM turns `c ? t[i] : a[i]`, and branches that mean the same, into one load from an address that `c` selects. Where the
 kernel never stores to `a`, it loads with `ld.global.nc`, as if that were so of `t` as well: what the kernel has stored
 to `t` is not seen. Found in NVRTC 13.0; neither temporaries nor leaving out `__restrict__` help. An empty assembly
-statement on the value of the load from `t` keeps the two loads apart and costs no instruction.
+statement on the value of the load from `t` keeps the two loads apart and costs no instruction. OpenCL, which NVIDIA's
+driver gives to the same compiler, has no such statement: there, arrays that are only read lose their `restrict`.
 """
 
 from __future__ import annotations

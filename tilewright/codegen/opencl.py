@@ -128,7 +128,7 @@ class OpenCl(PlainC):
     def _declare(self, p: Parameter) -> str:
         if not p.pointee:  # a kernel argument cannot be a bool
             return f"{self.storage_type(p.dtype)} {p.name}"
-        return f"__global {'const ' * p.constant}{self.storage_type(p.dtype)}* restrict {p.name}"
+        return f"__global {'const ' * p.constant}{self.storage_type(p.dtype)}*{' restrict' * p.alone} {p.name}"
 
     def preamble(self, dtypes: frozenset[DType]) -> list[str]:
         if any(dtype.scalar == "float64" for dtype in dtypes):
