@@ -10,7 +10,7 @@ from benchmarks.matmul import Tiling, product
 from tests.passes.test_place_awaits import sums
 from tilewright import te
 from tilewright.core.target import Target
-from tilewright.topi.templates import CONV2D_MMA, Conv2d
+from tilewright.topi.templates import CONV2D_MMA, CONV2D_TF32, Conv2d
 
 CUDA = Target("cuda -arch=sm_90")
 
@@ -110,6 +110,33 @@ def test_borders_are_tested_copy_by_copy_on_addresses_that_are_shared() -> None:
     address = next(line for line in loop.splitlines() if "const copy_from" in line)
     assert "/" not in address
     assert "%" not in address
+
+
+def test_a_ring_is_filled_asynchronously_in_the_memory_of_a_larger_tile() -> None:
+    """That of the results, which a block stores through shared memory."""
+    of = Conv2d.of((4, 32, 14, 14), 64, layout="NHWC", weights="OHWI")
+    strategy = CONV2D_TF32.strategy(CUDA)
+    wanted = {"rows": [2, 32], "columns": [1, 64], "depth": 16, "split": 1, "stages": 3, "store": "shared"}
+    text = source(*CONV2D_TF32.program(strategy.nearest(of, wanted), of, CUDA))
+    assert "copy_16_or_zeros_where" in text
+    assert in_order(text, "for (int k_outer", "wait_group 0", "__syncthreads", "float4")
+
+
+def test_copies_that_are_awaited_at_once_and_test_borders_come_first() -> None:
+    """Nothing else in such an iteration is worth more than the time that they have."""
+    of = Conv2d.of((4, 32, 14, 14), 64, layout="NHWC", dtype="float16", weights="OHWI")
+    strategy = CONV2D_MMA.strategy(CUDA)
+    wanted = {"rows": [2, 32], "columns": [1, 64], "depth": 32, "split": 1, "stages": 2, "store": "fragments"}
+    text = source(*CONV2D_MMA.program(strategy.nearest(of, wanted), of, CUDA))
+    assert in_order(
+        text,
+        "for (int k_outer",
+        "wait_group 0",
+        "__syncthreads",
+        "copy_16_or_zeros_where",
+        "ldmatrix_x4(",
+        "copy_16_where",
+    )
 
 
 def test_the_last_iteration_loads_no_fragments_from_beyond_a_ring_with_a_slot_for_each() -> None:

@@ -55,8 +55,9 @@ def write_sequence(writer: Writer, stmts: Sequence[Stmt]) -> None:
     iterations are issued meanwhile.
     """
     copies: list[Stmt] = []
+    shared = any(isinstance(stmt, Tensorized) and shares_copies(stmt) for stmt in stmts)
     for stmt in stmts:
-        if isinstance(stmt, Commit) or is_copying(stmt):
+        if isinstance(stmt, Commit) or (is_copying(stmt) and (shared or not tests_borders(stmt))):
             copies.append(stmt)
             continue
         if isinstance(stmt, Tensorized) and not stmt.atom.by_thread:
@@ -80,6 +81,12 @@ def take_held_back(writer: Writer) -> list[Stmt]:
     """Return the copies that were held back; from now on, none are."""
     copies, writer.held_back = writer.held_back, []
     return copies
+
+
+def shares_copies(product: Tensorized) -> bool:
+    """Whether steps share copies that test borders: where several instructions make a product, and steps are many."""
+    atom = product.atom
+    return atom.products > 1 and atom.partial_sums != 1 and product.extents[2] // atom.k >= _MANY_STEPS
 
 
 def tests_borders(s: Stmt) -> bool:
@@ -132,6 +139,7 @@ def write_copy(writer: Writer, copy: Copy) -> None:
     _write(writer, copy, (), ())
 
 
+_MANY_STEPS = 8
 MOST_AT_ONCE = 32
 """Largest number of instructions that a loop of copies is written out to."""
 

@@ -18,7 +18,7 @@ from ..expr.traverse import substitute, variables
 from ..loops.nodes import Await, Buffer, Stmt, Tensorized
 from ..passes.lower_divisions import lower_expression
 from .copies import Writer as CopyWriter
-from .copies import gathered, take_held_back, tests_borders, write_held_back, write_pieces
+from .copies import gathered, shares_copies, take_held_back, tests_borders, write_held_back, write_pieces
 from .matrix_fragments import Operand, extent_range
 from .matrix_helpers import SINGLE
 
@@ -38,8 +38,6 @@ def write_product(writer: Writer, stmt: Tensorized) -> None:
     MatrixWriter(writer, stmt).write()
 
 
-_MANY_STEPS = 8
-"""Steps of a product that share the copies for a later one where borders are tested, which takes instructions."""
 _NAMES = frozenset("i j r step first high low again back finite a_high a_middle a_low b_high b_middle b_low".split())
 """The loops and arrays of a statement."""
 
@@ -63,8 +61,7 @@ class MatrixWriter:
         with self.writer._block(""), self.kept_apart():
             self.declare()
             self.load_first({})
-            many = self.steps >= _MANY_STEPS and self.atom.partial_sums != 1
-            if many and any(map(tests_borders, self.writer.held_back)):
+            if shares_copies(self.stmt) and any(map(tests_borders, self.writer.held_back)):
                 self.copies = gathered(self.writer, take_held_back(self.writer))
             write_held_back(self.writer)
             self._multiply_all()

@@ -23,7 +23,7 @@ from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import add, minimum, subtract
 from ..expr.traverse import post_order, substitute
 from ..loops.nodes import Await, Barrier, Buffer, Commit, For, Let, Seq, Stmt, Store, Tensorized
-from .copies import gathered, is_copying
+from .copies import gathered, is_copying, tests_borders
 from .matrix import MatrixWriter, Writer
 
 _MOST_SLOTS = 16
@@ -43,6 +43,15 @@ class _Loop:
     first: dict[Var, Expr]
     following: dict[Var, Expr]
 
+    @property
+    def hurries(self) -> bool:
+        """Whether copies that test borders are awaited in the iteration that issues them.
+
+        The wait before the last step would come too soon for them.
+        """
+        soon = any(isinstance(part, Await) and not part.pending for part in self.waits)
+        return soon and any(map(tests_borders, self.copies))
+
 
 def write_product_loop(writer: Writer, s: For) -> bool:
     """Write a loop in that way; False for one that has another shape."""
@@ -50,7 +59,7 @@ def write_product_loop(writer: Writer, s: For) -> bool:
     if found is None:
         return False
     made = MatrixWriter(writer, found.product)
-    if not made.loads_ahead:
+    if not made.loads_ahead or found.hurries:
         return False
     inside = (found.loop.var, *(let.var for let in found.names))
     with writer._block(""), made.kept_apart(inside):

@@ -77,6 +77,14 @@ class Buffer:
         return base
 
     @property
+    def slices(self) -> int:
+        """The slices of the ring that this buffer is, or is a view of: 1 for one that is no ring.
+
+        A ring may itself lie in the memory of a larger buffer, or in an arena.
+        """
+        return self.stages if self.alias_of is None else max(self.stages, self.alias_of.slices)
+
+    @property
     def constant_bytes(self) -> int | None:
         """The bytes that the elements take; None where that is not known when compiling."""
         total = self.dtype.bytes

@@ -118,7 +118,7 @@ class _Copier:
     def _size(self, stmt: Store, facts: Facts) -> int:
         """Return the bytes of the largest copies that can replace a store; 0 if none can."""
         load, buffer = copied_load(stmt.value), stmt.buffer
-        if load is None or buffer.memory.stages < 2 or not isinstance(load.source, Buffer):
+        if load is None or buffer.slices < 2 or not isinstance(load.source, Buffer):
             return 0
         source = load.source
         if source.scope is not MemoryScope.GLOBAL or source.dtype != buffer.dtype or source.memory in self.written:

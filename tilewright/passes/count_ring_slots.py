@@ -36,7 +36,7 @@ def _host(stmt: Stmt) -> Stmt:
     if not isinstance(stmt, Launch):
         return map_statements(stmt, _host)
     touched = uses.read(stmt.body) | uses.written(stmt.body)
-    sizes = {buffer.memory.stages for buffer in touched if buffer.scope is MemoryScope.SHARED}
+    sizes = {buffer.slices for buffer in touched if buffer.scope is MemoryScope.SHARED}
     counted = {size for size in sizes if size & (size - 1)}
     return map_statements(stmt, lambda child: _visit(child, counted)) if counted else stmt
 

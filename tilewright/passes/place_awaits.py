@@ -63,7 +63,7 @@ def _kernels(stmt: Stmt) -> Stmt:
         return map_statements(stmt, without_commits) if _holds_commits(stmt) else stmt
     facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
     scene = Scene(frozenset(var for tag, var, _ in stmt.threads if tag.is_thread), facts)
-    far = 1 + max(copy.buffer.memory.stages for copy in copies)
+    far = 1 + max(copy.buffer.slices for copy in copies)
     body, _ = _Placer((), {}, far).place(stmt.body, scene, _State())
     return Launch(stmt.name, stmt.threads, body)
 
