@@ -32,12 +32,12 @@ from .window_cost import (
     ACCESS,
     BYTES,
     REGISTERS,
-    SHARED_BYTES,
     STEPS,
     Tile,
     Weights,
     Window,
     even_threads,
+    fits_shared,
     own_channels,
     own_filters,
     weights_of,
@@ -152,7 +152,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         fetch_together(s, planes, list(zip(_TAGS, counts, strict=True)), _together(of, config))
     held = weights_of(of, tile)
     if held is Weights.SHARED:
-        whole = _bytes_turned(of, config) <= SHARED_BYTES or (of.layout == "NCHW" and of.groups < of.shape[1])
+        whole = fits_shared(of, _turned(of, config)) or (of.layout == "NCHW" and of.groups < of.shape[1])
         _share_weights(
             of, config, s, (t.weights, weights, sums), (out, block) if whole else (sums, sums.op.reduce_axis[-2]), term
         )
@@ -195,10 +195,10 @@ def _order_terms(of: Images, tile: Tile, s: ScheduleHandle, sums: Tensor) -> tup
     return channels[-1] if channels else None, rx
 
 
-def _bytes_turned(of: Images, config: Config) -> int:
-    """The bytes of a block's weights in the type of the sums."""
+def _turned(of: Images, config: Config) -> int:
+    """How many weights a block in NHWC turns, and one in NCHW for one filter of each group."""
     block: int = prod(config["tile_c"].size[1:])
-    return 4 * prod(of.kernel) * (of.shape[1] // of.groups) * block
+    return prod(of.kernel) * (of.shape[1] // of.groups) * block
 
 
 def _together(of: Images, config: Config) -> int:
@@ -232,7 +232,7 @@ def _share_weights(
     names = ("tile_y", "tile_x", "tile_c") if of.layout == "NHWC" else _TILES
     threads = [config[n].size[-2] for n in names]
     tagged = list(zip(_TAGS, threads, strict=True))
-    elements = _bytes_turned(of, config) // 4
+    elements = _turned(of, config)
     alone, one = of.groups == of.shape[1], of.shape[1] // of.groups * prod(of.kernel)
     together = gcd(gcd(elements, of.filters * one) if alone else one, ACCESS // BYTES[of.dtype])
     in_vectors = of.layout == "NHWC" and place[0] is not sums and elements >= prod(threads) * together

@@ -20,12 +20,12 @@ from .window_cost import (
     ACCESS,
     BYTES,
     REGISTERS,
-    SHARED_BYTES,
     STEPS,
     Tile,
     Weights,
     Window,
     even_threads,
+    fits_shared,
     own_channels,
     own_filters,
     reach,
@@ -156,12 +156,8 @@ def candidates(of: Images) -> Iterator[tuple[Tile, tuple[int, int, int]]]:
             most = REGISTERS - _SPARE if tile.window is Window.ALL else _ROW_REGISTERS
             if tile.registers(of) <= most and tile.steps(of) <= _STEPS:
                 found = dict.fromkeys(blocks(of, tile))
-                yield from ((tile, block) for block in found if not (tile.window.slides and _large(of, tile, block)))
-
-
-def _large(of: Images, tile: Tile, block: tuple[int, int, int]) -> bool:
-    """Whether the weights of a block are more than it keeps in shared memory at a time."""
-    return 4 * tile.channels * block[0] * prod(of.kernel) * (of.shape[1] // of.groups) > SHARED_BYTES
+                each = tile.channels * prod(of.kernel) * (of.shape[1] // of.groups)
+                yield from ((tile, b) for b in found if not tile.window.slides or fits_shared(of, each * b[0]))
 
 
 def blocks(of: Images, tile: Tile) -> Iterator[tuple[int, int, int]]:

@@ -141,6 +141,11 @@ class Tile:
         return self.channels * self.filters * terms * (self.rows if self.window.slides else 1)
 
 
+def fits_shared(of: Images, weights: int) -> bool:
+    """Whether a block keeps so many weights, turned, in shared memory at a time."""
+    return weights * (8 if of.dtype == "float64" else 4) <= SHARED_BYTES
+
+
 def weights_of(of: Images, tile: Tile) -> Weights:
     """Return where a thread finds its weights.
 
