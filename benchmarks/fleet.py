@@ -6,7 +6,7 @@
 Simulated: Dask's scheduler, the courier, the tuner's session and the function that workers run are the real ones. A
 worker waits as long as a trial of the table took: 16 at a time are built, and one at a time runs. Its outcome is the
 recorded one. `--stretch` lengthens all trials, so that a host with few cores can play a thousand workers, which share
-some processes. What the scheduler spends on a trial does not depend on it. Efficiency is the share of the time in
+some processes. Efficiency is the share of the time in
 which devices are busy or, where building is what limits them, the cores are.
 
 Prints, for each number of workers: trials per second; processor milliseconds per trial of the scheduler, of the courier

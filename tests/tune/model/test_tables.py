@@ -22,8 +22,10 @@ CUDA = Target.parse("cuda -arch=sm_90")
         ("conv1d", 0.90),
         ("tutorial", 0.88),
         ("tutorial-filters", 0.82),
+        ("conv1d-line", 0.90),
+        ("conv2d-steps", 0.80),
         # The weights were fitted without these:
-        ("packaged-conv1d", 0.85),
+        ("packaged-conv1d", 0.80),
         ("r50-b1-l1.3x3", 0.83),
         ("r50-b1-l3.3x3", 0.87),
     ],

@@ -46,32 +46,38 @@ class Rates:
 class Weights:
     """How counts become instructions and waiting: fitted once to measured kernels, the same for all devices."""
 
-    compare: float = 0.01
-    loop_step: float = 9.6
-    ldg: float = 0.05
-    lds: float = 0.12
-    lds_wave: float = 0.95
-    sts: float = 0.16
-    stg: float = 25.0
-    fill: float = 9.0
-    thread: float = 290.0
-    issue: float = 1.39
-    registers: float = 30.6
+    compare: float = 1.32e-05
+    loop_step: float = 5.81
+    ldg: float = 0.0751
+    lds: float = 0.133
+    lds_wave: float = 0.794
+    sts: float = 0.1
+    stg: float = 40
+    fill: float = 6.67
+    thread: float = 595
+    issue: float = 1.17
+    registers: float = 31.4
     word: float = 2.78
-    spill: float = 0.72
-    dependent: float = 1.23
-    alone: float = 1.32
-    overlap: float = 0.38
-    serial: float = 0.033
-    guarded: float = 0.26
-    fill_guarded: float = 0.22
-    barrier: float = 0.11
-    prefetched: float = 0.08
-    sectors: float = 0.98
-    uneven: float = 0.16
-    code: float = 0.095
-    marked: float = 5.05
-    sharpness: float = 2.28
+    spill: float = 0.466
+    dependent: float = 1.83
+    alone: float = 0.801
+    busy: float = 1
+    meeting: float = 0.249
+    overlap: float = 0.329
+    serial: float = 0.205
+    guarded: float = 0.572
+    fill_guarded: float = 0.56
+    guarded_ahead: float = 0.221
+    fill_serial: float = 1.61
+    barrier: float = 0.149
+    prefetched: float = 0.107
+    sectors: float = 1
+    uneven: float = 0.264
+    code: float = 0.0352
+    marked: float = 5.51
+    crowded: float = 177
+    """Words of a thread's arrays at which loops that the compiler writes out keep none of them in registers."""
+    sharpness: float = 1.89
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def predict(counts: Counts, machine: Machine) -> Prediction:
         + w.stg * c["stg"]
         + w.fill * c["fill_loads"]
         + w.thread
-        + w.marked * c["marked"]
+        + w.marked * c["marked"] * np.minimum(c["local_words"] / w.crowded, 1)
         + spills
     ) * (1 + w.uneven * np.minimum(c["uneven"], 1))
     code = 1 + w.code * np.maximum(np.log2(np.maximum(c["written_out"], 1) / 4096), 0)
@@ -69,13 +69,16 @@ def predict(counts: Counts, machine: Machine) -> Prediction:
     far = np.where(moved > rates.l2_capacity, 1.0, 0.25)
     memory = far * moved / machine.multiprocessors / rates.memory_bytes
     chain = w.dependent / np.minimum(np.maximum(c["accumulators"], 1), w.dependent)
-    waited = c["phases"] + w.fill_guarded * c["fill_guarded"]
-    waited = waited * np.where(_is_prefetched(c, machine), w.prefetched, 1.0)
+    prefetched = _is_prefetched(c, machine)
+    waited = c["phases"] * np.where(prefetched, w.prefetched, 1.0) + w.fill_serial * c["fill_serial"]
+    waited = waited + np.where(prefetched, w.guarded_ahead, w.fill_guarded) * c["fill_guarded"]
     waited = waited + w.serial * c["serial_loads"] + w.guarded * c["guarded"]
+    # Barriers part a block's work: while its tiles are filled, only other blocks use what fills leave idle.
+    busy = np.maximum.reduce([issue / each, shared / each, w.alone * instructions * chain])
     alone = (
-        w.alone * instructions * chain
+        w.busy * busy
         + w.overlap * rates.global_latency * (1 + waited)
-        + w.barrier * rates.barrier * c["barriers"] * np.sqrt(warps)
+        + c["barriers"] * (w.barrier * rates.barrier * np.sqrt(warps) + w.meeting * rates.shared_latency)
     )
     latency = np.ceil(each / resident) * alone
     start = each * rates.block_start

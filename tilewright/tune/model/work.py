@@ -35,10 +35,14 @@ NAMES = (
     "fma", "other_ops", "compares", "loop_steps", "written_out",
     "ldg", "ldg_sectors", "stg", "stg_sectors", "lds", "lds_waves", "sts", "sts_waves", "fill_loads",
     "barriers", "phases", "serial_loads", "block_bytes", "unique_bytes", "stored_bytes", "spilled", "held",
-    "uneven", "guarded", "fill_guarded", "marked",
+    "uneven", "guarded", "fill_guarded", "fill_serial", "marked",
 )  # fmt: skip
 _COMPILER_UNROLLS = 96
 """Number of steps that the back end's compiler unrolls by itself."""
+_TOGETHER = 8
+"""Number of iterations up to which the back end's compiler unrolls a loop completely."""
+_AT_A_TIME = 4
+"""Number of iterations of a longer loop that it unrolls."""
 
 
 @dataclass
@@ -93,7 +97,8 @@ class Work:
         self.schedule = structure.schedule
         self.of = {found.stage.id: found for found in kernel.stages}
         self.made: dict[str, Number] = dict.fromkeys(NAMES, 0.0)
-        self.unrolls, self.explicit = self._unrolling()
+        self.unrolls, explicit = self._unrolling()
+        self.explicit = np.asarray(explicit, bool)
 
     def counts(self) -> Counts:
         """All counts of the kernel."""
@@ -288,7 +293,13 @@ class Work:
             place = self._place(load, source, axes)
             self._load(load, source, place, times, vector)
             if source is None:
-                self._add("fill_guarded", times * (compares > 0))
+                # Written out, loads are asked for together; in a loop, guarded ones wait for their values one by one,
+                # and others by fours, which is how far the back end's compiler writes out long loops.
+                is_guarded, together = compares > 0, self.explicit | (each <= _TOGETHER)
+                if not is_guarded:
+                    together = together | (each <= self.unrolls)
+                self._add("fill_guarded", np.where(together & is_guarded, times, 0))
+                self._add("fill_serial", np.where(together, 0, times if is_guarded else times / _AT_A_TIME))
                 kind = load.dtype.bytes
                 self._add("block_bytes", turns * found.elements * kind)
                 self._add("unique_bytes", float(prod(global_shape(load)) * kind))
