@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import difflib
 import functools
+import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,3 +125,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"no CUDA device: {reason}")
     if item.get_closest_marker("opencl") and (reason := why_no_opencl()):
         pytest.skip(f"no OpenCL device: {reason}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A test that compiles for CUDA, as any may, skips where the compiler is not installed."""
+    try:
+        return (yield)
+    except Exception as error:
+        if "NVRTC is not usable here" in str(error) and importlib.util.find_spec("cuda") is None:
+            pytest.skip("the extra cuda, which brings NVRTC, is not installed")
+        raise

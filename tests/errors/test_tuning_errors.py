@@ -244,6 +244,8 @@ TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
     (lambda: tuner(n_trial="x"), "tune", "n_trial='x' is not a whole number", "n_trial=100"),
     (lambda: tuner(n_trial=-1), "tune", "n_trial=-1 is not a whole number of 1 or more", "n_trial=100"),
     (lambda: tuner(early_stopping="x"), "tune", "early_stopping='x'", "early_stopping=100"),
+    (lambda: tuner(resume=np.zeros(0)), "tune", "resume=array([], dtype=float64) is not True", "resume=True"),
+    (lambda: autotvm.measure_option(np.zeros(0), "local"), "measure_option", "builder=array([]", "LocalBuilder"),
     (lambda: tuner(confirm="x"), "tune", "confirm='x' is not a whole number of 0 or more", "confirm=3"),
     (
         lambda: autotvm.tuner.RandomTuner(task()).load_history([], min_seed_records="x"),  # type: ignore[arg-type]

@@ -146,6 +146,8 @@ class Call:
         operands = _OPERANDS.get(self.name.rpartition(".")[2].strip("_"))
         if "__" in self.name and operands is not None:
             return [world.hostile() for _ in range(operands)], named
+        if self.rng.random() < 0.2:
+            return self._one_wrong(function, world)
         for parameter in _parameters(function):
             if parameter.kind is parameter.VAR_POSITIONAL:
                 args += [world.fitting(parameter.name) for _ in range(self.rng.randrange(3))]
@@ -160,6 +162,22 @@ class Call:
                     args.append(value)
                 else:
                     named[parameter.name] = value
+        return args, named
+
+    def _one_wrong(self, function: Any, world: World) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments that fit but for one, which the function looks at only where the others pass its checks."""
+        given = [p for p in _parameters(function) if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        wrong = self.rng.choice(given) if given else None
+        args: list[Any] = []
+        named: dict[str, Any] = {}
+        for parameter in given:
+            if parameter is not wrong and parameter.default is not parameter.empty:
+                continue
+            value = world.hostile() if parameter is wrong else world.fitting(parameter.name)
+            if parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
+                args.append(value)
+            else:
+                named[parameter.name] = value
         return args, named
 
 

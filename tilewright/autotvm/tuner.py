@@ -94,6 +94,9 @@ class Tuner:
         scale_of(si_prefix)
         check_counts("tune", n_trial=n_trial)
         check_counts("tune", least=0, confirm=confirm)
+        for name, flag in (("resume", resume), ("count_invalid", count_invalid)):
+            if not isinstance(flag, (bool, int)):
+                raise UserError(f"{name}={flag!r} is not True or False", primitive="tune", fix=f"{name}=True")
         if early_stopping is not None:
             check_counts("tune", early_stopping=early_stopping)
         if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):

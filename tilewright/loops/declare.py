@@ -51,7 +51,7 @@ def decl_buffer(
     ):
         if not (value is None or (isinstance(value, (str, list, tuple)) and value in (usual, [], ()))):
             raise UserError(f"{what}={value!r} is not supported", primitive="decl_buffer", fix=f"leave {what} out")
-    found = MemoryScope.parse(scope or "global")
+    found = MemoryScope.parse("global" if scope is None or (isinstance(scope, str) and not scope) else scope)
     if found is None:
         raise UserError(
             f"there is no memory scope {scope!r}", primitive="decl_buffer", fix='use "global", "shared" or "local"'
@@ -59,7 +59,9 @@ def decl_buffer(
     if elem_offset is None and offset_factor > 0:
         elem_offset = Var(f"{name}_elem_offset", "int32", Known(multiple_of=offset_factor))
     layout = _layout(name, extents, strides, elem_offset)
-    return Buffer(name, dtype or "float32", extents, found, data_alignment if data_alignment > 0 else 64, layout=layout)
+    element = "float32" if dtype is None or (isinstance(dtype, str) and not dtype) else dtype
+    align = data_alignment if data_alignment > 0 else 64
+    return Buffer(name, element, extents, found, align, layout=layout)
 
 
 def _extent(given: Any, name: str) -> Expr:

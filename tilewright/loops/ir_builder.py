@@ -196,7 +196,7 @@ class IRBuilder:
         """Storage of `shape` elements, alive to the end of the scope; `scope` is "global", "shared" or "local"."""
         given = shape if isinstance(shape, (tuple, list)) else [shape]
         extents = tuple(_integer(e, "shape", "allocate") for e in given)
-        place = MemoryScope.parse(scope or "global")
+        place = MemoryScope.parse("global" if isinstance(scope, str) and not scope else scope)
         if place is None:
             known = ", ".join(repr(s.value) for s in MemoryScope)
             raise UserError(f"there is no memory scope {scope!r}", primitive="allocate", fix=f"use one of {known}")

@@ -127,8 +127,8 @@ def measure_option(
             primitive="measure_option",
             fix=f"give measure_option(builder=autotvm.LocalBuilder(), runner=autotvm.LocalRunner({given}))",
         )
-    made_builder = LocalBuilder() if builder == "local" else builder
-    made_runner = LocalRunner() if runner == "local" else runner
+    made_builder = LocalBuilder() if isinstance(builder, str) and builder == "local" else builder
+    made_runner = LocalRunner() if isinstance(runner, str) and runner == "local" else runner
     if not isinstance(made_builder, LocalBuilder):
         raise UserError(f"builder={builder!r}", primitive="measure_option", fix="give autotvm.LocalBuilder(...)")
     if not isinstance(made_runner, LocalRunner):

@@ -38,7 +38,14 @@ def resize1d(
 ) -> Tensor:
     """Resize lines, as `resize2d` does images; `size` is the length."""
     how = method, coordinate_transformation_mode, rounding_method, (bicubic_alpha, bicubic_exclude)
-    return _resized(data, roi, output_shape or size, (layout, "W"), how, out_dtype, "resize1d")
+    return _resized(data, roi, _either(output_shape, size), (layout, "W"), how, out_dtype, "resize1d")
+
+
+def _either(output_shape: Any, size: Any) -> Any:
+    """The size that is given: an empty output shape, as in old scripts, is none."""
+    return (
+        size if output_shape is None or (isinstance(output_shape, (list, tuple)) and not output_shape) else output_shape
+    )
 
 
 def resize2d(
@@ -95,7 +102,7 @@ def resize2d(
         For a region, an unknown method, and images of unknown size.
     """
     how = method, coordinate_transformation_mode, rounding_method, (bicubic_alpha, bicubic_exclude)
-    return _resized(data, roi, output_shape or size, (layout, "HW"), how, out_dtype, "resize2d")
+    return _resized(data, roi, _either(output_shape, size), (layout, "HW"), how, out_dtype, "resize2d")
 
 
 def resize3d(
@@ -114,7 +121,7 @@ def resize3d(
 ) -> Tensor:
     """Resize volumes, as `resize2d` does images; `size` is depth, height and width."""
     how = method, coordinate_transformation_mode, rounding_method, (bicubic_alpha, bicubic_exclude)
-    return _resized(data, roi, output_shape or size, (layout, "DHW"), how, out_dtype, "resize3d")
+    return _resized(data, roi, _either(output_shape, size), (layout, "DHW"), how, out_dtype, "resize3d")
 
 
 Tap = tuple[Any, Any]

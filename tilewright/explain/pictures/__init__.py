@@ -37,7 +37,7 @@ def draw(
 ) -> str:
     """Draw a schedule into an SVG file; see `Schedule.draw`."""
     place, schedule = _place(path), handle.value
-    if view is not None and view not in VIEWS:
+    if view is not None and (not isinstance(view, str) or view not in VIEWS):
         raise UserError(f"there is no view {view!r}", primitive="draw", fix=f"use one of {', '.join(map(repr, VIEWS))}")
     chosen = chosen_target(target)
     makers: dict[str, Callable[[], list[Picture]]] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...core.errors import UserError
 from ...tensor.tensor import Tensor
-from ..argument_checks import known, one_of, tensor
+from ..argument_checks import flag, known, one_of, tensor
 from ..layout import spatial_of
 from ..resizing import resize2d, resize3d
 
@@ -49,7 +49,7 @@ def upsampling(
     names = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}
     chosen = names[one_of(method, tuple(names), "method", "upsampling")]
     size = output_shape if output_shape is not None else _scaled(data, (scale_h, scale_w), layout, "HW", "upsampling")
-    mode = "align_corners" if align_corners else "asymmetric"
+    mode = "align_corners" if flag(align_corners, "align_corners", "upsampling") else "asymmetric"
     return resize2d(data, None, size, layout, chosen, mode)
 
 

@@ -162,6 +162,8 @@ def split_knob(
     """
     check_name(name, "define_split")
     _check_options(name, num_outputs, max_factor, filter)
+    if not isinstance(policy, str):
+        raise _unknown(policy, name, "define_split", (*factors.POLICIES, "candidate"))
     listed_sizes = None if candidate is None else listed(candidate, name, "candidate", "define_split")
     sizes = [listed(c, name, "a candidate", "define_split") for c in listed_sizes or ()]
     given = extent_of(axis, name) if policy != "candidate" or not isinstance(axis, KnobAxis) else 0
