@@ -30,7 +30,9 @@ def test_targets_devices_and_libraries_stand_in_tables() -> None:
     compiler = importlib.util.find_spec("cuda") is not None
     assert rows["cuda"].split()[2] == ("ms" if compiler else "no")  # it compiles on any machine
     assert "missing" not in rows["numpy"]
-    if why_no_cuda():
+    if not compiler:
+        assert any(line.startswith("cuda: the CUDA compiler NVRTC is not usable here") for line in lines)
+    elif why_no_cuda():
         assert "cuda: libcuda.so.1 not found: no NVIDIA driver here" in lines
 
 
