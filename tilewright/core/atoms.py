@@ -66,8 +66,8 @@ class Atom:
 
     @property
     def partial_terms(self) -> int:
-        """Terms after which partial sums of the products of high parts are added to the others."""
-        return _PARTIAL_TERMS[self.partial_sums]
+        """Terms after which partial sums of the products of high parts are added to the others; 0 without such sums."""
+        return _PARTIAL_TERMS.get(self.partial_sums, 0)
 
     @property
     def per_part(self) -> int:

@@ -26,31 +26,35 @@ def thread_loops(stmt: Stmt) -> list[For]:
 def thread_extents(kernel: Stmt) -> dict[ThreadTag, Expr]:
     """The extent of each thread index of a kernel, in the order of their loops. Raises UserError where two differ."""
     found: dict[ThreadTag, Expr] = {}
-    for loop in thread_loops(kernel):
-        if loop.thread is None or loop.thread is ThreadTag.VTHREAD:
-            continue
-        known = found.setdefault(loop.thread, loop.extent)
-        if known is not loop.extent:
-            raise _mismatch(loop.thread, known, loop.extent, kernel)
+    for tag, extent in _indices(thread_loops(kernel)):
+        known = found.setdefault(tag, extent)
+        if known is not extent:
+            raise _mismatch(tag, known, extent, kernel)
     return found
+
+
+def _indices(loops: list[For]) -> list[tuple[ThreadTag, Expr]]:
+    """The hardware indices of loops, and their extents."""
+    real = [(loop.thread, loop.extent) for loop in loops if loop.thread is not ThreadTag.VTHREAD]
+    return [(tag, extent) for tag, extent in real if tag is not None]
 
 
 def unify_thread_extents(stmt: Stmt) -> Stmt:
     """Each kernel of a nest with one extent per thread index. Raises UserError where loops of one index disagree."""
-    if isinstance(stmt, For) and stmt.kind is LoopKind.THREAD and stmt.thread is not ThreadTag.VTHREAD:
-        kernel = _widened(stmt)
-        thread_extents(kernel)
-        return kernel
-    return map_statements(stmt, unify_thread_extents)
+    if not isinstance(stmt, For) or stmt.kind is not LoopKind.THREAD or stmt.thread is ThreadTag.VTHREAD:
+        return map_statements(stmt, unify_thread_extents)
+    found = dict.fromkeys(_indices(thread_loops(stmt)))
+    if len(found) == len({tag for tag, _ in found}):
+        return stmt
+    kernel = _widened(stmt, list(found))
+    thread_extents(kernel)
+    return kernel
 
 
-def _widened(kernel: Stmt) -> Stmt:
+def _widened(kernel: Stmt, indices: list[tuple[ThreadTag, Expr]]) -> Stmt:
     """A kernel whose loops of extent 1 run as often as the others of their thread index."""
-    single = {loop.thread for loop in thread_loops(kernel) if is_one(loop.extent)}
-    extents = {loop.thread: loop.extent for loop in thread_loops(kernel) if not is_one(loop.extent)}
-    wanted = {tag: extents[tag] for tag in single if tag is not ThreadTag.VTHREAD and tag in extents}
-    if not wanted:
-        return kernel
+    extents = {tag: extent for tag, extent in indices if not is_one(extent)}
+    wanted = {tag: extents[tag] for tag, extent in indices if is_one(extent) and tag in extents}
 
     def visit(stmt: Stmt) -> Stmt:
         made = map_statements(stmt, visit)
