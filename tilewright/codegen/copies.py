@@ -140,6 +140,7 @@ def write_copy(writer: Writer, copy: Copy) -> None:
 
 
 _MANY_STEPS = 8
+"""Steps from which on it is worth it to deal copies out to them."""
 MOST_AT_ONCE = 32
 """Largest number of instructions that a loop of copies is written out to."""
 
