@@ -42,6 +42,9 @@ def _tensorized(seed: int, engine: str) -> str:
     case = random_tensorized.draw(seed, small=True)
     if engine == "emulated":
         return random_tensorized.emulated(case)
+    if engine == "opencl":
+        s, args = random_tensorized.program(case)
+        return random_tensorized.on_device(case, tilewright.build(s, args, engine), args, engine)
     if engine != "interpreter":
         return ""
     times = random_tensorized.interpreted(case)

@@ -219,12 +219,12 @@ def compiled(case: Case) -> tuple[Case, Any, str]:
         return case, None, f"{type(failure).__name__}: {failure}"
 
 
-def on_device(case: Case, module: Module, args: list[Any]) -> str:
-    """What is wrong about the results of a case on `tw.cuda()`; nothing where they are right."""
+def on_device(case: Case, module: Module, args: list[Any], kind: str = "cuda") -> str:
+    """What is wrong about the results of a case on a device of a kind; nothing where they are right."""
     given = inputs_of(case, args)
     right = wanted(case, given)
     poison = np.full(right.shape, 77, DType(args[-1].dtype).numpy)
-    arrays = [tw.nd.array(x, tw.cuda()) for x in (*given, poison)]
+    arrays = [tw.nd.array(x, tw.device(kind)) for x in (*given, poison)]
     module(*arrays)
     times = error(case, arrays[-1].numpy(), right)
     return "" if times <= 1 else f"the error is {times:.1e} times what it may be"
