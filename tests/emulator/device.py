@@ -83,13 +83,15 @@ def _compiled(name: str, *command: str) -> Path:
 def _library(source: str) -> ctypes.CDLL:
     """The kernels of CUDA source as a library."""
     text = translate(source)
-    name = hashlib.sha256(text.encode()).hexdigest()[:16]
-    code = _folder() / f"{name}.{os.getpid()}.cpp"
+    name = f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.{os.getpid()}"
+    code = _folder() / f"{name}.cpp"
     code.write_text(text, encoding="utf-8")
     machine = _compiled("machine.o", "-O1", "-c", str(HERE / "machine.cpp"))
     made = _compiled(f"{name}.so", *_CHECKS, "-O1", f"-I{HERE}", "-shared", "-Wl,-Bsymbolic", str(code), str(machine))
-    code.unlink()
-    return ctypes.CDLL(str(made))
+    loaded = ctypes.CDLL(str(made))
+    for file in (code, made):  # thousands of programs would leave their files behind
+        file.unlink()
+    return loaded
 
 
 def install(driver: Driver) -> Driver:
