@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
+from tilewright.runtime import cuda_driver
 from tilewright.runtime.cuda_driver import _GraphTimer
 from tilewright.runtime.timing import TimingOptions, measure
 
@@ -68,3 +71,22 @@ def test_without_a_least_time_one_attempt_is_enough() -> None:
 def test_a_gpu_is_kept_busy_until_what_is_timed_is_there(graphs: tuple[int, ...], each: float, lead: int) -> None:
     timer = SimpleNamespace(graphs=dict.fromkeys(graphs), each=each)
     assert _GraphTimer._lead(timer) == lead  # type: ignore[arg-type]  # what it reads of one
+
+
+def test_nothing_is_collected_while_a_graph_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collected array frees memory, which ends the capture of its thread."""
+    calls: list[str] = []
+    collects: list[bool] = []
+
+    def call(name: str, *_: object) -> Any:
+        calls.append(name)
+        return len(calls)
+
+    monkeypatch.setattr(cuda_driver, "call", call)
+    monkeypatch.setattr(cuda_driver, "_bindings", MagicMock())
+    gpu = MagicMock()
+    timer = _GraphTimer(MagicMock(), gpu, lambda: collects.append(gc.isenabled()), None)
+    timer._graph(3)
+    assert collects == [False, False, False]
+    assert gc.isenabled()
+    assert calls.index("cuStreamBeginCapture") < calls.index("cuStreamEndCapture") < calls.index("cuGraphInstantiate")

@@ -7,6 +7,7 @@ objects made once (0.5 µs instead of 1.3 µs when they are converted each time)
 from __future__ import annotations
 
 import ctypes
+import gc
 import math
 import struct
 import threading
@@ -365,7 +366,22 @@ class _GraphTimer:
         if found is not None:
             return found
         mode = _bindings().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        call("cuStreamBeginCapture", self.stream, mode)
+        collects = gc.isenabled()
+        gc.disable()  # an array or a module that is collected frees memory, which would end the capture
+        try:
+            call("cuStreamBeginCapture", self.stream, mode)
+            graph = self._recorded(number)
+        finally:
+            if collects:
+                gc.enable()
+        executable = call("cuGraphInstantiate", graph, 0)
+        call("cuGraphDestroy", graph)
+        call("cuGraphUpload", executable, self.stream)
+        self.graphs[number] = executable
+        return executable
+
+    def _recorded(self, number: int) -> Any:
+        """The graph that the runs make, of a capture that has begun."""
         self.gpu.recording = True
         try:
             with self._on_stream():
@@ -374,11 +390,7 @@ class _GraphTimer:
         finally:
             self.gpu.recording = False
             graph = call("cuStreamEndCapture", self.stream)
-        executable = call("cuGraphInstantiate", graph, 0)
-        call("cuGraphDestroy", graph)
-        call("cuGraphUpload", executable, self.stream)
-        self.graphs[number] = executable
-        return executable
+        return graph
 
     def __del__(self) -> None:
         try:
@@ -387,5 +399,5 @@ class _GraphTimer:
             call("cuEventDestroy", self.began)
             call("cuEventDestroy", self.ended)
             call("cuStreamDestroy", self.stream)
-        except (DeviceError, AttributeError, TypeError):  # the process is ending, or the context has died
+        except (DeviceError, AttributeError, TypeError, ImportError):  # the process is ending, or the context has died
             pass
