@@ -12,7 +12,7 @@ PYTHON_GPU ?= $(PYTHON)
 VENV := .venv
 EXTRAS ?= opencl,cuda,tune,plot,fleet,dev
 # Test processes: one more than cores, since some tests wait; at most 8 (each of them loads the compiler once).
-JOBS ?= $(shell echo $$(( $$(nproc) + 1 )))
+JOBS ?= $(shell echo $$(( $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1 )))
 # Each process takes a stretch of the tests, so that what a file sets up is set up once, and helps others at the end.
 XDIST := -n $(JOBS) --maxprocesses 8 --dist worksteal
 PYTEST_ARGS ?=
