@@ -1,7 +1,7 @@
 """Kernels that spill although registers are left: they are compiled again, with one block per multiprocessor asked for.
 
 ptxas aims at several blocks per multiprocessor, and may give a thread 32 registers and put thousands of bytes of its
-values into memory where 255 registers were free. A second operand of `__launch_bounds__` takes that aim away.
+values into memory where more registers were free. A second operand of `__launch_bounds__` takes that aim away.
 """
 
 from __future__ import annotations

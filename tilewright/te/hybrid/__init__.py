@@ -9,15 +9,20 @@ def outer_product(a, b):
     return c
 """
 
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ...core.refusals import missing_from_module as _missing
-from .build import HybridModule, build
 from .script import Script, script
 
 __all__ = ["HybridModule", "Script", "build", "script"]
 
-if not _TYPE_CHECKING:  # type checkers see what is there
+if _TYPE_CHECKING:
+    from .writing import HybridModule, build
+else:  # type checkers see what is there
 
     def __getattr__(name: str) -> object:
+        if name in ("HybridModule", "build"):  # writing takes the whole compiler, which declaring does not
+            found = globals()[name] = getattr(_import_module(f"{__name__}.writing"), name)
+            return found
         raise _missing(__name__, name, __all__)

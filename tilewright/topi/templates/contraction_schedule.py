@@ -10,6 +10,7 @@ from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Tensor
 from .contraction import Contraction, Operand
+from .gpu import USUAL
 from .schedule_helpers import bind_all
 from .tensors import Tensors
 
@@ -94,10 +95,6 @@ def bind_blocks(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, in
         s[out].bind(axis, thread_axis(f"blockIdx.{letter}"))
 
 
-_MOST_ACROSS = 65535
-"""Blocks along the dimensions y and z of a grid."""
-
-
 def bind_tiles(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, int]]) -> None:
     """Bind at most three loops to the grid, of which the last two run over rows and columns of tiles.
 
@@ -106,7 +103,7 @@ def bind_tiles(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, int
     count the longer one, the order is that of `bind_blocks`.
     """
     outer, (short, long) = axes[:-2], sorted(axes[-2:], key=lambda each: each[1])
-    if any(count > _MOST_ACROSS for _, count in (*outer, long)):
+    if any(count > min(USUAL.hardware.grid.extents) for _, count in (*outer, long)):
         bind_blocks(s, out, axes)
         return
     for (axis, _), letter in zip((short, long, *outer), "xyz", strict=False):
