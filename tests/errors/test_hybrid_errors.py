@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -66,6 +67,16 @@ def test_what_is_no_script() -> None:
         te.hybrid.script(lambda a: a)
     names: dict[str, Any] = {}
     exec("def unseen(a):\n    return a", names)
+    with script_refused("the text of 'unseen' cannot be found", "in a file"):
+        te.hybrid.script(names["unseen"])
+
+
+def test_the_text_of_another_function_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.13 keeps the text of `python -c` under the name that code of `exec` has, too."""
+    names: dict[str, Any] = {}
+    exec(compile("def unseen(a):\n    return a", "<kept>", "exec"), names)
+    text = "def other(a):\n    return a + a\n"
+    monkeypatch.setitem(linecache.cache, "<kept>", (len(text), None, text.splitlines(True), "<kept>"))
     with script_refused("the text of 'unseen' cannot be found", "in a file"):
         te.hybrid.script(names["unseen"])
 

@@ -28,22 +28,21 @@ class Source:
         try:
             lines, first = inspect.getsourcelines(function)
         except (OSError, TypeError):
-            raise UserError(
-                f"the text of {function.__name__!r} cannot be found, and a script is read as text",
-                primitive="hybrid.script",
-                fix="define the function in a file, not with exec or in an interactive shell",
-            ) from None
+            raise _unseen(function) from None
         try:
             module = ast.parse(textwrap.dedent("".join(lines)))
         except SyntaxError:
             module = ast.Module([], [])
-        if len(module.body) != 1 or not isinstance(module.body[0], ast.FunctionDef):
+        found = module.body[0] if len(module.body) == 1 else None
+        if getattr(found, "name", "<lambda>") != function.__code__.co_name:  # Python found another text of that place
+            raise _unseen(function)
+        if not isinstance(found, ast.FunctionDef):
             raise UserError(
                 f"{function.__name__!r} is not written as a def of its own",
                 primitive="hybrid.script",
                 fix="put @te.hybrid.script above a def; a lambda cannot hold statements",
             )
-        self.tree: ast.FunctionDef = module.body[0]
+        self.tree: ast.FunctionDef = found
         self.first = first
 
     @property
@@ -70,6 +69,14 @@ class Source:
         scopes = (self.function.__globals__, vars(builtins))
         found = next((scope for scope in scopes if name in scope), None)
         return (False, None) if found is None else (True, found[name])
+
+
+def _unseen(function: FunctionType) -> UserError:
+    return UserError(
+        f"the text of {function.__name__!r} cannot be found, and a script is read as text",
+        primitive="hybrid.script",
+        fix="define the function in a file, not with exec or in an interactive shell",
+    )
 
 
 class LineError(UserError):
