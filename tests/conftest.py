@@ -20,8 +20,8 @@ try:
 except ImportError:  # a GPU machine may run `-m cuda` with pytest alone
     pass
 else:
-    # No deadline: the first example of a property pays for imports and compilers. The same examples in every run:
-    # whether a change lands is no matter of luck; `make fuzz-properties` looks for new ones.
+    # No deadline: the first example of a property pays for imports and compilers. Every run draws the same
+    # examples, so that a change never fails by chance; `make fuzz-properties` draws new ones.
     hypothesis.settings.register_profile("default", deadline=None, max_examples=60, derandomize=True)
     hypothesis.settings.register_profile("ci", deadline=None, max_examples=400, derandomize=True)
     hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=int(os.environ.get("FUZZ_EXAMPLES", 600)))

@@ -1,8 +1,8 @@
 """A CUDA device that is a core of this machine: the system's C++ compiler compiles generated source, which runs there.
 
-It is an oracle of what the compiler writes: the interpreter runs loop nests, of which fragments, the addresses that
-`ldmatrix` is given, exchanged pieces of shared memory and groups of copies are no part. See machine.cpp for what it
-checks beside the results. With `python -m pytest --emulate-cuda`, the tests that need a GPU run on it.
+It checks what the interpreter cannot see, since that runs loop nests: fragments, the addresses given to `ldmatrix`,
+swizzled shared memory, and groups of asynchronous copies. machine.cpp lists what it checks besides the results. With
+`python -m pytest --emulate-cuda`, the tests that need a GPU run on it.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def lowered(name: str) -> tw.driver.LoweredModule:
 
 
 def legacy(name: str) -> str:
-    """What the legacy compiler prints, where ours is meant to differ rewritten to ours."""
+    """The text that the legacy compiler prints, with each intended difference rewritten to our form."""
     text = as_ours((LEGACY / f"{name}.txt").read_text(encoding="utf-8"), {"n": N, "m": M})
     for theirs, ours in OTHERWISE.get(name, []):
         assert theirs in text, (theirs, text)
