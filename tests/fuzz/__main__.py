@@ -2,7 +2,7 @@
 
 Cases are numbered by their seeds: `--seed 123 --count 1` shows one again. A child process judges them one after the
 other; after a crash or a hang the next child goes on behind it. At the end stand the cases by computation and by
-primitive, and the reasons of refusals. `--log` keeps a line of JSON for each case.
+primitive, and the reasons of refusals. `--log` keeps a line of JSON for each case. `--jobs` judges on several cores.
 """
 
 from __future__ import annotations
@@ -10,8 +10,12 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import math
+import queue
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -27,6 +31,7 @@ class Tally:
     def __init__(self) -> None:
         self.outcomes, self.families, self.computations, self.accepted = Counts(), Counts(), Counts(), Counts()
         self.refusals, self.steps, self.seen, self.unbuilt = Counts(), Counts(), Counts(), Counts()
+        self.engines = Counts()
         self.count = 0
 
     def add(self, message: dict[str, Any]) -> None:
@@ -35,6 +40,7 @@ class Tally:
         self.outcomes[verdict["outcome"]] += 1
         self.families[f"{message['family']}: {verdict['outcome']}"] += 1
         self.steps.update(line.split(":")[0] for line in message["refused"])
+        self.engines.update(f"{engine}: {verdict['outcome']}" for engine in message.get("engines", ()))
         if verdict["outcome"] == "refused":
             self.refusals[verdict["kind"]] += 1
             self.unbuilt.update(set(message["primitives"]))
@@ -48,12 +54,15 @@ class Tally:
         for name, ran in self.accepted.most_common():
             lines.append(f"| `{name}` | {ran:,} | {self.unbuilt[name]:,} | {self.steps[name]:,} |")
         whole = ", ".join(f"{number:,} {outcome}" for outcome, number in self.outcomes.most_common())
-        return "\n".join([*lines, "", f"{self.count:,} programs: {whole}"])
+        engines = "; ".join(f"{number:,} {name}" for name, number in sorted(self.engines.items()))
+        reasons = [f"- {number:,}: {kind}" for kind, number in self.refusals.most_common()]
+        return "\n".join([*lines, "", *reasons, "", engines, "", f"{self.count:,} programs: {whole}"])
 
     def text(self) -> str:
         """The tables at the end."""
         tables = {
             "outcomes": self.outcomes,
+            "cases that fit an engine": self.engines,
             "families": self.families,
             "cases that ran, by what they compute": self.computations,
             "cases that ran, by primitive": self.accepted,
@@ -76,6 +85,9 @@ def main() -> int:
     )
     parser.add_argument("--every", type=int, default=1, help="give only every n-th kernel to OpenCL, which is slow")
     parser.add_argument("--log", type=Path, help="a file to write a line for each case to")
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes judge cases at a time")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no case later than that")
+    parser.add_argument("--only", choices=("kernels", "programs"), help="draw only cases with threads, or without")
     parser.add_argument("--read", type=Path, nargs="+", help="run nothing: sum up what --log has written, by primitive")
     given = parser.parse_args()
     if given.read:
@@ -86,7 +98,8 @@ def main() -> int:
         return 0
     began, tally = time.monotonic(), Tally()
     log: TextIO | None = given.log.open("a") if given.log else None
-    for message in Children(tuple(given.engines.split(",")), given.every).run(given.seed, given.count):
+    children = Children(tuple(given.engines.split(",")), given.every, given.only, began + given.seconds)
+    for message in judged(children, given.seed, given.count, given.jobs):
         tally.add(message)
         if log is not None:
             print(json.dumps(message), file=log, flush=True)
@@ -101,6 +114,31 @@ def main() -> int:
     faults = sum(tally.outcomes[outcome] for outcome in FAULTS)
     print(f"\n{tally.text()}\n\n{tally.count} cases, {faults} faults, {time.monotonic() - began:.0f} s")
     return 1 if faults else 0
+
+
+def judged(children: Children, first: int, count: int, jobs: int) -> Iterator[dict[str, Any]]:
+    """What became of each case, from as many processes at a time as there are jobs."""
+    found: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    stretch = -(-count // jobs)
+
+    def run(job: int) -> None:
+        begin = first + job * stretch
+        try:
+            for message in children.run(begin, min(stretch, first + count - begin)):
+                found.put(message)
+        finally:
+            found.put(None)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = [pool.submit(run, job) for job in range(jobs)]
+        left = jobs
+        while left:
+            if (message := found.get()) is None:
+                left -= 1
+            else:
+                yield message
+        for done in runs:
+            done.result()
 
 
 def shown(message: dict[str, Any]) -> str:

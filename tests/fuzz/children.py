@@ -5,6 +5,7 @@ asked for once more.
 from __future__ import annotations
 
 import json
+import math
 import os
 import selectors
 import signal
@@ -30,28 +31,36 @@ AT_ONCE = 400
 
 
 class Children:
-    """Judges cases on the given engines, each in one of a sequence of processes."""
+    """Judges cases on the given engines, each in one of a sequence of processes.
 
-    def __init__(self, engines: tuple[str, ...], every: int = 1) -> None:
-        self.engines, self.every = engines, every
+    `only` takes cases with threads ("kernels") or without ("programs"); no case begins after `until`.
+    """
+
+    def __init__(
+        self, engines: tuple[str, ...], every: int = 1, only: str | None = None, until: float = math.inf
+    ) -> None:
+        self.engines, self.every, self.only, self.until = engines, every, only, until
 
     def run(self, first: int, count: int) -> Iterator[dict[str, Any]]:
         """What became of each case, in order."""
         at, last = first, first + count
-        while at < last:
-            for message in self._some(at, min(AT_ONCE, last - at)):
-                at += 1
+        while at < last and time.monotonic() < self.until:
+            some = min(AT_ONCE, last - at)
+            end = at + some
+            for message in self._some(at, some):
+                if message["verdict"]["outcome"] in ("hang", "slow", "crash"):  # and the process has ended
+                    end = message["case"]["seed"] + 1
                 yield self._settled(message)
+            at = end
 
     def _some(self, first: int, count: int) -> Iterator[dict[str, Any]]:
         """Cases that one process judges, until it ends."""
         seed, where = first, "interpreter"
         with tempfile.TemporaryDirectory() as folder, open(Path(folder) / "stderr", "w+b") as errors:
-            child = self._start(
-                ["--first", str(first), "--count", str(count), "--every", str(self.every)], folder, errors
-            )
+            arguments = ["--first", str(first), "--count", str(count), "--every", str(self.every)]
+            child = self._start([*arguments, *(["--only", self.only] if self.only else [])], folder, errors)
             try:
-                for message in _messages(child):
+                for message in _messages(child, self.until):
                     if "family" in message:
                         yield message
                     seed, where = message.get("seed", seed), message.get("where", where)
@@ -111,6 +120,7 @@ class Children:
 def _message(case: Case, verdict: Verdict) -> dict[str, Any]:
     return {
         "verdict": {**asdict(verdict), "kind": verdict.kind},
+        "engines": [],
         "family": case.family,
         "primitives": primitives(case.lines),
         "refused": [],
@@ -119,15 +129,19 @@ def _message(case: Case, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _messages(child: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
-    """The lines that a child writes; TimeoutError where none comes in time, EOFError where it dies."""
+def _messages(child: subprocess.Popen[bytes], last: float) -> Iterator[dict[str, Any]]:
+    """The lines that a child writes before the time `last`; TimeoutError where none comes in time, EOFError where it
+    dies.
+    """
     assert child.stdout is not None
     pending, done = b"", False
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)
         until = time.monotonic() + 4 * SECONDS  # the first case waits for the start
         while not done:
-            if not selector.select(max(0.0, until - time.monotonic())):
+            if not selector.select(max(0.0, min(until, last) - time.monotonic())):
+                if time.monotonic() >= last:
+                    return
                 raise TimeoutError
             read = os.read(child.stdout.fileno(), 1 << 16)
             if not read:

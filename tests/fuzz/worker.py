@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any, TextIO
 
 from tests.fuzz.cases import Case, computations, draw, primitives
-from tests.fuzz.engines import Verdict, judge
+from tests.fuzz.engines import Verdict, judge, stations
 from tests.fuzz.shrink import shrunk
 
 
@@ -46,6 +46,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=0)
     parser.add_argument("--engines", default="interpreter")
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--only", choices=("kernels", "programs"), help="draw only cases with threads, or without")
     parser.add_argument("--case", action="store_true", help="judge the one case on standard input")
     given = parser.parse_args()
     wanted = tuple(given.engines.split(","))
@@ -56,20 +57,23 @@ def main() -> int:
     for seed in range(given.first, given.first + given.count):
         say(seed=seed)
         case = draw(seed)
+        if given.only and case.on_grid != (given.only == "kernels"):
+            continue
         engines = tuple(e for e in wanted if e != "opencl" or seed % given.every == 0)
         verdict = judge(case, engines, lambda where: say(where=where))
         # A device's compiler may be at fault, which another process finds out.
         if verdict.is_fault and verdict.where in ("interpreter", "llvm"):
             say(shrinking=True, verdict=asdict(verdict))
             case, verdict = shrunk(case, verdict, functools.partial(judge, engines=engines))
-        report(case, verdict)
+        report(case, verdict, stations(case, engines))
     say(done=True)
     return 0
 
 
-def report(case: Case, verdict: Verdict) -> None:
+def report(case: Case, verdict: Verdict, engines: list[str]) -> None:
     say(
         verdict={**asdict(verdict), "kind": verdict.kind},
+        engines=engines,
         family=case.family,
         primitives=primitives(case.lines),
         refused=[f"{(primitives((line,)) or ['declaration'])[0]}: {line.split('  # ', 1)[1]}" for line in case.refused],
