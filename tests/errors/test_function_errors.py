@@ -153,7 +153,25 @@ def test_packed_functions_where_host_code_is_not() -> None:
             ib.emit(tir.call_packed("tests.f", a, b))
 
     with refused("call_packed", "is evaluated by host code", fix="decide in the packed function"):
-        statement(under_a_value)
+        statement(under_a_value, "cuda")
+
+    B = te.compute((8,), lambda i: tir.call_packed("tests.f", A[i]) + 1, name="B")
+    s = te.create_schedule(B.op)
+    with refused("call_packed", "'tests.f' is called inside a kernel", fix="build for llvm"):
+        tw.build(s, [A, B], "cuda")
+    s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+    with refused("call_packed", "'tests.f' is called inside a kernel", fix="build for llvm"):
+        tw.build(s, [A, B], "cuda")
+
+
+@pytest.mark.parametrize("value", ["four", 2.5, [1, 2], 1 << 40])
+def test_what_a_packed_function_returns(value: Any) -> None:
+    register_func("tests.returns", lambda x: value, override=True)
+    B = te.compute((8,), lambda i: tir.call_packed("tests.returns", i), name="B")
+    f = tw.build(te.create_schedule(B.op), [B], "llvm")
+    with refused("call_packed", "where the program takes a value of type int32", fix="tir.tvm_call_packed"):
+        f(tw.nd.empty((8,), "int32"))
+    remove_global_func("tests.returns")
 
 
 def test_a_call_that_writes_is_a_whole_value() -> None:

@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import keyword
 
+from ..core.dtype import INT32
 from ..core.errors import InternalError, UserError
 from ..core.hardware import MemoryScope
 from ..core.target import Target
 from ..core.text import remark
 from ..expr import nodes as n
-from ..loops.calls import addresses, has_effect, is_packed
+from ..expr.traverse import post_order
+from ..loops.calls import addresses, has_effect, is_packed, refuse_packed
 from ..loops.nodes import (
     Allocate,
     Assertion,
@@ -53,7 +55,7 @@ HOST_WORDS = frozenset(
     {
         *keyword.kwlist,
         *"wrong wrong_extent wrong_size wrong_stride wrong_offset too_large too_many overlap strided beyond".split(),
-        *"scalar misaligned cleared noted reported allocate truncdiv truncmod packed as_array".split(),
+        *"scalar misaligned returned element cleared noted reported allocate truncdiv truncmod packed as_array".split(),
         *"min max int float bool range type main".split(),
     }
 )
@@ -156,10 +158,12 @@ class _HostWriter:
         elif isinstance(s, While):
             self._block(f"while {self.expr(s.condition)}:", s.body)
         elif isinstance(s, Let):
-            self._line(f"{self.names(s.var)} = {self.expr(s.value)}")
+            self._line(f"{self.names(s.var)} = {self._value(s.value)}")
             self._stmt(s.body)
         elif isinstance(s, Store):
             if self.function.checks is None or s.buffer is not self.function.checks.faults:
+                for call in filter(is_packed, post_order(s.value)):
+                    refuse_packed(call)
                 raise self._unbound(s.buffer)
             self._line(f"noted({self.expr(s.indices[0])})")  # an assertion about sizes, which the host knows
         elif isinstance(s, Evaluate):
@@ -174,6 +178,16 @@ class _HostWriter:
                 )
         else:
             raise InternalError(f"host code cannot hold the statement {type(s).__name__} of {self.function.name}")
+
+    def _value(self, e: n.Expr) -> str:
+        """The text of what a name stands for, which may be an element of memory or the result of a packed function."""
+        if is_packed(e):
+            return f"returned({str(e.dtype)!r}, {self.expr(e)})"
+        if isinstance(e, n.Load):
+            assert isinstance(e.source, Buffer)
+            (at,) = e.indices or (n.IntImm(0, INT32),)
+            return f"element({self._handle(e.source)}, {str(e.dtype)!r}, {self.expr(at)})"
+        return self.expr(e)
 
     def _unbound(self, buffer: Buffer) -> UserError:
         stage = buffer.note or root(buffer).name

@@ -54,7 +54,8 @@ def refuse_packed(call: Call) -> None:
         raise UserError(
             f"the packed function {called_function(call)!r} is called inside a kernel",
             primitive="call_packed",
-            fix="make it a statement outside of thread loops and of expressions: ib.emit(tir.call_packed(...))",
+            fix="make it a statement outside of thread loops, ib.emit(tir.call_packed(...)), or build for llvm, where "
+            "host code runs the loops",
         )
 
 
@@ -263,8 +264,8 @@ def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Exp
         return _applied(_BY_NAME[name], func_name, (dtype, *args))
     if name in ATOMICS:
         return _atomic(name, args)
-    if name == PACKED:
-        return call_packed(*args)
+    if name in (PACKED, "tvm_call_packed"):
+        return _typed(call_packed(*args), dtype)
     if name == "address_of":
         return _applied(address_of, func_name, args)
     if name in TABLE:
@@ -277,6 +278,12 @@ def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Exp
         fix=f"use one of {', '.join((*MATRIX_CALLS, *ATOMICS))}, or the intrinsics of te (te.exp, te.sqrt ...); "
         'a C function is called by call_extern("float32", "name", x)',
     )
+
+
+def _typed(call: Expr, dtype: Any) -> Expr:
+    """A call of a packed function whose value has a type that is not the usual one."""
+    assert isinstance(call, Call)
+    return call if dtype in ("", "void", "handle") else Call(call.name, call.args, DType(dtype))
 
 
 def _applied(function: Callable[..., Expr], name: str, args: tuple[Any, ...]) -> Expr:

@@ -24,6 +24,7 @@ from .lower_divisions import lower_divisions
 from .lower_intrinsics import lower_intrinsics
 from .lower_thread_reduce import lower_thread_reduce
 from .mask_guarded_loops import mask_guarded_loops
+from .name_packed_calls import name_packed_calls
 from .narrow_indices import narrow_indices
 from .partition_loops import partition_loops
 from .pipeline_loops import pipeline_loops
@@ -109,6 +110,8 @@ ON_GRIDS: tuple[Pass, ...] = (
 
 ON_PROCESSORS: tuple[Pass, ...] = (
     *READABLE,
+    # Before the code is parted: host code makes these calls.
+    name_packed_calls,
     # Here too the back end compiles launches, and the runtime does what is around them.
     launch_on_host,
     # Before what looks at calls: only some of them may run on vectors.

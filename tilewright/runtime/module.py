@@ -26,7 +26,7 @@ from .device import Device, device
 from .driver import DeviceError, Launcher
 from .exports import write_module
 from .layout import kind_of, layout_of
-from .packed import array_maker, call_packed
+from .packed import array_maker, call_packed, element_reader, returned
 from .saved import load_program
 from .timing import Evaluator, TimingOptions, evaluator
 
@@ -127,7 +127,9 @@ class Entry:
         names: dict[str, Any] = {
             "allocate": _Scratch(on).allocate,
             "packed": call_packed,
+            "returned": returned,
             "as_array": array_maker(on),
+            "element": element_reader(on),
             "truncdiv": _truncdiv,
             "truncmod": lambda a, b: a - _truncdiv(a, b) * b,
             **arguments.Complaints(entry, self._kind, on).names(),

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
+import numpy as np
+
 from ..core.dtype import DType
 from ..core.errors import UserError
 from .array import NDArray
@@ -119,6 +121,32 @@ def call_packed(name: str, *args: Any) -> Any:
         )
     result = found.function(*args)
     return 0 if result is None else result
+
+
+def returned(dtype: str, value: Any) -> Any:
+    """What a packed function returned, as a number of the type that the program takes it for."""
+    kind = DType(dtype)
+    try:
+        number = np.asarray(value).astype(kind.numpy, casting="same_kind" if kind.is_float else "unsafe")
+        if number.shape != () or (not kind.is_float and number != value):
+            raise TypeError
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(
+            f"the packed function returned {value!r}, where the program takes a value of type {dtype}",
+            primitive="call_packed",
+            fix='return such a number, or name another type: tir.call_intrin("float32", "tir.tvm_call_packed", ...)',
+        ) from None
+    return number.item()
+
+
+def element_reader(on: Device) -> Callable[..., Any]:
+    """What reads one element of the memory that host code of a device names."""
+    make = array_maker(on)
+
+    def read(handle: Any, dtype: str, at: int) -> Any:
+        return make(handle, dtype, (), None, at).numpy().item()
+
+    return read
 
 
 def array_maker(on: Device) -> Callable[..., NDArray]:
