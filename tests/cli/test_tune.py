@@ -258,6 +258,28 @@ def test_a_wrong_option_is_named_with_its_value(options, message, fix, tmp_path,
     assert fix in caught.value.fix
 
 
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (["--dtype", "int8"], "topi/conv2d"),
+        (["--dtype", "bfloat16", "--layout", "NHWC"], "topi/conv2d.direct"),  # the usual template has no such layout
+    ],
+)
+def test_every_type_is_checked_by_its_own_bound(options, name, tmp_path):
+    log = tmp_path / "x.log"
+    status, text = tune("conv2d", "--shape", "1x4x5x5", *options, *QUICK, "--target", "llvm", "-n", 1, "--log", log)
+    assert status == 0, text
+    assert re.search(r"^tuned .*×", text, re.M)
+    assert "wrong" not in text
+    assert next(iter(load_from_file(log, [])))[0].task.name == name
+
+
+def test_a_strategy_that_does_not_cover_the_workload_is_refused():
+    with pytest.raises(UserError, match=r"^--strategy mma does not cover conv2d .* on llvm") as caught:
+        tune("conv2d", "--shape", "1x4x5x5", "--strategy", "mma", "--target", "llvm")
+    assert caught.value.fix == "leave it out"
+
+
 def test_help_shows_an_example_of_each_command():
     done = {name: tune(name, "--help") for name in ("conv1d", "conv2d", "depthwise")}
     for name, (status, text) in done.items():

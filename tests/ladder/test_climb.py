@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tilewright import te
+from tilewright.core.dtype import DType
 from tilewright.core.errors import UserError
 from tilewright.ladder.climb import RUNS, SECONDS_EACH, Outcome, climb, plan
 from tilewright.ladder.conv1d import Conv1d
@@ -18,6 +19,7 @@ from tilewright.ladder.rivals import numpy_row
 from tilewright.ladder.rung import Program, Rung
 from tilewright.ladder.trial import Trial
 from tilewright.runtime.device import opencl
+from tilewright.topi.templates.convolutions import Conv2d
 
 SMALL = Conv1d(M=40, N=5)
 
@@ -90,6 +92,20 @@ def test_the_check_finds_one_wrong_result_and_lets_rounding_pass(ladder: Conv1d 
     # One product lost, or its sign: the smallest mistake that an index can make.
     out[place] += np.abs(trial.data).min() * np.abs(trial.weight).min() + 1e-4
     assert "wrong: " in trial.check(out)[1]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
+def test_sums_in_another_type_than_the_results_are_judged_in_their_own(dtype: str) -> None:
+    trial = Trial.of(Conv2d.of((1, 64, 5, 5), filters=4, dtype=dtype))
+    kind = DType(trial.problem.result).numpy
+    assert trial.check(trial.answer.astype(kind))[1] == ""
+    assert trial.check(trial.unwritten())[1] != ""
+    wrong = trial.answer.copy()
+    wrong[0, 1, 2, 3] *= 1 + 2**-6  # two steps of bfloat16
+    assert "wrong: " in trial.check(wrong.astype(kind))[1]
+    rounded = Trial.of(Conv2d.of((1, 64, 5, 5), filters=4), rounding=2**-10)
+    operands = [values + values * 2.0**-12 for values in (rounded.data, rounded.weight)]
+    assert rounded.check(rounded.problem.numpy(*operands))[1] == ""
 
 
 @pytest.mark.parametrize("seconds", [1e-9, 1e-6, 3e-4, 0.01, 0.3, 5.0])

@@ -15,6 +15,7 @@ import pytest
 
 from tilewright import te
 from tilewright.core.errors import UserError
+from tilewright.core.target import Target
 from tilewright.measure import reference
 from tilewright.measure.channel import Channel, Garbled, wait
 from tilewright.measure.check import GUARD, GuardedArray, compare
@@ -22,6 +23,10 @@ from tilewright.measure.pool import Died, Pool
 from tilewright.runtime.cpu_driver import CpuDriver
 from tilewright.runtime.device import device
 from tilewright.runtime.driver import DeviceError
+from tilewright.topi.templates import CONV2D_MMA, CONV2D_TF32
+from tilewright.topi.templates.convolutions import Conv2d
+
+SM_90 = Target("cuda -arch=sm_90")
 
 
 class TestChannel:
@@ -348,6 +353,27 @@ class TestWorkloads:
         assert reference.describe(conv(2, dtype="float16")).tolerance > 100 * short.tolerance
         a = te.placeholder((4,), "int32", name="A")
         assert reference.describe([a, te.compute((4,), lambda i: a[i] + 1)]).tolerance == 0
+
+    def test_sums_are_judged_in_their_own_type(self) -> None:
+        """Storing in 16 bits rounds once: it does not excuse a lost term of hundreds summed in float32."""
+        a, b = (te.placeholder((4, 900), "float16", name) for name in "AB")
+        k = te.reduce_axis((0, 900))
+        sums = te.compute((4,), lambda i: te.sum(a[i, k].astype("float32") * b[i, k].astype("float32"), axis=k))
+        stored = reference.describe([a, b, te.compute((4,), lambda i: sums[i].astype("float16"))]).tolerance
+        assert 2**-10 < stored < 1 / 30  # one of 900 terms is a thirtieth of the magnitude of their sum
+
+    def test_operands_that_the_instruction_shortens_may_be_further_off(self) -> None:
+        of = Conv2d.of((1, 16, 8, 8), filters=16)
+
+        def schedule(template: Any) -> Any:
+            return template.instantiate(template.first(of.args, SM_90), of.args, SM_90)[0].value
+
+        exact, rounded = schedule(CONV2D_MMA).rounding, schedule(CONV2D_TF32).rounding
+        assert (exact, rounded) == (0, 2**-10)
+        tensors = of.declare()
+        assert (
+            reference.describe(tensors, exact).tolerance < 1e-4 < 3e-3 < reference.describe(tensors, rounded).tolerance
+        )
 
     def test_expected_values(self, tmp_path: Path) -> None:
         (data, kernel), (want,) = reference.compute(conv(), np.random.default_rng(1))

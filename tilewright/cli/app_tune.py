@@ -41,7 +41,13 @@ Padding = Annotated[
         "numbers: 1, 1x2, or 1x2x1x2 for top, left, bottom, right.",
     ),
 ]  # fmt: skip
-Dtype = Annotated[str, _option(_WHAT, "--dtype", metavar="float32|float64", what="Element type.")]
+
+
+def _type(further: str = "") -> Any:
+    return _option(_WHAT, "--dtype", metavar=f"float32|float16|bfloat16|float64{further}", what="Element type.")
+
+
+Dtype = Annotated[str, _type()]
 Target = Annotated[
     str | None,
     _option(
@@ -105,7 +111,7 @@ NoCheck = Annotated[
 def _log(operator: str) -> Any:
     return _option(
         _FILES, "--log", "-l", metavar="FILE", show_default=f"{operator}.log",
-        what="Where every result is kept; one log may hold many workloads. A log that exists is gone on with.",
+        what="Where every result is kept; one log may hold many workloads. An existing log is continued.",
     )  # fmt: skip
 
 
@@ -268,7 +274,7 @@ def conv2d(
     groups: Annotated[
         str, _option(_WHAT, "--groups", metavar="N", what="Parts of the channels, each seen by its own filters only.")
     ] = "1",
-    dtype: Dtype = "float32",
+    dtype: Annotated[str, _type("|int8|uint8")] = "float32",
     layout: Annotated[str, _option(_WHAT, "--layout", metavar="NCHW|NHWC|HWCN", what="Order of dimensions.")] = "NCHW",
     strategy: Annotated[
         str | None,
@@ -276,8 +282,9 @@ def conv2d(
             _SEARCH,
             "--strategy",
             metavar="gemm|mma|tf32|direct",
-            show_default="the tutorial's, NCHW only",
-            what="Which template: products of tiles, by matrix instructions or those that round, or windows.",
+            show_default="the tutorial's for NCHW, else the one expected to be fastest",
+            what="Which template: products of tiles (gemm), by matrix instructions (mma), by those that round float32 "
+            "(tf32), or windows (direct).",
         ),
     ] = None,
 ) -> None:
@@ -299,18 +306,13 @@ def depthwise(
     """Tune a depthwise 2-D convolution: each channel has kernels of its own; NCHW."""
 
 
-_TYPE = Annotated[
-    str, _option(_WHAT, "--dtype", metavar="float32|float16|bfloat16|float64", what="Element type.")
-]  # fmt: skip
-
-
 @_command("Example: tilewright tune dense --shape 64x1024 --units 4096 -n 60")
 def dense(
     shape: Annotated[str, _shape("MxK", "Of the data, rows x depth: 64x1024.")] = "",
     units: Annotated[
         str | None, _option(_WHAT, "--units", metavar="N", what="Columns of the result.", show_default="the depth")
     ] = None,
-    dtype: _TYPE = "float32",
+    dtype: Dtype = "float32",
 ) -> None:
     """Tune a fully connected layer: data of M rows times the transpose of weights, N x K."""
 
@@ -321,7 +323,7 @@ def batch_matmul(
     columns: Annotated[
         str | None, _option(_WHAT, "--columns", metavar="N", what="Columns of the result.", show_default="as rows")
     ] = None,
-    dtype: _TYPE = "float32",
+    dtype: Dtype = "float32",
 ) -> None:
     """Tune products of a batch of matrices, the second one of each transposed: B x N x K."""
 

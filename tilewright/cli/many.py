@@ -22,7 +22,19 @@ from ..tune.records.format import MeasureInput
 from ..tune.session.show import short_line
 from ..tune.task import Task
 from .console import heading, print_lines
-from .tune import FAILED, FINE, INTERRUPTED, OPERATORS, UNLIMITED, TuneOptions, place, runner_of, shown, workload_of
+from .tune import (
+    FAILED,
+    FINE,
+    INTERRUPTED,
+    OPERATORS,
+    UNLIMITED,
+    TuneOptions,
+    able,
+    place,
+    runner_of,
+    shown,
+    workload_of,
+)
 
 _SIZES = {
     "conv1d": ("shape", "kernel", "stride", "padding", "dtype"),
@@ -54,7 +66,7 @@ def tune_file(file: Path, options: TuneOptions) -> int:
         raise UserError("neither --budget nor --trials is given", fix="give --budget 10m", where="")
     rows = read(file)
     target, _, line = place(options)
-    tasks = [row.packaged.task(target, **row.workload.shortest) for row in rows]
+    tasks = [able(row.packaged, row.workload, target).task(target, **row.workload.shortest) for row in rows]
     print_lines([heading(f"{len(tasks)} workloads of {file}"), line, f"log: {options.log}", ""])
     measure = autotvm.measure_option(
         builder=autotvm.LocalBuilder(timeout=options.timeout), runner=runner_of(options)

@@ -122,6 +122,7 @@ def tune(operator: str, sizes: Mapping[str, str | None], options: TuneOptions, s
     workload = workload_of(packaged, sizes)
     options.examined()
     target, on, line = place(options)
+    packaged = able(packaged, workload, target)
     task = packaged.task(target, **workload.shortest)
     known = _known(task, options.log, on)
     print_lines([heading(workload.title), line, _search(task, options), *_about_log(known, options), ""])
@@ -165,6 +166,26 @@ def workload_of(packaged: Packaged[Any], sizes: Mapping[str, str | None]) -> Con
             where="",
         )
     return made
+
+
+def able(packaged: Packaged[Any], workload: Convolution, target: Target) -> Packaged[Any]:
+    """The template to tune: the one given; where the usual one does not cover the workload, the one expected fastest.
+
+    UserError where a strategy was asked for that does not cover it.
+    """
+    template = packaged.template
+    if template.covers(workload, target):
+        return packaged
+    if any(other.covers(workload, target) for other in template.strategies):
+        return Packaged(template.choose(workload, target)[0])
+    whole = OPERATORS[workload.name].template
+    names = [t.name.partition(".")[2] for t in whole.strategies if t.covers(workload, target)]
+    others = " or ".join(f"--strategy {name}" for name in names if name)
+    raise UserError(
+        f"--strategy {template.name.partition('.')[2]} does not cover {workload.title} on {target.kind}",
+        fix=f"give {others}, or leave it out" if others else "leave it out",
+        where="",
+    )
 
 
 def _elements(tensor: Any) -> int:

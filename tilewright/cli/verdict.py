@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from ..autotvm.templates import Packaged
 from ..core.errors import TVMError, UserError
 from ..core.target import Target
@@ -44,14 +42,15 @@ def compare(
     """A row for each configuration, for PyTorch where it is installed, and for NumPy."""
     with progress(len(configs) + has_torch() + 2) as (say, step):
         say("computing the reference")
-        trial = Trial.of(workload)
+        programs = {
+            name: packaged.template.instantiate(config, workload.args, target) for name, config in configs.items()
+        }
+        trial = Trial.of(workload, rounding=max(handle.value.rounding for handle, _ in programs.values()))
         step()
         ours = []
-        for name, config in configs.items():
+        for name, program in programs.items():
             say(f"{name}: building and checking")
-            ours.append(
-                _candidate(name, packaged.template.instantiate(config, workload.args, target), target, on, trial)
-            )
+            ours.append(_candidate(name, program, target, on, trial))
             step()
         say("timing")
         rows = _time_in_turns(ours)
@@ -78,8 +77,7 @@ def _candidate(name: str, program: Program, target: Target, on: Device, trial: T
     row = Outcome(name, "")
     try:
         module = build(*program, target)
-        out = np.full(trial.answer.shape, np.nan, trial.data.dtype)
-        arrays = [array(values, device=on) for values in (trial.data, trial.weight, out)]
+        arrays = [array(values, device=on) for values in (trial.data, trial.weight, trial.unwritten())]
         module(*arrays)
         off, wrong = trial.check(arrays[-1].numpy())
     except TVMError as failure:

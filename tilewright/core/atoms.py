@@ -25,6 +25,9 @@ from .hardware import Hardware, MatrixShape
 _PARTIAL_TERMS = {1: 32, 2: 64}
 """Tensor cores truncate sums, so few terms are summed by themselves: fewer in one set, where low parts add to them."""
 
+_SHORTENED = {"tfloat32": 2.0**-10}
+"""The distance from 1 to the next number of a type that operands are shortened to."""
+
 
 @dataclass(frozen=True)
 class Atom:
@@ -58,6 +61,11 @@ class Atom:
     def converts(self) -> bool:
         """Whether the hardware multiplies numbers of another type than the operands in memory."""
         return not self.by_thread and self.shape.operands != self.operands
+
+    @property
+    def rounding(self) -> float:
+        """How much of itself an operand may lose where the hardware multiplies a shorter number; 0 elsewhere."""
+        return _SHORTENED.get(self.shape.operands, 0.0) if self.converts and self.products == 1 else 0.0
 
     @property
     def partial_sums(self) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.dtype import DType
 from ..runtime.device import Device
 from .climb import SECONDS_EACH, Outcome, plan
 from .trial import Trial
@@ -20,10 +21,11 @@ Timer = Callable[[int], float]
 
 
 def numpy_row(trial: Trial, repeat: int) -> Outcome:
-    """NumPy on the host, in the problem's type."""
+    """NumPy on the host, in the type of the problem's sums."""
+    data, weight = trial.of_host()
 
     def call() -> np.ndarray:
-        return trial.problem.numpy(trial.data, trial.weight)
+        return trial.problem.numpy(data, weight)
 
     began = time.perf_counter()
     out = call()
@@ -43,9 +45,12 @@ def has_torch() -> bool:
 def torch_row(trial: Trial, on: Device, repeat: int) -> Outcome:
     """PyTorch's fastest way on the same kind of device: the GPU for `cuda`, else the CPU with its own threads.
 
-    On the GPU this is kernel time, measured as our kernels' is: a CUDA graph of many calls, in full precision. Where
-    PyTorch does not work, the row says why.
+    On the GPU this is kernel time, measured as our kernels' is: a CUDA graph of many calls, in full precision, or
+    with rounded operands where ours may round them, too. Where PyTorch does not work, the row says why.
     """
+    if trial.problem.result != trial.data.dtype.name:
+        reason = f"its convolutions of {trial.data.dtype.name} sum up in that type"
+        return Outcome("PyTorch", "does not compute this", "rival", failure=reason)
     try:
         return min(_torch_rows(trial, on, repeat), key=lambda row: row.time or 0.0)
     except Exception as error:  # whatever another library raises must not take our own rows with it
@@ -67,7 +72,7 @@ def _torch_rows(trial: Trial, on: Device, repeat: int) -> list[Outcome]:
     rows = []
     for benchmark in (True,) * 4 + (False,):
         with (
-            torch.backends.cudnn.flags(enabled=True, benchmark=benchmark, allow_tf32=False),
+            torch.backends.cudnn.flags(enabled=True, benchmark=benchmark, allow_tf32=trial.rounding > 0),
             ThreadPoolExecutor(1) as one,
         ):
             rows += one.submit(_rows_of, trial, gpu, repeat).result()
@@ -80,14 +85,23 @@ def _rows_of(trial: Trial, where: Any, repeat: int) -> list[Outcome]:
 
     on_gpu = where.type == "cuda"
     place = "in a CUDA graph" if on_gpu else f"on the CPU, {torch.get_num_threads()} threads"
-    data, weight = (torch.from_numpy(values).to(where) for values in (trial.data, trial.weight))
+    data, weight = (_tensor(values).to(where) for values in (trial.data, trial.weight))
     rows = []
     with torch.inference_mode():
         for how, call in trial.problem.torch(data, weight):
-            error, _ = trial.check(call().contiguous().cpu().numpy())
+            error, _ = trial.check(call().contiguous().cpu().double().numpy())
             row = Outcome("PyTorch", f"{how} {place}", "rival", max_error=error)
             rows.append(_timed(row, _graph_timer(call) if on_gpu else _host_timer(call), repeat))
     return rows
+
+
+def _tensor(values: np.ndarray) -> Any:
+    """The values as a tensor; PyTorch takes no bfloat16 from NumPy."""
+    import torch
+
+    if values.dtype != DType("bfloat16").numpy:
+        return torch.from_numpy(values)
+    return torch.from_numpy(values.view(np.int16)).view(torch.bfloat16)
 
 
 def _timed(row: Outcome, timer: Timer, repeat: int) -> Outcome:

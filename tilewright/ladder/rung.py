@@ -57,6 +57,16 @@ class Ladder(ABC):
     def terms(self) -> int:
         """How many products one output element sums."""
 
+    @property
+    def accumulator(self) -> str:
+        """The type in which the programs sum: that of their arguments."""
+        return self.dtype
+
+    @property
+    def result(self) -> str:
+        """The type of the result."""
+        return self.dtype
+
     @abstractmethod
     def numpy(self, data: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """The convolution as a NumPy user writes it, in the type of its arguments."""

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import ml_dtypes
 import numpy as np
+
+from ..core.dtype import DType
 
 
 class Problem(Protocol):
@@ -15,6 +18,14 @@ class Problem(Protocol):
     @property
     def terms(self) -> int:
         """How many products one result sums."""
+
+    @property
+    def accumulator(self) -> str:
+        """The type in which they are summed."""
+
+    @property
+    def result(self) -> str:
+        """The type of the result."""
 
     def inputs(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Random data and weights."""
@@ -28,23 +39,40 @@ class Problem(Protocol):
 
 @dataclass(frozen=True)
 class Trial:
-    """One problem to solve: its input, the right answer in float64, and how far from it an answer may lie."""
+    """One problem to solve: its input, the right answer in float64, and how far from it an answer may lie.
+
+    `rounding` is how much of themselves operands may lose before they are multiplied, as tf32 makes them.
+    """
 
     problem: Problem
     data: np.ndarray
     weight: np.ndarray
     answer: np.ndarray
     allowed: np.ndarray
+    rounding: float = 0.0
 
     @classmethod
-    def of(cls, problem: Problem, seed: int = 0) -> Trial:
+    def of(cls, problem: Problem, seed: int = 0, rounding: float = 0.0) -> Trial:
         """A trial on random input."""
         data, weight = problem.inputs(np.random.default_rng(seed))
         exact = [values.astype("float64") for values in (data, weight)]
-        # Whatever the order of summation, n products and sums err by at most n·ε·Σ|a·w|, and some for the store.
-        magnitude = problem.numpy(*map(np.abs, exact))
-        allowed = (problem.terms + 2) * np.finfo(data.dtype).eps * magnitude
-        return cls(problem, data, weight, problem.numpy(*exact), allowed)
+        answer = problem.numpy(*exact)
+        # Whatever the order of summation, n products and sums err by at most n·ε·Σ|a·w|, in the type of the sums;
+        # then the store rounds to the type of the result. A product of two operands that were rounded errs by both.
+        unit = (problem.terms + 2) * _epsilon(problem.accumulator) + rounding
+        allowed = unit * problem.numpy(*map(np.abs, exact)) + _epsilon(problem.result) * np.abs(answer)
+        return cls(problem, data, weight, answer, allowed, rounding)
+
+    def unwritten(self) -> np.ndarray:
+        """A place for an answer that holds what no answer does: NaN, or the least integer."""
+        kind = DType(self.problem.result)
+        nothing = np.nan if kind.is_float else np.iinfo(kind.numpy).min
+        return np.full(self.answer.shape, nothing, kind.numpy)
+
+    def of_host(self) -> tuple[np.ndarray, np.ndarray]:
+        """Data and weights in the type of the sums: NumPy has no products of 16 bits that are summed in 32."""
+        data, weight = (values.astype(self.problem.accumulator) for values in (self.data, self.weight))
+        return data, weight
 
     def check(self, out: np.ndarray) -> tuple[float, str]:
         """The largest error of an answer, and what is wrong with it; "" where nothing is."""
@@ -54,8 +82,14 @@ class Trial:
         if empty.any():
             where = tuple(int(i) for i in np.argwhere(empty)[0])
             return float("inf"), f"{int(empty.sum())} of {out.size} results hold no number, the first at {where}"
-        error = np.abs(out - self.answer)
+        error = np.abs(out.astype(np.float64) - self.answer)
         worst = tuple(int(i) for i in np.unravel_index(np.argmax(error - self.allowed), error.shape))
         if error[worst] > self.allowed[worst]:
             return float(error.max()), f"wrong: {out[worst]} at {worst} instead of {self.answer[worst]}"
         return float(error.max()), ""
+
+
+def _epsilon(dtype: str) -> float:
+    """The distance from 1 to the next number of the type; 0 for integers, which are exact."""
+    kind = DType(dtype)
+    return float(ml_dtypes.finfo(kind.numpy).eps) if kind.is_float else 0.0  # type: ignore[no-untyped-call]

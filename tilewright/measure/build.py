@@ -41,7 +41,7 @@ def build(job: Job, build_func: str | BuildFunc) -> Built | Outcome:
     try:
         with job.target:
             handle, tensors = job.instantiate()
-            spec = describe(tensors)
+            spec = describe(tensors, handle.value.rounding if isinstance(handle, ScheduleHandle) else 0.0)
             stage = "lower" if build_func == "default" else "compile"
             if callable(build_func):
                 program = build_func(handle, tensors, job.target)

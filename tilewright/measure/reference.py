@@ -31,8 +31,11 @@ _INT_RANGES = ((-8, 9), (0, 2))
 """The careful ones are for what the first make infinite, undefined or out of bounds."""
 
 
-def describe(args: Sequence[Any]) -> CheckSpec:
-    """What checking needs to know of a kernel: some arguments are placeholders, the others outputs."""
+def describe(args: Sequence[Any], rounding: float = 0.0) -> CheckSpec:
+    """What checking needs to know of a kernel: some arguments are placeholders, the others outputs.
+
+    `rounding` is what operands lose of themselves on the way into the matrix instructions of its schedule.
+    """
     for position, arg in enumerate(args):
         if not isinstance(arg, Tensor):
             raise UserError(
@@ -42,21 +45,24 @@ def describe(args: Sequence[Any]) -> CheckSpec:
             )
     outputs = tuple(i for i, arg in enumerate(args) if not isinstance(arg.op, PlaceholderOp))
     ops = topological([arg.op for arg in args])
-    terms, unit = 0, 0.0
+    sums = []
     for op in ops:
         if not isinstance(op, PlaceholderOp):
-            terms += math.prod(_extent(axis) for axis in op.reduce_axis)
-            unit = max([unit, *(_unit(d) for d in op.dtypes if d.is_float)])
-    return CheckSpec(_Fingerprint().of(args), outputs, tolerance(terms, unit))
+            terms = math.prod(_extent(axis) for axis in op.reduce_axis) if op.reduce_axis else 0
+            sums.append((terms, max((_unit(d) for d in op.dtypes if d.is_float), default=0.0)))
+    return CheckSpec(_Fingerprint().of(args), outputs, tolerance(sums, rounding))
 
 
-def tolerance(terms: int, unit: float) -> float:
-    """The relative error to allow in sums of `terms` numbers of which each is exact to `unit`.
+def tolerance(sums: Sequence[tuple[int, float]], rounding: float = 0.0) -> float:
+    """The relative error to allow after sums of so many terms, each in numbers exact to a unit; no terms: no sum.
 
-    Rounding errors add up like a random walk; eight of its steps leave room for any order of summation, and one
-    missing term of several thousand is still far outside.
+    Rounding errors add up like a random walk, in the type of each sum; eight of its steps leave room for any order of
+    summation, and one missing term of several thousand is still far outside. What is stored, and operands that lose
+    `rounding` of themselves, are rounded once, however many terms there are.
     """
-    return min(_LOOSEST, unit * (16 + 8 * math.sqrt(terms)))
+    largest = max((unit for _, unit in sums), default=0.0)
+    walk = math.sqrt(sum(terms * unit**2 for terms, unit in sums))
+    return min(_LOOSEST, 16 * max(largest, rounding) + 8 * walk)
 
 
 def _unit(dtype: DType) -> float:

@@ -190,6 +190,11 @@ class Schedule:
     def __repr__(self) -> str:
         return f"Schedule({', '.join(stage.name for stage in self.in_order())})"
 
+    @property
+    def rounding(self) -> float:
+        """How much of itself an operand may lose in a matrix instruction that multiplies shorter numbers."""
+        return max((stage.tensorized[1].rounding for stage in self.stages.values() if stage.tensorized), default=0.0)
+
     def stage(self, op: Operation) -> Stage:
         """The stage that computes `op`."""
         found = self.stage_of.get(op)

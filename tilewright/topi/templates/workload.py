@@ -92,6 +92,11 @@ class Convolution(ABC):
         return "int32" if self.element in INTEGERS else self.element
 
     @property
+    def accumulator(self) -> str:
+        """The type in which products are summed."""
+        return sum_dtype(self.element)
+
+    @property
     def channels(self) -> int:
         """How many channels the result has."""
         return 1
