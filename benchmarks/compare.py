@@ -7,7 +7,8 @@ the geometric mean of its rows. `--rows` prints each row instead. Where the leas
 sides of 1, the difference is noise.
 
 The default benchmark is `benchmarks.lowering`. HEAD is the last commit where it is not given, and `.` is the working
-tree. Options after `--` go to the benchmark.
+tree. Options after `--` go to the benchmark. Where a commit lacks the benchmark, or has it without these tables, give
+`--same`: both commits then run the benchmark of the working tree.
 """
 
 from __future__ import annotations
@@ -109,22 +110,26 @@ def _git(root: Path, *arguments: str) -> None:
         sys.exit(f"git {' '.join(arguments)}: {done.stderr.strip()}")
 
 
-def run(tree: Path, benchmark: str, options: Sequence[str]) -> dict[Key, float]:
-    """Run a benchmark of a checked-out tree, and read its tables."""
+def run(tree: Path, benchmark: str, options: Sequence[str], same: bool = False) -> dict[Key, float]:
+    """Run a benchmark of a checked-out tree, or on `same` that of the working tree, and read its tables."""
     path = os.pathsep.join([str(tree), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, "-m", benchmark, *options]
+    own = ROOT / Path(*benchmark.split(".")).with_suffix(".py")
+    # Without -P the folder of the file would come before the tree.
+    command = [sys.executable, *(["-P", str(own)] if same else ["-m", benchmark]), *options]
     done = subprocess.run(command, cwd=tree, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(command[1:])} fails in {tree}:\n{done.stderr[-2000:]}")
     return numbers(done.stdout)
 
 
-def measure(trees: tuple[Path, Path], benchmark: str, options: Sequence[str], count: int) -> list[Pair]:
+def measure(
+    trees: tuple[Path, Path], benchmark: str, options: Sequence[str], count: int, same: bool = False
+) -> list[Pair]:
     """Run the benchmark in both trees `count` times, first in the one, then in the other, then the other way round."""
     pairs: list[Pair] = []
     for turn in range(count):
         order = trees if turn % 2 == 0 else trees[::-1]
-        first, second = (run(tree, benchmark, options) for tree in order)
+        first, second = (run(tree, benchmark, options, same) for tree in order)
         pairs.append((first, second) if turn % 2 == 0 else (second, first))
         print(f"pair {turn + 1} of {count} done", file=sys.stderr)
     return pairs
@@ -154,11 +159,12 @@ def main() -> None:
     parser.add_argument("head", nargs="?", default="HEAD", help="the commit to compare, or . for the working tree")
     parser.add_argument("--benchmark", default="benchmarks.lowering", help="a module that prints aligned tables")
     parser.add_argument("--pairs", type=int, default=5, help="how often each commit is measured")
+    parser.add_argument("--same", action="store_true", help="run the working tree's benchmark on both commits")
     parser.add_argument("--rows", action="store_true", help="print each row instead of each column")
     own, options = _split(sys.argv[1:])
     given = parser.parse_args(own)
     with checked_out(given.base) as base, checked_out(given.head) as head:
-        pairs = measure((base, head), given.benchmark, options, max(1, given.pairs))
+        pairs = measure((base, head), given.benchmark, options, max(1, given.pairs), given.same)
     print(f"{given.benchmark}: {given.head} / {given.base}, {len(pairs)} pairs")
     print("\n".join(show(compare(pairs, given.rows), pairs)))
 

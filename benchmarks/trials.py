@@ -2,12 +2,16 @@
 
 Trials of a matrix product from end to end, as a tuner asks for them: seconds, trials per second, and how much of the
 time the runner had. `--quick` takes a product so small, and runs it so briefly, that all else is what counts.
+Processor time is that of this process and all that it started. To compare two commits, in pairs:
+
+    python -m benchmarks.compare BASE . --same --benchmark benchmarks.trials --pairs 5 -- opencl --quick --count 100
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import time
 from typing import Any
 
@@ -38,13 +42,18 @@ def matmul(size: int, ty: int, tx: int, unrolled: int, swapped: bool) -> tuple[A
     return s, [a, b, c]
 
 
-def trials(target: str, count: int, quick: bool) -> tuple[float, float]:
-    """Seconds that so many trials take from end to end, and the seconds of them spent in the runner."""
+def processor_seconds() -> float:
+    """Processor time so far, of this process and of those below it that have ended."""
+    return sum(os.times()[:4])
+
+
+def trials(target: str, count: int, quick: bool) -> tuple[float, float, float]:
+    """Seconds of so many trials from end to end, of the processor meanwhile, and of them in the runner."""
     size, space = (32, SPACE[:8]) if quick else (512, SPACE)
     points = itertools.islice(itertools.cycle(space), count)
     jobs = [Job(lambda p=p: matmul(size, *p), p, Target(target)) for p in points]
     runner = LocalRunner(repeat=3, min_repeat_ms=0 if quick else 10, cooldown_interval=0)
-    began = time.monotonic()
+    began, worked = time.monotonic(), processor_seconds()
     running = 0.0
     with MeasureSession(target, LocalBuilder(), runner) as session:
         for first in range(0, count, BATCH):
@@ -52,21 +61,22 @@ def trials(target: str, count: int, quick: bool) -> tuple[float, float]:
                 if not outcome.ok:
                     raise SystemExit(f"{job.key}: {outcome}")
                 running += outcome.run_seconds
-    return time.monotonic() - began, running
+    return time.monotonic() - began, processor_seconds() - worked, running
 
 
 def main() -> None:
-    """Time the trials, and print one line."""
+    """Time the trials, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target", nargs="?", default="opencl")
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
-    seconds, running = trials(given.target, given.count, given.quick)
-    print(
-        f"{given.target}: {given.count} trials in {seconds:.1f} s, {given.count / seconds:.1f} per second; "
-        f"{running:.1f} s in the runner, {running / given.count * 1e3:.2f} ms each"
-    )
+    seconds, worked, running = trials(given.target, given.count, given.quick)
+    print(f"{given.target}: {given.count} trials, {given.count / seconds:.1f} per second\n")
+    print("seconds       end to end  processor  in the runner")
+    print(f"all trials    {seconds:10.2f}  {worked:9.2f}  {running:13.2f}")
+    each = (1e3 * value / given.count for value in (seconds, worked, running))
+    print("ms per trial  {:10.2f}  {:9.2f}  {:13.2f}".format(*each))
 
 
 if __name__ == "__main__":

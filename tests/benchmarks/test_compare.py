@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.compare import Key, Ratio, checked_out, compare, measure, numbers, show
+from benchmarks.compare import Key, Ratio, checked_out, compare, measure, numbers, run, show
 
 TABLE = """\
 milliseconds, median
@@ -72,3 +72,10 @@ def test_two_commits_are_measured_in_turn(tmp_path: Path) -> None:
         ["git", "-C", str(tmp_path), "worktree", "list"], capture_output=True, text=True, check=True
     )
     assert len(listed.stdout.splitlines()) == 1
+
+
+def test_the_same_benchmark_measures_another_package(tmp_path: Path) -> None:
+    """`--same` runs the working tree's file; what it imports comes from the commit."""
+    (tmp_path / "tilewright").mkdir()
+    (tmp_path / "tilewright" / "__init__.py").write_text("print('table\\nown  1')\nraise SystemExit\n")
+    assert run(tmp_path, "benchmarks.trials", [], same=True) == {Key("table", "column 1", "own"): 1}

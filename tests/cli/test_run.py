@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import python_path
+
 Done = subprocess.CompletedProcess[str]
 
 
@@ -43,7 +45,7 @@ def test_modules_beside_the_script_are_found(tmp_path: Path) -> None:
 
 def test_ours_wins_over_a_real_tvm(tmp_path: Path) -> None:
     (tmp_path / "tvm.py").write_text("raise SystemError('the real one')\n")
-    done = run(tmp_path, "import tvm\nprint(tvm.__name__)", PYTHONPATH=str(tmp_path))
+    done = run(tmp_path, "import tvm\nprint(tvm.__name__)", PYTHONPATH=python_path(tmp_path))
     assert done.stdout == "tilewright\n", done.stderr
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.measure.programs import Candidate, compile_candidate
+from tests.paths import python_path
 from tilewright.fleet.option import RPCRunner
 from tilewright.fleet.session import FleetSession
 from tilewright.measure.option import LocalBuilder
@@ -25,7 +26,7 @@ def environment(folder: Path) -> dict[str, str]:
     return {
         "TILEWRIGHT_FLEET_TARGET": "llvm",
         "TILEWRIGHT_CACHE": str(folder / "kernels"),
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])),
+        "PYTHONPATH": python_path(),
     }
 
 

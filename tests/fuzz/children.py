@@ -22,6 +22,7 @@ from tests.fuzz.cases import Case, computations, draw, primitives
 from tests.fuzz.engines import Verdict
 from tests.fuzz.shrink import shrunk
 from tests.fuzz.worker import decoded
+from tests.paths import python_path
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0
@@ -81,8 +82,7 @@ class Children:
 
     def _start(self, arguments: list[str], folder: str, errors: Any, **variables: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.fuzz.worker", "--engines", ",".join(self.engines), *arguments]
-        paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        environment = {**os.environ, "PYTHONPATH": paths, "TILEWRIGHT_NUM_THREADS": "2", **variables}
+        environment = {**os.environ, "PYTHONPATH": python_path(), "TILEWRIGHT_NUM_THREADS": "2", **variables}
         piped = subprocess.PIPE
         return subprocess.Popen(command, cwd=folder, stdin=piped, stdout=piped, stderr=errors, env=environment)
 

@@ -14,6 +14,7 @@ from tests.fuzz.cases import Case, draw
 from tests.fuzz.children import ROOT
 from tests.fuzz.engines import Verdict, judge
 from tests.fuzz.shrink import shrunk
+from tests.paths import python_path
 
 COUNT = 200
 WRONG = (
@@ -76,7 +77,7 @@ def test_the_command_counts_cases_by_primitive(tmp_path: Path) -> None:
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "tests.fuzz", *arguments]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "PYTHONPATH": python_path()}
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
 
     done = run("--count", "12", "--engines", "interpreter", "--log", str(log))

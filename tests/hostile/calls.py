@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 import tilewright as tw
-from tests.hostile.world import Mine, World, module, tuner
+from tests.hostile.world import Mine, World, device, module, tuner
 from tilewright import autotvm
 from tilewright.autotvm.task import ConfigSpace
 from tilewright.core.errors import InternalError, UserError
@@ -37,11 +37,11 @@ _METHODS: dict[str, Callable[[World], Any]] = {
     "op": lambda w: w.C.op,
     "axis": lambda w: w.rng.choice(w.leaves),
     "expression": lambda w: w.A[0, 0] + 1,
-    "array": lambda w: tw.nd.empty((8, 6)),
+    "array": lambda w: tw.nd.empty((8, 6), device=device()),
     "module": lambda w: module(),
     "function": lambda w: module().entry_func,
     "lowered": lambda w: tw.lower(w.s, w.args),
-    "device": lambda w: tw.cpu(),
+    "device": lambda w: device(),
     "Target": lambda w: tw.target.Target("cuda -arch=sm_90"),
     "space": lambda w: ConfigSpace(),
     "conv2d": lambda w: autotvm.templates.conv2d,

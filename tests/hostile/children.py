@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.paths import python_path
+
 ROOT = Path(__file__).parents[2]
 SECONDS = 30.0
 """The time that one case may take, on a machine that does other things meanwhile."""
@@ -64,11 +66,10 @@ def run(kind: str, seed: int, first: int, count: int) -> Iterator[Fault | None]:
 
 def _child(kind: str, seed: int, first: int, count: int) -> Iterator[Fault | None]:
     command = [sys.executable, "-m", "tests.hostile.children", kind, str(seed), str(first), str(count)]
-    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     with tempfile.TemporaryDirectory() as folder, open(Path(folder) / "stderr", "w+b") as errors:
         child = subprocess.Popen(
             command, cwd=folder, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": paths, "TILEWRIGHT_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": python_path(), "TILEWRIGHT_NUM_THREADS": "1"},
         )  # fmt: skip
         number, case = first, _START
         try:
@@ -121,10 +122,12 @@ def main(kind: str, seed: int, first: int, count: int) -> None:
     from tests.hostile.commands import Line
     from tests.hostile.logs import Mutated
     from tests.hostile.modules import Mutation
+    from tests.hostile.world import TARGET
 
     say = os.fdopen(os.dup(1), "w", buffering=1)
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # for the rest of the process
-    resource.setrlimit(resource.RLIMIT_AS, (_BYTES, _BYTES))
+    if TARGET == "llvm":  # a GPU's driver reserves more addresses than there is memory
+        resource.setrlimit(resource.RLIMIT_AS, (_BYTES, _BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
-from tests.hostile.world import module
+from tests.hostile.world import device, module
 from tilewright.core.errors import UserError
 from tilewright.runtime.driver import DeviceError
 
 _VALUES = (None, True, -1, 2**70, 1e308, "", "x", "\ud800", "cuda", [], {}, [[]], {"a": 1}, "main", "import os")
+
+_ARGUMENTS = (((8, 6), 1), ((6,), 1), ((8,), 0))
 
 
 @cache
@@ -46,9 +48,9 @@ class Mutation:
             return ""
         except BaseException as error:  # whatever loading raises is its outcome
             return f"{type(error).__name__}: {str(error)[:200]!r} at load_module"
-        out = tw.nd.array(np.zeros(8, "float32"))
+        a, w, out = (tw.nd.array(np.full(shape, x, "float32"), device()) for shape, x in _ARGUMENTS)
         try:
-            loaded(tw.nd.array(np.ones((8, 6), "float32")), tw.nd.array(np.ones(6, "float32")), out)
+            loaded(a, w, out)
         except (UserError, DeviceError):
             return ""
         except BaseException as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from functools import cache
@@ -13,6 +14,8 @@ import tilewright as tw
 from tilewright import autotvm, te
 
 NAN, INF = float("nan"), float("inf")
+TARGET = os.environ.get("TILEWRIGHT_HOSTILE_TARGET", "llvm")
+"""What the programs are built for."""
 
 
 class Mine(Exception):  # noqa: N818  # what the user's own code raises
@@ -87,8 +90,22 @@ def program(*names: str) -> tuple[Any, ...]:
 @cache
 def module() -> Any:
     """A built module, one for the process."""
-    A, W, _, C, _ = program("A", "W", "B", "C")
-    return tw.build(te.create_schedule(C.op), [A, W, C], "llvm")
+    A, W, B, C, _ = program("A", "W", "B", "C")
+    s = te.create_schedule(C.op)
+    s[B].compute_inline()
+    on_threads(s[C])
+    return tw.build(s, [A, W, C], TARGET)
+
+
+def on_threads(stage: Any) -> None:
+    """Give the stage's first axis to threads, where the target has them."""
+    if TARGET != "llvm":
+        stage.bind(stage.op.axis[0], te.thread_axis("threadIdx.x"))
+
+
+def device() -> Any:
+    """Where the programs run."""
+    return tw.device("cpu" if TARGET == "llvm" else TARGET)
 
 
 @cache
@@ -101,10 +118,12 @@ def _task() -> Any:
         config = autotvm.get_config()
         (stage,) = s.stages
         config.define_knob("factor", [2, 4])
-        s[stage.op].split(stage.op.axis[0], factor=config["factor"].val)
+        outer, _ = s[stage.op].split(stage.op.axis[0], factor=config["factor"].val)
+        if TARGET != "llvm":
+            s[stage.op].bind(outer, te.thread_axis("threadIdx.x"))
         return s, [stage.op.output(0)]
 
-    return autotvm.task.create("tests/hostile", args=(8,), target="llvm")
+    return autotvm.task.create("tests/hostile", args=(8,), target=TARGET)
 
 
 def tuner(world: World) -> Any:
@@ -174,17 +193,15 @@ _FITTING: dict[str, list[Callable[[World], Any]]] = {
     "parent_stage": [lambda w: w.s[w.C], lambda w: w.s[w.B]],
     "thread_ivar": [lambda w: te.thread_axis("threadIdx.x"), lambda w: te.thread_axis("blockIdx.x")],
     "args": [lambda w: w.args],
-    "arrays": [lambda w: tw.nd.empty((8, 6))],
-    "source": [lambda w: np.zeros((8, 6), "float32"), lambda w: tw.nd.empty((8, 6))],
+    "arrays": [lambda w: tw.nd.empty((8, 6), device=device())],
+    "source": [lambda w: np.zeros((8, 6), "float32"), lambda w: tw.nd.empty((8, 6), device=device())],
     "pragma_type": _plain("unroll_explicit", "auto_unroll_max_step"),
     "path": _plain("m.tw"),
     "file_name": _plain("m.tw"),
     "tag": _plain("threadIdx.x", "blockIdx.y", "vthread", ""),
     "condition": [lambda w: w.n > 3, lambda w: te.const(1, "bool")],
     "strides": _plain([6, 1], (1,), None),
-    "dev": [lambda w: tw.cpu()],
-    "ctx": [lambda w: tw.cpu()],
-    "device": [lambda w: tw.cpu()],
+    **{name: [lambda w: device()] for name in ("dev", "ctx", "device")},
     "func_name": _plain("main"),
     "policy": _plain("factors", "power2", "verbose", "candidate"),
     "sch": [lambda w: w.s],

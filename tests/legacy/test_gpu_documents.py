@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import python_path
+
 SCRIPTS = Path(__file__).parent / "scripts"
 DEVICES = [pytest.param(kind, marks=getattr(pytest.mark, kind)) for kind in ("opencl", "cuda")]
 
@@ -79,7 +81,7 @@ def test_the_tuning_document(target: str, tmp_path: Path, monkeypatch: pytest.Mo
     script = tmp_path / "tune_conv2d_cuda.py"
     script.write_text(code)
     monkeypatch.chdir(tmp_path)  # it logs into the folder that it runs in
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("PYTHONPATH", python_path())
     out = run(script)
     assert "ConfigSpace (len=10454400" in out or target == "opencl"
     assert "\nBest config:\n[('tile_f', [-1, " in out

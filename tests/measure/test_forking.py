@@ -18,6 +18,7 @@ import pytest
 
 import tilewright as tw
 from tests.measure.test_session import QUICK
+from tests.paths import python_path
 from tilewright import te
 from tilewright.core import forking
 from tilewright.core.target import Target
@@ -144,7 +145,7 @@ def script(text: str, **environment: str) -> list[str]:
     """The lines that a program prints in a process of its own."""
     made = subprocess.run(
         [sys.executable, "-c", text.format(root=str(ROOT))],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        env={**os.environ, "PYTHONPATH": python_path(), **environment},
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert made.returncode == 0, made.stderr

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.measure.test_processes import MARK, ROOT, assert_nothing_is_left
+from tests.measure.test_processes import MARK, assert_nothing_is_left
+from tests.paths import python_path
 from tilewright import autotvm
 from tilewright.tune.records.log import Problem
 
@@ -60,7 +61,7 @@ def test_killing_the_tuner_loses_no_record_and_repeats_none(tmp_path: Path) -> N
     known: list[str] = []
     for number in range(KILLS + 1):
         last = number == KILLS
-        env = {**os.environ, MARK: uuid.uuid4().hex, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+        env = {**os.environ, MARK: uuid.uuid4().hex, "PYTHONPATH": python_path(), "TMPDIR": str(tmp_path)}
         command = [sys.executable, str(script), str(log), str(len(known) + 20) if last else "10000"]
         with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
             assert process.stdout is not None

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import python_path
+
 MARK = "TILEWRIGHT_TEST_MARK"
 
 # A script as users write them: a template in `__main__`, closures, no guard around what it does.
@@ -59,7 +60,7 @@ def script(tmp_path: Path, work: str) -> Iterator[tuple[subprocess.Popen[str], s
     mark = uuid.uuid4().hex
     path = tmp_path / "tune.py"
     path.write_text(SCRIPT.replace("WORK", work))
-    env = {**os.environ, MARK: mark, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    env = {**os.environ, MARK: mark, "PYTHONPATH": python_path(), "TMPDIR": str(tmp_path)}
     process = subprocess.Popen(
         [sys.executable, str(path)],
         env=env,

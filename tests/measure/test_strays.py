@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.errors.refused import refused
-from tests.measure.test_processes import ROOT
+from tests.paths import python_path
 from tilewright.measure.channel import Channel
 from tilewright.measure.children import fork
 from tilewright.measure.guard import marked
@@ -75,7 +75,7 @@ def test_what_a_worker_started_ends_with_a_killed_tuner(tmp_path: Path) -> None:
             signal.pause()
         """)
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": python_path()}
     command = [sys.executable, str(script), DETACHED, token]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -16,6 +16,7 @@ import pytest
 
 from tests.codegen import programs as p
 from tests.counting import function_calls
+from tests.paths import python_path
 from tilewright.codegen.program import compile_program
 from tilewright.core.errors import TVMError, UserError
 from tilewright.core.target import Target
@@ -267,7 +268,7 @@ def test_the_debug_mode_names_the_kernel_that_faults() -> None:
     )
     root = Path(__file__).parents[2]
 
-    environment = {**os.environ, "TILEWRIGHT_DEBUG": "1", "PYTHONPATH": str(root)}
+    environment = {**os.environ, "TILEWRIGHT_DEBUG": "1", "PYTHONPATH": python_path()}
     done = subprocess.run([sys.executable, "-c", script], cwd=root, env=environment, capture_output=True, text=True)
     assert done.returncode == 1
     fault = r"kernel bad_kernel on cuda\(0\): cuCtxSynchronize: CUDA_ERROR_(ILLEGAL_ADDRESS|INVALID_ADDRESS_SPACE)"
@@ -352,7 +353,7 @@ def test_a_fault_in_one_call_does_not_hang_the_process() -> None:
         "print('goes on')\n"
     )
     root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": str(root)}
+    environment = {**os.environ, "PYTHONPATH": python_path()}
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -20,6 +20,7 @@ from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
 from tests.passes.running import finish
+from tests.paths import python_path
 from tests.schedule.choosers import Drawn
 from tests.schedule.random_programs import RandomProgram
 from tests.schedule.random_tiles import draw_tiles
@@ -98,7 +99,7 @@ def on_opencl(programs: list[RandomProgram], **environment: str) -> list[str]:
         texts = json.dumps([(p.lines, p.tensors) for p in programs[len(outcomes) :]])
         command = [sys.executable, "-m", "tests.schedule.opencl_child"]
         with tempfile.TemporaryDirectory() as folder:
-            variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+            variables = {**os.environ, "PYTHONPATH": python_path(), **environment}
             done = subprocess.run(command, input=texts, capture_output=True, text=True, cwd=folder, env=variables)
         outcomes += map(json.loads, done.stdout.splitlines())
         if done.returncode > 0:

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.paths import python_path
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -39,6 +41,6 @@ def test_a_hidden_package_is_as_one_that_is_not_installed(tmp_path: Path) -> Non
         "try: import numpy.linalg\n"
         "except ModuleNotFoundError as error: print(error.name)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": python_path(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("numpy\n", "")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +27,7 @@ _QUIET = ["-w"]
 OPTIONS = "TILEWRIGHT_OPENCL_OPTIONS"
 """The environment variable with more options for the device's compiler, such as -cl-opt-disable."""
 _DOUBLES = "cl_khr_fp64"
+_NOTHING = "__kernel void nothing(__global int* a) { a[0] = 0; }"
 
 
 @cache
@@ -56,7 +58,8 @@ class _Device:
     @cached_property
     def context(self) -> Any:
         self.used_by = os.getpid()
-        return self.cl.Context([self.device])
+        with _failures(self, f"{self.device.name.strip()} does not open"):
+            return self.cl.Context([self.device])
 
     def check_process(self) -> None:
         """UserError in a fork of the process that uses the device."""
@@ -68,7 +71,8 @@ class _Device:
 
     @cached_property
     def queue(self) -> Any:
-        return self.cl.CommandQueue(self.context, properties=self.cl.command_queue_properties.PROFILING_ENABLE)
+        with _failures(self, f"{self.device.name.strip()} opens no queue"):
+            return self.cl.CommandQueue(self.context, properties=self.cl.command_queue_properties.PROFILING_ENABLE)
 
 
 class OpenClDriver(Driver):
@@ -139,17 +143,20 @@ class OpenClDriver(Driver):
     def write(self, index: int, handle: Any, data: np.ndarray) -> None:
         at = self._at(index)
         if data.nbytes:
-            at.cl.enqueue_copy(at.queue, handle, data, is_blocking=True)
+            with _failures(at, f"opencl({index}) cannot be written to"):
+                at.cl.enqueue_copy(at.queue, handle, data, is_blocking=True)
 
     def read(self, index: int, handle: Any, data: np.ndarray) -> None:
         at = self._at(index)
         if data.nbytes:
-            at.cl.enqueue_copy(at.queue, data, handle, is_blocking=True)
+            with _failures(at, f"opencl({index}) cannot be read"):
+                at.cl.enqueue_copy(at.queue, data, handle, is_blocking=True)
 
     def copy(self, index: int, source: Any, target: Any, size: int) -> None:
         at = self._at(index)
         if size:
-            at.cl.enqueue_copy(at.queue, target, source, byte_count=size)
+            with _failures(at, f"opencl({index}) cannot copy"):
+                at.cl.enqueue_copy(at.queue, target, source, byte_count=size)
 
     def span(self, handle: Any, size: int) -> tuple[int, int]:
         """Objects, not addresses: arrays share memory where they have the same one."""
@@ -160,7 +167,9 @@ class OpenClDriver(Driver):
         return handle, offset
 
     def sync(self, index: int) -> None:
-        self._at(index).queue.finish()
+        at = self._at(index)
+        with _failures(at, f"opencl({index}) does not finish"):
+            at.queue.finish()
 
     @not_while_forking
     def load(self, program: CompiledProgram, index: int) -> dict[str, Launcher]:
@@ -175,8 +184,8 @@ class OpenClDriver(Driver):
             warnings.simplefilter("ignore")  # a compiler's remarks about generated code are no news to the caller
             try:
                 built = at.cl.Program(at.context, program.source).build(options=[*_QUIET, *options])
-            except at.cl.RuntimeError as error:
-                if options and error.code == at.cl.status_code.INVALID_BUILD_OPTIONS:
+            except at.cl.Error as error:
+                if options and not _takes(at, options):
                     raise UserError(
                         f"OpenCL refuses the options {' '.join(options)!r}", fix=f"change the variable {OPTIONS}"
                     ) from error
@@ -200,12 +209,31 @@ class OpenClDriver(Driver):
                     at.events = events
                     run()
                     at.events = None
-                at.queue.finish()
+                self.sync(index)
             finally:
                 at.events = None
-            return math.fsum(event.profile.end - event.profile.start for event in events) * 1e-9
+            with _failures(at, f"opencl({index}) has no times of its kernels"):
+                return math.fsum(event.profile.end - event.profile.start for event in events) * 1e-9
 
         return seconds
+
+
+@contextmanager
+def _failures(at: _Device, what: str) -> Iterator[None]:
+    """Raise the driver's errors as DeviceError: of this call, or of a kernel that was started before it."""
+    try:
+        yield
+    except at.cl.Error as error:
+        raise DeviceError(f"{what}: {error}", _code(error)) from error
+
+
+def _takes(at: _Device, options: list[str]) -> bool:
+    """Whether the device's compiler knows the options. Few compilers name the error that OpenCL has for that."""
+    try:
+        at.cl.Program(at.context, _NOTHING).build(options=[*_QUIET, *options])
+    except at.cl.Error:
+        return False
+    return True
 
 
 def _launcher(at: _Device, kernel: Any, abi: KernelAbi) -> Launcher:
@@ -223,14 +251,27 @@ def _launcher(at: _Device, kernel: Any, abi: KernelAbi) -> Launcher:
             set_args(*args)
             event = enqueue(queue, kernel, (gx * bx, gy * by, gz * bz), (bx, by, bz))
         except failure as error:
-            raise DeviceError(
-                f"launch of {abi.name} with grid ({gx}, {gy}, {gz}) and block ({bx}, {by}, {bz}): {error}",
-                _code(error),
-            ) from error
+            asked = f"launch of {abi.name} with grid ({gx}, {gy}, {gz}) and block ({bx}, {by}, {bz})"
+            fix = "".join(f"\n  fix: {limit}" for limit in _broken_limits(at, kernel, (bx, by, bz)))
+            raise DeviceError(f"{asked}: {error}{fix}", _code(error)) from error
         if at.events is not None:
             at.events.append(event)
 
     return launch
+
+
+def _broken_limits(at: _Device, kernel: Any, block: tuple[int, int, int]) -> Iterator[str]:
+    """What this device allows of what a launch asked for too much of; targets only know what most devices allow."""
+    info = at.cl.kernel_work_group_info
+    threads = kernel.get_work_group_info(info.WORK_GROUP_SIZE, at.device)
+    if math.prod(block) > threads:
+        yield f"bind fewer threads: here a block of this kernel has at most {threads:,} of them"
+    for letter, extent, most in zip("xyz", block, at.device.max_work_item_sizes, strict=False):
+        if extent > most:
+            yield f"bind a longer axis to threadIdx.x: here threadIdx.{letter} is below {most:,}"
+    held, most = kernel.get_work_group_info(info.LOCAL_MEM_SIZE, at.device), at.device.local_mem_size
+    if held > most:
+        yield f"use less shared memory: here a block has {most:,} bytes, and this one takes {held:,}"
 
 
 def _code(error: Any) -> str:
