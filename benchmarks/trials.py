@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     seconds, worked, running = trials(given.target, given.count, given.quick)
-    print(f"{given.target}: {given.count} trials, {given.count / seconds:.1f} per second\n")
+    print(f"{given.target}, {given.count} trials")
     print("seconds       end to end  processor  in the runner")
     print(f"all trials    {seconds:10.2f}  {worked:9.2f}  {running:13.2f}")
     each = (1e3 * value / given.count for value in (seconds, worked, running))
