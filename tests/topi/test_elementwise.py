@@ -62,6 +62,13 @@ def test_conversions_and_bounds(target: str) -> None:
         Case("relu", topi.nn.relu, [SIGNED], np.maximum(SIGNED, 0)),
         Case("leaky_relu", lambda x: topi.nn.leaky_relu(x, 0.1), [SIGNED], np.where(SIGNED > 0, SIGNED, SIGNED / 10)),
     ]
+    image, scale, shift = INSIDE[None], DOMAIN["asin"][0, 0, :3], SIGNED[-3:]
+    last = np.ascontiguousarray(image.transpose(0, 2, 3, 1))
+    expected = testing.scale_shift_nchw_python(image, scale, shift)
+    cases += [
+        Case("scale_shift", topi.nn.scale_shift_nchw, [image, scale, shift], expected),
+        Case("scale_shift last", topi.nn.scale_shift_nhwc, [last, scale, shift], expected.transpose(0, 2, 3, 1)),
+    ]
     steep = np.array([0.5, -2, 3, 0.25], "float32")
     expected = np.where(INSIDE > 0, INSIDE, INSIDE * steep[:, None])
     cases.append(Case("prelu", topi.nn.prelu, [INSIDE, steep], expected))

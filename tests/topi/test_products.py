@@ -85,6 +85,32 @@ def test_convolutions_of_every_rank(target: str) -> None:
 
 
 @every_target
+def test_convolutions_of_every_layout(target: str) -> None:
+    line, taps = values(2, 4, 9), values(6, 4, 3)
+    image, kernels, grouped, depth = values(2, 4, 7, 6), values(6, 4, 3, 3), values(6, 2, 3, 3), values(4, 3, 3, 2)
+    row = testing.convnd_python(line, taps, [2], [1], [1], [1])
+    plain = testing.convnd_python(image, kernels, (1, 1), (1, 1), (1, 1), (1, 1))
+    parts = testing.convnd_python(image, grouped, (2, 1), (0, 0), (0, 0), (1, 1), 2)
+    deep = testing.depthwise_conv2d_python_nchw(image, depth, 1, 1)
+    batch_last = lambda a: np.ascontiguousarray(a.transpose(2, 3, 1, 0))
+    cases = [
+        product("1d", lambda x, w: nn.conv1d(x, w, 2, 1), [line, taps], row),
+        product("1d ncw", lambda x, w: nn.conv1d_ncw(x, w, 2, 1), [line, taps], row, False),
+        product("1d nwc", lambda x, w: nn.conv1d_nwc(x, w, 2, 1), [last(line), kernel_last(taps)], last(row)),
+        product("2d", lambda x, w: nn.conv2d(x, w, 1, 1, 1), [image, kernels], plain, False),
+        product("2d layout", lambda x, w: nn.conv2d(x, w, 1, 1, 1, "NHWC"), [last(image), kernel_last(kernels)],
+                last(plain), False),
+        product("2d hwcn", lambda x, w: nn.conv2d_hwcn(x, w, 1, 1), [batch_last(image), kernel_last(kernels)],
+                batch_last(plain)),
+        product("2d groups last", lambda x, w: nn.group_conv2d_nhwc(x, w, (2, 1), 0, 1, 2),
+                [last(image), kernel_last(grouped)], last(parts)),
+        product("depthwise", lambda x, w: nn.depthwise_conv2d(x, w, 1, 1, 1), [image, depth], deep, False),
+        product("depthwise nchw", lambda x, w: nn.depthwise_conv2d_nchw(x, w, 1, 1), [image, depth], deep),
+    ]  # fmt: skip
+    check(cases, target)
+
+
+@every_target
 def test_transposed_convolutions(target: str) -> None:
     line, image, volume = values(2, 3, 7), values(1, 4, 5, 6), values(1, 2, 3, 4, 3)
     taps, kernels, parts, cubes = values(3, 5, 4), values(4, 3, 3, 2), values(4, 2, 3, 3), values(2, 3, 2, 3, 2)
