@@ -200,13 +200,14 @@ def main() -> None:
     parser.add_argument("--stretch", type=float, default=20.0)
     parser.add_argument("--table", default="tutorial")
     parser.add_argument("--gpus", type=int, default=0, help="compare so many real workers of this host with one")
+    parser.add_argument("--builders", type=int, nargs="+", default=[0], help="of each real worker; 0: by the cores")
     parser.add_argument("--target", default="cuda", choices=tuple(LOADS), help="of real workers")
     parser.add_argument("--play", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.play:
         asyncio.run(play(*json.loads(options.play)))
     elif options.gpus:
-        compare(options.gpus, options.target)
+        compare(options.gpus, options.target, options.builders)
     else:
         print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
         for workers in options.workers:

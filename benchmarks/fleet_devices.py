@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,27 +80,38 @@ class Run:
         return sum(outcome.run_seconds for outcome in self.outcomes.values()) / (self.times[-1] - self.times[0])
 
     @property
-    def building(self) -> float:
-        """Seconds that a candidate took to build, on average."""
-        return float(np.mean([outcome.build_seconds for outcome in self.outcomes.values()]))
+    def stages(self) -> dict[str, float]:
+        """Milliseconds of each stage of a trial, on average: what it waited for, and the parts of its turn."""
+        known = self.outcomes.values()
+        found = {"build": 0.0, **dict.fromkeys(stage for outcome in known for stage in outcome.stages)}
+        made = {stage: np.mean([outcome.stages.get(stage, 0.0) for outcome in known]) for stage in found}
+        made["build"] = np.mean([outcome.build_seconds for outcome in known])
+        made["turn"] = np.mean([outcome.run_seconds for outcome in known])
+        return {stage: 1e3 * float(seconds) for stage, seconds in made.items()}
 
 
-def compare(count: int, target: str) -> None:
-    """Print trials per second of one worker, and of `count`, and how their records differ."""
-    runs: list[dict[str, Run]] = []
-    for devices in sorted({1, count}):
-        runs.append(measured(devices, target))
-    if count == 1:
-        return
-    print(f"{'load':10} {'trials':>6} {'1: /s':>7} {f'{count}: /s':>7} {'ratio':>6}  records")
-    for name, one in runs[0].items():
-        several = runs[1][name]
-        ratio = several.rate / one.rate
+def compare(count: int, target: str, builders: Sequence[int] = (0,)) -> None:
+    """Print trials per second of one worker, and of `count` for each number of builders, and how their records differ.
+
+    Where a trial's time goes is printed beside them.
+    """
+    alone = measured(1, target, builders[0])
+    for several in builders if count > 1 else ():
+        show(count, alone, measured(count, target, several))
+
+
+def show(count: int, alone: dict[str, Run], together: dict[str, Run]) -> None:
+    """Print how much faster several workers are, for each load."""
+    for name, one in alone.items():
+        several = together[name]
         print(
-            f"{name:10} {len(one.outcomes):6} {one.rate:7.2f} {several.rate:7.2f} {ratio:6.2f}  "
-            f"{difference(one.outcomes, several.outcomes)}",
-            flush=True,
+            f"{name}: {one.rate:.2f} -> {several.rate:.2f} trials/s, {several.rate / one.rate:.2f} times; "
+            f"{difference(one.outcomes, several.outcomes)}"
         )
+        before, after = one.stages, several.stages
+        print(f"  {'ms of a trial':20} {'1':>8} {count:8}")
+        for stage in before | after:
+            print(f"  {stage:20} {before.get(stage, 0):8.1f} {after.get(stage, 0):8.1f}", flush=True)
 
 
 def difference(one: dict[int, Outcome], other: dict[int, Outcome]) -> str:
@@ -120,14 +132,14 @@ def difference(one: dict[int, Outcome], other: dict[int, Outcome]) -> str:
     )
 
 
-def measured(devices: int, target: str) -> dict[str, Run]:
+def measured(devices: int, target: str, builders: int) -> dict[str, Run]:
     """Start a scheduler and that many workers on this host; returns what they make of each load."""
     port = free_port()
     found: dict[str, Run] = {}
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tilewright-fleet-"))
         environment = {**os.environ, "TILEWRIGHT_CACHE": folder, "DASK_LOGGING__DISTRIBUTED": "error"}
-        for command in _commands(devices, target, port):
+        for command in _commands(devices, target, port, builders):
             process = stack.enter_context(subprocess.Popen([sys.executable, *command], cwd=ROOT, env=environment))
             stack.callback(process.wait, 30)
             stack.callback(process.terminate)
@@ -141,19 +153,20 @@ def measured(devices: int, target: str) -> dict[str, Run]:
             run = found[load.name]
             print(
                 f"{devices} worker(s), {load.name}: {run.rate:.2f} trials/s, {run.times[-1] - run.times[0]:.1f} s; "
-                f"{run.busy:.2f} devices busy, {run.building:.2f} s to build one",
+                f"{run.busy:.2f} devices busy, {run.stages['build']:.0f} ms to build one",
                 flush=True,
             )
     return found
 
 
-def _commands(devices: int, target: str, port: int) -> list[list[str]]:
+def _commands(devices: int, target: str, port: int, builders: int) -> list[list[str]]:
     """The command lines of the scheduler and of the workers."""
     scheduler = ["--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
     found = [["-m", "distributed.cli.dask_scheduler", *scheduler]]
     address = f"tcp://127.0.0.1:{port}"
     if target == "cuda":
-        return [*found, ["-m", "tilewright", "worker", address, "--devices", ",".join(map(str, range(devices)))]]
+        chosen = ["--devices", ",".join(map(str, range(devices))), "--builders", str(builders)]
+        return [*found, ["-m", "tilewright", "worker", address, *chosen]]
     names = [f"host-{number}" for number in range(devices)]
     return [*found, *(["-m", "tilewright", "worker", address, "--target", target, "--name", name] for name in names)]
 

@@ -17,7 +17,7 @@ from tilewright.fleet.bench import Bench
 from tilewright.fleet.journal import Journal, State
 from tilewright.fleet.ledger import Ledger, Sent
 from tilewright.fleet.protocol import Announcement, read_outcome, write_outcome
-from tilewright.fleet.worker import visible_devices
+from tilewright.fleet.worker import builders_of, slots_of, visible_devices
 from tilewright.measure.channel import Channel
 from tilewright.measure.outcome import BuildFailed, Measured, Outcome, RunFailed, TimedOut, WrongAnswer
 from tilewright.runtime.driver import DeviceAttributes
@@ -165,6 +165,14 @@ def test_announcements_travel_as_text() -> None:
             Announcement.read(wrong)
 
 
+def test_workers_of_one_host_share_its_cores_and_leave_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = ((1, 1, 1), (2, 1, 2), (4, 1, 3), (16, 1, 14), (32, 1, 16), (32, 2, 15), (32, 8, 3))
+    for cores, sharing, builders in known:
+        monkeypatch.setattr("os.sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+        assert builders_of(sharing) == builders
+        assert slots_of(builders) > builders
+
+
 def test_gpus_by_number() -> None:
     assert visible_devices("all", 3) == [0, 1, 2]
     assert visible_devices("2,0", 3) == [2, 0]
@@ -176,7 +184,7 @@ def test_gpus_by_number() -> None:
 def test_a_bench_whose_worker_is_gone_ends_as_at_the_end_of_a_file() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     session: Any = None
-    bench = Bench(Channel(ours), session)
+    bench = Bench(Channel(ours), session, 1)
     assert bench.fileno() >= 0
     theirs.close()
     bench.channel.close()

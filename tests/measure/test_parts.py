@@ -103,6 +103,23 @@ class TestPool:
         assert {number: double for number, (double, _) in found.items()} == {n: 2 * n for n in range(10)}
         assert len({pid for _, pid in found.values()} | {os.getpid()}) == 3
 
+    def test_what_travels_reaches_workers_forked_before(self) -> None:
+        known = ["a"]
+        pool = Pool(lambda text: (text * 2, os.getpid(), os.nice(0)), 1, 60, known.__getitem__, nice=3)
+        found: list[tuple[int, Any]] = []
+        for number, text in enumerate(("b", "c"), 1):
+            known.append(text)
+            pool.submit([number])
+            found += pool.advance()
+            while len(found) < number:
+                wait(pool.descriptors(), pool.deadline)
+                found += pool.advance()
+        pool.close()
+        (_, (two, worker, nice)), (_, (other, same, _)) = found
+        assert (two, other) == ("bb", "cc")
+        assert worker == same != os.getpid()
+        assert nice >= min(os.nice(0) + 3, 19)
+
     def test_the_dead_are_replaced(self) -> None:
         def work(number: int) -> int:
             if number % 3 == 0:
@@ -151,6 +168,14 @@ class TestGuards:
         np.testing.assert_array_equal(values, np.arange(15).reshape(3, 5))
         np.testing.assert_array_equal(array.array.numpy(), values)
         assert not array.changed()
+
+    def test_values_stay_as_they_were_read_when_the_array_is_read_again(self) -> None:
+        array = self.make()
+        before, _ = array.read()
+        array.fill(None)
+        after, _ = array.read()
+        np.testing.assert_array_equal(before, np.arange(15).reshape(3, 5))
+        assert np.isnan(after).all()
 
     @pytest.mark.parametrize(
         ("offset", "said"),

@@ -31,6 +31,13 @@ Key = Annotated[
     str,
     typer.Option("--key", metavar="TEXT", show_default="none", help="A word of your own that tuners can ask for."),
 ]
+Builders = Annotated[
+    int,
+    typer.Option(
+        "--builders", min=0, metavar="N", show_default="by the cores of the host: 16 at most",
+        help="How many candidates each worker builds at a time.",
+    ),
+]  # fmt: skip
 CaFile = Annotated[
     Path | None,
     typer.Option("--tls-ca-file", metavar="FILE", show_default="Dask's configuration", help="Certificate authority."),
@@ -65,6 +72,7 @@ def worker_command(
     devices: Devices = "all",
     name: Name = "",
     key: Key = "",
+    builders: Builders = 0,
     tls_ca_file: CaFile = None,
     tls_cert: Cert = None,
     tls_key: KeyFile = None,
@@ -74,4 +82,4 @@ def worker_command(
     from .worker import worker
 
     files = tuple(str(path or "") for path in (tls_ca_file, tls_cert, tls_key))
-    raise typer.Exit(worker(address, target, devices, name, key, (files[0], files[1], files[2]), insecure))
+    raise typer.Exit(worker(address, target, devices, name, key, builders, (files[0], files[1], files[2]), insecure))

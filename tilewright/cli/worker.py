@@ -21,14 +21,16 @@ _REST_SECONDS = 1.0
 _LEAVE_SECONDS = 15.0
 
 
-def worker(address: str, target: str, devices: str, name: str, key: str, files: Files, insecure: bool) -> int:
+def worker(
+    address: str, target: str, devices: str, name: str, key: str, builders: int, files: Files, insecure: bool
+) -> int:
     """Run the command until a signal ends it; returns its exit status."""
     where = checked(joined(address), insecure)
     check_installed()
     if target not in ("cuda", "opencl", "llvm"):
         raise UserError(f"there is no target {target!r}", fix="use cuda, opencl or llvm", where="")
     device(target).require()
-    common = [where, "--target", target, "--key", key]
+    common = [where, "--target", target, "--key", key, "--builders", str(builders)]
     for option, path in zip(("--tls-ca-file", "--tls-cert", "--tls-key"), files, strict=True):
         common += [option, path] if path else []
     if target != "cuda":

@@ -1,7 +1,7 @@
 """The bench of a worker: the process that measures candidates on its device, as a tuner does on its own host.
 
-It is started fresh, as `python -m tilewright.fleet.bench DESCRIPTOR TARGET`, has no threads, and imports nothing of
-Dask's. Candidates stay pickled until they reach a process that may die of them.
+It is started fresh, as `python -m tilewright.fleet.bench DESCRIPTOR TARGET BUILDERS`, has no threads, and imports
+nothing of Dask's. Candidates stay pickled until they reach a process that may die of them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..core.errors import TVMError
 from ..core.target import Target
 from ..measure.channel import Channel, Garbled
 from ..measure.job import Job
+from ..measure.option import LocalBuilder, LocalRunner
 from ..measure.outcome import Outcome, RunFailed, shorten
 from ..measure.session import MeasureSession
 from .protocol import Begins, Broken, Candidate, Done, Opened, Run, Task
@@ -46,11 +47,14 @@ class Pickled:
 
 
 class Bench:
-    """Measures what comes through a channel, in the order in which it comes."""
+    """Measures what comes through a channel, in the order in which it comes; builds at most so many at a time."""
 
-    def __init__(self, channel: Channel, session: MeasureSession) -> None:
+    def __init__(self, channel: Channel, session: MeasureSession, builders: int) -> None:
         self.channel = channel
         self.session = session
+        self.builders = builders
+        self._options: tuple[LocalBuilder, LocalRunner] | None = None
+        """How candidates are measured now, as their tuner has it."""
         self._waiting: deque[tuple[str, Candidate]] = deque()
         self._left = 0
         self._arrived: list[Any] = []
@@ -61,7 +65,9 @@ class Bench:
         while not self.channel.closed:
             if self._waiting:
                 first = self._waiting[0][1]
-                self.session.builder, self.session.runner = first.builder, first.runner
+                self._options = first.builder, first.runner
+                several = min(first.builder.processes, self.builders)
+                self.session.builder, self.session.runner = replace(first.builder, n_parallel=several), first.runner
             for job, outcome in self.session.measure_all(self._batches(), self):
                 self._left -= 1
                 self._tell(job.key, outcome)
@@ -97,7 +103,7 @@ class Bench:
             yield jobs
 
     def _fits(self, candidate: Candidate) -> bool:
-        return (candidate.builder, candidate.runner) == (self.session.builder, self.session.runner)
+        return (candidate.builder, candidate.runner) == self._options
 
     def _hear(self) -> None:
         arrived, self._arrived = self._arrived, []
@@ -127,7 +133,7 @@ def _job(token: str, candidate: Candidate) -> Job:
     return Job(Pickled.of(candidate.instantiate), token, Target.parse(candidate.target), reference)
 
 
-def main(descriptor: int, target: str) -> None:
+def main(descriptor: int, target: str, builders: int) -> None:
     """Open the device of a target, and serve over an inherited socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker decides when to end
     channel = Channel(socket.socket(fileno=descriptor))
@@ -138,8 +144,8 @@ def main(descriptor: int, target: str) -> None:
             channel.send(Broken(str(getattr(error, "message", error))))
             return
         with suppress(EOFError, OSError):  # the worker is gone
-            Bench(channel, session).run()
+            Bench(channel, session, builders).run()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -92,14 +92,16 @@ def main(given: list[str]) -> int:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--visible", type=int)
     parser.add_argument("--sharing", type=int, default=1)
+    parser.add_argument("--builders", type=int, default=0)
     options = parser.parse_args(given)
     quieten(logging.ERROR)
     from .security import security_of
 
     files = (options.tls_ca_file, options.tls_cert, options.tls_key)
     chosen = WorkerOptions(
-        options.target, options.name, options.key, options.folder, options.visible, options.package, options.sharing
-    )
+        options.target, options.name, options.key, options.folder, options.visible, options.package, options.sharing,
+        options.builders,
+    )  # fmt: skip
     try:
         asyncio.run(serve(options.address, security_of(options.address, files, "worker"), chosen))
     except UserError as error:

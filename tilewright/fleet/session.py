@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,7 +29,7 @@ from ..core.target import Target
 from ..measure.channel import Channel, wait
 from ..measure.job import Job
 from ..measure.option import LocalBuilder
-from ..measure.outcome import Outcome, RunFailed, shorten
+from ..measure.outcome import WAITS, Outcome, RunFailed, shorten
 from ..runtime.driver import DeviceAttributes
 from . import protocol as p
 from .dispatch import Dispatcher
@@ -95,6 +96,7 @@ class FleetSession:
         self._pickle = _pickler()
         self._references: dict[Any, bytes] = {}
         self._jobs: dict[str, Job] = {}
+        self._sent_at: dict[str, float] = {}
         self._done: deque[tuple[str, Outcome]] = deque()
         self._settled: list[str] = []
         self._adopted: dict[str, list[str]] = {}
@@ -282,7 +284,13 @@ class FleetSession:
             logger.warning("%s", line)
 
     def _finish(self, token: str, outcome: Outcome) -> None:
+        sent = self._sent_at.pop(token, None)
         if self.dispatcher.finish(token):
+            if sent is not None and outcome.stages:
+                there = sum(outcome.stages.get(stage, 0.0) for stage in WAITS)
+                there += outcome.build_seconds + outcome.run_seconds
+                stages = {**outcome.stages, "way": time.monotonic() - sent - there}
+                outcome = replace(outcome, stages=stages)
             self._done.append((token, outcome))
 
     def _send(self, name: str, tokens: list[str]) -> None:
@@ -294,6 +302,7 @@ class FleetSession:
                 reason = f"it cannot be sent to a worker: {type(error).__name__}: {error}"
                 self._finish(token, RunFailed(reason=shorten(reason)))
         settled, self._settled = self._settled[:_SETTLED_AT_ONCE], self._settled[_SETTLED_AT_ONCE:]
+        self._sent_at.update((token, time.monotonic()) for token, _ in work)
         if work:
             self._tell(p.Send(name, tuple(work), tuple(settled)))
 

@@ -32,6 +32,8 @@ from .protocol import Announcement, Begins, Broken, Done, Opened, Run, Task, wri
 ANNOUNCED = "tilewright"
 """The name under which Dask's scheduler keeps what a worker announces."""
 _MOST_BUILDERS = 16
+_SPARE_CORES = 2
+"""Cores of a host that do not build: they keep its devices and Dask's processes going."""
 _STUCK_SECONDS = 1800.0
 """A candidate that has been on the bench so long has been forgotten there."""
 
@@ -40,8 +42,9 @@ _STUCK_SECONDS = 1800.0
 class WorkerOptions:
     """What a worker measures on, and what it is called.
 
-    `sharing` is how many workers share the cores of the host, `visible` the number of the GPU, as CUDA counts;
-    `package` stands in for the version of this package in tests.
+    `sharing` is how many workers share the cores of the host, `builders` how many candidates to build at a time (0: as
+    many as that allows), `visible` the number of the GPU, as CUDA counts; `package` stands in for the version of this
+    package in tests.
     """
 
     target: str = "cuda"
@@ -51,11 +54,18 @@ class WorkerOptions:
     visible: int | None = None
     package: str = ""
     sharing: int = 1
+    builders: int = 0
 
 
-def slots_of(sharing: int) -> int:
-    """Return how many candidates a worker takes at a time: one to run, and one for each core that builds."""
-    return 1 + max(1, min(_MOST_BUILDERS, len(os.sched_getaffinity(0)) // sharing))
+def builders_of(sharing: int) -> int:
+    """Return how many candidates a worker builds at a time, where so many share the cores of this host."""
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(_MOST_BUILDERS, (cores - min(_SPARE_CORES, cores // 4)) // sharing))
+
+
+def slots_of(builders: int) -> int:
+    """Return how many candidates a worker takes at a time: what it builds, and what is built and waits to run."""
+    return builders + max(1, builders // 2)
 
 
 class Host:
@@ -69,7 +79,8 @@ class Host:
         self.name = options.name or f"{socket.gethostname()}-{options.target}-{options.visible or 0}"
         self.journal = Journal(options.folder or _folder(self.name))
         self.attributes: DeviceAttributes | None = None
-        self.slots = slots_of(options.sharing)
+        self.builders = options.builders or builders_of(options.sharing)
+        self.slots = slots_of(self.builders)
         self._waiting: dict[str, Future[str]] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -124,8 +135,9 @@ class Host:
         path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
         chosen = {} if self.options.visible is None else {"CUDA_VISIBLE_DEVICES": str(self.options.visible)}
         with theirs:
+            arguments = [str(theirs.fileno()), self.options.target, str(self.builders)]
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tilewright.fleet.bench", str(theirs.fileno()), self.options.target],
+                [sys.executable, "-P", "-m", "tilewright.fleet.bench", *arguments],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **chosen, "PYTHONPATH": path},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -21,7 +22,7 @@ from .channel import wait
 from .client import Client
 from .job import Built, Feed, Job
 from .option import LocalBuilder, LocalRunner
-from .outcome import SWITCHED_OFF, BuildFailed, Measured, Outcome, ReferenceLost, RunFailed, TimedOut, shorten
+from .outcome import SWITCHED_OFF, WAITS, BuildFailed, Measured, Outcome, ReferenceLost, RunFailed, TimedOut, shorten
 from .pool import Died, Pool
 from .protocol import DropQueued, RunRequest, Submit
 from .referee import Referee, References
@@ -33,6 +34,8 @@ _AHEAD = 8
 """Tasks that the server holds for each device, so that it goes on while the caller thinks of what to measure next."""
 _UNKNOWN = 8
 """Of so many jobs, one may be under way when the next batch is asked for."""
+_NICE = 5
+"""What is added to the nice value of builders of a worker, so that its device is not kept waiting by them."""
 _CHUNK = 8
 """Candidates built per core before they are run, where the same cores do both."""
 
@@ -68,9 +71,14 @@ class Batch:
         self.running: dict[int, int] = {}  # token → job
         self.restarts: dict[int, int] = {}
         self.done: deque[tuple[int, Outcome]] = deque()
-        self.builders = Pool(self._build, builder.processes, builder.timeout)
-        self.referee = Referee(references, self._refer)
+        # Jobs of a feed travel: they come a few at a time, and a builder forked for each would start cold.
+        given = None if feed is None else self.jobs.__getitem__
+        self.builders = Pool(self._build, builder.processes, builder.timeout, given, nice=0 if feed is None else _NICE)
+        self.referee = Referee(references, self._refer, given)
         self.client: Client | None = None
+        self.since: dict[int, float] = {}
+        """When each job was taken, or built."""
+        self.stages: dict[int, dict[str, float]] = {}
 
     def run(
         self, batches: Iterable[Sequence[Job]], resolve: Callable[[Target], Target]
@@ -118,9 +126,11 @@ class Batch:
             return new
         self.given += jobs
         self.jobs += [replace(job, target=resolve(Target.parse(job.target))) for job in jobs]
-        for pool in (self.builders, self.referee.pool):
-            pool.renew()
+        if self.feed is None:
+            for pool in (self.builders, self.referee.pool):
+                pool.renew()
         self.unbuilt.extend(new)
+        self.since.update(dict.fromkeys(new, time.perf_counter()))
         for target in {self.jobs[index].target for index in new}:
             preload(target)
         with suppress(OSError):  # before the fork that writes to it, which will say what is wrong
@@ -168,9 +178,17 @@ class Batch:
         return self.builders.active or self.referee.pool.active
 
     def _finish(self, index: int, outcome: Outcome) -> None:
+        stages = {**self.stages.pop(index, {}), **outcome.stages}
+        self.since.pop(index, None)
         if (made := self.built.pop(index, None)) is not None:
             outcome = replace(outcome, build_seconds=made.seconds)
-        self.done.append((index, outcome))
+        self.done.append((index, replace(outcome, stages=stages)))
+
+    def _passed(self, index: int, stage: str, without: float = 0.0) -> None:
+        """Note how long a stage of a job took, which ends now; some seconds of it were something else."""
+        now = time.perf_counter()
+        self.stages.setdefault(index, {})[stage] = now - self.since.get(index, now) - without
+        self.since[index] = now
 
     # Building.
 
@@ -185,9 +203,13 @@ class Batch:
             chunk = min(len(self.unbuilt), _CHUNK * self.builder.processes)
         self.builders.submit(self.unbuilt.popleft() for _ in range(chunk))
 
-    def _build(self, index: int) -> Built | Outcome:
+    def _build(self, given: int | Job) -> Built | Outcome:
         """In a child."""
-        return build(self.jobs[index], self.builder.build_func)
+        return build(self._job(given), self.builder.build_func)
+
+    def _job(self, given: int | Job) -> Job:
+        """In a child: a job that travelled, or one that this process was forked with."""
+        return given if isinstance(given, Job) else self.jobs[given]
 
     def _on_built(self, index: int, result: Built | Outcome | Died) -> None:
         if isinstance(result, Died):
@@ -196,6 +218,7 @@ class Batch:
             self._finish(index, result)
         else:
             self.built[index] = result
+            self._passed(index, WAITS[0], result.seconds)
             self._queue(index)
 
     # References.
@@ -209,9 +232,9 @@ class Batch:
         if not self.runner.check_correctness or not self.referee.hold(self._workload(index), index):
             self.runnable.append(index)
 
-    def _refer(self, index: int) -> tuple[str, str]:
+    def _refer(self, given: int | Job) -> tuple[str, str]:
         """In a child: compute the reference of a job; the file that holds it, or why there is none."""
-        job = self.jobs[index]
+        job = self._job(given)
         path = ""
         try:
             with job.target:
@@ -244,6 +267,7 @@ class Batch:
             outcome = replace(
                 outcome, unchecked=self.references.reason(self._workload(index)) if asked else SWITCHED_OFF
             )
+        self._passed(index, WAITS[1], outcome.run_seconds)
         self._finish(index, outcome)
 
     def _submit(self, client: Client, index: int) -> None:

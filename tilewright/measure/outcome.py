@@ -16,6 +16,10 @@ SWITCHED_OFF = "check_correctness=False"
 """Why outputs were not compared, where nobody asked for it."""
 
 
+WAITS = ("wait to build", "wait for the device")
+"""Names of what a candidate waits for, among the stages of its outcome."""
+
+
 class MeasureErrorNo:
     """The legacy numbers of what went wrong."""
 
@@ -49,12 +53,14 @@ class Outcome:
     """What became of one candidate.
 
     `build_seconds` and `run_seconds` are wall-clock time spent on it; `timestamp` is when it was done, in seconds since
-    1970.
+    1970. `stages` says where the time went: in seconds, what it waited for (`WAITS`), the parts of its turn on the
+    device, and its way to a worker of a fleet and back.
     """
 
     build_seconds: float = 0.0
     run_seconds: float = 0.0
     timestamp: float = field(default_factory=time.time)
+    stages: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def error_no(self) -> int:

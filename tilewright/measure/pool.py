@@ -1,7 +1,7 @@
 """A pool of forked workers that are replaced when they die or take too long.
 
 Workers are forked when there is work for them, so they see everything that the caller had defined by then; what travels
-to them is only the number of a piece of work.
+to them is only the number of a piece of work. Where work can travel itself, workers forked before serve as well.
 """
 
 from __future__ import annotations
@@ -64,10 +64,23 @@ _SPARE_DESCRIPTORS = 24
 
 
 class Pool:
-    """Runs `work(number)` in at most `size` processes, each piece for at most `timeout` seconds."""
+    """Runs `work(number)` in at most `size` processes, each piece for at most `timeout` seconds.
 
-    def __init__(self, work: Callable[[int], Any], size: int, timeout: float) -> None:
+    With `given`, which makes what travels of a number, `work` is called with that. `nice` is added to the workers'
+    nice value.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Any], Any],
+        size: int,
+        timeout: float,
+        given: Callable[[int], Any] | None = None,
+        nice: int = 0,
+    ) -> None:
         self.work = work
+        self.given = given
+        self.nice = nice
         self.size = size
         self.timeout = timeout
         self.waiting: deque[int] = deque()
@@ -131,15 +144,15 @@ class Pool:
             now = time.monotonic()
             self._busy[child] = _Work(number, now, now + self.timeout)
             with suppress(OSError):  # it died while idle: that costs no work
-                child.channel.send(number)
+                child.channel.send((number, number if self.given is None else self.given(number)))
                 return
             del self._busy[child]
             child.bury()
 
     def _fork(self) -> Child:
-        work = self.work
+        work, nice = self.work, self.nice
         others = [child.channel for child in (*self._idle, *self._busy)]
-        return fork(lambda channel: _serve(channel, work), [*others, *self.foreign])
+        return fork(lambda channel: _serve(channel, work, nice), [*others, *self.foreign])
 
     def _collect(self, child: Child) -> list[tuple[int, Any]]:
         doing = self._busy[child]
@@ -171,13 +184,15 @@ class Pool:
             child.bury()
 
 
-def _serve(channel: Channel, work: Callable[[int], Any]) -> None:
+def _serve(channel: Channel, work: Callable[[Any], Any], nice: int) -> None:
     """In a worker: do one piece of work after the other, as long as none leaves anything behind."""
+    if nice:
+        os.nice(nice)
     me, before = os.getpid(), Surroundings.now()
     last = False
     while not last:
-        number = channel.receive()
-        result = work(number)
+        number, given = channel.receive()
+        result = work(given)
         if os.getpid() != me:  # a fork that the work made; its result is not the worker's
             os._exit(0)
         children = has_children()

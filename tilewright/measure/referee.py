@@ -91,11 +91,19 @@ class _Round:
 
 
 class Referee:
-    """Has references computed, one at a time. `compute` runs in a child: a file, or why there is none, for a job."""
+    """Has references computed, one at a time. `compute` runs in a child: a file, or why there is none, for a job.
 
-    def __init__(self, references: References, compute: Callable[[int], tuple[str, str]]) -> None:
+    It is called with the number of the job, or with what `given` makes of it.
+    """
+
+    def __init__(
+        self,
+        references: References,
+        compute: Callable[[Any], tuple[str, str]],
+        given: Callable[[int], Any] | None = None,
+    ) -> None:
         self.references = references
-        self.pool = Pool(compute, 1, _SECONDS)
+        self.pool = Pool(compute, 1, _SECONDS, given)
         self._rounds: dict[Any, _Round] = {}
         self._asked: dict[int, Any] = {}  # job → the workload whose reference is being computed from it
 

@@ -73,7 +73,7 @@ def serve(channel: Channel, kind: str, index: int) -> None:
         outcome = bench.attempt(request, ran)
         if os.getpid() != me:
             os._exit(0)
-        outcome = replace(outcome, run_seconds=time.perf_counter() - began)
+        outcome = replace(outcome, run_seconds=time.perf_counter() - began, stages=bench.stages)
         if has_children():
             kill_descendants(me)
             bench.healthy = False
@@ -95,11 +95,15 @@ class _Bench:
         self.rng = np.random.default_rng()
         self.busy_until = 0.0
         self.resources: dict[str, Resources] = {}
+        self.stages: dict[str, float] = {}
+        """Seconds of the parts of the last turn."""
+        self._since = 0.0
         self._file: tuple[str, Any] = ("", None)
         self._arrays: tuple[Any, list[GuardedArray]] = (None, [])
 
     def attempt(self, request: RunRequest, ran: Callable[[], None]) -> Outcome:
         """Run, check and time a candidate; `ran` is called when it has run once."""
+        self.stages, self._since = {}, time.perf_counter()
         try:
             costs = self._run(request, ran)
         except _WrongError as error:
@@ -136,13 +140,18 @@ class _Bench:
         module = Module(program)
         entry = program.entries[0]
         self.resources = dict(program.resources)
+        self._passed("load")
         arrays = self._prepare(request, entry)
         args = [a.array for a in arrays]
+        self._passed("prepare")
         module(*args)
         self.on.sync()
         ran()
+        self._passed("first run")
         first = self._check(request, arrays)
+        self._passed("check")
         self._warm(module, entry.name, args)
+        self._passed("warm")
         options = request.options
         flush = 2 * self.on.attributes.l2_cache_bytes if options.enable_cpu_cache_flush else 0
         timed = module.time_evaluator(
@@ -155,8 +164,15 @@ class _Bench:
         )
         costs = timed(*args).results
         self.busy_until = time.monotonic()
+        self._passed("time")
         self._check(request, arrays, first)
+        self._passed("check again")
         return costs
+
+    def _passed(self, stage: str) -> None:
+        """Note how long a part of the turn took, which ends now."""
+        now = time.perf_counter()
+        self.stages[stage], self._since = now - self._since, now
 
     def _warm(self, module: Module, name: str, args: list[Any]) -> None:
         if self.on.kind == "cuda" and time.monotonic() - self.busy_until > _IDLE_SECONDS:
