@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+import tilewright
 from tilewright.core.errors import UserError
-from tilewright.functional import archive
+from tilewright.functional import archive, fingerprint
 from tilewright.functional import store as module
 from tilewright.functional.store import Entry, Store, usual_folder, usual_limit
 
@@ -31,8 +32,7 @@ def test_what_was_put_is_found(tmp_path: Path) -> None:
 def test_a_damaged_file_counts_as_absent(tmp_path: Path) -> None:
     held = Store(tmp_path)
     held.put("a1", ENTRY)
-    path = held.path("a1")
-    assert path is not None
+    path = tmp_path / "a1.kernel"
     whole = path.read_bytes()
     for damaged in (whole[:-1], whole[:20], b"", whole.replace(b"code", b"eodc", 1)):
         path.write_bytes(damaged)
@@ -49,7 +49,7 @@ def test_the_oldest_go_where_there_are_too_many(tmp_path: Path) -> None:
         os.utime(tmp_path / f"a{number}.kernel", (number, number))
         if number == 2:
             held.get("a0")  # used: not the oldest any more
-    assert [path.name for path, _ in held.entries()] == ["a3.kernel", "a4.kernel", "a0.kernel"]
+    assert [os.path.basename(path) for path, _ in held.entries()] == ["a3.kernel", "a4.kernel", "a0.kernel"]
     assert not Store(tmp_path, limit=size - 1).put("b", ENTRY)
 
 
@@ -65,12 +65,11 @@ def test_a_folder_that_cannot_be_written_warns_once(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, data: bytes) -> int:
-        with path.open("wb") as file:
-            file.write(data[:7])
+    def full(source: str, target: str) -> None:
+        assert os.path.getsize(source)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.warns(RuntimeWarning, match="No space left on device"):
         assert not Store(tmp_path).put("a", ENTRY)
     assert not list(tmp_path.iterdir())
@@ -131,13 +130,28 @@ def test_a_pipe_is_refused(tmp_path: Path, action: Callable[[Store, Path], objec
         action(Store(tmp_path / "store"), tmp_path / "pipe")
 
 
+def test_an_installed_package_is_known_by_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fingerprint, "_PACKAGE", str(tmp_path / "tilewright"))
+    (tmp_path / "tilewright").mkdir()
+    assert fingerprint.package.__wrapped__() == fingerprint.package.__wrapped__()
+    seen = {fingerprint.package.__wrapped__()}
+    (tmp_path / "tilewright" / "part.py").write_text("1")
+    seen.add(fingerprint.package.__wrapped__())
+    (tmp_path / f"tilewright-{tilewright.__version__}.dist-info").mkdir()
+    record = tmp_path / f"tilewright-{tilewright.__version__}.dist-info" / "RECORD"
+    for text in ("tilewright/part.py,sha256=a,1", "tilewright/part.py,sha256=b,1"):
+        record.write_text(text)
+        seen.add(fingerprint.package.__wrapped__())
+    assert len(seen) == 4
+
+
 def test_the_environment_chooses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", "0")
     assert usual_folder() is None
     assert not module.store().put("a", ENTRY)
     monkeypatch.delenv("TILEWRIGHT_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert usual_folder() == tmp_path / "tilewright" / "kernels"
+    assert usual_folder() == str(tmp_path / "tilewright" / "kernels")
     monkeypatch.setenv("TILEWRIGHT_CACHE_BYTES", "many")
     with pytest.raises(UserError, match="TILEWRIGHT_CACHE_BYTES='many' is not a number of bytes"):
         usual_limit()

@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .text import printable
 
@@ -45,8 +45,7 @@ class TVMError(RuntimeError):
     """Base of every error, under the name that scripts of the legacy API catch."""
 
 
-@dataclass(frozen=True)
-class Suspect:
+class Suspect(NamedTuple):
     """What a floor knows of the schedule step that an error comes from: its primitive, and what it was applied to.
 
     `stages` are the names of stages that it was called on, or that it made; `axis` is the name of an axis and `tag` a

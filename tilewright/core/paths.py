@@ -8,18 +8,6 @@ from typing import Any
 
 from .errors import UserError
 
-DIRECTORY_VARIABLE = "TILEWRIGHT_CACHE"
-_OFF = ("", "0", "off")
-
-
-def cache_folder() -> Path | None:
-    """The folder for what is kept between processes: the environment's, or the usual one; None: nothing is kept."""
-    given = os.environ.get(DIRECTORY_VARIABLE)
-    if given is not None:
-        return None if given.lower() in _OFF else Path(given)
-    base = os.environ.get("XDG_CACHE_HOME") or ""
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "tilewright" / "kernels"
-
 
 def file_path(given: Any, primitive: str, example: str) -> Path:
     """Return `given` as a path; raise UserError where no file can be called that. `example` is one that can."""

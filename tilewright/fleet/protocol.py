@@ -49,14 +49,14 @@ class Announcement:
 
     def written(self) -> str:
         """Return it as text."""
-        return json.dumps(asdict(self))
+        return json.dumps({**asdict(self), "attributes": self.attributes._asdict()})
 
     @classmethod
     def read(cls, text: Any) -> Announcement:
         """Return what a worker wrote; raise UserError where it is no announcement."""
         try:
             given = json.loads(text)
-            attributes = {f.name: given["attributes"][f.name] for f in fields(DeviceAttributes)}
+            attributes = {name: given["attributes"][name] for name in DeviceAttributes._fields}
             attributes["max_thread_dimensions"] = tuple(attributes["max_thread_dimensions"])
             own = {f.name: given[f.name] for f in fields(cls)}
             made = cls(**{**own, "attributes": DeviceAttributes(**attributes)})

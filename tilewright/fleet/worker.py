@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..core.cache_folder import cache_folder
 from ..core.errors import UserError
 from ..core.log import logger
-from ..core.paths import cache_folder
 from ..core.version import __version__
 from ..measure.channel import Channel
 from ..measure.outcome import Outcome, RunFailed
@@ -205,7 +205,7 @@ class Host:
 def _folder(name: str) -> Path:
     """Return the folder of a worker's journal."""
     base = cache_folder()
-    parent = base.parent if base is not None else Path.home() / ".cache" / "tilewright"
+    parent = Path(base).parent if base is not None else Path.home() / ".cache" / "tilewright"
     return parent / "fleet" / re.sub(r"[^\w.-]+", "_", name)
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from ..core.errors import UserError
 from ..runtime.adopt import from_dlpack
 from ..runtime.array import NDArray, empty
 from ..runtime.device import device
+from .activations import custom
 from .running import Runner, runner_of
-from .signature import Arrays, Described, Options, Signature, activation_name, signature
+from .signature import Arrays, Described, Options, Signature, signature
 
 Extra = tuple[Any, ...]
 
@@ -117,11 +117,3 @@ def prepared(name: str, seen: Arrays, options: Options) -> tuple[Signature, Runn
     function, text = custom(name, options.activation)
     checked = signature(name, seen, options, text)
     return checked, runner_of(checked.problem, device(*seen.x.device), function, options.tune)
-
-
-def custom(name: str, activation: Any) -> tuple[Callable[[Any], Any] | None, str]:
-    """The function of an activation of the user's own, and the text that stands for it in a problem."""
-    if not callable(activation):
-        return None, activation_name(name, activation)
-    nodes = import_module("..expr.nodes", __package__)  # expressions take longer to import than a known kernel to start
-    return activation, f"custom:{activation(nodes.Var('v', 'float32'))}"

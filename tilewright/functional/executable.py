@@ -7,8 +7,7 @@ the kernel is made, and what it launches is written down.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import InternalError
 
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 Grid = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """One launch: the kernel, its grid and block, and which arguments it takes.
 
     An argument is a number from 0 on; scratch memory is counted from -1 on downwards.
@@ -32,8 +30,7 @@ class Launch:
     arguments: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Executable:
+class Executable(NamedTuple):
     """What runs: `arguments` many pointers, of which the last one is the result.
 
     Attributes
@@ -51,7 +48,7 @@ class Executable:
     scratch: tuple[int, ...]
     alignment: tuple[int, ...]
     parallel: bool
-    binary: bytes = field(repr=False)
+    binary: bytes
 
     @property
     def arguments(self) -> int:
@@ -60,7 +57,8 @@ class Executable:
 
     def described(self) -> dict[str, Any]:
         """Return all fields but the machine code, as JSON data."""
-        return {name: value for name, value in asdict(self).items() if name != "binary"}
+        fields = {name: value for name, value in self._asdict().items() if name != "binary"}
+        return {**fields, "launches": [launch._asdict() for launch in self.launches]}
 
     @classmethod
     def read(cls, described: dict[str, Any], binary: bytes) -> Executable:

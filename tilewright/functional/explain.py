@@ -13,8 +13,9 @@ from ..core.errors import UserError
 from ..runtime.device import Device, cpu, device
 from . import numpy_arrays
 from . import operators as public
-from .arrays import custom, shared
+from .activations import custom
 from .arrays import described as described_array
+from .arrays import shared
 from .plans import THEIRS, Plan, plan_for
 from .signature import OPERATORS, Arrays, Options, Signature, options_tuple, signature
 from .store import store

@@ -8,7 +8,6 @@ import os
 import sys
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
@@ -20,17 +19,33 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 """Increases when entries change so that older ones cannot be read."""
-_PACKAGE = Path(__file__).parents[1]
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _COMPILERS = {"cuda": "nvidia-cuda-nvrtc", "cpu": "llvmlite"}
 
 
 @cache
 def package() -> str:
-    """This package: its version, and size and time of every source file and shipped log.
+    """This package: what its installer recorded; in a source tree size and time of every source file and shipped log.
 
-    Reading all sources would take longer than starting a kernel; an edit changes the time of a file.
+    Installers write down the hash of every file. Reading all sources would take longer than starting a kernel; an edit
+    changes the time of a file.
     """
-    root = str(_PACKAGE)
+    return hashlib.sha256((_installed() or _sources()).encode()).hexdigest()
+
+
+def _installed() -> str:
+    """The record of an installed package, which lies beside it; "" for a source tree."""
+    described = f"{os.path.basename(_PACKAGE)}-{__version__}.dist-info"
+    try:
+        with open(os.path.join(os.path.dirname(_PACKAGE), described, "RECORD"), encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _sources() -> str:
+    """Size and time of every file that a kernel may depend on."""
+    root = _PACKAGE
     facts, folders = [__version__], [root]
     while folders:
         with os.scandir(folders.pop()) as entries:
@@ -40,7 +55,7 @@ def package() -> str:
                     facts.append(f"{one.path[len(root) :]}{status.st_size}{status.st_mtime_ns}")
                 elif one.is_dir() and one.name != "__pycache__":
                     folders.append(one.path)
-    return hashlib.sha256("".join(sorted(facts)).encode()).hexdigest()
+    return "".join(sorted(facts))
 
 
 @cache
@@ -79,10 +94,10 @@ def machine(on: Device) -> str:
 def _cpu() -> str:
     """Return the CPU's features as the system lists them, since asking LLVM would load it."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            listed = next((line for line in file if line.startswith(("flags", "Features"))), "")
     except OSError:
         return os.uname().machine
-    listed = next((line for line in lines if line.startswith(("flags", "Features"))), "")
     return hashlib.sha256(listed.encode()).hexdigest()[:16]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 
 from ..runtime import thread_pool
 from ..runtime.device import cpu
@@ -13,7 +14,7 @@ from .store import Entry, Store, store
 def host_store() -> Store:
     """Where it is kept: a folder of its own within that of the kernels."""
     held = store()
-    return Store(None if held.folder is None else held.folder / "host", held.limit)
+    return Store(None if held.folder is None else os.path.join(held.folder, "host"), held.limit)
 
 
 def compiled(text: str) -> bytes:

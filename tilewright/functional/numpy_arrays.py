@@ -12,11 +12,12 @@ from ..core.errors import UserError
 from ..runtime.device import cpu
 from ..runtime.thread_pool import POOL
 from . import launcher
-from .arrays import Extra, custom
+from .activations import custom
 from .plans import plan_for
 from .running import CpuProgram, failed, program_of
 from .signature import Arrays, Described, Signature, options_of, signature
 
+Extra = tuple[Any, ...]
 Run = Callable[[Any, Any, Any, Any, Any], Any]
 _calls: dict[Any, Run] = {}
 MOST_CALLS = 4096

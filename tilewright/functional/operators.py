@@ -6,11 +6,11 @@ Names, argument names, shapes and results are PyTorch's.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from . import arrays as any_arrays
 from . import numpy_arrays
 from .signature import options_of
 
@@ -21,12 +21,13 @@ def _of_any(name: str, x: Any, extras: tuple[Any, ...], given: tuple[Any, ...]) 
     """Handle arrays of a new type: PyTorch's, or any with DLPack."""
     if any(base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__):
         # PyTorch is there: x is of it. `torch.compile` follows a statement, but no call of `import_module`.
-        from . import torch_operator, torch_tensors  # noqa: F401
+        from . import torch_tensors
 
         for kind in torch_tensors.TENSORS:
             _calls[kind] = torch_tensors.call
         call: Call = torch_tensors.call if type(x) in torch_tensors.TENSORS else torch_tensors.operator
         return call(name, x, extras, given)
+    any_arrays = import_module(f"{__package__}.arrays")  # not needed for the arrays of NumPy and PyTorch
     return any_arrays.call(name, x, extras, options_of(name, given))
 
 

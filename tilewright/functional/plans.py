@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import UserError
 from . import fingerprint
@@ -25,8 +24,7 @@ Activation = Callable[[Any], Any]
 Tune = str | float | None
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """What computes a problem, and why.
 
     Attributes
@@ -54,8 +52,7 @@ class Choice:
     tuned: int = 0
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """A problem, the choice made for it, and the compiled kernel where the choice is ours."""
 
     problem: Problem
@@ -122,7 +119,7 @@ def forget() -> None:
 
 def decide(plan: Plan, choice: Choice, rival: str) -> Plan:
     """Replace the choice of a plan that has a kernel by one that was measured, in memory and on disk."""
-    changed = replace(plan, choice=choice)
+    changed = plan._replace(choice=choice)
     with _lock:
         _plans[plan.problem, plan.on, rival] = changed
         _keep(changed, rival)
@@ -158,7 +155,7 @@ def _keep(plan: Plan, rival: str) -> None:
         "device": fingerprint.machine(plan.on),
         "compiler": fingerprint.compiler(plan.on.kind),
         "rival": rival,
-        "choice": asdict(plan.choice),
+        "choice": plan.choice._asdict(),
         "executable": None if executable is None else executable.described(),
     }
     entry = Entry(description, b"" if executable is None else executable.binary)

@@ -5,9 +5,8 @@ One-dimensional data are images of one row, so that every operator has two spati
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 CONV, TRANSPOSED, MAX_POOL, AVG_POOL = "conv", "conv_transpose", "max_pool", "avg_pool"
 _TERMS, _FILTERS = 16, 8
@@ -16,8 +15,7 @@ Pair = tuple[int, int]
 Four = tuple[int, int, int, int]
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """One operator at one size.
 
     Attributes
@@ -133,15 +131,15 @@ class Problem:
     def with_filters_last(self) -> Problem:
         """The same with weights in the order OHWI, where kernels on GPUs take them so; else itself."""
         takes = self.op == CONV and self.layout == "NHWC" and self.groups == 1
-        return replace(self, weights="OHWI") if takes and self.terms >= _TERMS and self.filters >= _FILTERS else self
+        return self._replace(weights="OHWI") if takes and self.terms >= _TERMS and self.filters >= _FILTERS else self
 
     def with_batch(self, batch: int) -> Problem:
         """The same for another number of images."""
-        return replace(self, shape=(batch, *self.shape[1:]))
+        return self._replace(shape=(batch, *self.shape[1:]))
 
     def described(self) -> dict[str, Any]:
         """The fields as JSON has them."""
-        return asdict(self)
+        return self._asdict()
 
     @classmethod
     def read(cls, described: dict[str, Any]) -> Problem:

@@ -14,13 +14,11 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from ..core.cache_folder import DIRECTORY_VARIABLE as DIRECTORY_VARIABLE
+from ..core.cache_folder import cache_folder
 from ..core.errors import UserError
-from ..core.paths import DIRECTORY_VARIABLE as DIRECTORY_VARIABLE
-from ..core.paths import cache_folder
 
 SIZE_VARIABLE = "TILEWRIGHT_CACHE_BYTES"
 USUAL_BYTES = 256 << 20
@@ -30,8 +28,7 @@ _HEAD = len(_MAGIC) + 32
 _STALE_SECONDS = 3600.0
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """What one file holds: a description, and machine code that may be empty."""
 
     description: dict[str, Any]
@@ -56,14 +53,14 @@ class Entry:
 class Store:
     """A folder of entries, bounded in size: the ones that were used longest ago go first."""
 
-    def __init__(self, folder: Path | None, limit: int = USUAL_BYTES) -> None:
-        self.folder = folder
+    def __init__(self, folder: str | os.PathLike[str] | None, limit: int = USUAL_BYTES) -> None:
+        self.folder = None if folder is None else os.fspath(folder)
         self.limit = limit
         self._complained = False
 
-    def path(self, key: str) -> Path | None:
+    def path(self, key: str) -> str | None:
         """Return the path of the entry of that key; None if nothing is kept."""
-        return None if self.folder is None else self.folder / f"{key}{SUFFIX}"
+        return None if self.folder is None else os.path.join(self.folder, f"{key}{SUFFIX}")
 
     def get(self, key: str) -> Entry | None:
         """The entry of that key, or None."""
@@ -71,7 +68,7 @@ class Store:
         if path is None:
             return None
         try:
-            found = Entry.unpacked(path.read_bytes())
+            found = Entry.unpacked(_bytes_of(path))
         except OSError:
             return None
         if found is not None:
@@ -87,14 +84,16 @@ class Store:
         data = entry.packed()
         if len(data) > self.limit:
             return False
-        draft = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+        folder, name = os.path.split(path)
+        draft = os.path.join(folder, f".{name}.{os.getpid()}.{time.monotonic_ns()}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_bytes(data)
-            draft.replace(path)
+            os.makedirs(folder, exist_ok=True)
+            with open(draft, "wb") as file:
+                file.write(data)
+            os.replace(draft, path)
         except OSError as error:
             with suppress(OSError):
-                draft.unlink(missing_ok=True)
+                os.unlink(draft)
             self._complain(error)
             return False
         self._shrink()
@@ -110,14 +109,14 @@ class Store:
                 stacklevel=2,
             )
 
-    def entries(self) -> list[tuple[Path, os.stat_result]]:
+    def entries(self) -> list[tuple[str, os.stat_result]]:
         """All files, the one that was used longest ago first."""
         found = []
         with suppress(OSError):
             for one in os.scandir(self.folder) if self.folder is not None else ():
                 if one.name.endswith(SUFFIX):
                     with suppress(OSError):  # another process may have removed it
-                        found.append((Path(one.path), one.stat()))
+                        found.append((one.path, one.stat()))
         return sorted(found, key=lambda pair: pair[1].st_mtime_ns)
 
     def _shrink(self) -> None:
@@ -127,23 +126,23 @@ class Store:
             if size <= self.limit:
                 break
             with suppress(OSError):
-                path.unlink()
+                os.unlink(path)
             size -= stat.st_size
 
     def read_all(self) -> Iterator[tuple[str, Entry, os.stat_result]]:
         """Every entry that is whole: key, entry, status of its file."""
         for path, stat in self.entries():
             with suppress(OSError):
-                found = Entry.unpacked(path.read_bytes())
+                found = Entry.unpacked(_bytes_of(path))
                 if found is not None:
-                    yield path.name.removesuffix(SUFFIX), found, stat
+                    yield os.path.basename(path).removesuffix(SUFFIX), found, stat
 
     def clear(self) -> int:
         """Remove all entries, and drafts that a killed process left; returns how many entries there were."""
         held = self.entries()
         for path, _ in held:
             with suppress(OSError):
-                path.unlink()
+                os.unlink(path)
         with suppress(OSError):
             for one in os.scandir(self.folder) if self.folder is not None else ():
                 if (
@@ -155,7 +154,12 @@ class Store:
         return len(held)
 
 
-def usual_folder() -> Path | None:
+def _bytes_of(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def usual_folder() -> str | None:
     """The folder that the environment names, or the usual one; None where it says to keep nothing."""
     return cache_folder()
 
@@ -170,7 +174,7 @@ def usual_limit() -> int:
     return int(text)
 
 
-_stores: dict[tuple[Path | None, int], Store] = {}
+_stores: dict[tuple[str | None, int], Store] = {}
 
 
 def store() -> Store:

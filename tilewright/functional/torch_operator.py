@@ -14,9 +14,9 @@ from torch.library import Library, register_autograd, register_fake, register_vm
 
 from ..core.errors import UserError
 from . import torch_native
-from .arrays import Extra, custom
+from .activations import custom
 from .signature import OPERATORS, Arrays, Described, Options, options_of, options_tuple, padding_of, signature
-from .torch_tensors import NAMES, channels_last, dispatch_by, prepared
+from .torch_tensors import NAMES, Extra, channels_last, prepared
 
 _library = Library("tilewright", "DEF")
 _CONVOLUTION = (
@@ -342,4 +342,3 @@ def _refuse_vmap(info: Any, in_dims: Any, *arguments: Any, **named: Any) -> Any:
 
 register_vmap("tilewright::convolution", _refuse_vmap)
 register_vmap("tilewright::pool", _refuse_vmap)
-dispatch_by(dispatch)

@@ -16,12 +16,13 @@ from ..core.errors import UserError
 from ..runtime.device import Device, cpu, cuda
 from ..runtime.thread_pool import POOL
 from . import torch_native
-from .arrays import Extra, custom
+from .activations import custom
 from .launcher import MISALIGNED
 from .plans import THEIRS, Activation, plan_for
 from .running import CpuProgram, Program, failed, program_of
 from .signature import Arrays, Described, Signature, options_of, signature
 
+Extra = tuple[Any, ...]
 Run = Callable[[Any, Any, Any, Any, Any], Any]
 TENSORS = (torch.Tensor, torch.nn.Parameter)
 RIVAL = f"torch {torch.__version__}"
@@ -32,7 +33,6 @@ _recent: dict[Any, tuple[Callable[..., bool], Run]] = {}
 TensorGuards = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards", None)
 """PyTorch's check of tensors; None in a version without it, where calls are always looked up."""
 NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32", torch.float64: "float64"}
-_dispatch: list[Callable[..., Any]] = []
 _grad_enabled = torch.is_grad_enabled
 _modes = torch._C._len_torch_dispatch_stack
 _autocast = torch._C._is_any_autocast_enabled
@@ -102,12 +102,10 @@ def _needs_gradient(*arrays: Any) -> bool:
 
 def operator(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     """The same through PyTorch's dispatcher."""
-    return _dispatch[0](name, x, extras, given)
+    # Registering takes PyTorch 20 ms, and plain calls need none of it. `torch.compile` follows this statement.
+    from . import torch_operator
 
-
-def dispatch_by(dispatch: Callable[..., Any]) -> None:
-    """Let `dispatch` call the registered operator."""
-    _dispatch.append(dispatch)
+    return torch_operator.dispatch(name, x, extras, given)
 
 
 def _unknown(name: str, x: Any, extras: Extra, given: tuple[Any, ...], key: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +44,7 @@ def tuned(
         if found is not None and took < seconds:
             best, seconds = Candidate(template, workload, found, f"measured, the best of {tried} configurations"), took
     program = compiled(best, target, epilogue)
-    choice = replace(described(best), tuned=trials, seconds=0.0 if seconds == float("inf") else seconds)
+    choice = described(best)._replace(tuned=trials, seconds=0.0 if seconds == float("inf") else seconds)
     if not rival or problem.activation.startswith("custom:"):
         return choice, program
     return compared(problem, on, choice, program)
@@ -57,7 +56,7 @@ def compared(problem: Problem, on: Device, choice: Choice, program: Executable) 
     ours, theirs = timing.both(problem, on, program)
     how = OURS if ours <= theirs else THEIRS
     why = choice.why if how == OURS else f"measured {ours / theirs:.2f} times as fast as ours here"
-    return replace(choice, how=how, why=why, seconds=ours, rival_seconds=theirs), program
+    return choice._replace(how=how, why=why, seconds=ours, rival_seconds=theirs), program
 
 
 def _searched(task: Task, first: Config, budget: float) -> tuple[Config | None, float, int]:

@@ -216,7 +216,7 @@ def _keep(plan: Plan, wins: bool, mine: float, theirs: float) -> None:
     """Have calls of this problem do from now on what was faster here."""
     how = OURS if wins else THEIRS
     why = f"measured {max(mine, theirs) / min(mine, theirs):.2f} times as fast as the other on this machine"
-    choice = replace(plan.choice, how=how, why=why, seconds=mine, rival_seconds=theirs)
+    choice = plan.choice._replace(how=how, why=why, seconds=mine, rival_seconds=theirs)
     decide(plan, choice, torch_tensors.RIVAL)
     torch_tensors.forget()
 

@@ -7,7 +7,6 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -109,10 +108,10 @@ class CpuDriver(Driver):
 def _line(path: str, key: str) -> str:
     """What a file of the system says after `key` (in its first such line); nothing where there is none."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        with open(path, encoding="utf-8") as file:
+            found = next((line for line in file if line.startswith(key)), "")
     except OSError:
         return ""
-    found = next((line for line in lines if line.startswith(key)), "")
     return found.partition(":")[2].strip() if key else found.strip()
 
 

@@ -114,9 +114,9 @@ class Device:
     def __getattr__(self, name: str) -> Any:
         """The legacy API reads attributes off the device: `dev.compute_version`, `dev.warp_size` ..."""
         name = {"device_name": "name"}.get(name, name)
-        if name in DeviceAttributes.__dataclass_fields__:
+        if name in DeviceAttributes._fields:
             return getattr(self.attributes, name)
-        raise missing("the device", name, (*dir(type(self)), *DeviceAttributes.__dataclass_fields__), self)
+        raise missing("the device", name, (*dir(type(self)), *DeviceAttributes._fields), self)
 
 
 _devices: dict[tuple[str, int], Device] = {}

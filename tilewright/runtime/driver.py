@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -45,8 +44,7 @@ class DeviceError(TVMError):
         return DeviceError, (str(self), self.code)
 
 
-@dataclass(frozen=True)
-class DeviceAttributes:
+class DeviceAttributes(NamedTuple):
     """What a device is and how much it has; 0 or "" where that means nothing for it."""
 
     name: str

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -33,9 +32,10 @@ _NOTHING = "__kernel void nothing(__global int* a) { a[0] = 0; }"
 @cache
 def load_pyopencl() -> Any:
     """The package; PoCL's cache of compiled kernels goes to a temporary folder where the home cannot be written."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    there = next((folder for folder in (home, *home.parents) if folder.exists()), home)
-    if not there.is_dir() or not os.access(there, os.W_OK):
+    there = os.path.abspath(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    while not os.path.exists(there) and there != os.path.dirname(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there) or not os.access(there, os.W_OK):
         if "POCL_CACHE_DIR" not in os.environ:
             made: str = import_module(f"{__package__}.temporary_cache").temporary_cache()
             os.environ["POCL_CACHE_DIR"] = made

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 
 from ..codegen.llvm.binding import OF_THREADS, PARALLEL_FOR
 from ..core.errors import UserError
@@ -56,7 +55,8 @@ class _Code:
 
     def __init__(self) -> None:
         futex, pause = _WORDS[platform.machine()]
-        text = Path(__file__).with_suffix(".ll").read_text(encoding="utf-8")
+        with open(os.path.join(os.path.dirname(__file__), "thread_pool.ll"), encoding="utf-8") as file:
+            text = file.read()
         text = text.replace("i64 FUTEX", f"i64 {futex}").replace("PAUSE", pause)
         text = text.replace("i64 SPIN_CYCLES", f"i64 {SPIN_CYCLES}")
         names = [*OF_THREADS, "tilewright_worker", "tilewright_end_pool", "tilewright_pool"]

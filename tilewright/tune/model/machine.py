@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ...core.boards import BOARDS, board_of
+from ...core.cache_folder import cache_folder
 from ...core.hardware import Hardware
-from ...core.paths import cache_folder
 from ...core.target import Target
 
 _USUAL_BOARD = "NVIDIA H200"
@@ -125,9 +125,9 @@ def keep(device: str, rates: Rates) -> Path | None:
     folder = cache_folder()
     if folder is None:
         return None
-    path = folder / _FILE
+    path = Path(folder, _FILE)
     draft = path.with_name(f".{_FILE}.{os.getpid()}")
-    folder.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     draft.write_text(json.dumps({**_read(), device: asdict(rates)}, indent=2))
     draft.replace(path)
     return path
@@ -136,7 +136,7 @@ def keep(device: str, rates: Rates) -> Path | None:
 def _read() -> dict[str, Any]:
     folder = cache_folder()
     try:
-        found = json.loads((folder / _FILE).read_text()) if folder is not None else {}
+        found = json.loads(Path(folder, _FILE).read_text()) if folder is not None else {}
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -1,0 +1,17 @@
+"""Activations as calls have them: by name, or as a function of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from .signature import activation_name
+
+
+def custom(name: str, activation: Any) -> tuple[Callable[[Any], Any] | None, str]:
+    """The function of an activation of the user's own, and the text that stands for it in a problem."""
+    if not callable(activation):
+        return None, activation_name(name, activation)
+    nodes = import_module("..expr.nodes", __package__)  # expressions take longer to import than a known kernel to start
+    return activation, f"custom:{activation(nodes.Var('v', 'float32'))}"
