@@ -32,6 +32,7 @@ _calls: dict[Any, Run] = {}
 _recent: dict[Any, tuple[Callable[..., bool], Run]] = {}
 TensorGuards = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards", None)
 """PyTorch's check of tensors; None in a version without it, where calls are always looked up."""
+_dispatch: list[Callable[..., Any]] = []
 NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32", torch.float64: "float64"}
 _grad_enabled = torch.is_grad_enabled
 _modes = torch._C._len_torch_dispatch_stack
@@ -102,10 +103,12 @@ def _needs_gradient(*arrays: Any) -> bool:
 
 def operator(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     """The same through PyTorch's dispatcher."""
-    # Registering takes PyTorch 20 ms, and plain calls need none of it. `torch.compile` follows this statement.
-    from . import torch_operator
+    return _dispatch[0](name, x, extras, given)
 
-    return torch_operator.dispatch(name, x, extras, given)
+
+def dispatch_by(dispatch: Callable[..., Any]) -> None:
+    """Let `dispatch` call the registered operator."""
+    _dispatch[:] = [dispatch]
 
 
 def _unknown(name: str, x: Any, extras: Extra, given: tuple[Any, ...], key: Any) -> Any:
