@@ -23,6 +23,9 @@ SEED ?= 1
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Of test-torch: where the wheel is that brings no CUDA.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+
 # Of test-matrix: --cell NAME, --whole, --list.
 MATRIX_ARGS ?=
 # Of fuzz: --engines interpreter,llvm,ptx,opencl,cuda, --every 4 (kernels for OpenCL), --log FILE.
@@ -30,7 +33,7 @@ FUZZ_ARGS ?=
 # Of fuzz-properties: how many examples of each property (some properties take a multiple of it).
 EXAMPLES ?= 600
 
-.PHONY: help demo test test-slow test-matrix fuzz fuzz-properties fuzz-api check test-gpu bench release clean setup
+.PHONY: help demo test test-slow test-torch test-matrix fuzz fuzz-properties fuzz-api check test-gpu bench release clean setup
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -48,6 +51,10 @@ test: $(READY) ## run the tests; those that need a GPU skip, saying so, where th
 
 test-slow: $(READY) ## run the tests that take more than ten seconds each, which `make test` leaves out
 	@$(BIN)/python -m pytest $(XDIST) -m slow $(PYTEST_ARGS)
+
+test-torch: ## run the tests of calls on PyTorch's tensors, in .venv-torch with PyTorch's CPU wheel (200 MB)
+	@PIP_EXTRA_INDEX_URL=$(TORCH_INDEX) $(MAKE) --no-print-directory VENV=.venv-torch EXTRAS=opencl,cuda,torch,dev setup
+	@.venv-torch/bin/python -m pytest $(XDIST) tests/functional tests/ladder $(PYTEST_ARGS)
 
 test-matrix: $(READY) ## run tests as on other machines: cores, memory, descriptors, load, missing extras ...
 	@$(BIN)/python tools/test_matrix.py $(MATRIX_ARGS) $(if $(PYTEST_ARGS),-- $(PYTEST_ARGS))
@@ -87,7 +94,7 @@ release: $(READY) ## build the sdist and the wheel, and try the wheel in a clean
 	@$(BIN)/python tools/release.py
 
 clean: ## remove .venv, caches and build outputs
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-torch build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A Python split by its distribution may lack ensurepip; then its own pip fills the environment. pip prints one line

@@ -22,7 +22,7 @@ _OPT_IN_SHARED, _MAJOR, _MINOR = 8, 75, 76
 _PLAIN_SHARED = 48 << 10
 _NO_CONTEXT = (201, 400)
 """CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE: this thread has no current context, or another's."""
-_QUICK_AFTER = 16
+QUICK_AFTER = 16
 """Number of launches after which compiling the launcher pays off."""
 
 
@@ -109,7 +109,7 @@ class Kernel:
         aligned = tuple(alignment[a] if a >= 0 else 1 for a in launch.arguments)
         self._numbers = (*launch.grid, *launch.block, launch.shared), aligned
         self._function = function.value or 0
-        self._left = _QUICK_AFTER
+        self._left = QUICK_AFTER
         self._slow = launcher.by_ctypes(self._function, library().cuLaunchKernel, *self._numbers)
         self.start: Callable[..., int] = self._first
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import torch_native
+from . import cuda_kernels, torch_native
 from .plans import OURS, Choice, Plan
 from .problem import TRANSPOSED, Problem
 from .running import program_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..runtime.device import Device
     from .executable import Executable
 
-_RUNS, _ROUNDS = 10, 7
+_RUNS, _ROUNDS, _WARM = 10, 7, cuda_kernels.QUICK_AFTER
 _ENOUGH = 2e-3
 """Seconds that a round takes at least."""
 Work = Callable[[], Any]
@@ -65,16 +65,17 @@ def tensors(problem: Problem, on: Device) -> list[Any]:
     ]
 
 
-def in_turns(works: list[Work], on_gpu: bool, around: list[Around] | None = None) -> list[float]:
-    """The median seconds of one run of each piece of work, measured in turns; on a GPU without the host's time.
+def in_turns(works: list[Work], on_gpu: bool, around: list[Around] | None = None, eager: bool = False) -> list[float]:
+    """The median seconds of one run of each piece of work, measured in turns.
 
-    What `around` has for a piece of work is entered for each of its measurements, and not timed.
+    On a GPU, runs are recorded in a graph, which leaves out the host's time; with `eager` that counts. What `around`
+    has for a piece of work is entered for each of its measurements, and not timed.
     """
     within: list[Around] = around or [nullcontext for _ in works]
     prepared = []
     for work, enter in zip(works, within, strict=True):
         with enter():
-            prepared.append(_graph(work) if on_gpu else _repeated(work))
+            prepared.append(_graph(work) if on_gpu and not eager else _repeated(work, on_gpu))
     times: list[list[float]] = [[] for _ in works]
     for _ in range(_ROUNDS):
         for measure, enter, into in zip(prepared, within, times, strict=True):
@@ -83,20 +84,26 @@ def in_turns(works: list[Work], on_gpu: bool, around: list[Around] | None = None
     return [statistics.median(one) for one in times]
 
 
-def _repeated(work: Work) -> Callable[[], float]:
-    """Seconds of one run on the CPU, over as many as take long enough."""
-    work()
-    began = time.perf_counter()
-    work()
-    number = max(1, min(1000, int(_ENOUGH / max(time.perf_counter() - began, 1e-7))))
+def _repeated(work: Work, on_gpu: bool) -> Callable[[], float]:
+    """Seconds of one run, the host's time included, over as many as take long enough."""
+    wait = torch.cuda.synchronize if on_gpu else _nothing
 
-    def measure() -> float:
+    def seconds(number: int) -> float:
+        wait()
         began = time.perf_counter()
         for _ in range(number):
             work()
+        wait()
         return (time.perf_counter() - began) / number
 
-    return measure
+    for _ in range(_WARM if on_gpu else 1):  # until the compiled launcher is in use
+        work()
+    number = max(1, min(1000, int(_ENOUGH / max(seconds(1), 1e-7))))
+    return lambda: seconds(number)
+
+
+def _nothing() -> None:
+    """Wait for nothing: the host has always finished."""
 
 
 def _graph(work: Work) -> Callable[[], float]:
