@@ -24,6 +24,7 @@ from typing import Any
 from tilewright.bounds.infer import infer_bounds
 from tilewright.core.node import Node
 from tilewright.core.options import USUAL
+from tilewright.core.recursion import deep
 from tilewright.core.target import Target
 from tilewright.ladder.conv1d import Conv1d
 from tilewright.ladder.depthwise import Depthwise
@@ -65,6 +66,7 @@ def _example(made: tuple[Any, ...]) -> tuple[Any, list[Any]]:
     return made[0], list(made[1:])
 
 
+@deep  # as `lower` is: passes find the room for deep programs made
 def measure(make: Make, clock: Callable[[], float] = time.perf_counter, compiled: bool = False) -> dict[str, float]:
     """Milliseconds of each part of one lowering of a fresh schedule.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..expr import nodes as n
 from ..expr.nodes import Expr, Var
 from ..expr.traverse import conjuncts, post_order, variables
@@ -31,24 +33,35 @@ def decidable(e: Expr, facts: Facts) -> frozenset[Var]:
 
 def choices(e: Expr) -> int:
     """How many choices are nested within e."""
-    found: int | None = getattr(e, "choices_below", None)
-    if found is None:
-        for at in post_order(e):
-            if getattr(at, "choices_below", None) is None:
-                below = max([child.choices_below for child in at.children()], default=0)
-                at.choices_below = below + isinstance(at, (n.Select, n.IfThenElse))
-        found = e.choices_below
-    return found
+    if hasattr(e, "choices_below"):
+        return e.choices_below
+    stack = [e]
+    while stack:
+        at = stack[-1]
+        unknown = [child for child in at.children() if not hasattr(child, "choices_below")]
+        if unknown:
+            stack += unknown
+            continue
+        stack.pop()
+        below = max([child.choices_below for child in at.children()], default=0)
+        at.choices_below = below + isinstance(at, (n.Select, n.IfThenElse))
+    return e.choices_below
 
 
 def assuming(e: Expr, cond: Expr, facts: Facts) -> Expr:
     """A simplified e, simplified further where `cond` holds; looked into only where that can matter."""
-    if choices(e) > MOST_CHOICES:
-        return e
-    useful = decidable(e, facts)
-    if not useful or useful.isdisjoint(variables(cond)):
+    useful = facts.decidable.get(e)  # where it is known, it answers most questions
+    if useful is None:
+        if choices(e) > MOST_CHOICES:
+            return e
+        useful = decidable(e, facts)
+    if not useful or useful.isdisjoint(_variables(cond, facts)) or choices(e) > MOST_CHOICES:
         return e
     return visit(e, ready(facts.assume(cond, memory=True)))
+
+
+def _variables(cond: Expr, facts: Facts) -> Iterable[Var]:
+    return decidable(cond, facts) if isinstance(cond, _DECIDABLE) else variables(cond)
 
 
 def harmless(e: Expr) -> bool:

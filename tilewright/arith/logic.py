@@ -102,12 +102,13 @@ def _without_implied(parts: list[Expr], conjunction: bool, facts: Facts) -> list
     if len(parts) < 2:
         return parts
     forms = [as_nonneg(part, conjunction) for part in parts]
-    near = _alike(forms)
+    everything = range(len(forms))
+    near = None if len(forms) <= MOST_COMPARED else _alike(forms)
     dead: set[int] = set()
     for i, form in enumerate(forms):
         if form is None or i in dead:
             continue
-        for j in near(i):
+        for j in everything if near is None else near(i):
             other = forms[j]
             if j == i or j in dead or other is None or form.terms.keys().isdisjoint(other.terms):
                 continue
@@ -123,10 +124,7 @@ def _without_implied(parts: list[Expr], conjunction: bool, facts: Facts) -> list
 
 
 def _alike(forms: Sequence[Affine | None]) -> Callable[[int], Sequence[int]]:
-    """With which forms to compare each: with all of them; of very many, with some of those of the same atoms."""
-    if len(forms) <= MOST_COMPARED:
-        everything = range(len(forms))
-        return lambda _: everything
+    """With which of very many forms to compare each: with some of those of the same atoms."""
     groups: dict[frozenset[Expr], list[int]] = {}
     for i, form in enumerate(forms):
         if form is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.recursion import ROOM
+from ..core.recursion import HERE, ROOM
 from ..expr.nodes import TRUE, Expr
 from . import choices, compare, forms, generic, logic, vectors  # noqa: F401  (they fill the tables of the engine)
 from .assume import ready
@@ -18,10 +18,12 @@ def simplify(e: Expr, facts: Facts = EMPTY) -> Expr:
     nothing that the result divides or compares does. Floating-point results keep every bit.
     """
     found = facts.memo.get(e)
-    if found is None:
-        with ROOM:
-            found = visit(e, ready(facts))
-    return found
+    if found is not None:
+        return found
+    if HERE.rooms:  # as in all of lowering
+        return visit(e, ready(facts))
+    with ROOM:
+        return visit(e, ready(facts))
 
 
 def prove(cond: Expr, facts: Facts = EMPTY) -> bool:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
+from ..arith.affine import Affine
 from ..arith.region import extremes
 from ..arith.simplify import prove, simplify
 from ..core.errors import UserError
@@ -21,7 +23,7 @@ from ..expr.operators import const, greater_equal, less, maximum, minimum, subtr
 from ..expr.traverse import loads, variables
 from ..tensor.tensor import Operation, PlaceholderOp, topological
 from .call_checks import ReadCheck, point_checks, range_check
-from .witnesses import GuardedRead, check_witness, guarded_reads
+from .witnesses import GuardedRead, check_witness, guarded_reads, is_guarded, positive_forms
 
 End = int | Expr
 """One end of the values of an axis or an index; an expression only if it is not constant."""
@@ -164,22 +166,32 @@ class _Reader:
         Raises UserError where a point is beyond the ends whatever the arguments.
         """
         conditions: tuple[Expr, ...] | None = None
+        forms: tuple[Affine, ...] | None = None
         for d in dimensions:
             index, extent = read.load.indices[d], read.source.shape[d]
-            numbers = _constant_span(index, self.spans)
-            if numbers is not None and isinstance(extent, IntImm) and 0 <= numbers[0] <= numbers[1] < extent.value:
-                continue
+            if isinstance(extent, IntImm):
+                numbers = _constant_span(index, self.spans)
+                if numbers is not None and 0 <= numbers[0] <= numbers[1] < extent.value:
+                    continue
+                forms = tuple(positive_forms(read.conditions)) if forms is None else forms
+                if is_guarded(index, extent.value, self.constant_ends, forms):
+                    continue
             conditions = read.stated if conditions is None else conditions
             used = variables(index, *conditions)
             if not self.occur_together(frozenset(used)) or loads(index, *conditions):
                 continue
-            spans = {var: self.spans[var] for var in used if var in self.spans}
-            ends = {v: (s.lo, s.hi) for v, s in spans.items() if isinstance(s.lo, int) and isinstance(s.hi, int)}
+            ends = {var: self.constant_ends[var] for var in used if var in self.constant_ends}
             if len(ends) == len(used) and isinstance(extent, IntImm):
                 check_witness(self.op, read, d, ends)
             elif self._stated(used):
-                wide = {var: _ends(span, var) for var, span in spans.items()}
+                wide = {var: _ends(self.spans[var], var) for var in used if var in self.spans}
                 yield from point_checks(self.op.name, read, d, wide, self.occurs)
+
+    @cached_property
+    def constant_ends(self) -> dict[Var, tuple[int, int]]:
+        """The ends of the axes whose values are constants."""
+        spans = self.spans.items()
+        return {v: (s.lo, s.hi) for v, s in spans if isinstance(s.lo, int) and isinstance(s.hi, int)}
 
     def _stated(self, used: Iterable[Var]) -> bool:
         """Whether the values of the axes among some variables are known; the others are arguments of the function."""

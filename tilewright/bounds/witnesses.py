@@ -71,7 +71,7 @@ def guarded_reads(op: Operation) -> Iterator[GuardedRead]:
         if isinstance(e, Load) and isinstance(e.source, Tensor):
             yield GuardedRead(e, e.source, conditions)
         if not isinstance(e, _BRANCHING):
-            stack.extend((child, conditions) for child in e.children())
+            stack += [(child, conditions) for child in e.children()]
             continue
         for child, condition in _parts(e):
             if condition is None:
@@ -116,7 +116,7 @@ def witness(
     `ends` has the values of every variable of the index and of the conditions.
     """
     stated = tuple(condition.stated for condition in conditions)
-    if _guarded(index, extent, ends, conditions) or _inside(index, extent, ends, stated):
+    if is_guarded(index, extent, ends, tuple(positive_forms(conditions))) or _inside(index, extent, ends, stated):
         return None
     used = variables(index, *stated)
     for values in _points(used, (index, *stated), ends, extent):
@@ -130,8 +130,11 @@ def witness(
     return None
 
 
-def _guarded(index: Expr, extent: int, ends: Mapping[Var, tuple[int, int]], conditions: Conditions) -> bool:
-    """Whether conditions that compare the index itself keep it inside, as those of padding do; linear forms suffice."""
+def is_guarded(index: Expr, extent: int, ends: Mapping[Var, tuple[int, int]], known: Sequence[Affine]) -> bool:
+    """Return whether bounds of the index itself, as conditions of padding have, keep it inside.
+
+    The forms that are `known` to be at least 0 suffice (`positive_forms` of the conditions), without a prover.
+    """
     form = Affine.of(index)
     lowest = highest = form.const
     for atom, scale in form.terms.items():
@@ -141,11 +144,11 @@ def _guarded(index: Expr, extent: int, ends: Mapping[Var, tuple[int, int]], cond
         lowest += scale * span[scale < 0]
         highest += scale * span[scale > 0]
     opposite = form.scale(-1)
-    for known in positive_forms(conditions):  # known >= 0
-        if known.terms == form.terms:
-            lowest = max(lowest, form.const - known.const)
-        elif known.terms == opposite.terms:
-            highest = min(highest, form.const + known.const)
+    for bound in known:
+        if bound.terms == form.terms:
+            lowest = max(lowest, form.const - bound.const)
+        elif bound.terms == opposite.terms:
+            highest = min(highest, form.const + bound.const)
     return lowest >= 0 and highest < extent
 
 

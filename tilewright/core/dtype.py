@@ -31,6 +31,10 @@ class DType(str):
     is_float: bool
     is_int: bool
     is_bool: bool
+    min_value: int
+    """Smallest value of an integer or boolean type."""
+    max_value: int
+    """Largest value of an integer or boolean type."""
     _known: ClassVar[dict[str, DType]] = {}
 
     def __new__(cls, name: str | type | np.dtype | None) -> DType:
@@ -74,6 +78,8 @@ class DType(str):
             self.is_float = kind in ("float", "bfloat")
             self.is_int = kind in ("int", "uint")
             self.is_bool = kind == "bool"
+            self.min_value = -(1 << (bits - 1)) if kind == "int" else 0
+            self.max_value = (1 << (bits - 1)) - 1 if kind == "int" else (1 << bits) - 1
             cls._known[text] = self
         return self
 
@@ -105,16 +111,6 @@ class DType(str):
             brain: np.dtype = np.dtype(ml_dtypes.bfloat16)
             return brain
         return np.dtype(str(self.scalar))
-
-    @property
-    def min_value(self) -> int:
-        """Smallest value of an integer or boolean type."""
-        return -(1 << (self.bits - 1)) if self.kind == "int" else 0
-
-    @property
-    def max_value(self) -> int:
-        """Largest value of an integer or boolean type."""
-        return (1 << (self.bits - 1)) - 1 if self.kind == "int" else (1 << self.bits) - 1
 
 
 def _type_name(given: Any) -> str:

@@ -24,7 +24,7 @@ class Node:
 
     __slots__ = ("__weakref__", "choices_below", "read_below")
     choices_below: int
-    """Set by `arith/assume.py` once it was asked."""
+    """Set by `arith/assume.py` once it was asked; leaves have it from their class."""
     read_below: Any
     """Set by `loops/uses.py` once it was asked: here, so that it goes when the node goes."""
     FIELDS: ClassVar[tuple[str, ...]] = ()

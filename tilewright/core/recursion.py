@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import wraps
+from threading import local
 from typing import ParamSpec, TypeVar
 
 from .errors import UserError
@@ -27,8 +28,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class _Here(local):
+    rooms = 0
+    """The contexts of `ROOM` that this thread is inside of."""
+
+
+HERE = _Here()
+
+
 class _Room:
-    """A context in which the recursion limit is at least `FRAMES`; contexts nest, and threads may overlap."""
+    """A context in which the recursion limit is at least `FRAMES`; contexts nest, and threads may overlap.
+
+    Contexts inside another of the same thread, of which lowering has hundreds, take no lock.
+    """
 
     def __init__(self) -> None:
         self._lock = new_lock()
@@ -36,6 +48,9 @@ class _Room:
         self._before = 0
 
     def __enter__(self) -> None:
+        HERE.rooms += 1
+        if HERE.rooms > 1:
+            return
         with self._lock:
             if not self._inside:
                 self._before = sys.getrecursionlimit()
@@ -44,6 +59,9 @@ class _Room:
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
+        HERE.rooms -= 1
+        if HERE.rooms:
+            return
         with self._lock:
             self._inside -= 1
             # Whoever changed the limit meanwhile has the last word.

@@ -43,6 +43,8 @@ def const(value: ExprLike, dtype: str | None = None) -> n.Expr:
 
     Raises UserError where the value does not fit the type.
     """
+    if type(value) is int and dtype is INT32 and INT32.min_value <= value <= INT32.max_value:
+        return n.IntImm(value, INT32)
     if isinstance(value, Operand):
         return value.as_expr() if dtype is None else cast(dtype, value)
     if isinstance(value, np.generic):
@@ -120,6 +122,12 @@ def _folds(value: int, kind: DType) -> bool:
 
 def match_types(a: ExprLike, b: ExprLike) -> tuple[n.Expr, n.Expr]:
     """Both values as expressions of one common type."""
+    if isinstance(a, n.Expr):  # what nearly all calls of lowering are: two expressions of a type, or one and an index
+        if isinstance(b, n.Expr):
+            if a.dtype is b.dtype:
+                return a, b
+        elif type(b) is int and a.dtype is INT32 and INT32.min_value <= b <= INT32.max_value:
+            return a, n.IntImm(b, INT32)
     a_number, b_number = not isinstance(a, Operand), not isinstance(b, Operand)
     if a_number and not b_number:
         y = as_expr(b)

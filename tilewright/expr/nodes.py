@@ -67,6 +67,7 @@ class Var(Expr):
 
     __slots__ = ("dtype", "known", "name")
     FIELDS = ("name", "dtype", "known")
+    choices_below = 0
 
     def __init__(self, name: str, dtype: str = "int32", known: Known = ANYTHING) -> None:
         if not isinstance(name, str) or not isinstance(known, Known):
@@ -95,6 +96,8 @@ def _float_key(value: float) -> bytes:
 class IntImm(Expr):
     """An integer or boolean constant (`value` is a Python int)."""
 
+    choices_below = 0
+
     value: int
     dtype: DType
 
@@ -111,6 +114,8 @@ class IntImm(Expr):
 @node(keys={"value": "float_key(value)"}, float_key=_float_key)
 class FloatImm(Expr):
     """A floating-point constant; interned by its bits, so -0.0 and NaN keep their identity."""
+
+    choices_below = 0
 
     value: float
     dtype: DType

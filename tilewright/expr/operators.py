@@ -23,6 +23,8 @@ from .operand import BUILD, Operand
 
 def _wrap(value: int, kind: DType) -> n.Expr:
     """A folded integer, wrapped to its type as the hardware would."""
+    if kind.min_value <= value <= kind.max_value:
+        return n.IntImm(value, kind)
     span = kind.max_value - kind.min_value + 1
     return n.IntImm((value - kind.min_value) % span + kind.min_value, kind)
 

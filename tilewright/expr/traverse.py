@@ -30,7 +30,18 @@ def post_order(*roots: Node) -> Iterator[Any]:
 
 def variables(*roots: Node) -> tuple[Var, ...]:
     """The variables that occur, in the order of first appearance."""
-    return tuple(e for e in post_order(*roots) if isinstance(e, Var))
+    found: list[Var] = []
+    seen: set[Node] = set()
+    stack: list[Node] = list(reversed(roots))
+    while stack:  # a walk of its own: no order but that of the leaves matters, and lowering asks often
+        at = stack.pop()
+        if at not in seen:
+            seen.add(at)
+            if isinstance(at, Var):
+                found.append(at)
+            else:
+                stack += reversed(at.children())
+    return tuple(found)
 
 
 def uses_any(root: Expr, wanted: Iterable[Var]) -> bool:
@@ -41,7 +52,7 @@ def uses_any(root: Expr, wanted: Iterable[Var]) -> bool:
 
 def loads(*roots: Node) -> tuple[Load, ...]:
     """The distinct loads that occur, inner ones first."""
-    return tuple(e for e in post_order(*roots) if isinstance(e, Load))
+    return tuple([e for e in post_order(*roots) if isinstance(e, Load)])
 
 
 def substitute(root: Any, mapping: Mapping[Any, Expr]) -> Any:

@@ -8,7 +8,6 @@ is linear in the loop variables, only the constant changes from copy to copy.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from operator import itemgetter
 
 from ..arith.facts import EMPTY, Facts
 from ..core.errors import Suspect, UserError
@@ -71,8 +70,18 @@ class _Weight:
         self.unrolled += 1
         self.size *= extent
         self.copies = self.size
-        if extent > 1:
-            self.longest = max(self.longest, (self.size, loop), key=itemgetter(0))
+        if extent > 1 and self.size > self.longest[0]:
+            self.longest = self.size, loop
+
+    def add(self, part: _Weight) -> None:
+        """Count one part of a sequence."""
+        self.steps += part.steps
+        self.unrolled = max(self.unrolled, part.unrolled)
+        self.loops = max(self.loops, part.loops)
+        self.size += part.size
+        self.copies += part.copies
+        if part.longest[0] > self.longest[0]:
+            self.longest = part.longest
 
 
 def unroll_loops(function: Function, target: Target, options: Options) -> Function:
@@ -101,12 +110,7 @@ def _decide(stmt: Stmt, policy: _Policy, weight: _Weight) -> Stmt:
         for part in stmt.stmts:
             own = _Weight()
             parts.append(_decide(part, policy, own))
-            weight.steps += own.steps
-            weight.unrolled = max(weight.unrolled, own.unrolled)
-            weight.loops = max(weight.loops, own.loops)
-            weight.size += own.size
-            weight.copies += own.copies
-            weight.longest = max(weight.longest, own.longest, key=itemgetter(0))
+            weight.add(own)
         return seq(*parts)
     if isinstance(stmt, (Store, Evaluate, Tensorized)):
         weight.steps += 1
@@ -117,7 +121,9 @@ def _decide(stmt: Stmt, policy: _Policy, weight: _Weight) -> Stmt:
 
 def _vectors(stmt: Stmt, vector_bytes: int) -> int:
     """How many vectors of the hardware a statement stores."""
-    return max(1, -(-stmt.value.dtype.bytes // vector_bytes)) if isinstance(stmt, Store) else 1
+    if not isinstance(stmt, Store) or stmt.value.dtype.lanes == 1:
+        return 1
+    return max(1, -(-stmt.value.dtype.bytes // vector_bytes))
 
 
 def _decide_loop(stmt: For, policy: _Policy, weight: _Weight) -> Stmt:
@@ -136,7 +142,7 @@ def _decide_loop(stmt: For, policy: _Policy, weight: _Weight) -> Stmt:
             fix="split the axis by a constant factor and unroll the inner loop",
             suspects=(Suspect(("unroll",), (_stage(stmt.body),)),),
         )
-    tasks = any(key in TASKS for key, _ in stmt.pragmas)  # which stay with their loop
+    tasks = bool(stmt.pragmas) and any(key in TASKS for key, _ in stmt.pragmas)  # which stay with their loop
     serial = stmt.kind is LoopKind.SERIAL and not tasks
     once = serial and extent == 1
     if serial and extent >= 0 and weight.loops == 0 and weight.unrolled <= MAX_AUTO_DEPTH:
