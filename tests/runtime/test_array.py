@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -282,3 +284,10 @@ def test_an_array_frees_its_memory(dev: Device) -> None:
         a = empty((size,), "uint8", dev)
         assert isinstance(a, NDArray)
         del a
+
+
+def test_copying_values_imports_nothing() -> None:
+    """NumPy loads its masked arrays when they are first asked for, which takes a process of a trial 80 ms."""
+    program = "import sys, tilewright as tw\ntw.nd.array([1.0, 2.0])\nprint('numpy.ma' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

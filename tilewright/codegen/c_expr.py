@@ -71,22 +71,37 @@ MOST_READ = 128
 OFTEN = 4
 
 
-def read_often(e: n.Expr) -> frozenset[n.Expr]:
+def read_often(e: n.Expr, sizes: dict[n.Expr, int]) -> frozenset[n.Expr]:
     """Return the parts of a large expression that several others in it read: Horner's rule reads its argument.
 
     The compiler of the target finds them too, unless there are too many; its time grows with what is written out.
+    `sizes` holds what is known of how large expressions are, written out, and gains what is found.
     """
-    sizes: dict[n.Expr, int] = {}
+    if _written_size(e, sizes) < MOST_READ:
+        return frozenset()
     readers: dict[n.Expr, int] = {}
     for node in post_order(e):
-        children = [child for child in node.children() if isinstance(child, n.Expr)]
-        sizes[node] = 1 + sum(sizes.get(child, 1) for child in children)
-        for child in children:
+        for child in node.children():
             readers[child] = readers.get(child, 0) + 1
-    if sizes[e] < MOST_READ:
-        return frozenset()
-    wide = (node for node, count in readers.items() if count >= OFTEN and sizes[node] > 3 and node.dtype.lanes == 1)
-    return frozenset(node for node in wide if node.dtype.is_float)
+    wide = (node for node, count in readers.items() if count >= OFTEN and sizes.get(node, 1) > 3)
+    return frozenset(node for node in wide if isinstance(node, n.Expr) and node.dtype.lanes == 1 and node.dtype.is_float)
+
+
+def _written_size(e: n.Expr, sizes: dict[n.Expr, int]) -> int:
+    """Count the nodes of an expression as often as they are written out."""
+    waiting = [e]
+    while waiting:
+        node = waiting[-1]
+        if node in sizes:
+            waiting.pop()
+            continue
+        children = [child for child in node.children() if isinstance(child, n.Expr)]
+        unknown = [child for child in children if child not in sizes]
+        if unknown:
+            waiting += unknown
+        else:
+            sizes[waiting.pop()] = 1 + sum([sizes[child] for child in children])
+    return sizes[e]
 
 
 class ExprWriter:
@@ -106,6 +121,7 @@ class ExprWriter:
         """Variables that are not 0 wherever something is divided by them: extents of arrays and loops."""
         self._memo: dict[n.Expr, Text] = {}
         self._heights: dict[n.Expr, int] = {}
+        self._sizes: dict[n.Expr, int] = {}
         self._branches = 0
         """Choices around the expression at hand of which only the part taken is evaluated."""
         self.keep: Callable[[n.Expr, str], str] | None = None
@@ -122,7 +138,7 @@ class ExprWriter:
     @contextmanager
     def _whole(self, e: n.Expr) -> Iterator[None]:
         """Around the writing of a whole expression: what it reads often gets variables."""
-        outer, self._shared = self._shared, self._shared or read_often(e)
+        outer, self._shared = self._shared, self._shared or read_often(e, self._sizes)
         yield
         self._shared = outer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,8 @@ def whole_numbers(given: Any, what: str, primitive: str) -> Shape:
 
 def host_values(data: Any, primitive: str) -> np.ndarray:
     """Numbers as a NumPy array; UserError for what holds none."""
-    if isinstance(data, np.ma.MaskedArray):
+    masks = sys.modules.get("numpy.ma")  # importing it takes longer than many programs; without it, none is masked
+    if masks is not None and isinstance(data, masks.MaskedArray):
         raise UserError(
             "the values are a masked array, whose mask an array on a device does not have",
             primitive=primitive,
