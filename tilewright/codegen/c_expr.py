@@ -84,7 +84,8 @@ def read_often(e: n.Expr, sizes: dict[n.Expr, int]) -> frozenset[n.Expr]:
         for child in node.children():
             readers[child] = readers.get(child, 0) + 1
     wide = (node for node, count in readers.items() if count >= OFTEN and sizes.get(node, 1) > 3)
-    return frozenset(node for node in wide if isinstance(node, n.Expr) and node.dtype.lanes == 1 and node.dtype.is_float)
+    scalars = (node for node in wide if isinstance(node, n.Expr) and node.dtype.lanes == 1)
+    return frozenset(node for node in scalars if node.dtype.is_float)
 
 
 def _written_size(e: n.Expr, sizes: dict[n.Expr, int]) -> int:
