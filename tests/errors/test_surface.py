@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +191,16 @@ def test_what_a_users_own_function_raises_keeps_its_type(call: Any, what: str) -
     (note,) = caught.value.__notes__
     assert note.startswith(f"raised by {what}, called from ")
     assert "test_surface.py:" in note
+
+
+def test_a_call_from_no_file_has_a_note_without_a_place() -> None:
+    program = """
+from tilewright import te
+try: te.compute((4,), lambda i: {}[0], name="B")
+except KeyError as error: print(error.__notes__)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[\"raised by the function of te.compute 'B'\"]\n"
 
 
 def test_our_own_errors_get_no_note() -> None:

@@ -52,7 +52,7 @@ FAULTS: dict[str, tuple[type[Outcome], int, str]] = {
     "loops later": (TimedOut, 7, "still running after"),
     "near": (RunFailed, 4, r"writes outside of B, 1 byte\(s\) after its last element"),
     "astray": (RunFailed, 4, r"writes outside of B, 1,\d\d\d,\d\d\d byte\(s\) after its last element"),
-    "far": (RunFailed, 4, "SIGSEGV|ILLEGAL_ADDRESS|INVALID_ADDRESS_SPACE"),
+    "far": (RunFailed, 4, "SIGSEGV|ILLEGAL_ADDRESS|INVALID_ADDRESS_SPACE|INVALID_COMMAND_QUEUE|OUT_OF_RESOURCES"),
     "wrong": (WrongAnswer, 5, r"B\[0\] is .*, expected .*; 4,096 of 4,096 elements are wrong"),
     "unwritten": (WrongAnswer, 5, r"B\[\d+\] was never written, expected"),
     "input": (RunFailed, 4, "writes to its input A"),

@@ -159,6 +159,32 @@ def test_opencl_in_a_fork_of_a_process_that_used_it_is_refused() -> None:
     assert "OpenCL was used before this process was forked" in refused
 
 
+GARBAGE = """
+import gc, os, sys
+sys.path.insert(0, {root!r})
+from tests.measure import test_forking as here
+
+class Released:
+    def __init__(self):
+        self.me, self.by = self, os.getpid()
+    def __del__(self):
+        os.write(1, b"released by its own process\\n" if os.getpid() == self.by else b"released by a fork\\n")
+
+print(here.add_in_child("opencl", 1), flush=True)
+gc.disable()
+Released()
+gc.enable()
+print(here.in_child(lambda: (gc.collect(), gc.isenabled())[1]), flush=True)
+gc.collect()
+"""
+
+
+@pytest.mark.opencl
+def test_garbage_from_before_a_fork_is_the_parents() -> None:
+    """Releasing a kernel takes PoCL's locks, which a thread that is not in the fork may hold."""
+    assert script(GARBAGE) == ["2.0", "True", "released by its own process"]
+
+
 READ_ONLY = """
 import os, sys
 sys.path.insert(0, {root!r})

@@ -36,7 +36,9 @@ def test_more_threads_than_the_device_has() -> None:
     most = opencl().attributes.max_threads_per_block
     module = added(2 * most, f"opencl -max_num_threads={2 * most}")
     arrays = [tw.nd.empty((2 * most,), device=opencl()) for _ in range(2)]
-    with pytest.raises(DeviceError, match=rf"launch of main_kernel .*\n  fix: bind fewer threads.* at most {most:,} "):
+    with pytest.raises(
+        DeviceError, match=r"launch of main_kernel .*\n  fix: bind fewer threads.* at most [\d,]+ of them"
+    ):
         module(*arrays)
 
 

@@ -362,6 +362,11 @@ def test_what_is_no_file_is_refused_at_once(tmp_path):
                 list(use(path))
 
 
+def test_a_file_that_opens_and_cannot_be_read():
+    with pytest.raises(UserError, match="cannot read /proc/self/mem: Input/output error"):
+        list(load_from_file("/proc/self/mem"))
+
+
 def test_a_line_that_never_ends_costs_neither_memory_nor_time(tmp_path, monkeypatch):
     monkeypatch.setattr("tilewright.tune.records.log._LONGEST_LINE", 1 << 14)
     monkeypatch.setattr("tilewright.tune.records.log._LONGEST_SKIP", 1 << 16)

@@ -133,15 +133,17 @@ class ExprWriter:
 
     def __call__(self, e: n.Expr, at_least: int = 0) -> str:
         """The text of `e`, in parentheses where it binds less tightly than `at_least`."""
-        with self._whole(e):
-            return self.write(e, at_least)
+        text, level = self._whole(e)
+        return text if level >= at_least else f"({text})"
 
-    @contextmanager
-    def _whole(self, e: n.Expr) -> Iterator[None]:
-        """Around the writing of a whole expression: what it reads often gets variables."""
-        outer, self._shared = self._shared, self._shared or read_often(e, self._sizes)
-        yield
-        self._shared = outer
+    def _whole(self, e: n.Expr) -> Text:
+        """`_text` of a whole expression: what it reads often gets variables."""
+        if self._shared or e in self._memo:
+            return self._text(e)
+        self._shared = read_often(e, self._sizes)
+        text = self._text(e)
+        self._shared = frozenset()
+        return text
 
     def write(self, e: n.Expr, at_least: int = 0) -> str:
         """`__call__`, on the way down: calls of methods take no C stack, those of objects do."""
@@ -342,8 +344,7 @@ class ExprWriter:
 
     def unrounded(self, value: n.Expr, dtype: DType) -> str:
         """The value of a 16-bit float where it is rounded to one next."""
-        with self._whole(value):
-            text, level = self._text(value)
+        text, level = self._whole(value)
         rounded = f"{dtype.scalar}_round("
         return text[len(rounded) : -1] if level == ATOM and text.startswith(rounded) else text
 

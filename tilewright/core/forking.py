@@ -8,6 +8,7 @@ builds that begin meanwhile wait for the fork.
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import threading
 import time
@@ -95,3 +96,27 @@ def not_while_forking(function: Callable[P, T]) -> Callable[P, T]:
 os.register_at_fork(
     before=_gate.before_fork, after_in_parent=_gate.after_in_parent, after_in_child=_gate.after_in_child
 )
+
+
+@functools.cache
+def keep_from_forks() -> None:
+    """From now on, leave what is garbage at the time of a fork to the parent.
+
+    A driver's objects take the driver's locks when they are released. In a fork, a lock may be held by a thread that is
+    not there, and the first collection of garbage would wait for it.
+    """
+    collecting: list[bool] = []
+
+    def before() -> None:
+        collecting.append(gc.isenabled())
+        gc.disable()  # hooks of others run until ours does
+
+    def resume() -> None:
+        if collecting.pop():
+            gc.enable()
+
+    def in_child() -> None:
+        gc.freeze()
+        resume()
+
+    os.register_at_fork(before=before, after_in_parent=resume, after_in_child=in_child)

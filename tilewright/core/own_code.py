@@ -16,5 +16,6 @@ def calling(what: str) -> Iterator[None]:
     except TVMError:
         raise  # says where by itself
     except Exception as error:
-        error.add_note(f"raised by {what}, called from {caller_location()}")
+        where = caller_location()  # empty in `python -c` and at a prompt
+        error.add_note(f"raised by {what}" + (f", called from {where}" if where else ""))
         raise

@@ -79,6 +79,10 @@ class LocalRunner:
             raise UserError("module_loader= is not supported", primitive="LocalRunner", fix="leave it out")
 
 
+_LONGEST = 10**300
+"""Seconds; what is far above that has no form as a float."""
+
+
 def _check_positive(who: str, timeout: float, n_parallel: int | None) -> None:
     _check_seconds(who, "timeout", timeout)
     if not timeout:
@@ -94,6 +98,10 @@ def check_count(who: str, name: str, value: Any) -> None:
 
 
 def _check_seconds(who: str, name: str, value: Any) -> None:
+    if isinstance(value, int) and value > _LONGEST:
+        raise UserError(
+            f"{name}= is a number of more than 300 digits: seconds are needed", primitive=who, fix=f"{name}=10"
+        )
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float, np.number))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..core.errors import InternalError, UserError
-from ..core.forking import new_lock, not_while_forking
+from ..core.forking import keep_from_forks, new_lock, not_while_forking
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _QUIET = ["-w"]
 OPTIONS = "TILEWRIGHT_OPENCL_OPTIONS"
 """The environment variable with more options for the device's compiler, such as -cl-opt-disable."""
 _DOUBLES = "cl_khr_fp64"
+_AFTER_A_FAULT = "a kernel may have left its arrays before this call; TILEWRIGHT_DEBUG=1 names the one that fails"
 _NOTHING = "__kernel void nothing(__global int* a) { a[0] = 0; }"
 
 
@@ -58,6 +59,7 @@ class _Device:
     @cached_property
     def context(self) -> Any:
         self.used_by = os.getpid()
+        keep_from_forks()
         with _failures(self, f"{self.device.name.strip()} does not open"):
             return self.cl.Context([self.device])
 
@@ -132,6 +134,8 @@ class OpenClDriver(Driver):
 
     def allocate(self, index: int, size: int) -> Handle:
         at = self._at(index)
+        if size > at.device.global_mem_size:  # some drivers look for memory only when it is written to
+            raise DeviceError(f"opencl({index}) cannot allocate {size:,} bytes: it has {at.device.global_mem_size:,}")
         try:
             return at.cl.Buffer(at.context, at.cl.mem_flags.READ_WRITE, max(1, size))
         except at.cl.Error as error:
@@ -224,7 +228,10 @@ def _failures(at: _Device, what: str) -> Iterator[None]:
     try:
         yield
     except at.cl.Error as error:
-        raise DeviceError(f"{what}: {error}", _code(error)) from error
+        status = at.cl.status_code
+        lost = getattr(error, "code", None) in (status.OUT_OF_RESOURCES, status.INVALID_COMMAND_QUEUE)
+        hint = f"\n  fix: {_AFTER_A_FAULT}" if lost else ""
+        raise DeviceError(f"{what}: {error}{hint}", _code(error)) from error
 
 
 def _takes(at: _Device, options: list[str]) -> bool:

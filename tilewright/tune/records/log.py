@@ -201,17 +201,24 @@ def load_from_file(filename: str | bytes | os.PathLike[str], problems: list[Prob
         _check_is_file(path)
         file = path.open("rb")
     except OSError as error:
-        raise UserError(
-            f"cannot read {path}: {error.strerror}",
-            primitive="load_from_file",
-            fix="give a log that autotvm.callback.log_to_file wrote",
-        ) from error
-    return _closing(file, str(path), problems)
+        raise _unreadable(path, error) from error
+    return _closing(file, path, problems)
 
 
-def _closing(file: IO[bytes], name: str, problems: list[Problem] | None) -> Iterator[Pair]:
+def _closing(file: IO[bytes], path: Path, problems: list[Problem] | None) -> Iterator[Pair]:
     with file:
-        yield from read(file, name, problems)
+        try:
+            yield from read(file, str(path), problems)
+        except OSError as error:  # a disk or a network file system that fails, or a file of the kernel's own
+            raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> UserError:
+    return UserError(
+        f"cannot read {path}: {error.strerror}",
+        primitive="load_from_file",
+        fix="give a log that autotvm.callback.log_to_file wrote",
+    )
 
 
 def load_from_buffer(file: IO[Any], problems: list[Problem] | None = None) -> Iterator[Pair]:
