@@ -6,54 +6,73 @@ import ast
 import functools
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
-
-import pytest
+from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tilewright"
-FILES = sorted(PACKAGE.rglob("*.py"))
 MOST_LINES = 450
 HEAVY = ("llvmlite", "pyopencl", "cuda", "torch", "matplotlib", "typer", "rich", "xgboost")
+ERRORS = ("UserError", "UserTypeError", "UserAttributeError")
 
-every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+
+class File(NamedTuple):
+    """What the rules ask of one file: its length, its docstring, and the lines of what they forbid."""
+
+    path: Path
+    lines: int
+    has_docstring: bool
+    stars: list[int]
+    bare: list[int]
+    asserts: list[int]
+    unfixed: list[int]
+
+    def at(self, lines: Iterable[int]) -> list[str]:
+        """`file:line` of each line."""
+        return [f"{self.path.relative_to(ROOT)}:{line}" for line in lines]
 
 
 @functools.cache
-def nodes(path: Path) -> list[ast.AST]:
-    """All syntax nodes of a file, the module first."""
-    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))))
+def files() -> list[File]:
+    """All files of the package. Their syntax trees, a million objects, are not kept."""
+    return [_read(path) for path in sorted(PACKAGE.rglob("*.py"))]
 
 
-def where(path: Path, found: Iterator[ast.stmt | ast.ExceptHandler]) -> str:
-    """`file:line` of each statement found, one a line; empty when there is none."""
-    return "\n".join(f"{path.relative_to(ROOT)}:{node.lineno}" for node in found)
+def _read(path: Path) -> File:
+    text = path.read_text(encoding="utf-8")
+    module = ast.parse(text, str(path))
+    stars, bare, asserts, unfixed = [], [], [], []
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom) and any(name.name == "*" for name in node.names):
+            stars.append(node.lineno)
+        elif isinstance(node, ast.ExceptHandler) and node.type is None:
+            bare.append(node.lineno)
+        elif isinstance(node, ast.Assert):
+            asserts.append(node.lineno)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS:
+            unfixed += [] if any(keyword.arg == "fix" for keyword in node.keywords) else [node.lineno]
+    return File(path, len(text.splitlines()), bool(ast.get_docstring(module)), stars, bare, asserts, unfixed)
 
 
-@every_file
-def test_a_file_is_short(path: Path) -> None:
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= MOST_LINES, f"{path.relative_to(ROOT)} has {lines} lines: find the idea that splits it"
+def test_files_are_short() -> None:
+    long = [f"{file.path.relative_to(ROOT)} has {file.lines} lines" for file in files() if file.lines > MOST_LINES]
+    assert not long, f"find the idea that splits it: {long}"
 
 
-@every_file
-def test_a_module_says_what_it_is_for(path: Path) -> None:
-    module = nodes(path)[0]
-    assert isinstance(module, ast.Module)
-    assert ast.get_docstring(module), f"{path.relative_to(ROOT)} has no docstring"
+def test_modules_say_what_they_are_for() -> None:
+    silent = [str(file.path.relative_to(ROOT)) for file in files() if not file.has_docstring]
+    assert not silent, f"no docstring: {silent}"
 
 
-@every_file
-def test_no_star_imports(path: Path) -> None:
-    stars = (n for n in nodes(path) if isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names))
-    assert not (found := where(path, stars)), f"import names, not *:\n{found}"
+def test_no_star_imports() -> None:
+    found = [place for file in files() for place in file.at(file.stars)]
+    assert not found, f"import names, not *: {found}"
 
 
-@every_file
-def test_no_bare_except(path: Path) -> None:
-    bare = (n for n in nodes(path) if isinstance(n, ast.ExceptHandler) and n.type is None)
-    assert not (found := where(path, bare)), f"name the exceptions caught:\n{found}"
+def test_no_bare_except() -> None:
+    found = [place for file in files() for place in file.at(file.bare)]
+    assert not found, f"name the exceptions caught: {found}"
 
 
 def meets_users(path: Path) -> bool:
@@ -61,10 +80,21 @@ def meets_users(path: Path) -> bool:
     return path.parent == PACKAGE or path.relative_to(PACKAGE).parts[0] in ("schedule", "tensor")
 
 
-@pytest.mark.parametrize("path", [*filter(meets_users, FILES)], ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_assert_where_users_are_met(path: Path) -> None:
-    asserts = (n for n in nodes(path) if isinstance(n, ast.Assert))
-    assert not (found := where(path, asserts)), f"raise UserError or InternalError:\n{found}"
+def test_no_assert_where_users_are_met() -> None:
+    found = [place for file in files() if meets_users(file.path) for place in file.at(file.asserts)]
+    assert not found, f"raise UserError or InternalError: {found}"
+
+
+def test_every_error_of_the_user_says_what_to_do() -> None:
+    library = [file for file in files() if "cli" not in file.path.parts]  # what the commands print is theirs to word
+    found = [place for file in library for place in file.at(file.unfixed)]
+    assert not found, f"say what to do: UserError(..., fix=...): {found}"
+
+
+def test_rules_see_what_they_forbid(tmp_path: Path) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text("from os import *\ntry:\n    assert 1\nexcept:\n    raise UserError('no')\n", encoding="utf-8")
+    assert _read(path) == File(path, 5, False, [1], [4], [3], [5])
 
 
 def test_importing_tilewright_loads_nothing_heavy() -> None:
