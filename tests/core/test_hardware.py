@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +16,18 @@ import tilewright
 from tests.passes.running import finish
 from tilewright import te
 from tilewright.core.architectures import NVIDIA, OPENCL, X86, opencl_hardware, x86_hardware
+from tilewright.core.boards import BOARDS
 from tilewright.core.errors import InternalError, UserError
 from tilewright.core.hardware import Hardware, MemoryScope
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
 from tilewright.expr.traverse import post_order
-from tilewright.loops.nodes import Allocate
+from tilewright.loops.nodes import Allocate, Program
+from tilewright.loops.printer import show_program
 from tilewright.runtime.array import array, empty
+from tilewright.topi.templates import CONV1D, CONV2D, DENSE, DEPTHWISE, Conv1d, Conv2d, Dense, Depthwise
 from tilewright.tune.analysis.candidate import Inspection, inspect_candidate
+from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.space.config import Config
 from tilewright.tune.task import PureTemplate, Task
 
@@ -191,11 +198,127 @@ def test_a_new_cuda_architecture_is_a_row(monkeypatch: pytest.MonkeyPatch) -> No
         Target("cuda -arch=sm_998")
 
 
-def test_no_pass_or_tuner_names_a_number_of_the_hardware() -> None:
-    """Registers, shared memory, warps and grids are read off the row of the target."""
-    package = Path(tilewright.__file__).parent
-    numbers = ("65_536", "65536", "65_535", "65535", "49152", "232448", "_WARP", "warp_size = ", "(255", " 255")
-    for folder in ("passes", "refine", "loops", "bounds", "schedule", "tune", "codegen", "topi"):
+# The rest of the house, on a made-up CUDA architecture.
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> Target:
+    """The H200's row with warps of 64, 32 KB of shared memory and 128 registers."""
+    row = NVIDIA["sm_90"].with_warp(64)
+    row = row.with_memory(MemoryScope.SHARED, capacity=32 * 1024, most=32 * 1024)
+    row = row.with_memory(MemoryScope.LOCAL, capacity=128 * 4, most=128 * 4)
+    monkeypatch.setitem(NVIDIA, "sm_999", replace(row, name="sm_999"))
+    return Target("cuda -arch=sm_999")
+
+
+H200 = Target("cuda -arch=sm_90")
+LAYER = Conv2d.of((64, 128, 28, 28), 128, padding=1)
+HALF = Conv2d.of((64, 128, 28, 28), 128, padding=1, dtype="float16", layout="NHWC")
+FAMILIES = (
+    (CONV1D, Conv1d.of(16384, 32)),
+    (CONV2D, LAYER),
+    (CONV2D, HALF),
+    (CONV2D, Conv2d.of((16, 256, 28, 28), 256, padding=1, groups=32)),
+    (DEPTHWISE, Depthwise.of((8, 96, 56, 56), 7)),
+    (DENSE, Dense.of((4096, 4096), 4096)),
+)
+
+
+@pytest.mark.parametrize(("family", "workload"), FAMILIES, ids=lambda each: getattr(each, "title", "of")[:60])
+def test_first_configurations_of_templates_fit_a_made_up_target(family: Any, workload: Any, narrow: Target) -> None:
+    for template in family.strategies:
+        if template.covers(workload, narrow):
+            task = template.task(workload, narrow)
+            made = inspect_candidate(task, template.first(task.args, narrow), narrow)
+            assert made.refusal is None, (template.name, made.refusal)
+
+
+def test_tiles_that_do_not_fit_a_made_up_target_are_others_or_refused(narrow: Target) -> None:
+    changed = refused = 0
+    for family, workload in FAMILIES:
+        for template in family.strategies:
+            if not template.covers(workload, narrow):
+                continue
+            task = template.task(workload, narrow)
+            usual, own = (template.first(task.args, target) for target in (H200, narrow))
+            changed += usual != own
+            refused += inspect_candidate(task, usual, narrow).refusal is not None
+    assert changed >= 5
+    assert refused >= 1  # a tile of the H200's shared memory
+
+
+def test_the_tuners_model_reads_the_row(narrow: Target) -> None:
+    """On the narrow row, tiles of much shared memory cannot run, and others take another time."""
+    tasks = [CONV2D.task(LAYER, target) for target in (H200, narrow)]
+    size = len(tasks[0].config_space)
+    usual, own = (Scorer(task).seconds(range(0, size, size // 200)) for task in tasks)
+    assert np.isinf(own[np.isinf(usual)]).all()
+    assert np.isinf(own).sum() > np.isinf(usual).sum()
+    both = np.isfinite(own)
+    assert (usual[both] != own[both]).any()
+
+
+def test_warps_of_a_made_up_target_decide_what_code_is_made(narrow: Target) -> None:
+    """Sums over threads are exchanged within a warp: more of them in wider warps, without a barrier."""
+    A = te.placeholder((16, 64), name="A")
+    k = te.reduce_axis((0, 64), "k")
+    B = te.compute((16,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    s = te.create_schedule(B.op)
+    s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[B].bind(s[B].op.reduce_axis[0], te.thread_axis("threadIdx.x"))
+    texts = [show_program(Program((finish(lower_for(t, s, [A, B]).functions[0], str(t)),))) for t in (H200, narrow)]
+    assert "shared" in texts[0]
+    assert "shared" not in texts[1]
+
+
+FOLDERS = ("passes", "refine", "loops", "bounds", "schedule", "tune", "codegen", "topi", "functional", "explain")
+COUNTS_OF_OUR_OWN = {
+    "codegen/llvm/statements.py": {64 * 1024},  # bytes of arrays on the stack
+    "topi/nn/pooling_gradient.py": {2**31 - 1},  # the largest 32-bit index
+    "topi/reduction.py": {2**31 - 1},
+    "topi/templates/mma_cost.py": {1980},  # cycles to begin a block, as fitted
+    "topi/searching.py": {2**31 - 1},
+}
+"""Numbers that a row has as well, by chance."""
+
+
+def numbers_of_rows() -> set[int]:
+    """What no other file may say: sizes of memories and grids, registers, and what boards have."""
+    found: set[int] = set()
+    for row in (*NVIDIA.values(), *OPENCL.values(), *X86.values()):
+        for memory in row.memories:
+            found |= {memory.capacity, memory.most, memory.pool}
+        found |= {row.registers_per_thread, row.multiprocessor.registers}
+        found.update(n for level in row.levels for n in level.extents)
+    for board in BOARDS.values():
+        found |= {board.multiprocessors, board.megahertz, board.gigabytes}
+    # Small numbers and short powers of two are counts of many things; no row's are told from them.
+    return {n for n in found if n > 100 and not (n & (n - 1) == 0 and n <= 16_384)} - {300, 320, 600}
+
+
+def said(tree: ast.AST) -> Iterator[int]:
+    """The constants of a file, sums and products of constants as one. A count of our own is written `1 << n`."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.LShift) and ast.unparse(node.left) == "1":
+            continue
+        if isinstance(node, (ast.BinOp, ast.Constant)):
+            try:
+                value = eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}})
+            except (NameError, TypeError, ValueError, ZeroDivisionError):
+                value = None
+            if isinstance(value, (int, float)):
+                yield int(value) if value == value and abs(value) < 1e18 else 0
+                continue
+        yield from said(node)
+
+
+def test_no_file_but_the_rows_says_a_number_of_the_hardware() -> None:
+    package, numbers = Path(tilewright.__file__).parent, numbers_of_rows()
+    assert {255, 65_535, 65_536, 48 << 10, 99 << 10, 227 << 10, 1980, 4800} <= numbers
+    for folder in FOLDERS:
         for path in (package / folder).rglob("*.py"):
-            found = [number for number in numbers if number in path.read_text(encoding="utf-8")]
-            assert not found, f"{path.relative_to(package)} has {found}"
+            text, name = path.read_text(encoding="utf-8"), str(path.relative_to(package))
+            found = numbers.intersection(said(ast.parse(text))) - COUNTS_OF_OUR_OWN.get(name, set())
+            assert not found, f"{name} says {sorted(found)}"
+            named = re.findall(r"\b_?(?:WARP|WARP_SIZE|BANKS|SECTOR)\b *(?::[^=]*)?= *\d+", text)
+            assert not named, f"{name} has {named}"

@@ -13,11 +13,14 @@ import tilewright as tw
 from tests.explain.schedules import bind, convolution, product, transpose
 from tilewright import te
 from tilewright.bounds.infer import infer_bounds
+from tilewright.core.architectures import NVIDIA
 from tilewright.core.atoms import ATOMS
 from tilewright.explain.pictures.banks import phases
 from tilewright.explain.pictures.fragments import fragments
 from tilewright.explain.pictures.svg import Picture
 from tilewright.explain.pictures.tile import Tile, draw_tile, tiles
+
+MEMORY = NVIDIA["sm_90"].warp_memory
 
 
 def tile(s: te.Schedule) -> Tile:
@@ -64,15 +67,15 @@ def test_large_tiles_are_cut() -> None:
     bind(s[B], (B.op.axis[0], "threadIdx.x"))
     found = tile(s)
     assert (found.threads.shape, found.shown) == ((64, 64), (512, 512))
-    assert any("the first 64 × 64 shown" in text for text in texts(draw_tile(found).document("cut")))
+    assert any("the first 64 × 64 shown" in text for text in texts(draw_tile(found, 32).document("cut")))
 
 
 def test_banks_of_a_transpose() -> None:
-    column = phases([(lane, lane * 32 * 4) for lane in range(32)], 4)
+    column = phases([(lane, lane * 32 * 4) for lane in range(32)], 4, MEMORY)
     assert [phase.cycles for phase in column] == [32]
-    padded = phases([(lane, lane * 33 * 4) for lane in range(32)], 4)
+    padded = phases([(lane, lane * 33 * 4) for lane in range(32)], 4, MEMORY)
     assert [phase.cycles for phase in padded] == [1]
-    quarters = phases([(lane, lane * 16) for lane in range(32)], 16)
+    quarters = phases([(lane, lane * 16) for lane in range(32)], 16, MEMORY)
     assert [(phase.lanes[0], phase.cycles) for phase in quarters] == [(0, 1), (8, 1), (16, 1), (24, 1)]
     shown = texts(transpose().draw(view="banks"))
     assert "one warp: 32 cycles, bank conflicts: 32 times as long" in shown

@@ -7,7 +7,10 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
+from tilewright.core.architectures import NVIDIA
 from tilewright.loops.warp_access import conflict_free, sectors, wavefronts
+
+MEMORY = NVIDIA["sm_90"].warp_memory
 
 
 def counted_sectors(addresses: list[int], width: int) -> int:
@@ -40,21 +43,21 @@ def test_random_accesses_cost_what_counting_says(width: int) -> None:
         *(np.tile(rng.integers(0, 256, 8), 4) * width for _ in range(5)),
     ]
     found = np.array(rows, np.int64)
-    assert sectors(found, width).tolist() == [counted_sectors(row.tolist(), width) for row in found]
+    assert sectors(found, width, MEMORY).tolist() == [counted_sectors(row.tolist(), width) for row in found]
     if width >= 4:
-        assert wavefronts(found, width).tolist() == [counted_cycles(row.tolist(), width) for row in found]
+        assert wavefronts(found, width, MEMORY).tolist() == [counted_cycles(row.tolist(), width) for row in found]
 
 
 def test_unaligned_bytes_cross_sectors() -> None:
     addresses = np.arange(32)[None, :] * 4 + 2
-    assert sectors(addresses, 4).tolist() == [counted_sectors(addresses[0].tolist(), 4)] == [5]
+    assert sectors(addresses, 4, MEMORY).tolist() == [counted_sectors(addresses[0].tolist(), 4)] == [5]
 
 
 def test_textbook_cases() -> None:
     lanes = np.arange(32)[None, :]
-    assert wavefronts(lanes * 4).tolist() == [1]
-    assert wavefronts(lanes * 4 * 32).tolist() == [32]  # a column of a 32 x 32 tile
-    assert wavefronts(lanes * 4 * 33).tolist() == [1]  # the same, padded
-    assert wavefronts(lanes * 0).tolist() == [1]  # a broadcast
-    assert wavefronts(lanes * 16, 16).tolist() == [4] == conflict_free(lanes * 16, 16).tolist()
-    assert wavefronts(lanes * 0, 16).tolist() == [2] == conflict_free(lanes * 0, 16).tolist()
+    assert wavefronts(lanes * 4, 4, MEMORY).tolist() == [1]
+    assert wavefronts(lanes * 4 * 32, 4, MEMORY).tolist() == [32]  # a column of a 32 x 32 tile
+    assert wavefronts(lanes * 4 * 33, 4, MEMORY).tolist() == [1]  # the same, padded
+    assert wavefronts(lanes * 0, 4, MEMORY).tolist() == [1]  # a broadcast
+    assert wavefronts(lanes * 16, 16, MEMORY).tolist() == [4] == conflict_free(lanes * 16, 16, MEMORY).tolist()
+    assert wavefronts(lanes * 0, 16, MEMORY).tolist() == [2] == conflict_free(lanes * 0, 16, MEMORY).tolist()

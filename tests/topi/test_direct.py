@@ -248,6 +248,15 @@ def test_a_strategy_that_does_not_cover_a_workload():
     assert "topi/depthwise.direct" in caught.value.fix
 
 
+def test_sums_over_many_channels_have_a_first_configuration():
+    """The model ranks no tile of them: each writes out more products than code should."""
+    cuda = Target("cuda")
+    task = CONV2D.others[0].task(Conv2d.of((2, 128, 9, 9), 64, padding=1, dtype="float16", layout="NHWC"), cuda)
+    first = CONV2D.others[0].first(task.args, cuda)
+    assert task.template.name == "topi/conv2d.direct"
+    assert inspect_candidate(task, first, cuda).refusal is None
+
+
 def test_shipped_records_fit_the_templates():
     """Each names a configuration that the space of its template still has."""
     folder = Path(shipped.__file__).parent / "records"

@@ -174,6 +174,29 @@ class Multiprocessor:
     register_unit: int = 1
 
 
+SWIZZLE_PIECE, SWIZZLE_LINE = 16, 128
+"""Of the layout "swizzle 128": the bytes that move together, and those of the shortest line in which they change
+places."""
+
+
+@dataclass(frozen=True)
+class WarpMemory:
+    """How memories serve the loads and stores of a warp.
+
+    Global memory moves whole sectors of `sector` bytes. Shared memory has `banks`, each of which serves one word of
+    `word` bytes per cycle.
+    """
+
+    sector: int = 32
+    banks: int = 32
+    word: int = 4
+
+    @property
+    def line(self) -> int:
+        """Bytes that all banks serve per cycle."""
+        return self.banks * self.word
+
+
 @dataclass(frozen=True)
 class Hardware:
     """One architecture. Levels are listed from the outermost to the thread."""
@@ -186,6 +209,7 @@ class Hardware:
     matrix_shapes: tuple[MatrixShape, ...] = ()
     vector_bytes: int = 16
     """Bytes that one thread loads, stores or computes on with one instruction, at most."""
+    warp_memory: WarpMemory = WarpMemory()
     copy_bytes: tuple[int, ...] = ()
     """Sizes of one asynchronous copy from global to shared memory; none where the hardware has no such copies."""
     unrolled_stores: int = 4096

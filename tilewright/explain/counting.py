@@ -18,6 +18,7 @@ from ..arith.simplify import simplify
 from ..codegen.kernel import root
 from ..codegen.vectors import contiguous, flat_index, known_divisor, lane_of
 from ..core.hardware import MemoryScope
+from ..core.target import Target
 from ..expr import nodes as n
 from ..expr import operators as op
 from ..expr.nodes import Expr, Load, Var
@@ -40,7 +41,7 @@ from ..loops.nodes import (
     While,
     copied_load,
 )
-from ..loops.warp_access import SECTOR, conflict_free, distinct, sectors, wavefronts
+from ..loops.warp_access import conflict_free, distinct, sectors, wavefronts
 from ..passes.register_prefetch import AHEAD
 from .points import Points
 from .promotion import Place, place_of, promoted
@@ -155,9 +156,10 @@ class _Around:
 class Counter:
     """Walks a kernel once, at all of its points together."""
 
-    def __init__(self, points: Points, has_warps: bool) -> None:
+    def __init__(self, points: Points, target: Target) -> None:
         self.points = points
-        self.has_warps = has_warps
+        self.has_warps = target.has_warps
+        self.memory = target.hardware.warp_memory
         self.counts = Counts()
         self._around: list[_Around] = []
         self._tested: list[Expr] = []
@@ -361,9 +363,9 @@ class Counter:
         # A lane that takes no part repeats one that does.
         at = np.where(on, at, np.take_along_axis(at, on.argmax(axis=1)[:, None], axis=1))
         if buffer.scope is MemoryScope.SHARED:
-            units, least = wavefronts(at, width), conflict_free(at, width)
+            units, least = wavefronts(at, width, self.memory), conflict_free(at, width, self.memory)
         else:
-            units, least = sectors(at, width), -(-distinct(at) * width // SECTOR)
+            units, least = sectors(at, width, self.memory), -(-distinct(at) * width // self.memory.sector)
         found.units += float((weights[rows] * units).sum())
         found.note(at, on, units)
         found.least += float((weights[rows] * least).sum())

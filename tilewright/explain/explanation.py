@@ -90,7 +90,7 @@ def findings(
             _kernel(kernel, target, known, resources.get(kernel.name), around[kernel.launch]) for kernel in found
         ]
     else:
-        kernels = [_on_processor(function, known)]
+        kernels = [_on_processor(function, target, known)]
     name, board = _board(target)
     return Findings(target, tuple(loop_tree(schedule, bounds)), reasons(schedule, bounds), tuple(kernels), board, name)
 
@@ -191,7 +191,7 @@ def _kernel(
     for tag, var, _ in kernel.launch.threads:
         each = np.full(len(points.weights), extents[tag])
         points.define(var, points.spread(each)[:, None] if tag.is_block else index[tag])
-    counts = _counted(points, kernel.launch.body, target.has_warps)
+    counts = _counted(points, kernel.launch.body, target)
     buffers = _buffers(kernel.params, sizes) + _buffers((*kernel.shared, *kernel.local), sizes)
     shared = sum(-(-b.bytes // 16) * 16 for b in buffers if b.scope is MemoryScope.SHARED)
     if resources is not None:
@@ -213,14 +213,14 @@ def _kernel(
     )
 
 
-def _on_processor(function: Function, sizes: Mapping[Var, int]) -> KernelExplanation:
+def _on_processor(function: Function, target: Target, sizes: Mapping[Var, int]) -> KernelExplanation:
     points = Points(1, sizes)
-    counts = _counted(points, function.body, False)
+    counts = _counted(points, function.body, target)
     return KernelExplanation(function.name, {}, {}, _buffers(function.params, sizes), counts, 0, None, None, 0, 1)
 
 
-def _counted(points: Points, body: Stmt, has_warps: bool) -> Counts:
-    counter = Counter(points, has_warps)
+def _counted(points: Points, body: Stmt, target: Target) -> Counts:
+    counter = Counter(points, target)
     with np.errstate(all="ignore"):
         counter.walk(body)
     return counter.counts

@@ -16,9 +16,8 @@ import numpy as np
 from ..expr import nodes as n
 from ..expr.nodes import Expr, Var
 
-POINTS = 192
-"""Warps that are looked at; as many threads where a block has fewer than a warp, so that narrow guards are met."""
-_WARP = 32
+POINTS, _THREADS = 192, 6144
+"""The least warps and threads that are looked at: where lanes are few, more warps, so that narrow guards are met."""
 Values = np.ndarray | None
 """The value of an expression at each point (rows) in each lane (columns, or one column); None where it is unknown."""
 
@@ -57,7 +56,7 @@ class Points:
 
     def __init__(self, lanes: int, sizes: Mapping[Var, int]) -> None:
         self.lanes = lanes
-        self.count = POINTS * max(1, _WARP // lanes)
+        self.count = max(POINTS, _THREADS // lanes)
         self.weights = np.full(self.count, 1.0 / self.count)
         self.active = np.ones((self.count, lanes), bool)
         self._values: dict[Var, Values] = {var: np.full((1, 1), size, np.int64) for var, size in sizes.items()}

@@ -193,9 +193,8 @@ def _roofline(it: Findings, kernel: KernelExplanation) -> list[str]:
             f"bound by {bound}; the two are even at {ridge:.1f} operations per byte",
         ]
     sectors = sum(a.units for a in kernel.counts.accesses.values() if a.scope is MemoryScope.GLOBAL)
-    lines.append(
-        f"sectors that pass the L1 cache: {_number(sectors * 32)} bytes, {_number(sectors * 32 / max(moved, 1))}×"
-    )
+    passed = sectors * it.target.hardware.warp_memory.sector
+    lines.append(f"sectors that pass the L1 cache: {_number(passed)} bytes, {_number(passed / max(moved, 1))}×")
     return lines
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .executable import Executable, Launch
 
 _OPT_IN_SHARED, _MAJOR, _MINOR = 8, 75, 76
-_PLAIN_SHARED = 48 << 10
 _NO_CONTEXT = (201, 400)
 """CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE: this thread has no current context, or another's."""
 QUICK_AFTER = 16
@@ -101,7 +100,7 @@ class Kernel:
     def __init__(self, module: ctypes.c_void_p, launch: Launch, alignment: tuple[int, ...], index: int) -> None:
         function = ctypes.c_void_p()
         _call("cuModuleGetFunction", ctypes.byref(function), module, launch.kernel.encode())
-        if launch.shared > _PLAIN_SHARED:
+        if launch.shared:
             _call("cuFuncSetAttribute", function, _OPT_IN_SHARED, launch.shared)
         self.launch = launch
         self.index = index

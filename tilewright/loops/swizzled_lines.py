@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from ..bounds.value import StageBounds
 from ..core.errors import UserError
-from ..core.hardware import MemoryScope
+from ..core.hardware import SWIZZLE_LINE, SWIZZLE_PIECE, MemoryScope
 from ..expr.nodes import IntImm
-
-PIECE, BANKS = 16, 128
-"""Bytes that are moved together, and bytes that all banks of shared memory hold side by side."""
 
 
 def swizzled_line(found: StageBounds, number: int) -> int:
@@ -28,11 +25,11 @@ def swizzled_line(found: StageBounds, number: int) -> int:
     size = stage.op.outputs[number].dtype.bytes
     last = found.region[-1].extent if found.region else None
     row = last.value * size if isinstance(last, IntImm) else 0
-    if row < PIECE or row & (row - 1):
+    if row < SWIZZLE_PIECE or row & (row - 1):
         raise UserError(
             f"rows of stage {stage.name!r} in shared memory have {row or 'a number of'} bytes (extent {last} of {size} "
             "bytes each), and storage_swizzle exchanges pieces of rows of a power of two, of at least 16",
             primitive="storage_swizzle",
             fix="cache tiles whose last dimension is a power of two, or pad the rows: storage_align",
         )
-    return max(row, BANKS)
+    return max(row, SWIZZLE_LINE)

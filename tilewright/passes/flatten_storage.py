@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from ..arith.simplify import simplify
+from ..core.hardware import SWIZZLE_LINE
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Ramp
 from ..expr.operators import add, const, floordiv, multiply
 from ..loops.layout import Layout
 from ..loops.nodes import Allocate, Buffer, Function, Store
-from ..loops.swizzled_lines import BANKS
 
 
 def flatten_storage(function: Function, target: Target, options: Options) -> Function:
@@ -57,7 +57,7 @@ def _is_flat(buffer: Buffer) -> bool:
 def _flat(buffer: Buffer, is_param: bool) -> Buffer:
     size = buffer.layout.size(buffer.shape)
     if buffer.layout.swizzle:  # pieces are exchanged within whole lines of all banks
-        line = BANKS // buffer.dtype.bytes
+        line = SWIZZLE_LINE // buffer.dtype.bytes
         size = simplify(multiply(floordiv(add(size, line - 1), line), line))
     align = buffer.align
     if not is_param and isinstance(size, IntImm):

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..arith.modular import modular
 from ..core.errors import UserError
+from ..core.hardware import SWIZZLE_PIECE
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Broadcast, Expr, IntImm, Load, Ramp
@@ -20,7 +21,6 @@ from ..expr.operators import bitwise_and, bitwise_xor, const, shift_left, shift_
 from ..loops import uses
 from ..loops.nodes import Buffer, Function, Launch, Store, Tensorized
 from ..loops.storage import AddressOf
-from ..loops.swizzled_lines import PIECE
 
 
 def swizzle_storage(function: Function, target: Target, options: Options) -> Function:
@@ -69,7 +69,7 @@ def _given_away(buffer: Buffer) -> UserError:
 def _exchanged(buffer: Buffer, index: Expr) -> Expr:
     """The place of an element, or of a vector within a piece."""
     base = index.base if isinstance(index, Ramp) else index
-    together = PIECE // buffer.dtype.bytes
+    together = SWIZZLE_PIECE // buffer.dtype.bytes
     if isinstance(index, (Ramp, Broadcast)) or index.dtype.lanes > 1:
         lanes, apart = index.dtype.lanes, getattr(index, "stride", None)
         known = modular(base)
@@ -77,7 +77,7 @@ def _exchanged(buffer: Buffer, index: Expr) -> Expr:
         if not (isinstance(index, Ramp) and isinstance(apart, IntImm) and apart.value == 1 and whole):
             raise UserError(
                 f"a vector of {lanes} elements of {buffer.note or buffer.name!r} at `{index}` is not within one piece "
-                f"of {PIECE} bytes, which storage_swizzle moves",
+                f"of {SWIZZLE_PIECE} bytes, which storage_swizzle moves",
                 primitive="storage_swizzle",
                 fix=f"vectorize by at most {together} elements, or pad the rows instead: storage_align",
             )

@@ -1,7 +1,6 @@
 """Bank conflicts of matrix instructions: how many shared-memory accesses one load of fragments takes.
 
-Shared memory has 32 banks of 4 bytes. Lanes that access different words of one bank at the same time wait for each
-other.
+Lanes that access different words of one bank at the same time wait for each other.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import replace
 
 from ..bounds.value import Bounds, Contraction, StageBounds
 from ..core.dtype import DType
-from ..core.hardware import MemoryScope
+from ..core.hardware import SWIZZLE_LINE, SWIZZLE_PIECE, MemoryScope, WarpMemory
 from ..expr.evaluate import evaluate
 from ..expr.nodes import IntImm, Load
 from ..expr.traverse import variables
@@ -21,11 +20,8 @@ from ..tensor.axis import IterVar
 from ..tensor.tensor import Tensor
 from .contraction import extent, local_indices
 
-_BANKS_BYTES, _PIECE = 128, 16
-"""Bytes that all banks serve at a time, and bytes per row that `ldmatrix` loads."""
 
-
-def crowded_banks(schedule: Schedule, bounds: Bounds) -> list[str]:
+def crowded_banks(schedule: Schedule, bounds: Bounds, memory: WarpMemory) -> list[str]:
     """The operands that `storage_align` of the schedule lays out so that lanes wait for each other, in words."""
     found: list[str] = []
     for each in bounds.values():
@@ -38,7 +34,7 @@ def crowded_banks(schedule: Schedule, bounds: Bounds) -> list[str]:
             if held is None or held.scope is not MemoryScope.SHARED:
                 continue
             asked = schedule.stages[held.stage.id].aligns
-            ways = bank_ways(each, matched, operand, lines, held) if asked or held.stage.swizzled else 1
+            ways = bank_ways(each, matched, operand, lines, held, memory) if asked or held.stage.swizzled else 1
             if ways > 1:
                 shown = ", ".join(f"({axis.name}, {factor}, {offset})" for axis, (factor, offset) in asked.items())
                 by = f"storage_align{shown}" if asked else "storage_swizzle"
@@ -51,7 +47,12 @@ def crowded_banks(schedule: Schedule, bounds: Bounds) -> list[str]:
 
 
 def bank_ways(
-    found: StageBounds, matched: Contraction, operand: Load, lines: Sequence[IterVar], held: StageBounds
+    found: StageBounds,
+    matched: Contraction,
+    operand: Load,
+    lines: Sequence[IterVar],
+    held: StageBounds,
+    memory: WarpMemory,
 ) -> int:
     """The accesses that the busiest load of an operand's fragments takes; 1 where no lane waits.
 
@@ -63,7 +64,7 @@ def bank_ways(
     strides = _strides(held)
     if strides is None:
         return 1
-    row = max(_BANKS_BYTES, size * (strides[-2] if len(strides) > 1 else 1))
+    row = max(SWIZZLE_LINE, size * (strides[-2] if len(strides) > 1 else 1))
     counts = [[extent(before, axis) for axis in axes] for axes in (lines, matched.depth)]
 
     def address(line: int, term: int) -> int:
@@ -72,7 +73,7 @@ def bank_ways(
             for axis, many in zip(reversed(axes), reversed(sizes), strict=True):
                 values[axis.var], number = number % many, number // many
         at = size * sum(int(evaluate(form, values)) * s for form, s in zip(forms, strides, strict=True))
-        return at ^ (at // row % 8) * _PIECE if held.stage.swizzled else at
+        return at ^ (at // row % (SWIZZLE_LINE // SWIZZLE_PIECE)) * SWIZZLE_PIECE if held.stage.swizzled else at
 
     neighbours = address(0, 1) - address(0, 0) == size, address(1, 0) - address(0, 0) == size
     if atom.word == 4 and neighbours[0]:
@@ -81,21 +82,20 @@ def bank_ways(
         rows = [address(0, term) for term in range(8)]
     else:
         rows = []
-    if rows and all(row % _PIECE == 0 for row in rows):
-        return _busiest([range(row, row + _PIECE, 4) for row in rows])
+    if rows and all(row % SWIZZLE_PIECE == 0 for row in rows):
+        return _busiest([range(row, row + SWIZZLE_PIECE, memory.word) for row in rows], memory)
     words = [address(lane // 4, lane % 4 * atom.per_word) for lane in range(32)]
-    together = _BANKS_BYTES // atom.word
-    return max(
-        _busiest([range(at, at + max(size, 4), 4) for at in words[i : i + together]]) for i in range(0, 32, together)
-    )
+    together = memory.line // atom.word
+    spans = [range(at, at + max(size, memory.word), memory.word) for at in words]
+    return max(_busiest(spans[i : i + together], memory) for i in range(0, len(spans), together))
 
 
-def _busiest(accesses: Iterable[Iterable[int]]) -> int:
+def _busiest(accesses: Iterable[Iterable[int]], memory: WarpMemory) -> int:
     """Return how many different words of the busiest bank are accessed at one time."""
     asked: dict[int, set[int]] = defaultdict(set)
     for access in accesses:
         for at in access:
-            asked[at // 4 % 32].add(at // 4)
+            asked[at // memory.word % memory.banks].add(at // memory.word)
     return max(map(len, asked.values()))
 
 

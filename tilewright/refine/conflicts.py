@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from ..bounds.value import Contraction, StageBounds
 from ..core.atoms import Atom
+from ..core.hardware import WarpMemory
 from ..expr.nodes import Load
 from ..schedule.legality import names
 from ..schedule.value import Stage
@@ -23,7 +24,8 @@ Axes = tuple[IterVar, ...]
 class Demands:
     """The demands of the instructions that are matched so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: WarpMemory) -> None:
+        self.memory = memory
         self._dealt: dict[int, tuple[Stage, Atom, Axes, Axes]] = {}
         self._padded: dict[tuple[int, IterVar], tuple[Stage, Atom, tuple[int, int]]] = {}
 
@@ -59,9 +61,9 @@ class Demands:
         first, one, given = self._padded.setdefault((stage.id, axis), (found.stage, atom, wanted))
         if given == wanted:
             return
-        ways = bank_ways(found, matched, operand, lines, held)
+        ways = bank_ways(found, matched, operand, lines, held, self.memory)
         own = replace(held, stage=replace(stage, aligns={**stage.aligns, axis: wanted}))
-        if ways <= bank_ways(found, matched, operand, lines, own):
+        if ways <= bank_ways(found, matched, operand, lines, own, self.memory):
             return
         refuse(
             f"stage {stage.name!r} in shared memory is an operand of {first.name!r}, for which {one.name} wants the "

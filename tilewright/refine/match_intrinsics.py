@@ -15,7 +15,7 @@ from ..bounds.infer import outer_facts, own_facts
 from ..bounds.nest import own_loops
 from ..bounds.value import Bounds, Contraction, StageBounds
 from ..core.atoms import Atom, Fragment
-from ..core.hardware import LoopKind, MemoryScope, ThreadTag
+from ..core.hardware import SWIZZLE_PIECE, LoopKind, MemoryScope, ThreadTag, WarpMemory
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import IntImm, Load
@@ -41,7 +41,7 @@ def match_intrinsics(schedule: Schedule, bounds: Bounds, target: Target, options
     if not asked:
         return bounds
     made = dict(bounds)
-    demands = Demands()
+    demands = Demands(target.hardware.warp_memory)
     for found in asked:
         matched = contraction(schedule, bounds, found)
         if matched.atom.by_thread:
@@ -257,7 +257,7 @@ def _spread_over_banks(
     stage = held.stage
     if place < 0 or place == len(indices) - 1 or stage.swizzled:
         return
-    axis, wanted = stage.op.axis[place], _padding(matched.atom, along_depth)
+    axis, wanted = stage.op.axis[place], _padding(matched.atom, along_depth, demands.memory)
     if axis not in stage.aligns:
         held = replace(held, stage=replace(stage, aligns={**stage.aligns, axis: wanted}))
         made[stage.id] = held
@@ -265,15 +265,15 @@ def _spread_over_banks(
         demands.lay_out(before, matched, operand, lines, held, axis, wanted)
 
 
-def _padding(atom: Atom, along_depth: bool) -> tuple[int, int]:
+def _padding(atom: Atom, along_depth: bool, memory: WarpMemory) -> tuple[int, int]:
     """The (factor, offset) in elements of the distance of lines; see `storage_align`.
 
     `ldmatrix` reads 8 lines of 16 bytes at a time, which an odd number of 16 bytes apart lie in different banks. Words
-    that are read one by one want lines 32 bytes apart, modulo the 128 bytes of all banks.
+    that are read one by one want lines a quarter of all banks apart.
     """
     size = atom.word // atom.per_word
     if atom.word == 8:
-        return 64 // size, 32 // size
+        return memory.line // 2 // size, memory.line // 4 // size
     if along_depth or size == 2:
-        return 32 // size, 16 // size
-    return 128 // size, 32 // size
+        return 2 * SWIZZLE_PIECE // size, SWIZZLE_PIECE // size
+    return memory.line // size, memory.line // 4 // size

@@ -49,5 +49,5 @@ def refine(schedule: Schedule, bounds: Bounds, target: Target, options: Options 
                 made = Refined(after, (*made.by, step.__name__))
     if not target.has_warps:
         return made
-    remarks = (*idle_fills(schedule, made.bounds), *crowded_banks(schedule, made.bounds))
+    remarks = (*idle_fills(schedule, made.bounds), *crowded_banks(schedule, made.bounds, target.hardware.warp_memory))
     return made._replace(remarks=remarks)

@@ -25,7 +25,6 @@ from .argument_checks import dimension, element_type, flag, integer, one_of, siz
 from .tag import INJECTIVE
 
 _THREADS = 256
-_SHARED_BYTES = 48 << 10
 
 
 def sort(data: Tensor, axis: int = -1, is_ascend: Any = 1) -> Tensor:
@@ -161,13 +160,15 @@ def _sorted(source: Tensor, at: int, length: int, ascending: bool) -> tuple[Tens
 
     rows: Tensor = compute((count, length), element, "T_sort_rows", INJECTIVE, {"store": True})
     current = Target.current()
-    on_grid = current is not None and current.is_gpu
     ins = [decl_buffer((count, length), str(source.dtype), "rows")]
     outs = [
         decl_buffer((count, padded), kind, name) for kind, name in ((str(source.dtype), "values"), ("int32", "places"))
     ]
-    build = _on_grid if on_grid else _on_processors
-    statement = build(ins[0], outs[0], outs[1], (count, length, padded), ascending)
+    given = ins[0], outs[0], outs[1], (count, length, padded), ascending
+    if current is not None and current.is_gpu:
+        statement = _on_grid(*given, current)
+    else:
+        statement = _on_processors(*given)
     shapes = ((o.const(count), o.const(padded)),) * 2
     op = ExternOp("T_sort", (rows,), shapes, (source.dtype, outs[1].dtype), statement, tuple(ins), tuple(outs), "sort")
     return op.output(0), op.output(1)
@@ -252,7 +253,9 @@ class _Part:
         self.buffer[i if self.row is None else (self.row, i)] = value
 
 
-def _on_grid(rows: Buffer, values: Buffer, places: Buffer, sizes: tuple[int, int, int], ascending: bool) -> Stmt:
+def _on_grid(
+    rows: Buffer, values: Buffer, places: Buffer, sizes: tuple[int, int, int], ascending: bool, target: Target
+) -> Stmt:
     """A block sorts a row, in shared memory where it fits."""
     count, length, padded = sizes
     ib = ir_builder.create()
@@ -260,7 +263,7 @@ def _on_grid(rows: Buffer, values: Buffer, places: Buffer, sizes: tuple[int, int
     row, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
     threads = min(_THREADS, padded // 2)
     ib.scope_attr(row, "thread_extent", count)
-    small = padded * (values.dtype.bits // 8 + 4) <= _SHARED_BYTES
+    small = padded * (values.dtype.bits // 8 + 4) <= target.shared_bytes
     if small:
         shared = (ib.allocate(str(b.dtype), padded, f"{b.name}_shared", scope="shared") for b in (values, places))
         arrays = next(shared), next(shared)

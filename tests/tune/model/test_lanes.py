@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tilewright.core.architectures import NVIDIA
 from tilewright.tune.model.lanes import Lanes, sectors, unravelled, wavefronts
 
+MEMORY = NVIDIA["sm_90"].warp_memory
 LANES = np.arange(32, dtype=np.int64)[None, :]
 
 
@@ -24,7 +26,7 @@ LANES = np.arange(32, dtype=np.int64)[None, :]
     ],
 )
 def test_sectors(places: np.ndarray, size: int, lanes: int, expected: float) -> None:
-    assert sectors(places, size, lanes).tolist() == [expected]
+    assert sectors(places, size, MEMORY, lanes).tolist() == [expected]
 
 
 @pytest.mark.parametrize(
@@ -40,13 +42,13 @@ def test_sectors(places: np.ndarray, size: int, lanes: int, expected: float) -> 
     ],
 )
 def test_wavefronts(places: np.ndarray, size: int, lanes: int, expected: float) -> None:
-    assert wavefronts(places, size, lanes).tolist() == [expected]
+    assert wavefronts(places, size, MEMORY, lanes).tolist() == [expected]
 
 
 def test_wavefronts_count_different_words_of_a_bank() -> None:
     rng = np.random.default_rng(0)
     places = rng.integers(0, 500, size=(20, 32))
-    for row, found in zip(places, wavefronts(places, 4), strict=True):
+    for row, found in zip(places, wavefronts(places, 4, MEMORY), strict=True):
         banks = [{word for word in row.tolist() if word % 32 == bank} for bank in range(32)]
         assert found == max(map(len, banks))
 

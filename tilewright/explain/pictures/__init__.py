@@ -41,8 +41,8 @@ def draw(
         raise UserError(f"there is no view {view!r}", primitive="draw", fix=f"use one of {', '.join(map(repr, VIEWS))}")
     chosen = chosen_target(target)
     makers: dict[str, Callable[[], list[Picture]]] = {
-        "tile": lambda: [draw_tile(tile) for tile in tiles(schedule, _bounds())],
-        "banks": lambda: bank_pictures(findings(handle, chosen, args, sizes, compiled=False).kernels),
+        "tile": lambda: [draw_tile(tile, chosen.warp_size) for tile in tiles(schedule, _bounds())],
+        "banks": lambda: bank_pictures(findings(handle, chosen, args, sizes, compiled=False)),
         "fragments": lambda: _fragments(_bounds()),
         "schedule": lambda: [draw_stages(schedule)],
     }

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...core.hardware import MemoryScope
-from ...loops.warp_access import BANKS, WORD
+from ...core.hardware import MemoryScope, WarpMemory
 from ..counting import Access
-from ..findings import KernelExplanation
+from ..findings import Findings
 from .svg import FONT, Picture
 
 _CELL, _ROW = 23.0, 24.0
@@ -29,38 +28,39 @@ class Phase:
         return max(len(words) for words in self.words)
 
 
-def phases(sample: Sequence[tuple[int, int]], width: int) -> list[Phase]:
+def phases(sample: Sequence[tuple[int, int]], width: int, memory: WarpMemory) -> list[Phase]:
     """The parts of a warp's access: all lanes at once for a word, a half of them for two, a quarter for four."""
-    each = max(1, width // WORD)
+    each = max(1, width // memory.word)
     address = dict(sample)
     pairs = any(all(address.get(lane ^ step, at) == at for lane, at in sample) for step in (1, 2))
-    group = BANKS // each * (2 if each > 1 and pairs else 1)
+    banks = memory.banks
+    group = banks // each * (2 if each > 1 and pairs else 1)
     found: list[Phase] = []
-    for start in range(0, BANKS, group):
+    for start in range(0, banks, group):
         lanes = tuple(lane for lane, _ in sample if start <= lane < start + group)
-        asked: list[dict[int, list[int]]] = [{} for _ in range(BANKS)]
+        asked: list[dict[int, list[int]]] = [{} for _ in range(banks)]
         for lane in lanes:
             for k in range(each):
-                word = address[lane] // WORD + k
-                asked[word % BANKS].setdefault(word, []).append(lane)
+                word = address[lane] // memory.word + k
+                asked[word % banks].setdefault(word, []).append(lane)
         if lanes:
             found.append(Phase(lanes, tuple(tuple(tuple(who) for who in words.values()) for words in asked)))
     return found
 
 
-def bank_pictures(kernels: Sequence[KernelExplanation]) -> list[Picture]:
+def bank_pictures(found: Findings) -> list[Picture]:
     """One picture for each access of shared memory."""
     return [
-        draw_banks(access)
-        for kernel in kernels
+        draw_banks(access, found.target.hardware.warp_memory)
+        for kernel in found.kernels
         for access in kernel.counts.accesses.values()
         if access.scope is MemoryScope.SHARED and access.sample
     ]
 
 
-def draw_banks(access: Access) -> Picture:
+def draw_banks(access: Access, memory: WarpMemory) -> Picture:
     """The banks side by side; what waits for another word of its bank stands below it."""
-    found = phases(access.sample, access.width)
+    found = phases(access.sample, access.width, memory)
     cycles, least = sum(phase.cycles for phase in found), len(found)
     made = Picture()
     what = "store to" if access.stores else "load from"
@@ -70,7 +70,7 @@ def draw_banks(access: Access) -> Picture:
     y = FONT + 44.0
     made.text(0, y, "bank", 10, "faint")
     left = 66.0
-    for bank in range(BANKS):
+    for bank in range(memory.banks):
         made.text(left + (bank + 0.5) * _CELL, y, str(bank), 9, "faint", "middle")
     y += 6
     for phase in found:

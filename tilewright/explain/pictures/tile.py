@@ -18,7 +18,8 @@ from .svg import FONT, HUES, Picture
 
 MOST_CELLS = 128 * 128
 _TAGS = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
-_LANES = 32
+_ACROSS = 32
+"""Elements of one dimension that stand side by side."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def _matrix(
     block: tuple[tuple[ThreadTag, int], ...],
     vthreads: tuple[int, ...],
 ) -> Tile:
-    """The two innermost dimensions that have more than one element; of one dimension, rows of a warp's length."""
+    """The two innermost dimensions that have more than one element; of one dimension, rows of a fixed length."""
     starts = [int(values.min()) for values in elements]
     sizes = [int(values.max()) - start + 1 for values, start in zip(elements, starts, strict=True)]
     long = [d for d, size in enumerate(sizes) if size > 1][-2:]
@@ -127,9 +128,9 @@ def _matrix(
         named = (names[long[0]], names[long[1]])
     else:
         flat = elements[long[0]] - starts[long[0]] if long else np.zeros(number.shape, np.int64)
-        rows, columns = flat // _LANES, flat % _LANES
+        rows, columns = flat // _ACROSS, flat % _ACROSS
         name = names[long[0]] if long else ""
-        named = (f"{name} // {_LANES}", f"{name} % {_LANES}")
+        named = (f"{name} // {_ACROSS}", f"{name} % {_ACROSS}")
     order = np.argsort(-number[keep], kind="stable")  # of threads that compute the same element, the first is shown
     rows, columns, number, copy = (values[keep][order] for values in (rows, columns, number, copy))
     whole = (int(rows.max()) + 1, int(columns.max()) + 1)
@@ -142,7 +143,7 @@ def _matrix(
     return Tile(stage, threads, copies, block, vthreads, named, fixed, whole, len(long) == 2)
 
 
-def draw_tile(tile: Tile) -> Picture:
+def draw_tile(tile: Tile, warp: int) -> Picture:
     """A picture of a tile: threads side by side in different colours, those of one thread in one, thread 0 marked."""
     rows, columns = tile.threads.shape
     cell = max(5.0, min(22.0, 640 / columns, 640 / rows))
@@ -164,7 +165,7 @@ def draw_tile(tile: Tile) -> Picture:
         made.text(left + (k + 0.5) * cell, top - 5, str(k), 10, "faint", "middle")
     for k in _ticks(rows):
         made.text(left - 5, top + (k + 0.5) * cell + 4, str(k), 10, "faint", "end")
-    _cells(made, tile, left, top, cell)
+    _cells(made, tile, warp, left, top, cell)
     _copies(made, tile, left, top, cell)
     made.text(left, top + rows * cell + 18, _strides(tile), FONT)
     return made
@@ -178,7 +179,7 @@ def _ticks(count: int) -> range:
     return range(0, count, step)
 
 
-def _cells(made: Picture, tile: Tile, left: float, top: float, cell: float) -> None:
+def _cells(made: Picture, tile: Tile, warp: int, left: float, top: float, cell: float) -> None:
     rows, columns = tile.threads.shape
     width = tile.block[0][1]
     for row, column, high, wide in _rectangles(tile.threads, tile.copies):
@@ -190,8 +191,9 @@ def _cells(made: Picture, tile: Tile, left: float, top: float, cell: float) -> N
         marked = thread == 0
         # Neighbouring threads differ in colour, in both directions.
         kind = "strong" if marked else f"h{(thread % width + 3 * (thread // width)) % HUES}"
+        lane = f", lane {thread % warp}" if warp > 1 else ""
         copy = f", vthread {tile.copies[row, column]}" if tile.vthreads else ""
-        made.rect(x, y, wide * cell, high * cell, f"{kind} apart", f"thread {thread}, lane {thread % _LANES}{copy}")
+        made.rect(x, y, wide * cell, high * cell, f"{kind} apart", f"thread {thread}{lane}{copy}")
         label = str(thread)
         size = min(11.0, high * cell * 0.8, wide * cell / (0.62 * len(label)))
         if size >= 5.5:

@@ -19,11 +19,9 @@ from ...tensor.axis import IterVar
 from ...tensor.reduction import Reduce
 from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from ..argument_checks import known
-from .stages import count, is_reduction
+from .stages import LANES, count, is_reduction
 
 _LANES = (32, 16, 8)
-_REGISTER = 16
-"""Lanes of a vector register, of 4 bytes each."""
 _ROWS = (6, 8, 5, 4, 7, 3, 2)
 _FEW_LANES = 7
 _FEW_TERMS = 16
@@ -116,7 +114,7 @@ def _store_inputs(s: ScheduleHandle, op: ComputeOp, strides: dict[Tensor, int]) 
             stored = parts
         *outer, last = s[stored].op.axis
         if stride == 1:
-            s[stored].vectorize(s[stored].split(last, factor=_REGISTER)[1])
+            s[stored].vectorize(s[stored].split(last, factor=LANES)[1])
         if outer:
             s[stored].parallel(s[stored].fuse(*outer))
 
@@ -127,10 +125,10 @@ def _lanes(columns: int) -> int:
     def use(n: int) -> float:
         """How much of the registers' lanes are in use; guards around a vector that sticks out cost as well."""
         if columns % n == 0:
-            return min(1.0, n / _REGISTER)
+            return min(1.0, n / LANES)
         return columns / (-(-columns // n) * n) * (0.9 if columns >= 8 * n else 0.4)
 
-    divisors = [n for n in range(_FEW_LANES, _REGISTER) if columns % n == 0]
+    divisors = [n for n in range(_FEW_LANES, LANES) if columns % n == 0]
     return max((*_LANES, *divisors), key=lambda n: (use(n), n))
 
 
@@ -185,7 +183,7 @@ def _tile(
 def _in_lines(s: ScheduleHandle, strip: Tensor) -> None:
     """Pack whole lines of the operand, each a part of some columns."""
     *outer, depth, lane = s[strip].op.axis
-    parts, line = s[strip].split(depth, factor=_REGISTER)
+    parts, line = s[strip].split(depth, factor=LANES)
     s[strip].reorder(*outer, parts, lane, line)
 
 

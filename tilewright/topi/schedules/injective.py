@@ -9,10 +9,8 @@ from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import thread_axis
 from ...tensor.tensor import Operation
 from ..argument_checks import known
-from .stages import bytes_of, computed, count, started, threads_of
+from .stages import LANES, bytes_of, computed, count, started, threads_of, vector_bytes
 
-_VECTOR_BYTES = 16
-_CPU_VECTOR_BYTES = 64
 _PARALLEL_FROM = 1 << 14
 """Elements from which on several processors pay."""
 
@@ -38,7 +36,7 @@ def _to_threads(s: ScheduleHandle, op: Operation, target: Target) -> None:
     """Neighbouring threads compute neighbouring vectors."""
     stage, elements = s[op], count(op.axis)
     rest = stage.fuse(*op.axis)
-    width = _VECTOR_BYTES // bytes_of(op.outputs)
+    width = vector_bytes(target) // bytes_of(op.outputs)
     threads = threads_of(target)
     # Where the last vector would stick out, a guard would turn all of them into single elements.
     while width > 1 and (elements is None or elements % width or not _in_rows(op, width)):
@@ -64,7 +62,7 @@ def _to_processors(s: ScheduleHandle, op: Operation) -> None:
     if not op.axis:
         return
     *outer, last = op.axis
-    width, row = _CPU_VECTOR_BYTES // bytes_of(op.outputs), count([last])
+    width, row = 4 * LANES // bytes_of(op.outputs), count([last])
     if row is None or row >= width:
         more, vector = stage.split(last, factor=width)
         stage.vectorize(vector)

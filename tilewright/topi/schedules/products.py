@@ -15,11 +15,10 @@ from ...tensor.tensor import ComputeOp, Operation
 from .blocked import block_on_processors
 from .injective import one_element_each
 from .reduce import reduce_to
-from .stages import count, is_reduction, read_through, reductions, started
+from .stages import LANES, count, is_reduction, read_through, reductions, started
 
 _FEW_TERMS = 8
 _MANY_TERMS = 64
-_LANES = 16
 _PARALLEL_FROM = 1 << 12
 
 
@@ -123,7 +122,7 @@ def _vectors(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
     total = _registers(s, op, out)
     *outer, last = s[out].op.axis
     work = count(op.axis)
-    more, lanes = s[out].split(last, factor=_LANES)
+    more, lanes = s[out].split(last, factor=LANES)
     s[out].vectorize(lanes)
     block = s[out].fuse(*outer, more)
     if work is None or work >= _PARALLEL_FROM:

@@ -12,6 +12,7 @@ from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from ..templates.gpu import Gpu
 from .injective import one_element_each
 from .stages import (
+    LANES,
     bytes_of,
     computed,
     count,
@@ -30,7 +31,6 @@ _ENOUGH_BLOCKS = 8
 """Blocks that keep a multiprocessor busy."""
 _TERMS_PER_BLOCK = 4096
 """Terms below which sums are not worth another block."""
-_CPU_LANES = 16
 _TOGETHER = (8, 4, 6, 5, 7, 3, 2)
 """Sums of which a processor keeps a vector each, best first: their additions wait for nothing but their own."""
 _PARALLEL_FROM = 1 << 14
@@ -132,10 +132,10 @@ def _threads_per_sum(s: ScheduleHandle, op: ComputeOp, out: Operation, target: T
         return
     terms, threads = count(op.reduce_axis), threads_of(target)
     if rows:
-        across = threads if terms is None else min(threads, max(32, power_of_two(terms / 4)))
+        across = threads if terms is None else min(threads, max(target.warp_size, power_of_two(terms / 4)))
         together, tags = threads // across, ("threadIdx.y", "threadIdx.x")
     else:
-        together, across, tags = 32, threads // 32, ("threadIdx.x", "threadIdx.y")
+        together, across, tags = target.warp_size, threads // target.warp_size, ("threadIdx.x", "threadIdx.y")
     place = s[out].fuse(*out.axis)
     if together > 1 and count(op.axis) != 1:
         block, place = s[out].split(place, factor=together)
@@ -222,11 +222,11 @@ def _on_processors(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
     work = None if sums is None or terms is None else sums * terms
     divides = (work is None or work >= _PARALLEL_FROM) and sums != 1
     row = count(op.reduce_axis[-1:])
-    if rows and row is not None and row >= _CPU_LANES and (terms or row) >= 4 * _CPU_LANES and len(op.outputs) == 1:
+    if rows and row is not None and row >= LANES and (terms or row) >= 4 * LANES and len(op.outputs) == 1:
         _vectors_of_terms(s, op, out, row, divides)
         return
     neighbours = count(out.axis[-1:]) if out.axis else None
-    if not rows and neighbours is not None and neighbours >= _CPU_LANES and len(op.outputs) == 1:
+    if not rows and neighbours is not None and neighbours >= LANES and len(op.outputs) == 1:
         _vectors_of_sums(s, op, out, neighbours, divides)
         return
     if not out.axis or not (rows or len(out.axis) == 1):
@@ -242,8 +242,8 @@ def _vectors_of_terms(s: ScheduleHandle, op: ComputeOp, out: Operation, row: int
     """Vectors of neighbouring terms, added up for several sums at once: each is a chain of additions of its own."""
     neighbours = count(out.axis[-1:]) if out.axis else 1
     height = next((n for n in _TOGETHER if neighbours is not None and neighbours % n == 0), 1)
-    vectors = max(n for n in (1, 2, 4) if n == 1 or (n * height <= _TOGETHER[0] and row >= 4 * n * _CPU_LANES))
-    _, lane = s[op].split(op.reduce_axis[-1], factor=vectors * _CPU_LANES)
+    vectors = max(n for n in (1, 2, 4) if n == 1 or (n * height <= _TOGETHER[0] and row >= 4 * n * LANES))
+    _, lane = s[op].split(op.reduce_axis[-1], factor=vectors * LANES)
     made = s.rfactor(op.output(0), lane, factor_axis=len(op.axis))
     assert isinstance(made, Tensor)
     partial, final = made.op, reduction_of(s, op)
@@ -269,7 +269,7 @@ def _vectors_of_sums(s: ScheduleHandle, op: ComputeOp, out: Operation, neighbour
     """Vectors of neighbouring sums: each term is a row of what lies in memory as it is loaded."""
     total = s.cache_write(op.output(0), "local") if out is op else op.output(0)
     *outer, near = s[out].op.axis
-    block, lanes = s[out].split(near, factor=_CPU_LANES * (4 if neighbours >= 8 * _CPU_LANES else 1))
+    block, lanes = s[out].split(near, factor=LANES * (4 if neighbours >= 8 * LANES else 1))
     place = s[out].fuse(*outer, block)
     s[out].vectorize(lanes)
     if divides:

@@ -15,12 +15,21 @@ from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from .injective import one_element_each
 from .reduce import PLAIN_THREADS, partial_sums, reduction_of, schedule_each
-from .stages import bytes_of, computed, count, given_outputs, power_of_two, reductions, started, threads_of
+from .stages import (
+    LANES,
+    bytes_of,
+    computed,
+    count,
+    given_outputs,
+    power_of_two,
+    reductions,
+    started,
+    threads_of,
+    vector_bytes,
+)
 
-_VECTOR_BYTES = 16
 _SHORT_ROW = 1024
 """Terms up to which a warp computes a row alone."""
-_CPU_LANES = 16
 _PARALLEL_FROM = 1 << 12
 
 
@@ -63,9 +72,9 @@ def _thread_per_row(s: ScheduleHandle, out: Operation, row: Sequence[int], targe
 def _block_per_row(s: ScheduleHandle, out: Operation, row: Sequence[int], target: Target) -> None:
     length = count([out.axis[d] for d in row])
     tensors = [t for op in computed(s) for t in op.input_tensors]
-    width = _VECTOR_BYTES // bytes_of([*out.outputs, *(t for t in tensors if t.ndim == len(out.axis))])
+    width = vector_bytes(target) // bytes_of([*out.outputs, *(t for t in tensors if t.ndim == len(out.axis))])
     threads = threads_of(target)
-    across = threads if length is None else min(threads, max(32, power_of_two(length / (2 * width))))
+    across = threads if length is None else min(threads, max(target.warp_size, power_of_two(length / (2 * width))))
     if not target.has_warps:
         across = PLAIN_THREADS
     while width > 1 and (length is None or length % (width * across) or _last(out) % width):
@@ -113,7 +122,7 @@ def _extent(e: Any) -> Any:
 
 def _fits(kept: Tensor, length: int | None, target: Target) -> bool:
     """Whether shared memory has room for a row, and for others beside it."""
-    return length is not None and length * bytes_of([kept]) <= min(48 << 10, target.shared_bytes)
+    return length is not None and length * bytes_of([kept]) <= target.shared_bytes
 
 
 def _keep(s: ScheduleHandle, kept: Tensor, out: Operation, rows: IterVar, share: tuple[int, int]) -> None:
@@ -153,8 +162,8 @@ def _on_processors(s: ScheduleHandle, out: Operation, row: Sequence[int]) -> Non
         return
     contiguous = len(out.axis) - 1 in row
     rows, place = _loops(s, out, row)
-    if contiguous and (count([place]) or 0) >= _CPU_LANES:
-        _, vector = s[out].split(place, factor=_CPU_LANES)
+    if contiguous and (count([place]) or 0) >= LANES:
+        _, vector = s[out].split(place, factor=LANES)
         s[out].vectorize(vector)
     for op in reductions(s):
         s[op].compute_at(s[out], rows)
@@ -169,9 +178,9 @@ def _on_processors(s: ScheduleHandle, out: Operation, row: Sequence[int]) -> Non
 def _in_vectors(s: ScheduleHandle, op: ComputeOp) -> Operation | None:
     """Let a reduction add vectors of terms; returns the stage of the partial sums, or None for short ones."""
     terms = count(op.reduce_axis[-1:])
-    if terms is None or terms < 4 * _CPU_LANES:
+    if terms is None or terms < 4 * LANES:
         return None
-    partial = partial_sums(s, op, _CPU_LANES)
+    partial = partial_sums(s, op, LANES)
     s[partial].reorder(*s[partial].op.reduce_axis, s[partial].op.axis[0])
     s[partial].vectorize(s[partial].op.axis[0])
     return partial

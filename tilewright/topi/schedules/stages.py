@@ -18,6 +18,10 @@ from ..argument_checks import known
 
 BLOCK = 256
 """Threads per block, where nothing speaks for another number."""
+LANES = 16
+"""Elements of 4 bytes in the vector loops of processors: a choice of these schedules. Narrower units run such a vector
+as two or four of theirs."""
+_WIDEST = 16
 
 
 def given_outputs(outs: Any, primitive: str) -> list[Tensor]:
@@ -103,6 +107,11 @@ def power_of_two(number: float) -> int:
 def threads_of(target: Target, wanted: int = BLOCK) -> int:
     """How many threads a block gets: `wanted`, or as many as the target allows."""
     return min(wanted, power_of_two(target.max_threads_per_block))
+
+
+def vector_bytes(target: Target) -> int:
+    """How many bytes a thread loads at once: what the hardware can, but no more than leaves neighbours work."""
+    return min(target.hardware.vector_bytes, _WIDEST)
 
 
 def on_grid(given: Target | None = None) -> Target:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import gcd, prod
 from typing import Any, Generic, TypeVar
 
-from ...core.atoms import ATOMS, Atom
+from ...core.atoms import ATOMS, LANES, Atom
 from ...core.dtype import DType
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
@@ -202,7 +202,7 @@ def _staged(of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Begun) -> 
     if together > 1:
         flat, lanes = s[out].split(flat, factor=together)
         s[out].vectorize(lanes)
-    for tag, count in (("threadIdx.x", 32), ("threadIdx.y", tile.columns[0]), ("threadIdx.z", tile.rows[0])):
+    for tag, count in (("threadIdx.x", LANES), ("threadIdx.y", tile.columns[0]), ("threadIdx.z", tile.rows[0])):
         flat, thread = s[out].split(flat, factor=count)
         s[out].bind(thread, thread_axis(tag))
     s[copy].compute_at(s[out], jb)

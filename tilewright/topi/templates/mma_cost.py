@@ -14,7 +14,7 @@ from itertools import product
 from math import ceil, exp, inf, log, prod
 from typing import Any
 
-from ...core.atoms import Atom
+from ...core.atoms import LANES, Atom
 from ...core.dtype import DType
 from ...core.hardware import Hardware, MemoryScope
 from .contraction import Contraction, Operand, rounded
@@ -69,7 +69,7 @@ class MmaTile:
     def registers(self, atom: Atom) -> int:
         """Registers for sums, for fragments and for addresses."""
         rows, columns = self.rows[1], self.columns[1]
-        sums = rows * columns // 32 * (1 + atom.partial_sums)
+        sums = rows * columns // LANES * (1 + atom.partial_sums)
         fragments = (rows // atom.m * atom.halves + columns // atom.n) * atom.words
         if atom.products > 1:  # fragments are split as they are used, and not loaded ahead
             return sums + fragments + _SPLIT_OVERHEAD

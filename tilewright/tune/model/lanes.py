@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...core.hardware import ThreadTag
+from ...core.hardware import ThreadTag, WarpMemory
 from ...expr import nodes as n
 from ...expr.nodes import Expr, IntImm, Var
-from ...loops.warp_access import BANKS, SECTOR, WORD, distinct, word_wavefronts
+from ...loops.warp_access import distinct, word_wavefronts
 from ...schedule.relations import Fuse, Split
 from ...tensor.axis import IterVar
 from .extents import StageExtents
@@ -118,20 +118,21 @@ def value_of(e: Expr, axes: Mapping[Var, np.ndarray]) -> np.ndarray | int:
     return 0
 
 
-def sectors(places: np.ndarray, element_bytes: int, lanes: Number = 1) -> np.ndarray:
+def sectors(places: np.ndarray, element_bytes: int, memory: WarpMemory, lanes: Number = 1) -> np.ndarray:
     """The sectors of global memory that a warp's access touches; each lane has `lanes` neighbours."""
-    found = distinct(places * element_bytes // SECTOR).astype(np.float64)
+    found = distinct(places * element_bytes // memory.sector).astype(np.float64)
     width = np.asarray(lanes) * element_bytes
-    made: np.ndarray = np.maximum(found, distinct(places) * width / SECTOR)
+    made: np.ndarray = np.maximum(found, distinct(places) * width / memory.sector)
     return made
 
 
-def wavefronts(places: np.ndarray, element_bytes: int, lanes: Number = 1) -> np.ndarray:
+def wavefronts(places: np.ndarray, element_bytes: int, memory: WarpMemory, lanes: Number = 1) -> np.ndarray:
     """The cycles that a warp's access of shared memory takes; each lane has `lanes` neighbours.
 
     For wide accesses it is their words by the number of banks, which the weights of the model were fitted to.
     """
-    words = places * element_bytes // WORD
-    wide = np.asarray(lanes) * element_bytes / WORD
-    made: np.ndarray = np.where(wide > 1, np.maximum(distinct(words) * wide / BANKS, 1), word_wavefronts(words))
+    words = places * element_bytes // memory.word
+    wide = np.asarray(lanes) * element_bytes / memory.word
+    together = np.maximum(distinct(words) * wide / memory.banks, 1)
+    made: np.ndarray = np.where(wide > 1, together, word_wavefronts(words, memory.banks))
     return made

@@ -59,8 +59,9 @@ def predict(counts: Counts, machine: Machine) -> Prediction:
     issue = each * warps * uneven * instructions * w.issue / machine.schedulers * code
     waves = w.lds_wave * c["lds_waves"] + c["sts_waves"]
     shared = each * warps * (waves + spills)
-    sector_bytes = c["ldg_sectors"] * warps * 32
-    l1 = each * (sector_bytes + c["stg_sectors"] * warps * 32) / rates.l1_bytes
+    sector = machine.hardware.warp_memory.sector
+    sector_bytes = c["ldg_sectors"] * warps * sector
+    l1 = each * (sector_bytes + c["stg_sectors"] * warps * sector) / rates.l1_bytes
     missed = c["block_bytes"] ** (1 - w.sectors) * np.maximum(sector_bytes, 1) ** w.sectors
     l2 = (c["blocks"] * missed + c["stored_bytes"]) / machine.multiprocessors / rates.l2_bytes
     used = np.minimum(c["blocks"], machine.multiprocessors)  # few blocks need little
@@ -114,6 +115,6 @@ def _resident(c: Counts, machine: Machine, warps: np.ndarray, registers: np.ndar
     memory = hardware.memory(MemoryScope.SHARED)
     by_warps = one.warps // np.maximum(warps, 1)
     by_registers = one.registers // np.maximum(registers * warps * hardware.warp, 1)
-    by_shared = (memory.pool or memory.most) // np.maximum(c["shared_bytes"] + 1024, 1)
+    by_shared = (memory.pool or memory.most) // np.maximum(c["shared_bytes"] + memory.reserved, 1)
     found: np.ndarray = np.maximum(np.minimum.reduce([by_warps, by_registers, by_shared, one.blocks + 0 * warps]), 1)
     return found

@@ -91,6 +91,7 @@ class Work:
         self.columns = columns
         self.kernel = kernel
         self.hardware = hardware
+        self.memory = hardware.warp_memory
         self.count = len(columns)
         self.lanes = Lanes(self.count, kernel.block, hardware.warp)
         assert structure.schedule is not None
@@ -304,7 +305,7 @@ class Work:
                 self._add("block_bytes", turns * found.elements * kind)
                 self._add("unique_bytes", float(prod(global_shape(load)) * kind))
         self._add("sts", times)
-        self._add("sts_waves", times * wavefronts(element, found.stage.op.outputs[0].dtype.bytes, vector))
+        self._add("sts_waves", times * wavefronts(element, found.stage.op.outputs[0].dtype.bytes, self.memory, vector))
 
     # Accesses
 
@@ -320,20 +321,20 @@ class Work:
         size = load.dtype.bytes
         if source is None:
             self._add("ldg", times)
-            self._add("ldg_sectors", times * sectors(place, size, vector))
+            self._add("ldg_sectors", times * sectors(place, size, self.memory, vector))
         else:
             self._add("lds", times)
-            self._add("lds_waves", times * wavefronts(place, size, vector))
+            self._add("lds_waves", times * wavefronts(place, size, self.memory, vector))
 
     def _store(self, found: StageExtents, place: np.ndarray, times: Number, vector: Number) -> None:
         size = found.stage.op.outputs[0].dtype.bytes
         if found.scope is MemoryScope.SHARED and not found.stage.is_output:
             self._add("sts", times)
-            self._add("sts_waves", times * wavefronts(place, size, vector))
+            self._add("sts_waves", times * wavefronts(place, size, self.memory, vector))
             self._add("barriers", 2)
             return
         self._add("stg", times)
-        self._add("stg_sectors", times * sectors(place, size, vector))
+        self._add("stg_sectors", times * sectors(place, size, self.memory, vector))
         self._add("stored_bytes", float(prod(constant(e) for e in found.stage.op.shape) * size))
 
     def _footprint(self, found: StageExtents, load: n.Load, forms: list[Form]) -> None:
