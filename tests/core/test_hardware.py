@@ -76,6 +76,29 @@ def test_what_came_with_which_architecture() -> None:
     assert NVIDIA["sm_90"].memory(MemoryScope.SHARED).layouts
 
 
+# NVIDIA's own tables: `cuda_occupancy.h` of CUDA 13.0, and the traits of architectures in CCCL (`arch_traits.h`).
+# Resident blocks and threads, shared memory of a multiprocessor in KB, pieces of it in bytes, schedulers.
+OCCUPANCY = {
+    "sm_50": (32, 2048, 64, 256, 4), "sm_52": (32, 2048, 96, 256, 4), "sm_60": (32, 2048, 64, 256, 2),
+    "sm_61": (32, 2048, 96, 256, 4), "sm_70": (32, 2048, 96, 256, 4), "sm_75": (16, 1024, 64, 256, 4),
+    "sm_80": (32, 2048, 164, 128, 4), "sm_86": (16, 1536, 100, 128, 4), "sm_87": (16, 1536, 164, 128, 4),
+    "sm_88": (16, 1536, 100, 128, 4), "sm_89": (24, 1536, 100, 128, 4), "sm_90": (32, 2048, 228, 128, 4),
+    "sm_100": (32, 2048, 228, 128, 4), "sm_103": (32, 2048, 228, 128, 4), "sm_110": (24, 1536, 228, 128, 4),
+    "sm_120": (24, 1536, 100, 128, 4), "sm_121": (24, 1536, 100, 128, 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OCCUPANCY)
+def test_rows_say_what_nvidias_tables_say(name: str) -> None:
+    row = NVIDIA[name]
+    shared, one = row.memory(MemoryScope.SHARED), row.multiprocessor
+    found = (one.blocks, one.warps * row.warp, shared.pool // 1024, shared.unit, one.schedulers)
+    assert found == OCCUPANCY[name]
+    assert shared.reserved == (1024 if int(name[3:]) >= 80 else 0)
+    if int(name[3:]) >= 80:  # a block may have all of it but what the system takes
+        assert shared.most == shared.pool - shared.reserved
+
+
 def test_processors_by_name_and_by_feature() -> None:
     assert x86_hardware("generic", "").vector_bytes == 16
     assert x86_hardware("haswell", "").vector_bytes == 32

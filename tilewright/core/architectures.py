@@ -1,8 +1,9 @@
 """The hardware that Tilewright knows, one row per architecture.
 
-NVIDIA's numbers are those of the CUDA Programming Guide, "Technical Specifications per Compute Capability"; matrix
-shapes are those of the PTX ISA (`mma.sync`, `wgmma.mma_async`, `tcgen05.mma`). Intel's are those of the Software
-Developer's Manual. To add an architecture, add a row; nothing else names one.
+NVIDIA's numbers are those of the CUDA Programming Guide, "Technical Specifications per Compute Capability", and how
+memory and registers are given out is that of `cuda_occupancy.h` (CUDA 13.0); matrix shapes are those of the PTX ISA
+(`mma.sync`, `wgmma.mma_async`, `tcgen05.mma`). Intel's are those of the Software Developer's Manual. To add an
+architecture, add a row; nothing else names one.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def _synchronization(number: int) -> Iterator[Synchronization]:
 
 def _pieces(number: int) -> tuple[int, int]:
     """The pieces in which shared memory is given out, and what the system takes of each block's, in bytes."""
-    return (256 if number < 70 else 128), (_KB if number >= 80 else 0)
+    return (256 if number < 80 else 128), (_KB if number >= 80 else 0)
 
 
 def nvidia(
@@ -122,7 +123,7 @@ def nvidia(
         f"sm_{number}",
         levels,
         memories,
-        Multiprocessor(blocks, warps, block_registers, lanes, schedulers=4, register_unit=256),
+        Multiprocessor(blocks, warps, block_registers, lanes, schedulers=2 if number == 60 else 4, register_unit=256),
         tuple(_synchronization(number)),
         tuple(_matrix_shapes(number)),
         copy_bytes=(4, 8, 16) if number >= 80 else (),
@@ -146,6 +147,7 @@ NVIDIA: dict[str, Hardware] = {
         80: (163, 164, 32, 64, 64),
         86: (99, 100, 16, 48, 128),
         87: (163, 164, 16, 48, 128),
+        88: (99, 100, 16, 48, 128),
         89: (99, 100, 24, 48, 128),
         90: (227, 228, 32, 64, 128),
         100: (227, 228, 32, 64, 128),
