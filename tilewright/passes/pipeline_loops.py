@@ -13,6 +13,11 @@ If the buffers of one loop have rings of different depths, or the number of iter
 last part. Loops with nothing between them become one first, so that the ring does not run dry at the
 end of an inner one.
 
+A ring is not a dimension of its buffer: its copies lie behind each other, and an access gets one more term, the place
+of its copy. Only here is it known which loops are pipelined. A leading dimension from the start would have to be
+taken away again where a loop runs once or reads what it writes, and would stand in every program that `lower` prints.
+`loops/overlap.py` proves copies apart by the remainders in their indices, and so does for rings that users write.
+
 Where the target copies to shared memory asynchronously, the loop stays whole, with guards: its fills are a few
 instructions, and its users often thousands. A `Commit` follows the writers of each iteration, also of those that have
 none left, so that it is the same number of groups ago in each that what is used was issued.
