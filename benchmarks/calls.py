@@ -25,7 +25,7 @@ from tilewright.core.dtype import DType
 from tilewright.report.table import Column, table
 from tilewright.runtime import module as module_floor
 from tilewright.runtime.array import NDArray, array, empty
-from tilewright.runtime.cuda_driver import call as cuda_call
+from tilewright.runtime.cuda_calls import call as cuda_call
 from tilewright.runtime.device import Device, device
 from tilewright.runtime.llvm_link import link
 from tilewright.runtime.module import Module

@@ -10,8 +10,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from tilewright.runtime import cuda_driver
-from tilewright.runtime.cuda_driver import _GraphTimer
+from tilewright.runtime import cuda_graphs
+from tilewright.runtime.cuda_graphs import GraphTimer
 from tilewright.runtime.timing import TimingOptions, measure
 
 
@@ -70,7 +70,7 @@ def test_without_a_least_time_one_attempt_is_enough() -> None:
 )
 def test_a_gpu_is_kept_busy_until_what_is_timed_is_there(graphs: tuple[int, ...], each: float, lead: int) -> None:
     timer = SimpleNamespace(graphs=dict.fromkeys(graphs), each=each)
-    assert _GraphTimer._lead(timer) == lead  # type: ignore[arg-type]  # what it reads of one
+    assert GraphTimer._lead(timer) == lead  # type: ignore[arg-type]  # what it reads of one
 
 
 def test_nothing_is_collected_while_a_graph_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,10 +82,10 @@ def test_nothing_is_collected_while_a_graph_is_recorded(monkeypatch: pytest.Monk
         calls.append(name)
         return len(calls)
 
-    monkeypatch.setattr(cuda_driver, "call", call)
-    monkeypatch.setattr(cuda_driver, "_bindings", MagicMock())
+    monkeypatch.setattr(cuda_graphs, "call", call)
+    monkeypatch.setattr(cuda_graphs, "bindings", MagicMock())
     gpu = MagicMock()
-    timer = _GraphTimer(MagicMock(), gpu, lambda: collects.append(gc.isenabled()), None)
+    timer = GraphTimer(gpu, lambda: collects.append(gc.isenabled()), None)
     timer._graph(3)
     assert collects == [False, False, False]
     assert gc.isenabled()

@@ -14,6 +14,7 @@ from . import cuda_kernels, torch_native
 from .plans import OURS, Choice, Plan
 from .problem import TRANSPOSED, Problem
 from .running import program_of
+from .torch_graphs import GraphTimer
 
 if TYPE_CHECKING:
     from ..runtime.device import Device
@@ -108,26 +109,6 @@ def _nothing() -> None:
 
 def _graph(work: Work) -> Callable[[], float]:
     """Seconds of one run on the GPU, of a CUDA graph of several."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            work()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(_RUNS):
-            work()
-    began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    graph.replay()
-
-    def measure() -> float:
-        torch.cuda.synchronize()
-        graph.replay()  # keeps the GPU busy until the clock has started
-        began.record()
-        graph.replay()
-        ended.record()
-        ended.synchronize()
-        return float(began.elapsed_time(ended)) * 1e-3 / _RUNS
-
-    return measure
+    timer = GraphTimer(work)
+    timer.graph(_RUNS).replay()
+    return lambda: timer(_RUNS) / _RUNS

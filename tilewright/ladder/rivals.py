@@ -124,33 +124,7 @@ def _host_timer(call: Callable[[], Any]) -> Timer:
 
 
 def _graph_timer(call: Callable[[], Any]) -> Timer:
-    """Times calls recorded into CUDA graphs, one graph for each number of calls."""
-    import torch
+    """Times calls on the GPU alone."""
+    from ..functional.torch_graphs import GraphTimer  # which imports PyTorch
 
-    graphs: dict[int, torch.cuda.CUDAGraph] = {}
-    began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-
-    def record(number: int) -> torch.cuda.CUDAGraph:
-        # Calls choose their algorithm and take their memory before the recording, which allows neither.
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                call()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _ in range(number):
-                call()
-        return graph
-
-    def seconds(number: int) -> float:
-        graph = graphs.get(number) or graphs.setdefault(number, record(number))
-        graph.replay()  # the clock starts while the GPU is busy with this, so that the host's delay does not count
-        began.record()
-        graph.replay()
-        ended.record()
-        ended.synchronize()
-        return float(began.elapsed_time(ended)) * 1e-3
-
-    return seconds
+    return GraphTimer(call)

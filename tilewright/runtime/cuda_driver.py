@@ -7,13 +7,10 @@ objects made once (0.5 µs instead of 1.3 µs when they are converted each time)
 from __future__ import annotations
 
 import ctypes
-import gc
-import math
 import struct
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache, cached_property
+from collections.abc import Callable
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,6 +18,8 @@ import numpy as np
 
 from ..core.dtype import DType
 from ..core.errors import UserError
+from .cuda_calls import bindings, call, driver_error, launch_function
+from .cuda_graphs import GraphTimer
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere, scalar_type
 
 if TYPE_CHECKING:
@@ -32,40 +31,6 @@ _NO_ORDER, _LEGACY_DEFAULT, _PER_THREAD_DEFAULT = -1, 1, 2
 """Streams as DLPack numbers them: none to order with, and the two default ones."""
 _STREAMS = {None: 0, _LEGACY_DEFAULT: 0, _PER_THREAD_DEFAULT: 2}
 _MOST_BLOCKS_ASIDE = 65_535
-_GRAPH_NODES = 256
-_SHORT = 0.02
-"""Seconds below which the host's own delays would show in a measurement."""
-_LEAD = 0.5e-3
-"""Seconds of work that keep a GPU busy until a measurement is on its way."""
-
-
-@cache
-def _bindings() -> Any:
-    from cuda.bindings import driver
-
-    return driver
-
-
-@cache
-def _launch_function() -> Any:
-    """`cuLaunchKernel` without argument types: what it gets are C objects already, or small whole numbers."""
-    return ctypes.CDLL("libcuda.so.1").cuLaunchKernel
-
-
-def call(name: str, *args: Any) -> Any:
-    """Call the driver; its result, without the status (a tuple where there are several)."""
-    status, *result = getattr(_bindings(), name)(*args)
-    if int(status) != 0:
-        raise _error(name, status)
-    return result[0] if len(result) == 1 else tuple(result)
-
-
-def _error(what: str, status: Any) -> DeviceError:
-    driver = _bindings()
-    status = driver.CUresult(int(status))
-    _, text = driver.cuGetErrorString(status)
-    description = text.decode() if isinstance(text, bytes) else str(text)
-    return DeviceError(f"{what}: {status.name} ({description})", status.name)
 
 
 class _Streams(threading.local):
@@ -155,7 +120,7 @@ class CudaDriver(Driver):
         gpu = self.gpu(index)
 
         def get(name: str) -> int:
-            key = getattr(_bindings().CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+            key = getattr(bindings().CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
             return int(call("cuDeviceGetAttribute", key, gpu.device))
 
         name = call("cuDeviceGetName", 256, gpu.device)
@@ -209,7 +174,7 @@ class CudaDriver(Driver):
         other = _STREAMS.get(stream, stream) or 0
         if stream == _NO_ORDER or other == gpu.stream:
             return
-        event = call("cuEventCreate", int(_bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING))
+        event = call("cuEventCreate", int(bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING))
         call("cuEventRecord", event, gpu.stream)
         call("cuStreamWaitEvent", other, event, 0)
         call("cuEventDestroy", event)  # the driver keeps it until the wait is over
@@ -255,12 +220,12 @@ class CudaDriver(Driver):
     def timer(
         self, index: int, run: Callable[[], None], before: Callable[[], None] | None = None
     ) -> Callable[[int], float]:
-        return _GraphTimer(self, self.gpu(index), run, before)
+        return GraphTimer(self.gpu(index), run, before)
 
 
 def _launcher(gpu: _Gpu, module: Any, abi: KernelAbi) -> Launcher:
     """A function that packs the arguments into memory of its own and launches; its caller holds a lock."""
-    driver = _bindings()
+    driver = bindings()
     function = call("cuModuleGetFunction", module, abi.name.encode())
     if abi.dynamic_shared_bytes:
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -271,7 +236,7 @@ def _launcher(gpu: _Gpu, module: Any, abi: KernelAbi) -> Launcher:
     start = ctypes.addressof(packed)
     params = (ctypes.c_void_p * max(1, len(offsets)))(*(start + offset for offset in offsets))
     pack = struct.Struct("@" + layout).pack_into
-    start_kernel = _launch_function()
+    start_kernel = launch_function()
     handle = ctypes.c_void_p(int(function))
     shared, streams = abi.dynamic_shared_bytes, gpu.streams
 
@@ -288,116 +253,8 @@ def _launcher(gpu: _Gpu, module: Any, abi: KernelAbi) -> Launcher:
 
 
 def _launch_error(name: str, grid: tuple[int, int, int], block: tuple[int, int, int], status: int) -> DeviceError:
-    error = _error(f"launch of {name} with grid {grid} and block {block}", status)
+    error = driver_error(f"launch of {name} with grid {grid} and block {block}", status)
     if max(grid[1:]) > _MOST_BLOCKS_ASIDE:
         hint = f"a grid has at most {_MOST_BLOCKS_ASIDE:,} blocks along y and z: bind the longest axis to blockIdx.x"
         return DeviceError(f"{error}\n  fix: {hint}", error.code)
     return error
-
-
-class _GraphTimer:
-    """Times runs recorded into a CUDA graph, so that the gaps between launches from Python do not count.
-
-    The clock starts while the GPU is still busy with something that does not count, a run or `before`:
-    otherwise it would also measure how long the host takes to start the graph.
-    """
-
-    def __init__(
-        self, driver: CudaDriver, gpu: _Gpu, run: Callable[[], None], before: Callable[[], None] | None
-    ) -> None:
-        self.driver = driver
-        self.gpu = gpu
-        self.run = run
-        self.before = before
-        self.each = math.inf  # seconds of one run, once known
-        self.graphs: dict[int, Any] = {}
-        flags = _bindings().CUstream_flags.CU_STREAM_NON_BLOCKING
-        self.stream = call("cuStreamCreate", int(flags))
-        self.began, self.ended = call("cuEventCreate", 0), call("cuEventCreate", 0)
-
-    def __call__(self, number: int) -> float:
-        self.driver.gpu(self.gpu.index)
-        call("cuCtxSynchronize")
-        if self.before is not None:
-            return math.fsum(self._apart(self.before) for _ in range(number))
-        whole, rest = divmod(number, _GRAPH_NODES)
-        sizes = [_GRAPH_NODES] * whole + [rest] * (rest > 0)
-        graphs = [self._graph(size) for size in sizes]
-        if self.each * number < _SHORT or not math.isfinite(self.each):
-            call("cuGraphLaunch", self.graphs[self._lead()], self.stream)
-        seconds = self._timed(graphs)
-        self.each = seconds / number
-        return seconds
-
-    def _lead(self) -> int:
-        """The number of runs of the shortest graph that keeps the GPU busy until the timed ones are there.
-
-        The longest where none does; the shortest where nothing is known yet of how long a run takes.
-        """
-        return min((size for size in self.graphs if size * self.each >= _LEAD), default=max(self.graphs))
-
-    def _timed(self, graphs: list[Any]) -> float:
-        call("cuEventRecord", self.began, self.stream)
-        for graph in graphs:
-            call("cuGraphLaunch", graph, self.stream)
-        call("cuEventRecord", self.ended, self.stream)
-        call("cuEventSynchronize", self.ended)
-        return float(call("cuEventElapsedTime", self.began, self.ended)) * 1e-3
-
-    def _apart(self, before: Callable[[], None]) -> float:
-        """One run after `before`, both on the timer's stream."""
-        graph = self._graph(1)
-        with self._on_stream():
-            before()
-        return self._timed([graph])
-
-    @contextmanager
-    def _on_stream(self) -> Iterator[None]:
-        kept = self.gpu.stream
-        self.gpu.set_stream(int(self.stream))
-        try:
-            yield
-        finally:
-            self.gpu.set_stream(kept)
-
-    def _graph(self, number: int) -> Any:
-        """A graph of that many runs, ready to launch."""
-        found = self.graphs.get(number)
-        if found is not None:
-            return found
-        mode = _bindings().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        collects = gc.isenabled()
-        gc.disable()  # an array or a module that is collected frees memory, which would end the capture
-        try:
-            call("cuStreamBeginCapture", self.stream, mode)
-            graph = self._recorded(number)
-        finally:
-            if collects:
-                gc.enable()
-        executable = call("cuGraphInstantiate", graph, 0)
-        call("cuGraphDestroy", graph)
-        call("cuGraphUpload", executable, self.stream)
-        self.graphs[number] = executable
-        return executable
-
-    def _recorded(self, number: int) -> Any:
-        """The graph that the runs make, of a capture that has begun."""
-        self.gpu.recording = True
-        try:
-            with self._on_stream():
-                for _ in range(number):
-                    self.run()
-        finally:
-            self.gpu.recording = False
-            graph = call("cuStreamEndCapture", self.stream)
-        return graph
-
-    def __del__(self) -> None:
-        try:
-            for graph in self.graphs.values():
-                call("cuGraphExecDestroy", graph)
-            call("cuEventDestroy", self.began)
-            call("cuEventDestroy", self.ended)
-            call("cuStreamDestroy", self.stream)
-        except (DeviceError, AttributeError, TypeError, ImportError):  # the process is ending, or the context has died
-            pass

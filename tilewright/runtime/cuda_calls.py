@@ -1,0 +1,40 @@
+"""Calls of the CUDA driver through `cuda.bindings.driver`, with errors in place of statuses."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+from .driver import DeviceError
+
+
+@cache
+def bindings() -> Any:
+    """`cuda.bindings.driver`, imported when it is needed."""
+    from cuda.bindings import driver
+
+    return driver
+
+
+@cache
+def launch_function() -> Any:
+    """`cuLaunchKernel` without argument types: what it gets are C objects already, or small whole numbers."""
+    return ctypes.CDLL("libcuda.so.1").cuLaunchKernel
+
+
+def call(name: str, *args: Any) -> Any:
+    """Call the driver; its result, without the status (a tuple where there are several)."""
+    status, *result = getattr(bindings(), name)(*args)
+    if int(status) != 0:
+        raise driver_error(name, status)
+    return result[0] if len(result) == 1 else tuple(result)
+
+
+def driver_error(what: str, status: Any) -> DeviceError:
+    """The error for a status that is not success."""
+    driver = bindings()
+    status = driver.CUresult(int(status))
+    _, text = driver.cuGetErrorString(status)
+    description = text.decode() if isinstance(text, bytes) else str(text)
+    return DeviceError(f"{what}: {status.name} ({description})", status.name)
