@@ -276,6 +276,45 @@ def wide_pixels_as_columns() -> Program:
     return pixels_as_columns(24)
 
 
+def bands_of_a_window() -> Program:
+    """A convolution of one channel: two axes make the rows together, and the image ends within the first of them."""
+    h, w = 9, 16
+    X, W = te.placeholder((h + 2, w + 8), FLOAT16, name="X"), te.placeholder((3, 3), FLOAT16, name="W")
+    tall = te.compute(
+        (18, w + 8), lambda y, x: te.if_then_else(y < h + 2, X[y, x], te.const(0.0, FLOAT16)), name="tall"
+    )
+    band = te.compute(
+        (3, 16, 8),
+        lambda r, k, j: te.if_then_else(te.all(k >= j, k - j < 3), W[r, k - j], te.const(0.0, FLOAT16)),
+        name="band",
+    )
+    r, k = te.reduce_axis((0, 3), "r"), te.reduce_axis((0, 16), "k")
+    D = te.compute(
+        (16, w // 8, 8),
+        lambda y, o, j: te.sum(tall[y + r, o * 8 + k].astype(FLOAT32) * band[r, k, j].astype(FLOAT32), axis=[r, k]),
+        name="D",
+    )
+    C = te.compute((h, w), lambda y, x: D[y, te.floordiv(x, 8), te.floormod(x, 8)] + 1.0, name="C")
+    s = te.create_schedule(C.op)
+    block, y = s[C].split(C.op.axis[0], 16)
+    warp, y = s[C].split(y, 16)
+    o, j = s[C].split(C.op.axis[1], 8)
+    s[C].reorder(block, warp, o, y, j)
+    s[C].bind(block, te.thread_axis("blockIdx.x"))
+    s[C].bind(warp, te.thread_axis("threadIdx.y"))
+    for tile in (tall, band, D):
+        s[tile].set_scope("local" if tile is D else "shared")
+        s[tile].compute_at(s[C], warp if tile is D else block)
+    y, o, j = D.op.axis
+    s[D].reorder(r, o, y, j, k)
+    s[D].tensorize(o, intrin.mma("float16"))
+    inputs = [uniform((h + 2, w + 8), FLOAT16), uniform((3, 3), FLOAT16)]
+    x, v = (given.astype("float64") for given in inputs)
+    return Program(
+        s, [X, W, C], inputs, 1 + np.asarray(sum(v[a, b] * x[a : a + h, b : b + w] for a in range(3) for b in range(3)))
+    )
+
+
 PROGRAMS: tuple[Callable[[], Program], ...] = (
     partial_tiles,
     padded_terms,
@@ -287,4 +326,5 @@ PROGRAMS: tuple[Callable[[], Program], ...] = (
     stored_through_shared_memory,
     shifted_columns,
     wide_pixels_as_columns,
+    bands_of_a_window,
 )

@@ -146,10 +146,10 @@ def _dealt(
     if not depth and stage.op.axis and columns[-1] is _leaf_of(stage, stage.op.axis[-1]):
         notes[neighbour] = AxisNotes(kind=LoopKind.VECTORIZED)
     made = replace(stage, leaves=leaves, relations=tuple(relations), notes=notes)
-    ranges = {x: found.ranges[x] for x in made.roots}
-    ranges.update({x: found.ranges[x] for x in made.leaves if x in found.ranges})
+    ranges = dict(found.ranges)  # where a tile is only partly there, its loops run over all of it still
     for relation in made.relations:
-        ranges.update(relation.ranges_down(ranges, lambda x: made.note(x).thread is not None, simplify))
+        below = relation.ranges_down(ranges, lambda x: made.note(x).thread is not None, simplify)
+        ranges.update({x: span for x, span in below.items() if x not in found.ranges})
     facts = own_facts(made, ranges, outer_facts(found.outer, found.facts))
     return replace(found, stage=made, ranges=ranges, facts=facts)
 
