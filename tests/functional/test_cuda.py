@@ -42,6 +42,25 @@ def test_results(dtype: str, bound: float, last: bool, channels: int, filters: i
         assert found.is_contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
 
 
+def test_a_graph_captures_a_call_of_several_kernels() -> None:
+    """Memory between kernels is the graph's own: two graphs that were captured alike may run side by side."""
+    x, w = random(1, 512, 7, 7), random(512, 512, 3, 3)
+    checked, _ = torch_tensors.signed("conv2d", x, (w, None, None, None), (1, 1, 1, 1, None, None, None, "fp32"))
+    program = program_of(plan_for(checked.problem, device("cuda"), ""))
+    assert program.program.scratch
+    outs, graphs = [torch.empty_like(x) for _ in range(2)], [torch.cuda.CUDAGraph() for _ in range(2)]
+    for graph, out in zip(graphs, outs, strict=True):
+        with torch.cuda.graph(graph):  # without a run before, on a stream of its own
+            torch_tensors.launch(program, [a.data_ptr() for a in (x, w, out)], x)
+    wanted = F.conv2d(x.double(), w.double(), padding=1)
+    for _ in range(20):
+        for graph in graphs:
+            with torch.cuda.stream(torch.cuda.Stream()):
+                graph.replay()
+    torch.cuda.synchronize()
+    assert all(error(out, wanted) <= 1e-5 for out in outs)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_filters_channels_last_are_not_copied(dtype: str) -> None:
     x, w = (random(*shape, dtype=dtype, last=True) for shape in ((2, 32, 14, 14), (48, 32, 3, 3)))

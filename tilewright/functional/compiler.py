@@ -130,10 +130,11 @@ def candidate(problem: Problem, target: Target) -> Candidate:
         same = list(dict.fromkeys((problem.with_filters_last, problem)))
     for each in same:
         able, workload = strategies_of(each, target)
-        for template in reversed(able):
-            known = shipped.configuration(template, workload, target)
-            if known is not None:
-                return Candidate(template, workload, known.config, known.why)
+        known = [(template, shipped.configuration(template, workload, target)) for template in reversed(able)]
+        there = [(template, found) for template, found in known if found is not None]
+        if there:  # of the nearest layer, the strategy that was fastest
+            template, found = min(there, key=lambda pair: (pair[1].away, pair[1].seconds))
+            return Candidate(template, workload, found.config, found.why)
     template = templates.cheapest(able, workload, target)
     config = template.first(workload.args, target)
     return Candidate(template, workload, config, "the usual configuration; no record is near")

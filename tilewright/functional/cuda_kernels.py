@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _OPT_IN_SHARED, _MAJOR, _MINOR = 8, 75, 76
 _NO_CONTEXT = (201, 400)
 """CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE: this thread has no current context, or another's."""
+_RELAXED = 2
+"""CU_STREAM_CAPTURE_MODE_RELAXED."""
 QUICK_AFTER = 16
 """Number of launches after which compiling the launcher pays off."""
 
@@ -140,8 +142,12 @@ class Kernel:
 
 
 def allocate(size: int, index: int) -> int:
-    """Memory of a GPU, kept until the process ends."""
+    """Memory of a GPU, kept until the process ends; also while a CUDA graph is being captured, which forbids it else."""
     with _Current(index):
-        found = ctypes.c_uint64()
-        _call("cuMemAlloc_v2", ctypes.byref(found), ctypes.c_size_t(max(1, size)))
+        found, mode = ctypes.c_uint64(), ctypes.c_int(_RELAXED)
+        _call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+        try:
+            _call("cuMemAlloc_v2", ctypes.byref(found), ctypes.c_size_t(max(1, size)))
+        finally:
+            _call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
         return found.value

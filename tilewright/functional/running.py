@@ -97,7 +97,7 @@ def failed(status: int) -> None:
 
 
 class GpuProgram:
-    """An executable on one GPU; `allocate(bytes)` gives memory for what lies between its kernels."""
+    """An executable on one GPU."""
 
     def __init__(self, program: Executable, index: int) -> None:
         self.program = program
@@ -111,8 +111,10 @@ class GpuProgram:
         alone = len(self.kernels) == 1 and self.kernels[0].arguments == tuple(range(self.program.arguments))
         return self.kernels[0] if alone else None
 
-    def __call__(self, pointers: Sequence[int], stream: int = 0) -> None:
-        scratch = self._memory(stream) if self.program.scratch else []
+    def __call__(self, pointers: Sequence[int], stream: int = 0, scratch: Sequence[int] = ()) -> None:
+        """Launch the kernels; `scratch` are addresses for what lies between them, by default memory of the stream."""
+        if self.program.scratch and not scratch:
+            scratch = self._memory(stream)
         for kernel in self.kernels:
             arguments = (*(pointers[a] if a >= 0 else scratch[-1 - a] for a in kernel.arguments), stream)
             status = kernel.start(*arguments)

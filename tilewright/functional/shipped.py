@@ -27,10 +27,12 @@ _NEAR = 2.0
 
 @dataclass(frozen=True)
 class Known:
-    """A configuration from a record, and its origin."""
+    """A configuration from a record, its origin, the time there, and how far that layer is."""
 
     config: Config
     why: str
+    seconds: float
+    away: float = 0.0
 
 
 @cache
@@ -50,15 +52,17 @@ def configuration(template: PackagedTemplate[Any], workload: Convolution, target
     args = tuple(workload.args)
     exact = [pair for pair in pairs if tuple(pair[0].task.args) == args]
     if exact:
-        inp, _ = min(exact, key=lambda pair: mean_cost(pair[1]))
-        return Known(inp.config, f"a record of this layer on {inp.notes.device or inp.target}")
+        inp, result = min(exact, key=lambda pair: mean_cost(pair[1]))
+        return Known(inp.config, f"a record of this layer on {inp.notes.device or inp.target}", mean_cost(result))
     near = [(away, place) for place, pair in enumerate(pairs) if (away := _away(args, pair[0].task.args)) <= _NEAR]
     if not near:
         return None
-    inp, _ = pairs[min(near)[1]]
+    away, place = min(near)
+    inp, result = pairs[place]
     wanted = {name: _wanted(choice) for name, choice in inp.config.items()}
     config = template.strategy(target).nearest(workload, wanted)
-    return Known(config, f"a record of the near layer {template.kind.of(*inp.task.args).title}")
+    why = f"a record of the near layer {template.kind.of(*inp.task.args).title}"
+    return Known(config, why, mean_cost(result), away)
 
 
 def _wanted(choice: Any) -> Any:

@@ -299,13 +299,24 @@ def _general(program: Program, checked: Signature, fresh: Callable[[Any], Any]) 
         made = out if suits else fresh(x)
         if not _suits(made, checked):
             made = _ordered(made, last)
-        index = x.get_device()
-        program([a.data_ptr() for a in (*images, made)], _raw_stream(index) if index >= 0 else 0)
+        launch(program, [a.data_ptr() for a in (*images, made)], x)
         if out is not None and made is not out:
             out.copy_(made)
         return made if out is None else out
 
     return run
+
+
+def launch(program: Program, pointers: list[int], x: Any) -> None:
+    """Run a program on the current stream of the device of `x`.
+
+    Memory between its kernels is PyTorch's, which keeps that of each CUDA graph and each stream apart.
+    """
+    if isinstance(program, CpuProgram):
+        program(pointers)
+        return
+    spare = [torch.empty(size, dtype=torch.uint8, device=x.device) for size in program.program.scratch]
+    program(pointers, _raw_stream(x.get_device()), [a.data_ptr() for a in spare])
 
 
 def _ordered(a: Any, last: bool) -> Any:

@@ -15,6 +15,7 @@ from .plans import OURS, Choice, Plan
 from .problem import TRANSPOSED, Problem
 from .running import program_of
 from .torch_graphs import GraphTimer
+from .torch_tensors import launch
 
 if TYPE_CHECKING:
     from ..runtime.device import Device
@@ -37,8 +38,7 @@ def both(problem: Problem, on: Device, executable: Executable) -> tuple[float, f
     given = [a.data_ptr() for a in (x, weight, bias, residual, made) if a is not None]
 
     def ours() -> None:
-        stream = torch.cuda.current_stream().cuda_stream if on.kind == "cuda" else 0
-        program(given, stream)
+        launch(program, given, x)
 
     name = "conv_transpose2d" if problem.op == TRANSPOSED else "conv2d"
     compute = torch_native.computed(problem, name, None)
