@@ -76,6 +76,11 @@ def jobs_of(name: str, mode: str, trials: int, fused: bool, seeds: Seeds) -> Ite
 def _drawn(template: PackagedTemplate[Any], of: Any, trials: int) -> Iterator[int]:
     """Configurations that the model likes, and some of the others; of the 1-D convolution, a grid."""
     strategy = template.strategy(TARGET)
+    order = strategy.order(of)
+    if order:
+        some = order[: 2 * trials // 3] + order[2 * trials // 3 :: max(1, 3 * len(order) // max(trials, 1))]
+        yield from (strategy.nearest(of, choices).index for choices in some)
+        return
     if not template.name.endswith(".direct"):
         for threads, own, terms, shared in product((32, 64, 128, 256), (1, 2, 4), (32, 8), ("none", "weights", "both")):
             wanted_tile = {"tile": [1, threads, own], "tile_r": [1, terms], "shared": shared}
