@@ -142,7 +142,7 @@ class Kernel:
 
 
 def allocate(size: int, index: int) -> int:
-    """Memory of a GPU, kept until the process ends; also while a CUDA graph is being captured, which forbids it else."""
+    """Memory of a GPU, kept until the process ends; also during the capture of a CUDA graph, which forbids it else."""
     with _Current(index):
         found, mode = ctypes.c_uint64(), ctypes.c_int(_RELAXED)
         _call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
