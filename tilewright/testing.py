@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .arith import Analyzer, IntConstraints, IntConstraintsTransform
+from .core.errors import UserError
 from .core.refusals import missing_from_module as _missing
 from .core.target import KINDS
 from .expr.evaluate import evaluate
@@ -27,11 +28,19 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
     """Raise AssertionError unless |actual - desired| <= atol + rtol * |desired| everywhere and the shapes agree."""
     got, wanted = np.asanyarray(actual), np.asanyarray(desired)
     np.testing.assert_equal(got.shape, wanted.shape)
-    np.testing.assert_allclose(got, wanted, rtol=rtol, atol=atol, verbose=True)
+    try:
+        np.testing.assert_allclose(got, wanted, rtol=float(rtol), atol=float(atol), verbose=True)
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"these cannot be compared: {error}",
+            primitive="assert_allclose",
+            fix="give arrays of numbers, and numbers as tolerances",
+        ) from error
 
 
 def assert_prim_expr_equal(lhs: Any, rhs: Any) -> None:
     """Raise AssertionError unless two expressions provably have one value."""
+    lhs, rhs = as_expr(lhs), as_expr(rhs)
     if not Analyzer().can_prove_equal(lhs, rhs):
         raise AssertionError(f"{lhs} and {rhs} are not equal: simplified, {Analyzer().simplify(lhs - rhs)} is not 0")
 
@@ -48,13 +57,34 @@ def check_bool_expr_is_true(bool_expr: Any, vranges: Mapping[Any, Any], cond: An
     cond
         A further condition: where it does not hold, nothing is asked.
     """
-    ranges: list[tuple[Any, range]] = [
-        (as_expr(var), range(int(r.min), int(r.min) + int(r.extent))) for var, r in vranges.items()
-    ]
+    ranges = [(as_expr(var), _span(r)) for var, r in _by_variable(vranges, "check_bool_expr_is_true").items()]
     for values in product(*(span for _, span in ranges)):
         env = {var: value for (var, _), value in zip(ranges, values, strict=True)}
         if (cond is None or evaluate(as_expr(cond), env)) and not evaluate(as_expr(bool_expr), env):
             raise AssertionError(f"{bool_expr} does not hold for {env}")
+
+
+def _by_variable(vranges: Any, who: str) -> dict[Any, Any]:
+    try:
+        return dict(vranges)
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"vranges={vranges!r} is not a mapping from variables to ranges",
+            primitive=who,
+            fix="give {x: tvm.ir.Range(0, 8)}",
+        ) from error
+
+
+def _span(given: Any) -> range:
+    """The numbers of a range whose ends are constants."""
+    try:
+        return range(int(given.min), int(given.min) + int(given.extent))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{given!r} is not a range of constant ends",
+            primitive="check_bool_expr_is_true",
+            fix="give tvm.ir.Range(0, 8)",
+        ) from error
 
 
 def check_int_constraints_trans_consistency(
@@ -69,7 +99,14 @@ def check_int_constraints_trans_consistency(
     vranges
         Ranges of the variables that have none in it.
     """
-    given = dict(vranges or {})
+    who = "check_int_constraints_trans_consistency"
+    given = _by_variable(vranges or {}, who)
+    if not isinstance(constraints_trans, IntConstraintsTransform):
+        raise UserError(
+            f"{constraints_trans!r} is not a transform of constraints",
+            primitive=who,
+            fix="give what arith.solve_linear_equations returned",
+        )
 
     def check(one: IntConstraints, other: IntConstraints, forth: Mapping[Any, Any], back: Mapping[Any, Any]) -> None:
         known = {**given, **one.ranges}

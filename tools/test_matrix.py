@@ -28,6 +28,9 @@ VARIABLE = "TILEWRIGHT_VENVS"
 BASIC = ("tests/programs/test_examples.py", "tests/runtime/test_module.py", "tests/runtime/test_saved.py",
          "tests/tune/test_records.py", "tests/cli/test_log.py")  # fmt: skip
 MEASURING = ("tests/measure", "tests/tune/test_run.py", "tests/cli/test_tune.py")
+FORKING = ("tests/measure/test_session.py", "tests/measure/test_costs_only_itself.py",
+           "tests/measure/test_references.py", "tests/tune/test_run.py")  # fmt: skip
+"""Of MEASURING, what builds, runs, checks and fails candidates; without what waits for processes that are killed."""
 EXTRAS = {
     "xgboost": ("tests/tune", "tests/cli/test_tune.py"),
     "distributed": ("tests/fleet", "tests/tune"),
@@ -61,6 +64,7 @@ class Cell:
     prepare: Callable[[], None] | None = None
     around: Callable[[], AbstractContextManager[None]] = nullcontext
     wrapper: Sequence[str] = ()
+    options: Sequence[str] = ()
     python: str = sys.executable
     lacks: str = ""
 
@@ -93,9 +97,17 @@ def cells(folder: Path) -> list[Cell]:
             lacks="" if count <= len(cores) else f"this machine has {len(cores)}",
         ))  # fmt: skip
     made += [
-        Cell("6 GiB of data", (*BASIC, *MEASURING), prepare=limited(resource.RLIMIT_DATA, 6 << 30)),
+        Cell(
+            "6 GiB of data",
+            (*BASIC, *FORKING, "tests/measure/test_parts.py"),
+            prepare=limited(resource.RLIMIT_DATA, 6 << 30),
+        ),
         Cell("64 descriptors", (*MEASURING, *BASIC), prepare=limited(resource.RLIMIT_NOFILE, 64)),
-        Cell("no writable home", (*BASIC, "tests/cli", *MEASURING), {"HOME": "/proc/nowhere", "XDG_CACHE_HOME": ""}),
+        Cell(
+            "no writable home",
+            (*BASIC, "tests/cli", *FORKING, "tests/measure/test_forking.py"),
+            {"HOME": "/proc/nowhere", "XDG_CACHE_HOME": ""},
+        ),
         mounted("read-only temporary folder", "mount -o remount,ro {at}", folder / "read-only"),
         mounted("full temporary folder", "head -c 2M /dev/zero > {at}/filler", folder / "full"),
         Cell(
@@ -114,7 +126,7 @@ def cells(folder: Path) -> list[Cell]:
              for seed in (0, 1, 2)]  # fmt: skip
     optimised = ("tests/programs", "tests/runtime", "tests/topi", "tests/schedule")
     made += [
-        Cell("OpenCL optimised", optimised, {"TILEWRIGHT_OPENCL_OPTIONS": ""}),
+        Cell("OpenCL optimised", optimised, {"TILEWRIGHT_OPENCL_OPTIONS": ""}, options=("-m", "opencl and not slow")),
         Cell("locale C", (*BASIC, "tests/cli"), {"LC_ALL": "C", "LANG": "C"}),
         Cell("time zone of Kiritimati", (*BASIC, "tests/cli"), {"TZ": "Pacific/Kiritimati"}),
     ]
@@ -132,7 +144,8 @@ def other(python: str) -> Cell:
     found = subprocess.run(asked, capture_output=True, text=True) if shutil.which(python) else None
     lacks = "" if found is not None and not found.returncode else f"{python} does not run pytest"
     version = found.stdout.strip() if found is not None else ""
-    return Cell(f"Python {version or python}", (*BASIC, *MEASURING), python=python, lacks=lacks)
+    tests = (*BASIC, *FORKING, "tests/measure/test_forking.py", "tests/errors", "tests/expr")
+    return Cell(f"Python {version or python}", tests, python=python, lacks=lacks)
 
 
 def mounted(name: str, spoil: str, at: Path) -> Cell:
@@ -170,7 +183,7 @@ def run(cell: Cell, whole: bool, options: Sequence[str]) -> bool:
         variables = {**os.environ, "TMPDIR": own, **cell.variables}
         with cell.around():
             done = subprocess.run(
-                [*command, *dict.fromkeys(tests), *options], cwd=ROOT, env=variables, preexec_fn=cell.prepare,
+                [*command, *dict.fromkeys(tests), *cell.options, *options], cwd=ROOT, env=variables, preexec_fn=cell.prepare,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
             )  # fmt: skip
     last = done.stdout.rstrip().rpartition("\n")[2]

@@ -97,6 +97,26 @@ tw.build(s, [A, B], "opencl")(tw.nd.array(np.ones(8, "float32"), on), tw.nd.empt
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+BARE = """
+import importlib.util, sys
+EXTRAS = "xgboost distributed dask pyopencl matplotlib cuda torch scipy".split()
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in EXTRAS:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name.partition(".")[0] in EXTRAS else find(name, *rest)
+"""
+
+
+def test_readmes_first_program_runs_without_any_extra() -> None:
+    program = (ROOT / "README.md").read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+    assert "tw.conv2d" in program
+    done = run(f"{BARE}\n{program}\nprint(y.shape)")
+    assert (done.returncode, done.stdout) == (0, "(1, 32, 28, 28)\n"), done.stderr
+
+
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-"])
 def test_closed_streams(closed: str) -> None:
     command = f"{sys.executable} -m tilewright --version {closed}"

@@ -23,7 +23,14 @@ class Config(Mapping[str, Choice]):
     is_fallback = False
 
     def __init__(self, choices: Mapping[str, Choice], index: int | None = None, code_hash: str | None = None) -> None:
-        self._choices = dict(choices)
+        try:
+            self._choices = dict(choices)
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"choices={shorten(repr(choices))} is not a mapping from names of knobs to choices",
+                primitive="ConfigEntity",
+                fix="take one of a space: space.get(index)",
+            ) from error
         self.index = index
         self.code_hash = code_hash
 
