@@ -183,7 +183,8 @@ def run(cell: Cell, whole: bool, options: Sequence[str]) -> bool:
         variables = {**os.environ, "TMPDIR": own, **cell.variables}
         with cell.around():
             done = subprocess.run(
-                [*command, *dict.fromkeys(tests), *cell.options, *options], cwd=ROOT, env=variables, preexec_fn=cell.prepare,
+                [*command, *dict.fromkeys(tests), *cell.options, *options],
+                cwd=ROOT, env=variables, preexec_fn=cell.prepare,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
             )  # fmt: skip
     last = done.stdout.rstrip().rpartition("\n")[2]

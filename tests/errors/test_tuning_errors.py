@@ -264,6 +264,13 @@ TASKS: list[tuple[Callable[[], Any], str, str, str]] = [
     ),  # type: ignore[arg-type]
     (lambda: autotvm.LocalBuilder(timeout="x"), "LocalBuilder", "timeout='x'", "timeout=10"),  # type: ignore[arg-type]
     (lambda: autotvm.LocalBuilder(timeout=0), "LocalBuilder", "timeout=0: a positive number", "timeout=10"),
+    (
+        lambda: autotvm.task.clear_fallback_cache(None, ["conv"]),
+        "DispatchContext",
+        "is not a workload",
+        "task.workload",
+    ),
+    (lambda: autotvm.ConfigEntity(3), "ConfigEntity", "is not a mapping", "space.get(index)"),  # type: ignore[arg-type]
     (lambda: autotvm.LocalRunner(timeout=10**5000), "LocalRunner", "timeout= is a number of more than", "timeout=10"),
     (lambda: autotvm.LocalBuilder(n_parallel="x"), "LocalBuilder", "n_parallel='x'", "n_parallel=4"),  # type: ignore[arg-type]
     (lambda: autotvm.LocalRunner(number=0), "LocalRunner", "number=0: a whole number of at least 1", "number=4"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any
 
+from ...core.errors import UserError
 from ...core.log import logger
 from ...core.target import Target
 from ...topi.templates.template import ALL
@@ -82,7 +83,7 @@ class FallbackContext(DispatchContext):
         self._warned: set[tuple[str, Any]] = set()
 
     def _query_inside(self, target: Target | None, workload: Any) -> Any:
-        key = (str(target), workload)
+        key = _key(target, workload)
         found = self.memory.get(key)
         if found is None:
             # Packaged templates choose a usual schedule of their own.
@@ -99,11 +100,24 @@ class FallbackContext(DispatchContext):
         return found
 
     def update(self, target: Target | None, workload: Any, cfg: Any) -> None:
-        self.memory[str(target), workload] = cfg
+        self.memory[_key(target, workload)] = cfg
 
     def clear_cache(self, target: Target | None, workload: Any) -> None:
         """Forget the fallback of a workload."""
-        self.memory.pop((str(target), workload), None)
+        self.memory.pop(_key(target, workload), None)
+
+
+def _key(target: Target | None, workload: Any) -> tuple[str, Any]:
+    """What a fallback is remembered under."""
+    try:
+        hash(workload)
+    except TypeError as error:
+        raise UserError(
+            f"workload={workload!r} is not a workload: a tuple of a template's name and its arguments",
+            primitive="DispatchContext",
+            fix="give task.workload",
+        ) from error
+    return str(target), workload
 
 
 _ROOT = FallbackContext()
