@@ -57,7 +57,9 @@ def check_bool_expr_is_true(bool_expr: Any, vranges: Mapping[Any, Any], cond: An
     cond
         A further condition: where it does not hold, nothing is asked.
     """
-    ranges = [(as_expr(var), _span(r)) for var, r in _by_variable(vranges, "check_bool_expr_is_true").items()]
+    ranges: list[tuple[Any, range]] = [
+        (as_expr(var), _span(r)) for var, r in _by_variable(vranges, "check_bool_expr_is_true").items()
+    ]
     for values in product(*(span for _, span in ranges)):
         env = {var: value for (var, _), value in zip(ranges, values, strict=True)}
         if (cond is None or evaluate(as_expr(cond), env)) and not evaluate(as_expr(bool_expr), env):

@@ -15,6 +15,7 @@ from tests.errors.refused import refused
 from tilewright import arith, te, testing, tir
 from tilewright.arith.int_set import neg_inf, pos_inf
 from tilewright.arith.smith import smith_normal_form
+from tilewright.error import UserError
 
 a, b, c, d = (te.var(name) for name in "abcd")
 x, y, z = (te.var(name) for name in "xyz")
@@ -400,3 +401,14 @@ def test_helpers_of_tests() -> None:
     wrong.dst_to_src[x] = wrong.dst_to_src[x] + 1
     with pytest.raises(AssertionError, match="does not hold for"):
         testing.check_int_constraints_trans_consistency(wrong)
+
+
+def test_what_the_checks_of_testing_refuse() -> None:
+    for wrong, said in (
+        (lambda: testing.check_bool_expr_is_true(True, ...), "is not a mapping from variables"),
+        (lambda: testing.check_bool_expr_is_true(True, {te.var("x"): 3}), "is not a range of constant ends"),
+        (lambda: testing.check_int_constraints_trans_consistency(3), "is not a transform of constraints"),
+        (lambda: testing.assert_allclose(["x"], [1.0]), "cannot be compared"),
+    ):
+        with pytest.raises(UserError, match=said):
+            wrong()  # type: ignore[no-untyped-call]

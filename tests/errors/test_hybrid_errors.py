@@ -174,3 +174,10 @@ def allocates_global(a):
         t[i] = a[i]
         b[i] = t[i]
     return b
+
+
+def test_a_schedule_to_write_with_one_tensor_for_a_list() -> None:
+    A = te.placeholder((4,), name="A")
+    B = te.compute((4,), lambda i: A[i] + 1, name="B")
+    with refused("hybrid.build", "outputs=3 is not a list of tensors", fix="outputs="):
+        te.hybrid.build(te.create_schedule(B.op), [A], 3)  # type: ignore[arg-type]

@@ -106,7 +106,7 @@ class Task:
         self, name: str, args: Sequence[Any], target: Target | None = None, template: Template | None = None
     ) -> None:
         self.name = name
-        self.args = freeze(args)
+        self.args = freeze_all(args, "Task")
         self.kwargs: dict[str, Any] = {}
         self.target = target
         self._template = template
@@ -282,6 +282,13 @@ def freeze(value: Any, depth: int = 0) -> Any:
         primitive="task.create",
         fix="templates take numbers, strings, None, tensors, and tuples of these",
     )
+
+
+def freeze_all(args: Any, primitive: str) -> tuple[Any, ...]:
+    """The arguments of a template, frozen; UserError for what is no list of them."""
+    if not isinstance(args, (list, tuple)):
+        raise UserError(f"args={args!r} is not a list of arguments", primitive=primitive, fix="give a tuple: (512, 3)")
+    return tuple([freeze(arg, 1) for arg in args])
 
 
 def thaw(args: tuple[Any, ...]) -> list[Any]:

@@ -4,12 +4,11 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ...core.refusals import missing_from_module as _missing
 from ...tune.task import Task, create
-from ...tune.task import freeze as serialize_args
 from . import dispatcher, space
 from .dispatcher import ApplyConfig, DispatchContext, FallbackContext, clear_fallback_cache
 from .history import ApplyHistoryBest
 from .space import ConfigEntity, ConfigSpace, FallbackConfigEntity, InstantiationError
-from .templates import args_to_workload, get_config, template
+from .templates import args_to_workload, get_config, serialize_args, template
 
 __all__ = [name for name in dir() if not name.startswith("_")]
 

@@ -14,7 +14,7 @@ from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tune.flops import count_flop
 from ...tune.space.config import Config
-from ...tune.task import Declared, Program, freeze, register, thaw
+from ...tune.task import Declared, Program, freeze_all, register, thaw
 from .dispatcher import ApplyConfig, DispatchContext
 from .space import Ambient, AppliedConfig, ConfigSpace
 
@@ -118,7 +118,12 @@ def get_config() -> Any:
     return AppliedConfig(found) if isinstance(found, Config) else found
 
 
+def serialize_args(args: Any) -> tuple[Any, ...]:
+    """Arguments as values that compare, hash and can be written to a log: tensors by shape and type."""
+    return freeze_all(args, "serialize_args")
+
+
 def args_to_workload(args: Any, task_name: str | None = None) -> tuple[Any, ...]:
     """The workload of arguments: plain values, the template's name first."""
-    frozen: tuple[Any, ...] = freeze(tuple(args))
+    frozen = freeze_all(args, "args_to_workload")
     return frozen if task_name is None else (task_name, *frozen)

@@ -92,6 +92,13 @@ def build(
     UserError
         For loops that the language has no words for, such as those of threads that combine results.
     """
+    for given, what in ((inputs, "inputs"), (outputs, "outputs")):
+        if not isinstance(given, (list, tuple)):
+            raise UserError(
+                f"{what}={given!r} is not a list of tensors",
+                primitive="hybrid.build",
+                fix=f"give a list: {what}=[A]",
+            )
     lowered: Any = lower(sch, [*inputs, *outputs], name)
     (part,) = lowered.parts
     function = part.recipe.nest(part.recipe.bounds)
