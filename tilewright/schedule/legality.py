@@ -30,7 +30,7 @@ def leaf(stage: Stage, axis: Any, primitive: str, argument: str = "axis") -> Ite
             primitive=primitive,
             fix=f"{listed}use one of the loops of {stage.name!r}: {names(stage.leaves)}",
         )
-    if axis in stage.place_of_leaf:
+    if stage.place_of_loop(axis) >= 0:
         if axis.kind in (AxisKind.ORDERED, AxisKind.THREAD) and primitive != "compute_at":
             raise UserError(
                 f"{of_stage(axis, stage)} is the loop of a scan, whose steps run one after the other",

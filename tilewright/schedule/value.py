@@ -164,6 +164,14 @@ class Stage:
         """The place of each loop in `leaves`. A tuple would compare its axes one by one to find one."""
         return {axis: i for i, axis in enumerate(self.leaves)}
 
+    def place_of_loop(self, axis: IterVar) -> int:
+        """The place of an axis in `leaves`, -1 where it is no loop; for a primitive, which asks once.
+
+        The last loops are looked at first: splits of splits find theirs at once, however many there are.
+        """
+        leaves = self.leaves
+        return next((at for at in range(len(leaves) - 1, -1, -1) if leaves[at] is axis), -1)
+
     def note(self, axis: IterVar) -> AxisNotes:
         """What the schedule says of `axis`."""
         return self.notes.get(axis, PLAIN)

@@ -38,7 +38,7 @@ def split(
     by_parts = None if nparts is None else positive(nparts, "split", "nparts", about)
     outer = IterVar(f"{axis.name}.outer", None, axis.kind)
     inner = IterVar(f"{axis.name}.inner", None, axis.kind)
-    at = stage.place_of_leaf[axis]
+    at = stage.place_of_loop(axis)
     changed = replace(
         stage,
         leaves=(*stage.leaves[:at], outer, inner, *stage.leaves[at + 1 :]),
