@@ -3,7 +3,8 @@
 One line per cell: how many tests passed, failed and skipped, the seconds, and what failed. A cell that this machine
 cannot offer is skipped, with the reason. Ends with status 1 where a cell has failures.
 
-By default each cell runs the tests that its condition concerns; `--whole` runs the suite in every cell.
+By default each cell runs the tests that its condition concerns; `--whole` runs the suite in every cell, and `--brief`
+only those of its files that show the condition in seconds.
 """
 
 from __future__ import annotations
@@ -31,6 +32,17 @@ MEASURING = ("tests/measure", "tests/tune/test_run.py", "tests/cli/test_tune.py"
 FORKING = ("tests/measure/test_session.py", "tests/measure/test_costs_only_itself.py",
            "tests/measure/test_references.py", "tests/tune/test_run.py")  # fmt: skip
 """Of MEASURING, what builds, runs, checks and fails candidates; without what waits for processes that are killed."""
+BRIEF = (
+    "tests/measure/test_session.py", "tests/measure/test_batches.py", "tests/measure/test_references.py",
+    "tests/measure/test_forking.py", "tests/measure/test_strays.py", "tests/runtime/test_thread_pool.py",
+    "tests/runtime/test_saved.py", "tests/runtime/test_module.py", "tests/runtime/test_timing.py",
+    "tests/tune/test_records.py", "tests/tune/test_fallback.py", "tests/tune/test_search.py", "tests/cli/test_tune.py",
+    "tests/cli/test_log.py", "tests/cli/test_doctor.py", "tests/cli/test_ladder.py", "tests/codegen/test_nvrtc.py",
+    "tests/programs/test_wide_indices.py", "tests/programs/test_numbers.py", "tests/schedule/test_corners.py",
+    "tests/fleet/test_dispatch.py", "tests/fleet/test_parts.py", "tests/errors/test_newcomers.py",
+    "tests/errors/test_surface.py",
+)  # fmt: skip
+"""What `--brief` runs of a cell."""
 EXTRAS = {
     "xgboost": ("tests/tune", "tests/cli/test_tune.py"),
     "distributed": ("tests/fleet", "tests/tune"),
@@ -161,13 +173,19 @@ def mounted(name: str, spoil: str, at: Path) -> Cell:
     return Cell(name, tests, {"TMPDIR": str(at)}, wrapper=wrapper, lacks="" if allowed else "no namespaces for mounts")
 
 
-def run(cell: Cell, whole: bool, options: Sequence[str]) -> bool:
+def chosen_tests(cell: Cell, brief: bool) -> list[str]:
+    """Return the tests of a cell that this tree has; on `brief`, those of them in BRIEF."""
+    tests = [test for test in cell.tests if (ROOT / test).exists()]
+    return [file for file in BRIEF if file.startswith(tuple(tests))] if brief else tests
+
+
+def run(cell: Cell, whole: bool, options: Sequence[str], brief: bool = False) -> bool:
     """Run a cell, and print its line; False where a test failed."""
     print(f"{cell.name:28s}", end=" ", flush=True)
     if cell.lacks:
         print(f"skipped: {cell.lacks}")
         return True
-    tests = [] if whole else [test for test in cell.tests if (ROOT / test).exists()]
+    tests = [] if whole else chosen_tests(cell, brief)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="matrix-", dir=tempfile.gettempdir()) as own:
         command = [
@@ -205,15 +223,17 @@ def main(given: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="show the cells")
     parser.add_argument("--cell", action="append", default=[], help="run the cells whose name contains this")
-    parser.add_argument("--whole", action="store_true", help="run the whole suite in every cell")
+    extent = parser.add_mutually_exclusive_group()
+    extent.add_argument("--whole", action="store_true", help="run the whole suite in every cell")
+    extent.add_argument("--brief", action="store_true", help="run what shows the condition in seconds")
     parser.add_argument("options", nargs="*", help="options of pytest, after --")
     args = parser.parse_args(given)
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
         chosen = [c for c in cells(Path(folder)) if not args.cell or any(part in c.name for part in args.cell)]
         if args.list:
-            print("\n".join(f"{cell.name:28s} {' '.join(cell.tests)}" for cell in chosen))
+            print("\n".join(f"{cell.name:28s} {' '.join(chosen_tests(cell, args.brief))}" for cell in chosen))
             return 0
-        results = [run(cell, args.whole, args.options) for cell in chosen]
+        results = [run(cell, args.whole, args.options, args.brief) for cell in chosen]
     return 0 if all(results) and results else 1
 
 

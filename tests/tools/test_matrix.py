@@ -31,6 +31,8 @@ def test_cells_have_names_of_their_own_and_tests_that_exist(tmp_path: Path) -> N
     cells = matrix.cells(tmp_path)
     assert len({cell.name for cell in cells}) == len(cells) >= 15
     assert not [test for cell in cells for test in cell.tests if not (ROOT / test).exists()]
+    assert not [test for test in matrix.BRIEF if not (ROOT / test).exists()]
+    assert all(matrix.chosen_tests(cell, brief=True) for cell in cells)
 
 
 def test_a_hidden_package_is_as_one_that_is_not_installed(tmp_path: Path) -> None:
