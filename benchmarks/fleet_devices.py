@@ -34,6 +34,8 @@ ROOT = Path(__file__).parents[1]
 _WARM = 4
 """Configurations of each worker before the clock starts: references, processes, the device's context."""
 _FIRST_SECONDS = 120.0
+_WANTED = 0.9
+"""The part of so many times the rate of one worker that is enough."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +93,16 @@ class Run:
 
 
 def compare(count: int, target: str, builders: Sequence[int] = (0,)) -> None:
-    """Print trials per second of one worker, and of `count` for each number of builders, and how their records differ.
+    """Print trials per second of one worker and of `count`, how their records differ, and where a trial's time goes.
 
-    Where a trial's time goes is printed beside them.
+    Further numbers of builders are tried as long as several workers are not fast enough.
     """
     alone = measured(1, target, builders[0])
     for several in builders if count > 1 else ():
-        show(count, alone, measured(count, target, several))
+        together = measured(count, target, several)
+        show(count, alone, together)
+        if all(together[name].rate >= _WANTED * count * one.rate for name, one in alone.items()):
+            return
 
 
 def show(count: int, alone: dict[str, Run], together: dict[str, Run]) -> None:

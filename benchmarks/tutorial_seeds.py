@@ -82,7 +82,7 @@ class Shared:
         late: list[Job] = []
         for jobs in batches:
             if time.monotonic() > self.until:
-                return
+                raise KeyboardInterrupt  # the run ends, and keeps what it has
             known = [job for job in jobs if job.key in self.known]
             kept = len(known) // _UNKNOWN
             for job in (*late, *known[: len(known) - kept]):

@@ -24,6 +24,7 @@ from ..core.errors import UserError
 from ..core.log import logger
 from ..core.version import __version__
 from ..measure.channel import Channel
+from ..measure.children import KEEPS_MEMORY
 from ..measure.outcome import Outcome, RunFailed
 from ..runtime.driver import DeviceAttributes
 from .journal import Journal, State
@@ -140,7 +141,7 @@ class Host:
                 [sys.executable, "-P", "-m", "tilewright.fleet.bench", *arguments],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, **chosen, "PYTHONPATH": path},
+                env={**KEEPS_MEMORY, **os.environ, **chosen, "PYTHONPATH": path},
                 process_group=0,
             )
         self._channel, self._descriptor = Channel(ours), ours.fileno()

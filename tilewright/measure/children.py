@@ -26,6 +26,9 @@ from .guard import TUNER, WORKER, began, kill_marked
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
+KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 28), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
+"""In the environment of processes that measure: what they free, they keep. In a virtual machine, compilers and
+comparisons otherwise spend much of their time on pages that the system takes back and gives again."""
 _FATAL = (signal.SIGTERM, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 _SENT = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 

@@ -14,7 +14,7 @@ from ..core.errors import UserError
 from ..core.log import logger as _log
 from ..runtime.driver import DeviceAttributes
 from .channel import Channel, wait
-from .children import tuner_mark
+from .children import KEEPS_MEMORY, tuner_mark
 from .guard import TUNER
 from .protocol import DeviceLost, DeviceOpened, RunFinished, RunStarted, Shutdown
 
@@ -37,7 +37,7 @@ class Client:
                 [sys.executable, "-P", "-m", "tilewright.measure", *arguments],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": path, TUNER: tuner_mark()},
+                env={**KEEPS_MEMORY, **os.environ, "PYTHONPATH": path, TUNER: tuner_mark()},
                 process_group=0,  # out of reach of the terminal's Ctrl-C: the caller decides when it ends
             )
         self.channel = Channel(ours)
