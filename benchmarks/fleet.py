@@ -48,7 +48,7 @@ TABLES = ROOT / "tests" / "data" / "tables"
 BUILDERS = 16
 RUN_SECONDS = 0.15
 """What a candidate has the device for, compilation aside: the median of the table `depthwise`."""
-HOSTS = 4
+HOSTS = max(4, min(24, len(os.sched_getaffinity(0)) - 6))
 """Processes that simulated workers share."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
