@@ -31,10 +31,10 @@ svg{display:block;width:100%;height:auto}svg text{font-size:12px;fill:var(--dim)
 .s5{stroke:var(--s5)}.dot{fill:var(--card)}.key{display:inline-block;width:18px;border-top:3px solid;margin-right:6px;
 vertical-align:middle}.k0{color:var(--s0)}.k1{color:var(--s1)}.k2{color:var(--s2)}.k3{color:var(--s3)}
 .k4{color:var(--s4)}.k5{color:var(--s5)}figcaption{font-size:.9rem}figcaption span.name{margin-right:16px}
-.few{white-space:nowrap}.of{display:block;width:72px}
+.few{white-space:nowrap}.of{display:block;width:48px}
 .wide{overflow-x:auto;margin:8px 0}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 caption{text-align:left;color:var(--dim);padding:4px 0}th,td{padding:5px 12px 5px 0;text-align:left;vertical-align:top;
-border-bottom:1px solid var(--rule)}td{overflow-wrap:anywhere}th{font-weight:600}
+border-bottom:1px solid var(--rule)}td,th[scope=row]{overflow-wrap:anywhere}th{font-weight:600}
 td.n,th.n{text-align:right;white-space:nowrap;overflow-wrap:normal}
 tr.differs td,tr.differs th{color:var(--hot);font-weight:600}.bar{display:block;height:8px;min-width:1px;
 margin-top:8px;border-radius:3px;

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from ...measure.outcome import MeasureErrorNo
 from ..records.best import best_of
 from ..records.format import MeasureInput, Pair, mean_cost
 from ..records.history import applies
 from ..space.choices import Choice as AnyChoice
+from ..space.config import Config
 from ..task import Workload
 from .trials import gist
 
@@ -167,9 +169,13 @@ def _causes(pairs: Sequence[Pair]) -> tuple[Cause, ...]:
 
 def _knobs(pairs: Sequence[Pair]) -> tuple[Knob, ...]:
     """Return the knobs that take more than one value, the most telling first."""
-    last = {inp.config: mean_cost(result) for inp, result in pairs if result.error_no == MeasureErrorNo.NO_ERROR}
+    last: dict[Any, tuple[Config, float]] = {}
+    for inp, result in pairs:
+        if result.error_no == MeasureErrorNo.NO_ERROR:  # an index hashes in no time
+            config = inp.config
+            last[config if config.index is None else config.index] = config, mean_cost(result)
     same: dict[str, dict[int, tuple[AnyChoice, list[float]]]] = {}
-    for config, cost in last.items():
+    for config, cost in last.values():
         for name, choice in config.items():  # most are the same objects, which compares faster than what they hold
             own = same.setdefault(name, {})
             if (known := own.get(id(choice))) is None:
