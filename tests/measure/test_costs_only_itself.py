@@ -94,8 +94,8 @@ def test_work_that_forks_gives_its_own_result() -> None:
 
 
 def test_an_answer_for_other_work_is_none() -> None:
-    def answer_wrongly(channel: Channel, work: Any) -> None:
-        channel.send(pool.Answer(channel.receive() + 1, "wrong", last=False))
+    def answer_wrongly(channel: Channel, work: Any, nice: int) -> None:
+        channel.send(pool.Answer(channel.receive()[0] + 1, "wrong", last=False))
         channel.receive()
 
     with pytest.MonkeyPatch.context() as patch:

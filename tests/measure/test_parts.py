@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -119,6 +120,15 @@ class TestPool:
         assert (two, other) == ("bb", "cc")
         assert worker == same != os.getpid()
         assert nice >= min(os.nice(0) + 3, 19)
+
+    def test_threads_that_the_first_work_leaves_are_its_libraries(self) -> None:
+        def work(number: int) -> int:
+            if number in (0, 2):
+                threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+            return os.getpid()
+
+        found = run(work, list(range(4)), size=1)
+        assert found[0] == found[1] == found[2] != found[3]
 
     def test_the_dead_are_replaced(self) -> None:
         def work(number: int) -> int:

@@ -18,6 +18,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _ROUNDS = 8
 """How often the descendants of a process are listed anew while they are being stopped."""
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+THREADS = "threads"
 LARGEST_GROWTH = 256 << 20
 """Bytes that a process may gain before another one takes its place."""
 
@@ -120,7 +121,7 @@ class Surroundings:
         now = Surroundings.now()
         found = [name for name, value in self.named.items() if now.named[name] != value]
         if strictly:
-            found += ["threads"] * (now.threads > self.threads)
+            found += [THREADS] * (now.threads > self.threads)
             found += ["memory"] * (now.bytes - self.bytes > LARGEST_GROWTH)
         return ", ".join(found)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from .channel import LATE, Channel, Garbled
 from .children import Child, fork
-from .family import Surroundings, has_children, kill_descendants, spare_descriptors
+from .family import THREADS, Surroundings, has_children, kill_descendants, spare_descriptors
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,8 @@ class Pool:
         for message in child.channel.arrived():
             if isinstance(message, Answer) and message.number == doing.number:
                 fit = not (gone or message.last or child in self._outdated or child.channel.closed)
+                if not (fit or gone or child.channel.closed):
+                    child.kill(idle=True)  # it has seen to what it started: nobody need look for that
                 self._release(child, keep=fit)
                 return [(doing.number, message.result)]
             how = message.reason if isinstance(message, Garbled) else "answered for another candidate"
@@ -189,7 +191,7 @@ def _serve(channel: Channel, work: Callable[[Any], Any], nice: int) -> None:
     if nice:
         os.nice(nice)
     me, before = os.getpid(), Surroundings.now()
-    last = False
+    last, fresh = False, True
     while not last:
         number, given = channel.receive()
         result = work(given)
@@ -198,7 +200,11 @@ def _serve(channel: Channel, work: Callable[[Any], Any], nice: int) -> None:
         children = has_children()
         if children:
             kill_descendants(me)
-        last = children or bool(before.changed())
+        changed = before.changed()
+        if fresh and changed == THREADS:  # those that a compiler starts when it is first used, and keeps
+            before, changed = Surroundings.now(), ""
+        fresh = False
+        last = children or bool(changed)
         channel.send(Answer(number, result, last))
 
 
