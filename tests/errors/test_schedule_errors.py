@@ -99,8 +99,8 @@ def test_an_inlined_stage_has_no_loops(e: Example) -> None:
     E = te.compute((16, 12), lambda x, y: e.D[x, y] + 1.0, "E")
     s = te.create_schedule(E.op)
     s[e.D].compute_inline()
-    with refused("unroll", "stage 'D' is inlined into its readers", fix="drop its compute_inline"):
-        s[e.D].unroll(e.D.op.axis[0])
+    with refused("compute_at", "stage 'D' is inlined into its readers", fix="drop its compute_inline"):
+        s[e.C].compute_at(s[e.D], e.D.op.axis[0])
 
 
 def test_a_schedule_of_nothing() -> None:
@@ -319,16 +319,9 @@ def test_parallel_of_a_reduction(e: Example) -> None:
         e.s[e.C].parallel(e.k)
 
 
-def test_unroll_of_a_bound_axis(e: Example) -> None:
-    i = e.C.op.axis[0]
-    e.s[e.C].bind(i, te.thread_axis("threadIdx.x"))
-    with refused("unroll", "axis 'i' of stage 'C' is bound to threadIdx.x", fix="split the axis first"):
-        e.s[e.C].unroll(i)
-
-
 def test_an_unknown_pragma(e: Example) -> None:
-    with refused("pragma", "unknown pragma 'unrol' for axis 'i' of stage 'C'", fix="auto_unroll_max_step"):
-        e.s[e.C].pragma(e.C.op.axis[0], "unrol", 16)
+    with refused("pragma", "unknown pragma 3 for axis 'i' of stage 'C'", fix="auto_unroll_max_step"):
+        e.s[e.C].pragma(e.C.op.axis[0], 3, 16)
 
 
 def test_a_pragma_without_its_number(e: Example) -> None:
@@ -374,11 +367,6 @@ def test_compute_inline_of_an_output(e: Example) -> None:
 def test_compute_inline_of_an_input(e: Example) -> None:
     with refused("compute_inline", "'A' is an input", fix="s.cache_read"):
         e.s[e.A].compute_inline()
-
-
-def test_set_scope_of_an_output(e: Example) -> None:
-    with refused("set_scope", "stage 'D' is an output", "memory of the caller's", fix="cache_write"):
-        e.s[e.D].set_scope("shared")
 
 
 def test_an_unknown_scope(e: Example) -> None:

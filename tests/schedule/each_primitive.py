@@ -400,6 +400,6 @@ ENTRIES: dict[str, Entry] = {
         _set_store_predicate, _of(sums, lambda s, A, B: s[B].set_store_predicate(31)), "31", "grid"
     ),
     "tensorize": Entry(_tensorize, _of(matrix, lambda s, A, B: s[B].tensorize(B.op.axis[0], 3)), "3"),
-    "create_group": Entry(_create_group, _of(chain, lambda s, A, B, C: s.create_group(B, C)), "['B']"),
+    "create_group": Entry(_create_group, _of(chain, lambda s, A, B, C: s.create_group(B, 3)), "3"),
     "normalize": Entry(_normalize, None, "", differs=False),
 }

@@ -252,7 +252,7 @@ class ScheduleHandle(Explained):
     def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> StageGroup[StageHandle]:
         """The stages between `inputs` and `outputs`, to be placed together; outputs included, inputs where asked for.
 
-        Raises UserError where no stage lies between them.
+        Where no stage lies between them, the group is empty, with a warning.
         """
         ends, starts = (
             {self.stage_id(t, "create_group") for t in (given if isinstance(given, (list, tuple)) else [given])}

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import UserError
+from ..core.errors import UserError, warn_caller
 from ..expr.nodes import Expr, IntImm
 from ..expr.operand import Operand
 from ..expr.operators import as_expr
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.script import ScriptOp
 from .value import At, Inlined, Schedule, Stage
+
+_OF_ORDERED = {AxisKind.ORDERED: ("compute_at", "unroll", "pragma"), AxisKind.THREAD: ("compute_at",)}
+"""The primitives that keep the order of a loop, and what stands inside it."""
 
 
 def names(axes: Any) -> str:
@@ -31,7 +34,7 @@ def leaf(stage: Stage, axis: Any, primitive: str, argument: str = "axis") -> Ite
             fix=f"{listed}use one of the loops of {stage.name!r}: {names(stage.leaves)}",
         )
     if stage.place_of_loop(axis) >= 0:
-        if axis.kind in (AxisKind.ORDERED, AxisKind.THREAD) and primitive != "compute_at":
+        if axis.kind in (AxisKind.ORDERED, AxisKind.THREAD) and primitive not in _OF_ORDERED[axis.kind]:
             raise UserError(
                 f"{of_stage(axis, stage)} is the loop of a scan, whose steps run one after the other",
                 primitive=primitive,
@@ -67,20 +70,33 @@ def different(axes: list[IterVar], stage: Stage, primitive: str) -> list[IterVar
     return axes
 
 
-def has_loops(stage: Stage, primitive: str) -> None:
-    """Check that `stage` is a computation, whose loops can be scheduled."""
+def has_loops(stage: Stage, primitive: str, inlined: bool = False) -> None:
+    """Check that `stage` is a computation, whose loops can be scheduled.
+
+    Where `inlined`, those of an inlined stage can be too, which has no effect while it is inlined, and draws a warning.
+    """
     if stage.is_placeholder:
         raise UserError(
             f"{stage.name!r} is an input, so it has no loops to schedule",
             primitive=primitive,
             fix="schedule a tensor made by te.compute, or a cache of the input made by s.cache_read",
         )
-    if isinstance(stage.placement, Inlined):
+    if isinstance(stage.placement, Inlined) and inlined:
+        without_effect(
+            primitive,
+            f"stage {stage.name!r} is inlined into its readers; it takes effect after compute_root or compute_at",
+        )
+    elif isinstance(stage.placement, Inlined):
         raise UserError(
             f"stage {stage.name!r} is inlined into its readers, so it has no loops of its own",
             primitive=primitive,
             fix=f"schedule the stage that reads {stage.name!r}, or drop its compute_inline",
         )
+
+
+def without_effect(primitive: str, why: str) -> None:
+    """Warn of a step that changes nothing, as the legacy API takes it."""
+    warn_caller(f"{primitive} has no effect: {why}", UserWarning)
 
 
 def data_axis(stage: Stage, axis: IterVar, primitive: str, why: str) -> None:

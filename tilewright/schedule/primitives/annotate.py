@@ -9,7 +9,7 @@ import numpy as np
 from ...core.errors import UserError
 from ...core.hardware import LoopKind
 from ...tensor.axis import IterVar
-from ..legality import data_axis, has_loops, leaf, of_stage
+from ..legality import data_axis, has_loops, leaf, of_stage, without_effect
 from ..value import Schedule, Stage
 
 
@@ -18,12 +18,8 @@ def _annotated(
 ) -> tuple[Schedule, None]:
     bound = stage.note(axis).thread
     if bound is not None:
-        raise UserError(
-            f"axis {axis.name!r} of stage {stage.name!r} is bound to {bound.thread_tag}, so "
-            f"{primitive} does not apply to it",
-            primitive=primitive,
-            fix="split the axis first and bind only one of the two",
-        )
+        without_effect(primitive, f"{of_stage(axis, stage)} is bound to {bound.thread_tag}, which is no loop")
+        return schedule, None
     return schedule.with_stage(stage.with_note(axis, kind=kind)), None
 
 
@@ -32,9 +28,9 @@ def unroll(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Schedule, N
 
         for i in range(2): f(i)     ->     f(0); f(1)
 
-    Raises UserError where the axis is bound to a thread; lowering refuses an extent that is not constant.
+    An axis that is bound to a thread stays so, with a warning. Lowering refuses an extent that is not constant.
     """
-    has_loops(stage, "unroll")
+    has_loops(stage, "unroll", inlined=True)
     return _annotated(schedule, stage, leaf(stage, axis, "unroll"), LoopKind.UNROLLED, "unroll")
 
 
@@ -43,10 +39,10 @@ def vectorize(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Schedule
 
         for i in range(4): B[i] = A[i]     ->     B[0:4] = A[0:4]
 
-    Raises UserError for a reduction axis or one bound to a thread; lowering refuses an extent that is not
-    constant.
+    An axis that is bound to a thread stays so, with a warning. Raises UserError for a reduction axis; lowering refuses
+    an extent that is not constant.
     """
-    has_loops(stage, "vectorize")
+    has_loops(stage, "vectorize", inlined=True)
     loop = leaf(stage, axis, "vectorize")
     data_axis(
         stage,
@@ -60,9 +56,9 @@ def vectorize(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Schedule
 def parallel(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Schedule, None]:
     """Share the iterations of the loop `axis` out to CPU threads.
 
-    Raises UserError for a reduction axis or one bound to a hardware thread.
+    An axis that is bound to a hardware thread stays so, with a warning. Raises UserError for a reduction axis.
     """
-    has_loops(stage, "parallel")
+    has_loops(stage, "parallel", inlined=True)
     loop = leaf(stage, axis, "parallel")
     data_axis(stage, loop, "parallel", "its iterations add to one result, so they cannot run side by side")
     return _annotated(schedule, stage, loop, LoopKind.PARALLEL, "parallel")
@@ -79,22 +75,33 @@ LAUNCH_POINT, STRIDE_PATTERN, BARRIER_WHEN_FINISH = TASKS = (
 PRAGMAS = (*NUMBERS, *IMPORTS, *TASKS, "debug_skip_region")
 
 
+_PRIMITIVES = {"unroll": unroll, "vectorize": vectorize}
+
+
 def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any = None) -> tuple[Schedule, None]:
     """Mark the loop `axis` with a hint for a later pass.
 
     `auto_unroll_max_step=N` unrolls loops below `axis` whose body times extent stays within N steps, and
     `unroll_explicit=0` leaves that to the back end's compiler. `import_c` and `import_llvm` bring functions that the
-    program calls, as source or as the path of a file: C, compiled by the system's compiler, and LLVM IR. Raises
-    UserError for an unknown key, and for a value that is not a whole number, or not text, where one is needed.
+    program calls, as source or as the path of a file: C, compiled by the system's compiler, and LLVM IR. "unroll" and
+    "vectorize" are the primitives of these names; a key that nothing here reads draws a warning, and has no effect.
+    Raises UserError for a key that is not text, and for a value that is not a whole number, or not text, where one is
+    needed.
     """
-    has_loops(stage, "pragma")
+    if isinstance(key, str) and key in _PRIMITIVES:
+        return _PRIMITIVES[key](schedule, stage, axis)
+    has_loops(stage, "pragma", inlined=True)
     loop = leaf(stage, axis, "pragma")
-    if not isinstance(key, str) or key not in PRAGMAS:
+    if not isinstance(key, str):
         raise UserError(
             f"unknown pragma {key!r} for {of_stage(loop, stage)}",
             primitive="pragma",
             fix=f"use one of {', '.join(PRAGMAS)}",
         )
+    if key not in PRAGMAS:
+        known = ", ".join((*_PRIMITIVES, *PRAGMAS))
+        without_effect("pragma", f"nothing reads {key!r}, of {of_stage(loop, stage)}; known are {known}")
+        return schedule, None
     plain = getattr(value, "value", value)
     if key in NUMBERS and (not isinstance(plain, (int, np.integer)) or plain < 0):
         raise UserError(

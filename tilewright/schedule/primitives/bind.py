@@ -23,7 +23,7 @@ def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tu
     Binding a bound axis again replaces the binding, with a warning. Raises UserError where `thread` is no
     thread axis, another loop of the stage has the same tag, or a reduction axis is bound to blocks or virtual threads.
     """
-    has_loops(stage, "bind")
+    has_loops(stage, "bind", inlined=True)
     loop = leaf(stage, axis, "bind")
     if not isinstance(thread, IterVar) or thread.thread is None:
         shown = f"axis {thread.name!r}" if isinstance(thread, IterVar) else repr(thread)

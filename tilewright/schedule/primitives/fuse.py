@@ -23,7 +23,7 @@ def fuse(schedule: Schedule, stage: Stage, *axes: IterVar) -> tuple[Schedule, It
     data and reduction axes is one of the reduction: elements get their first values in a loop of its own before it.
     Raises UserError where the loops are not neighbours, or another stage is computed between them.
     """
-    has_loops(stage, "fuse")
+    has_loops(stage, "fuse", inlined=True)
     loops = different([leaf(stage, axis, "fuse") for axis in axes], stage, "fuse")
     if not loops:
         axis = IterVar("singleton", Range(const(1, "int32")), AxisKind.DATA)

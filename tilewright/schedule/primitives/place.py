@@ -11,7 +11,7 @@ from ...tensor.axis import IterVar
 from ...tensor.reduction import Reduce
 from ...tensor.scan import ScanOp
 from ...tensor.tensor import PlaceholderOp
-from ..legality import has_loops, leaf, no_output
+from ..legality import has_loops, leaf, no_output, without_effect
 from ..value import At, Inlined, Schedule, Stage
 
 
@@ -131,13 +131,17 @@ def compute_root(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
 def set_scope(schedule: Schedule, stage: Stage, scope: Any) -> tuple[Schedule, None]:
     """Keep the result of `stage` in "global", "shared" or "local" memory.
 
-    Raises UserError for another name, and for an output, which the caller owns.
+    An output, which the caller owns, stays in global memory, with a warning. Raises UserError for another name.
     """
     has_loops(stage, "set_scope") if stage.is_placeholder else None
     kind = memory_scope(scope, "set_scope", stage.name)
-    if kind is not MemoryScope.GLOBAL:
-        cache = f"compute it in nearer memory first, with s.cache_write({stage.name}, {scope!r})"
-        no_output(schedule, stage, "set_scope", "is memory of the caller's, which is global", cache)
+    if kind is not MemoryScope.GLOBAL and stage.is_output:
+        without_effect(
+            "set_scope",
+            f"stage {stage.name!r} is an output, which is memory of the caller's; "
+            f"s.cache_write({stage.name}, {scope!r}) computes it in nearer memory first",
+        )
+        return schedule, None
     return schedule.with_stage(replace(stage, scope=kind)), None
 
 

@@ -23,7 +23,7 @@ def prefetch(schedule: Schedule, stage: Stage, tensor: Any, axis: IterVar, offse
     stage does not read the tensor, for an axis that is not a loop of the stage or that runs on threads or as vectors,
     and for an offset that is not an int of at least 1.
     """
-    has_loops(stage, "prefetch")
+    has_loops(stage, "prefetch", inlined=True)
     known = _read(schedule, stage)
     if not isinstance(tensor, Tensor) or not any(schedule.same(t, tensor) for t in known):
         reads = ", ".join(t.name for t in known)

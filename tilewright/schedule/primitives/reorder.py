@@ -16,7 +16,7 @@ def reorder(schedule: Schedule, stage: Stage, *axes: IterVar) -> tuple[Schedule,
 
     Raises UserError for an axis of another stage or one that is named twice.
     """
-    has_loops(stage, "reorder")
+    has_loops(stage, "reorder", inlined=True)
     order = different([leaf(stage, axis, "reorder") for axis in axes], stage, "reorder")
     in_one_nest(stage, order, "reorder")
     moved = iter(order)

@@ -24,7 +24,7 @@ def split(
     stages computed at `parent` move to the inner loop. Raises UserError where `parent` is not a loop of the
     stage, or not exactly one of `factor` and `nparts` is given.
     """
-    has_loops(stage, "split")
+    has_loops(stage, "split", inlined=True)
     axis = leaf(stage, parent, "split", "parent")
     about = of_stage(axis, stage)
     if (factor is None) == (nparts is None):

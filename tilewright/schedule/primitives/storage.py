@@ -10,7 +10,7 @@ from ...expr.operand import Operand
 from ...expr.operators import as_expr
 from ...tensor.axis import AxisKind, IterVar
 from ...tensor.extern import ExternOp
-from ..legality import has_loops, names, no_output, of_stage, positive
+from ..legality import has_loops, names, no_output, of_stage, positive, without_effect
 from ..value import Schedule, Stage
 
 
@@ -19,11 +19,10 @@ def storage_align(schedule: Schedule, stage: Stage, axis: IterVar, factor: Any, 
 
         A.shared[32][32]     ->     A.shared[32][33]         # storage_align(axis 0, 33, 0): rows start in
                                                              # different banks
-    `axis` is a data axis of the stage's operation. Raises UserError for another axis, an output, or a factor
-    below 1.
+    `axis` is a data axis of the stage's operation. An output stays as it is, with a warning. Raises UserError for
+    another axis, or a factor below 1.
     """
-    has_loops(stage, "storage_align")
-    no_output(schedule, stage, "storage_align", "is memory of the caller's, whose layout is given")
+    has_loops(stage, "storage_align", inlined=True)
     if isinstance(stage.op, ExternOp):
         raise UserError(
             f"stage {stage.name!r} is computed by a statement, which says itself how its storage lies",
@@ -38,6 +37,9 @@ def storage_align(schedule: Schedule, stage: Stage, axis: IterVar, factor: Any, 
         )
     every = getattr(positive(factor, "storage_align", "factor", of_stage(axis, stage)), "value", 0)
     shift = getattr(offset, "value", offset)
+    if stage.is_output:
+        without_effect("storage_align", f"stage {stage.name!r} is an output, whose layout the caller's arrays give")
+        return schedule, None
     if not isinstance(shift, int) or not every:
         raise UserError(
             f"factor is {factor!r} and offset {offset!r}", primitive="storage_align", fix="give two whole numbers"
@@ -87,7 +89,7 @@ def set_store_predicate(schedule: Schedule, stage: Stage, predicate: Any) -> tup
     Replaces the condition that a cross-thread reduction puts there by itself (the first thread stores). The caller
     vouches that every element is stored by some thread. Raises UserError for an input, and for what is not a condition.
     """
-    has_loops(stage, "set_store_predicate")
+    has_loops(stage, "set_store_predicate", inlined=True)
     if isinstance(stage.op, ExternOp):
         raise UserError(
             f"stage {stage.name!r} is computed by a statement, which says itself when it stores",

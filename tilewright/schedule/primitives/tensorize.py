@@ -60,7 +60,7 @@ def tensorize(schedule: Schedule, stage: Stage, axis: IterVar, intrin: Any) -> t
     Raises UserError where the stage is not a reduction, is an output, or where `intrin` is not an instruction;
     lowering raises it where the loops do not compute what the intrinsic does.
     """
-    has_loops(stage, "tensorize")
+    has_loops(stage, "tensorize", inlined=True)
     loop = leaf(stage, axis, "tensorize")
     not_mixed(stage, "tensorize")
     if isinstance(intrin, TensorIntrin):
