@@ -281,6 +281,25 @@ def test_an_extent_that_is_not_constant(how: str) -> None:
         tilewright.lower(e.s, [e.A, e.B])
 
 
+def test_a_statement_on_blocks_that_do_not_share_its_result(e: Example) -> None:
+    B = te.extern((12,), [e.A], on_blocks, name="B", dtype="float32")
+    C = te.compute((12,), lambda i: B[i] + 1.0, name="C")
+    s = te.create_schedule(C.op)
+    s[C].bind(C.op.axis[0], te.thread_axis("threadIdx.x"))
+    s[B].compute_at(s[C], C.op.axis[0])
+    says = "the statement of stage 'B' runs on blockIdx.x, but its result is kept in local memory"
+    with refused("compute_at", says, fix="leave 'B' at the root", step="s[B].compute_at(C, i)"):
+        tilewright.lower(s, [e.A, C])
+
+
+def on_blocks(ins: Any, outs: Any) -> Any:
+    ib = tir.ir_builder.create()
+    bx = te.thread_axis("blockIdx.x")
+    ib.scope_attr(bx, "thread_extent", 12)
+    ib.buffer_ptr(outs[0])[bx.var] = ib.buffer_ptr(ins[0])[bx.var]
+    return ib.get()
+
+
 def test_a_vthread_of_an_extent_that_is_not_constant() -> None:
     e = Symbolic()
     e.s[e.B].bind(e.B.op.axis[0], te.thread_axis("vthread"))

@@ -209,6 +209,10 @@ def test_a_group_of_nothing() -> None:
     s, (A, B, _, D) = chain()
     with pytest.warns(UserWarning, match=r"no stage lies between the inputs \['D'\] and the outputs \['B'\]"):
         assert s.create_group(outputs=B, inputs=D).compute_at(s[D], D.op.axis[0]).stages == []
+    before = s.value, list(s.steps)
+    with refused("compute_inline", "stage 'D' is an output"):
+        s.create_group(outputs=D, inputs=A).compute_inline()
+    assert (s.value, s.steps) == before  # all stages of a group, or none
     with refused("create_group", "3 is not a tensor"):
         s.create_group(outputs=3, inputs=A)
 

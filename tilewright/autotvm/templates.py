@@ -105,7 +105,7 @@ class Packaged(Generic[W]):
             raise UserError(f"the operands are {x!r} and {w!r}", primitive="compute", fix="give two tensors")
         workload = fusion.workload_of(self.template.kind, x, w, options)
         template, config = self._known(workload, chosen)
-        return fusion.compute(template, config, workload, chosen, (x, w), epilogue)
+        return fusion.declared(template, config, workload, chosen, (x, w), epilogue)
 
     def schedule(self, s: ScheduleHandle, out: Tensor) -> None:
         """Schedule the result of `compute`, its epilogue fused, in the schedule `s` of a program.

@@ -11,8 +11,10 @@ from collections.abc import Iterable
 
 from ..core.errors import Suspect, UserError
 from ..core.hardware import MemoryScope, ThreadTag
+from ..expr.traverse import post_order
 from ..schedule.value import Stage
 from ..tensor.axis import AxisKind
+from ..tensor.extern import ExternOp
 from .nest import Loop, own_loops
 from .value import StageBounds
 
@@ -35,6 +37,16 @@ def check_owners(stage: Stage, scope: MemoryScope) -> None:
     """Raise UserError where blocks or threads each compute a part of `stage` that the others do not see."""
     if scope is MemoryScope.GLOBAL:
         return
+    for tag in _statement_tags(stage):
+        if not shares(scope, tag):
+            who = "block" if tag.is_block else "thread"
+            raise UserError(
+                f"the statement of stage {stage.name!r} runs on {tag.value}, but its result is kept in {scope.value} "
+                f"memory, of which each {who} has its own: it would see only the part that it computes",
+                primitive="compute_at",
+                fix=f"leave {stage.name!r} at the root, in global memory, or leave {tag.value} out of its statement",
+                suspects=(_placed(stage),),
+            )
     for loop in _on_hardware(own_loops(stage)):
         combines = loop.axis.kind is AxisKind.REDUCE  # then every thread has the result
         if loop.tag is not None and not combines and not shares(scope, loop.tag):
@@ -46,6 +58,13 @@ def check_owners(stage: Stage, scope: MemoryScope) -> None:
                 fix=f"leave {loop.axis.name!r} unbound, or keep {stage.name!r} in memory that every {_tag(loop)} sees",
                 suspects=(Suspect(("bind",), (stage.name,), loop.axis.name), _placed(stage)),
             )
+
+
+def _statement_tags(stage: Stage) -> list[ThreadTag]:
+    """The blocks and threads that the statement of a te.extern itself runs on."""
+    nodes = post_order(stage.op.statement) if isinstance(stage.op, ExternOp) else ()
+    tags = {tag for tag in (getattr(node, "thread", None) for node in nodes) if isinstance(tag, ThreadTag)}
+    return sorted(tags - {ThreadTag.VTHREAD}, key=lambda tag: tag.value)
 
 
 def check_memory(stage: Stage, scope: MemoryScope, outer: tuple[Loop, ...], consumers: tuple[StageBounds, ...]) -> None:

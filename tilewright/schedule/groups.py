@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..tensor.axis import IterVar
@@ -17,6 +18,8 @@ class Placed(Protocol):
     def id(self) -> int: ...
     @property
     def placement(self) -> Placement: ...
+    @property
+    def schedule(self) -> Any: ...
     def compute_at(self, parent: Any, scope: IterVar) -> Any: ...
     def compute_inline(self) -> Any: ...
     def compute_root(self) -> Any: ...
@@ -42,22 +45,38 @@ class StageGroup(Generic[S]):
             if not isinstance(p := stage.placement, Inlined) and not (isinstance(p, At) and p.stage in ids)
         ]
 
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Place all stages or none: where one is refused, the schedule is as it was before."""
+        schedules = [stage.schedule for stage in self.stages[:1]]
+        before = [(s, s.value, len(s.steps)) for s in schedules]
+        try:
+            yield
+        except BaseException:
+            for schedule, value, count in before:
+                schedule.value = value
+                del schedule.steps[count:]
+            raise
+
     def compute_at(self, parent: Any, scope: IterVar) -> StageGroup[S]:
         """Compute the stages inside the loop `scope` of the stage `parent`."""
-        for stage in self._outside():
-            stage.compute_at(parent, scope)
+        with self._whole():
+            for stage in self._outside():
+                stage.compute_at(parent, scope)
         return self
 
     def compute_root(self) -> StageGroup[S]:
         """Compute the stages by themselves."""
-        for stage in self._outside():
-            stage.compute_root()
+        with self._whole():
+            for stage in self._outside():
+                stage.compute_root()
         return self
 
     def compute_inline(self) -> StageGroup[S]:
         """Compute each element of the stages wherever it is read."""
-        for stage in self.stages:
-            stage.compute_inline()
+        with self._whole():
+            for stage in self.stages:
+                stage.compute_inline()
         return self
 
     def __repr__(self) -> str:

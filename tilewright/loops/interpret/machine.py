@@ -25,11 +25,17 @@ class Machine:
     """A running function: variables, memory, and the grid while a kernel runs."""
 
     def __init__(
-        self, check: bool, races: bool, lanes: int, functions: Mapping[str, Callable[..., Any]] = MappingProxyType({})
+        self,
+        check: bool,
+        races: bool,
+        lanes: int,
+        functions: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
+        unwritten: bool = True,
     ) -> None:
         self.functions = functions
         self.check = check
         self.races = races
+        self.tracks = check and unwritten
         self.lanes = lanes
         self.env: dict[n.Var, Value] = {}
         self.storages: dict[Buffer, Storage] = {}
@@ -90,7 +96,7 @@ class Machine:
             )
         flat = np.ascontiguousarray(array).reshape(-1)
         data = flat if flat.size else np.zeros(1, flat.dtype)
-        written = np.zeros(data.shape, np.bool_) if unwritten and self.check else None
+        written = np.zeros(data.shape, np.bool_) if unwritten and self.tracks else None
         self.storages[buffer] = Storage(data, buffer.dtype, written)
         return flat
 
@@ -137,7 +143,7 @@ class Machine:
                 return kept
         elif grid is not None and buffer.scope is MemoryScope.LOCAL:
             copies = grid.shape
-        storage = Storage.fresh(buffer.dtype, size, copies, self.check)
+        storage = Storage.fresh(buffer.dtype, size, copies, self.tracks)
         if grid is not None and self.races and buffer.scope is not MemoryScope.LOCAL:
             storage.shadow = Shadow(storage.flat.size)
             grid.kept[buffer] = storage

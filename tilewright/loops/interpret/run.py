@@ -68,6 +68,7 @@ def interpret(
     *,
     check: bool = True,
     races: bool = True,
+    unwritten: bool = True,
     outputs: Collection[Buffer] = (),
     lanes: int = LANES,
     functions: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
@@ -75,11 +76,12 @@ def interpret(
     """Run `function` on `args`, in place.
 
     `check` finds faults (else they have no defined effect); `races=False` leaves out races, for programs
-    whose barriers are not yet placed: then all threads take each statement together. `outputs` are parameters
+    whose barriers are not yet placed: then all threads take each statement together. `unwritten=False` lets programs
+    read what was never written, which is NaN or a large odd number. `outputs` are parameters
     whose contents count as unwritten. About `lanes` threads run at once. `functions` says by name what functions do
     that the program calls but does not define: a pointer comes as an array of the elements that follow it.
     """
-    machine = Runner(check, check and races, lanes, functions)
+    machine = Runner(check, check and races, lanes, functions, unwritten)
     copies_back = machine.bind(function, args, frozenset(outputs))
     run = machine.statement(function.body)
     with np.errstate(all="ignore"):

@@ -1,6 +1,7 @@
 """Schedules of sums of products, such as matrix products and convolutions: tiles of sums in registers.
 
-They suit every shape and none in particular. The packaged templates of `autotvm.templates` are tuned instead.
+They suit every shape and none in particular. Convolutions that `topi.cuda` declares are scheduled by the packaged
+templates instead, which `autotvm.templates` tunes.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from typing import Any
 
 from ...core.target import Target
 from ...expr.traverse import loads
-from ...schedule.handle import ScheduleHandle
+from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Operation
+from ..templates.fusion import schedule as schedule_declared
+from ..templates.planned import follower, planned
 from .blocked import block_on_processors
 from .injective import one_element_each
 from .reduce import reduce_to
-from .stages import LANES, count, is_reduction, read_through, reductions, started
+from .stages import LANES, count, given_outputs, inline_elements, is_reduction, read_through, reductions
 
 _FEW_TERMS = 8
 _MANY_TERMS = 64
@@ -23,15 +26,29 @@ _PARALLEL_FROM = 1 << 12
 
 
 def schedule_products(outs: Any, target: Target, primitive: str) -> ScheduleHandle:
-    """The schedule of sums of products, and of what follows them element by element."""
-    s, operations = started(outs, primitive)
+    """The schedule of sums of products, and of what follows them element by element.
+
+    A convolution that was declared for a packaged template is scheduled by that.
+    """
+    operations = list(dict.fromkeys(each.op for each in given_outputs(outs, primitive)))
+    s = create_schedule(operations)
+    by_template = planned(s, target) if target.is_gpu else {}
+    owned = set[Operation]().union(*by_template.values())
+    inline_elements(s, {*operations, *by_template, *owned})
+    sums = [op for op in reductions(s) if op not in owned]
     done: set[Operation] = set()
-    for op in reductions(s):
-        follower = next((out for out in operations if _follows(s, op, out)), None)
-        if follower in done:
-            follower = None
-        sums_to(s, op, follower or op, target)
-        done.add(follower or op)
+    for convolution in by_template:
+        last = follower(convolution, operations, s)
+        if last is not convolution:
+            s[convolution].compute_inline()
+        schedule_declared(s, convolution.output(0), last.output(0))
+        done.add(last)
+    for op in sums:
+        out = next((each for each in operations if _follows(s, op, each)), op)
+        if out in done:
+            out = op
+        sums_to(s, op, out, target)
+        done.add(out)
     for out in operations:
         if out not in done and not is_reduction(out):
             one_element_each(s, out, target)
@@ -87,7 +104,8 @@ def _tiles_of_threads(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
     *outer, last = s[out].op.axis
     rows = outer.pop() if outer else None
     width, height = _tile(count([last]), 4), _tile(count([rows]), 4) if rows is not None else 1
-    # Threads of a warp take neighbouring columns; those of a thread's own tile lie a block's width apart.
+    # Threads of a warp take neighbouring columns; those of a thread's own tile lie a block's width apart, so that they
+    # are virtual threads, each with one sum: a single piece of memory would have to hold what lies between them.
     column, across = s[out].split(last, factor=16)
     wide, column = _apart(s, out, column, width, count([last]))
     parts: list[IterVar] = [column]
@@ -97,11 +115,13 @@ def _tiles_of_threads(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
         row, down = s[out].split(rows, factor=16)
         high, row = _apart(s, out, row, height, count([rows]))
         parts, inner, threads = [row, column], [*([high] if high is not None else []), *inner], [down, across]
-    s[out].reorder(*outer, *parts, *threads, *inner)
+    s[out].reorder(*outer, *parts, *inner, *threads)
     block = s[out].fuse(*outer, *parts)
     s[out].bind(block, thread_axis("blockIdx.x"))
     for axis, tag in zip(reversed(threads), ("threadIdx.x", "threadIdx.y"), strict=False):
         s[out].bind(axis, thread_axis(tag))
+    for axis in inner:
+        s[out].bind(axis, thread_axis("vthread"))
     s[total].compute_at(s[out], across)
     tile = s[total].op.axis
     s[total].reorder(*s[total].op.reduce_axis, *tile)

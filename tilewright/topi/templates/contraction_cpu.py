@@ -16,6 +16,7 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
 from .contraction import Contraction, Padded, Views, declare, rounded
+from .contraction_schedule import contracted
 from .template import ScheduleStrategy
 from .tensors import Tensors
 from .workload import Convolution
@@ -60,7 +61,7 @@ class Packed(Generic[W]):
     def schedule(self, of: W, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         """Pack the columns of a block; rows of sums in registers."""
         made = self.contraction_of(of)
-        (products,) = t.sums.op.input_tensors
+        products = contracted(t.sums)
         left, right = products.op.input_tensors
         s[left].compute_inline()
         s[right].compute_inline()

@@ -35,7 +35,7 @@ class Begun(NamedTuple):
 
 def begin(of: Contraction, s: ScheduleHandle, t: Tensors, split: int) -> Begun:
     """Inline the views, keep the sums in registers, and divide the depth among `split` blocks."""
-    (products,) = t.sums.op.input_tensors
+    products = contracted(t.sums)
     views = list(products.op.input_tensors)
     for view in views:
         s[view].compute_inline()
@@ -44,6 +44,14 @@ def begin(of: Contraction, s: ScheduleHandle, t: Tensors, split: int) -> Begun:
         return _partial(s, t, products, views, split)
     s[products].set_scope("local")
     return Begun(t.out, products, views, *result_axes(of, s, t.out))
+
+
+def contracted(sums: Tensor) -> Tensor:
+    """The contraction that the sums of a workload are: themselves, or what they read at its places."""
+    if isinstance(sums.op, ComputeOp) and sums.op.reduce_axis:
+        return sums
+    (products,) = sums.op.input_tensors
+    return products
 
 
 def _repack(s: ScheduleHandle, view: Tensor) -> None:

@@ -45,22 +45,31 @@ def workload_of(kind: type[Any], x: Tensor, w: Tensor, options: dict[str, Any]) 
     return made
 
 
-def compute(
+def declared(
     template: PackagedTemplate[Any],
     config: Config,
     workload: Any,
     target: Target | None,
     inputs: tuple[Tensor, Tensor],
     epilogue: Expression | None,
+    dtype: str = "",
 ) -> Tensor:
-    """Declare a convolution with an epilogue as the template's configuration needs it."""
+    """Declare a convolution with an epilogue as the template's configuration needs it; `dtype` is the result's type."""
     sums = template.strategy(target).declare(workload, *inputs, config)
     attrs = dict(zip(_KEYS, (template.name, workload.args, str(target or ""), config.index), strict=True))
-    return finish(sums, workload.result, epilogue, attrs, workload.out_shape)
+    return finish(sums, dtype or workload.result, epilogue, attrs, workload.out_shape)
 
 
-def schedule(s: ScheduleHandle, out: Tensor) -> None:
-    """Schedule what `compute` declared, in a schedule of the program that it is part of."""
+def is_declared(op: ComputeOp) -> bool:
+    """Whether an operation is a convolution that was declared for a template."""
+    return any(template.name == op.attrs.get("template") for template in ALL)
+
+
+def schedule(s: ScheduleHandle, out: Tensor, last: Tensor | None = None) -> None:
+    """Schedule what `declared` has declared, in a schedule of the program that it is part of.
+
+    `last` is stored instead of `out`, which it reads element by element and which is inlined.
+    """
     if not isinstance(s, ScheduleHandle) or not isinstance(out, Tensor):
         raise UserError(
             f"a schedule and a tensor are needed, got {type(s).__name__} and {type(out).__name__}",
@@ -80,5 +89,5 @@ def schedule(s: ScheduleHandle, out: Tensor) -> None:
     workload, strategy = template.workload(args), template.strategy(target)
     sums = next(t for t in out.op.input_tensors if isinstance(t.op, ComputeOp) and t.op.reduce_axis)
     _, weights = sums.op.input_tensors
-    tensors = Tensors(weights, weights, (), sums, out)
+    tensors = Tensors(weights, weights, (), sums, out if last is None else last)
     strategy.schedule(workload, strategy.space(workload).get(index), s, tensors)

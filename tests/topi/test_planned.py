@@ -1,0 +1,122 @@
+"""Convolutions that `topi.cuda` declares for a packaged template, and schedules by it with what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.programs.harness import TARGETS, build, poison
+from tilewright import autotvm, te, topi
+from tilewright.runtime.array import array
+from tilewright.runtime.device import device
+from tilewright.topi import templates, testing
+from tilewright.topi.templates import CONV2D_GEMM, Conv2d
+
+on_grids = pytest.mark.parametrize("target", TARGETS[1:])
+RANDOM = np.random.default_rng(8)
+Follow = Callable[[Any], Any]
+
+
+def values(*shape: int) -> np.ndarray:
+    """Whole numbers, which add up exactly in any order."""
+    return RANDOM.integers(-3, 4, shape).astype("float32")
+
+
+IMAGE, FILTERS, DEPTHWISE = values(1, 16, 9, 8), values(16, 16, 3, 3), values(16, 1, 3, 3)
+PLAIN = testing.conv2d_nchw_python(IMAGE, FILTERS, 1, 1)
+
+
+def run(outputs: Any, given: list[tuple[te.Tensor, np.ndarray]], target: str, schedule: str) -> np.ndarray:
+    """What the schedule of that name computes."""
+    with tw.target.Target(target):
+        out = outputs()
+        s = getattr(topi.cuda, schedule)([out])
+    module, on = build(s, [*(t for t, _ in given), out], target), device(target)
+    found = array(poison(topi.utils.get_const_tuple(out.shape), "float32"), on)
+    module(*(array(a, on) for _, a in given), found)
+    return found.numpy()
+
+
+def inputs(*arrays: np.ndarray) -> list[tuple[te.Tensor, np.ndarray]]:
+    return [(te.placeholder(a.shape, "float32", f"A{i}"), a) for i, a in enumerate(arrays)]
+
+
+FOLLOWED: dict[str, tuple[Follow, Callable[[np.ndarray], np.ndarray]]] = {
+    "alone": (lambda c: c, lambda c: c),
+    "followed": (lambda c: topi.nn.relu(topi.add(c, 1.0)), lambda c: np.maximum(c + 1, 0)),
+    "pooled": (
+        lambda c: topi.nn.pool2d(c, (3, 2), (3, 2), (1, 1), (0, 0, 0, 0), "max"),
+        lambda c: c.reshape(1, 16, 3, 3, 4, 2).max((3, 5)),
+    ),
+}
+
+
+@on_grids
+@pytest.mark.parametrize("follow", FOLLOWED)
+def test_what_follows_a_convolution(follow: str, target: str) -> None:
+    given = inputs(IMAGE, FILTERS)
+    after, expected = FOLLOWED[follow]
+    conv = lambda: after(topi.cuda.conv2d_nchw(given[0][0], given[1][0], 1, 1, 1))
+    np.testing.assert_array_equal(run(conv, given, target, "schedule_conv2d_nchw"), expected(PLAIN))
+
+
+@on_grids
+def test_other_layouts(target: str) -> None:
+    turned = [np.ascontiguousarray(IMAGE.transpose(2, 3, 1, 0)), np.ascontiguousarray(FILTERS.transpose(2, 3, 1, 0))]
+    given = inputs(*turned)
+    conv = lambda: topi.cuda.conv2d_hwcn(given[0][0], given[1][0], 1, 1, 1)
+    np.testing.assert_array_equal(run(conv, given, target, "schedule_conv2d_hwcn"), PLAIN.transpose(2, 3, 1, 0))
+    given = inputs(IMAGE, DEPTHWISE)
+    conv = lambda: topi.cuda.depthwise_conv2d_nchw(given[0][0], given[1][0], 2, 1, 1)
+    expected = testing.depthwise_conv2d_python_nchw(IMAGE, DEPTHWISE, 2, 1)
+    np.testing.assert_array_equal(run(conv, given, target, "schedule_depthwise_conv2d_nchw"), expected)
+
+
+def test_the_first_configuration_of_a_template_is_taken() -> None:
+    A, W = te.placeholder((1, 64, 56, 56), name="A"), te.placeholder((64, 64, 3, 3), name="W")
+    with tw.target.Target("cuda -arch=sm_90") as target:
+        out = topi.cuda.conv2d_nchw(A, W, 1, 1, 1)
+        template, config = templates.named(out.op.attrs["template"]), out.op.attrs["config"]
+        assert template.first(Conv2d.of((1, 64, 56, 56), 64, 3, 1, 1).args, target).index == config
+        positive = topi.nn.relu(out)
+        source = tw.build(topi.cuda.schedule_conv2d_nchw([positive]), [A, W, positive], target).program.source
+    assert "mma.sync" in source
+
+
+def test_what_templates_do_not_cover_is_declared_as_ever() -> None:
+    n = te.size_var("n")
+    A, W = te.placeholder((n, 64, 56, 56), name="A"), te.placeholder((64, 64, 3, 3), name="W")
+    assert topi.cuda.conv2d_nchw(A, W, 1, 1, 1).op.tag == "conv2d_nchw"
+    A = te.placeholder((1, 64, 56, 56), "int8", name="A")
+    W = te.placeholder((64, 64, 3, 3), "int8", name="W")
+    assert topi.cuda.conv2d_nchw(A, W, 1, 1, 1).op.tag == "conv2d_nchw"  # whose sums are int8
+    assert topi.cuda.conv2d_nchw(A, W, 1, 1, 1, "int32").dtype == "int32"
+
+
+def test_contractions_are_part_of_programs() -> None:
+    """A packaged template of a contraction computes within a user's own program."""
+    A, W = te.placeholder((1, 16, 9, 8), name="A"), te.placeholder((16, 16, 3, 3), name="W")
+    target = tw.target.Target("cuda -arch=sm_90")
+    by = templates.named(CONV2D_GEMM.name)
+    assert by is CONV2D_GEMM
+    B = autotvm.templates.conv2d.compute(A, W, padding=1, target=target)
+    C = te.compute(B.shape, lambda *i: B(*i) * 2, name="C")
+    s = te.create_schedule(C.op)
+    autotvm.templates.conv2d.schedule(s, B)
+    axis = s[C].fuse(*C.op.axis)
+    block, thread = s[C].split(axis, factor=64)
+    s[C].bind(block, te.thread_axis("blockIdx.x"))
+    s[C].bind(thread, te.thread_axis("threadIdx.x"))
+    assert tw.build(s, [A, W, C], target).program.source
+
+
+def test_a_thread_of_the_general_schedule_keeps_its_sums_only() -> None:
+    """Which lie a block's width apart."""
+    A, W = te.placeholder((1, 16, 64, 64), name="A"), te.placeholder((16, 16, 3, 3), name="W")
+    out = topi.nn.conv2d_nchw(A, W, 1, 1, 1)
+    text = str(tw.lower(topi.cuda.schedule_conv2d_nchw([out]), [A, W, out]))
+    assert 'T.allocate([16], "float32", "local")' in text

@@ -1,0 +1,103 @@
+"""Convolutions that a general schedule computes by a packaged template: declared in the form that the template needs.
+
+`topi.cuda.conv2d_nchw` and its kin choose the template and its first configuration when they declare the convolution.
+`topi.cuda.schedule_conv2d_nchw` applies them to it and to what follows element by element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.errors import UserError
+from ...core.target import Target
+from ...expr.nodes import IntImm
+from ...schedule.handle import ScheduleHandle
+from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from . import CONV2D, DEPTHWISE, Depthwise
+from .fusion import declared, is_declared, workload_of
+from .template import PackagedTemplate
+from .workload import sum_dtype
+
+Convolve = Callable[..., Tensor]
+
+
+def by_template(kind: type[Any], layout: str, plain: Convolve, target: Callable[[], Target]) -> Convolve:
+    """Return `plain`, an operator over data and filters, as it is declared for the first configuration of a template.
+
+    What the templates do not cover (sizes that are known at the call, other types of results) is declared as it is.
+    """
+
+    def convolve(
+        Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any = 1, *rest: Any, **more: Any
+    ) -> Tensor:
+        made = plain(Input, Filter, stride, padding, dilation, *rest, **more)
+        workload = _workload(kind, layout, Input, Filter, (stride, padding, dilation), made)
+        on = target()
+        if workload is None:
+            return made
+        template: PackagedTemplate[Any] = DEPTHWISE if kind is Depthwise else CONV2D
+        chosen, config = template.choose(workload, on)
+        return declared(chosen, config, workload, on, (Input, Filter), None, str(made.dtype))
+
+    convolve.__name__ = convolve.__qualname__ = plain.__name__
+    convolve.__doc__ = plain.__doc__
+    return convolve
+
+
+def _workload(
+    kind: type[Any], layout: str, data: Tensor, weights: Tensor, window: tuple[Any, Any, Any], made: Tensor
+) -> Any:
+    """The workload of a convolution that was declared as `made`; None where templates do not compute the same."""
+    inputs = all(isinstance(t.op, PlaceholderOp) for t in (data, weights))
+    if not inputs or not all(isinstance(e, IntImm) for t in (data, weights) for e in t.shape):
+        return None
+    options = dict(zip(("stride", "padding", "dilation"), window, strict=True))
+    try:
+        found = workload_of(kind, data, weights, {"layout": layout, **options})
+    except UserError:
+        return None
+    same = tuple(int(e) for e in made.shape) == found.out_shape
+    return found if same and str(made.dtype) in (found.result, sum_dtype(found.dtype)) else None
+
+
+def planned(s: ScheduleHandle, target: Target) -> dict[ComputeOp, set[Operation]]:
+    """The convolutions of a schedule that were declared for templates on such a target, each with what it reads."""
+    found = [stage.op for stage in s.value.in_order() if isinstance(stage.op, ComputeOp) and is_declared(stage.op)]
+    return {op: _above(op) for op in found if Target(op.attrs["target"]).kind == target.kind}
+
+
+def _above(op: Operation) -> set[Operation]:
+    read = {t.op for t in op.input_tensors}
+    return read.union(*map(_above, read))
+
+
+def follower(op: ComputeOp, operations: list[Operation], s: ScheduleHandle) -> Operation:
+    """The output that reads a convolution and nothing else that is computed, element by element at the same places.
+
+    Or the convolution itself where there is none.
+    """
+    for out in operations:
+        chain = _chain(out, op)
+        if chain and all(len(s.value.readers(s.value.stage_of[each])) == 1 for each in chain[1:]):
+            return out
+    return op
+
+
+def _chain(out: Operation, op: ComputeOp) -> list[Operation]:
+    """What lies from an output down to the convolution that it follows, both included; nothing where it does not."""
+    chain = [out]
+    while chain[-1] is not op:
+        at = chain[-1]
+        read = {t.op for t in at.input_tensors if isinstance(t.op, ComputeOp)}
+        if not at.tag.startswith(("elemwise", "broadcast")) or len(read) != 1:
+            return []
+        below = read.pop()
+        if _extents(below) != _extents(op):
+            return []
+        chain.append(below)
+    return chain if _extents(out) == _extents(op) else []
+
+
+def _extents(op: Operation) -> list[str]:
+    return [str(axis.dom.extent) for axis in op.axis if axis.dom is not None]
