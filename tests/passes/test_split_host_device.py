@@ -205,3 +205,17 @@ def test_pairs_are_guarded_together() -> None:
     b = np.full(8, np.nan, "float32")
     interpret(made, [a, b], outputs=made.buffers[1:])
     np.testing.assert_array_equal(b, a.sum(axis=1) + a.max(axis=1))
+
+
+def test_a_condition_on_threads_says_who_updates() -> None:
+    """Each thread adds to the elements that it owns, though their places do not name it."""
+    k = Var("k", "int32")
+
+    def own(t: Any) -> Stmt:
+        return loop(k, 8, If((k % 4).equal(t), store(B, k, load(B, k) + load(A, k)), None))
+
+    made = split(thread("tx", 4, own))
+    assert len([node for node in post_order(made.body) if isinstance(node, If)]) == 1
+    values, out = np.arange(8, dtype="float32"), np.ones(8, "float32")
+    interpret(made, [values, out])
+    np.testing.assert_array_equal(out, values + 1)

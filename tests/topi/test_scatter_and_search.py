@@ -42,6 +42,25 @@ def test_einsum(target: str) -> None:
 
 
 @every_target
+def test_scatter_of_few_lanes(target: str) -> None:
+    """Of several updates to an element the last one counts, and sums are added in their order."""
+    line, wide = RANDOM.normal(0, 1, 50).astype("float32"), RANDOM.normal(0, 1, (2, 300, 3)).astype("float32")
+    places, news = RANDOM.integers(-60, 60, 400).astype("int32"), RANDOM.normal(0, 1, 400).astype("float32")
+    where = RANDOM.integers(0, 300, (2, 90, 3)).astype("int64")
+    parts = RANDOM.normal(0, 1, (2, 90, 3)).astype("float32")
+    cases = [
+        Case(f"line {how}", lambda x, i, u, h=how: topi.scatter_elements(x, i, u, 0, h), [line, places, news],
+             testing.scatter_elements_python(line, places, news, 0, how), rtol=1e-6)
+        for how in ("update", "add", "max")
+    ]  # fmt: skip
+    for how in ("update", "mul"):
+        expected = testing.scatter_elements_python(wide, where, parts, 1, how)
+        scatter: Any = lambda x, i, u, h=how: topi.scatter_elements(x, i, u, 1, h)
+        cases.append(Case(f"wide {how}", scatter, [wide, where, parts], expected, rtol=1e-6))
+    check(cases, target)
+
+
+@every_target
 def test_scatter(target: str) -> None:
     news = RANDOM.normal(0, 1, (3, 2, 5)).astype("float32")
     where = RANDOM.integers(-5, 6, (3, 2, 5)).astype("int32")

@@ -24,6 +24,7 @@ from ..loops.nodes import (
     Seq,
     Stmt,
     Store,
+    While,
     map_statements,
     seq,
 )
@@ -116,6 +117,9 @@ def _guarded(stmt: Stmt, threads: tuple[Var, ...], updated: dict[Buffer, frozens
             return stmt, (buffers, ())
         used = _used_by_places(stmt)
         return stmt, (group, tuple(v for v in threads if v not in used))
+    if isinstance(stmt, (If, While)):  # which says itself who executes it, as far as it names threads
+        named = variables(stmt.condition)
+        threads = tuple(v for v in threads if v not in named)
     parts = [child for child in stmt.children() if isinstance(child, Stmt)]
     made = [_guarded(part, threads, updated) for part in parts]
     doers = {found for _, found in made if found[0]}

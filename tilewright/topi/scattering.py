@@ -9,6 +9,7 @@ from ..core.errors import UserError
 from ..core.refusals import missing_from_module as _missing
 from ..expr import operators as o
 from ..expr.nodes import Expr
+from ..loops.calls import call_intrin
 from ..tensor.tensor import Tensor
 from .argument_checks import dimension, flag, index_tensor, one_of, rank_of, same, tensor
 from .joining import stack
@@ -17,6 +18,10 @@ from .statements import Statement, computed_by, elements, product
 from .tensor import full
 from .transform import moved
 
+_MANY_LANES, _FEW_UPDATES = 4096, 64
+"""From how many lanes on, or below how many updates of each, a thread takes a lane on a grid."""
+_OWNERS = 4096
+"""Threads among which the elements of one lane are dealt out there."""
 Combine = Callable[[Any, Any], Any]
 _COMBINE: dict[str, Combine] = {
     "update": lambda old, new: new,
@@ -242,7 +247,13 @@ Places = Callable[[Any, Any, Callable[[Any], Expr]], tuple[Expr, Any, Any]]
 def _scattered(
     source: Tensor, where: Tensor, news: Tensor, counts: tuple[Any, Any], places: Places, combine: Combine, name: str
 ) -> Tensor:
-    """The data with updates: each lane, which has its elements for itself, takes its updates one after the other."""
+    """The data with updates: each lane, which has its elements for itself, takes its updates one after the other.
+
+    Few lanes of many updates leave a grid of threads idle. There, of updates that replace an element the last one is
+    found first, by all threads. Other ones are dealt out by the element that they change: each thread looks at all of
+    a lane's updates and makes those of its own elements, in their order.
+    """
+    lanes, count = (getattr(n, "value", n) for n in counts)
 
     def write(statement: Statement, ins: Sequence[Any], outs: Sequence[Any]) -> None:
         (old, index, new), (out,), ib = ins, outs, statement.ib
@@ -250,14 +261,40 @@ def _scattered(
         def copy(e: Any) -> None:
             out[e] = old[e]
 
-        def lane(number: Any) -> None:
-            with ib.for_range(0, counts[1], "k") as k:
+        def of_lane(number: Any, owner: Any = None) -> None:
+            with ib.for_range(0, count, "k") as k:
                 inside, place, update = places(number, k, lambda e: index[e])
-                with ib.if_scope(inside):
+                mine = [] if owner is None else [o.equal(o.floormod(place, _OWNERS), owner)]
+                with ib.if_scope(o.all_of(inside, *mine)):
                     out[place] = combine(out[place], new[update])
 
-        statement.each(elements(source), copy)
-        statement.each(counts[0], lane)
+        few = isinstance(lanes, int) and lanes < _MANY_LANES and not (isinstance(count, int) and count < _FEW_UPDATES)
+        if not (statement.on_grid and few):
+            statement.each(elements(source), copy)
+            statement.each(lanes, of_lane)
+        elif combine is _COMBINE["update"]:
+            last = ib.allocate("int32", (elements(source),), "last", scope="global")
+
+            def begin(e: Any) -> None:
+                out[e] = old[e]
+                last[e] = o.const(-1)
+
+            def numbered(at: Any, store: bool) -> None:
+                k = o.floormod(at, count)
+                inside, place, update = places(o.floordiv(at, count), k, lambda e: index[e])
+                with ib.if_scope(inside):
+                    if store:
+                        with ib.if_scope(o.equal(last[place], k)):
+                            out[place] = new[update]
+                    else:
+                        ib.emit(call_intrin("int32", "tir.atomic_max", last[place], o.cast("int32", k)))
+
+            statement.each(elements(source), begin)
+            statement.each(lanes * count, lambda at: numbered(at, False))
+            statement.each(lanes * count, lambda at: numbered(at, True))
+        else:
+            statement.each(elements(source), copy)
+            statement.each(lanes * _OWNERS, lambda at: of_lane(o.floordiv(at, _OWNERS), o.floormod(at, _OWNERS)))
 
     return computed_by(name, [source, where, news], [(source.shape, source.dtype)], write)[0]
 
