@@ -63,10 +63,11 @@ def memory() -> Picture:
 def banks() -> Picture:
     """How a warp reads a column of a 32 × 32 tile, and of one with padded rows."""
     made: list[Picture] = []
+    target = chosen_target("cuda")
     for kind in ("tile", "padded"):
-        (kernel,) = findings(transpose(kind, 4096)[0], chosen_target("cuda"), None, None, compiled=False).kernels
+        (kernel,) = findings(transpose(kind, 4096)[0], target, None, None, compiled=False).kernels
         (load,) = [a for a in kernel.counts.accesses.values() if a.buffer == "A.shared" and not a.stores]
-        made.append(draw_banks(load))
+        made.append(draw_banks(load, target.hardware.warp_memory))
     return beside(made, most=900)
 
 
