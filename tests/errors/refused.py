@@ -12,6 +12,9 @@ import pytest
 
 from tilewright.core.errors import TVMError, UserError
 
+SEEN: set[tuple[str, str]] = set()
+"""The mistakes of this run: the primitive, and the message without its names and numbers."""
+
 
 @contextmanager
 def refused(primitive: str, *says: str, fix: str | None = "", step: str = "") -> Iterator[None]:
@@ -29,6 +32,7 @@ def refused(primitive: str, *says: str, fix: str | None = "", step: str = "") ->
     shown = str(error)
     assert isinstance(error, UserError), shown
     assert error.primitive == primitive, shown
+    SEEN.add((primitive, re.sub(r"'[^']*'|`[^`]*`|\d+|\[.*?\]", "·", error.message)))
     if primitive:
         assert shown.startswith(f"{primitive}: "), shown
     for part in says:

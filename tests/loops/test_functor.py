@@ -284,3 +284,16 @@ def test_workspace() -> None:
         tir.analysis.calculate_workspace_bytes(FUNCTION, "x")
     with refused("verify_ssa", "3 is not a function", fix="tw.lower"):
         tir.analysis.verify_ssa(3)
+
+
+def test_a_while_loop_is_built_from_statements() -> None:
+    """The number of halvings until 1, by the constructor that the legacy API has."""
+    n = tir.decl_buffer((2,), "int32", "n")
+    value, steps = (tir.BufferLoad(n, [k]) for k in (0, 1))
+    step = tir.SeqStmt([tir.BufferStore(n, value // 2, [0]), tir.BufferStore(n, steps + 1, [1])])
+    stmt = tir.While(value > 1, step)
+    assert isinstance(stmt, tir.While)
+    f = tw.build(tir.PrimFunc([n], stmt), target="llvm")
+    values = tw.nd.array(np.array([37, 0], "int32"))
+    f(values)
+    assert values.numpy().tolist() == [1, 5]
