@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import difflib
 import functools
+import gc
 import importlib.util
 import os
 from collections.abc import Callable, Generator
@@ -17,6 +18,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 try:
     import hypothesis
+    from hypothesis.internal.conjecture import providers as hypothesis_providers
 except ImportError:  # a GPU machine may run `-m cuda` with pytest alone
     pass
 else:
@@ -26,6 +28,11 @@ else:
     hypothesis.settings.register_profile("ci", deadline=None, max_examples=400, derandomize=True)
     hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=int(os.environ.get("FUZZ_EXAMPLES", 600)))
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+    # Hypothesis draws the constants of the sources, too: any change of them would change the examples of all tests.
+    # Reading them takes each process seconds.
+    if hasattr(hypothesis_providers, "_get_local_constants"):
+        _no_constants = hypothesis_providers.Constants()
+        hypothesis_providers._get_local_constants = lambda: _no_constants
 
 
 # PoCL takes ten times as long to optimise a large kernel as to compile it, and tests are of the source that it gets.
@@ -45,6 +52,17 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests.emulator.device import EmulatedCuda, install
 
         install(EmulatedCuda())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Keep the garbage collector from walking over modules and tests: now, and at each collection of a run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _slow_too(config: pytest.Config) -> bool:

@@ -158,8 +158,8 @@ def test_an_even_kernel(climb: Climb) -> None:
 
 @pytest.mark.opencl
 def test_ctrl_c_ends_with_a_short_line_and_whole_files(tmp_path: Path) -> None:
-    # naive sums 60,000² terms, several times: seconds.
-    command = [*COMMAND, "conv1d", "--M", "60000", "-t", "opencl", "-v", "naive", "-v", "v1", "--save", str(tmp_path)]
+    # naive sums 30,000² terms, several times: seconds.
+    command = [*COMMAND, "conv1d", "--M", "30000", "-t", "opencl", "-v", "naive", "-v", "v1", "--save", str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline().startswith("conv1d ")  # the work begins

@@ -131,16 +131,19 @@ def _trunc_div(a: np.ndarray, b: int | np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
 @pytest.mark.parametrize("divisor", [1, 2, 3, 7, 8, -3, -4])
 def test_division_of_negative_numbers(dev: Device, dtype: str, divisor: int) -> None:
+    """All four operators in one kernel, which of them by another input."""
     x = np.arange(-50, 50).astype(dtype)
     by = op.const(divisor, dtype)
-    for build, expected in (
-        (lambda a: a // by, x // divisor),
-        (lambda a: a % by, x % divisor),
-        (lambda a: Div(a, by), _trunc_div(x, divisor)),
-        (lambda a: Mod(a, by), x - _trunc_div(x, divisor) * divisor),
-    ):
-        got = run(p.elementwise(100, [dtype], build, dtype), dev, [x], (100,), dtype)
-        np.testing.assert_array_equal(got, expected)
+
+    def build(a, which):
+        return Select(
+            which < 2, Select(which.equal(0), a // by, a % by), Select(which.equal(2), Div(a, by), Mod(a, by))
+        )
+
+    expected = [x // divisor, x % divisor, _trunc_div(x, divisor), x - _trunc_div(x, divisor) * divisor]
+    inputs = [np.tile(x, 4), np.repeat(np.arange(4, dtype="int32"), 100)]
+    got = run(p.elementwise(400, [dtype, "int32"], build, dtype), dev, inputs, (400,), dtype)
+    np.testing.assert_array_equal(got, np.concatenate(expected))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint64"])

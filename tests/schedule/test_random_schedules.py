@@ -89,7 +89,7 @@ def interpreted(program: RandomProgram, function: Function, *, races: bool, how:
     check(program, values, how)
 
 
-@examples(4)
+@examples(2)
 @given(programs())
 def test_a_schedule_changes_no_value(program: RandomProgram) -> None:
     if (found := forms(program)) is not None:

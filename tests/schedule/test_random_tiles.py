@@ -48,7 +48,7 @@ def count(what: str) -> None:
     hypothesis.event(what)
 
 
-@examples(0.8)
+@examples(0.4)
 @given(tiles(), st.integers(0, 7))
 def test_a_tiled_kernel_computes_the_same_as_it_is_compiled(program: RandomProgram, wide: int) -> None:
     """Some with indices of 64 bits, as if they had too many elements for others."""

@@ -37,7 +37,7 @@ def _several_threads() -> Iterator[None]:
     set_num_threads(None)
 
 
-@settings(quiet, max_examples=2 * settings.default.max_examples)
+@settings(quiet, max_examples=settings.default.max_examples)
 @given(programs())
 def test_a_schedule_changes_no_value(program: RandomProgram) -> None:
     note(program.text)

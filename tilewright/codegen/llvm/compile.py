@@ -6,7 +6,7 @@ import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from ...core.architectures import x86_hardware
@@ -100,8 +100,9 @@ def _refuse_foreign(target: Target, triple: str | None) -> None:
 
 
 @not_while_forking
+@lru_cache(maxsize=512)
 def compile_ir(source: str, machine: Machine) -> MachineCode:
-    """The object file of a module."""
+    """The object file of a module; the same request in one process compiles once."""
     began = time.perf_counter()
     module, target = _optimised(source, machine)
     return MachineCode(target.emit_object(module), time.perf_counter() - began)
