@@ -1,4 +1,7 @@
-"""What is told of every trial: a log file, a progress bar, a monitor."""
+"""What is told of every trial: a log file, a progress bar, a monitor.
+
+`tune/records/format.py` words the lines of a log, `tune/records/log.py` appends them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The guards of a stage: the conditions under which an iteration of its loops computes something, and their causes."""
+"""The guards of a stage: the conditions under which an iteration of its loops computes something, and their causes.
+
+`loops/stage_nest.py` puts them around the body.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 For each stage, the readers are known by the time it is reached. What they need of it, while the loops that
 stay outside hold still and all others run (`demand.py`), becomes the range of its own axes; splits and
-fusions carry these down to its loops.
+fusions carry these down to its loops. `loops/build.py` makes the loops of what is found.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A kernel on its way to being compiled: its parameters, grid and memory, read off a finished function."""
+"""A kernel on its way to being compiled: its parameters, grid and memory, read off a finished function.
+
+`c_family.py` writes it as source.
+"""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Pickled:
 
 
 class Bench:
-    """Measures what comes through a channel, in the order in which it comes; builds at most so many at a time."""
+    """Measures candidates from a channel in their order, and builds a limited number at a time."""
 
     def __init__(self, channel: Channel, session: MeasureSession, builders: int) -> None:
         self.channel = channel
@@ -88,7 +88,7 @@ class Bench:
             self._arrived.append(message)
 
     def _batches(self) -> Iterator[Sequence[Job]]:
-        """What has arrived, as long as it is measured in the same way as what was before it."""
+        """Yield the candidates that have arrived, as long as they are measured in the same way."""
         given = 0
         while True:
             self._hear()

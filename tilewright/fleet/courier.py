@@ -99,7 +99,7 @@ class Courier:
             self._tell(Joined(tuple(fresh)))
 
     async def _drop(self, address: str) -> None:
-        """Have the scheduler forget what a worker that is gone had: nobody else may run it."""
+        """Have the scheduler forget the candidates of a lost worker, so that no other worker runs them."""
         futures = self._futures.pop(address, set())
         if futures:
             with suppress(Exception):

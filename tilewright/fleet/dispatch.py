@@ -96,13 +96,13 @@ class Dispatcher:
 
     @property
     def slots(self) -> int:
-        """How many candidates all workers that are there have room for."""
+        """How many candidates the present workers have room for in total."""
         return self._slots
 
     # Workers
 
     def join(self, announced: Sequence[Announcement]) -> tuple[list[str], dict[str, list[str]]]:
-        """Take in workers that are there.
+        """Record the workers that are present.
 
         Returns
         -------
@@ -135,7 +135,7 @@ class Dispatcher:
         return refused, again
 
     def _misfit(self, one: Announcement) -> str:
-        """Why a worker is not one of those that were asked for; empty where it is."""
+        """Why a worker does not match the request; empty where it does."""
         if one.kind != self.kind:
             return f"it measures {one.kind}, and this session tunes for {self.kind}"
         if self.key and not _matches(self.key, one):
@@ -144,7 +144,7 @@ class Dispatcher:
         return ""
 
     def _other(self, one: Announcement) -> str:
-        """Why a worker's times cannot stand beside those of this session; empty where they can."""
+        """Why a worker's times cannot be compared with those of this session; empty where they can."""
         if self.model is None:
             return ""
         pairs = zip(_FACTS, one.model, self.model.model, strict=True)
@@ -152,7 +152,7 @@ class Dispatcher:
         return f"it has {', '.join(found)}; tune for it in a session and a log of its own" if found else ""
 
     def leave(self, name: str) -> None:
-        """Take in that a worker is gone."""
+        """Record that a worker is gone."""
         place = self.places.get(name)
         if place is not None and (place.up or place.silent):
             place.silent = False
@@ -160,12 +160,12 @@ class Dispatcher:
             self._file(name)
 
     def leave_all(self) -> None:
-        """Take in that the scheduler is gone."""
+        """Record that the scheduler is gone."""
         for name in self.places:
             self.leave(name)
 
     def alive(self, name: str) -> None:
-        """Take in a word of a worker's."""
+        """Record a sign of life from a worker."""
         place = self.places.get(name)
         if place is not None:
             place.since, place.pinged = self.now(), False
@@ -181,11 +181,11 @@ class Dispatcher:
         return list(place.held) if place is not None else []
 
     def submit(self, tokens: Iterable[str]) -> None:
-        """Take in candidates to be measured."""
+        """Queue candidates to be measured."""
         self.waiting.extend(tokens)
 
     def adopt(self, token: str, name: str) -> None:
-        """Take in a candidate that a worker was sent in an earlier session."""
+        """Adopt a candidate that an earlier session sent to a worker."""
         place = self.places.setdefault(name, Place(None, since=self.now()))
         place.held[token] = None
         self.placed[token] = name
@@ -208,7 +208,7 @@ class Dispatcher:
         return given
 
     def finish(self, token: str) -> bool:
-        """Take in that a candidate is done; returns whether somebody waits for it."""
+        """Record that a candidate is done; returns whether anyone waits for it."""
         name = self.placed.pop(token, None)
         if name is None:
             return False
@@ -219,7 +219,7 @@ class Dispatcher:
         return True
 
     def drop(self) -> None:
-        """Forget what was not sent yet."""
+        """Drop the candidates that were not sent yet."""
         self.waiting.clear()
 
     def overdue(self) -> tuple[list[tuple[str, str]], list[str]]:
@@ -251,7 +251,7 @@ class Dispatcher:
         return lost, silent
 
     def _file(self, name: str) -> None:
-        """Put a worker among those that have as much as it has."""
+        """File a worker under the number of candidates that it has."""
         place = self.places[name]
         self._slots -= self._counted.pop(name, 0)
         if place.up:

@@ -49,7 +49,7 @@ class Ledger:
             self._write([{"settled": token}])
 
     def close(self) -> None:
-        """Close it; where nothing is open, nothing stays."""
+        """Close the ledger; its file goes where nothing is open."""
         if self._file >= 0:
             if not self.open and self._path is not None:
                 with suppress(OSError):

@@ -216,7 +216,7 @@ def write_outcome(outcome: Outcome) -> str:
 
 
 def read_outcome(text: Any) -> Outcome:
-    """Return the outcome that a worker wrote; what is none becomes a failure."""
+    """Return the outcome that a worker wrote; other text becomes a failure."""
     try:
         said = json.loads(text)
         kind = _OUTCOMES[said.pop("outcome")]

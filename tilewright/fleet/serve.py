@@ -26,7 +26,7 @@ CANNOT = 3
 
 
 async def serve(address: str, security: Any, options: WorkerOptions) -> None:
-    """Be a worker until SIGTERM or SIGINT. UserError where the device cannot be used."""
+    """Run as a worker until SIGTERM or SIGINT. UserError where the device cannot be used."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -42,7 +42,7 @@ async def serve(address: str, security: Any, options: WorkerOptions) -> None:
 
 
 async def _join(address: str, security: Any, host: Host, stop: asyncio.Event, folder: str) -> None:
-    """Be known to the scheduler until it, the connection or this process ends."""
+    """Stay registered with the scheduler until it, the connection or this process ends."""
     from distributed import Worker
 
     worker = Worker(
@@ -76,7 +76,7 @@ async def _lifetime(worker: Any) -> None:
 
 
 def quieten(level: int) -> None:
-    """Have Dask log only what is at least that bad."""
+    """Set the lowest level at which Dask logs."""
     import distributed  # noqa: F401  # which sets its own levels
 
     for name in ("distributed", "distributed.worker", "distributed.core", "distributed.scheduler"):

@@ -119,7 +119,7 @@ class FleetSession:
         self.close()
 
     def close(self) -> None:
-        """Leave the scheduler. What workers have in hand they finish; the next session into the log asks for it."""
+        """Leave the scheduler. Workers finish what they have in hand; the next session with this log asks for it."""
         self._disconnect()
         self.ledger.close()
 
@@ -139,7 +139,7 @@ class FleetSession:
 
     @property
     def outstanding(self) -> list[str]:
-        """What identifies the candidates that earlier sessions sent and have no record of."""
+        """The identities of the candidates that earlier sessions sent and have no record of."""
         return list(self._adopted)
 
     @property
@@ -185,7 +185,7 @@ class FleetSession:
 
     @property
     def _wanted(self) -> int:
-        """How many candidates keep all workers busy while the next ones are thought of."""
+        """How many candidates keep all workers busy while the search proposes the next ones."""
         return max(1, self.dispatcher.slots + self.dispatcher.slots // 2)
 
     def _take(self, jobs: Sequence[Job]) -> None:
@@ -232,7 +232,7 @@ class FleetSession:
             self._look()
 
     def _look(self) -> None:
-        """See to workers that are gone or silent."""
+        """Handle workers that are gone or silent."""
         self._looked = time.monotonic()
         lost, silent = self.dispatcher.overdue()
         for token, reason in lost:
@@ -365,7 +365,7 @@ class FleetSession:
             self._process = None
 
     def _check_presence(self) -> None:
-        """UserError where nobody has been there for long."""
+        """Raise UserError where no worker has been present for long."""
         now = time.monotonic()
         if self.dispatcher.slots:
             self._heard, self._met = now, True

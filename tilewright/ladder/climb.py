@@ -53,7 +53,7 @@ class Outcome:
 
 
 def plan(seconds: float, repeat: int) -> tuple[int, int]:
-    """(runs in a measurement, measurements) for something that takes `seconds`, when `repeat` are wanted."""
+    """(runs per measurement, measurements) of work that takes `seconds`, where `repeat` measurements are wanted."""
     affordable = SECONDS_EACH / max(seconds, 1e-9)
     runs = int(min(RUNS, max(1, affordable / repeat)))
     return runs, int(min(repeat, max(1, affordable / runs)))

@@ -16,7 +16,7 @@ from .rung import Ladder, Program, Rung, check_sizes, random
 
 
 def naive(size: Conv1d) -> Program:
-    """Sums over every pair of positions, and lets a condition throw away what does not meet."""
+    """Sums over every pair of positions; a condition discards those that do not meet."""
     M, N, dtype = size.M, size.N, size.dtype
     A = te.placeholder((M,), dtype, "A")
     W = te.placeholder((N,), dtype, "W")

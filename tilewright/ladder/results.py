@@ -1,4 +1,4 @@
-"""What a climb leaves: the table, and the files of `--save`."""
+"""The output of a climb: the table, and the files of `--save`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def speedups(ladder: Ladder, outcomes: Sequence[Outcome]) -> dict[str, tuple[flo
 
 
 def lines(ladder: Ladder, outcomes: Sequence[Outcome]) -> list[str]:
-    """The table, and under it what went wrong where something did."""
+    """The lines of the table, and below it the failures."""
     ratios = speedups(ladder, outcomes)
     with_resources = any(outcome.resources for outcome in outcomes)
     rows: list[list[str]] = []
@@ -89,7 +89,7 @@ def save_rung(where: Path, outcome: Outcome, on: Device) -> None:
 
 
 def save_table(where: Path, ladder: Ladder, outcomes: Sequence[Outcome], on: Device) -> list[str]:
-    """`table.json` and the chart; returns what there is to say about them."""
+    """Write `table.json` and the chart; returns the lines that tell of them."""
     write_text(folder(where) / "table.json", json.dumps(as_json(ladder, outcomes, on), indent=2) + "\n")
     if not any(outcome.time for outcome in outcomes):
         return []
@@ -100,7 +100,7 @@ def save_table(where: Path, ladder: Ladder, outcomes: Sequence[Outcome], on: Dev
 
 
 def as_json(ladder: Ladder, outcomes: Sequence[Outcome], on: Device) -> dict[str, Any]:
-    """All that was measured, times in seconds, with where it comes from."""
+    """All measurements, times in seconds, and where they come from."""
     ratios = speedups(ladder, outcomes)
 
     def row(outcome: Outcome) -> dict[str, Any]:

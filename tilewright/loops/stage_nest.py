@@ -1,6 +1,7 @@
 """The loop nest of one stage: its leaf loops around a guarded store.
 
-A reduction first stores its identity, in loops of its own from the outermost reduction loop inwards.
+A reduction first stores its identity, in loops of its own from the outermost reduction loop inwards. The passes of
+`passes/pipeline.py` take the nest from here.
 """
 
 from __future__ import annotations

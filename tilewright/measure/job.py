@@ -1,4 +1,7 @@
-"""A job from the tuner, and what building it returns."""
+"""A job from the tuner, and what building it returns.
+
+`batch.py` takes jobs through `build.py`, `server.py` and `runner.py`, and returns an `Outcome` of each.
+"""
 
 from __future__ import annotations
 

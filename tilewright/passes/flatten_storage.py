@@ -1,4 +1,7 @@
-"""flatten_storage: multi-dimensional buffers become one-dimensional ones, as their layouts say."""
+"""flatten_storage: multi-dimensional buffers become one-dimensional ones, as their layouts say.
+
+Each keeps its `Allocate`, which `hoist_allocations.py` moves.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""split_host_device: loops bound to hardware threads become kernel launches."""
+"""split_host_device: loops bound to hardware threads become kernel launches, which `codegen/kernel.py` reads."""
 
 from __future__ import annotations
 

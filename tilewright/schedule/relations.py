@@ -2,6 +2,7 @@
 
 A relation connects the axes above it (closer to the operation's own axes) with the axes below it (closer to
 the loops). Below a relation every range starts at 0; only an operation's own axes carry another minimum.
+`bounds/infer.py` asks relations for ranges, `bounds/nest.py` for values, `bounds/guards.py` for guards.
 """
 
 from __future__ import annotations

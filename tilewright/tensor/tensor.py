@@ -1,4 +1,8 @@
-"""Tensors, and the operations that produce them: `placeholder` and `compute`."""
+"""Tensors, and the operations that produce them: `placeholder` and `compute`.
+
+A schedule has a stage for each operation (`schedule/value.py`), whose results loops keep in a `Buffer`
+(`loops/build.py`).
+"""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ class Reader(Expressions):
             self.names[name] = local
 
     def _kept(self, name: str, value: Expr) -> Expr:
-        """A value that stays what it is, whatever is stored from here on."""
+        """A value that later stores do not change."""
         if any(isinstance(e, (Load, Call)) for e in post_order(value)):
             return self.written.builder.let(name, value)
         return value
@@ -371,7 +371,7 @@ class Reader(Expressions):
         self.written.builder.emit(If(test, then, orelse))
 
     def _after(self, before: dict[str, Any], assigned: dict[str, Any]) -> None:
-        """After an `if`: what had a value before has one still, and variables that every branch assigns."""
+        """The values after an `if`: those from before it, and those that every branch assigns."""
         self.names = {**before, **self._lasting(assigned)}
 
     def _lasting(self, names: dict[str, Any]) -> dict[str, Any]:

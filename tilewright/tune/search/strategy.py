@@ -1,4 +1,7 @@
-"""What every strategy does: propose configurations that were not tried yet, and learn from results."""
+"""What every strategy does: propose configurations that were not tried yet, and learn from results.
+
+`tune/session/run.py` asks for proposals, and has `tune/session/prefilter.py` inspect them before they are measured.
+"""
 
 from __future__ import annotations
 

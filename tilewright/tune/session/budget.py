@@ -11,13 +11,13 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 def duration(text: str) -> float | None:
-    """Return the seconds of a text such as 15s, 2m or 1h; None where it is none."""
+    """Return the seconds of text such as 15s, 2m or 1h; None for other text."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
     return float(found[1]) * _UNITS[found[2]] if found is not None and float(found[1]) else None
 
 
 def seconds_of(budget: Any, primitive: str) -> float | None:
-    """Return the seconds of a budget, a number or text; None where there is none. UserError for anything else."""
+    """Return a budget in seconds, from a number or text; None without a budget. UserError for anything else."""
     if budget is None:
         return None
     number = isinstance(budget, (int, float)) and not isinstance(budget, bool)

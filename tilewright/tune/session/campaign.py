@@ -86,7 +86,7 @@ class Campaign:
         return sum(run.tally.done - run.tally.resumed for run in self.runs)
 
     def _batches(self) -> Iterator[list[Job]]:
-        """A slice of one task after the other."""
+        """Yield a slice of one task after another."""
         while not self._late and (room := self._room) > 0:
             number = choose(self.shares)
             if number is None:
@@ -125,7 +125,7 @@ def _seconds(trial: Trial) -> float | None:
 
 
 def lines(runs: Iterable[Run]) -> list[str]:
-    """Return what came of each task, a line for each: trials, the best rate and time."""
+    """Return a line per task: its trials, its best rate and time."""
     found = []
     for run in runs:
         best = run.tally.best

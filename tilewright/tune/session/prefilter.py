@@ -1,4 +1,7 @@
-"""Inspect many candidates at a time, in forked processes: whatever a template does there harms nobody."""
+"""Inspect many candidates at a time, in forked processes: whatever a template does there harms nobody.
+
+Those that can run become jobs (`measure/job.py`).
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ class Prefilter:
         return {i: self._seen[i] for i in indices}
 
     def _again(self, index: int) -> bool:
-        """Inspect anew what somebody else ended, as the system does that runs out of memory; not for ever."""
+        """Inspect again what another process ended, such as a system out of memory; a few times only."""
         self._killed[index] += 1
         if self._killed[index] < _ATTEMPTS:
             self._pool.submit([index])
@@ -57,7 +60,7 @@ class Prefilter:
         return self._killed[index] < _ATTEMPTS
 
     def _inspect(self, index: int) -> Inspection:
-        """In a child."""
+        """Inspect one configuration, in a child process."""
         return inspect_candidate(self.task, self.task.config_space.get(index), self.target, self.kind)
 
 

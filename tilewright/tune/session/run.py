@@ -1,4 +1,7 @@
-"""The loop of tuning: propose, inspect, measure, remember, learn."""
+"""The loop of tuning: propose, inspect, measure, remember, learn.
+
+Each trial goes to the run's listeners; `autotvm/tuner.py` is one, and calls the callbacks of users.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +147,7 @@ class Run:
         self.tally.best = self._best()
 
     def ask_again(self, indices: Iterable[int]) -> None:
-        """Ask first for configurations that an earlier session had sent to be measured, and has no record of."""
+        """Begin with the configurations that an earlier session sent to be measured and has no record of."""
         self._outstanding = [index for index in dict.fromkeys(indices) if index not in self.strategy.tried]
         self.strategy.skip(self._outstanding)
 
@@ -222,7 +225,7 @@ class Run:
         return [self._job(i) for i in batch]
 
     def hear(self, index: int, outcome: Outcome) -> Trial | None:
-        """Take in what became of a configuration; returns the trial, None where it was none."""
+        """Record the outcome of a configuration; returns its trial, None where it counts as none."""
         self._under_way -= 1
         if isinstance(outcome, Refused):
             self._refuse(index, outcome)
@@ -238,7 +241,7 @@ class Run:
         return bool(self._features) and time.monotonic() >= self._deadline
 
     def learn(self) -> None:
-        """Have the strategy learn from what was heard since."""
+        """Let the strategy learn from the outcomes since the last call."""
         self.strategy.learn(self._unlearned)
         self._unlearned = []
 
@@ -287,7 +290,7 @@ class Run:
         return Job(Candidate(self.task, config), index, self._target, self.task.declared.reference)
 
     def _take(self, number: int, index: int, outcome: Outcome, confirmed: bool = False) -> Trial:
-        """Count, show and pass on what became of a configuration."""
+        """Count and show the outcome of a configuration, and tell the listeners."""
         reason, step = (outcome.reason, outcome.step) if isinstance(outcome, Failure) else ("", "")
         refused = isinstance(outcome, Refused)
         checked = not isinstance(outcome, Measured) or outcome.checked

@@ -25,7 +25,7 @@ _PREFIXES = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "K": 1e3, "M"
 
 
 def scale_of(si_prefix: str) -> float:
-    """What an SI prefix multiplies by; UserError where it is none."""
+    """The factor of an SI prefix; UserError for other text."""
     if not isinstance(si_prefix, str) or si_prefix not in _PREFIXES:
         raise UserError(
             f"si_prefix={si_prefix!r}", primitive="tune", fix=f"use one of {', '.join(filter(None, _PREFIXES))}"
@@ -145,7 +145,7 @@ def say(lines: list[str]) -> None:
 
 
 def warn_of_nothing(tally: Tally, name: str) -> None:
-    """Warn where a run measured nothing, and `say` told nobody."""
+    """Warn that a run measured nothing, where `say` showed it to nobody."""
     if tally.best is not None or logger.isEnabledFor(logging.INFO) or is_terminal(sys.stderr):
         return
     failed = [f"{kind}: {count} ({tally.reasons.get(kind, '')})" for kind, count in tally.failures.most_common()]
@@ -205,7 +205,7 @@ def _share(flops: float, device: DeviceAttributes | None) -> str:
 
 
 def peak_flops(device: DeviceAttributes | None) -> float:
-    """The single-precision operations a second that an NVIDIA device can do at most; 0 where that is not known."""
+    """The peak rate of an NVIDIA device in float32 operations per second; 0 where it is not known."""
     row = NVIDIA.get(f"sm_{device.compute_version.replace('.', '')}") if device is not None else None
     if device is None or row is None:
         return 0.0

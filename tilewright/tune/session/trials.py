@@ -35,7 +35,7 @@ class Trial:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """What is greatest for the best: whoever was not checked comes after all who were."""
+        """The sort key of a trial, largest for the best; unchecked results come after all checked ones."""
         return self.input.notes.checked, self.flops
 
 
@@ -88,7 +88,7 @@ class Tally:
 
 
 def gist(reason: str) -> str:
-    """A reason without its numbers and details: those that differ in these only are one."""
+    """A reason without numbers and details: reasons that differ only in these count as one."""
     return _NUMBERS.sub("#", reason.partition("\n")[0].partition(" (")[0])
 
 
