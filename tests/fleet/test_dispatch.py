@@ -38,8 +38,8 @@ def test_workers_with_nothing_to_do_come_first_and_none_gets_more_than_it_has_ro
 def test_the_model_that_most_workers_have_is_used_and_others_are_refused_with_the_difference() -> None:
     fleet, _ = dispatcher()
     odd = [
-        replace(H200, name="c", attributes=replace(H200.attributes, name="NVIDIA A100")),
-        replace(H200, name="d", attributes=replace(H200.attributes, driver_version="12.4")),
+        replace(H200, name="c", attributes=H200.attributes._replace(name="NVIDIA A100")),
+        replace(H200, name="d", attributes=H200.attributes._replace(driver_version="12.4")),
         replace(H200, name="e", package="0.1"),
         replace(H200, name="f", kind="llvm"),
     ]
