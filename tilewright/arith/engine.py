@@ -115,7 +115,11 @@ def _sum(e: Expr, facts: Facts) -> Affine:
             continue
         form = facts.forms.get(leaf)
         if form is None:
-            form = facts.forms[leaf] = _leaf(leaf, facts)
+            try:
+                form = FORMS.get(type(leaf), _opaque_atom)(leaf, facts)
+            except OverflowError:  # as `_leaf` has it, without the call
+                form = _opaque_atom(leaf, facts)
+            facts.forms[leaf] = form
         for part, k in form.terms.items():
             terms[part] = terms.get(part, 0) + k * scale
         const += scale * form.const

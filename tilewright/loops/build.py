@@ -235,7 +235,9 @@ class _Builder:
 
     def producers(self, stage_id: int, axis: IterVar, bound: frozenset[Var], body: Stmt) -> Stmt:
         """`body` behind the stages that are computed at the loop `axis`, within their allocations."""
-        inside = self.attached.get((stage_id, axis), [])
+        inside = self.attached.get((stage_id, axis))
+        if inside is None:
+            return body
         body = seq(*[self.stage(found, bound) for found in inside], body)
         for found in reversed(inside):
             body = body if found.stage.id in self.rolling else self._allocated(found, body)

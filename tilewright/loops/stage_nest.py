@@ -151,7 +151,8 @@ class StageNest:
         inner = bound | {loop.var} if loop.thread is not None else bound
         body = self._update(depth + 1, inner) if depth + 1 != self.reduce_from else self._nest(depth + 1, inner)
         body = self.builder.producers(self.stage.id, loop.axis, inner, body)
-        body = seq(*self._prefetches(depth), body)
+        if self.stage.prefetches:
+            body = seq(*self._prefetches(depth), body)
         return self.builder.around_loop(self.stage.id, loop.axis, self._loop(loop, loop.var, body, bound))
 
     def _prefetches(self, depth: int) -> Iterator[Stmt]:
