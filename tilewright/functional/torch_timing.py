@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _RUNS, _ROUNDS, _WARM = 10, 7, cuda_kernels.QUICK_AFTER
 _ENOUGH = 2e-3
 """Seconds that a round takes at least."""
+_LONG = 10e-3
+"""Seconds that a graph of several runs takes at most."""
 Work = Callable[[], Any]
 Around = Callable[[], AbstractContextManager[Any]]
 
@@ -110,5 +112,6 @@ def _nothing() -> None:
 def _graph(work: Work) -> Callable[[], float]:
     """Seconds of one run on the GPU, of a CUDA graph of several."""
     timer = GraphTimer(work)
-    timer.graph(_RUNS).replay()
-    return lambda: timer(_RUNS) / _RUNS
+    runs = max(1, min(_RUNS, int(_LONG / timer(1))))
+    timer.graph(runs).replay()
+    return lambda: timer(runs) / runs

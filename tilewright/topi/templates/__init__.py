@@ -15,6 +15,7 @@ from . import (
     cpu,
     cpu_channels_last,
     depthwise,
+    depthwise_mma,
     direct,
     elementwise,
     implicit_gemm,
@@ -42,7 +43,14 @@ CONV2D_DIRECT: PackagedTemplate[Conv2d] = PackagedTemplate(
     "topi/conv2d.direct", Conv2d, direct.ON_GPU, cpu_channels_last.ON_CPU
 )
 DEPTHWISE_DIRECT: PackagedTemplate[Depthwise] = PackagedTemplate(
-    "topi/depthwise.direct", Depthwise, direct.ON_GPU, cpu_channels_last.ON_CPU
+    "topi/depthwise.direct", Depthwise, depthwise_mma.DIRECT, cpu_channels_last.ON_CPU
+)
+DEPTHWISE_MMA: PackagedTemplate[Depthwise] = PackagedTemplate(
+    "topi/depthwise.mma",
+    Depthwise,
+    depthwise_mma.ON_GPU,
+    replace(cpu.IMAGES, covers=never),
+    runs_on=depthwise_mma.runs_on,
 )
 CONV2D_GEMM: PackagedTemplate[Conv2d] = PackagedTemplate(
     "topi/conv2d.gemm",
@@ -95,7 +103,7 @@ CONV2D: PackagedTemplate[Conv2d] = PackagedTemplate(
     "topi/conv2d", Conv2d, conv2d.ON_GPU, cpu.IMAGES, (CONV2D_DIRECT, CONV2D_GEMM, CONV2D_MMA)
 )
 DEPTHWISE: PackagedTemplate[Depthwise] = PackagedTemplate(
-    "topi/depthwise", Depthwise, depthwise.ON_GPU, cpu.IMAGES, (DEPTHWISE_DIRECT,)
+    "topi/depthwise", Depthwise, depthwise.ON_GPU, cpu.IMAGES, (DEPTHWISE_DIRECT, DEPTHWISE_MMA)
 )
 
 TRANSPOSED: PackagedTemplate[Transposed] = PackagedTemplate(
@@ -106,7 +114,7 @@ POOLING = PoolingTemplate("topi/pool", Pooling, elementwise.ON_GPU, elementwise.
 ALL.extend(
     (
         *(CONV1D, CONV2D, CONV2D_DIRECT, CONV2D_GEMM, CONV2D_MMA, CONV2D_TF32),
-        *(DEPTHWISE, DEPTHWISE_DIRECT, TRANSPOSED, POOLING),
+        *(DEPTHWISE, DEPTHWISE_DIRECT, DEPTHWISE_MMA, TRANSPOSED, POOLING),
         *(DENSE, DENSE_MMA, DENSE_TF32, BATCH_MATMUL, BATCH_MATMUL_MMA, BATCH_MATMUL_TF32),
     )
 )
@@ -134,6 +142,7 @@ _SCHEDULES = (
     cpu,
     cpu_channels_last,
     depthwise,
+    depthwise_mma,
     direct,
     elementwise,
     pooling,

@@ -1,0 +1,308 @@
+"""Depthwise convolutions by matrix instructions: each row of a window as a band of a Toeplitz matrix.
+
+Eight neighbouring results of a row are a product: of the inputs that they see, and of a matrix with the window's row
+beside the diagonal, T[k, j] = w[k - j]. Some of these make the rows of a matrix instruction, so a warp adds one such
+product for each row of the window. Half of the terms and more are zeros, which matrix units outweigh: they multiply
+16-bit floats eight times as fast as other units do, and exactly, into sums of float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from itertools import product
+from math import hypot, inf, prod
+from typing import Any
+
+from ...core.atoms import ATOMS
+from ...core.target import Target
+from ...expr.convert import cast, const
+from ...expr.operators import all_of, floordiv, floormod, if_then_else
+from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import reduce_axis
+from ...tensor.reduction import sum as reduce_sum
+from ...tensor.tensor import Tensor, compute
+from ...tune.space.config import Config
+from ...tune.space.knobs import split_knob, value_knob
+from ...tune.space.space import Space
+from . import direct, direct_choice
+from .convolutions import Depthwise
+from .gpu import USUAL, Gpu
+from .schedule_helpers import GRID_LIMIT, bind_all
+from .template import ScheduleStrategy
+from .tensors import Tensors
+
+_EIGHT = 8
+"""Columns of a matrix instruction: neighbouring results of a row."""
+_TYPES = {"float16": "float16", "bfloat16": "bfloat16"}
+"""The atom for elements of a type."""
+_SHARED, _ALL_SHARED = 48 << 10, 224 << 10
+"""Bytes of shared memory that a block may take, and those of a multiprocessor."""
+_WARPS, _RESIDENT = 8, 28
+"""Warps of a block, and about as many as a multiprocessor has registers for."""
+_PRODUCTS = 8
+"""Matrix instructions whose sums a warp holds at most."""
+_PER_PRODUCT, _PER_FETCH, _PER_BAND, _PER_STORE = 4.3, 0.04, 0.146, 7.5
+"""Cycles of a multiprocessor: for a matrix instruction with its operands, to fetch a vector, to make an element of a
+band, and to store the sums of a matrix instruction."""
+_APART = {1: 1.0, 2: 2.0}
+"""How much longer operands take to load where a warp has so many times eight columns: lines of a matrix lie in the same
+banks then. With other numbers that are not multiples of eight, it is 1.8 times as long."""
+_STEP, _OWN, _NEXT, _START = 100.0, 12.4, 210.0, 2550.0
+"""Cycles of a warp by itself: for a row of a window, for each matrix instruction in it, to the next image, and to have
+the first one there."""
+_BANDWIDTH, _CACHED, _CACHE = 2700.0, 3030.0, 45e6
+"""Bytes that memory and the L2 cache move in a cycle, and those that the cache holds."""
+_DOUBT = 1.1
+"""How much better than another strategy's this model's figure must be: by as much both may be off."""
+_LEAST_TAPS = 5
+"""Columns of a window from which on a band is wide enough."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """What a block computes: by warps, rows and columns, the latter by eights; and of each warp its own ones."""
+
+    down: int
+    rows: int
+    across: int
+    eights: int
+    planes: int
+    images: int
+
+    @property
+    def warps(self) -> int:
+        """How many warps it has."""
+        return self.down * self.across * self.planes
+
+    @property
+    def products(self) -> int:
+        """How many matrix instructions a warp's sums take."""
+        return self.rows * self.eights // 16
+
+    def tile(self, of: Depthwise) -> int:
+        """How many elements of the input it holds of each channel."""
+        return (self.down * self.rows + of.kernel[0] - 1) * _width(of, self.across * self.eights)
+
+    def is_possible(self, of: Depthwise) -> bool:
+        """Whether it has whole matrix instructions, fits the hardware, and is not mostly outside of the image."""
+        rows, eights = of.places[0], _eights(of)
+        whole = self.rows * self.eights % 16 == 0 and self.products <= _PRODUCTS and 1 in (self.down, self.across)
+        outside = (self.down - 1) * self.rows >= rows or (self.across - 1) * self.eights >= eights
+        held = 2 * self.planes * (self.tile(of) + _band(of))
+        return whole and not outside and self.warps <= _WARPS and held <= _SHARED
+
+    def cycles(self, of: Depthwise, gpu: Gpu) -> float:
+        """Return what the kernel takes, in cycles of a multiprocessor."""
+        down, across = -(-of.places[0] // (self.down * self.rows)), -(-_eights(of) // (self.across * self.eights))
+        each = -(-(prod(of.shape[:2]) // (self.planes * self.images) * down * across) // gpu.processors)
+        steps = of.kernel[0] * _depth(of) / 16
+        apart = 1.0 if self.eights % _EIGHT == 0 else _APART.get(self.eights, 1.8)
+        multiplied = self.warps * self.products * (steps * _PER_PRODUCT * apart + _PER_STORE)
+        filled = self.planes * (self.tile(of) / _fetch(of) * _PER_FETCH + _band(of) * _PER_BAND / self.images)
+        held = 2 * self.planes * (self.tile(of) + _band(of))
+        resident = max(1, min(_RESIDENT // self.warps, _ALL_SHARED // held, each))
+        alone = (self.images - 1) * _NEXT + self.images * steps * (_STEP + self.products * _OWN * apart)
+        moved = 2 * (prod(of.shape) + prod(of.out_shape))
+        memory = moved / (_CACHED if moved < _CACHE else _BANDWIDTH)
+        return float(hypot(each * self.images * (multiplied + filled), each / resident * alone, memory) + _START)
+
+    def wanted(self) -> dict[str, Any]:
+        """Return the choices of the knobs."""
+        tiles = {"tile_y": [self.down, self.rows], "tile_x": [self.across, self.eights]}
+        return {**tiles, "planes": self.planes, "images": self.images}
+
+
+@lru_cache(maxsize=64)
+def blocks(of: Depthwise) -> tuple[Block, ...]:
+    """Return all blocks that are possible."""
+    rows, eights = of.places[0], _eights(of)
+    wide = sorted({c for c in (1, 2, 4, 8, 16, 32) if c < 2 * eights} | {eights})
+    tall = [r for r in (1, 2, 4, 8, 16) if r < 2 * rows]
+    planes = [p for p in (1, 2, 4, 8) if of.shape[1] % p == 0]
+    images = [i for i in (1, 2, 4, 8) if of.shape[0] % i == 0]
+    tiles = [each for each in product((1, 2, 4, 7, 8), tall, (1, 2, 4, 8), wide) if each[1] * each[3] % 16 == 0]
+    made = (Block(*tile, *more) for tile, more in product(tiles, product(planes, images)))
+    return tuple(block for block in made if block.is_possible(of))
+
+
+def space(of: Depthwise) -> Space:
+    """The knobs.
+
+    `tile_y`: rows of results, over blocks, warps and a warp's own; `tile_x`: the same of columns, by eights. `planes`:
+    channels of a block, `images`: images that it computes one after another, with the same weights.
+    """
+    found = blocks(of)
+    down, across = ({(b.down, b.rows) for b in found}, {(b.across, b.eights) for b in found})
+    knobs = [
+        split_knob("tile_y", of.places[0], "candidate", candidate=[[-1, *pair] for pair in sorted(down)]),
+        split_knob("tile_x", _eights(of), "candidate", candidate=[[-1, *pair] for pair in sorted(across)]),
+        value_knob("planes", sorted({b.planes for b in found})),
+        value_knob("images", sorted({b.images for b in found})),
+    ]
+
+    def possible(choices: Mapping[str, Any]) -> bool:
+        (_, down, rows), (_, across, eights) = choices["tile_y"].size, choices["tile_x"].size
+        return Block(down, rows, across, eights, choices["planes"].val, choices["images"].val).is_possible(of)
+
+    names = ("tile_y", "tile_x", "planes", "images")
+    return Space(knobs).where(possible, names, "whole matrix instructions, and a block that the hardware can hold")
+
+
+def _eights(of: Depthwise) -> int:
+    """How many times eight columns the result has."""
+    return -(-of.places[1] // _EIGHT)
+
+
+def _band(of: Depthwise) -> int:
+    """How many elements the bands of a channel have."""
+    return of.kernel[0] * _depth(of) * _EIGHT
+
+
+def _fetch(of: Depthwise) -> int:
+    """How many neighbours are loaded at once: as many as leave the sums short."""
+    able = [c for c in (8, 4, 2, 1) if of.shape[3] % c == 0]
+    return min(able, key=lambda c: (_terms(of, c), -c))
+
+
+def _ahead(of: Depthwise, fetch: int) -> int:
+    """Zeros on the left of a row, so many that whole vectors of neighbours lie in the border or in the image."""
+    return -(-of.padding[1] // fetch) * fetch
+
+
+def _terms(of: Depthwise, fetch: int) -> int:
+    seen = _ahead(of, fetch) - of.padding[1] + _EIGHT - 1 + of.kernel[1]
+    return -(-seen // 16) * 16
+
+
+def _depth(of: Depthwise) -> int:
+    """Terms of the product of a row of the window."""
+    return _terms(of, _fetch(of))
+
+
+def _width(of: Depthwise, eights: int) -> int:
+    """Columns of the input that so many times eight results see."""
+    return (eights - 1) * _EIGHT + _depth(of)
+
+
+def declare(of: Depthwise, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+    """Declare the bands, the padded input, and the products over whole tiles."""
+    (images, channels, height, width), (kh, kw) = of.shape, of.kernel
+    top, left = of.padding[0], _ahead(of, _fetch(of))
+    before, depth = left - of.padding[1], _depth(of)
+    tall, wide = prod(config["tile_y"].size[1:]), prod(config["tile_x"].size[1:])
+    rows = -(-of.places[0] // tall) * tall
+    eights = -(-_eights(of) // wide) * wide
+    zero = const(0.0, of.dtype)
+
+    def bordered(n: Any, c: Any, y: Any, x: Any) -> Any:
+        inside = all_of(y >= top, y < height + top, x >= left, x < width + left)
+        return if_then_else(inside, data(n, c, y - top, x - left), zero)
+
+    def banded(c: Any, ry: Any, k: Any, j: Any) -> Any:
+        tap = k - j - before
+        return if_then_else(all_of(tap >= 0, tap < kw), weights(c, 0, ry, tap), zero)
+
+    padded = compute((images, channels, rows + kh - 1, _width(of, eights)), bordered, "padded")
+    band = compute((channels, kh, depth, _EIGHT), banded, "band")
+    ry, k = reduce_axis((0, kh), name="ry"), reduce_axis((0, depth), name="k")
+
+    def summed(n: Any, c: Any, y: Any, o: Any, j: Any) -> Any:
+        seen = padded(n, c, y + ry, o * _EIGHT + k)
+        return reduce_sum(cast("float32", seen) * cast("float32", band(c, ry, k, j)), [ry, k])
+
+    products = compute((images, channels, rows, eights, _EIGHT), summed, "products")
+
+    def placed(n: Any, c: Any, y: Any, x: Any) -> Any:
+        return products(n, c, y, floordiv(x, _EIGHT), floormod(x, _EIGHT))
+
+    made: Tensor = compute(of.out_shape, placed, "sums", "contraction")
+    return made
+
+
+def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+    """Tile the results over blocks and warps; inputs and bands in shared memory, sums in the registers of warps."""
+    out = t.out
+    (products,) = t.sums.op.input_tensors
+    padded, band = products.op.input_tensors
+    s[products].set_scope("local")
+    n, c, y, x = out.op.axis
+    n, image = s[out].split(n, factor=config["images"].val)
+    c, plane = s[out].split(c, factor=config["planes"].val)
+    eight, lane = s[out].split(x, factor=_EIGHT)
+    (y_block, y_warp, yi), (x_block, x_warp, xi) = (
+        config[name].apply(s, out, axis) for name, axis in (("tile_y", y), ("tile_x", eight))
+    )
+    s[out].reorder(n, c, y_block, x_block, image, plane, y_warp, x_warp, yi, xi, lane)
+    images, tiles = s[out].fuse(n, c), s[out].fuse(y_block, x_block)
+    warp = s[out].fuse(y_warp, x_warp)
+    few = of.shape[0] * of.shape[1] <= GRID_LIMIT
+    bind_all(s, out, (images, tiles), ("blockIdx.y", "blockIdx.x") if few else ("blockIdx.x", "blockIdx.y"))
+    bind_all(s, out, (plane, warp), ("threadIdx.z", "threadIdx.y"))
+    s[products].compute_at(s[out], warp)
+    *_, row, o, j = products.op.axis
+    ry, k = products.op.reduce_axis
+    s[products].reorder(ry, row, o, j, k)
+    for tile, scope_at in ((padded, image), (band, tiles)):
+        s[tile].set_scope("shared")
+        s[tile].compute_at(s[out], scope_at)
+    fetch = _fetch(of)
+    if fetch > 1:
+        s[padded].vectorize(s[padded].split(s[padded].fuse(*padded.op.axis), factor=fetch)[1])
+    s[products].tensorize(row, ATOMS[_TYPES[of.dtype]])
+
+
+def order(of: Depthwise, gpu: Gpu = USUAL) -> list[dict[str, Any]]:
+    """All choices, those first that cost least by the model of `Block`."""
+    return [block.wanted() for block in sorted(blocks(of), key=lambda block: block.cycles(of, gpu))]
+
+
+def usual(of: Depthwise, gpu: Gpu = USUAL) -> dict[str, Any]:
+    """The choices that cost least."""
+    return min(blocks(of), key=lambda block: block.cycles(of, gpu)).wanted()
+
+
+def cost(of: Depthwise, gpu: Gpu = USUAL) -> float:
+    """The cycles that the first configuration is expected to take."""
+    return min((block.cycles(of, gpu) for block in blocks(of)), default=inf) * _DOUBT
+
+
+def covers(of: Depthwise) -> bool:
+    """Windows of several columns that move by one, over rows of 16-bit floats."""
+    simple = of.layout == "NCHW" and of.multiplier == 1 and of.stride == (1, 1) and of.dilation == (1, 1)
+    return simple and of.dtype in _TYPES and of.kernel[1] >= _LEAST_TAPS and bool(blocks(of))
+
+
+def runs_on(target: Target | None) -> bool:
+    """Whether a target has the instructions."""
+    return target is None or (
+        target.kind == "cuda" and all(ATOMS[name].runs_on(target.hardware) for name in _TYPES.values())
+    )
+
+
+def _on(target: Target) -> ScheduleStrategy[Depthwise]:
+    """The strategy, whose model counts for the GPU of a target."""
+    gpu = Gpu.of(target)
+    choices = {"usual": usual, "order": order, "cost": cost}
+    return replace(ON_GPU, **{name: partial(choice, gpu=gpu) for name, choice in choices.items()})  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=64)
+def beside(of: Depthwise, gpu: Gpu) -> float:
+    """The cycles that the direct strategy takes, where it can be compared with this one; infinity elsewhere."""
+    if not covers(of):
+        return inf
+    return min(direct_choice.cycles(of, tile, block, gpu) for tile, block in direct_choice.candidates(of))
+
+
+def _direct_on(target: Target) -> ScheduleStrategy[Depthwise]:
+    gpu = Gpu.of(target)
+    return replace(DIRECT, usual=partial(direct_choice.usual, gpu=gpu), cost=partial(beside, gpu=gpu))
+
+
+ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(
+    space, schedule, usual, declare, covers, order, cost, tailored=_on
+)
+DIRECT: ScheduleStrategy[Depthwise] = replace(direct.ON_GPU, cost=partial(beside, gpu=USUAL), tailored=_direct_on)
+"""The direct strategy for depthwise convolutions, whose cost tells which of both is the choice."""
