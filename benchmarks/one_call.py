@@ -1,7 +1,7 @@
 """The one-line call beside PyTorch: host time, kernel time, whole models: python -m benchmarks.one_call [PART ...]
 
 Parts: `host` (time per call of Python, output allocated), `layers` (kernel time of known layers, ours untuned and
-PyTorch's, which `--rivals FILE` keeps as the package's table of decisions), `models` (`accelerate` on ConvNeXt-T and
+PyTorch's, which `--rivals FILE` puts into the package's table of decisions), `models` (`accelerate` on ConvNeXt-T and
 MobileNetV2). Without a GPU, sizes are small. All kernels are compiled before, by a process per core.
 """
 
@@ -184,9 +184,9 @@ POOLS = [(MAX_POOL, (32, 64, 112, 112), 3, 2, 1), (MAX_POOL, (1, 64, 112, 112), 
          (MAX_POOL, (8, 64, 256, 256), 2, 2, 0), (AVG_POOL, (32, 64, 56, 56), 2, 2, 0)]  # fmt: skip
 
 
-def layers(rivals: Path | None, seconds: float) -> list[str]:
-    """Time all layers, ours untuned beside PyTorch's, for so many seconds; the geometric mean of each kind."""
-    problems = list(dict.fromkeys(known_layers()))
+def layers(rivals: Path | None, seconds: float, only: str) -> list[str]:
+    """Time the layers that are called `only` so, ours untuned beside PyTorch's; the geometric mean of each kind."""
+    problems = [problem for problem in dict.fromkeys(known_layers()) if only in str(problem)]
     took = compile_all(problems, ("",))
     on = device("cuda") if GPU else device("cpu")
     rows, gains, ends = [], {}, time.monotonic() + seconds
@@ -205,8 +205,7 @@ def layers(rivals: Path | None, seconds: float) -> list[str]:
         gains.setdefault(kind, []).append(theirs / ours)
         print(f"{theirs / ours:7.2f}  {ours * 1e6:9.2f} {theirs * 1e6:9.2f}  {problem}", flush=True)
     if rivals is not None:
-        rivals.parent.mkdir(parents=True, exist_ok=True)
-        rivals.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+        write_rivals(rivals, rows)
     lines = [
         [
             kind,
@@ -219,6 +218,14 @@ def layers(rivals: Path | None, seconds: float) -> list[str]:
     ]
     heads = [Column("layers, untuned", right=False), *map(Column, ("count", "geomean", "least", "below 0.95"))]
     return [*table(heads, lines), f"{len(problems)} kernels compiled in {took:.0f} s"]
+
+
+def write_rivals(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write rows into a table of decisions, in place of those that it has of the same layers."""
+    before = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    found = {Problem.read(row["problem"]): row for row in (*map(json.loads, before), *rows)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in found.values()), encoding="utf-8")
 
 
 def _device(on: Any) -> str:
@@ -288,6 +295,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=["host", "layers", "models"])
     parser.add_argument("--rivals", type=Path)
     parser.add_argument("--seconds", type=float, default=60, help="for measuring layers")
+    parser.add_argument("--only", default="", help="measure layers in whose description this stands: bfloat16")
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 32, 128])
     parser.add_argument("--verbose", action="store_true")
     given = parser.parse_args()
@@ -295,7 +303,7 @@ def main() -> None:
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     parts: dict[str, Callable[[], list[str]]] = {
         "host": host,
-        "layers": lambda: layers(given.rivals, given.seconds),
+        "layers": lambda: layers(given.rivals, given.seconds, given.only),
         "models": lambda: models(tuple(given.batches), given.verbose),
     }
     lines: list[str] = []

@@ -16,6 +16,7 @@ from math import hypot, inf, prod
 from typing import Any
 
 from ...core.atoms import ATOMS
+from ...core.hardware import MemoryScope
 from ...core.target import Target
 from ...expr.convert import cast, const
 from ...expr.operators import all_of, floordiv, floormod, if_then_else
@@ -29,7 +30,7 @@ from ...tune.space.space import Space
 from . import direct, direct_choice
 from .convolutions import Depthwise
 from .gpu import USUAL, Gpu
-from .schedule_helpers import GRID_LIMIT, bind_all
+from .schedule_helpers import GPU, GRID_LIMIT, bind_all
 from .template import ScheduleStrategy
 from .tensors import Tensors
 
@@ -37,8 +38,6 @@ _EIGHT = 8
 """Columns of a matrix instruction: neighbouring results of a row."""
 _TYPES = {"float16": "float16", "bfloat16": "bfloat16"}
 """The atom for elements of a type."""
-_SHARED, _ALL_SHARED = 48 << 10, 224 << 10
-"""Bytes of shared memory that a block may take, and those of a multiprocessor."""
 _WARPS, _RESIDENT = 8, 28
 """Warps of a block, and about as many as a multiprocessor has registers for."""
 _PRODUCTS = 8
@@ -91,7 +90,7 @@ class Block:
         whole = self.rows * self.eights % 16 == 0 and self.products <= _PRODUCTS and 1 in (self.down, self.across)
         outside = (self.down - 1) * self.rows >= rows or (self.across - 1) * self.eights >= eights
         held = 2 * self.planes * (self.tile(of) + _band(of))
-        return whole and not outside and self.warps <= _WARPS and held <= _SHARED
+        return whole and not outside and self.warps <= _WARPS and held <= GPU.memory(MemoryScope.SHARED).capacity
 
     def cycles(self, of: Depthwise, gpu: Gpu) -> float:
         """Return what the kernel takes, in cycles of a multiprocessor."""
@@ -102,7 +101,8 @@ class Block:
         multiplied = self.warps * self.products * (steps * _PER_PRODUCT * apart + _PER_STORE)
         filled = self.planes * (self.tile(of) / _fetch(of) * _PER_FETCH + _band(of) * _PER_BAND / self.images)
         held = 2 * self.planes * (self.tile(of) + _band(of))
-        resident = max(1, min(_RESIDENT // self.warps, _ALL_SHARED // held, each))
+        shared = gpu.hardware.memory(MemoryScope.SHARED)
+        resident = max(1, min(_RESIDENT // self.warps, (shared.pool or shared.most) // held, each))
         alone = (self.images - 1) * _NEXT + self.images * steps * (_STEP + self.products * _OWN * apart)
         moved = 2 * (prod(of.shape) + prod(of.out_shape))
         memory = moved / (_CACHED if moved < _CACHE else _BANDWIDTH)
