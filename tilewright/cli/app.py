@@ -111,7 +111,7 @@ def doctor_command(
         ),
     ] = False,
 ) -> None:  # fmt: skip
-    """Say what works on this machine: targets, devices, compilers, libraries; and why the rest does not."""
+    """Show what works on this machine (targets, devices, compilers, libraries), and why the rest does not."""
     from .doctor import calibrated, doctor
 
     if calibrate:

@@ -39,7 +39,7 @@ def export_command(path: FileArgument) -> None:
 
 @app.command("import", cls=Command)
 def import_command(path: FileArgument) -> None:
-    """Take in what `cache export` wrote. It holds code: take in only files that you trust."""
+    """Import a file that `cache export` wrote. It holds code: import only files that you trust."""
     from .cache import load
 
     raise typer.Exit(load(path))

@@ -52,7 +52,7 @@ Target = Annotated[
     str | None,
     _option(
         _WHAT, "--target", "-t", metavar="cuda|opencl|llvm", what="Where to run; llvm is the CPU.",
-        show_default="cuda where there is an NVIDIA GPU, else opencl where its device is no CPU, else llvm",
+        show_default="cuda where there is an NVIDIA GPU, else opencl where its device is not a CPU, else llvm",
     ),
 ]  # fmt: skip
 Trials = Annotated[
@@ -78,7 +78,7 @@ Tuner = Annotated[
     ),
 ]  # fmt: skip
 Seed = Annotated[
-    int | None, _option(_SEARCH, "--seed", metavar="N", what="Of the search.", show_default="another each time")
+    int | None, _option(_SEARCH, "--seed", metavar="N", what="Seed of the search.", show_default="another each time")
 ]
 Early = Annotated[
     int | None,
@@ -338,7 +338,7 @@ def many(
         ),
     ],
 ) -> None:  # fmt: skip
-    """Tune many workloads in one session, with the time where it gains most."""
+    """Tune many workloads in one session; the time goes where it gains most."""
 
 
 _OF_ALL = _option(_SEARCH, "--trials", "-n", metavar="N", what="Configurations to measure, of all workloads together.")

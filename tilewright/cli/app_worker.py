@@ -78,7 +78,7 @@ def worker_command(
     tls_key: KeyFile = None,
     insecure: Insecure = False,
 ) -> None:
-    """Measure candidates of tuners elsewhere on this host's devices, until Ctrl-C."""
+    """Measure candidates of remote tuners on this host's devices, until Ctrl-C."""
     from .worker import worker
 
     files = tuple(str(path or "") for path in (tls_ca_file, tls_cert, tls_key))
