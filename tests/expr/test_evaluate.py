@@ -127,6 +127,7 @@ EXACT = {
     "rsqrt": lambda v: 1 / math.sqrt(v),
     "sigmoid": lambda v: 1 / (1 + math.exp(-v)),
     "exp2": lambda v: 2.0**v,
+    "exp2_normal": lambda v: 2.0**v,
 }
 
 

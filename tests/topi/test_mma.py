@@ -100,6 +100,49 @@ def test_on_cuda(workload, template):
         check(arrays[-1].numpy(), right, 1.5e-3 if template is CONV2D_TF32 else EPSILON[workload.dtype])
 
 
+STATIONARY = (
+    (Conv2d.of((3, 32, 15, 15), 24, kernel=1, padding=0, layout="NHWC", dtype="float16", weights="OHWI"), 32, 2),
+    (Conv2d.of((2, 16, 20, 15), 16, layout="NHWC", dtype="float16", weights="OHWI"), 32, 3),
+    (Conv2d.of((40, 16, 1, 20), 24, kernel=1, padding=0, layout="NHWC"), 16, 1),
+)
+"""Layers, and the depth and the number of slices in flight while the filters stay in shared memory."""
+
+
+def stationary(workload, depth, stages):
+    """Configurations in which blocks compute two tiles; the last block has one, or a part of one."""
+    for store, rows in (("fragments", [2, 32]), ("shared", [1, 64])):
+        wanted = {"rows": rows, "columns": [1, 16], "depth": depth, "split": 1, "stages": stages, "store": store}
+        config = CONV2D_MMA.strategy(CUDA).nearest(workload, {**wanted, "tiles": 2})
+        assert MmaTile.of(config) == MmaTile(tuple(rows), (1, 16), depth, 1, stages, store == "shared", 2)
+        yield config
+
+
+@pytest.mark.parametrize(("workload", "depth", "stages"), STATIONARY, ids=lambda x: getattr(x, "title", str(x)))
+def test_filters_that_stay_in_shared_memory(workload, depth, stages):
+    """Each block fetches its filters once; a ring over its tiles is filled while the results of another are stored."""
+    inputs, right = problem(workload, EPILOGUES[1])
+    for config in stationary(workload, depth, stages):
+        schedule, args = CONV2D_MMA.program(config, workload, CUDA, EPILOGUES[1])
+        finished = finish(lower_for(CUDA, schedule, args).functions[0], str(CUDA), check=True)
+        out = np.full(workload.out_shape, np.nan, inputs[0].dtype)
+        interpret(finished, [*inputs, out], outputs=[finished.buffers[-1]], races=True)
+        check(out, right, EPSILON[workload.dtype])
+        source = build(schedule, args, CUDA).program.source
+        assert source.count("(weights +") == 1
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(("workload", "depth", "stages"), STATIONARY, ids=lambda x: getattr(x, "title", str(x)))
+def test_filters_that_stay_on_cuda(workload, depth, stages):
+    inputs, right = problem(workload, EPILOGUES[1])
+    for config in stationary(workload, depth, stages):
+        module = build(*CONV2D_MMA.program(config, workload, Target("cuda"), EPILOGUES[1]), "cuda")
+        poison = np.full(workload.out_shape, np.nan, inputs[0].dtype)
+        arrays = [array(values, device=device("cuda")) for values in (*inputs, poison)]
+        module(*arrays)
+        check(arrays[-1].numpy(), right, EPSILON[workload.dtype])
+
+
 INTEGER = (
     Conv2d.of((1, 32, 5, 6), 16, layout="NHWC", weights="OHWI", dtype="int8"),
     Dense.of((17, 64), 24, dtype="uint8"),

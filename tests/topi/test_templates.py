@@ -277,7 +277,7 @@ def test_what_a_log_knows_is_applied(tmp_path, caplog):
 def test_templates_are_known_by_name():
     assert {t.name for t in templates.ALL} == {
         "topi/conv1d", "topi/conv2d", "topi/conv2d.direct", "topi/depthwise", "topi/depthwise.direct",
-        "topi/depthwise.mma", "topi/conv2d.gemm", "topi/conv2d.mma", "topi/conv2d.tf32",
+        "topi/depthwise.mma", "topi/conv2d.gemm", "topi/conv2d.mma", "topi/conv2d.tf32", "topi/conv2d.window",
         "topi/dense", "topi/dense.mma", "topi/dense.tf32", "topi/batch_matmul", "topi/batch_matmul.mma",
         "topi/batch_matmul.tf32", "topi/conv_transpose", "topi/pool",
     }  # fmt: skip

@@ -301,6 +301,9 @@ class ExprWriter:
     def _function(self, name: str, dtype: DType, e: n.Expr) -> Text:
         self.dtypes.add(dtype)
         args = [self.write(arg) for arg in e.children()]
+        own = f"{name}_{dtype}"
+        if own in self.dialect.helpers:
+            return f"{self.helper(own)}({', '.join(args)})", ATOM
         text = self.dialect.intrinsic(name, dtype, args)
         if text is None:
             raise InternalError(f"the {self.dialect.name} target has no function {name!r} for {dtype}")

@@ -30,6 +30,7 @@ def _intrinsics() -> dict[str, str]:
     table |= {
         "sigmoid:float32": "(1.0f / (1.0f + expf(-({0}))))",
         "sigmoid:float64": "(1.0 / (1.0 + exp(-({0}))))",
+        "exp2_normal:float64": "exp2",
         "min": "min",
         "max": "max",
         "isnan": "isnan",
@@ -159,6 +160,9 @@ class Cuda(Dialect):
         **_conversions(),
         **_copies(),
         **CUDA_HELPERS,
+        # One instruction; exp2f takes three more for results that are not normal numbers.
+        "exp2_normal_float32": "float exp2_normal_float32(float x) {\n"
+        '  float y;\n  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));\n  return y;\n}',
         "float16_value": "float float16_value(unsigned short bits) {\n"
         '  float x;\n  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));\n  return x;\n}',
         "float16_bits": "unsigned short float16_bits(float x) {\n"
@@ -183,7 +187,12 @@ class Cuda(Dialect):
     }
 
     owned: ClassVar[re.Pattern[str]] = re.compile(
-        "|".join((*OWNED, r"make_\w+", "unmerged", r"atomic\w+", r"copy_\d+(?:_or_zeros)?(?:_where)?", _MATRIX))
+        "|".join(
+            (
+                *(*OWNED, r"make_\w+", "unmerged", "exp2_normal_float32", r"atomic\w+"),
+                *(r"copy_\d+(?:_or_zeros)?(?:_where)?", _MATRIX),
+            )
+        )
     )
 
     def not_finite(self, value: float, dtype: DType) -> str:

@@ -57,6 +57,7 @@ class OpenCl(PlainC):
         "sigmoid:float32": "(1.0f / (1.0f + exp(-({0}))))",
         "sigmoid:float64": "(1.0 / (1.0 + exp(-({0}))))",
         "nearbyint": "rint",
+        "exp2_normal": "exp2",
     }
     reserved: ClassVar[frozenset[str]] = C_WORDS | {
         *OWN,

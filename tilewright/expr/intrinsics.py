@@ -12,8 +12,9 @@ from .operators import as_expr, cast, const, match_types, maximum, negate, selec
 
 FLOAT_UNARY = (
     "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt tanh sigmoid sin cos tan asin acos atan sinh cosh asinh acosh "
-    "atanh erf"
+    "atanh erf exp2_normal"
 ).split()
+"""`exp2_normal(x)` is 2**x where that is a normal number; where it is less, it may be 0."""
 ROUNDING = "floor ceil trunc round nearbyint".split()
 FLOAT_BINARY = "pow fmod atan2 hypot copysign".split()
 PREDICATES = "isnan isinf isfinite".split()

@@ -92,6 +92,7 @@ INTRINSICS: dict[str, Function] = {
     },
     **{name: getattr(np, name.replace("a", "arc", 1)) for name in "asin acos atan asinh acosh atanh atan2".split()},
     "exp10": lambda x: np.power(x.dtype.type(10), x),
+    "exp2_normal": np.exp2,
     "rsqrt": lambda x: x.dtype.type(1) / np.sqrt(x),
     "sigmoid": _sigmoid,
     "erf": _elementwise(math.erf),

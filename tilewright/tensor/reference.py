@@ -399,6 +399,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     **{f"a{name}": getattr(np, f"arc{name}") for name in "sin cos tan sinh cosh tanh tan2".split()},
     **{f"bitwise_{name}": getattr(np, f"bitwise_{name}") for name in "and or xor not".split()},
     "exp10": lambda x: np.power(10.0, x),
+    "exp2_normal": np.exp2,
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
     "sigmoid": lambda x: 1.0 / (1.0 + np.exp(-x)),
     "erf": _erf,

@@ -25,6 +25,7 @@ def _intrinsics() -> dict[str, str]:
         one = "1.0" + suffix
         found |= {f"{name}:{dtype}": f"{name}{suffix}" for name in _MATH}
         found[f"nearbyint:{dtype}"] = f"rint{suffix}"
+        found[f"exp2_normal:{dtype}"] = f"exp2{suffix}"
         found[f"rsqrt:{dtype}"] = f"({one} / sqrt{suffix}({{0}}))"
         found[f"exp10:{dtype}"] = f"exp10{suffix}"
         found[f"sigmoid:{dtype}"] = f"({one} / ({one} + exp{suffix}(-({{0}}))))"

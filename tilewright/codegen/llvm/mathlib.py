@@ -23,6 +23,8 @@ _LIBRARY = frozenset(
     "exp exp2 exp10 log log2 log10 log1p tanh erf sin cos tan asin acos atan sinh cosh asinh acosh atanh pow "
     "fmod atan2 hypot".split()
 )
+_ALIKE = {"exp2_normal": "exp2"}
+"""Functions that another one computes."""
 _PURE = "nounwind willreturn memory(none)"
 
 
@@ -60,6 +62,7 @@ class MathLibrary:
         return value.magnitude().compare("oeq" if name == "isinf" else "olt", float("inf")).value
 
     def _float(self, out: FunctionWriter, name: str, dtype: DType, args: list[LLVMValue]) -> LLVMValue:
+        name = _ALIKE.get(name, name)
         if name in _INSTRUCTIONS:
             return out.call(f"llvm.{_INSTRUCTIONS[name]}.{mangled(args[0].type)}", args[0].type, args)
         if dtype.bits == 32:

@@ -135,6 +135,7 @@ def _one_minus(e: Expr) -> Expr:
 _UNARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "exp": lambda x, y: y,
     "exp2": lambda x, y: multiply(y, _c(math.log(2), y)),
+    "exp2_normal": lambda x, y: multiply(y, _c(math.log(2), y)),
     "exp10": lambda x, y: multiply(y, _c(math.log(10), y)),
     "log": lambda x, y: divide(_c(1, y), x),
     "log2": lambda x, y: divide(_c(1 / math.log(2), y), x),

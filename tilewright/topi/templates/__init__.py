@@ -22,6 +22,7 @@ from . import (
     matmul,
     pooling,
     transposed,
+    window_mma,
 )
 from .convolutions import Conv1d as Conv1d
 from .convolutions import Conv2d as Conv2d
@@ -74,6 +75,13 @@ CONV2D_TF32: PackagedTemplate[Conv2d] = PackagedTemplate(
     replace(cpu.IMAGES, covers=never),
     runs_on=_TF32.runs_on,
 )
+CONV2D_WINDOW: PackagedTemplate[Conv2d] = PackagedTemplate(
+    "topi/conv2d.window",
+    Conv2d,
+    window_mma.ON_GPU,
+    replace(cpu.IMAGES, covers=never),
+    runs_on=window_mma.runs_on,
+)
 _PRODUCT_ON_GPU: ScheduleStrategy[Any] = contraction_simt.Simt(matmul.contraction_of, matmul.views_of).strategy(always)
 _PRODUCT_ON_CPU: ScheduleStrategy[Any] = contraction_cpu.Packed(matmul.contraction_of, matmul.views_of).strategy(always)
 _PRODUCT_MMA = contraction_mma.Mma(matmul.contraction_of, matmul.views_of)
@@ -100,7 +108,7 @@ BATCH_MATMUL: PackagedTemplate[BatchMatmul] = PackagedTemplate(
 )
 CONV1D: PackagedTemplate[Conv1d] = PackagedTemplate("topi/conv1d", Conv1d, conv1d.ON_GPU, cpu.LINE)
 CONV2D: PackagedTemplate[Conv2d] = PackagedTemplate(
-    "topi/conv2d", Conv2d, conv2d.ON_GPU, cpu.IMAGES, (CONV2D_DIRECT, CONV2D_GEMM, CONV2D_MMA)
+    "topi/conv2d", Conv2d, conv2d.ON_GPU, cpu.IMAGES, (CONV2D_DIRECT, CONV2D_GEMM, CONV2D_MMA, CONV2D_WINDOW)
 )
 DEPTHWISE: PackagedTemplate[Depthwise] = PackagedTemplate(
     "topi/depthwise", Depthwise, depthwise.ON_GPU, cpu.IMAGES, (DEPTHWISE_DIRECT, DEPTHWISE_MMA)
@@ -113,7 +121,7 @@ POOLING = PoolingTemplate("topi/pool", Pooling, elementwise.ON_GPU, elementwise.
 
 ALL.extend(
     (
-        *(CONV1D, CONV2D, CONV2D_DIRECT, CONV2D_GEMM, CONV2D_MMA, CONV2D_TF32),
+        *(CONV1D, CONV2D, CONV2D_DIRECT, CONV2D_GEMM, CONV2D_MMA, CONV2D_TF32, CONV2D_WINDOW),
         *(DEPTHWISE, DEPTHWISE_DIRECT, DEPTHWISE_MMA, TRANSPOSED, POOLING),
         *(DENSE, DENSE_MMA, DENSE_TF32, BATCH_MATMUL, BATCH_MATMUL_MMA, BATCH_MATMUL_TF32),
     )
@@ -147,5 +155,6 @@ _SCHEDULES = (
     elementwise,
     pooling,
     transposed,
+    window_mma,
 )
 name_lines_of(*(str(module.__file__) for module in _SCHEDULES))

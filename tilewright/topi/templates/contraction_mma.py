@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import gcd, prod
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from ...core.atoms import ATOMS, LANES, Atom
-from ...core.dtype import DType
+from ...core.atoms import ATOMS, Atom
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
@@ -21,10 +20,10 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .contraction import Contraction, Padded, Views, declare, rounded
-from .contraction_schedule import Begun, begin, bind_tiles, result_axes, width
+from .contraction_schedule import Begun, begin, bind_tiles, pad_rows, result_axes, store_vectors, width
 from .gpu import USUAL as USUAL_GPU
 from .gpu import Gpu
-from .mma_cost import MmaTile, depths, expected, ranked, splits, stages, warp_tiles
+from .mma_cost import MmaTile, depths, expected, ranked, splits, stages, tiles, warp_tiles
 from .template import ScheduleStrategy
 from .tensors import Tensors
 from .workload import Convolution
@@ -86,14 +85,15 @@ class Mma(Generic[W]):
 
         `rows`, `columns`: over blocks, warps, and the tile of one warp. `depth`: steps in shared memory at a time.
         `split`: blocks that share the depth of one tile. `stages`: slices in flight. `store`: whether results go from
-        fragments to memory, or through shared memory as whole vectors.
+        fragments to memory, or through shared memory as whole vectors. `tiles`: tiles of rows that a block computes one
+        after another, for which the columns' factor stays in shared memory.
         """
         made, atom = self.contraction_of(of), self.atom(of)
 
         def possible(choices: Any) -> bool:
             return MmaTile.of(choices).is_possible(made, atom)
 
-        names = ("rows", "columns", "depth", "split", "stages", "store")
+        names = ("rows", "columns", "depth", "split", "stages", "store", "tiles")
         return Space(
             [
                 split_knob("rows", made.rows.extent, "candidate", candidate=warp_tiles(made.rows, atom.m)),
@@ -102,6 +102,7 @@ class Mma(Generic[W]):
                 value_knob("split", splits(made)),
                 value_knob("stages", stages()),
                 value_knob("store", ["fragments", "shared"]),
+                value_knob("tiles", tiles(made)),
             ]
         ).where(possible, names, "a block that the hardware can hold")
 
@@ -121,7 +122,7 @@ class Mma(Generic[W]):
         """Declare the contraction in whole tiles of a configuration, on elements as they are."""
         made, tile = self.contraction_of(of), MmaTile.of(config)
         padded = Padded(
-            rounded(made.rows.extent, prod(tile.rows)),
+            rounded(made.rows.extent, prod(tile.rows) * tile.tiles),
             rounded(made.columns.extent, prod(tile.columns)),
             rounded(made.depth, tile.depth * tile.split),
         )
@@ -131,80 +132,91 @@ class Mma(Generic[W]):
         """Apply a configuration."""
         made, tile = self.contraction_of(of), MmaTile.of(config)
         begun = begin(made, s, t, tile.split)
-        if tile.staged:
-            begun, holder = _staged(made, tile, s, begun)
-        else:
-            holder = begun.out
-        axes = _bound_to_warps(made, tile, s, begun, holder)
+        axes, holder, warp = _bound(made, tile, s, begun)
         sums = begun.sums
         shared = [s.cache_read(view, "shared", [sums]) for view in begun.views]
-        s[sums].compute_at(s[holder], axes)
+        s[sums].compute_at(s[holder], warp)
         slices, inner = s[sums].split(s[sums].op.reduce_axis[0], factor=tile.depth)
         data = s[sums].op.axis
         s[sums].reorder(slices, *data, inner)
         whole, size = rounded(made.depth, tile.depth * tile.split), (prod(tile.rows), prod(tile.columns))
         for operand, each in zip((made.rows, made.columns), shared, strict=True):
-            s[each].compute_at(s[sums], slices)
+            stays = tile.tiles > 1 and operand is made.columns
+            if stays:
+                s[each].compute_at(s[begun.out], axes.block)
+            elif tile.tiles > 1 and tile.depth >= whole:
+                s[each].compute_at(s[begun.out], axes.tile)
+            else:
+                s[each].compute_at(s[sums], slices)
             together = width(made, operand, size, tile.depth, whole)
             flat = s[each].fuse(*each.op.axis)
             if together > 1:
                 s[each].vectorize(s[each].split(flat, factor=together)[1])
-            if tile.stages > 1:
+            if tile.stages > 1 and not stays:
                 s[each].pipeline(tile.stages)
         s[sums].tensorize(data[-2], self.atom(of))
 
 
-def _bound_to_warps(of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Begun, holder: Tensor) -> IterVar:
-    """Split the tile of a block over warps, and bind blocks and warps; returns the innermost loop of the warps.
+class _Loops(NamedTuple):
+    """Loops of the stage that stores results: the innermost over blocks, and that over the tiles of one block.
 
-    `holder` reads the sums: the stage that stores them, or its copy in shared memory, of which the loops of a tile are
-    the last two.
+    Where a block computes one tile, they are the same loop.
     """
-    size = prod(tile.rows), prod(tile.columns)
-    if holder is begun.out:
-        ib, i = s[holder].split(begun.rows, factor=size[0])
-        jb, j = s[holder].split(begun.columns, factor=size[1])
-        s[holder].reorder(*begun.outer, ib, jb, i, j)
-        blocks = [(ib, -(-of.rows.extent // size[0])), (jb, -(-of.columns.extent // size[1]))]
-        if begun.outer:
-            whole = s[holder].fuse(*begun.outer) if len(begun.outer) > 1 else begun.outer[0]
-            blocks.insert(0, (whole, of.batch * tile.split))
-        bind_tiles(s, holder, blocks)
-    else:
+
+    block: IterVar
+    tile: IterVar
+
+
+def _bound(of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Begun) -> tuple[_Loops, Tensor, IterVar]:
+    """Bind blocks and warps; returns the loops of the result, the stage that reads the sums, and its warps' loop.
+
+    The sums are read by the stage that stores results, or by its copy in shared memory, from where a block stores whole
+    vectors of neighbours.
+    """
+    holder = out = begun.out
+    axes = begun.outer, begun.rows, begun.columns
+    if tile.staged:
+        _over_tiles(of, tile, s, out, *axes)
+        holder = s.cache_write(out, "shared")
+        axes = result_axes(of, s, out)
+    loops, i, j = _over_tiles(of, tile, s, out, *axes, bind=True)
+    if tile.staged:
+        store_vectors(s, out, (i, j), (tile.rows[0], tile.columns[0]), gcd(of.run, prod(tile.columns)))
+        s[holder].compute_at(s[out], loops.tile)
+        pad_rows(s, holder)
         *_, i, j = s[holder].op.axis
     (iw, ii), (jw, ji) = (s[holder].split(x, factor=pair[1]) for x, pair in ((i, tile.rows), (j, tile.columns)))
     s[holder].reorder(iw, jw, ii, ji)
     s[holder].bind(iw, thread_axis("threadIdx.z"))
     s[holder].bind(jw, thread_axis("threadIdx.y"))
-    return jw
+    return loops, holder, jw
 
 
-def _staged(of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Begun) -> tuple[Begun, Tensor]:
-    """Have results go through shared memory, from where a block stores whole vectors of neighbours.
-
-    Returns the new start, and the copy in shared memory, of which the loops of a tile are the last two.
-    """
-    out, size = begun.out, (prod(tile.rows), prod(tile.columns))
-    for again in (False, True):
-        outer, rows, columns = result_axes(of, s, out) if again else (begun.outer, begun.rows, begun.columns)
-        ib, i = s[out].split(rows, factor=size[0])
-        jb, j = s[out].split(columns, factor=size[1])
+def _over_tiles(
+    of: Contraction,
+    tile: MmaTile,
+    s: ScheduleHandle,
+    out: Tensor,
+    outer: list[IterVar],
+    rows: IterVar,
+    columns: IterVar,
+    bind: bool = False,
+) -> tuple[_Loops, IterVar, IterVar]:
+    """Split the loops of a result over blocks and tiles; returns the loops over one tile as well."""
+    size = prod(tile.rows), prod(tile.columns)
+    ib, i = s[out].split(rows, factor=size[0])
+    jb, j = s[out].split(columns, factor=size[1])
+    loops = _Loops(jb, jb)
+    if tile.tiles > 1:
+        ib, each = s[out].split(ib, factor=tile.tiles)
+        loops = _Loops(jb, each)
+        s[out].reorder(*outer, ib, jb, each, i, j)
+    else:
         s[out].reorder(*outer, ib, jb, i, j)
-        if not again:
-            copy = s.cache_write(out, "shared")
-    blocks = [(ib, -(-of.rows.extent // size[0])), (jb, -(-of.columns.extent // size[1]))]
-    if outer:
-        blocks.insert(0, (s[out].fuse(*outer) if len(outer) > 1 else outer[0], of.batch))
-    bind_tiles(s, out, blocks)
-    word = DType(out.dtype).bytes
-    together = gcd(of.run, gcd(size[1], 16 // word))
-    flat = s[out].fuse(i, j)
-    if together > 1:
-        flat, lanes = s[out].split(flat, factor=together)
-        s[out].vectorize(lanes)
-    for tag, count in (("threadIdx.x", LANES), ("threadIdx.y", tile.columns[0]), ("threadIdx.z", tile.rows[0])):
-        flat, thread = s[out].split(flat, factor=count)
-        s[out].bind(thread, thread_axis(tag))
-    s[copy].compute_at(s[out], jb)
-    s[copy].storage_align(s[copy].op.axis[-2], 128 // word, 32 // max(word, 2) if word > 2 else 8)
-    return begun, copy
+    if bind:
+        blocks = [(ib, -(-of.rows.extent // (size[0] * tile.tiles))), (jb, -(-of.columns.extent // size[1]))]
+        if outer:
+            whole = s[out].fuse(*outer) if len(outer) > 1 else outer[0]
+            blocks.insert(0, (whole, of.batch * tile.split))
+        bind_tiles(s, out, blocks)
+    return loops, i, j

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from math import gcd
 from typing import NamedTuple
 
+from ...core.atoms import LANES
+from ...core.dtype import DType
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import ComputeOp, Tensor
@@ -39,7 +41,7 @@ def begin(of: Contraction, s: ScheduleHandle, t: Tensors, split: int) -> Begun:
     views = list(products.op.input_tensors)
     for view in views:
         s[view].compute_inline()
-        _repack(s, view)
+        repack(s, view)
     if split > 1:
         return _partial(s, t, products, views, split)
     s[products].set_scope("local")
@@ -54,7 +56,7 @@ def contracted(sums: Tensor) -> Tensor:
     return products
 
 
-def _repack(s: ScheduleHandle, view: Tensor) -> None:
+def repack(s: ScheduleHandle, view: Tensor) -> None:
     """Schedule what a view reads that is not an argument: weights in another order, a kernel of its own."""
     for source in view.op.input_tensors:
         if isinstance(source.op, ComputeOp):
@@ -127,6 +129,27 @@ def width(of: Contraction, operand: Operand, tile: tuple[int, int], depth: int, 
         within = gcd(depth, of.depth) if whole > of.depth else depth
         return gcd(operand.together, within)
     return gcd(operand.together, gcd(tile[operand is not of.rows], operand.extent))
+
+
+def store_vectors(s: ScheduleHandle, out: Tensor, axes: Sequence[IterVar], warps: tuple[int, int], run: int) -> None:
+    """Have the threads of a block store a tile of `axes` that lies in shared memory, as vectors of neighbours.
+
+    `warps` are those along threadIdx.z and threadIdx.y; `run` neighbours certainly lie together.
+    """
+    together = gcd(run, 16 // DType(out.dtype).bytes)
+    flat = s[out].fuse(*axes)
+    if together > 1:
+        flat, lanes = s[out].split(flat, factor=together)
+        s[out].vectorize(lanes)
+    for tag, count in (("threadIdx.x", LANES), ("threadIdx.y", warps[1]), ("threadIdx.z", warps[0])):
+        flat, thread = s[out].split(flat, factor=count)
+        s[out].bind(thread, thread_axis(tag))
+
+
+def pad_rows(s: ScheduleHandle, results: Tensor) -> None:
+    """Begin each row of a tile of results in shared memory in other banks than the one before."""
+    word = DType(results.dtype).bytes
+    s[results].storage_align(s[results].op.axis[-2], 128 // word, 32 // max(word, 2) if word > 2 else 8)
 
 
 def deal_out(s: ScheduleHandle, tile: Tensor, elements: int, threads: tuple[int, int], width: int) -> None:

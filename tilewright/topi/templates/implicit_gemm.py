@@ -71,7 +71,7 @@ def views_of(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
     area, (kh, kw), (dy, dx) = rows * columns, of.kernel, of.dilation
     window = kh * kw
     last, across = of.layout == "NHWC", of.layout == IMAGES_LAST
-    turned = _turned(of, weights) if last and window > 1 and of.weights == "OIHW" else weights
+    repacked = turned(of, weights) if last and window > 1 and of.weights == "OIHW" else weights
 
     def taps(k: Any) -> tuple[Any, Any, Any]:
         if window == 1:
@@ -87,8 +87,8 @@ def views_of(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
         f = b * filters + f if of.groups > 1 else f
         if across:
             return weights(ry, rx, channel, f)
-        by_channel = turned is not weights or of.weights == "OHWI"
-        return turned(f, ry, rx, channel) if by_channel else weights(f, channel, ry, rx)
+        by_channel = repacked is not weights or of.weights == "OHWI"
+        return repacked(f, ry, rx, channel) if by_channel else weights(f, channel, ry, rx)
 
     def seen(b: Any, k: Any, position: Any) -> Any:
         channel, ry, rx = taps(k)
@@ -111,7 +111,7 @@ def views_of(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
     return Views(weight, seen, place, of.out_shape, names)
 
 
-def _turned(of: Conv2d, weights: Tensor) -> Tensor:
+def turned(of: Conv2d, weights: Tensor) -> Tensor:
     """Weights in the order of images in NHWC, computed before the product."""
     shape = (of.filters, *of.kernel, of.shape[1] // of.groups)
     made: Tensor = compute(shape, lambda f, ry, rx, rc: weights(f, rc, ry, rx), "turned")

@@ -8,7 +8,7 @@ hide. The constants are fitted to 900 kernels that `benchmarks.dense` measured o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import ceil, exp, inf, log, prod
@@ -24,14 +24,17 @@ Pair = tuple[int, int]
 """Of a block's rows or columns: warps, and the tile of one warp."""
 _BANDWIDTH = 2310.0
 """Bytes a cycle that all multiprocessors get from the L2 cache."""
+_HALVES, _NARROW = 585.0, ("float16", "bfloat16")
+"""The same where lanes store pairs of 16-bit results, which fill half a sector; the types of such results."""
 _BLOCK_START, _LATENCY, _KERNEL, _LAUNCH = 1980.0, 286.0, 2060.0, 3080.0
 """Cycles to begin and end a block, of a load from L2, of a further kernel, and of a first one."""
 _SINGLE, _ROUNDED, _SPLIT, _BYTES = 10.5, 10.6, 26.5, 12.8
 """Cycles of a scheduler for a matrix instruction: of 16-bit floats, tf32, three products of parts, and integers."""
 _FRAGMENT, _STORE, _STAGED = 0.229, 6.89, 12.2
 """Cycles for a register of a fragment, and for a register of sums that is stored, or goes through shared memory."""
-_COPY, _WINDOWED, _SYNCHRONOUS = 16.2, 29.3, 2.39
-"""Issue slots to copy neighbours; further ones where borders are tested, and where registers are between."""
+_COPY, _WINDOWED, _SYNCHRONOUS, _UNPACKED = 16.2, 29.3, 2.39, 3.0
+"""Issue slots to copy neighbours; further ones where borders are tested, where registers are between, and for less than
+a word."""
 _AHEAD, _SLICE, _CROWD, _ALONE, _TAIL = 0.149, 124.0, 0.387, 1.0, 0.207
 """The part of the latency that shows with slices in flight; cycles around a barrier, and how they grow with warps; how
 much slower a warp is alone; waves that are not full."""
@@ -39,13 +42,18 @@ _OVERHEAD, _SPLIT_OVERHEAD = 44, 36
 """Registers for addresses and loops; where operands are split into parts."""
 _PER_COPY, _SPILLED = 2.5, 30.0
 """Registers that a copy keeps for its address and condition; cycles of a slice for each register that is not there."""
+_LEAST_ROWS = 256
+"""Rows for each tile of a block from which on a block may compute several: there have to be enough blocks."""
 _FULL = 4
 """Blocks per multiprocessor beyond which the depth is not divided further."""
 
 
 @dataclass(frozen=True)
 class MmaTile:
-    """What a block computes: rows and columns over warps and their tiles; and how it runs."""
+    """What a block computes: rows and columns over warps and their tiles; and how it runs.
+
+    A block computes several `tiles` one after another, below each other: its columns' factor stays in shared memory.
+    """
 
     rows: Pair
     columns: Pair
@@ -53,13 +61,15 @@ class MmaTile:
     split: int
     stages: int
     staged: bool = False
+    tiles: int = 1
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> MmaTile:
         """Return the tile that a configuration's choices make."""
         rows, columns = (tuple(choices[name].size[1:]) for name in ("rows", "columns"))
         depth, split, flying = (choices[name].val for name in ("depth", "split", "stages"))
-        return cls(rows, columns, depth, split, flying, choices["store"].val == "shared")
+        below = choices["tiles"].val if "tiles" in choices else 1  # older records have one tile per block
+        return cls(rows, columns, depth, split, flying, choices["store"].val == "shared", below)
 
     @property
     def warps(self) -> int:
@@ -75,18 +85,25 @@ class MmaTile:
             return sums + fragments + _SPLIT_OVERHEAD
         return sums + fragments * 2 + _OVERHEAD
 
-    def shared_bytes(self, atom: Atom) -> int:
-        """Bytes of slices in shared memory, padding included."""
-        word = DType(atom.operands).bytes
-        slices = (prod(self.rows) + prod(self.columns) + 16) * (self.depth + 8) * word * self.stages
-        return max(slices, prod(self.rows) * (prod(self.columns) + 8) * max(word, 2) if self.staged else 0)
+    def shared_bytes(self, of: Contraction, atom: Atom) -> int:
+        """Bytes of slices in shared memory, padding included.
 
-    def resident(self, atom: Atom, on: Hardware) -> int:
+        Results lie where slices were, but not while slices of the next tile are in flight.
+        """
+        word, (rows, columns) = DType(atom.operands).bytes, (prod(self.rows), prod(self.columns))
+        results = rows * (columns + 8) * max(word, 2) if self.staged else 0
+        if self.tiles == 1:
+            return max((rows + columns + 16) * (self.depth + 8) * word * self.stages, results)
+        slices, whole = rows * (self.depth + 8) * word * self.stages, rounded(of.depth, self.depth)
+        in_flight = self.stages > 1 and self.depth == whole
+        return columns * (whole + 8) * word + (slices + results if in_flight else max(slices, results))
+
+    def resident(self, of: Contraction, atom: Atom, on: Hardware) -> int:
         """Blocks that one multiprocessor holds at a time."""
         shared = on.memory(MemoryScope.SHARED)
         threads = self.warps * on.warp
         by_registers = on.multiprocessor.registers // (rounded(self.registers(atom), 8) * threads)
-        by_shared = (shared.pool or shared.most) // max(1, self.shared_bytes(atom))
+        by_shared = (shared.pool or shared.most) // max(1, self.shared_bytes(of, atom))
         return min(by_registers, by_shared, on.multiprocessor.warps // self.warps, on.multiprocessor.blocks)
 
     def is_possible(self, of: Contraction, atom: Atom, on: Hardware | None = None) -> bool:
@@ -96,9 +113,10 @@ class MmaTile:
         return (
             self.warps * on.warp <= on.block.threads
             and self.registers(atom) <= on.registers_at(self.warps * on.warp)
-            and self.shared_bytes(atom) <= on.memory(MemoryScope.SHARED).most
+            and self.shared_bytes(of, atom) <= on.memory(MemoryScope.SHARED).most
             and self.split * self.depth < of.depth + self.depth
-            and (self.stages == 1 or slices >= self.stages)
+            and (self.stages == 1 or max(slices, self.tiles if slices == 1 else 1) >= self.stages)
+            and (self.tiles == 1 or self.split == of.batch == 1)
             and not (self.staged and (self.split > 1 or prod(self.columns) & (prod(self.columns) - 1)))
         )
 
@@ -106,20 +124,21 @@ class MmaTile:
         """Cycles that the contraction takes."""
         on = gpu.hardware
         bi, bj = prod(self.rows), prod(self.columns)
-        blocks = ceil(of.rows.extent / bi) * ceil(of.columns.extent / bj) * of.batch * self.split
-        resident = self.resident(atom, on)
+        blocks = ceil(of.rows.extent / (bi * self.tiles)) * ceil(of.columns.extent / bj) * of.batch * self.split
+        resident = self.resident(of, atom, on)
         if not resident:
             return float("inf")
         depth = rounded(of.depth, self.depth * self.split) // self.split
         slices, threads = depth / self.depth, self.warps * on.warp
         instructions = self.rows[1] // atom.m * (self.columns[1] // atom.n) * (self.depth // atom.k)
         fragments = (self.rows[1] // atom.m * atom.halves + self.columns[1] // atom.n) * atom.words
-        copied = sum(
+        copied = [
             ceil(extent * self.depth / operand.together / threads) * self._effort(of, operand)
             for extent, operand in ((bi, of.rows), (bj, of.columns))
-        )
+        ]
         # A warp's slots for a slice, and how long that takes where others wait for the same scheduler.
-        issued = instructions * _cycles_of(atom) + fragments * (self.depth // atom.k) * _FRAGMENT + copied
+        issued = instructions * _cycles_of(atom) + fragments * (self.depth // atom.k) * _FRAGMENT
+        issued += copied[0] if self.tiles > 1 else sum(copied)
         wanted = self.registers(atom) + self._address_registers(of, threads)
         issued += max(0.0, wanted - on.registers_at(threads)) * _SPILLED
         at_once = min(resident, ceil(blocks / gpu.processors))
@@ -128,15 +147,19 @@ class MmaTile:
         slice_cycles = max(warps * issued, issued * _ALONE + _LATENCY * hidden) + _SLICE * exp(log(warps) * _CROWD)
         sums = self.rows[1] * self.columns[1] / on.warp
         stored_by = _STAGED if self.staged else _STORE
-        wave = slices * slice_cycles + _BLOCK_START + sums * stored_by * warps
+        wave = self.tiles * (slices * slice_cycles + sums * stored_by * warps) + _BLOCK_START
+        if self.tiles > 1:
+            wave += _LATENCY + slices * copied[1] * warps
         waves = blocks / (gpu.processors * at_once)
         full = ceil(waves) if waves <= 3 else waves + _TAIL
         word = DType(atom.operands).bytes
-        moved = (bi + bj) * depth * blocks * word / _BANDWIDTH
-        stored = 0.0
+        moved = (bi * self.tiles + bj) * depth * blocks * word / _BANDWIDTH
+        results, stored = of.rows.extent * of.columns.extent * of.batch, 0.0
         if self.split > 1:
-            stored = _KERNEL + 2 * self.split * of.rows.extent * of.columns.extent * of.batch * 4 / _BANDWIDTH
-        return max(full * wave, moved) + _LAUNCH + stored
+            stored = _KERNEL + 2 * self.split * results * 4 / _BANDWIDTH
+        narrow = of.dtype in _NARROW and self.split == 1
+        written = results * (2 if narrow else 4) / (_HALVES if narrow and not self.staged else _BANDWIDTH)
+        return max(full * wave, moved, written) + _LAUNCH + stored
 
     def _address_registers(self, of: Contraction, threads: int) -> float:
         """Registers for the addresses and conditions of copies, where all slices have the same.
@@ -153,9 +176,15 @@ class MmaTile:
         return _PER_COPY * copies
 
     def _effort(self, of: Contraction, operand: Operand) -> float:
-        """Issue slots for one copy of a factor."""
-        windowed = of.period > 1 and not operand.along_depth
-        return _COPY + (_WINDOWED if windowed else 0.0) + (_SYNCHRONOUS if self.stages == 1 else 0.0)
+        """Issue slots for one copy of a factor.
+
+        A copy finds its tap by itself where slices do not consist of whole windows or parts of one; hardware copies no
+        less than 4 bytes asynchronously.
+        """
+        parts = self.depth % of.period and of.period % self.depth
+        windowed = of.period > 1 and (not operand.along_depth or (parts and operand is of.rows))
+        narrow = operand.together * DType(of.dtype).bytes < 4
+        return _COPY + _WINDOWED * windowed + _SYNCHRONOUS * (self.stages == 1) + _UNPACKED * narrow
 
     def wanted(self) -> dict[str, Any]:
         """The choices that make it."""
@@ -166,6 +195,7 @@ class MmaTile:
             "split": self.split,
             "stages": self.stages,
             "store": "shared" if self.staged else "fragments",
+            "tiles": self.tiles,
         }
 
 
@@ -203,6 +233,12 @@ def stages() -> list[int]:
     return [1, 2, 3, 4]
 
 
+def tiles(of: Contraction) -> list[int]:
+    """Tiles below each other that one block computes."""
+    few = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 96, 112, 128)
+    return [n for n in few if n == 1 or n * _LEAST_ROWS <= of.rows.extent]
+
+
 def candidates(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> Iterator[MmaTile]:
     """Tiles worth ranking: blocks of usual sizes, and splits that do not fill the hardware many times over."""
     on = gpu.hardware
@@ -210,15 +246,31 @@ def candidates(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> Iterator[MmaTil
         [(warps, n) for _, warps, n in warp_tiles(operand, unit)]
         for operand, unit in ((of.rows, atom.m), (of.columns, atom.n))
     )
+    below = tiles(of)
     for r, c in product(rows, columns):
         if not 1 <= r[0] * c[0] <= 8 or r[1] * c[1] > 64 * 128:
             continue
-        tiles = ceil(of.rows.extent / prod(r)) * ceil(of.columns.extent / prod(c)) * of.batch
-        shares = [n for n in splits(of) if n == 1 or tiles * n <= _FULL * gpu.processors]
+        count = ceil(of.rows.extent / prod(r)) * ceil(of.columns.extent / prod(c)) * of.batch
+        shares = [n for n in splits(of) if n == 1 or count * n <= _FULL * gpu.processors]
         ways = product(depths(of, atom), shares, stages(), (False, True))
         for tile in (MmaTile(r, c, *way) for way in ways):
             if tile.is_possible(of, atom, on):
                 yield tile
+            yield from _stationary(tile, count, below, of, atom, gpu)
+
+
+def _stationary(
+    tile: MmaTile, count: int, below: list[int], of: Contraction, atom: Atom, gpu: Gpu
+) -> Iterator[MmaTile]:
+    """The tile with so many of them per block that one or two waves of blocks do all `count` of them."""
+    if tile.stages == 1 or tile.split > 1 or of.batch > 1 or tile.depth < of.depth:
+        return
+    resident = replace(tile, tiles=2).resident(of, atom, gpu.hardware)
+    wanted = {count / (gpu.processors * resident * waves) for waves in (1, 2)} if resident else set()
+    for least in wanted:
+        made = replace(tile, tiles=next((n for n in below if n >= least), below[-1]))
+        if made.tiles > 1 and made.is_possible(of, atom, gpu.hardware):
+            yield made
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,214 @@
+"""Windows over channels-last images by matrix instructions: a tile of the image lies in shared memory once.
+
+An implicit matrix product reads each element of the image once per tap of the window. Here a block fetches the part of
+the padded image under the windows of a tile, and multiplies it by the weights of one tap after another, each time moved
+by that tap. The weights of the block's filters stay in shared memory for all of its tiles, of which the next ones are
+fetched meanwhile. So between two tiles there are neither copies nor barriers to wait for.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Any
+
+from ...core.atoms import ATOMS, Atom
+from ...core.dtype import DType
+from ...core.target import Target
+from ...expr.convert import cast, const
+from ...expr.operators import all_of, if_then_else
+from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import IterVar, reduce_axis, thread_axis
+from ...tensor.reduction import sum as reduce_sum
+from ...tensor.tensor import Tensor, compute
+from ...tune.space.config import Config
+from ...tune.space.knobs import split_knob, value_knob
+from ...tune.space.space import Space
+from .contraction import rounded
+from .contraction_schedule import bind_tiles, pad_rows, repack, store_vectors
+from .convolutions import Conv2d
+from .implicit_gemm import turned
+from .template import ScheduleStrategy
+from .tensors import Tensors
+from .window_mma_cost import (
+    WindowTile,
+    column_tiles,
+    counts,
+    depth_of,
+    expected,
+    filter_tiles,
+    is_possible,
+    ranked,
+    row_tiles,
+)
+from .workload import sum_dtype
+
+_UNROLLED = 3
+"""Rows of a window up to which they are written out."""
+_ATOMS = {"float16": "float16", "bfloat16": "bfloat16", "int8": "int8", "uint8": "uint8"}
+"""The atom for elements of a type. Weights of 32-bit elements take more shared memory than there is."""
+
+
+def atom_of(of: Conv2d) -> Atom:
+    """The instruction for a workload."""
+    return ATOMS[_ATOMS[of.element]]
+
+
+def covers(of: Conv2d) -> bool:
+    """Channels-last images with whole instructions along channels, and weights that fit into shared memory."""
+    return (
+        of.layout == "NHWC"
+        and of.groups == 1
+        and of.element in _ATOMS
+        and of.kernel != (1, 1)
+        and of.shape[1] % atom_of(of).k == 0
+        and bool(ranked(of, atom_of(of)))
+    )
+
+
+def space(of: Conv2d) -> Space:
+    """The knobs.
+
+    `rows`, `columns`, `filters`: of results, over blocks, warps, and the tile of one warp. `tiles`: tiles that a block
+    computes one after another. `stages`: tiles of the image in flight. `store`: whether results go from
+    fragments to memory, or through shared memory as whole vectors.
+    """
+    atom = atom_of(of)
+
+    def possible(choices: Any) -> bool:
+        return is_possible(WindowTile.of(choices), of, atom)
+
+    names = ("rows", "columns", "filters", "tiles", "stages", "store")
+    return Space(
+        [
+            split_knob("rows", of.places[0], "candidate", candidate=row_tiles(of)),
+            split_knob("columns", of.places[1], "candidate", candidate=column_tiles(of)),
+            split_knob("filters", of.filters, "candidate", candidate=filter_tiles(of)),
+            value_knob("tiles", counts()),
+            value_knob("stages", [1, 2, 3]),
+            value_knob("store", ["fragments", "shared"]),
+        ]
+    ).where(possible, names, "a block that the hardware can hold")
+
+
+def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+    """Declare the convolution over whole tiles of a configuration; what is beyond the results is not stored."""
+    tile = WindowTile.of(config)
+    (height, width), (kh, kw) = of.places, of.kernel
+    (sy, sx), (dy, dx) = of.stride, of.dilation
+    height, width = rounded(height, tile.block[0]), rounded(width, tile.block[1])
+    filters, channels, kind = rounded(of.filters, tile.block[2]), of.shape[1], of.dtype
+    kept = turned(of, weights) if of.weights == "OIHW" else weights
+
+    def weight(f: Any, ry: Any, rx: Any, c: Any) -> Any:
+        value = kept(f, ry, rx, c)
+        return value if filters == of.filters else if_then_else(f < of.filters, value, const(0, kind))
+
+    top, left, _, _ = of.padding
+    seen = (height - 1) * sy + (kh - 1) * dy + 1, (width - 1) * sx + (kw - 1) * dx + 1
+
+    def pixel(n: Any, y: Any, x: Any, c: Any) -> Any:
+        inside = [y >= top] if top else []
+        inside += [y < of.shape[2] + top] if seen[0] > of.shape[2] + top else []
+        inside += [x >= left] if left else []
+        inside += [x < of.shape[3] + left] if seen[1] > of.shape[3] + left else []
+        value = data(n, y - top, x - left, c)
+        return if_then_else(all_of(*inside), value, const(0, kind)) if inside else value
+
+    image = compute((of.shape[0], *seen, channels), pixel, "image")
+    taps = compute((filters, kh, kw, channels), weight, "taps")
+    ry, rx, rc = (reduce_axis((0, extent), name) for extent, name in ((kh, "ry"), (kw, "rx"), (channels, "rc")))
+    total = sum_dtype(kind)
+    products = compute(
+        (of.shape[0], height, width, filters),
+        lambda n, y, x, f: reduce_sum(
+            cast(total, image(n, y * sy + ry * dy, x * sx + rx * dx, rc)) * cast(total, taps(f, ry, rx, rc)),
+            [ry, rx, rc],
+        ),
+        "products",
+    )
+    made: Tensor = compute(of.out_shape, lambda n, y, x, f: products(n, y, x, f), "sums", "contraction")
+    return made
+
+
+def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+    """Apply a configuration."""
+    tile, out = WindowTile.of(config), t.out
+    (products,) = t.sums.op.input_tensors
+    image, taps = products.op.input_tensors
+    repack(s, taps)
+    s[products].set_scope("local")
+    s[image].set_scope("shared")
+    s[taps].set_scope("shared")
+    holder = out
+    if tile.staged:
+        _over_tiles(tile, s, out)
+        holder = s.cache_write(out, "shared")
+    filters, block, each, inner = _over_tiles(tile, s, out)
+    bind_tiles(s, out, [(block, -(-tile.count(of) // tile.tiles)), (filters, -(-of.filters // tile.block[2]))])
+    if tile.staged:
+        store_vectors(s, out, inner, (tile.rows[0] * tile.columns[0], tile.filters[0]), gcd(of.filters, tile.block[2]))
+        s[holder].compute_at(s[out], each)
+        pad_rows(s, holder)
+        inner = list(s[holder].op.axis[-3:])
+    s[products].compute_at(s[holder], _bind_warps(tile, s, holder, inner))
+    n, y, x, f = s[products].op.axis
+    ry, rx, rc = s[products].op.reduce_axis
+    outer, rc = s[products].split(rc, factor=depth_of(of))
+    s[products].reorder(ry, outer, n, y, x, f, rx, rc)
+    if of.kernel[0] <= _UNROLLED:
+        s[products].unroll(ry)
+    s[image].compute_at(s[out], each)
+    s[taps].compute_at(s[out], block)
+    for operand in (image, taps):
+        flat = s[operand].fuse(*operand.op.axis)
+        s[operand].vectorize(s[operand].split(flat, factor=gcd(of.shape[1], 16 // DType(of.element).bytes))[1])
+    if tile.stages > 1:
+        s[image].pipeline(tile.stages)
+    s[products].tensorize(y, atom_of(of))
+
+
+def _over_tiles(tile: WindowTile, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, IterVar, list[IterVar]]:
+    """Split the loops of a result; returns those over tiles of filters, blocks, the tiles of one, and within a tile."""
+    n, *axes = out.op.axis
+    (yo, y), (xo, x), (fo, f) = (s[out].split(a, factor=size) for a, size in zip(axes, tile.block, strict=True))
+    s[out].reorder(fo, n, yo, xo, y, x, f)
+    block, each = s[out].split(s[out].fuse(n, yo, xo), factor=tile.tiles)
+    return fo, block, each, [y, x, f]
+
+
+def _bind_warps(tile: WindowTile, s: ScheduleHandle, holder: Tensor, axes: list[IterVar]) -> IterVar:
+    """Split a tile over warps; returns the innermost loop of the warps."""
+    pairs = (tile.rows, tile.columns, tile.filters)
+    (yw, y), (xw, x), (fw, f) = (s[holder].split(a, factor=pair[1]) for a, pair in zip(axes, pairs, strict=True))
+    s[holder].reorder(yw, xw, fw, y, x, f)
+    places = yw
+    if tile.columns[0] > 1:
+        places = s[holder].fuse(yw, xw) if tile.rows[0] > 1 else xw
+    s[holder].bind(places, thread_axis("threadIdx.z"))
+    s[holder].bind(fw, thread_axis("threadIdx.y"))
+    return fw
+
+
+def usual(of: Conv2d) -> dict[str, Any]:
+    """The choices that cost least by the model of `window_mma_cost`."""
+    return ranked(of, atom_of(of))[0].wanted()
+
+
+def order(of: Conv2d) -> list[dict[str, Any]]:
+    """All choices that the model ranks, those that cost least first."""
+    return [tile.wanted() for tile in ranked(of, atom_of(of))]
+
+
+def cost(of: Conv2d) -> float:
+    """The cycles that the first configuration takes by that model."""
+    return expected(of, atom_of(of))
+
+
+def runs_on(target: Target | None) -> bool:
+    """Whether a target has the instructions."""
+    return target is None or (
+        target.kind == "cuda" and all(ATOMS[name].runs_on(target.hardware) for name in _ATOMS.values())
+    )
+
+
+ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(space, schedule, usual, declare, covers, order, cost)
