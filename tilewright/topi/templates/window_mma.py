@@ -8,6 +8,7 @@ fetched meanwhile. So between two tiles there are neither copies nor barriers to
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd
 from typing import Any
 
@@ -26,6 +27,7 @@ from ...tune.space.space import Space
 from .contraction import rounded
 from .contraction_schedule import bind_tiles, pad_rows, repack, store_vectors
 from .convolutions import Conv2d
+from .gpu import USUAL, Gpu
 from .implicit_gemm import turned
 from .template import ScheduleStrategy
 from .tensors import Tensors
@@ -53,16 +55,10 @@ def atom_of(of: Conv2d) -> Atom:
     return ATOMS[_ATOMS[of.element]]
 
 
-def covers(of: Conv2d) -> bool:
-    """Channels-last images with whole instructions along channels, and weights that fit into shared memory."""
-    return (
-        of.layout == "NHWC"
-        and of.groups == 1
-        and of.element in _ATOMS
-        and of.kernel != (1, 1)
-        and of.shape[1] % atom_of(of).k == 0
-        and bool(ranked(of, atom_of(of)))
-    )
+def _computes(of: Conv2d) -> bool:
+    """Whether it is for such layers: windows over channels-last images, with whole instructions along channels."""
+    plain = of.layout == "NHWC" and of.groups == 1 and of.kernel != (1, 1)
+    return plain and of.element in _ATOMS and of.shape[1] % atom_of(of).k == 0
 
 
 def space(of: Conv2d) -> Space:
@@ -189,21 +185,6 @@ def _bind_warps(tile: WindowTile, s: ScheduleHandle, holder: Tensor, axes: list[
     return fw
 
 
-def usual(of: Conv2d) -> dict[str, Any]:
-    """The choices that cost least by the model of `window_mma_cost`."""
-    return ranked(of, atom_of(of))[0].wanted()
-
-
-def order(of: Conv2d) -> list[dict[str, Any]]:
-    """All choices that the model ranks, those that cost least first."""
-    return [tile.wanted() for tile in ranked(of, atom_of(of))]
-
-
-def cost(of: Conv2d) -> float:
-    """The cycles that the first configuration takes by that model."""
-    return expected(of, atom_of(of))
-
-
 def runs_on(target: Target | None) -> bool:
     """Whether a target has the instructions."""
     return target is None or (
@@ -211,4 +192,27 @@ def runs_on(target: Target | None) -> bool:
     )
 
 
-ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(space, schedule, usual, declare, covers, order, cost)
+def strategy_on(gpu: Gpu) -> ScheduleStrategy[Conv2d]:
+    """Return the strategy for a GPU, of layers for which the weights of some filters fit into its shared memory."""
+
+    def found(of: Conv2d) -> tuple[WindowTile, ...]:
+        return ranked(of, atom_of(of), gpu)
+
+    def tailored(target: Target) -> ScheduleStrategy[Conv2d]:
+        on = Gpu.of(target)
+        return made if on == gpu else strategy_on(on)
+
+    made = ScheduleStrategy(
+        space,
+        schedule,
+        usual=lambda of: found(of)[0].wanted(),
+        declare=declare,
+        covers=lambda of: _computes(of) and bool(found(of)),
+        order=lambda of: [tile.wanted() for tile in found(of)],
+        cost=lambda of: expected(of, atom_of(of), gpu),
+    )
+    made = replace(made, tailored=tailored)
+    return made
+
+
+ON_GPU = strategy_on(USUAL)
