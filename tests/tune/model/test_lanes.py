@@ -66,3 +66,10 @@ def test_unravelled_is_numpys() -> None:
     expected = np.unravel_index(np.arange(24), (2, 3, 4))
     for index, wanted in zip(unravelled(element, [2, 3, np.array([4])]), expected, strict=True):
         assert index[0].tolist() == wanted.tolist()
+
+
+def test_wide_accesses_of_rows_that_overlap_in_the_banks_conflict() -> None:
+    rows = LANES % 16 // 4 * 10 + LANES % 4 * 2  # 4 × 4 threads, two results each, in rows of ten words
+    assert wavefronts(rows, 4, MEMORY, 1).tolist() == [2]
+    assert wavefronts(rows, 4, MEMORY, 2).tolist() == [4]
+    assert wavefronts(np.concatenate([rows, rows]), 4, MEMORY, np.array([1, 2])).tolist() == [2, 4]

@@ -13,7 +13,8 @@ import numpy as np
 from ...core.hardware import ThreadTag, WarpMemory
 from ...expr import nodes as n
 from ...expr.nodes import Expr, IntImm, Var
-from ...loops.warp_access import distinct, word_wavefronts
+from ...loops import warp_access
+from ...loops.warp_access import distinct
 from ...schedule.relations import Fuse, Split
 from ...tensor.axis import IterVar
 from .extents import StageExtents
@@ -127,12 +128,12 @@ def sectors(places: np.ndarray, element_bytes: int, memory: WarpMemory, lanes: N
 
 
 def wavefronts(places: np.ndarray, element_bytes: int, memory: WarpMemory, lanes: Number = 1) -> np.ndarray:
-    """The cycles that a warp's access of shared memory takes; each lane has `lanes` neighbours.
-
-    For wide accesses it is their words by the number of banks, which the weights of the model were fitted to.
-    """
-    words = places * element_bytes // memory.word
-    wide = np.asarray(lanes) * element_bytes / memory.word
-    together = np.maximum(distinct(words) * wide / memory.banks, 1)
-    made: np.ndarray = np.where(wide > 1, together, word_wavefronts(words, memory.banks))
+    """The cycles that a warp's access of shared memory takes; each lane has `lanes` neighbours."""
+    first = places * element_bytes
+    wide = np.broadcast_to(np.asarray(lanes) * element_bytes, len(first))
+    width = np.maximum(wide, memory.word).astype(np.int64)
+    made = np.empty(len(first))
+    for each in np.unique(width).tolist():
+        rows = width == each
+        made[rows] = warp_access.wavefronts(first[rows], each, memory)
     return made

@@ -47,37 +47,40 @@ class Weights:
     """How counts become instructions and waiting: fitted once to measured kernels, the same for all devices."""
 
     compare: float = 1.32e-05
-    loop_step: float = 5.81
-    ldg: float = 0.0751
-    lds: float = 0.133
-    lds_wave: float = 0.794
-    sts: float = 0.1
-    stg: float = 40
-    fill: float = 6.67
-    thread: float = 595
+    loop_step: float = 0.0785
+    ldg: float = 0.0159
+    lds: float = 0.0178
+    lds_wave: float = 0.855
+    sts: float = 1.64
+    stg: float = 13.3
+    fill: float = 10.2
+    thread: float = 333
     issue: float = 1.17
     registers: float = 31.4
     word: float = 2.78
-    spill: float = 0.466
-    dependent: float = 1.83
-    alone: float = 0.801
-    busy: float = 1
-    meeting: float = 0.249
-    overlap: float = 0.329
-    serial: float = 0.205
-    guarded: float = 0.572
-    fill_guarded: float = 0.56
-    guarded_ahead: float = 0.221
-    fill_serial: float = 1.61
-    barrier: float = 0.149
-    prefetched: float = 0.107
-    sectors: float = 1
-    uneven: float = 0.264
-    code: float = 0.0352
-    marked: float = 5.51
-    crowded: float = 177
+    spill: float = 0.695
+    dependent: float = 2.46
+    alone: float = 0.735
+    busy: float = 0.657
+    meeting: float = 0.495
+    overlap: float = 0.331
+    serial: float = 0.00138
+    guarded: float = 0.679
+    fill_guarded: float = 0.651
+    guarded_ahead: float = 0.164
+    fill_serial: float = 0.429
+    tail: float = 0.619
+    cold: float = 2.24
+    rolled: float = 0.53
+    barrier: float = 0.442
+    prefetched: float = 0.12
+    sectors: float = 0.991
+    uneven: float = 9.2
+    code: float = 0.021
+    marked: float = 0.0883
+    crowded: float = 136
     """Words of a thread's arrays at which loops that the compiler writes out keep none of them in registers."""
-    sharpness: float = 1.89
+    sharpness: float = 2.1
 
 
 @dataclass(frozen=True)

@@ -73,12 +73,15 @@ def predict(counts: Counts, machine: Machine) -> Prediction:
     prefetched = _is_prefetched(c, machine)
     waited = c["phases"] * np.where(prefetched, w.prefetched, 1.0) + w.fill_serial * c["fill_serial"]
     waited = waited + np.where(prefetched, w.guarded_ahead, w.fill_guarded) * c["fill_guarded"]
+    waited = waited + w.tail * c["fill_tails"]
     waited = waited + w.serial * c["serial_loads"] + w.guarded * c["guarded"]
     # Barriers part a block's work: while its tiles are filled, only other blocks use what fills leave idle.
     busy = np.maximum.reduce([issue / each, shared / each, w.alone * instructions * chain])
     alone = (
         w.busy * busy
         + w.overlap * rates.global_latency * (1 + waited)
+        + w.cold * rates.global_latency * c["first_tails"]
+        + w.rolled * rates.shared_latency * c["loop_steps"]
         + c["barriers"] * (w.barrier * rates.barrier * np.sqrt(warps) + w.meeting * rates.shared_latency)
     )
     latency = np.ceil(each / resident) * alone

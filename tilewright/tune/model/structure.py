@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import TVMError
+from ...core.errors import InternalError, UserError
+from ...core.log import logger
 from ...expr.nodes import Expr, IntImm
 from ...schedule.handle import ScheduleHandle
 from ...schedule.inlining import inlined_bodies
@@ -88,9 +89,11 @@ class Structures:
         words = {k: point[k] for k in self._words}
         trace = Trace()
         try:
-            return _structure(words, trace, self.task.instantiate(traced_config(self.space, point, trace))[0])
-        except Exception:  # an operation that traced numbers lack, or a template's refusal: plain numbers show which
+            handle = self.task.instantiate(traced_config(self.space, point, trace))[0]
+        except Exception as error:  # of a template, which is anybody's: plain numbers show whether it refuses them, too
+            logger.debug("%s on traced numbers: %s: %s", self.task.name, type(error).__name__, error)
             return self._plain(words, point)
+        return _structure(words, trace, handle)
 
     def _plain(self, words: dict[int, int], point: Sequence[int]) -> Structure:
         """The structure of one configuration alone."""
@@ -100,10 +103,12 @@ class Structures:
         try:
             choices = {knob.name: knob.choices[place] for knob, place in zip(self.space.knobs, point, strict=True)}
             handle = self.task.instantiate(Config(choices, self.space.index(point)))[0]
-            return _structure(words, trace, handle)
+        except InternalError:  # of ours, and no template's
+            raise
         except (Exception, SystemExit) as error:
-            why = error.message if isinstance(error, TVMError) and hasattr(error, "message") else str(error)
+            why = error.message if isinstance(error, UserError) else str(error)
             return Structure(words, trace, None, {}, {}, f"{type(error).__name__}: {why}")
+        return _structure(words, trace, handle)
 
 
 def _structure(words: dict[int, int], trace: Trace, handle: ScheduleHandle) -> Structure:

@@ -24,8 +24,10 @@ from ...tensor.reduction import Reduce
 from ...tensor.tensor import Tensor
 from .extents import Form, KernelExtents, StageExtents, constant, form_of, reach
 from .lanes import Lanes, address, sectors, unravelled, value_of, wavefronts
+from .padding import never_loads
 from .structure import Structure
 from .traced import Columns, Number
+from .unrolled import Unrolled
 
 Counts = dict[str, np.ndarray]
 """Named numbers, one per configuration. Instructions are those of one thread, so of its warp."""
@@ -35,10 +37,8 @@ NAMES = (
     "fma", "other_ops", "compares", "loop_steps", "written_out",
     "ldg", "ldg_sectors", "stg", "stg_sectors", "lds", "lds_waves", "sts", "sts_waves", "fill_loads",
     "barriers", "phases", "serial_loads", "block_bytes", "unique_bytes", "stored_bytes", "spilled", "held",
-    "uneven", "guarded", "fill_guarded", "fill_serial", "marked",
+    "uneven", "guarded", "fill_guarded", "fill_serial", "fill_tails", "first_tails", "marked",
 )  # fmt: skip
-_COMPILER_UNROLLS = 96
-"""Number of steps that the back end's compiler unrolls by itself."""
 _TOGETHER = 8
 """Number of iterations up to which the back end's compiler unrolls a loop completely."""
 _AT_A_TIME = 4
@@ -54,6 +54,8 @@ class _Loops:
     written: list[np.ndarray]
     marked: np.ndarray
     """Whether the schedule's limit of steps is what writes a loop out."""
+    apart: np.ndarray
+    """Whether the back end's compiler has to find out what the iterations of a loop have in common."""
 
     def total(self) -> np.ndarray:
         return _product(self.extents)
@@ -100,6 +102,8 @@ class Work:
         self.made: dict[str, Number] = dict.fromkeys(NAMES, 0.0)
         self.unrolls, explicit = self._unrolling()
         self.explicit = np.asarray(explicit, bool)
+        dealt = [found for found in kernel.stages if self._is_dealt_out(found)]
+        self.unrolled = Unrolled(self.schedule, kernel, self.unrolls, {id(found): self._each(found) for found in dealt})
 
     def counts(self) -> Counts:
         """All counts of the kernel."""
@@ -133,28 +137,18 @@ class Work:
 
     def _loops(self, found: StageExtents) -> _Loops:
         """The loops that one thread runs; vthreads that share what the stage computes are left out."""
-        moved = found.moved_by
         local = {var for form in self._local_forms(found) for var, step in form.items() if np.any(step)}
-        loops: list[Loop] = []
-        for loop in found.path:
-            own = loop.stage == found.stage.id
-            if loop.tag is None or (loop.tag is ThreadTag.VTHREAD and (own or loop.var in moved)):
-                loops.append(loop)
+        loops = [loop for loop in found.path if loop.tag is None or _is_copied(loop, found)]
         extents = [np.broadcast_to(found.loop_extents[loop.var], (self.count,)) for loop in loops]
         written: list[np.ndarray] = []
-        steps, plain = np.ones(self.count), np.ones(self.count, bool)
-        marked = np.zeros(self.count, bool)
-        for loop, extent in zip(reversed(loops), reversed(extents), strict=True):
-            stage = self.schedule.stages[loop.stage]
-            note = stage.note(loop.axis)
-            asked = note.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED) or loop.tag is not None
-            auto = plain & (steps * extent <= np.maximum(self.unrolls, _COMPILER_UNROLLS))
-            flag = (extent == 1) | auto | asked | (loop.var in local)
-            marked = marked | (auto & (extent > 1) & (steps * extent > _COMPILER_UNROLLS) & ~np.asarray(asked))
-            written.append(flag)
-            steps = np.where(flag, steps * extent, steps)
-            plain = plain & flag
-        return _Loops(loops, extents, written[::-1], marked)
+        marked, apart = np.zeros(self.count, bool), np.zeros(self.count, bool)
+        for loop, extent in zip(loops, extents, strict=True):
+            asked = loop.tag is not None or self.unrolled.is_asked(loop)
+            auto, limit, alone = self.unrolled.of(loop)
+            written.append((extent == 1) | auto | asked | (loop.var in local))
+            marked = marked | (alone & (extent > 1) & ~np.asarray(asked))
+            apart = apart | ~((extent == 1) | limit | asked)
+        return _Loops(loops, extents, written, marked, apart)
 
     def _local_forms(self, found: StageExtents) -> Iterable[Form]:
         """How indices of registers move: their loops are always written out."""
@@ -207,7 +201,7 @@ class Work:
             if source is None:
                 self._add("serial_loads", np.minimum(times, loops.rolled()))
                 # Written out by us, guarded loads become predicated ones that are asked for together.
-                alone = np.where(self.explicit, np.minimum(times, loops.rolled()), times)
+                alone = np.where(self.explicit & ~loops.apart, np.minimum(times, loops.rolled()), times)
                 self._add("guarded", alone * _is_guarded(load, found.body))
                 self._footprint(found, load, forms)
         if found.scope is MemoryScope.LOCAL and not found.stage.is_output:
@@ -270,11 +264,28 @@ class Work:
         placed = (stage.placement for stage in self.schedule.in_order())
         return not any(isinstance(at, At) and at.stage == found.stage.id for at in placed)
 
+    def _each(self, found: StageExtents) -> np.ndarray:
+        """How many times each thread fills a part of a tile."""
+        each: np.ndarray = np.ceil(found.elements / (self.kernel.threads * self._vector(found)))
+        return each
+
+    def _ends_in_padding(self, found: StageExtents, each: np.ndarray) -> np.ndarray:
+        """Whether the last part of a tile is padding in every block, so that nothing is loaded for it."""
+        last = (each - 1) * self.kernel.threads * self._vector(found)
+        element = np.minimum(_column(last) + self.lanes.number, _column(found.elements - 1)).astype(np.int64)
+        axes: dict[Var, np.ndarray] = {}
+        known: dict[Var, np.ndarray] = {}
+        op, inside = found.stage.op, unravelled(element, found.region)
+        for axis, index, size, extent in zip(op.axis, inside, found.region, op.shape, strict=True):
+            axes[axis.var] = index
+            known[axis.var] = np.asarray(size) == constant(extent)
+        return never_loads(found.body, axes, known)
+
     def _fill(self, found: StageExtents) -> None:
         vector = self._vector(found)
         around = [x for x in found.outer if x.tag is None]
         turns = _product(found.loop_extents[loop.var] for loop in around)
-        each = np.ceil(found.elements / (self.kernel.threads * vector))
+        each = self._each(found)
         times = turns * each
         _, others, compares = operations(found.body)
         self._add("compares", times * compares)
@@ -301,6 +312,11 @@ class Work:
                     together = together | (each <= self.unrolls)
                 self._add("fill_guarded", np.where(together & is_guarded, times, 0))
                 self._add("fill_serial", np.where(together, 0, times if is_guarded else times / _AT_A_TIME))
+                # Not all threads fill the last part. Under a condition of its own, it is a branch: what it loads is
+                # asked for when the parts before it are there.
+                partial = (found.elements % (self.kernel.threads * vector) != 0) & ~self._ends_in_padding(found, each)
+                self._add("fill_tails", np.where(partial, turns, 0) * is_guarded)
+                self._add("first_tails", partial * is_guarded)
                 kind = load.dtype.bytes
                 self._add("block_bytes", turns * found.elements * kind)
                 self._add("unique_bytes", float(prod(global_shape(load)) * kind))
@@ -345,6 +361,11 @@ class Work:
         spans = [np.minimum(reach(form, found.loop_extents, inside) + 1, extent) for form, extent in ends]
         self._add("block_bytes", _product(spans) * load.dtype.bytes)
         self._add("unique_bytes", float(prod(shape) * load.dtype.bytes))
+
+
+def _is_copied(loop: Loop, found: StageExtents) -> bool:
+    """Whether a loop is one of virtual threads that each have a copy of what the stage computes."""
+    return loop.tag is ThreadTag.VTHREAD and (loop.stage == found.stage.id or loop.var in found.moved_by)
 
 
 def strides(shape: Sequence[Number]) -> list[Number]:

@@ -1,0 +1,103 @@
+"""Which loops are written out: those that `passes/unroll_loops.py` chooses, and those that the back end chooses.
+
+A loop is as long as all that it computes: the stages that are computed in it count with the one that it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...bounds.nest import Loop
+from ...core.hardware import LoopKind, ThreadTag
+from ...expr.nodes import Var
+from ...schedule.value import Schedule
+from .extents import KernelExtents, StageExtents
+from .traced import Number
+
+_COMPILER_UNROLLS = 96
+"""Number of steps that the back end's compiler unrolls by itself."""
+_YES, _NO = np.ones((), bool), np.zeros((), bool)
+
+
+@dataclass
+class _Body:
+    """What is in a loop: the loops in it, and the steps of stages outside of these."""
+
+    loop: Loop | None = None
+    extent: Number = 1
+    loops: dict[Var, _Body] = field(default_factory=dict)
+    steps: Number = 0.0
+    rolled: Number = False
+    """Whether a fill in it stays a loop."""
+
+
+class Unrolled:
+    """The loops of one kernel: for each configuration, whether a loop is written out.
+
+    `fills` has, by the identity of a stage whose elements threads share, how many each of them computes.
+    """
+
+    def __init__(
+        self, schedule: Schedule, kernel: KernelExtents, most: Number, fills: Mapping[int, np.ndarray]
+    ) -> None:
+        self.schedule = schedule
+        self.most = most
+        self._flags: dict[Var, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        whole = _Body()
+        for found in kernel.stages:
+            if id(found) in fills:
+                body = _inside(whole, found, found.outer)
+                each = fills[id(found)]
+                body.steps = body.steps + np.where(each <= most, each, 1)
+                body.rolled = body.rolled | ((each > most) & (each > 1))
+            else:
+                body = _inside(whole, found, [loop for loop in found.path if not self._is_vector(loop)])
+                body.steps = body.steps + _copies(found)
+        self._decide(whole)
+
+    def of(self, loop: Loop) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Whether a serial loop is written out, whether the schedule's limit does so, and whether that alone."""
+        return self._flags.get(loop.var, (_YES, _YES, _NO))
+
+    def is_asked(self, loop: Loop) -> bool:
+        """Whether the schedule has the loop unrolled, or made vectors of."""
+        return self.schedule.stages[loop.stage].note(loop.axis).kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED)
+
+    def _is_vector(self, loop: Loop) -> bool:
+        return self.schedule.stages[loop.stage].note(loop.axis).kind is LoopKind.VECTORIZED
+
+    def _decide(self, body: _Body) -> tuple[Number, Number]:
+        """Decide for all loops in a body and for its own; returns steps written out, and whether loops remain."""
+        steps, rolled = body.steps, body.rolled
+        for inner in body.loops.values():
+            more, remains = self._decide(inner)
+            steps, rolled = steps + more, rolled | remains
+        if body.loop is None:
+            return steps, rolled
+        size = steps * body.extent
+        auto = ~np.asarray(rolled) & (size <= np.maximum(self.most, _COMPILER_UNROLLS))
+        self._flags[body.loop.var] = auto, auto & (size <= self.most), auto & (size > _COMPILER_UNROLLS)
+        written = auto | (body.extent == 1) | self.is_asked(body.loop)
+        return np.where(written, size, steps), rolled | ~written
+
+
+def _inside(whole: _Body, found: StageExtents, path: Iterable[Loop]) -> _Body:
+    """The body of the innermost serial loop around a stage."""
+    body = whole
+    for loop in path:
+        if loop.tag is None:
+            extent = np.asarray(found.loop_extents[loop.var])
+            body = body.loops.setdefault(loop.var, _Body(loop, extent))
+    return body
+
+
+def _copies(found: StageExtents) -> Number:
+    """How many virtual threads each compute what a stage does."""
+    copies: Number = 1.0
+    for loop in found.path:
+        if loop.tag is ThreadTag.VTHREAD and (loop.stage == found.stage.id or loop.var in found.moved_by):
+            copies = copies * found.loop_extents[loop.var]
+    return copies
