@@ -38,7 +38,7 @@ def fails_in_the_referee(candidate: Candidate, bad: bool, folder: Path) -> tuple
 
 def test_a_reference_that_one_configuration_does_not_give_comes_from_another(tmp_path: Path) -> None:
     made = [Candidate("", 0), *(Candidate("wrong", n) for n in range(1, 5))]
-    jobs = [Job(lambda c=c: fails_in_the_referee(c, c.number < 3, tmp_path), c, TARGET) for c in made]
+    jobs = [Job(lambda c=c: fails_in_the_referee(c, c.number < 2, tmp_path), c, TARGET) for c in made]
     outcomes = measure(jobs)
     assert sum(isinstance(outcome, WrongAnswer) for outcome in outcomes) == 4, outcomes
     assert sum(isinstance(outcome, Measured) and outcome.checked for outcome in outcomes) == 1
