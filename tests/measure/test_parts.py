@@ -17,7 +17,7 @@ import pytest
 from tilewright import te
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
-from tilewright.measure import reference
+from tilewright.measure import check, reference
 from tilewright.measure.channel import Channel, Garbled, wait
 from tilewright.measure.check import GUARD, GuardedArray, compare
 from tilewright.measure.pool import Died, Pool
@@ -454,3 +454,25 @@ def test_guards_of_an_opencl_array_of_any_size(shape):
     found, damage = array.read()
     np.testing.assert_array_equal(found, values)
     assert (damage, array.stray(), array.changed()) == ("", "", "")
+
+
+@pytest.mark.opencl
+def test_guards_where_parts_of_a_buffer_have_memory_of_their_own(monkeypatch):
+    """As on GPUs under OpenCL: each array begins its buffer, and what lies behind it is looked at."""
+    monkeypatch.setattr(check, "_undivided", lambda on: True)
+    on = device("opencl")
+    a, b = GuardedArray.row([("A", (4096,), "float32"), ("B", (5,), "float32")], on)
+    values = np.arange(4096, dtype="float32")
+    for number, off in enumerate((1, 300_000, 0)):
+        a.fill(values)
+        b.fill(None)
+        behind = np.ones(1, "float32")
+        if off:
+            whole = a._whole.numpy()
+            whole[a.size + 4 * off - 4 : a.size + 4 * off] = behind.view(np.uint8)
+            a._whole.copyfrom(whole)
+        found, damage = a.read()
+        np.testing.assert_array_equal(found, values)
+        assert damage == (f"it writes outside of A, {4 * off - 3:,} byte(s) after its last element" if off else "")
+        assert b.read()[1] == b.stray() == ""
+        assert np.isnan(b.read()[0]).all(), number
