@@ -100,7 +100,7 @@ def _refuse_foreign(target: Target, triple: str | None) -> None:
 
 
 @not_while_forking
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def compile_ir(source: str, machine: Machine) -> MachineCode:
     """The object file of a module; the same request in one process compiles once."""
     began = time.perf_counter()
