@@ -29,7 +29,7 @@ from tilewright.core.target import Target
 from tilewright.driver import build
 from tilewright.functional.problem import Problem
 from tilewright.measure.outcome import MeasureResult
-from tilewright.topi.templates import ALL, CONV2D_GEMM, CONV2D_MMA, CONV2D_TF32, Conv2d
+from tilewright.topi.templates import ALL, CONV2D_GEMM, CONV2D_MMA, CONV2D_TF32, CONV2D_WINDOW, Conv2d
 from tilewright.tune.records.format import MeasureInput, encode
 
 TARGET = Target("cuda -arch=sm_90")
@@ -72,6 +72,12 @@ def jobs_of(name: str, mode: str, trials: int) -> Iterator[Job]:
     """The first configuration of each strategy, then those that the model ranks best, and some of the others."""
     of = workload_of(name, mode)
     template = STRATEGIES.get(mode.partition("/")[0], CONV2D_MMA)
+    yield from _jobs_of(name, mode, of, template, trials)
+    if template is CONV2D_MMA and CONV2D_WINDOW.covers(of, TARGET):
+        yield from _jobs_of(name, mode, of, CONV2D_WINDOW, max(1, trials // 3))
+
+
+def _jobs_of(name: str, mode: str, of: Conv2d, template: Any, trials: int) -> Iterator[Job]:
     found = {template.first(of.args, TARGET).index: None}
     order = template.strategy(TARGET).order(of)
     draw = random.Random(f"{name} {mode}")

@@ -12,6 +12,7 @@ from benchmarks.matmul import Tiling, product
 from tests.codegen.warp import Warp, fragment_d
 from tests.passes.running import finish
 from tilewright import intrin, te
+from tilewright.codegen.matrix_fragments import extent_range
 from tilewright.codegen.program import generate
 from tilewright.core.dtype import DType
 from tilewright.core.target import Target
@@ -180,3 +181,8 @@ def test_loops_and_tensors_may_have_the_names_of_the_statement(axis: str, term: 
     assert f"auto const {axis}_outside = {axis};" in source
     assert f"auto const {sums}_outside = {sums};" in source
     assert f"add_3xtf32({sums}_outside + {axis}_outside * 8 + j * 4, high[i][j], low[i][j]);" in source
+
+
+def test_bounds_of_pieces_are_the_numbers_that_others_get() -> None:
+    """Equal numbers are one node: one whose type is text would be in every expression from then on."""
+    assert all(isinstance(bound.dtype, DType) for bound in extent_range(977))

@@ -16,7 +16,7 @@ from ..arith.facts import EMPTY
 from ..arith.simplify import simplify
 from ..core.atoms import Atom
 from ..core.errors import InternalError
-from ..expr.nodes import Expr, IntImm, Known, Load, Var
+from ..expr.nodes import Expr, Known, Load, Var
 from ..expr.operators import add, const, multiply
 from ..expr.traverse import substitute, uses_any
 from ..loops.nodes import Tensorized
@@ -38,7 +38,7 @@ class Product(Protocol):
 
 def extent_range(count: int) -> tuple[Expr, Expr]:
     """The bounds of an index, as facts state them."""
-    return IntImm(0, "int32"), IntImm(count, "int32")  # type: ignore[arg-type]
+    return const(0, "int32"), const(count, "int32")
 
 
 class Operand:
@@ -128,7 +128,7 @@ class Operand:
 
     def _stride(self, var: Var) -> int:
         """The distance of neighbours along the innermost digit of a variable; 0 where it is not known."""
-        facts = EMPTY.bind_all({var: (IntImm(0, "int32"), IntImm(8, "int32"))})  # type: ignore[arg-type]
+        facts = EMPTY.bind_all({var: extent_range(8)})
         return Affine.of(simplify(self.index, facts)).terms.get(var, 0)
 
     def _by_matrix(self, transposed: bool) -> Callable[[str, str], None]:
