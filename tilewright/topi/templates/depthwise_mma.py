@@ -55,8 +55,8 @@ _BANDWIDTH, _CACHED, _CACHE = 2700.0, 3030.0, 45e6
 """Bytes that memory and the L2 cache move in a cycle, and those that the cache holds."""
 _DOUBT = 1.1
 """How much better than another strategy's this model's figure must be: by as much both may be off."""
-_LEAST_TAPS = 5
-"""Columns of a window from which on a band is wide enough."""
+_LEAST_TAPS, _NARROW = 5, 16
+"""Columns of a window from which on a band is wide enough, and from which on a window of one row is not narrow."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,12 @@ def usual(of: Depthwise, gpu: Gpu = USUAL) -> dict[str, Any]:
 
 
 def cost(of: Depthwise, gpu: Gpu = USUAL) -> float:
-    """The cycles that the first configuration is expected to take."""
+    """The cycles that the first configuration is expected to take; of narrow windows of one row none.
+
+    Those are bound by memory, which the model of the direct strategy does not see there.
+    """
+    if of.places[0] == 1 and of.kernel[1] < _NARROW:
+        return inf
     return min((block.cycles(of, gpu) for block in blocks(of)), default=inf) * _DOUBT
 
 
