@@ -12,13 +12,15 @@ import pytest
 from tilewright import autotvm
 from tilewright.codegen.abi import Resources
 from tilewright.core.errors import UserError
+from tilewright.core.target import Target
 from tilewright.fleet.addresses import checked, joined
 from tilewright.fleet.bench import Bench
 from tilewright.fleet.journal import Journal, State
 from tilewright.fleet.ledger import Ledger, Sent
-from tilewright.fleet.protocol import Announcement, read_outcome, write_outcome
+from tilewright.fleet.protocol import Announcement, Begins, Run, Task, read_outcome, write_outcome
 from tilewright.fleet.worker import builders_of, slots_of, visible_devices
 from tilewright.measure.channel import Channel
+from tilewright.measure.job import Job
 from tilewright.measure.outcome import BuildFailed, Measured, Outcome, RunFailed, TimedOut, WrongAnswer
 from tilewright.runtime.driver import DeviceAttributes
 
@@ -179,6 +181,18 @@ def test_gpus_by_number() -> None:
     for wrong in ("3", "0,0", "", "x"):
         with pytest.raises(UserError, match=r"does not name some of the 3 GPUs here"):
             visible_devices(wrong, 3)
+
+
+def test_what_reaches_a_bench_while_it_waits_for_its_worker_is_not_forgotten() -> None:
+    worker, theirs = Channel.pair()
+    session: Any = None
+    bench = Bench(theirs, session, 1)
+    for message in (Task("2", b""), Run("1"), Task("3", b"")):
+        worker.send(message)
+    assert not bench.pending
+    bench.begins(Job(lambda: (None, []), "1", Target.parse("llvm")))
+    assert worker.receive() == Begins("1")
+    assert bench.pending
 
 
 def test_a_bench_whose_worker_is_gone_ends_as_at_the_end_of_a_file() -> None:

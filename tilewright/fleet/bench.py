@@ -78,12 +78,18 @@ class Bench:
             raise EOFError("the worker is gone")
         return self.channel.fileno()
 
+    @property
+    def pending(self) -> bool:
+        """Whether something has been read that is not looked at yet."""
+        return bool(self._arrived)
+
     def begins(self, job: Job) -> None:
         """Have the worker note that a candidate is about to run, and wait until it has."""
         self.channel.send(Begins(job.key))
         while True:
             message = self.channel.receive()
             if message == Run(job.key):
+                self._arrived += self.channel.arrived()  # its descriptor does not tell of what was read already
                 return
             self._arrived.append(message)
 

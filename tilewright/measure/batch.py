@@ -101,7 +101,7 @@ class Batch:
                     continue
             self.builders.foreign = self.referee.pool.foreign = [client.channel]
             self._advance(client)
-            if not self.done and not client.channel.closed:
+            if not (self.done or client.channel.closed or (self.feed is not None and self.feed.pending)):
                 self._sleep(client)
             while self.done:
                 index, outcome = self.done.popleft()

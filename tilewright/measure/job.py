@@ -39,6 +39,10 @@ class Feed(Protocol):
     def fileno(self) -> int:
         """A descriptor that can be read from when there are more jobs."""
 
+    @property
+    def pending(self) -> bool:
+        """Whether there are more jobs that the descriptor does not tell of."""
+
     def begins(self, job: Job) -> None:
         """Hear that a job is about to run; it does when this returns."""
 
