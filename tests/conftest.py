@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tilewright.runtime.opencl_driver import load_pyopencl
+
 GOLDEN = Path(__file__).parent / "golden"
 
 try:
@@ -124,7 +126,7 @@ def why_no_cuda() -> str | None:
 def why_no_opencl() -> str | None:
     """None where an OpenCL device answers, else what is missing."""
     try:
-        import pyopencl
+        pyopencl = load_pyopencl()
     except ImportError:
         return "pyopencl is not installed"
     try:

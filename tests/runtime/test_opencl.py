@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -87,3 +90,12 @@ def test_options_that_only_some_sources_break(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("TILEWRIGHT_OPENCL_OPTIONS", "-cl-no-such-option")
     with pytest.raises(UserError, match="refuses the options"):
         module(*arrays)
+
+
+def test_a_home_that_takes_no_files_though_it_may_be_written() -> None:
+    """As /proc, of which the superuser is told that it may."""
+    program = "import tilewright as tw\nprint(tw.opencl().exist)"
+    environment = {**os.environ, "HOME": "/proc/nowhere", "XDG_CACHE_HOME": ""}
+    environment.pop("POCL_CACHE_DIR", None)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr

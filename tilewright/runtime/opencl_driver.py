@@ -36,7 +36,7 @@ def load_pyopencl() -> Any:
     there = os.path.abspath(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     while not os.path.exists(there) and there != os.path.dirname(there):
         there = os.path.dirname(there)
-    if not os.path.isdir(there) or not os.access(there, os.W_OK):
+    if not _takes_files(there):
         if "POCL_CACHE_DIR" not in os.environ:
             made: str = import_module(f"{__package__}.temporary_cache").temporary_cache()
             os.environ["POCL_CACHE_DIR"] = made
@@ -44,6 +44,17 @@ def load_pyopencl() -> Any:
     import pyopencl
 
     return pyopencl
+
+
+def _takes_files(folder: str) -> bool:
+    """Whether files can be made there. To the superuser, `os.access` says yes of file systems that take none."""
+    probe = os.path.join(folder, f".tilewright-{os.getpid()}")
+    try:
+        os.mkdir(probe)
+        os.rmdir(probe)
+    except OSError:
+        return False
+    return True
 
 
 class _Device:
