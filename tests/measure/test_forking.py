@@ -200,7 +200,8 @@ print(outcome.ok or outcome)
 
 
 @pytest.mark.opencl
-def test_opencl_where_the_home_cannot_be_written(tmp_path: Path) -> None:
+def test_opencl_where_the_home_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("POCL_CACHE_DIR", raising=False)  # which this process has where its own home is such a one
     home, temporary = tmp_path / "file", tmp_path / "temporary"
     home.write_text("no folder")
     temporary.mkdir()
