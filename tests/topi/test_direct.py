@@ -268,6 +268,19 @@ def test_shipped_records_fit_the_templates():
         assert space.find(inp.config) is not None
 
 
+def test_a_record_from_before_a_knob_means_what_it_did():
+    """A log of products of tiles that does not say how many of them a block computes: one."""
+    records = load_from_file(Path(shipped.__file__).parent / "records" / "h200_dense.log")
+    old = next(inp for inp, _ in records if inp.task.name == "topi/conv2d.mma" and "tiles" not in inp.config)
+    template = next(each for each in ALL if each.name == old.task.name)
+    space = template.gpu.space(template.workload(old.task.args))
+    now = space.get(space.find(old.config))
+    assert now["tiles"].val == 1
+    target = tw.target.Target("cuda -arch=sm_90")
+    before, after = (tw.lower(*template.instantiate(c, old.task.args, target)) for c in (old.config, now))
+    assert str(before) == str(after)
+
+
 def test_the_usual_layout_is_not_part_of_the_key():
     assert Depthwise.of((1, 4, 8, 8)).args[-1] == "float32"
     assert Depthwise.of((1, 4, 8, 8), layout="NHWC").args[-2:] == ("float32", "NHWC")

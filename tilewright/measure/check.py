@@ -37,9 +37,10 @@ class GuardedArray:
     The near ones are filled and read with the array. The far ones are filled once, and read by `stray`. Small arrays
     of one kernel lie in a `row`, and have them at its ends only: looking at them takes as long as some kernels.
 
-    OpenCL names a place within memory by a buffer of its own, a part of another one. On GPUs such a part may have
-    memory of its own, of which the driver copies back what belongs to it, so that guards see nothing. There, each array
-    begins its buffer, and one guard, as wide as both, stands behind it.
+    OpenCL names a place within memory by a buffer of its own, a part of another one. With NVIDIA's driver, the guards of
+    a measured candidate did not show stores beyond such a part, for a reason that is not known: in a plain program
+    parts share the memory of their buffer there, too. On GPUs, each array therefore begins its buffer, and one guard,
+    as wide as both, stands behind it.
     """
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, on: Device) -> None:

@@ -102,7 +102,7 @@ class Mma(Generic[W]):
                 value_knob("split", splits(made)),
                 value_knob("stages", stages()),
                 value_knob("store", ["fragments", "shared"]),
-                value_knob("tiles", tiles(made)),
+                replace(value_knob("tiles", tiles(made)), unsaid=0),
             ]
         ).where(possible, names, "a block that the hardware can hold")
 

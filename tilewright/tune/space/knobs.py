@@ -39,12 +39,16 @@ class KnobAxis:
 
 @dataclass(frozen=True)
 class Knob:
-    """One decision of a space. `label` is how its kind prints, `outputs` how many loops it makes."""
+    """One decision of a space. `label` is how its kind prints, `outputs` how many loops it makes.
+
+    `unsaid` is the place of the choice that configurations without this knob have: those of older logs.
+    """
 
     name: str
     label: str
     choices: Sequence[Choice]
     outputs: int = 0
+    unsaid: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not self.choices:

@@ -163,12 +163,15 @@ class Space:
         return {knob.name: knob.choices[place] for knob, place in zip(self.knobs, point, strict=True)}
 
     def find(self, config: Mapping[str, Choice]) -> int | None:
-        """The index of a configuration, by its choices; None where the space does not hold it."""
-        if len(config) != len(self.knobs):
+        """The index of a configuration, by its choices; None where the space does not hold it.
+
+        A knob that it does not name may say what that means, as an older log did not know it.
+        """
+        if any(name not in self.space_map for name in config):
             return None
         places = []
         for knob in self.knobs:
-            place = knob.place_of(config[knob.name]) if knob.name in config else None
+            place = knob.place_of(config[knob.name]) if knob.name in config else knob.unsaid
             if place is None:
                 return None
             places.append(place)
