@@ -37,8 +37,8 @@ class GuardedArray:
     The near ones are filled and read with the array. The far ones are filled once, and read by `stray`. Small arrays
     of one kernel lie in a `row`, and have them at its ends only: looking at them takes as long as some kernels.
 
-    OpenCL names a place within memory by a buffer of its own, a part of another one. With NVIDIA's driver, the guards of
-    a measured candidate did not show stores beyond such a part, for a reason that is not known: in a plain program
+    OpenCL names a place within memory by a buffer of its own, a part of another one. With NVIDIA's driver, the guards
+    of a measured candidate did not show stores beyond such a part, for a reason that is not known: in a plain program,
     parts share the memory of their buffer there, too. On GPUs, each array therefore begins its buffer, and one guard,
     as wide as both, stands behind it.
     """
