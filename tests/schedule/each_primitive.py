@@ -19,7 +19,7 @@ class Entry(NamedTuple):
     program: Callable[[bool, bool], Program]
     """`program(used, on_grid)`: with the primitive where `used`."""
     mistake: Callable[[], Any] | None
-    """None where there is no way to call it wrong."""
+    """A call that is refused; None where every call is accepted."""
     says: str
     only: str = ""
     """"grid" or "processor", where the primitive is for one of them."""

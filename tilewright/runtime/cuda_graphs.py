@@ -19,7 +19,7 @@ _LEAD = 0.5e-3
 
 
 class Gpu(Protocol):
-    """What a timer needs of a GPU; `recording` is true while a graph is recorded."""
+    """The operations of a GPU that a timer calls; `recording` is true while a graph is recorded."""
 
     recording: bool
 

@@ -18,7 +18,9 @@ def _annotated(
 ) -> tuple[Schedule, None]:
     bound = stage.note(axis).thread
     if bound is not None:
-        without_effect(primitive, f"{of_stage(axis, stage)} is bound to {bound.thread_tag}, which is no loop")
+        without_effect(
+            primitive, f"{of_stage(axis, stage)} is bound to {bound.thread_tag}, so threads run its iterations"
+        )
         return schedule, None
     return schedule.with_stage(stage.with_note(axis, kind=kind)), None
 
