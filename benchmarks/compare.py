@@ -3,12 +3,12 @@
 Both commits are checked out to temporary worktrees, and the benchmark runs in each in turn, in interleaved pairs, so
 that a machine that slows down slows both. Every number of the benchmark's tables is compared within its pair: the
 ratio HEAD / BASE. Printed are, for each column, the median, least and largest of the pairs' ratios; a column's ratio is
-the geometric mean of its rows. `--rows` prints each row instead. Where the least and the largest lie on different
-sides of 1, the difference is noise.
+the geometric mean of its rows. `--rows` prints each row instead, with the medians of both sides. Where the least and
+the largest lie on different sides of 1, the difference is noise.
 
 The default benchmark is `benchmarks.lowering`. HEAD is the last commit where it is not given, and `.` is the working
-tree. Options after `--` go to the benchmark. Where a commit lacks the benchmark, or has it without these tables, give
-`--same`: both commits then run the benchmark of the working tree.
+tree; a folder that holds a tree stands for a commit, too. Options after `--` go to the benchmark. Where a commit lacks
+the benchmark, or has it without these tables, give `--same`: both commits then run the benchmark of the working tree.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ def compare(pairs: Sequence[Pair], by_row: bool = False) -> dict[Key, Ratio]:
 
 @contextmanager
 def checked_out(commit: str, root: Path = ROOT) -> Iterator[Path]:
-    """A folder that holds a commit, removed afterwards; `.` is the working tree itself."""
-    if commit == ".":
-        yield root
+    """A folder that holds a commit, removed afterwards; `.` is the working tree itself, a folder holds its own."""
+    if commit == "." or (Path(commit) / "tilewright").is_dir():
+        yield root if commit == "." else Path(commit).resolve()
         return
     with tempfile.TemporaryDirectory(prefix="tilewright-compare-") as folder:
         tree = Path(folder) / "tree"
@@ -142,10 +142,13 @@ def show(found: Mapping[Key, Ratio], pairs: Sequence[Pair]) -> list[str]:
     for key, ratio in found.items():
         if key.table != title:
             title = key.table
-            lines += ["", title, f"{'':42}  {'median':>7}  {'least':>7}  {'largest':>7}"]
+            both = f"  {'BASE':>10}  {'HEAD':>10}" if key.row else ""
+            lines += ["", title, f"{'':42}  {'median':>7}  {'least':>7}  {'largest':>7}{both}"]
         name = f"{key.row}, {key.column}" if key.row else key.column
         note = "  noise" if ratio.is_noise and ratio.least != ratio.largest else ""
-        lines.append(f"{name:42}  {ratio.median:7.3f}  {ratio.least:7.3f}  {ratio.largest:7.3f}{note}")
+        sides = (statistics.median(pair[side][key] for pair in pairs) for side in (0, 1)) if key.row else ()
+        both = "".join(f"  {number:10.3f}" for number in sides)
+        lines.append(f"{name:42}  {ratio.median:7.3f}  {ratio.least:7.3f}  {ratio.largest:7.3f}{both}{note}")
     missing = {key.row for pair in pairs for run in pair for key in run} - {
         key.row for key in pairs[0][0] if all(key in run for pair in pairs for run in pair)
     }

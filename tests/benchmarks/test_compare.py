@@ -38,6 +38,8 @@ def test_ratios_are_those_of_pairs() -> None:
     a, b = Key("t", "c", "a"), Key("t", "c", "b")
     pairs = [({a: 1.0, b: 2.0}, {a: 2.0, b: 2.0}), ({a: 4.0, b: 2.0}, {a: 2.0, b: 4.0})]
     assert compare(pairs, by_row=True) == {a: Ratio(1.25, 0.5, 2.0), b: Ratio(1.5, 1.0, 2.0)}
+    *_, row, _ = show(compare(pairs, by_row=True), pairs)
+    assert row.split() == ["a,", "c", "1.250", "0.500", "2.000", "2.500", "2.000", "noise"]
     (columns,) = compare(pairs).values()
     assert columns == pytest.approx((2**0.5 / 2 + 0.5, 1.0, 2**0.5))
     assert columns.is_noise
@@ -79,3 +81,10 @@ def test_the_same_benchmark_measures_another_package(tmp_path: Path) -> None:
     (tmp_path / "tilewright").mkdir()
     (tmp_path / "tilewright" / "__init__.py").write_text("print('table\\nown  1')\nraise SystemExit\n")
     assert run(tmp_path, "benchmarks.trials", [], same=True) == {Key("table", "column 1", "own"): 1}
+
+
+def test_a_folder_stands_for_a_commit(tmp_path: Path) -> None:
+    (tmp_path / "tilewright").mkdir()
+    with checked_out(str(tmp_path)) as tree:
+        assert tree == tmp_path
+    assert tree.is_dir()

@@ -1,4 +1,7 @@
-"""One call of `measure`: a loop that hands work to whoever is free and sleeps otherwise."""
+"""One call of `measure`: a loop that hands work to whoever is free and sleeps otherwise.
+
+`session.py` starts it; each job and its outcome go to the caller, which for a search is `tune/session/run.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The process that runs candidates on one device: it may hang, crash or be killed, and somebody else cleans up.
 
 It is forked from the server, opens the device, and serves one request after the other: run once on poisoned output,
-compare, time, compare again. With each outcome it says whether it is fit for the next request.
+compare, time, compare again. With each outcome it says whether it is fit for the next request. The outcome travels
+through `server.py` to the loop in `batch.py`, which asked for it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 A configuration's index counts the places of its choices as digits, the first knob varying fastest. Predicates
 rule out some indices and leave the others as they are, so a log keeps its meaning when a predicate is added.
+The strategies in `tune/search/strategy.py` propose indices; `Space.get` makes the configuration of one.
 """
 
 from __future__ import annotations
