@@ -217,3 +217,31 @@ def test_a_reducer_whose_parts_do_not_match() -> None:
         "comm_reducer", "odd combines 2 values, but its combiner returns 1 and its identity 2", fix="2 values"
     ):
         te.compute((16,), lambda x: odd((A[x, k], A[x, k]), axis=k), name="B")
+
+
+# Functions of bits.
+
+
+def test_bits_of_another_size() -> None:
+    with refused("reinterpret", "`A[i, j]`, of type float32, has no bits of type int16", fix="number type of 32 bits"):
+        tir.reinterpret("int16", A[i, j])
+
+
+def test_bits_of_a_condition() -> None:
+    with refused("reinterpret", "`i < 4`, of type bool, has no bits of type int8", fix="convert it to a number first"):
+        tir.reinterpret("int8", i < 4)
+
+
+def test_bits_of_other_lanes() -> None:
+    with refused("reinterpret", "`i` has 1 lane(s), but int32x4 has 4", fix='"int32"'):
+        tir.reinterpret("int32x4", i)
+
+
+def test_a_quotient_of_floats_rounded_up() -> None:
+    with refused("ceildiv", "needs integers, but `A[i, j]` has type float32", fix="te.ceil(a / b)"):
+        tir.ceildiv(A[i, j], 2.0)
+
+
+def test_the_infinity_of_an_integer_type() -> None:
+    with refused("infinity", "int32 has no infinity", fix="te.max_value"):
+        tir.infinity("int32")

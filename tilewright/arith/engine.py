@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..expr.effects import SEEN, acts
 from ..expr.nodes import Add, Expr, IntImm, Mul, Sub
 from .affine import Affine, drop_zeros, leaves
 from .facts import Facts, is_index
@@ -27,7 +28,9 @@ def visit(e: Expr, facts: Facts) -> Expr:
     memo = facts.memo
     found = memo.get(e)
     if found is None:
-        if is_index(e.dtype):
+        if SEEN and acts(e):  # two calls with an effect are two, and 0 times a call is a call
+            found = _opaque(e, facts)
+        elif is_index(e.dtype):
             found = _index(e, facts)
         elif e in facts.truth:
             found = facts.truth[e]
@@ -79,7 +82,11 @@ def linear(e: Expr, facts: Facts) -> Affine:
     """The simplified linear form of an index expression, memoised."""
     found = facts.forms.get(e)
     if found is None:
-        found = facts.forms[e] = _sum(e, facts) if type(e) in _SUMS else _leaf(e, facts)
+        if SEEN and acts(e):
+            found = _opaque_atom(e, facts)
+        else:
+            found = _sum(e, facts) if type(e) in _SUMS else _leaf(e, facts)
+        facts.forms[e] = found
     return found
 
 

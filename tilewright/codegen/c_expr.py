@@ -10,6 +10,8 @@ from typing import Any
 from ..core.dtype import FLOAT32, DType
 from ..core.errors import InternalError, UserError
 from ..expr import nodes as n
+from ..expr.bits import REINTERPRET
+from ..expr.effects import SEEN, acts
 from ..expr.traverse import post_order
 from ..loops.calls import is_packed
 from ..loops.storage import AddressOf
@@ -85,7 +87,7 @@ def read_often(e: n.Expr, sizes: dict[n.Expr, int]) -> frozenset[n.Expr]:
             readers[child] = readers.get(child, 0) + 1
     wide = (node for node, count in readers.items() if count >= OFTEN and sizes.get(node, 1) > 3)
     scalars = (node for node in wide if isinstance(node, n.Expr) and node.dtype.lanes == 1)
-    return frozenset(node for node in scalars if node.dtype.is_float)
+    return frozenset(node for node in scalars if node.dtype.is_float and not (SEEN and acts(node)))
 
 
 def _written_size(e: n.Expr, sizes: dict[n.Expr, int]) -> int:
@@ -329,6 +331,20 @@ class ExprWriter:
             return self._narrowed(self.write(e.value), TERNARY, e.dtype)
         return f"({self.dialect.scalar_type(e.dtype)}){self.write(e.value, UNARY)}", UNARY
 
+    def _reinterpret(self, e: n.Call) -> Text:
+        """The bits of a number as one of another type: as an integer of as many bits on the way."""
+        source, to, text = e.args[0].dtype, e.dtype, self.write(e.args[0], UNARY)
+        self.dtypes.update((source, to))
+        if is_half(source):
+            text = f"{self.helper(f'{source}_bits')}({text})"
+        elif source.is_float:
+            text = self.dialect.bits(source, text)
+        if is_half(to):
+            return f"{self.helper(f'{to}_value')}({text})", ATOM
+        if to.is_float:
+            return self.dialect.bits(DType(f"int{to.bits}"), text), ATOM
+        return f"({self.dialect.scalar_type(to)}){text}", UNARY
+
     def _load(self, e: n.Load) -> Text:
         self.dtypes.add(e.dtype)
         if e.dtype.is_bool:
@@ -366,6 +382,8 @@ class ExprWriter:
             return self._narrowed(f"({left} {_BITWISE[e.name]} {right})", ATOM, e.dtype)
         if e.name == "bitwise_not":
             return self._narrowed(f"~{self.write(e.args[0], UNARY)}", UNARY, e.dtype)
+        if e.name == REINTERPRET:
+            return self._reinterpret(e)
         if e.name in OUTSIDE or is_packed(e):
             return write_call(self, e), ATOM
         return self._function(e.name, e.args[0].dtype if e.args else e.dtype, e)

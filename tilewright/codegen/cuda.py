@@ -204,6 +204,12 @@ class Cuda(Dialect):
         )
         return f"__longlong_as_double({bits}LL)"
 
+    def bits(self, dtype: DType, text: str) -> str:
+        single, double = (
+            ("int_as_float", "longlong_as_double") if dtype.is_int else ("float_as_int", "double_as_longlong")
+        )
+        return f"__{single if dtype.bits == 32 else double}({text})"
+
     def vector_widths(self, dtype: DType) -> Sequence[int]:
         if is_half(dtype):
             return (8, 4, 2)

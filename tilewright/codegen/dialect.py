@@ -38,7 +38,7 @@ OWNED = (
 
 MATH = (
     "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt tanh sin cos tan asin acos atan sinh cosh asinh acosh "
-    "atanh erf floor ceil trunc round pow fmod atan2 hypot copysign fabs"
+    "atanh erf floor ceil trunc round pow fmod atan2 hypot copysign nextafter ldexp fabs"
 ).split()
 """Functions that every dialect has under these names."""
 
@@ -148,6 +148,10 @@ class Dialect(ABC):
     def vector_needs_alignment(self) -> bool:
         """Whether a vector access must be aligned to the vector's size."""
         return False
+
+    @abstractmethod
+    def bits(self, dtype: DType, text: str) -> str:
+        """The bits of a float of 32 or 64 bits as a signed integer, or those of such an integer as a float."""
 
     def _no_vectors(self) -> InternalError:
         return InternalError(f"{self.name} has no vectors")

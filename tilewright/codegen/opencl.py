@@ -80,6 +80,10 @@ class OpenCl(PlainC):
         """Return a type that may alias: without barriers, compilers for CPUs take other types for other memory."""
         return f"{self.storage_type(dtype)} __attribute__((may_alias))"
 
+    def bits(self, dtype: DType, text: str) -> str:
+        single, double = ("float", "double") if dtype.is_int else ("int", "long")
+        return f"as_{single if dtype.bits == 32 else double}({text})"
+
     def vector_widths(self, dtype: DType) -> Sequence[int]:
         return [lanes for lanes in (16, 8, 4, 2) if lanes * dtype.bytes <= _WIDEST_VECTOR]
 

@@ -22,7 +22,9 @@ T = TypeVar("T")
 class Node:
     """Base of all interned nodes; `FIELDS` names the constructor's arguments in order."""
 
-    __slots__ = ("__weakref__", "choices_below", "read_below")
+    __slots__ = ("__weakref__", "acts_below", "choices_below", "read_below")
+    acts_below: bool
+    """Set by `expr/effects.py` once it was asked; leaves have it from their class."""
     choices_below: int
     """Set by `arith/assume.py` once it was asked; leaves have it from their class."""
     read_below: Any

@@ -16,7 +16,8 @@ from ..core.dtype import DType
 from ..core.errors import InternalError
 from ..core.recursion import deep
 from . import nodes as n
-from .numerics import INTRINSICS, Value, convert, wrap
+from .bits import REINTERPRET
+from .numerics import INTRINSICS, Value, bits_as, convert, wrap
 
 LoadValue = Callable[[Any, tuple[int, ...]], Value]
 
@@ -132,6 +133,9 @@ class _Lane:
         return self._given(self.load(e.source, tuple(self.value(i) for i in e.indices)), e.dtype.scalar)
 
     def _call(self, e: n.Call) -> Value:
+        if e.name == REINTERPRET:
+            made = bits_as(e.args[0].dtype.numpy.type(self.value(e.args[0])), e.dtype.scalar)
+            return made if e.dtype.is_float else _python(made, e.dtype)
         compute = INTRINSICS.get(e.name)
         if compute is None:
             raise InternalError(f"no rule evaluates the intrinsic {e.name} in `{e}`")

@@ -14,11 +14,12 @@ structural equality. These constructors do not check or convert; `operators.py` 
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ..core.dtype import BOOL, DType
 from ..core.errors import UserError
 from ..core.node import Node, node
+from .effects import noted
 from .operand import BUILD, TEXT, Operand
 from .runtime_value import same
 
@@ -67,6 +68,7 @@ class Var(Expr):
 
     __slots__ = ("dtype", "known", "name")
     FIELDS = ("name", "dtype", "known")
+    acts_below = False
     choices_below = 0
 
     def __init__(self, name: str, dtype: str = "int32", known: Known = ANYTHING) -> None:
@@ -96,6 +98,7 @@ def _float_key(value: float) -> bytes:
 class IntImm(Expr):
     """An integer or boolean constant (`value` is a Python int)."""
 
+    acts_below = False
     choices_below = 0
 
     value: int
@@ -115,6 +118,7 @@ class IntImm(Expr):
 class FloatImm(Expr):
     """A floating-point constant; interned by its bits, so -0.0 and NaN keep their identity."""
 
+    acts_below = False
     choices_below = 0
 
     value: float
@@ -360,13 +364,15 @@ class Intrinsic(NamedTuple):
     name: str
 
 
-@node()
+@node(derived={"has_effect": "noted(name)"}, noted=noted)
 class Call(Expr):
     """A function by its name: `numerics.py` says what each name computes, `loops/calls.py` what others do."""
 
     name: str
     args: tuple[Expr, ...]
     dtype: DType
+    has_effect: ClassVar[bool]
+    """Whether it does something beside computing its value."""
 
     @property
     def op(self) -> Intrinsic:

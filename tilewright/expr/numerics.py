@@ -87,7 +87,7 @@ INTRINSICS: dict[str, Function] = {
         name: getattr(np, name)
         for name in (
             "exp exp2 log log2 log10 log1p sqrt tanh sin cos tan sinh cosh floor ceil trunc fmod hypot "
-            "copysign isnan isinf isfinite fabs bitwise_and bitwise_or bitwise_xor bitwise_not"
+            "copysign nextafter ldexp isnan isinf isfinite fabs bitwise_and bitwise_or bitwise_xor bitwise_not"
         ).split()
     },
     **{name: getattr(np, name.replace("a", "arc", 1)) for name in "asin acos atan asinh acosh atanh atan2".split()},
@@ -109,6 +109,11 @@ INTRINSICS: dict[str, Function] = {
 
 EXCHANGES = frozenset(("shuffle", "shuffle_down"))
 """Calls that read the value of another lane of a warp: (value, lane or distance, width)."""
+
+
+def bits_as(x: Value, to: DType) -> Value:
+    """The NumPy value of type `to` that has the bits of `x`."""
+    return np.asarray(x).view(to.numpy)[()]
 
 
 def convert(x: Value, to: DType) -> Value:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.errors import UserError
+from .effects import EFFECTS
 from .nodes import Call, Expr
 
 PREFIX = "tir."
@@ -88,6 +89,8 @@ def register_op_attr(op_name: Any, attr_key: str, value: Any = None, level: int 
         )
     if before is None or before[0] <= level:
         known[attr_key] = (level, value)
+        if attr_key == "TCallEffectKind":
+            (EFFECTS.add if int(value) >= CallEffectKind.UpdateState else EFFECTS.discard)(name)
     return value
 
 
@@ -123,12 +126,6 @@ def register_intrin_lowering(op_name: Any, target: str, *, f: Rule | None = None
 def is_declared(name: str) -> bool:
     """Whether an intrinsic of that name (without "tir.") is one that a user has declared."""
     return name in _OPS and "TCallEffectKind" in _OPS[name].attrs
-
-
-def has_declared_effect(name: str) -> bool:
-    """Whether a user has declared an intrinsic that may do more than compute its value."""
-    found = _OPS[name].attrs.get("TCallEffectKind") if name in _OPS else None
-    return found is not None and int(found[1]) >= CallEffectKind.UpdateState
 
 
 def has_rules() -> bool:

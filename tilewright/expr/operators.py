@@ -18,6 +18,7 @@ from .convert import as_expr as as_expr
 from .convert import cast as cast
 from .convert import const as const
 from .convert import match_types as match_types
+from .effects import SEEN, acts
 from .operand import BUILD, Operand
 
 
@@ -37,6 +38,11 @@ def _numbers(a: ExprLike, b: ExprLike, name: str) -> tuple[n.Expr, n.Expr]:
         fix = "use te.if_then_else or .astype" if x.dtype.is_bool else "give a number"
         raise UserError(f"`{x}` {which} has no arithmetic (`{name}`)", fix=fix)
     return x, y
+
+
+def _acts(e: n.Expr) -> bool:
+    """Whether a fold must keep an expression, since evaluating it does something."""
+    return bool(SEEN) and acts(e)
 
 
 def add(a: ExprLike, b: ExprLike) -> n.Expr:
@@ -75,7 +81,7 @@ def multiply(a: ExprLike, b: ExprLike) -> n.Expr:
     for one, other in ((x, y), (y, x)):
         if is_const(one, 1):
             return other
-        if is_const(one, 0) and one.dtype.is_int:
+        if is_const(one, 0) and one.dtype.is_int and not _acts(other):
             return one
     return n.Mul(x, y)
 
@@ -104,7 +110,10 @@ def _integer_division(
         if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
             return _wrap(fold(x.value, y.value), x.dtype)
         if is_const(y, 1) and x.dtype.is_int:
-            return const(0, x.dtype) if remainder else x
+            if not remainder:
+                return x
+            if not _acts(x):
+                return const(0, x.dtype)
         if x.dtype.is_float:
             quotient = call_of("floor" if node in (n.FloorDiv, n.FloorMod) else "trunc", divide(x, y))
             return subtract(x, multiply(quotient, y)) if remainder else quotient
@@ -168,7 +177,7 @@ def _extreme(
     x, y = _numbers(a, b, "min and max")
     if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
         return const(fold(x.value, y.value), x.dtype)
-    return x if x is y else node(x, y)
+    return x if x is y and not _acts(x) else node(x, y)
 
 
 def _comparison(

@@ -16,31 +16,29 @@ from typing import Any
 
 from ..core.dtype import DType
 from ..core.errors import UserError
+from ..expr.bits import REINTERPRET, reinterpret
+from ..expr.effects import ATOMICS as ATOMICS
+from ..expr.effects import EFFECTS, EXTERN, LLVM, PACKED, PURE_EXTERN, PURE_LLVM
+from ..expr.effects import PREFETCH as PREFETCH
 from ..expr.intrinsics import TABLE
 from ..expr.matrix_calls import MATRIX_CALLS, matrix_call
 from ..expr.nodes import Call, Expr, IntImm, Load, StringImm
-from ..expr.op_registry import has_declared_effect, is_declared
+from ..expr.op_registry import is_declared
 from ..expr.operators import as_expr, const
 from ..expr.printer import PRINTED, PRINTED_CALLS, ExprPrinter
 from ..expr.traverse import post_order
 from .storage import AddressOf, Buffer
 
-EXTERN, PURE_EXTERN = "call_extern", "call_pure_extern"
-LLVM, PURE_LLVM = "call_llvm_intrin", "call_llvm_pure_intrin"
-PACKED, ARRAY = "call_packed", "tvm_stack_make_array"
-ATOMICS = tuple(f"atomic_{what}" for what in "add sub min max and or xor exchange".split())
+ARRAY = "tvm_stack_make_array"
 FOREIGN = frozenset((EXTERN, PURE_EXTERN, LLVM, PURE_LLVM))
 """Calls whose first argument is the name of a function that the back end calls as it stands."""
-PREFETCH = "prefetch"
-"""Brings the cache line of an address into the cache."""
-_EFFECTS = frozenset((EXTERN, LLVM, PACKED, PREFETCH, *ATOMICS))
 _C_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _LLVM_NAME = re.compile(r"llvm(\.[A-Za-z0-9_]+)+", re.ASCII)
 
 
 def has_effect(e: Any) -> bool:
     """Whether an expression is a call that does something beside computing its value."""
-    return isinstance(e, Call) and (e.name in _EFFECTS or has_declared_effect(e.name))
+    return isinstance(e, Call) and e.name in EFFECTS
 
 
 def is_packed(e: Any) -> bool:
@@ -266,6 +264,8 @@ def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Exp
         return _atomic(name, args)
     if name in (PACKED, "tvm_call_packed"):
         return _typed(call_packed(*args), dtype)
+    if name == REINTERPRET:
+        return _applied(reinterpret, func_name, (dtype, *args))
     if name == "address_of":
         return _applied(address_of, func_name, args)
     if name in TABLE:
@@ -343,3 +343,4 @@ def _show_array(printer: ExprPrinter, e: Call) -> str:
 PRINTED[AddressOf] = _show_address
 PRINTED_CALLS.update(dict.fromkeys(FOREIGN, _show_foreign))
 PRINTED_CALLS[ARRAY] = _show_array
+PRINTED_CALLS[REINTERPRET] = lambda printer, e: f'T.reinterpret("{e.dtype}", {printer.write(e.args[0])})'

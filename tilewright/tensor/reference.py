@@ -16,6 +16,7 @@ from ..core.dtype import DType
 from ..core.errors import InternalError, UserError
 from ..core.recursion import deep
 from ..expr import nodes as n
+from ..expr.bits import REINTERPRET
 from ..expr.nodes import Expr, Var
 from .axis import IterVar
 from .extern import ExternOp
@@ -256,9 +257,17 @@ class _Body:
             return _OPERATORS[type(e)](*parts)
         if isinstance(e, n.Cast):
             return _convert(parts[0], e.dtype, self.graph.numpy(e.dtype))
+        if isinstance(e, n.Call) and e.name in _BY_BITS:
+            return self._by_bits(e, parts)
         if isinstance(e, n.Call) and e.name in _CALLS:
             return _CALLS[e.name](*parts).astype(self.graph.numpy(e.dtype), copy=False)
         raise InternalError(f"no reference for {type(e).__name__} `{e}`")
+
+    def _by_bits(self, e: n.Call, parts: list[Any]) -> np.ndarray:
+        """Compute what depends on the bits of a number in the type that the number has."""
+        own, kind = [np.asarray(part, a.dtype.numpy) for part, a in zip(parts, e.args, strict=True)], e.dtype.numpy
+        made = own[0].view(kind) if e.name == REINTERPRET else np.nextafter(*own)
+        return np.asarray(made.astype(self.graph.numpy(e.dtype), copy=False))
 
     def _variable(self, var: Var) -> np.ndarray:
         found = self.env.get(var)
@@ -411,4 +420,6 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "shift_left": np.left_shift,
     "shift_right": np.right_shift,
     "likely": np.asarray,
+    "ldexp": np.ldexp,
 }
+_BY_BITS = (REINTERPRET, "nextafter")

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ..core.refusals import missing_from_module as _missing
+from ..expr.bits import ceildiv, infinity, ldexp, logaddexp, nextafter, reinterpret
 from ..expr.constructors import CONSTRUCTORS as _NODES
 from ..expr.intrinsics import TABLE as _TABLE
 from ..expr.nodes import Expr as PrimExpr

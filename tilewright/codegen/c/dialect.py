@@ -88,6 +88,10 @@ class C(PlainC):
     def space(self, scope: MemoryScope) -> str:
         return ""
 
+    def bits(self, dtype: DType, text: str) -> str:
+        whole, other = self.types[dtype], self.types[DType(f"{'float' if dtype.is_int else 'int'}{dtype.bits}")]
+        return f"((union {{ {whole} of; {other} as; }}){{ {text} }}).as"
+
     def array(self, scope: MemoryScope, dtype: DType, name: str, size: int, align: int) -> str:
         return f"{self.storage_type(dtype)} {name}[{size}];"
 

@@ -18,6 +18,8 @@ from typing import Any
 from ...core.dtype import INT64, DType
 from ...core.errors import InternalError
 from ...expr import nodes as n
+from ...expr.bits import REINTERPRET
+from ...expr.effects import SEEN, acts
 from ...expr.traverse import post_order
 from ...loops.calls import is_packed
 from ...loops.nodes import AddressOf, Buffer
@@ -87,7 +89,8 @@ class ExprWriter:
             if write is None:
                 raise InternalError(f"the llvm target does not know {type(e).__name__}: {e}")
             found = write(self, e)
-            self._known[-1][key] = found
+            if not (SEEN and acts(e)):  # each use calls again what has an effect
+                self._known[-1][key] = found
         return found
 
     def pointer(self, buffer: Any) -> LLVMValue:
@@ -103,7 +106,9 @@ class ExprWriter:
         """A scalar integer in 64 bits."""
         found = self._find(("index", e))
         if found is None:
-            found = self._known[-1]["index", e] = self._index(e)
+            found = self._index(e)
+            if not (SEEN and acts(e)):
+                self._known[-1]["index", e] = found
         return found
 
     def _index(self, e: n.Expr) -> LLVMValue:
@@ -334,6 +339,9 @@ class ExprWriter:
         if e.name in OUTSIDE or is_packed(e):
             return write_call(self, e)
         args = [self.value(arg) for arg in e.args]
+        if e.name == REINTERPRET:
+            to = value_type(e.dtype)
+            return args[0] if args[0].type == to else self.out.convert("bitcast", args[0], to)
         if e.name in _BITWISE:
             return self.out.binary(_BITWISE[e.name], args[0], args[1])
         if e.name == "shift_right":

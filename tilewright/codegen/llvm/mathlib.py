@@ -21,7 +21,7 @@ from .writer import FunctionWriter, ModuleWriter
 _INSTRUCTIONS = {name: name for name in "sqrt floor ceil trunc round fabs copysign".split()} | {"nearbyint": "rint"}
 _LIBRARY = frozenset(
     "exp exp2 exp10 log log2 log10 log1p tanh erf sin cos tan asin acos atan sinh cosh asinh acosh atanh pow "
-    "fmod atan2 hypot".split()
+    "fmod atan2 hypot nextafter ldexp".split()
 )
 _ALIKE = {"exp2_normal": "exp2"}
 """Functions that another one computes."""
@@ -41,7 +41,8 @@ class MathLibrary:
         if name in ("isnan", "isinf", "isfinite"):
             return self._predicate(out, name, dtype, args[0])
         if dtype.bits == 16:
-            single = [to_single(out, arg, dtype) for arg in args]
+            own = value_type(dtype)
+            single = [to_single(out, arg, dtype) if arg.type == own else arg for arg in args]
             return from_single(out, self._float(out, name, FLOAT32.with_lanes(dtype.lanes), single), dtype)
         return self._float(out, name, dtype, args)
 
@@ -125,7 +126,12 @@ class MathLibrary:
         total = LLVMValue(args[0].type, "poison")
         for lane in range(dtype.lanes):
             at = f"i64 {lane}"
-            parts = [out.op(kind, f"extractelement {arg}, {at}", "lane") for arg in args]
+            parts = [out.op(_element(arg.type), f"extractelement {arg}, {at}", "lane") for arg in args]
             one = out.call(symbol, kind, parts, _PURE)
             total = out.op(total.type, f"insertelement {total}, {one}, {at}", name)
         return total
+
+
+def _element(type_text: str) -> str:
+    """The type of one lane of a vector type."""
+    return type_text[1:-1].partition(" x ")[2]

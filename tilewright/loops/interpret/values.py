@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...expr import nodes as n
-from ...expr.numerics import EXCHANGES, INTRINSICS, Value, convert
+from ...expr.bits import REINTERPRET
+from ...expr.numerics import EXCHANGES, INTRINSICS, Value, bits_as, convert
 from ...expr.traverse import variables
 from ..nodes import AllReduce, Buffer, is_exchange
 from . import functions
@@ -277,6 +278,9 @@ class Expressions:
         args = [self.get(a) for a in e.args]
         if e.name in EXCHANGES:
             return self._exchange(e)
+        if e.name == REINTERPRET:
+            to, (bits,) = e.dtype.scalar, args
+            return lambda mask: bits_as(bits(mask), to)
         compute = INTRINSICS.get(e.name)
         if compute is None:
             raise InterpretError(f"the interpreter does not know the intrinsic {e.name} in `{e}`")

@@ -1,0 +1,46 @@
+"""Calls with effects: what does more than compute a value is called as often as the program says.
+
+Expressions are interned, so `f(x) - f(x)` holds one node twice. Of a pure function it is 0; of any other, two calls.
+Whoever rewrites expressions or keeps their values asks `acts` first. Few programs have such calls at all, so the
+question is `SEEN and acts(e)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+EXTERN, PURE_EXTERN = "call_extern", "call_pure_extern"
+LLVM, PURE_LLVM = "call_llvm_intrin", "call_llvm_pure_intrin"
+PACKED = "call_packed"
+PREFETCH = "prefetch"
+"""Brings the cache line of an address into the cache."""
+ATOMICS = tuple(f"atomic_{what}" for what in "add sub min max and or xor exchange".split())
+EFFECTS: set[str] = {EXTERN, LLVM, PACKED, PREFETCH, *ATOMICS}
+"""The names of functions with effects; users may declare more of them."""
+SEEN: set[str] = set()
+"""Those of them that any expression of this process calls."""
+
+
+def noted(name: str) -> bool:
+    """Whether calls of that name have effects; those that do are noted as seen."""
+    if name not in EFFECTS:
+        return False
+    SEEN.add(name)
+    return True
+
+
+def acts(e: Any) -> bool:
+    """Whether evaluating an expression calls a function that has an effect."""
+    if hasattr(e, "acts_below"):
+        found: bool = e.acts_below
+        return found
+    stack = [e]
+    while stack:
+        at = stack[-1]
+        unknown = [child for child in at.children() if not hasattr(child, "acts_below")]
+        if unknown:
+            stack += unknown
+            continue
+        stack.pop()
+        at.acts_below = getattr(at, "has_effect", False) or any([child.acts_below for child in at.children()])
+    return bool(e.acts_below)
