@@ -8,7 +8,8 @@ from typing import Any, Protocol
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..expr import nodes as n
-from ..loops.calls import ATOMICS, EXTERN, FOREIGN, LLVM, PURE_EXTERN, PURE_LLVM, called_function, refuse_packed
+from ..expr.effects import ATOMICS, EXTERN, LLVM, PURE_EXTERN, PURE_LLVM
+from ..loops.calls import FOREIGN, called_function, refuse_packed
 from ..loops.storage import AddressOf
 from .dialect import Dialect
 from .vectors import lane_of

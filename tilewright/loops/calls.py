@@ -17,9 +17,7 @@ from typing import Any
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..expr.bits import REINTERPRET, reinterpret
-from ..expr.effects import ATOMICS as ATOMICS
-from ..expr.effects import EFFECTS, EXTERN, LLVM, PACKED, PURE_EXTERN, PURE_LLVM
-from ..expr.effects import PREFETCH as PREFETCH
+from ..expr.effects import ATOMICS, EFFECTS, EXTERN, LLVM, PACKED, PURE_EXTERN, PURE_LLVM
 from ..expr.intrinsics import TABLE
 from ..expr.matrix_calls import MATRIX_CALLS, matrix_call
 from ..expr.nodes import Call, Expr, IntImm, Load, StringImm

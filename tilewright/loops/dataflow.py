@@ -18,11 +18,12 @@ from ..arith.affine import Affine
 from ..arith.facts import Facts
 from ..core.hardware import LoopKind, MemoryScope
 from ..core.node import Node
+from ..expr.effects import ATOMICS
 from ..expr.nodes import Call, Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import const, logical_not
 from ..expr.traverse import conjuncts, substitute, variables
 from . import uses
-from .calls import ATOMICS, addresses
+from .calls import addresses
 from .nodes import NOTHING, AddressOf, Buffer, Copy, Evaluate, For, If, Let, Stmt, Store, Tensorized
 from .overlap import Meeting, Region, Step, meeting
 from .walk import statements

@@ -13,10 +13,10 @@ from ..arith.region import extremes
 from ..arith.simplify import prove, simplify
 from ..core.dtype import DType
 from ..core.hardware import LoopKind
+from ..expr.effects import PREFETCH
 from ..expr.nodes import Call, Expr, Load, Var
 from ..expr.operators import add, const, floordiv, greater_equal, less, less_equal, maximum, minimum, multiply, subtract
 from ..expr.traverse import substitute
-from .calls import PREFETCH
 from .nodes import AddressOf, Evaluate, For, If, Stmt
 
 CACHE_LINE = 64

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..core.options import Options
 from ..core.target import Target
+from ..expr.effects import PREFETCH
 from ..expr.nodes import Call
-from ..loops.calls import PREFETCH
 from ..loops.nodes import NOTHING, Evaluate, For, Function, If, Stmt, map_statements
 
 

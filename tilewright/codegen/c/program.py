@@ -9,8 +9,9 @@ from ...core.errors import UserError
 from ...core.target import Target
 from ...core.text import remark
 from ...expr import nodes as n
+from ...expr.effects import EXTERN, PURE_EXTERN
 from ...expr.traverse import post_order
-from ...loops.calls import EXTERN, PURE_EXTERN, called_function
+from ...loops.calls import called_function
 from ...loops.nodes import AddressOf, Allocate, Barrier, Buffer, For, Function, LoopKind, Stmt
 from ..abi import CompiledProgram, KernelAbi
 from ..arrays import note_of

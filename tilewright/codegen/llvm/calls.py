@@ -8,7 +8,8 @@ from typing import Protocol
 from ...core.dtype import DType
 from ...core.errors import InternalError, UserError
 from ...expr import nodes as n
-from ...loops.calls import ATOMICS, EXTERN, FOREIGN, LLVM, PREFETCH, PURE_LLVM, called_function, refuse_packed
+from ...expr.effects import ATOMICS, EXTERN, LLVM, PREFETCH, PURE_LLVM
+from ...loops.calls import FOREIGN, called_function, refuse_packed
 from ...loops.storage import AddressOf
 from .binding import binding
 from .types import LLVMValue, memory_type

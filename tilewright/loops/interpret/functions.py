@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...expr import nodes as n
+from ...expr.effects import ATOMICS, PACKED, PREFETCH
 from ...expr.numerics import INTRINSICS, Value
-from ..calls import ARRAY, ATOMICS, FOREIGN, PACKED, PREFETCH, called_function
+from ..calls import ARRAY, FOREIGN, called_function
 from ..storage import AddressOf
 from .memory import InterpretError, Place
 
