@@ -94,29 +94,31 @@ def unroll_loops(function: Function, target: Target, options: Options) -> Functi
     """
     policy = _Policy(options.unroll_step, options.explicit_unroll, target.hardware.vector_bytes)
     weight = _Weight()
-    body = _decide(function.body, policy, weight)
-    _check_size(weight, target)
     chosen: set[Var] = set()
-    _collect(body, chosen)
+    body = _decide(function.body, policy, weight, chosen)
+    _check_size(weight, target)
     return function.with_body(_expand(body, {}, EMPTY, Copies(chosen)) if chosen else body)
 
 
-def _decide(stmt: Stmt, policy: _Policy, weight: _Weight) -> Stmt:
-    """Return `stmt` with the loops to write out marked; `weight` accumulates its size."""
+def _decide(stmt: Stmt, policy: _Policy, weight: _Weight, chosen: set[Var]) -> Stmt:
+    """Return `stmt` with the loops to write out marked.
+
+    `weight` accumulates its size, `chosen` the variables of these loops.
+    """
     if isinstance(stmt, For):
-        return _decide_loop(stmt, policy, weight)
+        return _decide_loop(stmt, policy, weight, chosen)
     if isinstance(stmt, Seq):
         parts = []
         for part in stmt.stmts:
             own = _Weight()
-            parts.append(_decide(part, policy, own))
+            parts.append(_decide(part, policy, own, chosen))
             weight.add(own)
         return seq(*parts)
     if isinstance(stmt, (Store, Evaluate, Tensorized)):
         weight.steps += 1
         weight.size += _vectors(stmt, policy.vector_bytes)
         return stmt
-    return map_statements(stmt, lambda child: _decide(child, policy, weight))
+    return map_statements(stmt, lambda child: _decide(child, policy, weight, chosen))
 
 
 def _vectors(stmt: Stmt, vector_bytes: int) -> int:
@@ -126,13 +128,13 @@ def _vectors(stmt: Stmt, vector_bytes: int) -> int:
     return max(1, -(-stmt.value.dtype.bytes // vector_bytes))
 
 
-def _decide_loop(stmt: For, policy: _Policy, weight: _Weight) -> Stmt:
+def _decide_loop(stmt: For, policy: _Policy, weight: _Weight, chosen: set[Var]) -> Stmt:
     for key, value in stmt.pragmas:
         if key == "auto_unroll_max_step":
             policy = replace(policy, max_step=int(value))
         elif key == "unroll_explicit":
             policy = replace(policy, explicit=bool(value))
-    body = _decide(stmt.body, policy, weight)
+    body = _decide(stmt.body, policy, weight, chosen)
     extent = stmt.extent.value if isinstance(stmt.extent, IntImm) else -1
     unrolls = stmt.kind is LoopKind.UNROLLED
     if unrolls and extent < 0:
@@ -152,6 +154,7 @@ def _decide_loop(stmt: For, policy: _Policy, weight: _Weight) -> Stmt:
     elif not once:
         weight.loops += 1
     if (once or (unrolls and policy.explicit)) and isinstance(stmt.min, IntImm):
+        chosen.add(stmt.var)
         return For(stmt.var, stmt.min, stmt.extent, LoopKind.UNROLLED, None, _WRITE_OUT, body)
     kind = LoopKind.UNROLLED if unrolls else stmt.kind
     return For(stmt.var, stmt.min, stmt.extent, kind, stmt.thread, stmt.pragmas, body)
@@ -177,14 +180,6 @@ def _stage(stmt: Stmt) -> str:
     """The stage that a statement stores last."""
     stores = [node.buffer for node in post_order(stmt) if isinstance(node, Store)]
     return stores[-1].note or stores[-1].name if stores else "?"
-
-
-def _collect(stmt: Stmt, chosen: set[Var]) -> None:
-    if isinstance(stmt, For) and stmt.pragmas == _WRITE_OUT:
-        chosen.add(stmt.var)
-    for child in stmt.children():
-        if isinstance(child, Stmt):
-            _collect(child, chosen)
 
 
 def _expand(stmt: Stmt, values: dict[Var, int], facts: Facts, copies: Copies) -> Stmt:

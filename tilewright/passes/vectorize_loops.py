@@ -169,19 +169,24 @@ class _Vectorizer:
         """`e` with a vector wherever it depends on the loop variable."""
         done = self.memo.get(e)
         if done is None:
-            children = e.children()
+            children = before = e.children()
             if isinstance(e, IfThenElse):
                 children = (self.uniform(e.condition), e.true_value, e.false_value)
             if has_effect(e):  # which happens in every iteration
                 raise _StaysScalarError
             parts = tuple([c if c.dtype.lanes > 1 else self.expr(c) for c in children])
-            done = self.memo[e] = self._build(e, parts)
+            if any([part.dtype.lanes > 1 for part in parts]):
+                done = self._build(e, parts)
+            elif all([new is old for new, old in zip(parts, before, strict=True)]):
+                done = e
+            else:  # a condition has changed
+                rest = iter(parts)
+                done = e.map_children(lambda _: next(rest))
+            self.memo[e] = done
         return done
 
     def _build(self, e: Expr, parts: tuple[Expr, ...]) -> Expr:
-        if all(part.dtype.lanes == 1 for part in parts):
-            rest = iter(parts)
-            return e.map_children(lambda _: next(rest))  # type: ignore[no-any-return]  # a condition may have changed
+        """`e` with these children, some of which are vectors."""
         if isinstance(e, Binary):
             return self._binary(e, parts[0], parts[1])
         if isinstance(e, Load):
