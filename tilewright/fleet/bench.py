@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any
 
 from ..core.errors import TVMError
@@ -26,6 +27,8 @@ from ..measure.outcome import Outcome, RunFailed, shorten
 from ..measure.session import MeasureSession
 from .protocol import Begins, Broken, Candidate, Done, Opened, Run, Task
 
+_TEMPLATES = "..autotvm"
+"""What most candidates name. Builders are forked with it: importing it takes each of them as long as several builds."""
 _MOST_AT_ONCE = 1000
 """Candidates of one call of `measure_all`, which remembers all that it was given."""
 
@@ -142,6 +145,7 @@ def _job(token: str, candidate: Candidate) -> Job:
 def main(descriptor: int, target: str, builders: int) -> None:
     """Open the device of a target, and serve over an inherited socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker decides when to end
+    import_module(_TEMPLATES, __package__)
     channel = Channel(socket.socket(fileno=descriptor))
     with MeasureSession(target) as session:
         try:

@@ -301,10 +301,11 @@ class FleetSession:
             except Exception as error:  # of a template that holds what cannot travel
                 reason = f"it cannot be sent to a worker: {type(error).__name__}: {error}"
                 self._finish(token, RunFailed(reason=shorten(reason)))
-        settled, self._settled = self._settled[:_SETTLED_AT_ONCE], self._settled[_SETTLED_AT_ONCE:]
         self._sent_at.update((token, time.monotonic()) for token, _ in work)
-        if work:
-            self._tell(p.Send(name, tuple(work), tuple(settled)))
+        most = self.dispatcher.bundle  # the outcomes of a message come back together, with that of the last one
+        for at in range(0, len(work), most):
+            settled, self._settled = self._settled[:_SETTLED_AT_ONCE], self._settled[_SETTLED_AT_ONCE:]
+            self._tell(p.Send(name, tuple(work[at : at + most]), tuple(settled)))
 
     def _written(self, job: Job) -> bytes:
         if job.reference is not None and job.reference not in self._references:

@@ -247,6 +247,8 @@ async def dask_setup(worker: Any) -> None:
     target = os.environ.get("TILEWRIGHT_FLEET_TARGET", "cuda")
     host = Host(WorkerOptions(target, str(worker.name or ""), os.environ.get("TILEWRIGHT_FLEET_KEY", "")))
     announcement = await host.open()
+    # Candidates wait on the event loop: what Dask calls threads only limits how many the worker takes at a time.
+    worker.state.nthreads = max(worker.state.nthreads, host.slots)
     attach(worker, host, announcement)
     logger.info("this worker measures on %s", announcement.attributes.name)
 

@@ -1,9 +1,9 @@
-"""Arrays that notice what a kernel writes around them, and the comparison of what it wrote into them."""
+"""Arrays that notice what a kernel writes around them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ..runtime.array import NDArray, empty
 from ..runtime.cpu_driver import HostMemory
 from ..runtime.device import Device
 from ..runtime.driver import DeviceError
+from .comparison import POISON, same_bytes
 
 GUARD = 1 << 16
 """Bytes on each side of an array that nothing may write, and that are looked at together with the array."""
@@ -21,12 +22,8 @@ FAR = (1 << 21, 1 << 25)
 _SHARE = 64
 """No more of them on each side than this fraction of the device's memory."""
 _PATTERN = np.random.default_rng(0x711E).integers(0, 256, GUARD, np.uint8)
-_RARE = 1000
-_STRETCH = 1 << 16
 _ALIGN = 4096
 """Bytes that the place of every zone is a multiple of: OpenCL refuses parts of a buffer elsewhere."""
-_POISON = 0xFF
-"""In every byte: NaN for floats, -1 or the largest value for integers."""
 
 
 class GuardedArray:
@@ -127,7 +124,7 @@ class GuardedArray:
         """Put in values (None: poison), and mend the guards."""
         begin = self._before.size
         part = self._content[begin : begin + self.size]
-        part[:] = _POISON if values is None else np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        part[:] = POISON if values is None else np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         self._whole.copyfrom(self._content)
 
     def read(self) -> tuple[np.ndarray, str]:
@@ -154,7 +151,7 @@ class GuardedArray:
         """What was written to the far guards (empty: nothing)."""
         for side, zone in self._zones.items():
             rows = self._held(zone).reshape(-1, GUARD)
-            if (rows.view(np.uint64) == _PATTERN.view(np.uint64)).all():
+            if all(same_bytes(row, _PATTERN) for row in rows):
                 continue
             changed = np.flatnonzero(rows != _PATTERN)
             self._fill_far()
@@ -178,7 +175,7 @@ class GuardedArray:
             return damage
         begin = self._before.size
         held = self._content[begin : begin + self.size]
-        if not np.array_equal(values.reshape(-1).view(np.uint8), held):
+        if not same_bytes(values, held):
             return f"it writes to its input {self.name}"
         return ""
 
@@ -207,69 +204,3 @@ def _inside(whole: NDArray, at: int, size: int) -> Any:
     if whole.device.kind == "cuda":
         return whole.handle + at
     return HostMemory(whole.handle.bytes[at : at + size])
-
-
-def compare(name: str, got: np.ndarray, want: np.ndarray, relative: float) -> str:
-    """Where an output differs from the expected values by more than the tolerance (empty: nowhere).
-
-    Floats may be off by `relative` of their own magnitude and of the output's, which is the root mean square of the
-    expected values that are not zero: a small sum of large numbers is no more exact than they are. Integers are exact;
-    where they come from floats (`relative` is not 0), one in a thousand may have been rounded or chosen differently.
-    """
-    if got.shape != want.shape:
-        return f"{name} has shape {got.shape}, but the reference has {want.shape}"
-    exact = got.dtype.kind in "iub"
-    allowed = 0.0 if exact else relative * _magnitude(want)
-    count, first = 0, 0
-    for begin, here, there in _stretches(got, want):
-        wrong = here != there if exact else _is_off(here, there, allowed, relative)
-        bad = int(np.count_nonzero(wrong))
-        if bad and not count:
-            first = begin + int(np.argmax(wrong))
-        count += bad
-    forgiven = got.size // _RARE if got.dtype.kind in "iu" and relative else 0
-    if count <= forgiven:
-        return ""
-    at = tuple(int(i) for i in np.unravel_index(first, got.shape))
-    found = "was never written" if _is_poison(got[at]) else f"is {got[at]!s}"
-    index = f"[{', '.join(map(str, at))}]" if at else ""
-    room = f" ± {allowed + relative * abs(float(want[at])):.2g}" if allowed else ""
-    return f"{name}{index} {found}, expected {want[at]!s}{room}; {count:,} of {got.size:,} elements are wrong"
-
-
-def _stretches(*arrays: np.ndarray) -> Iterator[tuple[Any, ...]]:
-    """The place of each stretch, and what the arrays hold there; what is made from it stays in the processor's cache.
-
-    Of 58 million elements that makes a comparison five times as quick as whole arrays do.
-    """
-    flat = [array.reshape(-1) for array in arrays]
-    for begin in range(0, flat[0].size, _STRETCH):
-        yield begin, *(array[begin : begin + _STRETCH] for array in flat)
-
-
-def _magnitude(values: np.ndarray) -> float:
-    """The root mean square of the values that are finite and not zero; 1 where there are none."""
-    norm, count = 0.0, 0
-    for _, here in _stretches(values):
-        values64 = here.astype(np.float64, copy=False)
-        usual = values64[np.isfinite(values64) & (values64 != 0)]
-        if usual.size:
-            largest = float(np.abs(usual).max())  # squares of what is large would overflow, and anything be right
-            usual = usual / largest
-            norm, count = math.hypot(norm, largest * math.sqrt(np.dot(usual, usual))), count + usual.size
-    return norm / math.sqrt(count) if count else 1.0
-
-
-def _is_off(got: np.ndarray, want: np.ndarray, allowed: float, relative: float) -> np.ndarray:
-    """Which elements differ by more than `allowed` and `relative` of the wanted ones; what is not finite must match."""
-    value, exact = got.astype(np.float64), want.astype(np.float64, copy=False)
-    with np.errstate(invalid="ignore"):
-        far = ~(np.abs(value - exact) <= allowed + relative * np.abs(exact))
-        if far.any() or not np.isfinite(exact).all():
-            far |= ~np.isfinite(exact)
-            far &= ~((value == exact) | (np.isnan(value) & np.isnan(exact)))
-    return far
-
-
-def _is_poison(value: Any) -> bool:
-    return bool((np.atleast_1d(np.asarray(value)).view(np.uint8) == _POISON).all())
