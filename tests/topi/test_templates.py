@@ -274,6 +274,32 @@ def test_what_a_log_knows_is_applied(tmp_path, caplog):
     assert str(tw.lower(untuned, args)) == str(tw.lower(*task.instantiate(DEPTHWISE.first(task.args, task.target))))
 
 
+def test_of_the_strategies_that_a_log_knows_the_fastest_is_applied():
+    options = {"shape": (1, 4, 16, 16), "kernel": 5}
+    tasks = [autotvm.templates.depthwise.by("direct").task("opencl", **options)]
+    tasks.append(autotvm.templates.depthwise.task("opencl", **options))
+
+    def measured(task, seconds):
+        config = task.config_space.get(12345)
+        return autotvm.MeasureInput(task.target, task, config), autotvm.MeasureResult((seconds,), 0, 0.1, 0.0)
+
+    direct, general = ([measured(task, seconds) for seconds in (1e-3, 2e-3)] for task in tasks)
+    for inner, outer, chosen in (
+        ([direct[0], general[1]], [], tasks[0]),
+        ([direct[1], general[0]], [], tasks[1]),
+        ([general[1]], [direct[0]], tasks[1]),  # the innermost context is asked first
+    ):
+        with autotvm.apply_history_best(outer), autotvm.apply_history_best(inner), tw.target.Target("opencl"):
+            applied, args = autotvm.templates.depthwise(**options)
+        expected = chosen.instantiate(chosen.config_space.get(12345))
+        assert str(tw.lower(applied, args)) == str(tw.lower(*expected))
+    with autotvm.apply_history_best([direct[0]]) as history, tw.target.Target("opencl"):
+        given = tasks[1].config_space.get(7)
+        history.update(tw.target.Target("opencl"), tasks[1].workload, given)  # somebody's choice, not measured
+        applied, args = autotvm.templates.depthwise(**options)
+    assert str(tw.lower(applied, args)) == str(tw.lower(*tasks[1].instantiate(given)))
+
+
 def test_templates_are_known_by_name():
     assert {t.name for t in templates.ALL} == {
         "topi/conv1d", "topi/conv2d", "topi/conv2d.direct", "topi/depthwise", "topi/depthwise.direct",

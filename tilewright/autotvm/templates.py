@@ -125,20 +125,21 @@ class Packaged(Generic[W]):
         return target
 
     def _known(self, workload: W, target: Target) -> tuple[packaged.PackagedTemplate[W], Config]:
-        """The strategy and the configuration that the contexts know, or those to use where nothing was measured."""
+        """The fastest strategy that the contexts know, and its configuration; the usual one where nothing was measured."""
         able = [t for t in self.template.strategies if t.covers(workload, target)]
-        for template in able:
-            found = DispatchContext.current.query(target, args_to_workload(workload.args, template.name))
-            config = found.config if isinstance(found, AppliedConfig) else found
-            if isinstance(config, Config) and template.declare(workload.args, target).space.find(config) is None:
-                logger.warning(
-                    "What the log knows for %s on %s is not a configuration of this template, and is not used: %s",
-                    args_to_workload(workload.args, template.name),
-                    target,
-                    config,
-                )
-            elif isinstance(config, Config):
+        names = [args_to_workload(workload.args, template.name) for template in able]
+        for place, found in DispatchContext.current.answers(target, names):
+            template, config = able[place], found.config if isinstance(found, AppliedConfig) else found
+            if not isinstance(config, Config):
+                continue
+            if template.declare(workload.args, target).space.find(config) is not None:
                 return template, config
+            logger.warning(
+                "What the log knows for %s on %s is not a configuration of this template, and is not used: %s",
+                names[place],
+                target,
+                config,
+            )
         return able[0], able[0].first(workload.args, target)
 
 

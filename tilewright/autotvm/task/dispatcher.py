@@ -6,6 +6,7 @@ The innermost context is asked first; what it does not know, the one outside is 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -40,9 +41,28 @@ class DispatchContext(metaclass=_Current):
             return outer.query(target, workload)
         return found
 
+    def answers(self, target: Target | None, workloads: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """The configurations that are known for one piece of work under several names, such as those of strategies.
+
+        Each with the place of its name, in the order to try them: those of this context, the fastest first, then those
+        of the contexts outside.
+        """
+        ranks = [self._rank_inside(target, workload) for workload in workloads]
+        for _, place in sorted((rank, place) for place, rank in enumerate(ranks) if rank is not None):
+            yield place, self._query_inside(target, workloads[place])
+        if self is not _ROOT:
+            yield from (self._outer[-1] if self._outer else _ROOT).answers(target, workloads)
+
     def _query_inside(self, target: Target | None, workload: Any) -> Any:
         """The configuration that this context knows, or None."""
         raise NotImplementedError
+
+    def _rank_inside(self, target: Target | None, workload: Any) -> tuple[bool, float] | None:
+        """Whether what this context knows was measured without a check, and its seconds; None where it knows nothing.
+
+        What nobody measured comes first: somebody chose it.
+        """
+        return None if self._query_inside(target, workload) is None else (False, 0.0)
 
     def update(self, target: Target | None, workload: Any, cfg: Any) -> None:
         """Set the configuration for a workload."""

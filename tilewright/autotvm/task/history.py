@@ -9,7 +9,7 @@ from typing import Any
 from ...core.errors import UserError
 from ...core.log import logger
 from ...core.target import Target
-from ...tune.records.format import MeasureInput, Pair
+from ...tune.records.format import MeasureInput, Pair, mean_cost
 from ...tune.records.history import History, model_of
 from ...tune.records.log import load_from_buffer, load_from_file
 from ...tune.task import freeze
@@ -65,9 +65,9 @@ class ApplyHistoryBest(DispatchContext):
                 fix='call the template inside `with target.Target("cuda"):`',
             )
         target, workload = Target.parse(target), freeze(workload)
-        for key in (model_of(target), *target.keys):
-            if (key, workload) in self._given:
-                return self._given[key, workload]
+        given = self._given_for(target, workload)
+        if given is not None:
+            return given
         found = self.history.best(target, workload)
         if found is None:
             return None
@@ -79,6 +79,19 @@ class ApplyHistoryBest(DispatchContext):
                 workload,
             )
         return found[0].config
+
+    def _given_for(self, target: Target, workload: Any) -> Any:
+        keys = (model_of(target), *target.keys)
+        return next((self._given[key, workload] for key in keys if (key, workload) in self._given), None)
+
+    def _rank_inside(self, target: Target | None, workload: Any) -> tuple[bool, float] | None:
+        if target is None:
+            return super()._rank_inside(target, workload)
+        target, workload = Target.parse(target), freeze(workload)
+        if self._given_for(target, workload) is not None:
+            return False, 0.0
+        found = self.history.best(target, workload)
+        return None if found is None else (not found[0].notes.checked, mean_cost(found[1]))
 
     def update(self, target: Target | None, workload: Any, cfg: Any) -> None:
         if target is not None:
