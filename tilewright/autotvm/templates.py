@@ -125,7 +125,7 @@ class Packaged(Generic[W]):
         return target
 
     def _known(self, workload: W, target: Target) -> tuple[packaged.PackagedTemplate[W], Config]:
-        """The fastest strategy that the contexts know, and its configuration; the usual one where nothing was measured."""
+        """The fastest strategy that the contexts know and its configuration; the usual one where they know none."""
         able = [t for t in self.template.strategies if t.covers(workload, target)]
         names = [args_to_workload(workload.args, template.name) for template in able]
         for place, found in DispatchContext.current.answers(target, names):
