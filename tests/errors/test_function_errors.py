@@ -94,10 +94,11 @@ def test_atomic_updates() -> None:
         tir.call_intrin("float32", "tir.atomic_or", tir.address_of(BUFFER.vload(0)), 1.0)
 
 
-def test_functions_that_are_not_there() -> None:
+def test_functions_that_are_not_there(capfd: pytest.CaptureFixture[str]) -> None:
     f = values(lambda x: tir.call_pure_extern("float32", "no_such_function", x))
     with refused("call_extern", "the program calls 'no_such_function'", fix="import_c"):
         f(tw.nd.empty((8,)), tw.nd.empty((8,)))
+    assert capfd.readouterr().err == ""  # the linker says nothing of its own
     with refused("call_llvm_pure_intrin", "llvm.nothing", "which LLVM does not have", fix="language reference"):
         values(lambda x: tir.call_llvm_pure_intrin("float32", "llvm.nothing", x))
     with refused("call_llvm_pure_intrin", "calls an intrinsic of LLVM, but is compiled for cuda", fix='"llvm"'):
@@ -196,6 +197,9 @@ def test_imported_code(monkeypatch: pytest.MonkeyPatch) -> None:
         imported("import_llvm", "this is\nnot IR")
     with refused("pragma", "cannot read nothing.c", fix="the path of a file"):
         imported("import_c", "nothing.c")
+    for key in ("import_c", "import_llvm"):
+        with refused("pragma", "the code is not text", fix="their own encoding"):
+            imported(key, "int f(void); // \ud800")
     monkeypatch.setenv("PATH", os.devnull)
     monkeypatch.delenv("CC", raising=False)
     with refused("pragma", "no C compiler is on the PATH", fix="apt-get install gcc"):

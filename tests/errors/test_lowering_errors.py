@@ -475,6 +475,8 @@ KINDS: list[Row] = [
     (lambda e: Target("llvm -foo"), "Target", "'-foo' is not an option", "-name=value"),
     (lambda e: Target("cuda -max_threads_per_block=x"), "Target", "-max_threads_per_block=x is not", "=1024"),
     (lambda e: built("llvm -mcpu=foo"), "Target", "'foo' is not a recognized processor", "-mcpu=skylake"),
+    (lambda e: built("llvm -mcpu=a\0b"), "Target", r"'a\x00b' is not a recognized name", "-mcpu=skylake"),
+    (lambda e: built("llvm -mcpu=\ud800"), "Target", r"'\ud800' is not a recognized name", "-mcpu=skylake"),
     (lambda e: built("llvm -mattr=+foo"), "Target", "'+foo' is not a recognized feature", "+avx2"),
     (lambda e: built("llvm -mattr=fma"), "Target", "'fma' has no sign", "+avx2"),
     (lambda e: built("llvm -opt-level=9"), "Target", "-opt-level=9", "0 to 3"),

@@ -39,6 +39,14 @@ def llvm_ir(code: str) -> str:
 
 def text_of(code: str, endings: tuple[str, ...]) -> str:
     """The code itself; what a file holds, where it is the path of one."""
+    try:
+        code.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"the code is not text: it holds {code[error.start]!r}, half of a character",
+            primitive="pragma",
+            fix='decode the bytes of the file with their own encoding: Path(name).read_text("latin-1")',
+        ) from error
     if "\n" in code or not code.strip().endswith(endings):
         return code
     try:

@@ -32,6 +32,9 @@ def load_program(program: CompiledProgram) -> dict[str, Launcher]:
     symbols = [abi.name + PACKED for abi in program.kernels]
     parallel = any(name in program.source for name in OF_THREADS)
     own = POOL.functions() if parallel else {}
+    # LLVM's linker writes about a missing function on stderr before it says so: whose lack is sure is told here.
+    if program.called and not program.objects and (lost := _missing(program, own)) is not None:
+        raise lost
     try:
         held, addresses = link(program.binary, symbols, own, program.objects)
     except RuntimeError as error:

@@ -41,8 +41,9 @@ def compile_llvm(functions: tuple[Function, ...], target: Target) -> CompiledPro
     code = compile_ir(source, machine)
     seconds = code.seconds
     return CompiledProgram(
-        str(target), entries, abi, source, binary=code.binary, compile_seconds=seconds, objects=objects
-    )
+        str(target), entries, abi, source, binary=code.binary, compile_seconds=seconds, objects=objects,
+        called=tuple(sorted(called_in(functions))),
+    )  # fmt: skip
 
 
 def _options(target: Target) -> Options:

@@ -20,6 +20,9 @@ target.emit_object(module)
 @cache
 def complaint(cpu: str, features: str) -> str:
     """Return what LLVM reports about a processor with those features ("+avx2,-fma"); "" if it knows them all."""
+    for name in (cpu, features):
+        if not (name.isascii() and name.isprintable()):  # no name of LLVM's, and not text that a command line can hold
+            return f"{name!r} is not a recognized name"
     done = subprocess.run([sys.executable, "-c", _PROGRAM, cpu, features], capture_output=True, text=True, check=False)
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     said = next((line for line in lines if "is not a recognized" in line), "")
