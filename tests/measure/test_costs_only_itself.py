@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import resource
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from tilewright.measure.option import LocalBuilder, LocalRunner
 from tilewright.measure.outcome import Measured, RunFailed, shorten
 from tilewright.measure.pool import Died, Pool
 from tilewright.measure.session import MeasureSession
+from tilewright.passes.context import PassContext
 from tilewright.tune.session.prefilter import Prefilter
 
 
@@ -114,6 +117,14 @@ def _changes() -> dict[str, Callable[[], Any]]:
         "limit": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50)),
         "mask": lambda: os.umask(0o777),
         "recursion": lambda: sys.setrecursionlimit(200),
+        "variable of C": lambda: os.putenv("TILEWRIGHT_TEST", "1"),
+        "priority": lambda: os.nice(1),
+        "streams": lambda: os.dup2(os.open(os.devnull, os.O_RDONLY), 2),
+        "path": lambda: sys.path.insert(0, "/nowhere"),
+        "collector": gc.disable,
+        "warnings": lambda: warnings.simplefilter("error"),
+        "logging": lambda: logging.disable(logging.CRITICAL),
+        "files": lambda: setattr(gc, "left_open_by_a_test", [open(os.devnull) for _ in range(20)]),
         "memory": lambda: setattr(gc, "leaked_by_a_test", np.ones(family.LARGEST_GROWTH + (32 << 20), np.uint8)),
     }
 
@@ -127,6 +138,41 @@ def test_what_work_changes_in_its_process_ends_with_it(name: str) -> None:
 
     found = run(work, list(range(4)), size=1)
     assert found[0] == found[1] != found[2] == found[3]
+
+
+def test_what_work_changes_in_its_context_ends_with_it() -> None:
+    """What is entered and never left, and how NumPy treats what overflows; the worker stays."""
+
+    def work(number: int) -> tuple[Any, ...]:
+        found = (Target.current(), PassContext.current().config, np.geterr()["over"], os.getpid())
+        Target("cuda").__enter__()
+        PassContext(config={"tir.disable_vectorize": True}).__enter__()
+        np.seterr(over="raise")
+        return found
+
+    found = run(work, list(range(3)), size=1)
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(
+    ("error", "how"),
+    [
+        (KeyboardInterrupt("now"), "raised KeyboardInterrupt: now"),
+        (GeneratorExit(), "raised GeneratorExit"),
+        (type("Mute", (BaseException,), {"__str__": lambda self: 1 / 0})(), "raised Mute"),
+    ],
+)
+def test_whatever_work_raises_is_its_outcome(error: BaseException, how: str, capfd: pytest.CaptureFixture[str]) -> None:
+    def work(number: int) -> int:
+        if number == 1:
+            raise error
+        return number
+
+    found = run(work, list(range(3)), size=1)
+    assert (found[0], found[2]) == (0, 2)
+    assert isinstance(found[1], Died)
+    assert found[1].how == how
+    assert capfd.readouterr().err == ""
 
 
 def test_good_work_keeps_its_worker() -> None:

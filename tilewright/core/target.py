@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import re
-import threading
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -123,7 +123,7 @@ class Target:
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
         """The innermost target of the `with` statements around the caller, or None."""
-        stack = _stack()
+        stack = _entered.get()
         if not stack and allow_none is False:
             raise UserError(
                 "no current target", primitive="Target.current", fix='pass one, or work inside `with Target("cuda"):`'
@@ -131,11 +131,11 @@ class Target:
         return stack[-1] if stack else None
 
     def __enter__(self) -> Target:
-        _stack().append(self)
+        _entered.set((*_entered.get(), self))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _stack().pop()
+        _entered.set(_entered.get()[:-1])
 
     @property
     def is_gpu(self) -> bool:
@@ -240,14 +240,8 @@ class Target:
         return Target, (str(self),)
 
 
-_local = threading.local()
-
-
-def _stack() -> list[Target]:
-    stack: list[Target] | None = getattr(_local, "stack", None)
-    if stack is None:
-        stack = _local.stack = []
-    return stack
+_entered: ContextVar[tuple[Target, ...]] = ContextVar("Target", default=())
+"""Targets of the `with` statements around the caller, the innermost last."""
 
 
 def _split(spelling: Any) -> tuple[str, dict[str, str]]:

@@ -7,10 +7,15 @@ starts stays findable, and ends with it. A process whose surroundings a candidat
 from __future__ import annotations
 
 import ctypes
+import gc
+import locale
+import logging
 import os
+import re
 import resource
 import signal
 import sys
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -18,14 +23,19 @@ _PR_SET_CHILD_SUBREAPER = 36
 _ROUNDS = 8
 """How often the descendants of a process are listed anew while they are being stopped."""
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-THREADS = "threads"
+_STATUS = re.compile(rb"^(Threads|VmRSS|Umask|SigIgn|SigCgt|SigBlk):\s*(\S+)", re.M)
+_STREAMS = (0, 1, 2)
+_LIMITS = sorted({value for name, value in vars(resource).items() if name.startswith("RLIMIT_")})
+_libc = ctypes.CDLL(None)
+THREADS, FILES = "threads", "open files"
+_OOM = "/proc/self/oom_score_adj"
 LARGEST_GROWTH = 256 << 20
 """Bytes that a process may gain before another one takes its place."""
 
 
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parent ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def has_children() -> bool:
@@ -92,38 +102,49 @@ def kill_family(pid: int) -> None:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a process has that outlives a piece of work, and that the next one would find changed."""
+    """What a process has that outlives a piece of work, and that the next one would find changed.
+
+    What Python keeps per context (targets, pass contexts, NumPy's treatment of floating-point errors) is not here:
+    each piece of work runs in a context of its own. Objects that work replaces in modules are not seen either.
+    """
 
     named: dict[str, object]
     threads: int
+    files: int
     bytes: int
 
     @classmethod
     def now(cls) -> Surroundings:
         """Those of this process."""
-        status = dict(line.split(b":", 1) for line in _read("/proc/self/status").splitlines())
+        status = dict(_STATUS.findall(_read("/proc/self/status")))
         return cls(
             {
                 "working directory": _folder(),
-                "environment": tuple(os.environb.items()),
+                "environment": _environment(),
                 "signal handlers": (status[b"SigIgn"], status[b"SigCgt"], status[b"SigBlk"]),
                 "signal timers": any(signal.getitimer(which)[0] for which in _TIMERS),
-                "resource limits": _read("/proc/self/limits"),
+                "resource limits": tuple(map(resource.getrlimit, _LIMITS)),
                 "file mode mask": status.get(b"Umask"),
-                "interpreter": (sys.getrecursionlimit(), sys.stdout, sys.stderr, sys.gettrace(), sys.getprofile()),
+                "standard streams": tuple(map(_identity, _STREAMS)),
+                "priority": (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0), _read(_OOM)),
+                "process group": os.getpgrp(),
+                "locale": locale.setlocale(locale.LC_ALL),
+                "interpreter": _interpreter(),
             },
             int(status[b"Threads"]),
-            int(status[b"VmRSS"].split()[0]) << 10,
+            _next_descriptor(),
+            int(status[b"VmRSS"]) << 10,
         )
 
-    def changed(self, strictly: bool = True) -> str:
-        """What is another than it was (empty: nothing). `strictly`: threads and memory count as well."""
+    def changed(self, strictly: bool = True) -> set[str]:
+        """What is another than it was. `strictly`: threads, open files and memory count as well."""
         now = Surroundings.now()
-        found = [name for name, value in self.named.items() if now.named[name] != value]
+        found = {name for name, value in self.named.items() if now.named[name] != value}
         if strictly:
-            found += [THREADS] * (now.threads > self.threads)
-            found += ["memory"] * (now.bytes - self.bytes > LARGEST_GROWTH)
-        return ", ".join(found)
+            counted = ((THREADS, now.threads - self.threads, 0), (FILES, now.files - self.files, 0),
+                       ("memory", now.bytes - self.bytes, LARGEST_GROWTH))  # fmt: skip
+            found.update(name for name, more, allowed in counted if more > allowed)
+        return found
 
 
 def _read(path: str) -> bytes:
@@ -137,3 +158,41 @@ def _folder() -> tuple[int, int]:
     except OSError:
         return 0, 0
     return found.st_dev, found.st_ino
+
+
+def _identity(descriptor: int) -> tuple[int, int] | None:
+    """What an open file is; None where the descriptor is closed."""
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _environment() -> tuple[bytes, ...]:
+    """The variables as libraries see them: `os.putenv` changes these alone, and `os.environ` these as well."""
+    first = ctypes.POINTER(ctypes.c_char_p).in_dll(_libc, "environ")
+    found: list[bytes] = []
+    while first and (one := first[len(found)]) is not None:
+        found.append(one)
+    return tuple(found)
+
+
+def _next_descriptor() -> int:
+    """The descriptor that the next file would get, which those that are left open push up."""
+    try:
+        found = os.open("/", os.O_PATH)
+    except OSError:
+        return sys.maxsize
+    os.close(found)
+    return found
+
+
+def _interpreter() -> tuple[object, ...]:
+    """What a program may set of the whole interpreter."""
+    return (
+        sys.getrecursionlimit(), sys.getswitchinterval(), sys.get_int_max_str_digits(), tuple(sys.path),
+        sys.stdout, sys.stderr, sys.gettrace(), sys.getprofile(), sys.excepthook,
+        gc.isenabled(), gc.get_threshold(), logging.root.manager.disable,
+        [rule for rule in warnings.filters if rule[0] == "error"],
+    )  # fmt: skip

@@ -11,12 +11,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
 from .channel import LATE, Channel, Garbled
 from .children import Child, fork
-from .family import THREADS, Surroundings, has_children, kill_descendants, spare_descriptors
+from .family import FILES, THREADS, Surroundings, has_children, kill_descendants, spare_descriptors
+from .outcome import shorten
 
 
 @dataclass(frozen=True)
@@ -194,18 +196,31 @@ def _serve(channel: Channel, work: Callable[[Any], Any], nice: int) -> None:
     last, fresh = False, True
     while not last:
         number, given = channel.receive()
-        result = work(given)
+        result, fit = _attempt(work, given)
         if os.getpid() != me:  # a fork that the work made; its result is not the worker's
             os._exit(0)
         children = has_children()
         if children:
             kill_descendants(me)
         changed = before.changed()
-        if fresh and changed == THREADS:  # those that a compiler starts when it is first used, and keeps
-            before, changed = Surroundings.now(), ""
+        if fresh and changed <= {THREADS, FILES}:  # those of a compiler that is first used now, and keeps them
+            before, changed = Surroundings.now(), set()
         fresh = False
-        last = children or bool(changed)
+        last = children or bool(changed) or not fit
         channel.send(Answer(number, result, last))
+
+
+def _attempt(work: Callable[[Any], Any], given: Any) -> tuple[Any, bool]:
+    """What comes of a piece of work, in a context of its own, and whether it came to its end."""
+    began = time.monotonic()
+    try:
+        return copy_context().run(work, given), True
+    except BaseException as error:  # work sees to the errors that it expects: this is not one of those
+        try:
+            said = f"{type(error).__name__}: {error}".removesuffix(": ")
+        except BaseException:  # its text, too, is the work's own code
+            said = type(error).__name__
+        return Died(f"raised {shorten(said)}", False, False, time.monotonic() - began), False
 
 
 def _end(children: Collection[Child], idle: bool) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -97,6 +97,10 @@ _KEYS: dict[str, Callable[[Options, Any, str], Options]] = {
 }
 
 
+_entered: ContextVar[tuple[PassContext, ...]] = ContextVar("PassContext", default=())
+"""Contexts around the caller, the innermost last."""
+
+
 class PassContext:
     """Options of `lower` and `build` for the `with` statement around them, under the legacy names.
 
@@ -146,15 +150,15 @@ class PassContext:
     @staticmethod
     def current() -> PassContext:
         """The innermost context of the `with` statements around the caller, or the usual one."""
-        stack = _stack()
+        stack = _entered.get()
         return stack[-1] if stack else PassContext()
 
     def __enter__(self) -> PassContext:
-        _stack().append(self)
+        _entered.set((*_entered.get(), self))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _stack().pop()
+        _entered.set(_entered.get()[:-1])
 
     def __repr__(self) -> str:
         return f"PassContext(opt_level={self.opt_level}, config={self.config})"
@@ -166,13 +170,3 @@ def _known_pass(name: str) -> str:
             f"the pass {name!r} cannot be left out", primitive="PassContext", fix=f"these can: {', '.join(_OPTIONAL)}"
         )
     return _OPTIONAL[name]
-
-
-_local = threading.local()
-
-
-def _stack() -> list[PassContext]:
-    stack: list[PassContext] | None = getattr(_local, "stack", None)
-    if stack is None:
-        stack = _local.stack = []
-    return stack
