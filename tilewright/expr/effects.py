@@ -15,7 +15,9 @@ PACKED = "call_packed"
 PREFETCH = "prefetch"
 """Brings the cache line of an address into the cache."""
 ATOMICS = tuple(f"atomic_{what}" for what in "add sub min max and or xor exchange".split())
-EFFECTS: set[str] = {EXTERN, LLVM, PACKED, PREFETCH, *ATOMICS}
+FAILED = "assertion_failed"
+"""Says that an assertion does not hold: its message, and where it was written."""
+EFFECTS: set[str] = {EXTERN, LLVM, PACKED, PREFETCH, FAILED, *ATOMICS}
 """The names of functions with effects; users may declare more of them."""
 SEEN: set[str] = set()
 """Those of them that any expression of this process calls."""

@@ -18,6 +18,7 @@ from ..expr.operators import condition as test_of
 from ..expr.traverse import substitute
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Tensor
+from .assertions import asserting, assertion_of
 from .functions import PrimFunction
 from .nodes import Allocate, Buffer, Evaluate, For, Function, If, Let, Program, Seq, Stmt, Store, While, seq
 
@@ -96,6 +97,11 @@ def make_if(condition_: Any, then_case: Any, else_case: Any = None, span: Any = 
     """`then_case` where the condition holds, else `else_case`."""
     orelse = None if else_case is None else _statement(else_case, "else_case", "IfThenElse")
     return If(condition(condition_, "IfThenElse"), _statement(then_case, "then_case", "IfThenElse"), orelse)
+
+
+def make_assert(condition: Any, message: Any, body: Any, span: Any = None) -> Stmt:
+    """`body` where the condition holds; elsewhere the call of the function ends with a UserError of the message."""
+    return asserting(condition, message, _statement(body, "the body", "AssertStmt"))
 
 
 def _buffer(given: Any, primitive: str) -> Buffer:
@@ -267,6 +273,7 @@ STATEMENTS: dict[str, Any] = {
     name: constructor(node, build, name, holds)
     for name, node, build, holds in (
         ("For", For, make_for, None), ("IfThenElse", If, make_if, None),
+        ("AssertStmt", If, make_assert, lambda stmt: assertion_of(stmt) is not None),
         ("While", While, make_while, None), ("BufferStore", Store, make_store, None),
         ("BufferLoad", Load, make_buffer_load, _reads(Buffer)),
         ("ProducerLoad", Load, make_producer_load, _reads(Tensor)),
@@ -278,6 +285,8 @@ STATEMENTS: dict[str, Any] = {
 }  # fmt: skip
 STATEMENTS["IRModule"].from_expr = module_of
 LEGACY_NAMES: dict[type, str] = {
-    made.node: f"tir.{name}" for name, made in STATEMENTS.items() if name not in ("AttrStmt", "Let", "ProducerLoad")
+    made.node: f"tir.{name}"
+    for name, made in STATEMENTS.items()
+    if name not in ("AttrStmt", "AssertStmt", "Let", "ProducerLoad")
 }
 """What the legacy API calls a node, where that is not its own name."""

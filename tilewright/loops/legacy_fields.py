@@ -15,8 +15,9 @@ from ..expr.nodes import TRUE, Load
 from ..tensor.axis import AxisKind, IterVar, Range
 from ..tensor.reduction import CommReducer, Reduce
 from ..tensor.tensor import Tensor
+from .assertions import assertion_of
 from .functions import with_attr, without_attr
-from .nodes import Allocate, Buffer, For, Function, If, Program, Seq, Stmt
+from .nodes import Allocate, Assertion, Buffer, For, Function, If, Program, Seq, Stmt
 from .printer import show_function, show_program, show_statement
 
 
@@ -42,6 +43,14 @@ def _source(wanted: type, name: str) -> Callable[[Load], Any]:
     return source
 
 
+def _asserted(branch: If) -> Assertion:
+    """What a branch asserts; AttributeError for any other branch."""
+    found = assertion_of(branch)
+    if found is None:
+        raise AttributeError("an IfThenElse has no message and no body: ask for .then_case and .else_case")
+    return found
+
+
 _FIELDS: dict[type, dict[str, Callable[[Any], Any]]] = {
     For: {
         "loop_var": lambda loop: loop.var,
@@ -49,7 +58,12 @@ _FIELDS: dict[type, dict[str, Callable[[Any], Any]]] = {
         "annotations": lambda loop: dict(loop.pragmas),
     },
     Stmt: {"script": lambda stmt: partial(show_statement, stmt)},
-    If: {"then_case": lambda stmt: stmt.then, "else_case": lambda stmt: stmt.orelse},
+    If: {
+        "then_case": lambda stmt: stmt.then,
+        "else_case": lambda stmt: stmt.orelse,
+        "message": lambda stmt: _asserted(stmt).message,
+        "body": lambda stmt: (_asserted(stmt), stmt.then)[1],
+    },
     Seq: {"seq": lambda stmt: stmt.stmts, "size": lambda stmt: len(stmt.stmts)},
     Allocate: {
         "buffer_var": lambda stmt: stmt.buffer,

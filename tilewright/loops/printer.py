@@ -6,6 +6,7 @@ ends. A flat view of a buffer is declared just above the innermost statement tha
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from ..expr.operand import TEXT
 from ..expr.printer import ExprPrinter
 from ..expr.traverse import post_order, variables
 from . import nodes as n
+from .assertions import assertion_of
 from .liveness import without_lifetimes
 
 _HEADER = """\
@@ -170,6 +172,9 @@ class _FunctionPrinter:
         elif isinstance(stmt, n.While):
             self._line(level, f"while {self.printer(stmt.condition)}:")
             self._block(stmt.body, level + 1)
+        elif isinstance(stmt, n.If) and (asserted := assertion_of(stmt)) is not None:
+            self._line(level, f"assert {self.printer(stmt.condition)}, {json.dumps(asserted.message)}")
+            self._block(stmt.then, level)
         elif isinstance(stmt, n.If):
             self._line(level, f"if {self.printer(stmt.condition)}:")
             self._block(stmt.then, level + 1)

@@ -25,6 +25,7 @@ from ...core.hardware import ThreadTag
 from ...core.recursion import deep
 from ...expr import nodes as n
 from ...expr.numerics import Value
+from ..assertions import failure
 from ..describe import describe
 from ..nodes import (
     REPORT,
@@ -113,6 +114,9 @@ class Runner(Machine):
     def _evaluate(self, stmt: Evaluate) -> Run:
         if isinstance(stmt.value, n.Call) and stmt.value.name == REPORT:
             return self._reported(stmt)
+        said = failure(stmt)
+        if said is not None:
+            return self._failed(said.message)
         value = self.expression(stmt.value)
 
         def run(mask: Value) -> None:
@@ -125,6 +129,13 @@ class Runner(Machine):
         def run(mask: Value) -> None:
             if mask is None or np.any(mask):
                 raise InterpretError(f"an index is out of bounds, as `{describe(stmt)}` reports")
+
+        return run
+
+    def _failed(self, message: str) -> Run:
+        def run(mask: Value) -> None:
+            if mask is None or np.any(mask):
+                raise InterpretError(f"an assertion does not hold: {message}")
 
         return run
 
