@@ -32,6 +32,7 @@ from ..expr.operators import any_of as any
 from ..expr.operators import divide as div
 from ..expr.operators import floordiv as indexdiv
 from ..expr.operators import floormod as indexmod
+from ..expr.shuffle import shuffle as Shuffle
 from ..loops import ir_builder as ir_builder
 from ..loops import legacy_fields as _legacy_fields
 from ..loops.calls import (
