@@ -37,7 +37,9 @@ def shuffle(vectors: Any, indices: Any, span: Any = None) -> n.Expr:
             fix="give vectors of one type: tir.Shuffle([a, b], [0, 2, 1, 3])",
         )
     lanes = [lane(v, i) for v in given for i in range(v.dtype.lanes)]
-    numbers = [getattr(i, "value", i) for i in (indices if isinstance(indices, (tuple, list)) else [indices])]
+    numbers: list[Any] = [
+        getattr(i, "value", i) for i in (indices if isinstance(indices, (tuple, list)) else [indices])
+    ]
     wrong = next((i for i in numbers if isinstance(i, bool) or not isinstance(i, int) or not 0 <= i < len(lanes)), None)
     if wrong is not None or not numbers:
         raise UserError(
