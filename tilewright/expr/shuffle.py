@@ -49,7 +49,7 @@ def shuffle(vectors: Any, indices: Any, span: Any = None) -> n.Expr:
         )
     if len(given) == 1 and numbers == list(range(len(lanes))):
         return given[0]
-    chosen = [lanes[i] for i in numbers]
+    chosen: list[n.Expr] = [lanes[i] for i in numbers]
     if len(chosen) == 1:
         return chosen[0]
     made: n.Expr = n.Broadcast(chosen[-1], len(chosen))
