@@ -356,7 +356,7 @@ def measure_with(monkeypatch, measurer):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr("tilewright.autotvm.tuner.MeasureSession", Session)
+    monkeypatch.setattr("tilewright.autotvm.tuner.tuner.MeasureSession", Session)
 
 
 class Backwards(autotvm.tuner.Tuner):
@@ -461,7 +461,7 @@ def test_a_second_interruption_ends_the_script(monkeypatch):
 
     clock = [100.0]
     measure_with(monkeypatch, fakes.FakeMeasurer(judge))
-    monkeypatch.setattr("tilewright.autotvm.tuner.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("tilewright.autotvm.tuner.tuner.time", SimpleNamespace(monotonic=lambda: clock[0]))
     tuner = autotvm.tuner.RandomTuner(TASK)
     tuner.tune(3, autotvm.measure_option())
     assert tuner.interrupted

@@ -12,7 +12,7 @@ with autotvm.apply_history_best("matmul.log"), tvm.target.Target("cuda"):
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ..core.refusals import missing_from_module as _missing
-from . import callback, env, measure, record, task, templates, tuner
+from . import callback, database, env, measure, record, task, templates, tophub, tuner
 from .env import GLOBAL_SCOPE
 from .many import tune_tasks
 from .measure import LocalBuilder, LocalRunner, MeasureErrorNo, MeasureInput, MeasureResult, RPCRunner, measure_option
@@ -25,6 +25,8 @@ from .task import (
     FallbackContext,
     create,
     get_config,
+    register_topi_compute,
+    register_topi_schedule,
     template,
 )
 from .task import ApplyHistoryBest as apply_history_best

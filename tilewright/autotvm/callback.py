@@ -23,6 +23,7 @@ from ..tune.records.format import MeasureInput, Pair, encode, only_json
 from ..tune.records.log import RecordLog, load_from_file
 from ..tune.session.show import scale_of
 from ..tune.session.trials import flops_of
+from .database import Database
 
 
 class LogToFile:
@@ -72,6 +73,26 @@ def log_to_file(file_out: str | os.PathLike[str] | IO[str], protocol: str = "jso
     """Append every result to a log file, in the format of `autotvm.record.encode`."""
     only_json(protocol)
     return LogToFile(file_out)
+
+
+class LogToDatabase:
+    """Saves every result in a database."""
+
+    def __init__(self, db: Database) -> None:
+        if not isinstance(db, Database):
+            raise UserError(
+                f"{db!r} is not a database", primitive="log_to_database", fix="give autotvm.database.DummyDatabase()"
+            )
+        self._db = db
+
+    def __call__(self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        for inp, result in zip(inputs, results, strict=True):
+            self._db.save(inp, result, extend=True)
+
+
+def log_to_database(db: Database) -> LogToDatabase:
+    """Save every result in a database, such as `autotvm.database.DummyDatabase()`."""
+    return LogToDatabase(db)
 
 
 class Monitor:

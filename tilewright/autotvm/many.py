@@ -17,19 +17,8 @@ from ..tune.session.show import say
 from ..tune.session.trials import Trial
 from ..tune.task import Task
 from . import callback
-from .tuner import (
-    AutoTuner,
-    Callback,
-    GATuner,
-    RandomTuner,
-    Tuner,
-    XGBTuner,
-    check_counts,
-    checked_callbacks,
-    checked_options,
-    session_of,
-    unrecorded,
-)
+from .tuner import AutoTuner, GATuner, RandomTuner, Tuner, XGBTuner
+from .tuner.tuner import Callback, Session, check_counts, checked_callbacks, checked_options, session_of, unrecorded
 
 _TUNERS = {"auto": AutoTuner, "xgb": XGBTuner, "ga": GATuner, "random": RandomTuner}
 _UNLIMITED = 1_000_000
@@ -125,7 +114,7 @@ def tune_tasks(
 def _run(
     task: Task,
     tuner: Tuner,
-    session: MeasureSession | FleetSession,
+    session: Session,
     options: Options,
     called: Sequence[Callback],
 ) -> Run:
@@ -139,7 +128,7 @@ def _run(
     return run
 
 
-def _resume(runs: Sequence[Run], session: MeasureSession | FleetSession, called: Sequence[Callback]) -> None:
+def _resume(runs: Sequence[Run], session: Session, called: Sequence[Callback]) -> None:
     """Let the runs start from what their log and the journals of a fleet hold."""
     known = [pair for one in called if isinstance(one, callback.LogToFile) for pair in one.known()]
     for run in runs:

@@ -21,7 +21,7 @@ from ..topi.templates.workload import Convolution, of_options
 from ..tune.space.config import Config
 from ..tune.task import Program, Task
 from ..tune.task import create as create_task
-from .task.dispatcher import DispatchContext
+from .task.contexts import DispatchContext
 from .task.space import AppliedConfig
 from .task.templates import args_to_workload
 

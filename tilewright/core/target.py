@@ -68,17 +68,17 @@ _LIMITS: dict[str, dict[str, tuple[str, Setter]]] = {
 }
 # Options that are only kept in the spelling, or choose the row.
 _LABELS: dict[str, tuple[str, ...]] = {
-    "cuda": ("keys", "model", "tag", "libs"),
+    "cuda": ("keys", "model", "tag", "device", "libs"),
     # The last four, and the last two of llvm, stand in the targets of the legacy system's logs.
     "opencl": (
         "keys", "model", "tag", "device",
         "texture_spatial_limit", "texture_depth_limit", "max_function_args", "image_base_address_alignment",
     ),
     "llvm": (
-        "keys", "model", "tag", "mcpu", "mtriple", "mattr", "num-cores", "opt-level", "fp-contract",
+        "keys", "model", "tag", "device", "mcpu", "mtriple", "mattr", "num-cores", "opt-level", "fp-contract",
         "libs", "link-params",
     ),
-    "c": ("keys", "model", "tag", "num-cores"),
+    "c": ("keys", "model", "tag", "device", "num-cores"),
 }  # fmt: skip
 KINDS = tuple(_LIMITS)
 _MEANT = {
@@ -214,9 +214,11 @@ class Target:
     @property
     def keys(self) -> tuple[str, ...]:
         """The names under which operator schedules for this target are filed."""
-        given = dict(self.labels).get("keys")
+        labels = dict(self.labels)
+        given, device = labels.get("keys"), labels.get("device")
         default = ("cpu",) if self.kind in ("llvm", "c") else (str(self.kind), "gpu")
-        return tuple(given.split(",")) if given else default
+        listed = tuple(given.split(",")) if given else default
+        return (device, *listed) if device and device not in listed else listed
 
     def _options(self) -> list[tuple[str, str]]:
         """What the spelling needs to say: the options that differ from the defaults, in a fixed order."""

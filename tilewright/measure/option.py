@@ -13,6 +13,7 @@ import numpy as np
 from ..codegen.abi import CompiledProgram
 from ..core.errors import UserError
 from ..core.target import Target
+from .custom import Runner, is_own_runner
 
 BuildFunc = Callable[[Any, list[Any], Target], CompiledProgram]
 """From what a job instantiates to (schedule and tensors) and the target to a compiled program."""
@@ -117,13 +118,13 @@ class MeasureOption(TypedDict):
     """What `measure_option` returns."""
 
     builder: LocalBuilder
-    runner: LocalRunner
+    runner: LocalRunner | Runner
 
 
-def measure_option(
-    builder: str | LocalBuilder = "local", runner: str | LocalRunner = "local", **others: Any
-) -> MeasureOption:
+def measure_option(builder: str | LocalBuilder = "local", runner: Any = "local", **others: Any) -> MeasureOption:
     """How to measure, for a tuner: `measure_option(builder=LocalBuilder(), runner=LocalRunner(repeat=3))`.
+
+    A runner may be the script's own, a subclass of `autotvm.measure.Runner`.
 
     There are no `others`: the first scripts gave the runner's options here, and are told where these belong now.
     """
@@ -139,7 +140,7 @@ def measure_option(
     made_runner = LocalRunner() if isinstance(runner, str) and runner == "local" else runner
     if not isinstance(made_builder, LocalBuilder):
         raise UserError(f"builder={builder!r}", primitive="measure_option", fix="give autotvm.LocalBuilder(...)")
-    if not isinstance(made_runner, LocalRunner):
+    if not isinstance(made_runner, LocalRunner) and not is_own_runner(made_runner):
         fix = "give autotvm.LocalRunner(...) or autotvm.RPCRunner(...)"
         raise UserError(f"runner={runner!r}", primitive="measure_option", fix=fix)
     return {"builder": made_builder, "runner": made_runner}

@@ -34,7 +34,7 @@ log_softmax layer_norm batch_norm l2_normalize lrn pool2d global_pool adaptive_p
 _SHAPES = "a shape that depends on values is not declared; work with as many elements as there may be, and a count"
 _CHOOSE = "choose by target.kind in Python"
 _PLAIN = "nothing: numbers and lists are taken as they are"
-_TEMPLATE = "@autotvm.template(name)"
+_LOGS = "tune each operator's template, and keep its log"
 _PLACEMENT = "s[B].placement: where it is computed"
 _TARGETS = 'Target("cuda"), "opencl" or "llvm"'
 _REFERENCE = "compare with NumPy: np.testing.assert_allclose(found.numpy(), expected)"
@@ -224,30 +224,25 @@ INSTEAD: dict[str, dict[str, str]] = {
     },
     "autotvm": {
         "TrackerServer": "a Dask scheduler, and autotvm.RPCRunner(key, host, port) for its workers",
-        **dict.fromkeys(("register_topi_compute", "register_topi_schedule"), _TEMPLATE),
-        **dict.fromkeys(("graph_tuner", "tophub", "ApplyGraphBest"), "tune each operator's template, and keep its log"),
+        **dict.fromkeys(("graph_tuner", "apply_graph_best", "apply_fixed_config"), _LOGS),
         "FallbackConfigEntity": "autotvm.task.ConfigEntity",
         "feature": "nothing: the tuner takes features from the lowered program",
         **{name: f"autotvm.task.{name}" for name in ("args_to_workload", "serialize_args", "ApplyConfig")},
-        "database": "autotvm.callback.log_to_file(path), and autotvm.record.load_from_file(path)",
         **dict.fromkeys(("utils", "util"), "np and math, which have what it had"),
     },
     "autotvm.callback": {
-        "log_to_database": "autotvm.callback.log_to_file(path)",
         "visualize_progress": "autotvm.callback.Monitor()",
     },
     "autotvm.tuner": {
-        "DropletTuner": "autotvm.tuner.XGBTuner",
         **dict.fromkeys(("xgboost_cost_model", "model_based_tuner", "sa_model_optimizer"), "autotvm.tuner.XGBTuner"),
     },
     "autotvm.measure": {
-        **dict.fromkeys(("create_measure_batch", "request_remote"), _HERE),
+        "request_remote": _HERE,
+        **dict.fromkeys(("local_executor", "executor"), "concurrent.futures"),
     },
     "autotvm.task": {
         **dict.fromkeys(("extract_from_program", "extract_from_multiple_program", "TaskExtractEnv"), _TASK),
-        **dict.fromkeys(("register_topi_compute", "register_topi_schedule", "topi_integration"), _TEMPLATE),
-        "ApplyGraphBest": "tune each operator's template, and keep its log",
-        "compute_flop": "task.flop",
+        **dict.fromkeys(("ApplyGraphBest", "ApplyFixedConfig"), _LOGS),
     },
     "the schedule": {
     },

@@ -4,11 +4,13 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ...core.refusals import missing_from_module as _missing
 from ...tune.task import Task, create
-from . import dispatcher, space
-from .dispatcher import ApplyConfig, DispatchContext, FallbackContext, clear_fallback_cache
+from . import dispatcher, space, task, topi_integration
+from .contexts import ApplyConfig, DispatchContext, FallbackContext, clear_fallback_cache
 from .history import ApplyHistoryBest
 from .space import ConfigEntity, ConfigSpace, FallbackConfigEntity, InstantiationError
-from .templates import args_to_workload, get_config, serialize_args, template
+from .task import compute_flop
+from .templates import args_to_workload, deserialize_args, get_config, serialize_args, template
+from .topi_integration import get_workload, register_topi_compute, register_topi_schedule
 
 __all__ = [name for name in dir() if not name.startswith("_")]
 

@@ -13,7 +13,7 @@ from ...tune.records.format import MeasureInput, Pair, mean_cost
 from ...tune.records.history import History, model_of
 from ...tune.records.log import load_from_buffer, load_from_file
 from ...tune.task import freeze
-from .dispatcher import DispatchContext
+from .contexts import DispatchContext
 
 
 class ApplyHistoryBest(DispatchContext):

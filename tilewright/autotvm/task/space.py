@@ -31,6 +31,7 @@ from ...tune.space.choices import (
     ValueChoice as OtherOptionEntity,
 )
 from ...tune.space.config import Config as ConfigEntity
+from ...tune.space.indices import Indices
 from ...tune.space.knobs import (
     Knob,
     KnobAxis,
@@ -141,7 +142,7 @@ def _list_or_none(given: Any) -> list[Any] | None:
     return list(given) if isinstance(given, (list, tuple)) else None
 
 
-class ConfigSpace(Ambient):
+class ConfigSpace(Ambient, Indices):
     """Collects the knobs of a template; each knob stands at its first choice meanwhile."""
 
     def __init__(self) -> None:
@@ -162,6 +163,28 @@ class ConfigSpace(Ambient):
     def space_map(self) -> Mapping[str, Knob]:
         """The knobs by name."""
         return self.space.space_map
+
+    @property
+    def dims(self) -> list[int]:
+        """The number of choices of each knob."""
+        return self.space.dims
+
+    @property
+    def range_length(self) -> int:
+        """How many indices there are: the product of the numbers of choices."""
+        return self.space.range_length
+
+    def is_index_valid(self, index: int) -> bool:
+        """Whether the index is one of the space and no predicate rules it out."""
+        return self.space.is_index_valid(index)
+
+    def point(self, index: int) -> tuple[int, ...]:
+        """The place of each knob's choice, for an index."""
+        return self.space.point(index)
+
+    def index(self, point: Sequence[int]) -> int:
+        """The index of a point."""
+        return self.space.index(point)
 
     def get(self, index: int) -> ConfigEntity:
         """The configuration of an index."""
@@ -244,8 +267,8 @@ class FallbackConfigEntity(ConfigSpace):
         An axis of 128 and [-1, 8, 4] gives [4, 8, 4]; one of 49 gives [7, 7, 1].
         """
         knob = self.space[name]
-        bounds = constraints if isinstance(constraints, (list, tuple)) else [None]
-        whole = all(isinstance(bound, (int, np.integer)) for bound in bounds)
+        bounds = constraints if isinstance(constraints, (list, tuple)) else [0]
+        whole = all(isinstance(bound, (int, np.integer)) and (bound == -1 or bound > 0) for bound in bounds)
         if not isinstance(knob, SplitKnob) or len(bounds) != knob.outputs or not whole:
             raise UserError(
                 f"knob {name!r} ({knob.label}) cannot fall back to {constraints!r}",
@@ -254,7 +277,7 @@ class FallbackConfigEntity(ConfigSpace):
             )
         left, sizes = knob.product, []
         for bound in reversed(constraints):
-            sizes.append(max(f for f in factors.factors(left) if bound == -1 or f <= max(bound, 1)))
+            sizes.append(max(f for f in factors.factors(left) if bound == -1 or f <= bound))
             left //= sizes[-1]
         self._chosen[name] = SplitEntity(sizes[::-1])
 

@@ -15,7 +15,7 @@ from ...schedule.handle import ScheduleHandle
 from ...tune.flops import count_flop
 from ...tune.space.config import Config
 from ...tune.task import Declared, Program, freeze_all, register, thaw
-from .dispatcher import ApplyConfig, DispatchContext
+from .contexts import ApplyConfig, DispatchContext
 from .space import Ambient, AppliedConfig, ConfigSpace
 
 
@@ -121,6 +121,11 @@ def get_config() -> Any:
 def serialize_args(args: Any) -> tuple[Any, ...]:
     """Arguments as values that compare, hash and can be written to a log: tensors by shape and type."""
     return freeze_all(args, "serialize_args")
+
+
+def deserialize_args(args: Any) -> list[Any]:
+    """Arguments for a template's function from those of a workload: what stands for a tensor becomes a placeholder."""
+    return thaw(freeze_all(args, "deserialize_args"))
 
 
 def args_to_workload(args: Any, task_name: str | None = None) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...core.errors import name_lines_of
-from ...tune.task import lookup, register
+from ...tune.task import Template, lookup, register
 from . import (
     contraction_cpu,
     contraction_mma,
@@ -19,6 +19,7 @@ from . import (
     direct,
     elementwise,
     implicit_gemm,
+    legacy_names,
     matmul,
     pooling,
     transposed,
@@ -126,7 +127,8 @@ ALL.extend(
         *(DENSE, DENSE_MMA, DENSE_TF32, BATCH_MATMUL, BATCH_MATMUL_MMA, BATCH_MATMUL_TF32),
     )
 )
-for _template in ALL:
+_registered: list[Template] = [*ALL, *legacy_names.LEGACY]
+for _template in _registered:
     register(_template)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
 from ...core.errors import UserError
 from ..space.space import Space
-from .strategy import Seen, Strategy
+from .strategy import ENUMERABLE, Seen, Strategy
 
 _ATTEMPTS = 50
 
@@ -36,7 +37,7 @@ class GeneticSearch(Strategy):
                 )
         if not isinstance(mutation_prob, (int, float)) or not 0 <= mutation_prob <= 1:
             raise UserError(f"mutation_prob={mutation_prob!r}", primitive="GATuner", fix="give a number from 0 to 1")
-        self.pop_size = min(pop_size, max(space.range_length, 1))
+        self.pop_size = min(pop_size, max(space.size, 1))
         self.elite_num = min(elite_num, self.pop_size)
         self.mutation_prob = mutation_prob
         self._scores: dict[int, float] = {}
@@ -47,7 +48,22 @@ class GeneticSearch(Strategy):
             for _ in range(_ATTEMPTS):
                 if len(found) < count:
                     found += self._new(self.space.indices(self._children(count - len(found))), count - len(found))
+        found += self._new(self._advised, count - len(found))
+        found += self._new(self.first_generation, count - len(found))
         return found + self.fresh(count - len(found))
+
+    @cached_property
+    def first_generation(self) -> list[int]:
+        """Random configurations, each once, that are proposed before anything is known."""
+        if self.space.range_length <= ENUMERABLE:
+            valid = np.array([i for i in range(self.space.range_length) if self.space.is_index_valid(i)])
+            drawn: list[int] = self.rng.permutation(valid)[: self.pop_size].tolist()
+            return drawn
+        found: dict[int, None] = {}
+        for _ in range(_ATTEMPTS):
+            if len(found) < self.pop_size:
+                found.update(dict.fromkeys(self.space.indices(self.space.draw(self.rng, 2 * self.pop_size))))
+        return list(found)[: self.pop_size]
 
     def learn(self, results: Sequence[Seen]) -> None:
         self._scores.update({seen.index: seen.score for seen in results})

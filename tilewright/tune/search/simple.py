@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from random import Random
 
 from ..space.space import Space
@@ -24,6 +26,11 @@ class GridSearch(Strategy):
             self._next += 1
         return found
 
+    def has_next(self) -> bool:
+        while self._next < self._stop and (self._next in self.tried or not self.space.is_index_valid(self._next)):
+            self._next += 1
+        return self._next < self._stop
+
 
 class RandomSearch(Strategy):
     """Configurations at random, none twice; only indices from `start` up to and without `stop` where given."""
@@ -43,4 +50,14 @@ class RandomSearch(Strategy):
             if len(found) < count:
                 drawn = [self._random.randrange(*self._range) for _ in range(2 * count + 8)]
                 found += self._new([i for i in drawn if self.space.is_index_valid(i)], count - len(found))
+        if len(found) < count:  # few are left, and hard to hit
+            found += self._new(list(islice(self._left(), count - len(found))), count - len(found))
         return found
+
+    def has_next(self) -> bool:
+        return super().has_next() if self._range is None else next(self._left(), None) is not None
+
+    def _left(self) -> Iterator[int]:
+        """The indices of the range that were not tried, ascending."""
+        valid = self.space.is_index_valid
+        return (i for i in range(*(self._range or (0, 0))) if i not in self.tried and valid(i))

@@ -15,7 +15,7 @@ from ...core.errors import UserError
 from ..analysis.features import Features
 from ..space.space import Space
 
-_ENUMERABLE = 1 << 16
+ENUMERABLE = 1 << 16
 """Spaces up to this size are listed, so that the last configurations are found as quickly as the first."""
 _ADVISED = 8
 
@@ -48,6 +48,10 @@ class Strategy(ABC):
     @abstractmethod
     def propose(self, count: int) -> list[int]:
         """Up to `count` configurations that were not proposed or skipped before; none when all were."""
+
+    def has_next(self) -> bool:
+        """Whether something is left to propose."""
+        return len(self.tried) < self.space.size
 
     def meet(self, device: str) -> None:  # noqa: B027  # not every strategy cares
         """Hear the name of the device that measures, before the first proposal."""
@@ -90,7 +94,7 @@ class Strategy(ABC):
         """Random configurations that were not tried, advised ones first; they count as tried now."""
         found = self._new(self._advised, count)
         self._advised = [i for i in self._advised if i not in self.tried]
-        if self.space.range_length > _ENUMERABLE:
+        if self.space.range_length > ENUMERABLE:
             for _ in range(16):
                 if len(found) < count:
                     drawn = self.space.indices(self.space.draw(self.rng, 2 * (count - len(found)) + 8))

@@ -1,6 +1,6 @@
 """The loop of tuning: propose, inspect, measure, remember, learn.
 
-Each trial goes to the run's listeners; `autotvm/tuner.py` is one, and calls the callbacks of users.
+Each trial goes to the run's listeners; `autotvm/tuner/tuner.py` is one, and calls the callbacks of users.
 """
 
 from __future__ import annotations

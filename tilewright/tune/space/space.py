@@ -17,6 +17,7 @@ import numpy as np
 from ...core.errors import UserError
 from .choices import Choice
 from .config import Config
+from .indices import Indices
 from .knobs import Knob
 from .predicates import Group, Predicate, Test, group, names_read
 
@@ -24,8 +25,8 @@ _MOST_IN_64_BITS = 1 << 62
 _REDRAWS = 64  # rounds of drawing again what a predicate too large to tabulate rules out
 
 
-class Space:
-    """Knobs in the order declared, and predicates over them. Immutable: `with_knob` and `where` give another one.
+class Space(Indices):
+    """Knobs in the order declared, and predicates over them; `with_knob` and `where` return another one.
 
     A *point* is the tuple of the places of the choices, one per knob.
     """
@@ -62,6 +63,15 @@ class Space:
         return Space(
             self.knobs, (*self.predicates, Predicate(test, used, reason or f"a predicate of {', '.join(used)}"))
         )
+
+    def multi_filter(self, filter: Test, names: Sequence[str] = (), reason: str = "") -> None:
+        """Rule out the configurations that fail `filter`, in this very space: of a task, before it is tuned.
+
+        See `where` for the arguments.
+        """
+        self.predicates = self.where(filter, names, reason).predicates
+        for counted in ("size", "_groups"):
+            self.__dict__.pop(counted, None)
 
     def __getitem__(self, name: str) -> Knob:
         found = self.space_map.get(name) if isinstance(name, str) else None

@@ -1,37 +1,33 @@
-"""Tuners: XGBTuner, GATuner, RandomTuner, GridSearchTuner, each a search strategy over a task's space."""
+"""What every tuner does: run a search strategy over a task's space, and report each trial."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
-from ..core.errors import UserAttributeError, UserError
-from ..core.log import logger
-from ..core.refusals import missing_from_module as _missing
-from ..fleet.option import RPCRunner
-from ..fleet.session import FleetSession
-from ..measure.option import LocalBuilder, LocalRunner
-from ..measure.outcome import MeasureResult
-from ..measure.session import MeasureSession
-from ..tune.analysis.features import check_kind
-from ..tune.records.format import MeasureInput, Pair, pairs_of
-from ..tune.search.annealing import AnnealingSearch
-from ..tune.search.genetic import GeneticSearch
-from ..tune.search.guided import automatic
-from ..tune.search.simple import GridSearch, RandomSearch
-from ..tune.search.strategy import Seen, Strategy
-from ..tune.search.subclass import SubclassSearch
-from ..tune.session.run import Options, Run
-from ..tune.session.show import scale_of, warn_of_nothing
-from ..tune.session.trials import Trial, flops_of
-from ..tune.space.config import Config
-from ..tune.space.space import Space
-from ..tune.task import Task
-from . import callback as callback
-from .env import GLOBAL_SCOPE
+from ...core.errors import UserAttributeError, UserError
+from ...core.log import logger
+from ...fleet.option import RPCRunner
+from ...fleet.session import FleetSession
+from ...measure.custom import Runner, is_own_runner
+from ...measure.option import LocalBuilder, LocalRunner
+from ...measure.outcome import MeasureResult
+from ...measure.session import MeasureSession
+from ...tune.records.format import MeasureInput, Pair, pairs_of
+from ...tune.search.strategy import Seen, Strategy
+from ...tune.search.subclass import SubclassSearch
+from ...tune.session.own_runner import OwnRunnerSession
+from ...tune.session.run import Options, Run
+from ...tune.session.show import scale_of, warn_of_nothing
+from ...tune.session.trials import Trial, flops_of
+from ...tune.space.config import Config
+from ...tune.space.space import Space
+from ...tune.task import Task
+from .. import callback
+from ..env import GLOBAL_SCOPE
 
 Callback = Callable[[Any, Sequence[MeasureInput], Sequence[MeasureResult]], None]
 
@@ -49,7 +45,7 @@ class Tuner:
 
     def __init__(self, task: Task, strategy: Strategy | None = None) -> None:
         self.task = task
-        self.space = _space_of(task)
+        self.space = space_of(task)
         if strategy is None and not self._has_own_search:
             raise UserError(
                 f"{type(self).__name__} does not say what to try",
@@ -191,9 +187,14 @@ class Tuner:
     def _has_own_search(self) -> bool:
         return type(self).next_batch is not Tuner.next_batch
 
+    @property
+    def visited(self) -> set[int]:
+        """The indices of the configurations that were tried."""
+        return set(self.strategy.tried)
+
     def has_next(self) -> bool:
         """Whether something is left to try."""
-        return len(self.strategy.tried) < self.space.size
+        return self.strategy.has_next()
 
     def next_batch(self, batch_size: int) -> list[Config]:
         """Configurations to measure next."""
@@ -211,7 +212,9 @@ class Tuner:
                 fix="give as many MeasureInputs as MeasureResults",
             )
         known = ((inp.config.index, flops_of(self.task.flop, r)) for inp, r in zip(inputs, results, strict=True))
-        self.strategy.learn([Seen(index, flops) for index, flops in known if index is not None])
+        seen = [Seen(index, flops) for index, flops in known if index is not None]
+        self.strategy.skip([one.index for one in seen])
+        self.strategy.learn(seen)
 
 
 _AGAIN_SECONDS = 2.0
@@ -245,17 +248,20 @@ def checked_callbacks(given: Any) -> list[Callback]:
     return called
 
 
-def session_of(
-    target: Any, builder: LocalBuilder, runner: LocalRunner, called: Sequence[Callback]
-) -> MeasureSession | FleetSession:
-    """What measures: this host, or a fleet."""
+Session = MeasureSession | FleetSession | OwnRunnerSession
+
+
+def session_of(target: Any, builder: LocalBuilder, runner: LocalRunner | Runner, called: Sequence[Callback]) -> Session:
+    """What measures: this host, a fleet, or a runner of the script's own."""
+    if isinstance(runner, Runner):
+        return OwnRunnerSession(target, builder, runner)
     if not isinstance(runner, RPCRunner):
         return MeasureSession(target, builder, runner)
     logs = [c.path for c in called if isinstance(c, callback.LogToFile)]
     return FleetSession(target, builder, runner, next(filter(None, logs), None))
 
 
-def unrecorded(session: MeasureSession | FleetSession, task: Task, strategy: Strategy) -> list[int]:
+def unrecorded(session: Session, task: Task, strategy: Strategy) -> list[int]:
     """The configurations of a task that an earlier session sent to a fleet, and of which no log has a record."""
     found: list[int] = []
     if not isinstance(session, FleetSession):
@@ -271,13 +277,13 @@ def unrecorded(session: MeasureSession | FleetSession, task: Task, strategy: Str
     return found
 
 
-def checked_options(measure_option: Any) -> tuple[LocalBuilder, LocalRunner]:
+def checked_options(measure_option: Any) -> tuple[LocalBuilder, LocalRunner | Runner]:
     """Return the builder and the runner of a `measure_option`; UserError where it has none."""
     try:
         builder, runner = measure_option["builder"], measure_option["runner"]
     except (IndexError, KeyError, TypeError):
         builder = runner = None
-    if not isinstance(builder, LocalBuilder) or not isinstance(runner, LocalRunner):
+    if not isinstance(builder, LocalBuilder) or not (isinstance(runner, LocalRunner) or is_own_runner(runner)):
         raise UserError(
             f"measure_option is {measure_option!r}",
             primitive="tune",
@@ -286,90 +292,8 @@ def checked_options(measure_option: Any) -> tuple[LocalBuilder, LocalRunner]:
     return builder, runner
 
 
-class AutoTuner(Tuner):
-    """The search that begins with what a model of the machine ranks first, and corrects it by what is measured.
-
-    Where the model does not cover the template or the target, as on a CPU, it is `XGBTuner`. The same `seed` gives the
-    same proposals for the same results. The search ends by itself where no candidate is expected to be faster than the
-    best by the part `least_gain`, such as 0.01.
-    """
-
-    def __init__(self, task: Task, *, seed: int | None = None, least_gain: float = 0.0) -> None:
-        _space_of(task)
-        if isinstance(least_gain, bool) or not isinstance(least_gain, (int, float)) or not 0 <= least_gain < 1:
-            raise UserError(f"least_gain={least_gain!r}", primitive="AutoTuner", fix="give a part, such as 0.01")
-        super().__init__(task, automatic(task, seed, least_gain))
-
-
-class XGBTuner(Tuner):
-    """Simulated annealing on a model that learns from the trials which configurations are faster.
-
-    `feature_type`: what the model sees, "itervar" or "curve" of the loop nest, or "knob"; `loss_type`: "rank" or
-    "reg"; `plan_size`: configurations planned at a time. The same `seed` gives the same proposals for the same
-    results. `model` is "xgboost", "numpy" or, by default, the first where it is installed.
-    """
-
-    def __init__(
-        self,
-        task: Task,
-        plan_size: int = 64,
-        feature_type: str = "itervar",
-        loss_type: str = "rank",
-        num_threads: int | None = None,
-        optimizer: Any = "sa",
-        diversity_filter_ratio: float | None = None,
-        log_interval: int = 50,
-        *,
-        seed: int | None = None,
-        model: str = "auto",
-    ) -> None:
-        if not isinstance(optimizer, str) or optimizer != "sa":  # an array's comparison is no truth value
-            raise UserError(f"optimizer={optimizer!r} is unknown", primitive="XGBTuner", fix='use "sa"')
-        check_counts("XGBTuner", plan_size=plan_size, **({} if num_threads is None else {"num_threads": num_threads}))
-        strategy = AnnealingSearch(
-            _space_of(task),
-            check_kind(feature_type),
-            seed,
-            model,
-            "rank" if str(loss_type) == "rank-binary" else loss_type,
-            num_threads,
-            plan_size,
-        )
-        super().__init__(task, strategy)
-
-
-class GATuner(Tuner):
-    """A genetic search: the better of `pop_size` configurations are crossed and mutated."""
-
-    def __init__(
-        self,
-        task: Task,
-        pop_size: int = 100,
-        elite_num: int = 3,
-        mutation_prob: float = 0.1,
-        *,
-        seed: int | None = None,
-    ) -> None:
-        super().__init__(task, GeneticSearch(_space_of(task), pop_size, elite_num, mutation_prob, seed))
-
-
-class RandomTuner(Tuner):
-    """Configurations at random."""
-
-    def __init__(self, task: Task, range_idx: tuple[int, int] | None = None, *, seed: int | None = None) -> None:
-        space = _space_of(task)
-        super().__init__(task, RandomSearch(space, seed, *_range(range_idx, space)))
-
-
-class GridSearchTuner(Tuner):
-    """All configurations in order; `range_idx` = (first, last index)."""
-
-    def __init__(self, task: Task, range_idx: tuple[int, int] | None = None) -> None:
-        space = _space_of(task)
-        super().__init__(task, GridSearch(space, *_range(range_idx, space)))
-
-
-def _space_of(task: Any) -> Space:
+def space_of(task: Any) -> Space:
+    """Return the space of a task; UserError for what is not one."""
     if not isinstance(task, Task):
         raise UserError(
             f"the task is {task!r}", primitive="tuner", fix='make one: autotvm.task.create("conv2d", args, target)'
@@ -377,7 +301,8 @@ def _space_of(task: Any) -> Space:
     return task.config_space
 
 
-def _range(given: Any, space: Space) -> tuple[int, int | None]:
+def range_of(given: Any, space: Space) -> tuple[int, int | None]:
+    """Return the first index of a range and the one after its last; UserError for what is not a range."""
     if given is None:
         return 0, None
     whole = isinstance(given, (tuple, list)) and all(isinstance(i, (int, np.integer)) for i in given)
@@ -388,13 +313,3 @@ def _range(given: Any, space: Space) -> tuple[int, int | None]:
             fix=f"give the first and the last: range_idx=(0, {space.range_length - 1})",
         )
     return given[0], given[1] + 1
-
-
-__all__ = [
-    "AutoTuner", "GATuner", "GridSearchTuner", "RandomTuner", "Tuner", "XGBTuner", "callback",
-]  # fmt: skip
-
-if not TYPE_CHECKING:  # type checkers see what is there
-
-    def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())

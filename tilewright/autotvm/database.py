@@ -1,0 +1,51 @@
+"""Results by what was measured, kept in memory: the legacy API's `DummyDatabase`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..core.errors import UserError
+from ..core.refusals import missing_from_module as _missing
+from ..measure.outcome import MeasureResult
+from ..tune.records.format import MeasureInput, measure_str_key
+
+
+class Database:
+    """Keeps results of measurements; `save` and `load` say how."""
+
+    def load(self, inp: MeasureInput, get_all: bool = False) -> MeasureResult | list[MeasureResult] | None:
+        """Return the last result of an input, or with `get_all` the list of all; None where there is none."""
+        raise NotImplementedError
+
+    def save(self, inp: MeasureInput, res: MeasureResult, extend: bool = False) -> None:
+        """Keep a result in place of those before it, or with `extend` after them."""
+        raise NotImplementedError
+
+
+class DummyDatabase(Database):
+    """A database that ends with the process. `callback.log_to_file` keeps results in a file."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, list[MeasureResult]] = {}
+
+    def load(self, inp: MeasureInput, get_all: bool = False) -> MeasureResult | list[MeasureResult] | None:
+        kept = self._kept.get(measure_str_key(inp))
+        if kept is None:
+            return None
+        return list(kept) if get_all else kept[-1]
+
+    def save(self, inp: MeasureInput, res: MeasureResult, extend: bool = False) -> None:
+        if not isinstance(res, MeasureResult):
+            raise UserError(f"{res!r} is not a result", primitive="database.save", fix="give a MeasureResult")
+        key = measure_str_key(inp)
+        self._kept[key] = [*self._kept.get(key, ()), res] if extend else [res]
+
+    def flush(self) -> None:
+        """Forget all results."""
+        self._kept.clear()
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name, globals())

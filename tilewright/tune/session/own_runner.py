@@ -1,0 +1,154 @@
+"""A session that builds candidates here and gives them to a runner of the script's own."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...codegen.abi import ArrayArgument, CompiledProgram
+from ...core.errors import UserError
+from ...core.own_code import calling
+from ...core.target import Target
+from ...measure.build import build
+from ...measure.channel import wait
+from ...measure.custom import BuildResult, Runner
+from ...measure.job import Built, Job
+from ...measure.option import LocalBuilder
+from ...measure.outcome import BuildFailed, Failure, Measured, MeasureErrorNo, MeasureResult, Outcome, TimedOut
+from ...measure.pool import Died, Pool
+from ...runtime.driver import DeviceAttributes
+from ...runtime.module import Module
+from ..records.format import MeasureInput
+from ..task import Candidate
+
+_WHY = "the runner is the script's own"
+
+
+class OwnRunnerSession:
+    """Measures as `MeasureSession` does, by a `Runner` that the script brings; a context manager.
+
+    What such a runner measures on is not known: its records name no device.
+    """
+
+    attributes = DeviceAttributes("")
+
+    def __init__(self, target: Any, builder: LocalBuilder, runner: Runner) -> None:
+        self.target = Target.parse(target)
+        self._builder = builder
+        self._runner = runner
+        self._folder = Path(tempfile.mkdtemp(prefix="tilewright-"))
+        self._count = 0
+
+    def __enter__(self) -> OwnRunnerSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the modules that were built."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
+        """Build all jobs, then run those that could be built; each with its outcome."""
+        jobs = list(jobs)
+        ready: list[tuple[Job, Built]] = []
+        for job, found in self._built(jobs):
+            if isinstance(found, Built):
+                ready.append((job, found))
+            else:
+                yield job, found
+        if ready:
+            results = self._run(ready)
+            yield from ((job, _outcome(result)) for (job, _), result in zip(ready, results, strict=True))
+
+    def measure_all(self, batches: Iterable[Sequence[Job]]) -> Iterator[tuple[Job, Outcome]]:
+        """One batch after the other."""
+        for batch in batches:
+            yield from self.measure(batch)
+
+    def _built(self, jobs: Sequence[Job]) -> list[tuple[Job, Built | Outcome]]:
+        pool = Pool(lambda i: build(jobs[i], self._builder.build_func), self._builder.processes, self._builder.timeout)
+        found: dict[int, Built | Outcome] = {}
+        try:
+            pool.submit(range(len(jobs)))
+            while pool.active:
+                found.update((i, _of_dead(got) if isinstance(got, Died) else got) for i, got in pool.advance())
+                if pool.active:
+                    wait(pool.descriptors(), pool.deadline)
+        finally:
+            pool.close()
+        return [(job, found[i]) for i, job in enumerate(jobs)]
+
+    def _run(self, ready: Sequence[tuple[Job, Built]]) -> list[MeasureResult]:
+        inputs = [_input(job) for job, _ in ready]
+        self._runner.set_task(inputs[0].task)
+        with calling("the runner of measure_option"):
+            results = self._runner.run(inputs, [self._result(built) for _, built in ready])
+        fits = isinstance(results, (list, tuple)) and len(results) == len(ready)
+        if not fits or not all(isinstance(result, MeasureResult) for result in results):
+            raise UserError(
+                f"{type(self._runner).__name__}.run returns {results!r}",
+                primitive="tune",
+                fix="return a MeasureResult for each candidate: MeasureResult((seconds,), 0, all_cost, time.time())",
+            )
+        return results
+
+    def _result(self, built: Built) -> BuildResult:
+        """What the runner gets of a candidate: its module in a file."""
+        program: CompiledProgram = pickle.loads(built.program)
+        self._count += 1
+        path = self._folder / f"candidate{self._count}.tw"
+        Module(program).save(path)
+        (entry, *_) = program.entries
+        arrays = [a for a in entry.arguments if isinstance(a, ArrayArgument)]
+        return BuildResult(str(path), tuple((a.shape, a.dtype) for a in arrays), None, built.seconds)
+
+
+def _input(job: Job) -> MeasureInput:
+    candidate: Any = job.instantiate
+    if not isinstance(candidate, Candidate):
+        raise TypeError(f"a job of {candidate!r}, which is not a candidate of a task")
+    return MeasureInput(job.target, candidate.task, candidate.config)
+
+
+def _of_dead(found: Died) -> Outcome:
+    if found.overdue:
+        return TimedOut(reason=f"building takes longer than {found.seconds:.0f} s", phase="build")
+    return BuildFailed(reason=f"its builder {found.how}", stage="crash", killed=found.killed)
+
+
+def _outcome(result: MeasureResult) -> Outcome:
+    """A runner's result as an outcome."""
+    when = float(result.timestamp) or time.time()
+    if result.error_no == MeasureErrorNo.NO_ERROR:
+        costs = tuple(float(cost) for cost in result.costs)
+        if not costs or not sum(costs) > 0:
+            raise UserError(
+                f"a runner's result has the costs {result.costs!r}",
+                primitive="tune",
+                fix="give the seconds of each repetition",
+            )
+        return Measured(costs=costs, checked=False, unchecked=_WHY, run_seconds=result.all_cost, timestamp=when)
+    return _Reported(
+        reason=", ".join(map(str, result.costs)), number=result.error_no, run_seconds=result.all_cost, timestamp=when
+    )
+
+
+class _Reported(Failure):
+    """A failure that a script's runner reports by its number."""
+
+    number: int
+
+    def __init__(self, *, number: int, **about: Any) -> None:
+        super().__init__(**about)
+        object.__setattr__(self, "number", number)
+
+    @property
+    def error_no(self) -> int:
+        return self.number

@@ -1,0 +1,121 @@
+"""What scripts ask of the indices of a space, under the legacy API's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import UserError
+
+_RANDOM = Random()
+_TRIES = 10_000
+"""Draws at random before an index is looked for in order."""
+
+
+class Indices:
+    """Mixed into spaces: `range_length` indices, of which those are valid that no predicate rules out."""
+
+    dims: Any
+    range_length: Any
+    is_index_valid: Callable[[int], bool]
+    point: Callable[[int], tuple[int, ...]]
+    index: Callable[[Sequence[int]], int]
+
+    def is_index_filtered(self, i: int) -> bool:
+        """Whether a predicate rules out the configuration of an index."""
+        return 0 <= i < self.range_length and not self.is_index_valid(i)
+
+    def point2knob(self, point: int) -> list[int]:
+        """Return the place of each knob's choice, for an index."""
+        self._check("point2knob", point)
+        return list(self.point(point))
+
+    def knob2point(self, knob: Sequence[int]) -> int:
+        """Return the index of the places of all knobs' choices."""
+        listed = isinstance(knob, (list, tuple, np.ndarray)) and len(knob) == len(self.dims)
+        if not listed or not all(0 <= place < size for place, size in zip(knob, self.dims, strict=True)):
+            raise UserError(
+                f"{knob!r} is not the place of each knob's choice",
+                primitive="knob2point",
+                fix=f"give {len(self.dims)} numbers, below {list(self.dims)}",
+            )
+        return self.index(knob)
+
+    def subrange_length(self, start: int, end: int) -> int:
+        """Return the number of valid indices from `start` up to and without `end`."""
+        return sum(1 for _ in self._valid(self._range("subrange_length", start, end)))
+
+    def get_next_index(self, index: int, n: int = 1, start: int | None = None, end: int | None = None) -> int | None:
+        """Return the `n`-th valid index after `index`, within `start` and `end`; None where there is none."""
+        span = self._range("get_next_index", start, end)
+        following = self._valid(range(max(index + 1, span.start), span.stop))
+        return next(islice(following, max(n, 1) - 1, None), None)
+
+    def get_rand_index(
+        self, start: int | None = None, end: int | None = None, to_exclude: Iterable[int] | None = None
+    ) -> int:
+        """Return a random valid index from `start` up to and without `end`, none of `to_exclude`."""
+        span, unwanted = self._range("get_rand_index", start, end), set(to_exclude or ())
+        for _ in range(_TRIES):
+            drawn = _RANDOM.randrange(span.start, span.stop)
+            if drawn not in unwanted and self.is_index_valid(drawn):
+                return drawn
+        left = [i for i in self._valid(span) if i not in unwanted]
+        if not left:
+            raise UserError(
+                f"no index from {span.start} to {span.stop - 1} is left",
+                primitive="get_rand_index",
+                fix="exclude fewer, or ask subrange_length first",
+            )
+        return _RANDOM.choice(left)
+
+    def sample_ints(self, m: int) -> list[int]:
+        """Return `m` valid indices at random, each once."""
+        found: dict[int, None] = {}
+        for _ in range(_TRIES):
+            if len(found) >= m:
+                return list(found)
+            found[self.get_rand_index()] = None
+        raise UserError(
+            f"the space has too few configurations to draw {m} at random",
+            primitive="sample_ints",
+            fix="draw fewer, or iterate over the space",
+        )
+
+    def random_walk(self, point: int) -> int:
+        """Return the index of a configuration that differs from that of `point` in one knob."""
+        places = self.point2knob(point)
+        others = [
+            self.knob2point([*places[:k], place, *places[k + 1 :]])
+            for k, size in enumerate(self.dims)
+            for place in range(size)
+            if place != places[k]
+        ]
+        found = [index for index in others if self.is_index_valid(index)]
+        return _RANDOM.choice(found) if found else point
+
+    def _valid(self, span: range) -> Iterable[int]:
+        return filter(self.is_index_valid, span)
+
+    def _range(self, primitive: str, start: int | None, end: int | None) -> range:
+        first, stop = 0 if start is None else start, self.range_length if end is None else end
+        if not 0 <= first < stop <= self.range_length:
+            raise UserError(
+                f"start={start!r} and end={end!r} are not a range of the {self.range_length} indices",
+                primitive=primitive,
+                fix=f"give 0 <= start < end <= {self.range_length}",
+            )
+        return range(first, stop)
+
+    def _check(self, primitive: str, index: Any) -> None:
+        whole = isinstance(index, (int, np.integer)) and not isinstance(index, bool)
+        if not whole or not 0 <= index < self.range_length:
+            raise UserError(
+                f"index {index!r} is outside the space of {self.range_length} indices",
+                primitive=primitive,
+                fix=f"give an index from 0 to {self.range_length - 1}",
+            )
