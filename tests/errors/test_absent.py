@@ -38,7 +38,7 @@ def test_a_missing_part_says_what_to_use(about: str, name: str) -> None:
 
 NAMED: list[tuple[str, str, str, str]] = [
     ("te", "create_prim_func", "te.create_prim_func is not part of Tilewright", "tw.lower(s, [A, B])"),
-    ("tir", "ceildiv", "tir.ceildiv is not part of Tilewright", "(a + b - 1) // b"),
+    ("te", "ceildiv", "te.ceildiv is not part of Tilewright", "(a + b - 1) // b"),
     ("topi", "relu", "topi.relu is not part of Tilewright", "use topi.nn.relu"),
     ("topi.nn", "max_pool2d", "topi.nn.max_pool2d is not part of Tilewright", 'topi.nn.pool2d(data, kernel'),
     ("topi", "softmax", "topi.softmax is not part of Tilewright", "topi.nn.softmax"),
