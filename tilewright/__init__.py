@@ -49,7 +49,12 @@ _HOMES = {
     ).split(),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}
-_OLD_NAMES = {"select": ("tir", "Select"), "gpu": ("nd", "cuda"), "hybrid": ("te", "hybrid")}
+_OLD_NAMES = {
+    "select": ("tir", "Select"),
+    "gpu": ("nd", "cuda"),
+    "hybrid": ("te", "hybrid"),
+    "container": ("ir", "container"),
+}
 
 hook_in_all()
 hook_in_views()

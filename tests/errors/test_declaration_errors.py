@@ -114,7 +114,9 @@ def test_too_few_indices_in_an_expression() -> None:
 
 def test_a_slice() -> None:
     with refused("", "tensor 'A' is indexed with the slice slice(0, 4, None)", fix="an index for every dimension"):
-        A[i, 0:4]
+        A[i, 0:4] + 1.0
+    with refused("", "tensor 'A' is indexed with the slice slice(0, 4, None)", fix="an index for every dimension"):
+        A[i, 0:4][0]
 
 
 def test_an_index_that_is_no_integer() -> None:

@@ -48,8 +48,35 @@ def test_declarations() -> None:
     other = tir.decl_buffer((8,), "float32", "other")
     with refused("decl_tensor_intrin", "uses 'other', which is not one of its buffers", fix="read the buffers in ins"):
         te.decl_tensor_intrin(y.op, lambda ins, outs: outs[0].vstore(0, other.vload(0)))
-    with refused("tensorize", "is called with", fix="declare the values with te.compute"):
+    with refused("compute", "is called with", fix="declare the values with te.compute"):
         gemv_intrin(8, 10, by_loops)(y)
+
+
+def test_calls_on_regions() -> None:
+    intrinsic = gemv_intrin(8, 10, by_loops)
+    A, B = te.placeholder((64, 10), name="A"), te.placeholder((32, 10), name="B")
+    k = te.reduce_axis((0, 4), name="k")
+
+    def declare(function: Any, shape: tuple[int, ...] = (64, 8)) -> None:
+        te.compute(shape, function, name="C")
+
+    with refused("compute", "is called with A[i, slice(0, 9, None)] for its input", fix="as far apart as its input is"):
+        declare(lambda i: intrinsic(A[i, 0:9], B[0:8, 0:10]))
+    with refused("compute", "is called with B[slice(0, 8, 2), slice(0, 10, None)]", fix="begin:end in each dimension"):
+        declare(lambda i: intrinsic(A[i, 0:10], B[0:8:2, 0:10]))
+    with refused("compute", "is called with A[i, Ellipsis]", fix="an index in the others"):
+        declare(lambda i: intrinsic(A[i, ...], B[0:8, 0:10]))
+    with refused("compute", "computes 8 elements along", fix="the extents of the intrinsic in its last dimensions"):
+        declare(lambda i: intrinsic(A[i, 0:10], B[0:8, 0:10]), (64, 16))
+    with refused("compute", "computes 1 dimension(s), but the function of 'C', of 3", fix="one parameter for each"):
+        declare(lambda i: intrinsic(A[i, 0:10], B[0:8, 0:10]), (64, 4, 8))
+    with refused("compute", "reduce_axis=3 of the intrinsic", fix="te.reduce_axis"):
+        declare(lambda i: intrinsic(A[i, 0:10], B[0:8, 0:10], reduce_axis=3))
+    with refused("compute", "is called with reduce_axis=[IterVar(k", fix="leave reduce_axis out"):
+        x = te.placeholder((8,), name="x")
+        y = te.compute((8,), lambda i: x[i] + 1.0, name="y")
+        adds = te.decl_tensor_intrin(y.op, lambda ins, outs: outs[0].vstore(0, ins[0].vload(0)), "adds")
+        declare(lambda i: adds(B[i, 0:8], reduce_axis=k))
 
 
 def test_axes_and_regions_are_named() -> None:

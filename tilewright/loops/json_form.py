@@ -1,4 +1,4 @@
-"""Programs as JSON: expressions, statements, functions, tensors with the operations below them, and lists of these.
+"""Programs as JSON: expressions, statements, functions, tensors with the operations below them, schedules, and lists.
 
 A file holds one table. Each row is an object, by its class and its fields; a field that holds another object holds
 that one's row. Rows come after those that they need, so that reading is one pass. Nodes are interned as they are
@@ -25,6 +25,7 @@ from ..core.target import Target
 from ..core.version import __version__
 from ..expr import nodes as expressions
 from ..expr.nodes import Known, SizeVar, Var
+from ..schedule.handle import ScheduleHandle, create_schedule
 from ..tensor.axis import AxisKind, IterVar, Range
 from ..tensor.reduction import CommReducer, Reduce
 from ..tensor.scan import ScanOp
@@ -66,6 +67,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     Function: ("name", "params", "body", "reads", "checks", "imports"),
     PrimFunction: ("name", "params", "body", "reads", "checks", "attrs", "imports"),
     Program: ("functions",),
+    ScheduleHandle: ("computed", "recorded"),
 }
 """What each object is made of, beside the nodes, which say so themselves."""
 
@@ -76,18 +78,27 @@ def _axis(name: str, dom: Any, kind: AxisKind, thread: Any, var: Var) -> IterVar
     return made
 
 
+def _schedule(computed: tuple[Tensor, ...], recorded: list[Any]) -> ScheduleHandle:
+    made = create_schedule([tensor.op for tensor in computed])
+    made.replay(recorded)
+    return made
+
+
 _MAKERS: dict[str, Callable[..., Any]] = {
     **{kind.__name__: kind for kind in _FIELDS},
     **_NODES,
     "Range": Range.from_min_extent,
     "IterVar": _axis,
     "Tensor": lambda op, value_index: op.outputs[value_index],
+    "ScheduleHandle": _schedule,
 }
 
 
 @deep
 def save_json(value: Any) -> str:
-    """Write an expression, statement, function, program or tensor, or a list or dict of them, as JSON text.
+    """Write an expression, statement, function, program, tensor or schedule, or a list or dict of them, as JSON text.
+
+    A schedule is written as its outputs and its steps.
 
     Returns
     -------
@@ -143,7 +154,7 @@ class _Table:
                     f"{kind.__name__} {value!r} is not part of a program that can be written as JSON",
                     primitive="save_json",
                     fix="give expressions, statements, functions, tensors of te.placeholder, te.compute and te.scan, "
-                    "or lists of them",
+                    "schedules, or lists of them",
                 )
             parts = [self.encoded(getattr(value, name)) for name in names]
             found = self._at[id(value)] = len(self.rows)

@@ -35,7 +35,6 @@ _SHAPES = "a shape that depends on values is not declared; work with as many ele
 _CHOOSE = "choose by target.kind in Python"
 _PLAIN = "nothing: numbers and lists are taken as they are"
 _LOGS = "tune each operator's template, and keep its log"
-_PLACEMENT = "s[B].placement: where it is computed"
 _TARGETS = 'Target("cuda"), "opencl" or "llvm"'
 _REFERENCE = "compare with NumPy: np.testing.assert_allclose(found.numpy(), expected)"
 _LAYOUT = "declare the other layout with te.compute"
@@ -89,10 +88,8 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("decorate", "source_to_op"), "@te.hybrid.script above the function"),
     },
     "te.schedule": {
-        **dict.fromkeys(("ScheduleOps", "SchedulePostProcToPrimFunc", "VerifyCompactBuffer"), _PROGRAM),
-        **dict.fromkeys(("AutoInlineElemWise", "AutoInlineInjective", "AutoInlineBroadcast"), _INLINE),
+        **dict.fromkeys(("SchedulePostProcToPrimFunc", "VerifyCompactBuffer"), _PROGRAM),
         "SpecializedCondition": "te.if_then_else in the declaration",
-        **dict.fromkeys(("Split", "Fuse", "Singleton"), "s[B].relations: how its axes are made of others"),
     },
     "tir": {
         "Load": "A[i, j]: an element of a tensor; tir.BufferLoad(buffer, [i, j])",
@@ -118,7 +115,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("rpc", "micro", "device_api", "exec"), _HERE),
         **dict.fromkeys(("_ffi", "ffi"), "tw.register_func and tw.get_global_func"),
         **dict.fromkeys(("register_object", "register_extension", "register_node", "Object", "Node"), _OBJECTS),
-        **dict.fromkeys(("container", "api", "libinfo", "get_env", "make_node", "parser"), _OBJECTS),
+        **dict.fromkeys(("api", "libinfo", "get_env", "make_node", "parser"), _OBJECTS),
         **dict.fromkeys(("rocm", "metal", "mtl", "vulkan", "vpi", "hexagon", "webgpu", "ext_dev"), _DEVICES),
         "TVMContext": "tw.nd.Device",
         **dict.fromkeys(("build_config", "PassContext"), "tw.transform.PassContext(config={...})"),
@@ -248,8 +245,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         "store_predicate": "s[B].set_store_predicate(condition) sets it; s[B].value.store_predicate is it",
         "transform_layout": _LAYOUT,
         "axis": "s[B].op.axis, and s[B].op.reduce_axis",
-        **dict.fromkeys(("attach_type", "attach_ivar", "attach_stage", "group"), _PLACEMENT),
-        "iter_var_attrs": "s[B].value.note(axis): how its loop runs, its thread, its pragmas",
         **{name: f"it belongs to the schedule: s.{name}(...)" for name in ("cache_read", "cache_write", "rfactor")},
     },
     "the array": {

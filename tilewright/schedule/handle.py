@@ -27,8 +27,9 @@ from .primitives.rolling_buffer import rolling_buffer
 from .primitives.split import split
 from .primitives.tensorize import tensorize
 from .primitives.tile import tile
+from .stage_view import StageView
 from .steps import RecordedNumber, References, Step
-from .steps_file import read_steps, write_steps
+from .steps_file import KeptSteps
 from .tensor_intrin import MatrixIntrin
 from .value import Placement, Schedule, Stage, create
 
@@ -66,7 +67,7 @@ PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
 _SIGNATURES = {name: inspect.signature(primitive) for name, primitive in PRIMITIVES.items()}
 
 
-class ScheduleHandle(Explained):
+class ScheduleHandle(Explained, KeptSteps):
     """A schedule in the making: `s[B]` gives the handle of a stage, `s.steps` what was done so far.
 
     `s.value` is the immutable schedule as it stands.
@@ -78,6 +79,7 @@ class ScheduleHandle(Explained):
         self.value = value
         self._begun = value
         self.steps: list[Step] = []
+        self.groups: list[StageGroup[StageHandle]] = []
         self._references = References()
 
     @deep
@@ -118,26 +120,11 @@ class ScheduleHandle(Explained):
                 ) from None
             self.apply(name, *args)
 
-    def save_steps(self, path: Any) -> None:
-        """Write the steps of this schedule to a file, as JSON."""
-        write_steps(path, self._begun, self.steps)
-
-    def load_steps(self, path: Any) -> None:
-        """Apply the steps in a file that `save_steps` wrote to this schedule, which has taken none: all, or none."""
-        if self.steps:
-            raise UserError(
-                f"the schedule has taken {len(self.steps)} step(s) already",
-                primitive="load_steps",
-                fix="load the steps onto a new schedule: te.create_schedule(B.op)",
-            )
-        trial = self.copy()
-        trial.replay(read_steps(path, self._begun))
-        self.value, self.steps, self._references = trial.value, trial.steps, trial._references
-
     def copy(self) -> ScheduleHandle:
         """A schedule of the same computation that has taken the same steps. What is done to one leaves the other."""
         made = ScheduleHandle(self.value)
         made._begun, made.steps, made._references = self._begun, list(self.steps), self._references.copy()
+        made.groups = [StageGroup([StageHandle(made, stage.id) for stage in group.stages]) for group in self.groups]
         return made
 
     def __copy__(self) -> ScheduleHandle:
@@ -258,14 +245,17 @@ class ScheduleHandle(Explained):
             {self.stage_id(t, "create_group") for t in (given if isinstance(given, (list, tuple)) else [given])}
             for given in (outputs, inputs)
         )
-        return StageGroup([StageHandle(self, i) for i in between(self.value, starts, ends, include_inputs)])
+        self.groups.append(
+            StageGroup([StageHandle(self, i) for i in between(self.value, starts, ends, include_inputs)])
+        )
+        return self.groups[-1]
 
     def normalize(self) -> ScheduleHandle:
         """A copy: nothing needs normalising, since the ranges of loops begin at 0 here."""
         return self.copy()
 
 
-class StageHandle:
+class StageHandle(StageView):
     """The handle of one stage; its methods are the schedule primitives."""
 
     __slots__ = ("id", "schedule")
@@ -279,7 +269,8 @@ class StageHandle:
     @property
     def value(self) -> Stage:
         """The immutable stage as it stands."""
-        return self.schedule.value.stages[self.id]
+        found: Stage = self.schedule.value.stages[self.id]
+        return found
 
     @property
     def op(self) -> Operation:

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.errors import UserError
 from ..core.paths import file_path
-from .steps import Step
+from ..tensor.tensor import Tensor
+from .steps import References, Step
 from .value import Schedule
 
 FORMAT = 1
@@ -66,3 +67,39 @@ def read_steps(path: Any, begun: Schedule) -> list[Any]:
         )
     steps: list[Any] = data["steps"]
     return steps
+
+
+class KeptSteps:
+    """A handle of a schedule whose steps are written to files and read from them."""
+
+    value: Schedule
+    steps: list[Step]
+    _begun: Schedule
+    _references: References
+    copy: Callable[[], Any]
+
+    @property
+    def computed(self) -> tuple[Tensor, ...]:
+        """The tensors that the schedule was created from."""
+        return tuple(tensor for i in self._begun.outputs for tensor in self._begun.stages[i].op.outputs)
+
+    @property
+    def recorded(self) -> list[Any]:
+        """The steps as JSON data."""
+        return [step.to_json() for step in self.steps]
+
+    def save_steps(self, path: Any) -> None:
+        """Write the steps of this schedule to a file, as JSON."""
+        write_steps(path, self._begun, self.steps)
+
+    def load_steps(self, path: Any) -> None:
+        """Apply the steps in a file that `save_steps` wrote to this schedule, which has taken none: all, or none."""
+        if self.steps:
+            raise UserError(
+                f"the schedule has taken {len(self.steps)} step(s) already",
+                primitive="load_steps",
+                fix="load the steps onto a new schedule: te.create_schedule(B.op)",
+            )
+        trial = self.copy()
+        trial.replay(read_steps(path, self._begun))
+        self.value, self.steps, self._references = trial.value, trial.steps, trial._references

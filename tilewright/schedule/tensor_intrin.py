@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
-from ..core.errors import UserError
-from ..tensor.tensor import Operation
+from ..tensor.intrinsic_call import IntrinsicCall, call_intrinsic
+from ..tensor.tensor import Operation, Tensor
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,27 @@ class TensorIntrin:
     reset: Any
     update: Any
 
-    def __call__(self, *args: Any, **named: Any) -> NoReturn:
-        raise UserError(
-            f"the intrinsic {self.name!r} is called with {', '.join(map(repr, args))}",
-            primitive="tensorize",
-            fix="declare the values with te.compute, and tensorize its loops: s[C].tensorize(axis, intrinsic)",
-        )
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The inputs of the operation, in the order of their buffers."""
+        return self.op.input_tensors
+
+    @property
+    def reduce_init(self) -> Any:
+        """The statement that stores the first values of a reduction; None where there is none."""
+        return self.reset
+
+    @property
+    def reduce_update(self) -> Any:
+        """The statement that adds to what is there; None where there is none."""
+        return self.update
+
+    def __call__(self, *args: Any, reduce_axis: Any = None) -> IntrinsicCall:
+        """The intrinsic on regions of tensors, for the function of a `te.compute` that takes fewer axes.
+
+        `reduce_axis` is an axis, or a list of axes, that the regions are reduced over besides.
+        """
+        return call_intrinsic(self, args, reduce_axis)
 
     def __repr__(self) -> str:
         return f"TensorIntrin({self.name})"

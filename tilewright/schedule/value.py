@@ -19,7 +19,7 @@ from ..expr.nodes import Expr, Var
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.scan import ScanOp
 from ..tensor.script import ScriptOp
-from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
+from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, topological
 from .relations import Relation
 from .tensor_intrin import TensorIntrin
 
@@ -300,11 +300,34 @@ def create(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
     placements: dict[Operation, Placement] = {op: At(stage_of[s], s.scan_axis) for op, s in inside.items()}
     stages = {
         i: Stage(
-            i, op, op, op.loop_axes, placement=placements.get(op, AtRoot()), notes=_notes(op), is_output=op in outputs
+            i,
+            op,
+            op,
+            _loops(op),
+            placement=placements.get(op, AtRoot()),
+            notes=_notes(op),
+            is_output=op in outputs,
+            declared=_declared(op),
         )
         for i, op in enumerate(ops_in_order)
     }
     return Schedule(stages, tuple(stages), stage_of, tuple(dict.fromkeys(stage_of[op] for op in outputs)), len(stages))
+
+
+def _loops(op: Operation) -> tuple[IterVar, ...]:
+    """The loops of an operation before any step; those that a called intrinsic computes are innermost."""
+    if not isinstance(op, ComputeOp) or op.call is None:
+        return op.loop_axes
+    inner = len(op.axis) - op.call.dimensions()
+    outside = len(op.call.axes)
+    return (*op.axis[:inner], *op.reduce_axis[:outside], *op.axis[inner:], *op.reduce_axis[outside:])
+
+
+def _declared(op: Operation) -> tuple[IterVar, TensorIntrin] | None:
+    """The outermost of the loops that an intrinsic computes which the declaration calls, and the intrinsic."""
+    if not isinstance(op, ComputeOp) or op.call is None:
+        return None
+    return op.axis[len(op.axis) - op.call.dimensions()], op.call.intrin
 
 
 def _notes(op: Operation) -> dict[IterVar, AxisNotes]:

@@ -1,14 +1,26 @@
 """Schedules under the legacy API's module name, and the ranges of their loops."""
 
+from collections.abc import Callable as _Callable
 from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from ..bounds.infer import infer_bounds
 from ..core.errors import UserError
 from ..core.refusals import missing_from_module as _missing
+from ..expr.nodes import Load
+from ..expr.traverse import post_order
+from ..loops import legacy_fields as _legacy_fields
+from ..loops.build import build_function
+from ..loops.nodes import Buffer, Stmt
 from ..schedule.handle import ScheduleHandle as Schedule
 from ..schedule.handle import StageHandle as Stage
 from ..schedule.handle import create_schedule
+from ..schedule.relations import Fuse, Singleton, Split
+from ..schedule.value import AtRoot
 from ..tensor.axis import IterVar, Range
+from ..tensor.reduction import Reduce
+from ..tensor.scan import ScanOp
+from ..tensor.tensor import ComputeOp
 
 
 def InferBound(sch: Schedule) -> dict[IterVar, Range]:
@@ -16,10 +28,7 @@ def InferBound(sch: Schedule) -> dict[IterVar, Range]:
 
     Raises UserError where the schedule cannot be lowered for what its stages need of each other.
     """
-    if not isinstance(sch, Schedule):
-        raise UserError(
-            f"{sch!r} is not a schedule", primitive="InferBound", fix="give the schedule that te.create_schedule made"
-        )
+    _check(sch, "InferBound")
     found: dict[IterVar, Range] = {}
     for bounds in infer_bounds(sch.value).values():
         found.update(bounds.ranges)
@@ -28,7 +37,104 @@ def InferBound(sch: Schedule) -> dict[IterVar, Range]:
     return found
 
 
-__all__ = ["InferBound", "IterVar", "Range", "Schedule", "Stage", "create_schedule"]
+def ScheduleOps(sch: Schedule, bounds: _Any = None, debug_keep_trivial_loop: bool = False) -> Stmt:
+    """The loops that a schedule leads to, before any pass: what `tvm.lower` begins with.
+
+    Parameters
+    ----------
+    sch
+        The schedule.
+    bounds
+        What `InferBound` returned; the ranges are inferred anew.
+    debug_keep_trivial_loop
+        Accepted for old scripts: loops of one iteration are written as their bodies.
+
+    Returns
+    -------
+    Stmt
+        The loop nest, with tensors as multi-dimensional buffers.
+
+    Raises
+    ------
+    UserError
+        Where the schedule cannot be lowered.
+    """
+    _check(sch, "ScheduleOps")
+    value = sch.value
+    rows = {state.op for stage in value.in_order() if isinstance(stage.op, ScanOp) for state in stage.op.state}
+    inputs = [stage.op for stage in value.in_order() if stage.is_placeholder and stage.op not in rows]
+    params = [tensor for op in (*inputs, *sch.outputs) for tensor in op.outputs]
+    return build_function(value, infer_bounds(value), list(dict.fromkeys(params)), keep_outputs=False).body
+
+
+def AutoInlineElemWise(sch: Schedule) -> None:
+    """Inline every stage that reads its inputs at its own axes, in their order, and is not an output."""
+    _inline(sch, "AutoInlineElemWise", _is_elementwise)
+
+
+def AutoInlineBroadcast(sch: Schedule) -> None:
+    """Inline every stage that reads its inputs at some of its own axes, in their order, and is not an output."""
+    _inline(sch, "AutoInlineBroadcast", _is_broadcast)
+
+
+def AutoInlineInjective(sch: Schedule) -> None:
+    """Inline every stage that is not a reduction and not an output."""
+    _inline(sch, "AutoInlineInjective", lambda op: True)
+
+
+def _inline(sch: Schedule, primitive: str, fits: _Callable[[ComputeOp], bool]) -> None:
+    _check(sch, primitive)
+    for handle in sch.stages:
+        op = handle.op
+        taken = handle.is_output or handle.value.notes or handle.value.relations
+        if taken or not isinstance(op, ComputeOp) or not isinstance(handle.placement, AtRoot):
+            continue
+        if not isinstance(op.body[0], Reduce) and fits(op):
+            handle.compute_inline()
+
+
+def _is_elementwise(op: ComputeOp) -> bool:
+    own = tuple(axis.var for axis in op.axis)
+    return all(load.indices == own for load in _loads(op))
+
+
+def _is_broadcast(op: ComputeOp) -> bool:
+    """Whether each read is at axes in their order, some left out, and at constants."""
+    if op.tag.startswith(("broadcast", "elemwise")):
+        return True
+    place = {axis.var: at for at, axis in enumerate(op.axis)}
+    found = [[place.get(index, -1) for index in load.indices if index in place] for load in _loads(op)]  # type: ignore[call-overload]
+    whole = all(all(index in place for index in load.indices) for load in _loads(op))
+    return whole and all(places == sorted(places) for places in found)
+
+
+def _loads(op: ComputeOp) -> list[Load]:
+    return [e for e in post_order(*op.body) if isinstance(e, Load)]
+
+
+def _check(sch: _Any, primitive: str) -> None:
+    if not isinstance(sch, Schedule):
+        raise UserError(
+            f"{sch!r} is not a schedule", primitive=primitive, fix="give the schedule that te.create_schedule made"
+        )
+
+
+__all__ = [
+    "AutoInlineBroadcast",
+    "AutoInlineElemWise",
+    "AutoInlineInjective",
+    "Buffer",
+    "Fuse",
+    "InferBound",
+    "IterVar",
+    "Range",
+    "Schedule",
+    "ScheduleOps",
+    "Singleton",
+    "Split",
+    "Stage",
+    "create_schedule",
+]
 
 if not _TYPE_CHECKING:  # type checkers see what is there
 

@@ -36,6 +36,9 @@ class IterVar(Operand):
 
     __slots__ = ("__weakref__", "dom", "kind", "thread", "var")
 
+    DataPar, ThreadIndex, CommReduce, Ordered, DimInfo = range(5)
+    Unrolled, Vectorized, Parallelized, Tensorized = range(5, 9)
+
     def __init__(self, name: str, dom: Range | None, kind: AxisKind, thread: ThreadTag | None = None) -> None:
         if not (dom is None or isinstance(dom, Range)) or not isinstance(kind, AxisKind):
             raise not_made("IterVar", 'make one with te.reduce_axis((0, n)) or te.thread_axis("threadIdx.x")')
@@ -63,8 +66,8 @@ class IterVar(Operand):
 
     @property
     def iter_type(self) -> int:
-        """The legacy number of the kind: 0 data-parallel, 1 thread, 2 reduction, 3 ordered."""
-        return {AxisKind.DATA: 0, AxisKind.THREAD: 1, AxisKind.REDUCE: 2, AxisKind.ORDERED: 3}[self.kind]
+        """The legacy number of the kind, such as `IterVar.CommReduce`."""
+        return _ITER_TYPES[self.kind]
 
     def __bool__(self) -> bool:
         return True  # an axis is there or not: code asks `if axis`
@@ -84,6 +87,14 @@ class IterVar(Operand):
     def __repr__(self) -> str:
         kind = self.thread_tag or self.kind.value
         return one_line(f"IterVar({self.name}: {kind}, {self.dom})")
+
+
+_ITER_TYPES = {
+    AxisKind.DATA: IterVar.DataPar,
+    AxisKind.THREAD: IterVar.ThreadIndex,
+    AxisKind.REDUCE: IterVar.CommReduce,
+    AxisKind.ORDERED: IterVar.Ordered,
+}
 
 
 def whole(value: Any) -> Expr | None:

@@ -23,6 +23,7 @@ from ..expr.runtime_value import RuntimeValue, declaring
 from ..expr.traverse import post_order
 from .arithmetic import Arithmetic
 from .axis import AxisKind, IterVar, Range, counted, whole
+from .intrinsic_call import IntrinsicCall, TensorRegion, declared_by_call
 from .pickling import blank, landings
 from .reduction import Reduce
 from .tag_scope import tagged
@@ -110,12 +111,18 @@ class PlaceholderOp(Operation):
 
 
 class ComputeOp(Operation):
-    """An operation given by the value of each element."""
+    """An operation given by the value of each element; `call` is the intrinsic call that it was declared by, if any."""
 
-    __slots__ = ("_axis", "_body", "_inputs", "_reduce_axis")
+    __slots__ = ("_axis", "_body", "_inputs", "_reduce_axis", "call")
 
     def __init__(
-        self, name: str, axis: tuple[IterVar, ...], body: tuple[Expr, ...], tag: str = "", attrs: Any = None
+        self,
+        name: str,
+        axis: tuple[IterVar, ...],
+        body: tuple[Expr, ...],
+        tag: str = "",
+        attrs: Any = None,
+        call: IntrinsicCall | None = None,
     ) -> None:
         parts = (axis, body)
         if not all(isinstance(part, tuple) for part in parts) or not body or not all(isinstance(e, Expr) for e in body):
@@ -125,6 +132,7 @@ class ComputeOp(Operation):
         self._axis = axis
         self._body = body
         self._inputs: tuple[Tensor, ...] | None = None
+        self.call = call
         self._reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
         shape = tuple(_extent(a) for a in axis)
         super().__init__(name, shape, tuple(e.dtype for e in body), tag, attrs)
@@ -247,12 +255,8 @@ class TensorSlice(Operand):
 
     def __getitem__(self, more: Any) -> Any:
         given = (*self.indices, *(more if isinstance(more, tuple) else (more,)))
-        slices = [g for g in given if isinstance(g, slice) or g is Ellipsis]
-        if slices:
-            raise UserError(
-                f"tensor {self.tensor.name!r} is indexed with the slice {slices[0]!r}",
-                fix="an expression reads one element: give an index for every dimension",
-            )
+        if any(isinstance(g, slice) or g is Ellipsis for g in given):
+            return TensorRegion(self.tensor, given)
         if len(given) < self.tensor.ndim:
             return TensorSlice(self.tensor, given)
         return self.tensor._element(given)
@@ -331,7 +335,8 @@ def compute(
 
     `fcompute` gets one axis per dimension, named after its parameters (those with a default keep it), and returns
     the element's value, or a tuple of values for an operation of several outputs. A reduction (`te.sum(...)`) must
-    be the whole value.
+    be the whole value. A function of fewer axes calls an intrinsic of `te.decl_tensor_intrin` on regions of tensors:
+    `compute((n, 16), lambda i: intrinsic(A[i, 0:16]))`.
     Returns the tensor (a tuple of tensors for several values).
     """
     _check_name(name, "compute")
@@ -341,6 +346,9 @@ def compute(
         raise UserError(f"tag={tag!r} of {name!r} is not text", primitive="compute", fix='give tag="injective"')
     tag = tagged(tag, name)
     sizes = extents(shape, "compute", name)
+    by_call = declared_by_call(fcompute, sizes, name)
+    if by_call is not None:
+        return ComputeOp(name, *by_call[:2], tag, attrs, by_call[2]).outputs[0]
     names = _axis_names(fcompute, len(sizes), name, varargs_names)
     axes = tuple(IterVar(a, Range(e), AxisKind.DATA) for a, e in zip(names, sizes, strict=True))
     variables = tuple(axis.var for axis in axes)

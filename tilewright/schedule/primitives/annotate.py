@@ -86,7 +86,8 @@ def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any
     `auto_unroll_max_step=N` unrolls loops below `axis` whose body times extent stays within N steps, and
     `unroll_explicit=0` leaves that to the back end's compiler. `import_c` and `import_llvm` bring functions that the
     program calls, as source or as the path of a file: C, compiled by the system's compiler, and LLVM IR. "unroll" and
-    "vectorize" are the primitives of these names; a key that nothing here reads draws a warning, and has no effect.
+    "vectorize" are the primitives of these names; a key that nothing here reads draws a warning, and stays with the
+    loop as an annotation, for passes of one's own.
     Raises UserError for a key that is not text, and for a value that is not a whole number, or not text, where one is
     needed.
     """
@@ -103,8 +104,9 @@ def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any
     if key not in PRAGMAS:
         known = ", ".join((*_PRIMITIVES, *PRAGMAS))
         without_effect("pragma", f"nothing reads {key!r}, of {of_stage(loop, stage)}; known are {known}")
-        return schedule, None
     plain = getattr(value, "value", value)
+    if not (plain is None or isinstance(plain, (bool, int, float, str, np.number))):
+        plain = str(plain)
     if key in NUMBERS and (not isinstance(plain, (int, np.integer)) or plain < 0):
         raise UserError(
             f"the pragma {key!r} has the value {value!r} for {of_stage(loop, stage)}",

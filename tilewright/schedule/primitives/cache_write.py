@@ -56,9 +56,13 @@ def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule,
     schedule, made = schedule.with_new_stage(cache, before=stage.id)
     twin = {**dict(zip(data, axes, strict=True)), **{a: a for a in moved}}
     prefetches = tuple(p._replace(axis=twin[p.axis]) for p in stage.prefetches)
-    schedule = schedule.with_stage(replace(made, scope=kind, leaves=(*axes, *moved), prefetches=prefetches))
+    leaves = tuple(twin[a] for a in stage.leaves) if stage.declared else (*axes, *moved)
+    declared = (twin[stage.declared[0]], stage.declared[1]) if stage.declared else None
+    schedule = schedule.with_stage(replace(made, scope=kind, leaves=leaves, prefetches=prefetches, declared=declared))
     out = ComputeOp(stage.op.name, stage.op.axis, copy, "", stage.op.attrs)
-    schedule = schedule.with_stage(replace(stage, op=out, leaves=out.axis, relations=(), notes={}, prefetches=()))
+    schedule = schedule.with_stage(
+        replace(stage, op=out, leaves=out.axis, relations=(), notes={}, prefetches=(), declared=None)
+    )
     for other in schedule.in_order():
         if isinstance(other.placement, At) and other.placement.stage == stage.id:
             schedule = schedule.with_stage(replace(other, placement=At(made.id, twin[other.placement.axis])))

@@ -1,0 +1,23 @@
+"""Programs as values, under the legacy API's names: equality up to names, JSON, ranges, modules."""
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from ..core.refusals import missing_from_module as _missing
+from ..expr.nodes import Expr as PrimExpr
+from ..expr.op_registry import register_intrin_lowering as register_intrin_lowering
+from ..expr.op_registry import register_op_attr as register_op_attr
+from ..loops.constructors import STATEMENTS as _STATEMENTS
+from ..loops.json_form import load_json, save_json
+from ..loops.structural import assert_structural_equal, structural_equal, structural_hash
+from ..tensor.axis import Range
+from . import container as container
+from .container import Array, Map
+
+IRModule = _STATEMENTS["IRModule"]
+
+__all__ = [name for name in dir() if not name.startswith("_")]
+
+if not _TYPE_CHECKING:  # type checkers see what is there
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name, __all__)

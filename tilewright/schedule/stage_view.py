@@ -1,0 +1,98 @@
+"""What a stage's handle tells in the legacy API's words: the notes on its loops, and where it is attached."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..core.hardware import LoopKind
+from ..expr.nodes import StringImm
+from ..tensor.axis import IterVar
+from ..tensor.scan import ScanOp
+from .tensor_intrin import TensorIntrin
+from .value import At, AxisNotes, Inlined, Stage
+
+_ITER_TYPES = {
+    LoopKind.THREAD: IterVar.ThreadIndex,
+    LoopKind.UNROLLED: IterVar.Unrolled,
+    LoopKind.VECTORIZED: IterVar.Vectorized,
+    LoopKind.PARALLEL: IterVar.Parallelized,
+}
+_GROUP_ROOT, _INLINE, _SCOPE, _SCAN_UPDATE = 1, 2, 4, 5
+
+
+class IterVarAttr(NamedTuple):
+    """What a schedule says of a loop: how it runs, its thread, intrinsic and pragmas, and the alignment of its axis."""
+
+    iter_type: int
+    bind_thread: IterVar | None
+    tensor_intrin: TensorIntrin | None
+    pragma_keys: tuple[StringImm, ...]
+    pragma_values: tuple[Any, ...]
+    dim_align_factor: int
+    dim_align_offset: int
+
+
+class StageView:
+    """A handle of a stage that answers as the legacy API's does."""
+
+    __slots__ = ()
+
+    schedule: Any
+
+    @property
+    def value(self) -> Stage:
+        """The immutable stage as it stands."""
+        raise NotImplementedError
+
+    @property
+    def iter_var_attrs(self) -> dict[IterVar, IterVarAttr]:
+        """What the schedule says of the stage's loops and axes; those of which it says nothing are not listed."""
+        stage = self.value
+        said = [axis for axis in stage.all_axes if axis in stage.notes or axis in stage.aligns]
+        said += [axis for axis in (_tensorized(stage),) if axis is not None and axis not in said]
+        return {axis: _attr(stage, axis, stage.note(axis)) for axis in said}
+
+    @property
+    def attach_type(self) -> int:
+        """Where it is computed: 1 by itself, 2 inlined, 4 at a loop of another stage, 5 at the loop of its scan."""
+        placement = self.value.placement
+        if isinstance(placement, Inlined):
+            return _INLINE
+        if not isinstance(placement, At):
+            return _GROUP_ROOT
+        return _SCAN_UPDATE if self._is_step(placement) else _SCOPE
+
+    @property
+    def attach_ivar(self) -> IterVar | None:
+        """The loop that the stage is computed at; None where it is computed by itself or inlined."""
+        placement = self.value.placement
+        return placement.axis if isinstance(placement, At) else None
+
+    @property
+    def attach_stage(self) -> Any:
+        """The stage whose loop this one is computed at; None where it is computed by itself or inlined."""
+        placement = self.value.placement
+        return type(self)(self.schedule, placement.stage) if isinstance(placement, At) else None  # type: ignore[call-arg]
+
+    @property
+    def group(self) -> Any:
+        """The smallest group of `s.create_group` that has the stage; None where none has."""
+        own = self.value.id
+        found = [g for g in self.schedule.groups if any(stage.id == own for stage in g.stages)]
+        return min(found, key=lambda g: len(g.stages), default=None)
+
+    def _is_step(self, placement: At) -> bool:
+        around = self.schedule.value.stages[placement.stage].op
+        return isinstance(around, ScanOp) and placement.axis is around.scan_axis
+
+
+def _tensorized(stage: Stage) -> IterVar | None:
+    return stage.declared[0] if stage.declared else None
+
+
+def _attr(stage: Stage, axis: IterVar, note: AxisNotes) -> IterVarAttr:
+    intrinsic = stage.declared[1] if stage.declared and stage.declared[0] is axis else None
+    kind = IterVar.Tensorized if intrinsic else _ITER_TYPES.get(note.kind, axis.iter_type)
+    keys = tuple(StringImm(key) for key, _ in note.pragmas)
+    values = tuple(value for _, value in note.pragmas)
+    return IterVarAttr(kind, note.thread, intrinsic, keys, values, *stage.aligns.get(axis, (0, 0)))
