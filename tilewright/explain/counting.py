@@ -1,9 +1,9 @@
 """What a kernel does, counted over a sample of its warps: accesses, sectors, bank conflicts, operations, guards.
 
-The kernel is the finished one, as its source is written. A load that does not move with the innermost loops around it
-counts once for all of their iterations, since compilers hoist it; an element that a loop keeps in a register is loaded
-before the loop, unless it has just been stored, and stored after it. Loads of neighbours in shared memory by the copies
-of an unrolled loop are one load of a vector.
+The kernel is the finished one, of which the source is written. A load that is invariant in the innermost loops around
+it counts once for all of their iterations, since compilers hoist it. An element that a loop keeps in a register is
+loaded before the loop, unless it has just been stored, and stored after it. Loads of neighbours in shared memory by the
+copies of an unrolled loop count as one vector load.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .points import Points
 from .promotion import Place, place_of, promoted
 
 WIDEST = 16
-"""Bytes of one access of a lane."""
+"""Most bytes of one access of a lane."""
 
 
 @dataclass
@@ -69,14 +69,14 @@ class Access:
     least: float = 0.0
     unknown: float = 0.0
     sample: tuple[tuple[int, int], ...] = ()
-    """Of one request, the costliest kind that was seen: each lane that takes part, and the byte that it begins at.
+    """One request of the costliest kind that was seen: each lane that takes part, and the byte at which it begins.
 
     Bytes count from the first that the request touches.
     """
     sample_units: int = 0
 
     def note(self, at: np.ndarray, active: np.ndarray, units: np.ndarray) -> None:
-        """Keep a request as the sample, if it costs more than the one that is kept: of those, the fullest."""
+        """Keep a request as the sample if it costs more than the one that is kept, or as much with more lanes."""
         row = int(np.lexsort((active.sum(axis=1), units))[-1])
         if units[row] > self.sample_units:
             self.sample_units = int(units[row])
@@ -92,13 +92,13 @@ class Access:
 
     @property
     def best(self) -> float:
-        """The least of them that a request could take."""
+        """The least number of them that a request could take."""
         known = self.requests - self.unknown
         return self.least / known if known else 0.0
 
     @property
     def conflict_degree(self) -> float:
-        """How many times as long bank conflicts make an access of shared memory."""
+        """The factor by which bank conflicts lengthen an access of shared memory."""
         return self.units / self.least if self.least else 1.0
 
 
@@ -128,7 +128,7 @@ class Counts:
     accesses: dict[tuple[str, MemoryScope, bool, int], Access] = field(default_factory=dict)
     guards: dict[tuple[str, tuple[str, ...]], Guard] = field(default_factory=dict)
     operations: dict[str, float] = field(default_factory=dict)
-    """By the name of the stage: arithmetic on elements."""
+    """Arithmetic on elements, by the name of the stage."""
     matrix_operations: float = 0.0
     matrix_instructions: float = 0.0
     barriers: float = 0.0
@@ -150,7 +150,7 @@ class _Around:
     stored: frozenset[Buffer]
     promoted: frozenset[Place]
     copies: int
-    """Iterations that are written out one after the other; else 1."""
+    """Iterations of an unrolled loop; else 1."""
 
 
 class Counter:
@@ -237,7 +237,7 @@ class Counter:
         found.passed += self._lanes(passed)
 
     def _lanes(self, mask: np.ndarray, weights: np.ndarray | None = None) -> float:
-        """Executions by single threads."""
+        """Count executions by single threads."""
         weights = self.points.weights if weights is None else weights
         return float((weights * np.broadcast_to(mask, self.points.active.shape).sum(axis=1)).sum())
 
@@ -255,7 +255,7 @@ class Counter:
         self._access(stmt.buffer, stmt.indices, True)
 
     def _value(self, e: Expr, stage: str, into: Buffer | None = None) -> None:
-        """Count what evaluating an expression takes; arithmetic counts where it is that of a stage."""
+        """Count the evaluation of an expression; arithmetic counts only if it is that of a stage."""
         seen: set[Expr] = set()
 
         def visit(at: Any, stage: str) -> None:

@@ -1,4 +1,4 @@
-"""Explain a schedule: everything that can be told of its kernels before one of them runs, as values."""
+"""Explain a schedule: everything that is known of its kernels before one of them runs, as values."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from .reasons import reasons
 from .show import show
 
 _TOGETHER = 32
-"""Threads that are looked at together where the target has no warps."""
+"""Threads that count as a warp on targets without warps."""
 _TAGS = (ThreadTag.THREAD_X, ThreadTag.THREAD_Y, ThreadTag.THREAD_Z)
 
 
 class Explanation(Findings):
-    """What `s.explain(target)` returns; as text, the whole of it."""
+    """The result of `s.explain(target)`; its text is the whole explanation."""
 
     def __str__(self) -> str:
         return show(self)
@@ -65,14 +65,14 @@ def explain(
 
 
 def chosen_target(target: Any) -> Target:
-    """The target that is meant: the given one, the current one, or CUDA."""
+    """Return the given target, else the current one, else CUDA."""
     return resolve_target(Target.parse(target) if target is not None else Target.current() or Target("cuda"))
 
 
 def findings(
     handle: ScheduleHandle, target: Target, args: Sequence[Any] | None, sizes: Mapping[Any, int] | None, compiled: bool
 ) -> Findings:
-    """What there is to tell; where `compiled`, registers too, as NVIDIA's compiler allocates them."""
+    """Return what is known of a schedule; if `compiled`, with the registers that NVIDIA's compiler allocates."""
     schedule = handle.value
     if args is not None and not isinstance(args, (list, tuple)):
         raise UserError(f"args are {args!r}", primitive="explain", fix="give a list of tensors and variables")
@@ -96,7 +96,7 @@ def findings(
 
 
 def _arguments(schedule: Schedule) -> tuple[Any, ...]:
-    """The parameters that a schedule needs: its inputs, then its outputs, then sizes that no shape tells."""
+    """Return the parameters of a schedule: its inputs, its outputs, then the sizes that no shape contains."""
     states = {t.op for stage in schedule.in_order() if isinstance(stage.op, ScanOp) for t in stage.op.state}
     inputs = [stage.op for stage in schedule.in_order() if stage.is_placeholder and stage.op not in states]
     outputs = [schedule.stages[i].op for i in schedule.outputs]
@@ -131,7 +131,9 @@ def _is_size(value: Any) -> bool:
 
 
 def _resources(function: Function, target: Target) -> Mapping[str, Resources]:
-    """What NVIDIA's compiler says of each kernel; nothing where it is not installed, or for another target."""
+    """Return the resources of each kernel by NVIDIA's compiler; nothing if it is not installed, or for another
+    target.
+    """
     if target.kind != "cuda":
         return {}
     try:
@@ -142,7 +144,7 @@ def _resources(function: Function, target: Target) -> Mapping[str, Resources]:
 
 
 def _board(target: Target) -> tuple[str, Board | None]:
-    """The board that a target means: the one that `-model` names, else a known one of its architecture."""
+    """Return the board of a target: the one that `-model` names, else a known one of its architecture."""
     if target.kind != "cuda":
         return "", None
     model = dict(target.labels).get("model", "")
@@ -227,7 +229,7 @@ def _counted(points: Points, body: Stmt, target: Target) -> Counts:
 
 
 def _digits(number: np.ndarray, extents: Sequence[int]) -> list[np.ndarray]:
-    """A thread's number as its indices, x first."""
+    """Return a thread's number as its indices, x first."""
     found = []
     for extent in extents:
         found.append(number % extent)

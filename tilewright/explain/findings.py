@@ -30,8 +30,7 @@ class BufferUse:
 class KernelExplanation:
     """What one kernel does; on a CPU, what the function does.
 
-    `resources` are what NVIDIA's compiler says, None where it was not asked. `occupancy` is None where a target has no
-    warps.
+    `resources` come from NVIDIA's compiler; None if it was not asked. `occupancy` is None on targets without warps.
     """
 
     name: str
@@ -70,10 +69,10 @@ class KernelExplanation:
 
 @dataclass(frozen=True)
 class Findings:
-    """What there is to tell of a schedule on a target.
+    """What is known of a schedule on a target.
 
     `tree` has the loops as they are compiled, `reasons` says for each stage why its guards are there, `kernels` has one
-    part for each kernel. `board` is the device that the roofline is drawn for, None where none is known.
+    part for each kernel. `board` is the device that the roofline is drawn for; None if none is known.
     """
 
     target: Target

@@ -24,7 +24,7 @@ _LONGEST_START = 48
 
 @dataclass(frozen=True)
 class Part:
-    """A range of one axis: where it begins, and how long it is."""
+    """A range of one axis: its beginning and its length."""
 
     axis: str
     start: Expr | None
@@ -48,14 +48,14 @@ class Node:
     terms: tuple[Part, ...]
     scope: MemoryScope
     scattered: int = 0
-    """How many elements it is where they lie apart within the region; 0 where they fill it."""
+    """The number of elements if they lie scattered within the region; 0 if they fill it."""
 
     def extents(self) -> str:
         """The size of the region, such as "1, 8, 8"."""
         return ", ".join("?" if part.extent is None else str(part.extent) for part in self.parts)
 
     def starts(self) -> str:
-        """Where the region begins; empty where that takes too many words."""
+        """Where the region begins; empty if that text would be too long."""
         written = ["?" if part.start is None else _show(part.start) for part in self.parts]
         text = ", ".join(written)
         return "" if len(text) > _LONGEST_START or set(written) <= {"0"} else text
@@ -104,7 +104,7 @@ def loop_tree(schedule: Schedule, bounds: Bounds) -> list[Node]:
 
 
 def _is_hidden(found: StageBounds, loop: Loop) -> bool:
-    """Whether a loop runs once and nothing shows of it."""
+    """Whether a loop runs once and is not shown."""
     return loop.thread is None and is_one(found.ranges[loop.axis].extent)
 
 
@@ -121,7 +121,7 @@ def _node(found: StageBounds, loop: Loop | None, fixed: Sequence[Loop], depth: i
 
 
 def _scattered(found: StageBounds, fixed: Sequence[Loop], parts: Sequence[Part]) -> int:
-    """The iterations that compute different elements of a region, where they are fewer than it has."""
+    """The number of iterations that compute different elements of a region, if that is less than its size."""
     still = {loop.var for loop in fixed}
     values = axis_values(found.stage, found.ranges)
     moving = set(variables(*(values[axis] for axis in found.stage.op.axis)))
@@ -134,9 +134,9 @@ def _scattered(found: StageBounds, fixed: Sequence[Loop], parts: Sequence[Part])
 
 
 def _region(found: StageBounds, fixed: Sequence[Loop], kind: AxisKind) -> tuple[Part, ...]:
-    """What runs while `fixed` loops of a stage, and those around it, hold still: a range for each of its own axes.
+    """Return the range of each axis of a stage while its `fixed` loops, and the loops around it, stay at one iteration.
 
-    Of a statement it is not known what its loops compute.
+    It is not known what the loops of a statement compute.
     """
     if isinstance(found.stage.op, ExternOp):
         return ()
@@ -164,7 +164,7 @@ def _region(found: StageBounds, fixed: Sequence[Loop], kind: AxisKind) -> tuple[
 
 
 def _at_most(extent: Expr, whole: Expr) -> Expr:
-    """An extent that a last tile, which sticks out, does not make larger than all there is."""
+    """Limit an extent to the whole, which a last partial tile may exceed."""
     if isinstance(extent, IntImm) and isinstance(whole, IntImm):
         return extent if extent.value <= whole.value else whole
     return extent

@@ -1,7 +1,7 @@
 """A sample of what the warps of a kernel do: points in its grid and its loops, and the values of expressions there.
 
-A point is one warp at one iteration of all loops around a statement. Every loop deals its iterations out evenly to the
-points, in an order of its own; what a point stands for is the product of the extents that it saw. Where extents are
+A point is one warp at one iteration of all loops around a statement. Every loop distributes its iterations evenly over
+the points, in an order of its own; the weight of a point is the product of the extents that it saw. If extents are
 constant and no guard depends on two loops at once, counts are exact.
 """
 
@@ -17,7 +17,9 @@ from ..expr import nodes as n
 from ..expr.nodes import Expr, Var
 
 POINTS, _THREADS = 192, 6144
-"""The least warps and threads that are looked at: where lanes are few, more warps, so that narrow guards are met."""
+"""The least numbers of warps and threads in a sample: if warps have few lanes, more warps, so that narrow guards are
+met.
+"""
 Values = np.ndarray | None
 """The value of an expression at each point (rows) in each lane (columns, or one column); None where it is unknown."""
 
@@ -50,8 +52,8 @@ _DIVISIONS = (n.FloorDiv, n.FloorMod, n.Div, n.Mod)
 class Points:
     """The points of one kernel.
 
-    `weights` are how many executions each point stands for; `active` tells which lanes take part. Both change as a walk
-    goes through the loops of the kernel, and are put back behind it.
+    `weights` are how many executions each point stands for; `active` tells which lanes take part. Both change inside
+    the loops of the kernel, and are restored after them.
     """
 
     def __init__(self, lanes: int, sizes: Mapping[Var, int]) -> None:
@@ -70,7 +72,7 @@ class Points:
         self._values[var] = value
 
     def spread(self, extent: np.ndarray) -> np.ndarray:
-        """Deal the numbers below `extent` (one for each point) out to the points, and weigh them by it."""
+        """Distribute the numbers below `extent` (one for each point) over the points, and weigh the points by it."""
         steps = (self._random.permutation(self.count) + 0.5) / self.count
         self.weights = self.weights * np.maximum(extent, 0)
         made: np.ndarray = np.minimum((steps * extent).astype(np.int64), np.maximum(extent - 1, 0))
@@ -85,7 +87,7 @@ class Points:
         self.define(var, first + self.spread(each)[:, None])
 
     def where(self, condition: Expr, holds: bool = True) -> np.ndarray:
-        """The lanes in which a condition holds, or does not; those of an unknown one are all that are active."""
+        """The active lanes in which a condition holds, or does not; all active lanes if it is unknown."""
         value = self.value(condition)
         if value is None:
             return self.active
@@ -98,7 +100,7 @@ class Points:
 
 
 def evaluated(e: Expr, values: Mapping[Var, Values], known: dict[Expr, Values] | None = None) -> Values:
-    """The value of an expression where variables have arrays of values; None where one of them is unknown."""
+    """The value of an expression whose variables have arrays of values; None if one of them is unknown."""
     memo = {} if known is None else known
 
     def visit(at: Expr) -> Values:
@@ -138,7 +140,7 @@ def _evaluate(e: Any, values: Mapping[Var, Values], visit: Callable[[Expr], Valu
 
 
 def _logical(e: Any, visit: Callable[[Expr], Values]) -> Values:
-    """And / or; what is unknown counts as neither deciding."""
+    """And / or; an unknown operand decides nothing."""
     a, b = visit(e.a), visit(e.b)
     if a is None or b is None:
         return a if b is None else b

@@ -1,7 +1,7 @@
 """Scalar promotion: which elements of global memory a compiler keeps in a register while a loop runs.
 
-LLVM and NVVM do that where every access of the loop to an array is to one element, which the loop does not choose, and
-a store to it runs in every iteration: a store under a condition would otherwise happen where it did not before.
+LLVM and NVVM do this if all accesses of the loop to an array are to one loop-invariant element, and a store to it runs
+in every iteration: a store under a condition would otherwise happen where it did not before.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def promoted(loop: For) -> frozenset[Place]:
     inside: set[Var] = {loop.var}
     for at in post_order(loop.body):
         if isinstance(at, Stmt) and not isinstance(at, (*_TRANSPARENT, If)):
-            return frozenset()  # a barrier, or a call: others may look at the memory
+            return frozenset()  # a barrier, or a call: others may read the memory
         if isinstance(at, (For, Let)):
             inside.add(at.var)
         elif isinstance(at, Load):

@@ -1,4 +1,4 @@
-"""Why each guard is there: the split that does not divide, the tile that sticks out, the fill that is dealt out."""
+"""Why each guard is there: a split that does not divide, a tile that extends beyond its tensor, a cooperative fetch."""
 
 from __future__ import annotations
 

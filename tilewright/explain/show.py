@@ -12,12 +12,12 @@ from .findings import Findings, KernelExplanation
 
 _PLACES = {MemoryScope.GLOBAL: "global", MemoryScope.SHARED: "shared", MemoryScope.LOCAL: "registers"}
 _MOST_ALIKE = 3
-"""Conditions of one origin that are listed."""
+"""Most conditions of one origin that are listed."""
 _OWNERS = {MemoryScope.GLOBAL: "", MemoryScope.SHARED: " per block", MemoryScope.LOCAL: " per thread"}
 
 
 def show(it: Findings) -> str:
-    """The whole explanation."""
+    """Return the whole explanation."""
     parts = [f"for {it.target}", _tree(it), *(_kernel(it, kernel) for kernel in it.kernels)]
     return "\n\n".join(parts)
 
@@ -199,7 +199,7 @@ def _roofline(it: Findings, kernel: KernelExplanation) -> list[str]:
 
 
 def _number(value: float) -> str:
-    """A count as people read it: exact where it is whole, else in three digits."""
+    """Return a count as text: exact if it is whole, else in three digits."""
     if value == round(value):
         return f"{value:,.0f}"
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

@@ -13,7 +13,7 @@ _SCHEMES = ("tcp", "tls")
 
 
 def joined(host: Any, port: Any = None) -> str:
-    """Return host and port as one address; raise UserError where they are none."""
+    """Return host and port as one address; raise UserError if they do not make one."""
     text = host if port is None or "://" in str(host) else f"{host}:{port}"
     found = _ADDRESS.fullmatch(text) if isinstance(text, str) else None
     if found is None or not 0 < int(found["port"]) < 65536:
@@ -45,7 +45,7 @@ def is_loopback(address: str) -> bool:
 def checked(address: str, insecure: bool) -> str:
     """Return an address that may be used as it is; raise UserError for another host without TLS.
 
-    Dask runs what a connection asks for: without TLS, it knows nobody.
+    Dask runs the code that a connection sends, and without TLS it accepts every connection.
     """
     if address.startswith("tls://") or insecure or is_loopback(address):
         return address

@@ -1,7 +1,7 @@
 """The bench of a worker: the process that measures candidates on its device, as a tuner does on its own host.
 
-It is started fresh, as `python -m tilewright.fleet.bench DESCRIPTOR TARGET BUILDERS`, has no threads, and imports
-nothing of Dask's. Candidates stay pickled until they reach a process that may die of them.
+It is started fresh, as `python -m tilewright.fleet.bench DESCRIPTOR TARGET BUILDERS`, has no threads, and does not
+import Dask. Candidates stay pickled until they reach a process that may crash because of them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ from ..measure.session import MeasureSession
 from .protocol import Begins, Broken, Candidate, Done, Opened, Run, Task
 
 _TEMPLATES = "..autotvm"
-"""What most candidates name. Builders are forked with it: importing it takes each of them as long as several builds."""
+"""The module of most candidates' templates. Builders are forked after it is imported, as the import takes as long as
+several builds.
+"""
 _MOST_AT_ONCE = 1000
-"""Candidates of one call of `measure_all`, which remembers all that it was given."""
+"""Most candidates of one call of `measure_all`, which remembers all its jobs."""
 
 
 @dataclass(frozen=True)
 class Pickled:
-    """A function that is unpickled where it is called. Those of one digest are one function."""
+    """A function that is unpickled when it is called. Functions with one digest are one function."""
 
     digest: str
     data: bytes = field(compare=False, repr=False)
@@ -57,11 +59,11 @@ class Bench:
         self.session = session
         self.builders = builders
         self._options: tuple[LocalBuilder, LocalRunner] | None = None
-        """How candidates are measured now, as their tuner has it."""
+        """The options of the current tuner."""
         self._waiting: deque[tuple[str, Candidate]] = deque()
         self._left = 0
         self._arrived: list[Any] = []
-        """What came while something else was waited for."""
+        """Messages that arrived while another one was awaited."""
 
     def run(self) -> None:
         """Serve until the worker is gone."""
@@ -87,7 +89,7 @@ class Bench:
         return bool(self._arrived)
 
     def begins(self, job: Job) -> None:
-        """Have the worker note that a candidate is about to run, and wait until it has."""
+        """Let the worker note that a candidate is about to run, and wait until it has."""
         self.channel.send(Begins(job.key))
         while True:
             message = self.channel.receive()
@@ -97,7 +99,7 @@ class Bench:
             self._arrived.append(message)
 
     def _batches(self) -> Iterator[Sequence[Job]]:
-        """Yield the candidates that have arrived, as long as they are measured in the same way."""
+        """Yield the candidates that have arrived, as long as their options are the same."""
         given = 0
         while True:
             self._hear()

@@ -1,7 +1,7 @@
-"""The courier: the process of a tuner that speaks with Dask's scheduler.
+"""The courier: the process of a tuner that communicates with Dask's scheduler.
 
-It is started fresh, as `python -m tilewright.fleet.courier DESCRIPTOR`. It decides nothing: what is sent where, and
-what a loss means, is the tuner's to say (`dispatch.py`). It ends with the tuner, and when the scheduler is gone.
+It is started fresh, as `python -m tilewright.fleet.courier DESCRIPTOR`. It decides nothing: the tuner decides what is
+sent to which worker, and what a loss means (`dispatch.py`). It ends with the tuner, and when the scheduler is gone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .worker import ANNOUNCED, in_hand, measure
 
 _LOOK_SECONDS = 0.5
 _LIST_SECONDS = 10.0
-"""Seconds between two lists of the workers, where no event says that they changed."""
+"""Seconds between two lists of the workers, if no event says that they changed."""
 _PING_SECONDS = 15.0
 
 
@@ -151,7 +151,7 @@ class Courier:
         address = self.addresses.get(worker)
         if address is None:
             return
-        with suppress(Exception):  # no answer is an answer, too
+        with suppress(Exception):  # the lack of an answer is what the tuner needs to know
             answer = await asyncio.wait_for(self.client.run(in_hand, workers=[address]), _PING_SECONDS)
             self._tell(Answered(worker, tuple(answer[address])))
 
@@ -172,7 +172,7 @@ class Courier:
 
 
 _LOSSES = ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedError", "NoValidWorkerError")
-"""What Dask says where a worker or the scheduler is gone; the tuner learns that otherwise."""
+"""Dask's errors when a worker or the scheduler is gone, of which the tuner hears by other messages."""
 
 
 def _name_of(announcement: str) -> str:

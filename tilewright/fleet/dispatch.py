@@ -1,8 +1,9 @@
-"""Who gets which candidate, and what the loss of a worker means: the rules of a fleet, with no input or output.
+"""The rules of a fleet, without input or output: who gets which candidate, and what the loss of a worker means.
 
-A candidate is sent to one worker, and to no other: whether a worker that is gone had begun it, nobody knows, and one
-that ended its worker must not end the next. A worker that comes back within the time of grace is asked for it again,
-under the same token; its journal says whether it was begun, and what became of it. Otherwise it is recorded as failed.
+A candidate is sent to one worker only: it is not known whether a lost worker had begun it, and a candidate that ended
+its worker must not end the next one. A worker that returns within the grace period gets the candidate again, under the
+same token; its journal says whether the candidate was begun, and what became of it. Otherwise the candidate is recorded
+as failed.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ _FACTS = ("kind of device", "device", "compute version", "driver", "tilewright",
 
 @dataclass
 class Place:
-    """A worker: what it announced, whether it is there, and what it has."""
+    """A worker: its announcement, whether it is present, and its candidates."""
 
     announced: Announcement | None
     up: bool = False
     held: dict[str, None] = field(default_factory=dict)
     since: float = 0.0
-    """When it was last heard of, or, where it is not there, when it left."""
+    """When it last sent something or, if it is absent, when it left."""
     pinged: bool = False
     silent: bool = False
-    """Whether it is not used because it did not answer."""
+    """Whether it gets no candidates because it did not answer."""
 
     @property
     def slots(self) -> int:
@@ -52,7 +53,7 @@ class Dispatcher:
     grace : float
         Seconds that a worker has to come back.
     patience : float
-        Seconds without a word after which a worker that has candidates is asked whether it is alive.
+        Seconds of silence after which a worker that has candidates is asked whether it is alive.
     most : int, optional
         The number of workers to use.
     """
@@ -78,11 +79,11 @@ class Dispatcher:
         self.placed: dict[str, str] = {}
         self._up = self._slots = 0
         self._counted: dict[str, int] = {}
-        """The slots of workers that can be used."""
+        """The slots of the workers that can be used."""
         self._room: list[dict[str, None]] = [{} for _ in range(_MOST_SLOTS)]
         """Workers that are there, have room, and have 0, 1, ... candidates."""
         self._level: dict[str, int] = {}
-        """In which of those rows a worker stands."""
+        """The row of each worker."""
 
     @property
     def up(self) -> int:
@@ -91,7 +92,7 @@ class Dispatcher:
 
     @property
     def bundle(self) -> int:
-        """How many candidates a message has: with many workers, messages are what loads the scheduler."""
+        """The number of candidates per message: with many workers, the number of messages loads the scheduler."""
         return max(1, min(_LARGEST_BUNDLE, self._up // _WORKERS_PER_BUNDLED))
 
     @property
@@ -107,9 +108,9 @@ class Dispatcher:
         Returns
         -------
         refused : list of str
-            Why some are not used, a line for each.
+            Why some are not used, one line each.
         again : dict of str to list of str
-            What to send again to workers that are back.
+            The tokens to send again to workers that are back.
         """
         refused: list[str] = []
         again: dict[str, list[str]] = {}
@@ -176,7 +177,7 @@ class Dispatcher:
     # Candidates
 
     def held(self, name: str) -> list[str]:
-        """Return what a worker has."""
+        """Return the candidates of a worker."""
         place = self.places.get(name)
         return list(place.held) if place is not None else []
 
@@ -208,7 +209,7 @@ class Dispatcher:
         return given
 
     def finish(self, token: str) -> bool:
-        """Record that a candidate is done; returns whether anyone waits for it."""
+        """Record that a candidate is done; returns whether its outcome is still awaited."""
         name = self.placed.pop(token, None)
         if name is None:
             return False
@@ -223,7 +224,7 @@ class Dispatcher:
         self.waiting.clear()
 
     def overdue(self) -> tuple[list[tuple[str, str]], list[str]]:
-        """Return what the time says.
+        """Return the candidates and workers whose time is over.
 
         Returns
         -------

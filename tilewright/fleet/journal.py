@@ -1,8 +1,8 @@
-"""A worker's journal: which candidates it ran, and what became of them, kept through whatever ends the worker.
+"""A worker's journal: which candidates it ran, and their outcomes, kept on disk when the worker ends.
 
-A candidate runs once. One that had begun to run and has no outcome when the journal is opened again ended its worker,
-or ended with it, and is recorded as failed; so is one that was twice in the hands of a worker that ended. Tuners fetch
-outcomes as often as they like, and say when they have them.
+A candidate runs once. If the journal is opened again and a candidate that had begun to run has no outcome, it ended its
+worker, or ended with it, and is recorded as failed; so is a candidate that was being built under two workers that
+ended. Tuners can fetch an outcome several times, and acknowledge it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..measure.outcome import RunFailed
 from .protocol import write_outcome
 
 _KEPT_SECONDS = 30 * 86400.0
-"""How long an outcome waits for a tuner that does not come back."""
+"""How long an outcome is kept for a tuner that does not return."""
 _LIVES = 2
 """How many workers, one after the other, may end while a candidate is being built."""
 _SCHEMA = """
@@ -33,7 +33,7 @@ create table if not exists trials (
 
 
 class State(Enum):
-    """What a journal says of a candidate that a tuner sends."""
+    """What the journal knows of a candidate that a tuner sends."""
 
     NEW = auto()
     UNDER_WAY = auto()
@@ -68,7 +68,7 @@ class Journal:
         (self.name,) = self._data.execute("select name from identity").fetchone()
 
     def take(self, token: str) -> tuple[State, str]:
-        """Take a candidate unless it ran before; returns the outcome where it has one."""
+        """Take a candidate unless it ran before; returns its outcome if it has one."""
         added = self._data.execute(
             "insert or ignore into trials (token, began, life) values (?, ?, ?)", (token, time.time(), self._life)
         )
@@ -91,13 +91,13 @@ class Journal:
         self._data.execute("update trials set ran = 1 where token = ?", (token,))
 
     def finish(self, token: str, outcome: str) -> str:
-        """Keep an outcome; the first one stays. Returns the one that is kept."""
+        """Keep an outcome, unless there is one already; returns the one that is kept."""
         self._data.execute("update trials set outcome = ? where token = ? and outcome is null", (outcome, token))
         found = self._data.execute("select outcome from trials where token = ?", (token,)).fetchone()
         return outcome if found is None else str(found[0])
 
     def forget(self, tokens: tuple[str, ...]) -> None:
-        """Drop outcomes that the tuner has in its log; that they were begun is still known."""
+        """Drop outcomes that the tuner has in its log, but remember that these candidates were begun."""
         self._data.executemany(
             "update trials set outcome = '' where token = ? and outcome is not null", [(token,) for token in tokens]
         )

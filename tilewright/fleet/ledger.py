@@ -1,7 +1,7 @@
-"""A tuner's ledger: which candidates it sent to which worker and has no record of yet.
+"""A tuner's ledger: the candidates that it sent to workers and has no record of yet.
 
 It lies beside the log, as LOG.fleet, and outlives the tuner: the next one asks these workers for their outcomes instead
-of measuring anew. It is removed when nothing is open.
+of measuring anew. It is removed when no candidate is open.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..core.errors import UserError
 
 @dataclass(frozen=True)
 class Sent:
-    """A candidate that was sent: its token, what identifies it, and the worker that has it."""
+    """A candidate that was sent: its token, its identity, and its worker."""
 
     token: str
     identity: str
@@ -39,7 +39,7 @@ class Ledger:
             self._read()
 
     def send(self, sent: list[Sent]) -> None:
-        """Note what is about to be sent."""
+        """Note candidates that are about to be sent."""
         self.open.update((one.token, one) for one in sent)
         self._write([{"sent": [one.token, one.identity, one.worker]} for one in sent])
 
@@ -49,7 +49,7 @@ class Ledger:
             self._write([{"settled": token}])
 
     def close(self) -> None:
-        """Close the ledger; its file goes where nothing is open."""
+        """Close the ledger; its file is removed if no candidate is open."""
         if self._file >= 0:
             if not self.open and self._path is not None:
                 with suppress(OSError):

@@ -12,7 +12,7 @@ from .addresses import checked, joined
 
 @dataclass(frozen=True, init=False)
 class RPCRunner(LocalRunner):
-    """Run on the devices of a fleet, which a Dask scheduler knows.
+    """Run on the devices of a fleet, the workers of a Dask scheduler.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class RPCRunner(LocalRunner):
     priority : int
         Accepted for old scripts, and ignored.
     timeout, n_parallel, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush, module_loader
-        As for `LocalRunner`. `n_parallel` is the number of devices used at most.
+        As for `LocalRunner`. `n_parallel` is the largest number of devices to use.
     check_correctness : bool
         Whether outputs are compared with a reference.
     insecure : bool
@@ -36,7 +36,7 @@ class RPCRunner(LocalRunner):
     Raises
     ------
     UserError
-        For an address that is none, and for one that needs TLS.
+        For an invalid address, and for one that needs TLS.
     """
 
     key: str = ""
@@ -83,7 +83,7 @@ class RPCRunner(LocalRunner):
 
     @property
     def local(self) -> LocalRunner:
-        """What a worker of the fleet is told: how to run, on its one device."""
+        """The options of a worker of the fleet: how to run, on its one device."""
         return LocalRunner(
             self.timeout, self.number, self.repeat, self.min_repeat_ms, self.cooldown_interval,
             self.enable_cpu_cache_flush, None, None, self.check_correctness,

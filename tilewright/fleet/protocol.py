@@ -1,12 +1,12 @@
-"""The fleet's messages on one page, and how what crosses hosts is written.
+"""The fleet's messages on one page, and the text of those that cross hosts.
 
     tuner ── Connect, Send, Ping, Leave ──►  courier  ── Dask ──►  worker  ── Task, Run ───►  bench
           ◄── Joined, Left, Finished,  ────          ◄────────            ◄── Opened, Begins,
               Answered, Unreachable                                               Done, Broken
 
-The *courier* is a process of the tuner's that holds the Dask client, so that the tuner, which forks, has no threads.
-A *worker* is a Dask worker. It starts one *bench*, a process that builds, runs and checks candidates as a tuner does on
-its own host. Messages between processes of one host are pickled. What crosses hosts is text of JSON, but for the
+The *courier* is a process of the tuner's that holds the Dask client, so that the tuner, which forks, has no threads. A
+*worker* is a Dask worker. It starts one *bench*, a process that builds, runs and checks candidates as a tuner does on
+its own host. Messages between processes of one host are pickled. Messages that cross hosts are JSON, except for the
 candidates themselves: these are code, and only the bench unpickles them.
 """
 
@@ -43,7 +43,7 @@ class Announcement:
 
     @property
     def model(self) -> tuple[str, str, str, str, str, str]:
-        """What workers of one session have in common: kind, device, driver, and what makes programs for it."""
+        """What all workers of one session share: kind, device, driver, and the compiler's versions."""
         device = self.attributes
         return self.kind, device.name, device.compute_version, device.driver_version, self.package, self.python
 
@@ -53,7 +53,7 @@ class Announcement:
 
     @classmethod
     def read(cls, text: Any) -> Announcement:
-        """Return what a worker wrote; raise UserError where it is no announcement."""
+        """Return what a worker wrote; raise UserError if it is not an announcement."""
         try:
             given = json.loads(text)
             attributes = {name: given["attributes"][name] for name in DeviceAttributes._fields}
@@ -83,7 +83,7 @@ class Connect:
 
 @dataclass(frozen=True)
 class Send:
-    """Have a worker measure candidates, and forget those that are `settled`."""
+    """Let a worker measure candidates, and forget those that are `settled`."""
 
     worker: str
     work: tuple[tuple[str, bytes], ...]
@@ -104,7 +104,7 @@ class Leave:
 
 @dataclass(frozen=True)
 class Joined:
-    """Workers that are there, by what they announce (as text)."""
+    """The announcements (as text) of workers that are present."""
 
     announcements: tuple[str, ...]
 
@@ -126,7 +126,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Answered:
-    """A worker is alive, and has these candidates in hand."""
+    """A worker is alive, and has these unfinished candidates."""
 
     worker: str
     tokens: tuple[str, ...]
@@ -145,10 +145,10 @@ class Unreachable:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A candidate as the tuner sends it: pickled, but for what identifies it.
+    """A candidate as the tuner sends it: pickled, except for its identity.
 
-    `reference` is the pickled function that computes what is right, where the task has one. Candidates with equal bytes
-    share one computation.
+    `reference` is the pickled function that computes the expected outputs, if the task has one. Candidates with equal
+    bytes share one computation.
     """
 
     target: str
@@ -182,14 +182,14 @@ class Begins:
 
 @dataclass(frozen=True)
 class Run:
-    """The journal has it that this candidate runs: go on."""
+    """The journal has noted the candidate: run it."""
 
     token: str
 
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a candidate."""
+    """The outcome of a candidate."""
 
     token: str
     outcome: Outcome
@@ -231,7 +231,7 @@ def read_outcome(text: Any) -> Outcome:
 
 
 def _stranger(how: str) -> UserError:
-    """The error for a worker that does not speak this protocol."""
+    """The error for a worker of another protocol."""
     return UserError(
         f"a worker announces itself in other words ({how})",
         fix="start workers of the same version of Tilewright as the tuner",

@@ -1,4 +1,4 @@
-"""TLS as Dask has it: files given here, or those that Dask's configuration names."""
+"""Dask's TLS: with the files given, or those that Dask's configuration names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from ..core.errors import UserError
 
 Files = tuple[str, str, str]
-"""Of the certificate authority, of the own certificate and of its key; empty where Dask's configuration has them."""
+"""The certificate authority's file, our certificate and its key; empty to use those of Dask's configuration."""
 NONE: Files = ("", "", "")
 
 

@@ -1,4 +1,4 @@
-"""A worker of its own process: it joins the scheduler, and joins again when the scheduler was gone.
+"""The process of one worker: it joins the scheduler, and rejoins after the scheduler was gone.
 
 python -m tilewright.fleet.serve ADDRESS --target TARGET        # started and watched by `tilewright worker`
 """
@@ -22,7 +22,7 @@ from .worker import Host, WorkerOptions, attach
 
 _AGAIN_SECONDS = 1.0
 CANNOT = 3
-"""The exit status of a worker that would end in the same way if it were started again."""
+"""The exit status of a worker that would fail again if it were restarted."""
 
 
 async def serve(address: str, security: Any, options: WorkerOptions) -> None:
@@ -52,7 +52,7 @@ async def _join(address: str, security: Any, host: Host, stop: asyncio.Event, fo
         security=security,
         memory_limit=0,
         dashboard=False,
-        dashboard_address="127.0.0.1:0",  # of pages that say how it is
+        dashboard_address="127.0.0.1:0",  # of status pages
         local_directory=folder,
         host="127.0.0.1" if is_loopback(address) else None,
     )

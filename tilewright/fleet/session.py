@@ -2,8 +2,8 @@
 
     jobs ──► tokens ──► ledger ──► courier ──► workers ──► outcomes, as they come
 
-What a candidate is sent to is noted in the ledger before it is sent, and settled once the caller, who has written it to
-its log by then, asks for more.
+The ledger notes the worker of a candidate before the candidate is sent. The entry is settled once the caller asks for
+more, since by then the caller has logged the outcome.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from .security import NONE, Files, check_installed
 _PATIENCE = 60.0
 _GRACE = 60.0
 _ABSENT_SECONDS = 300.0
-"""How long a scheduler that was there may be gone, or no worker be there, before the session gives up."""
+"""Seconds without a scheduler, or without a worker, after which the session gives up."""
 _FIRST_SECONDS = 60.0
-"""How long the first worker is waited for."""
+"""Seconds to wait for the first worker."""
 _AGAIN_SECONDS = 1.0
 _SETTLED_AT_ONCE = 64
 
@@ -53,24 +53,24 @@ class FleetSession:
     Parameters
     ----------
     target : Target or str
-        What is tuned for.
+        The target to tune for.
     builder : LocalBuilder
         How workers build.
     runner : RPCRunner
         Where the fleet is, and how workers run.
     log : Path, optional
-        The log that results go to. With it, what is under way when this process ends is not lost.
+        The log that results go to. With it, candidates in progress when this process ends are not lost.
     files : tuple of str
         The files of TLS; by default those of Dask's configuration.
     grace : float
-        Seconds that a worker which is gone has to come back, before what it had is recorded as failed.
+        Seconds that a lost worker has to return, before its candidates are recorded as failed.
     first : float
         Seconds that the first worker is waited for.
 
     Raises
     ------
     UserError
-        Where Dask is not installed, or the log is another session's.
+        If Dask is not installed, or another session uses the log.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class FleetSession:
         self._channel: Channel | None = None
         self._again_at = self._looked = 0.0
         self._heard = time.monotonic()
-        """When a worker that can be used was last there."""
+        """When a usable worker was last present."""
         self._met = False
         self._said: set[str] = set()
         self._unreachable = ""
@@ -119,13 +119,13 @@ class FleetSession:
         self.close()
 
     def close(self) -> None:
-        """Leave the scheduler. Workers finish what they have in hand; the next session with this log asks for it."""
+        """Leave the scheduler. Workers finish their candidates; the next session with this log asks for them."""
         self._disconnect()
         self.ledger.close()
 
     @property
     def attributes(self) -> DeviceAttributes:
-        """What the fleet's devices are. UserError where no worker comes."""
+        """The attributes of the fleet's devices. UserError if no worker joins."""
         while self.dispatcher.model is None:
             self._advance()
         return self.dispatcher.model.attributes
@@ -152,7 +152,7 @@ class FleetSession:
         self._advance()
 
     def abandon(self, identity: str) -> None:
-        """Give up a candidate of an earlier session: its record is there."""
+        """Give up a candidate of an earlier session, as its record exists."""
         for token in self._adopted.pop(identity, []):
             self.ledger.settle(token)
 
@@ -258,7 +258,7 @@ class FleetSession:
             case p.Answered():
                 self.dispatcher.alive(message.worker)
                 held = self.dispatcher.held(message.worker)
-                # What it does not have got lost on the way, or its outcome did; its journal knows.
+                # What it does not have was lost on the way, or its outcome was; its journal knows.
                 self._send(message.worker, [t for t in held if t not in message.tokens and t in self._jobs])
             case p.Unreachable():
                 self._unreachable = message.reason
@@ -298,7 +298,7 @@ class FleetSession:
         for token in tokens:
             try:
                 work.append((token, self._written(self._jobs[token])))
-            except Exception as error:  # of a template that holds what cannot travel
+            except Exception as error:  # a template that cannot be pickled
                 reason = f"it cannot be sent to a worker: {type(error).__name__}: {error}"
                 self._finish(token, RunFailed(reason=shorten(reason)))
         self._sent_at.update((token, time.monotonic()) for token, _ in work)
@@ -345,7 +345,7 @@ class FleetSession:
         self._tell(p.Connect(self.runner.address, tuple(zip(("ca", "cert", "key"), self._files, strict=True))))
 
     def _lost_courier(self, reason: str) -> None:
-        """Start another courier in a moment; workers that it finds are asked for what they have."""
+        """Start another courier after a moment; it asks the workers that it finds for their candidates."""
         self._say(f"{reason}; trying again")
         self._disconnect()
         self.dispatcher.leave_all()
@@ -384,12 +384,12 @@ class FleetSession:
 
 
 def _identity(job: Job) -> str:
-    """Return what identifies a candidate in later sessions; empty where nothing does."""
+    """Return what identifies a candidate in later sessions; empty if nothing does."""
     return str(getattr(job.instantiate, "identity", ""))
 
 
 def _pickler() -> Callable[[Any], bytes]:
-    """Return what pickles functions of scripts by value."""
+    """Return a module that pickles functions of scripts by value."""
     try:
         import cloudpickle
     except ImportError:  # distributed brings it

@@ -1,7 +1,7 @@
 """What makes a Dask worker one of the fleet: a bench, a journal, and an announcement.
 
-A Dask worker becomes one by `--preload tilewright.fleet.worker`; `tilewright worker` starts one that comes back when
-the scheduler does. The functions that tuners have it run are `measure` and `in_hand`.
+`--preload tilewright.fleet.worker` makes a Dask worker one of the fleet; `tilewright worker` starts one that returns
+when the scheduler does. Tuners call its functions `measure` and `in_hand`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ ANNOUNCED = "tilewright"
 """The name under which Dask's scheduler keeps what a worker announces."""
 _MOST_BUILDERS = 16
 _SPARE_CORES = 2
-"""Cores of a host that do not build: they keep its devices and Dask's processes going."""
+"""Cores of a host that do not build: they serve its devices and Dask's processes."""
 _STUCK_SECONDS = 1800.0
-"""A candidate that has been on the bench so long has been forgotten there."""
+"""After so long, a candidate has been forgotten by the bench."""
 
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """What a worker measures on, and what it is called.
+    """What a worker measures on, and its name.
 
     `sharing` is how many workers share the cores of the host, `builders` how many candidates to build at a time (0: as
     many as that allows), `visible` the number of the GPU, as CUDA counts; `package` stands in for the version of this
@@ -70,7 +70,7 @@ def slots_of(builders: int) -> int:
 
 
 class Host:
-    """A worker's side: it hands candidates to its bench, and keeps the journal.
+    """The worker's side: it passes candidates to its bench, and keeps the journal.
 
     Everything happens on one event loop, which Dask's worker runs on.
     """
@@ -101,7 +101,7 @@ class Host:
         )  # fmt: skip
 
     async def measure(self, token: str, candidate: bytes) -> str:
-        """Measure a candidate unless it was begun before; returns its outcome, as text, when there is one."""
+        """Measure a candidate unless it was begun before; returns its outcome, as text, once it has one."""
         state, outcome = self.journal.take(token)
         if state is State.OVER:
             return outcome
@@ -165,7 +165,7 @@ class Host:
             self._lost(channel)
 
     def _lost(self, channel: Channel) -> None:
-        """The bench ended: what it had ended it, as far as anybody knows."""
+        """The bench ended: as far as is known, its candidates ended it."""
         get_running_loop().remove_reader(self._descriptor)
         channel.close()
         status = self._process.wait() if self._process is not None else None
@@ -181,7 +181,7 @@ class Host:
 
     def _restart(self) -> None:
         if self._process is not None:
-            self._process.kill()  # its channel closes, and `_lost` sees to the rest
+            self._process.kill()  # its channel closes, and `_lost` does the rest
 
     def _finish(self, token: str, outcome: Outcome) -> None:
         kept = self.journal.finish(token, write_outcome(outcome))

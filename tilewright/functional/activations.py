@@ -1,4 +1,4 @@
-"""Activations as calls have them: by name, or as a function of the user's own."""
+"""Activations of calls: by name, or as a user-defined function."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .signature import activation_name
 
 
 def custom(name: str, activation: Any) -> tuple[Callable[[Any], Any] | None, str]:
-    """The function of an activation of the user's own, and the text that stands for it in a problem."""
+    """Return the function of a user-defined activation, and the text that represents it in a problem."""
     if not callable(activation):
         return None, activation_name(name, activation)
     nodes = import_module("..expr.nodes", __package__)  # expressions take longer to import than a known kernel to start

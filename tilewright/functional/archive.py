@@ -42,7 +42,7 @@ def export(held: Store, target: Path) -> int:
 
 
 def load(held: Store, source: Path) -> tuple[int, int]:
-    """Take in what `export` wrote; returns how many entries were taken and how many were not right."""
+    """Load what `export` wrote; returns how many entries were accepted and how many were rejected."""
     taken = refused = 0
     try:
         _refuse_pipes(source)

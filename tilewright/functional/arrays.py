@@ -1,7 +1,7 @@
 """Calls on arrays of any library that supports DLPack.
 
-NumPy and PyTorch have fast paths of their own (`numpy_arrays`, `torch_tensors`); every other library passes here: its
-arrays are described through DLPack, computed on where they lie, and the result goes back the same way.
+NumPy and PyTorch have fast paths of their own (`numpy_arrays`, `torch_tensors`); this module serves every other
+library: it reads arrays through DLPack, computes in their memory, and returns the result the same way.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Extra = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Library:
-    """How arrays of one library come in and go out.
+    """How arrays of one library are imported and exported.
 
     Attributes
     ----------
     name : str
         Its module.
     give : callable
-        Makes its array of one of ours, sharing memory.
+        Makes an array of the library from one of ours, sharing memory.
     stream : callable
         Returns the CUDA stream that the library's work on a device goes to; 0 for the default one.
     """
@@ -81,7 +81,7 @@ def library_of(array: Any) -> Library:
 
 
 def shared(array: Any) -> NDArray:
-    """An array of another library as one of ours, in the same memory; contiguous, by a copy where it was not."""
+    """Return an array of another library as one of ours, in the same memory; a copy if it is not contiguous."""
     if isinstance(array, NDArray):
         found = array
     else:
@@ -113,7 +113,7 @@ def call(name: str, x: Any, extras: Extra, options: Options) -> Any:
 
 
 def prepared(name: str, seen: Arrays, options: Options) -> tuple[Signature, Runner]:
-    """The checked signature of a call and what runs it."""
+    """Return the checked signature of a call, and the function that runs it."""
     function, text = custom(name, options.activation)
     checked = signature(name, seen, options, text)
     return checked, runner_of(checked.problem, device(*seen.x.device), function, options.tune)

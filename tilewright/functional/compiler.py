@@ -1,7 +1,7 @@
 """Making a plan: which template computes a problem, with which configuration, and the kernel that follows.
 
-A record that was tuned for the workload comes first, then that of its nearest neighbour, then the configuration that
-suits most sizes. Where a library's own kernel was measured faster, that is the plan.
+A tuned record of the workload comes first, then the record of its nearest neighbour, then the configuration that suits
+most sizes. If a library's own kernel was measured to be faster, the plan is to run that kernel.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Activation = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A template with a configuration for a workload, and where that comes from."""
+    """A template with a configuration for a workload, and the origin of the configuration."""
 
     template: PackagedTemplate[Any]
     workload: Convolution
@@ -72,7 +72,7 @@ def compiled(found: Candidate, target: Target, epilogue: Epilogue) -> Executable
 
 
 def epilogue_of(problem: Problem, activation: Activation | None) -> Epilogue:
-    """What follows the sums of a problem."""
+    """Return the epilogue of a problem: what follows its sums."""
     named: Any = problem.activation or None
     if named is not None and named.startswith("custom:"):
         if activation is None:
@@ -126,7 +126,7 @@ def strategies_of(problem: Problem, target: Target) -> tuple[list[PackagedTempla
 def candidate(problem: Problem, target: Target) -> Candidate:
     """The template and configuration to use without measuring."""
     same = [problem]
-    if problem.kernel == (1, 1) and target.kind == "cuda":  # weights of one place lie the same in both orders
+    if problem.kernel == (1, 1) and target.kind == "cuda":  # with one tap, both orders of weights are the same
         same = list(dict.fromkeys((problem.with_filters_last, problem)))
     for each in same:
         able, workload = strategies_of(each, target)

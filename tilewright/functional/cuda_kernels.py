@@ -1,7 +1,7 @@
 """Kernels on an NVIDIA GPU, through the driver library alone.
 
-`cuda.bindings` takes longer to import than a kernel off the disk takes to load, so the few functions that a call needs
-are called directly. Contexts are the primary ones, which every library of the process shares.
+`cuda.bindings` takes longer to import than a kernel off the disk takes to load, so the few driver functions that a call
+needs are called directly. Contexts are the primary ones, which every library of the process shares.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def load(program: Executable, index: int) -> list[Kernel]:
 
 
 class Kernel:
-    """One launch: `kernel.start(*addresses, stream)` returns 0 or what went wrong.
+    """One launch: `kernel.start(*addresses, stream)` returns 0 or the driver's error.
 
     The first few go through `ctypes`; then `start` becomes the compiled launcher.
     """
@@ -129,7 +129,7 @@ class Kernel:
             self.start = self._slow
 
     def failed(self, status: int, arguments: tuple[int, ...]) -> None:
-        """Launch again where the thread had no context of this GPU; raise what is wrong otherwise."""
+        """Launch again if the thread had no context of this GPU; otherwise raise the driver's error."""
         if status in _NO_CONTEXT:
             with _Current(self.index):
                 status = self._slow(*arguments)
@@ -142,7 +142,7 @@ class Kernel:
 
 
 def allocate(size: int, index: int) -> int:
-    """Memory of a GPU, kept until the process ends; also during the capture of a CUDA graph, which forbids it else."""
+    """Allocate memory of a GPU, kept until the process ends; works during the capture of a CUDA graph, too."""
     with _Current(index):
         found, mode = ctypes.c_uint64(), ctypes.c_int(_RELAXED)
         _call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))

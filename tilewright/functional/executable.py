@@ -1,7 +1,7 @@
 """Compiled kernels in the form in which a call starts them: machine code, and the launches with all their numbers.
 
-A call of one size always launches the same kernels with the same grids, so the host code of a module runs once, when
-the kernel is made, and what it launches is written down.
+A call of one size always launches the same kernels with the same grids. The host code of a module therefore runs once,
+when the kernel is made, and its launches are recorded.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Launch(NamedTuple):
 
 
 class Executable(NamedTuple):
-    """What runs: `arguments` many pointers, of which the last one is the result.
+    """A compiled call. It takes `arguments` pointers, the last of which is the result.
 
     Attributes
     ----------
     scratch : tuple of int
-        Bytes of each piece of memory that kernels use in between.
+        Bytes of each intermediate buffer between kernels.
     alignment : tuple of int
         Bytes that the address of each argument must be a multiple of.
     parallel : bool
@@ -52,7 +52,7 @@ class Executable(NamedTuple):
 
     @property
     def arguments(self) -> int:
-        """How many arrays it takes."""
+        """The number of arrays that it takes."""
         return len(self.alignment)
 
     def described(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class _Token(int):
 
 
 def executable(program: CompiledProgram, parallel: bool = False) -> Executable:
-    """Write down what the entry of a program launches; all of its sizes must be numbers."""
+    """Record the launches of a program's entry; all of its sizes must be numbers."""
     if program.binary is None:
         raise InternalError(f"a program for {program.target} has no machine code")
     entry = program.entries[0]

@@ -25,7 +25,7 @@ _COMPILERS = {"cuda": "nvidia-cuda-nvrtc", "cpu": "llvmlite"}
 
 @cache
 def package() -> str:
-    """This package: what its installer recorded; in a source tree size and time of every source file and shipped log.
+    """Identify this package: by its installer's record, or in a source tree by size and time of every file.
 
     Installers write down the hash of every file. Reading all sources would take longer than starting a kernel; an edit
     changes the time of a file.
@@ -84,7 +84,7 @@ def _version(distribution: str) -> str:
 def machine(on: Device) -> str:
     """What code for a device depends on: its architecture, or the CPU with its features; and the device's name.
 
-    The name counts because decisions were measured on it.
+    The name is part of it because decisions were measured on that device.
     """
     if on.kind == "cuda":
         return "cuda {} {}".format(*cuda_kernels.described(on.index))

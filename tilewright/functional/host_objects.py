@@ -12,7 +12,7 @@ from .store import Entry, Store, store
 
 
 def host_store() -> Store:
-    """Where it is kept: a folder of its own within that of the kernels."""
+    """Return the store: its own folder within that of the kernels."""
     held = store()
     return Store(None if held.folder is None else os.path.join(held.folder, "host"), held.limit)
 

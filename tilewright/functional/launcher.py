@@ -1,11 +1,11 @@
 """Low-overhead launches of compiled kernels from Python: one C function per kernel, made by LLVM.
 
-`ctypes` converts eleven arguments for a launch, one by one; that takes longer than many kernels run. Here a small
-function with Python's own fast calling convention takes the addresses as Python integers (or NumPy arrays, whose
-memory it finds by itself), and everything else lies ready in a record behind it. It returns 0, or what went wrong.
+`ctypes` converts eleven arguments for a launch, one by one, which takes longer than many kernels run. Here, a small
+function with Python's own fast calling convention takes the addresses as Python integers (or NumPy arrays, whose memory
+it finds by itself). Everything else lies ready in a record behind the function. It returns 0 or an error.
 
-Building that function takes LLVM a few milliseconds, once per process. The first launches of a kernel on a GPU do
-without it, so that a process that starts a known kernel and ends never loads LLVM.
+Building that function takes LLVM a few milliseconds, once per process. The first launches of a kernel on a GPU work
+without it, so that a process that only launches a known kernel never loads LLVM.
 """
 
 from __future__ import annotations
@@ -197,12 +197,12 @@ def _record(code: int, launch: int, sizes: tuple[int, ...], alignment: tuple[int
 
 
 def fits(arguments: int) -> bool:
-    """Whether so many arguments, scratch included, are as many as the record has room for."""
+    """Whether the record has room for so many arguments, scratch included."""
     return arguments < _MOST
 
 
 def on_cpu(code: int, alignment: tuple[int, ...], arrays: bool) -> Start:
-    """Calls the packed function at address `code`, with addresses or (`arrays`) with NumPy arrays.
+    """Return a start that calls the packed function at address `code`, with addresses or (`arrays`) NumPy arrays.
 
     The last array must be writable; those before it need not.
     """
@@ -217,7 +217,7 @@ def on_gpu(function: int, launch: int, sizes: tuple[int, ...], alignment: tuple[
 
 
 def by_ctypes(function: int, launch: Any, sizes: tuple[int, ...], alignment: tuple[int, ...]) -> Start:
-    """The same as `on_gpu` without compilation: several times slower, and ready at once."""
+    """Do the same as `on_gpu` without compilation: several times slower, but ready at once."""
     handle = ctypes.c_void_p(function)
     masks = [max(1, align) - 1 for align in alignment]
     number = len(masks)

@@ -41,7 +41,7 @@ def call(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> Any
         if len(_calls) >= MOST_CALLS:
             _calls.clear()
         _calls[key] = run
-    except (NameError, TypeError):  # an option in a list: the call works, without being remembered
+    except (NameError, TypeError):  # an option in a list: the call works, but is not remembered
         pass
     return run(x, w, bias, residual, out)
 
@@ -61,7 +61,7 @@ def _described(array: np.ndarray | None) -> Described | None:
 
 
 def signed(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -> tuple[Signature, Any]:
-    """The checked signature of a call, and the function of an activation of the user's own."""
+    """Return the checked signature of a call, and the function of a user-defined activation."""
     options = options_of(name, given)
     function, text = custom(name, options.activation)
     described = [_described(array) for array in (x, *extras)]
@@ -108,14 +108,14 @@ def _direct(program: CpuProgram, slow: Run, shape: tuple[int, ...], dtype: Any, 
 
 
 def _again(slow: Run, status: int, *arrays: Any) -> Any:
-    """The same by the general way, which copies what is not contiguous."""
+    """Repeat a call in the general way, which copies arrays that are not contiguous."""
     if status not in (launcher.UNSUITABLE, launcher.MISALIGNED):
         failed(status)
     return slow(*arrays)
 
 
 def _general(program: CpuProgram, shape: tuple[int, ...], dtype: Any) -> Run:
-    """Any contiguity and alignment: copies are made where the kernel needs them."""
+    """Accept any contiguity and alignment: make the copies that the kernel needs."""
     aligned = max(program.program.alignment)
 
     def usable(array: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The public functions, each of which hands its call on by the type of the arrays.
+"""The public functions; each dispatches its call by the type of the arrays.
 
 Names, argument names, shapes and results are PyTorch's.
 """
@@ -33,7 +33,7 @@ def _of_any(name: str, x: Any, extras: tuple[Any, ...], given: tuple[Any, ...]) 
 
 
 def _registered(name: str, x: Any, extras: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
-    """Call the operator that PyTorch knows; registering it takes PyTorch 20 ms, and plain calls do without."""
+    """Call the operator that is registered with PyTorch; registering takes 20 ms, and plain calls do not need it."""
     from . import torch_operator
 
     return torch_operator.dispatch(name, x, extras, given)
@@ -62,8 +62,8 @@ def conv1d(
     Parameters
     ----------
     x : array
-        (N, C, W), or (C, W); with layout="NWC" (N, W, C). Of PyTorch, NumPy, CuPy, JAX or anything with DLPack;
-        float16, bfloat16, float32 or float64.
+        (N, C, W), or (C, W); with layout="NWC" (N, W, C). An array of PyTorch, NumPy, CuPy, JAX or anything with
+        DLPack, of float16, bfloat16, float32 or float64.
     weight : array
         (filters, C / groups, taps), whatever the layout of x.
     bias : array, optional
@@ -79,10 +79,11 @@ def conv1d(
     out : array, optional
         Where the result is written.
     tune : "quick" or float, optional
-        Measure configurations for a few seconds, or so many, if that was not done yet; the result is kept.
+        Measure configurations for five seconds ("quick"), or for so many seconds, unless done before; the result is
+        kept.
     precision : "fp32", "ieee" or "tf32"
-        Of float32. "ieee" multiplies and adds in float32. "fp32" is as exact: it may also add three products of matrix
-        instructions, of operands split into parts of 11 bits. "tf32" may round operands to 11 significant bits.
+        Applies to float32. "ieee" multiplies and adds in float32. "fp32" is as exact, but may use matrix instructions:
+        three products of operands split into parts of 11 bits. "tf32" may round operands to 11 significant bits.
 
     Returns
     -------
@@ -118,8 +119,8 @@ def conv2d(
     Parameters
     ----------
     x : array
-        (N, C, H, W), or (C, H, W); with layout="NHWC" (N, H, W, C). A PyTorch tensor in channels-last memory format
-        is taken as it lies.
+        (N, C, H, W), or (C, H, W); with layout="NHWC" (N, H, W, C). A PyTorch tensor in channels-last memory format is
+        used without a copy.
     weight : array
         (filters, C / groups, rows, columns), whatever the layout of x.
     stride, dilation : int or pair
@@ -152,7 +153,7 @@ def depthwise_conv2d(
     out: Any = None,
     tune: Any = None,
 ) -> Any:
-    """Convolve each channel of images with kernels of its own: `conv2d` with as many groups as channels.
+    """Convolve each channel of images with its own kernels: `conv2d` with as many groups as channels.
 
     Parameters
     ----------
@@ -182,14 +183,14 @@ def conv_transpose1d(
     out: Any = None,
     tune: Any = None,
 ) -> Any:
-    """Spread signals through filters, as the gradient of `conv1d` does; in PyTorch's order of arguments.
+    """Compute the transposed convolution of signals, the gradient of `conv1d`; arguments are in PyTorch's order.
 
     Parameters
     ----------
     weight : array
         (C, filters / groups, taps).
     output_padding : int
-        Elements more at the end of the result.
+        Additional elements at the end of the result.
 
     Notes
     -----
@@ -214,14 +215,14 @@ def conv_transpose2d(
     out: Any = None,
     tune: Any = None,
 ) -> Any:
-    """Spread images through filters, as the gradient of `conv2d` does; in PyTorch's order of arguments.
+    """Compute the transposed convolution of images, the gradient of `conv2d`; arguments are in PyTorch's order.
 
     Parameters
     ----------
     weight : array
         (C, filters / groups, rows, columns).
     output_padding : int or pair
-        Rows and columns more at the bottom and the right of the result.
+        Additional rows and columns at the bottom and the right of the result.
 
     Notes
     -----
@@ -250,7 +251,7 @@ def max_pool2d(
     stride : int or pair, optional
         By default the kernel's size.
     padding : int, pair or ((top, bottom), (left, right))
-        With minus infinity; at most half of the kernel.
+        Filled with minus infinity; at most half of the kernel.
     ceil_mode : bool
         Whether a last window may reach beyond the padded input.
 

@@ -1,6 +1,6 @@
 """From a problem on a device to the plan that computes it: from memory, from disk, or newly made.
 
-What makes a plan (templates, schedules, compilers) is imported only when one has to be made.
+The modules that make a plan (templates, schedules, compilers) are imported only when one must be made.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Choice(NamedTuple):
     how : str
         "tilewright", or "framework" for the kernel of the library that the arrays come from.
     template, config : str
-        Of our kernel: the name of its template, and the configuration as logs print it.
+        The template of our kernel, and its configuration as logs print it.
     why : str
-        One clause for users.
+        The reason, as one clause for users.
     seconds : float
         The measured time of one run, 0 where it was not measured here.
     rival_seconds : float
@@ -77,16 +77,16 @@ def plan_for(
     problem : Problem
     on : Device
     rival : str
-        The library that could compute it as well, with its version; "" where there is none.
+        The other library that could compute it, with its version; "" if there is none.
     activation : callable, optional
         The function behind a problem's "custom:" activation.
     tune : None, "quick" or float
-        Without it, a known or usual configuration is taken. "quick" measures a few, a number spends so many seconds.
+        None takes a known or usual configuration. "quick" measures a few; a number measures for so many seconds.
 
     Returns
     -------
     Plan
-        The same one in later calls; with `tune`, until more is asked for.
+        Later calls return the same plan; with `tune`, until a larger budget is given.
     """
     budget = seconds_of(tune)
     memo = (problem, on, rival)
@@ -118,7 +118,7 @@ def forget() -> None:
 
 
 def decide(plan: Plan, choice: Choice, rival: str) -> Plan:
-    """Replace the choice of a plan that has a kernel by one that was measured, in memory and on disk."""
+    """Replace the choice of a plan that has a kernel by a measured one, in memory and on disk."""
     changed = plan._replace(choice=choice)
     with _lock:
         _plans[plan.problem, plan.on, rival] = changed

@@ -1,4 +1,4 @@
-"""What one call computes, as a value: sizes, options and types, independent of arrays, frameworks and schedules.
+"""What one call computes: sizes, options and types as a value, independent of arrays, frameworks and schedules.
 
 One-dimensional data are images of one row, so that every operator has two spatial dimensions here.
 """
@@ -33,11 +33,11 @@ class Problem(NamedTuple):
     layout : str
         "NCHW" or "NHWC": the order of the dimensions in memory, of input, residual and result.
     activation : str
-        A name, "" for none, or the text of an expression of the user's own after "custom:".
+        A name, "" for none, or "custom:" and the text of a user-defined expression.
     count_border : bool
         Whether an average divides by the whole window where it reaches into the padding.
     precision : str
-        Of a convolution of float32: "ieee", "fp32" or "tf32"; "fp32" for everything else.
+        "ieee", "fp32" or "tf32" for a float32 convolution; "fp32" for everything else.
     weights : str
         The order of the weights in memory: "OIHW" as PyTorch has them, or "OHWI", which some kernels of NHWC take.
     """
@@ -105,12 +105,12 @@ class Problem(NamedTuple):
 
     @property
     def depthwise(self) -> bool:
-        """Whether each channel has kernels of its own."""
+        """Whether each channel has its own kernels."""
         return self.has_weights and self.groups == self.shape[1]
 
     @property
     def terms(self) -> int:
-        """Products, or values, that one result is made of."""
+        """The number of products, or values, in one result."""
         taps = prod(self.kernel)
         return taps * (self.shape[1] // self.groups) if self.has_weights else taps
 
@@ -123,7 +123,7 @@ class Problem(NamedTuple):
 
     @property
     def extra_arguments(self) -> tuple[str, ...]:
-        """The arguments beside the input and the result, in the order in which kernels take them."""
+        """The arguments besides the input and the result, in the order in which kernels take them."""
         wanted = (("weights", self.has_weights), ("bias", self.bias), ("residual", self.residual))
         return tuple(name for name, there in wanted if there)
 

@@ -1,9 +1,8 @@
-"""Where a library's own kernel is faster: an estimate from the layers that were measured both ways.
+"""Decide whether a library's own kernel is faster: an estimate from layers on which both were measured.
 
 `records/rivals.jsonl` has the times of both sides, as `python -m benchmarks.one_call layers` writes them. The estimate
-for a layer is the geometric mean of the ratios of known layers, each weighted by how much alike it is. A layer is like
-another one in what decides which kernel a library takes (window, step, multiplier, channels of a group, type), and
-in how much work there is.
+for a layer is the geometric mean of the ratios of known layers, each weighted by its similarity. Similarity compares
+what decides which kernel a library takes (window, step, multiplier, channels per group, type), and the amount of work.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ if TYPE_CHECKING:
 
 TABLE = Path(__file__).parent / "records" / "rivals.jsonl"
 _FAR = 5.0
-"""How far a layer may be that says anything."""
+"""Largest distance of a layer that counts."""
 _FASTER = 1.03
-"""How much faster the other library has to be before it is preferred: less is noise."""
+"""The other library is preferred if it is faster by at least this factor: less is noise."""
 _WEIGHTS = (2.0, 1.0, 0.8, 1.0, 1.0, 1.0, 2.0, 1.0, 0.5, 0.15, 0.1, 0.1, 0.3)
 """How much each feature counts, as `_features` lists them: whether there is one row, whether the window has one; the
 window, the step, a dilation; the multiplier, and whether there is one; channels of a group, and whether their number is
 odd; channels, places, images; results."""
 _OTHER_TYPE, _OTHER_HALF = 2.0, 0.7
-"""How far float32 is from a 16-bit type, and those from each other."""
+"""Distance between float32 and a 16-bit type, and between the two 16-bit types."""
 _SHARPNESS = 1.5
-"""How quickly a layer counts less with its distance."""
+"""How quickly the weight of a layer falls with its distance."""
 _DENSE_TERMS, _DENSE_CHANNELS = 64, 16
 """Sums over so many products, of so many channels of a group, are matrix products, which libraries compute with matrix
 units."""
@@ -56,7 +55,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What known layers say of another one.
+    """An estimate for one layer from known ones.
 
     Attributes
     ----------
@@ -65,7 +64,7 @@ class Estimate:
     nearest : Measured
         The layer that counts most.
     away : float
-        How far that is; 0 for the layer itself.
+        The distance of that layer; 0 for the layer itself.
     """
 
     ratio: float
@@ -83,13 +82,13 @@ def table() -> tuple[Measured, ...]:
 
 
 def is_faster(problem: Problem, on: Device) -> str:
-    """Why the library's own kernel is the choice for a problem; "" where ours is."""
+    """Return why the library's own kernel is the choice for a problem; "" if ours is."""
     known = [one for one in table() if one.device.startswith("cpu") == (on.kind == "cpu")]
     return verdict(problem, known)
 
 
 def verdict(problem: Problem, known: Iterable[Measured]) -> str:
-    """The same by the layers of `known`."""
+    """Return the same, judged by the layers of `known`."""
     found = estimate(problem, known)
     if found is not None:
         if found.ratio <= _FASTER:
@@ -104,7 +103,7 @@ def verdict(problem: Problem, known: Iterable[Measured]) -> str:
 
 
 def estimate(problem: Problem, known: Iterable[Measured]) -> Estimate | None:
-    """What the layers of `known` say of a problem; None where none is like it."""
+    """Estimate a problem from the layers of `known`; None if none is similar."""
     near = [(away, one) for one in known if (away := distance(problem, one.problem)) <= _FAR]
     if not near:
         return None

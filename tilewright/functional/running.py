@@ -34,7 +34,7 @@ class CpuProgram:
         self.program = program
         self._free: list[list[np.ndarray]] = []
         self.direct = self._direct(arrays=True)
-        """Starts the program with NumPy arrays, where it is one launch that takes just its arguments."""
+        """Starts the program with NumPy arrays, if it is one launch that takes exactly its arguments."""
         self.direct_pointers = self._direct(arrays=False)
         """The same with addresses."""
         self._starts = [
@@ -71,7 +71,7 @@ class CpuProgram:
                 self._free.append(scratch)
 
     def _scratch(self) -> list[np.ndarray]:
-        """Return memory between kernels: that of an earlier call, or new; concurrent calls do not share it."""
+        """Return scratch memory: that of an earlier call, or new; concurrent calls do not share it."""
         if not self.program.scratch:
             return []
         try:
@@ -107,12 +107,12 @@ class GpuProgram:
 
     @property
     def direct(self) -> cuda_kernels.Kernel | None:
-        """The only kernel, where it takes just the arguments."""
+        """The only kernel, if it takes exactly the arguments."""
         alone = len(self.kernels) == 1 and self.kernels[0].arguments == tuple(range(self.program.arguments))
         return self.kernels[0] if alone else None
 
     def __call__(self, pointers: Sequence[int], stream: int = 0, scratch: Sequence[int] = ()) -> None:
-        """Launch the kernels; `scratch` are addresses for what lies between them, by default memory of the stream."""
+        """Launch the kernels; `scratch` holds addresses of intermediate buffers, by default memory of the stream."""
         if self.program.scratch and not scratch:
             scratch = self._memory(stream)
         for kernel in self.kernels:

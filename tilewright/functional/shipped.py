@@ -1,7 +1,7 @@
 """Records that come with the package: configurations tuned for known layers.
 
-`records/*.log` are logs in AutoTVM's format, as `python -m benchmarks.convolution_sweep` writes them. For a layer that
-is not among them, the nearest recorded one decides.
+`records/*.log` are logs in AutoTVM's format, as `python -m benchmarks.convolution_sweep` writes them. A layer that is
+not among them gets the configuration of the nearest recorded one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NEAR = 2.0
 
 @dataclass(frozen=True)
 class Known:
-    """A configuration from a record, its origin, the time there, and how far that layer is."""
+    """A configuration from a record, its origin, its recorded time, and the distance of its layer."""
 
     config: Config
     why: str

@@ -1,4 +1,4 @@
-"""Calls as users write them, checked and converted to the one form that everything else works on.
+"""Check the calls of users, and convert them to the one form that all other modules work on.
 
 The names, the shapes of weights and the meaning of every option are PyTorch's.
 """
@@ -17,7 +17,7 @@ ACTIVATIONS = ("relu", "relu6", "silu", "gelu", "gelu_tanh", "sigmoid", "hardswi
 
 
 class Operator(NamedTuple):
-    """One public function: what it computes, over how many spatial dimensions, and the options that it has."""
+    """One public function: its operation, its number of spatial dimensions, and its options."""
 
     name: str
     op: str
@@ -52,7 +52,7 @@ class Described(NamedTuple):
 
 
 class Options(NamedTuple):
-    """The options of a call as they were given; each operator uses those that it has."""
+    """The options of a call as given; each operator uses its own."""
 
     stride: Any = 1
     padding: Any = 0
@@ -95,7 +95,7 @@ def signature(name: str, arrays: Arrays, options: Options, activation: str = "")
     name : str
         The public function, such as "conv2d".
     arrays : Arrays
-        What is known of its arrays.
+        Its arrays, described.
     options : Options
         Its options as they were given.
     activation : str
@@ -104,7 +104,7 @@ def signature(name: str, arrays: Arrays, options: Options, activation: str = "")
     Raises
     ------
     UserError
-        Where an argument does not fit; the message names it.
+        If an argument does not fit; the message names it.
     """
     return _Reader(OPERATORS[name], arrays, options, activation).read()
 
@@ -262,7 +262,7 @@ class _Reader:
         stride: tuple[int, int],
         padding: tuple[int, int, int, int],
     ) -> tuple[int, int, int, int]:
-        """The padding of a pooling window; with `ceil_mode`, as much more behind as its last place needs."""
+        """Return the padding of a pooling window; `ceil_mode` adds what its last place needs at the end."""
         top, left, bottom, right = padding
         if any(2 * p > k for p, k in zip(padding, (*kernel, *kernel), strict=True)):
             raise self.wrong(

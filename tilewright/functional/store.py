@@ -1,8 +1,8 @@
 """Kernels and decisions on disk, so that the next process starts where this one ended.
 
 One file per call: a check sum, a description in JSON, and the machine code. A file is written under another name and
-then renamed, so readers see a whole one or none, however many processes write. A damaged file counts as absent. Where
-the disk is full or read-only, calls go on without it, and one warning says so.
+then renamed, so readers see a whole one or none, however many processes write. A damaged file counts as absent. If the
+disk is full or read-only, calls continue without the store, and one warning says so.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 
 
 class Store:
-    """A folder of entries, bounded in size: the ones that were used longest ago go first."""
+    """A folder of entries, bounded in size: the least recently used ones are removed first."""
 
     def __init__(self, folder: str | os.PathLike[str] | None, limit: int = USUAL_BYTES) -> None:
         self.folder = None if folder is None else os.fspath(folder)
@@ -77,7 +77,7 @@ class Store:
         return found
 
     def put(self, key: str, entry: Entry) -> bool:
-        """Keep an entry, in place of an earlier one; whether that worked."""
+        """Keep an entry, replacing an earlier one; returns whether that worked."""
         path = self.path(key)
         if path is None:
             return False
@@ -110,7 +110,7 @@ class Store:
             )
 
     def entries(self) -> list[tuple[str, os.stat_result]]:
-        """All files, the one that was used longest ago first."""
+        """Return all files, the least recently used first."""
         found = []
         with suppress(OSError):
             for one in os.scandir(self.folder) if self.folder is not None else ():
@@ -160,7 +160,7 @@ def _bytes_of(path: str) -> bytes:
 
 
 def usual_folder() -> str | None:
-    """The folder that the environment names, or the usual one; None where it says to keep nothing."""
+    """Return the folder that the environment names, or the usual one; None if nothing is to be kept."""
     return cache_folder()
 
 

@@ -1,4 +1,4 @@
-"""Times of PyTorch's work on a GPU, recorded into CUDA graphs: without the host's part."""
+"""Time PyTorch's work on a GPU, recorded into CUDA graphs, without the host's time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch's own way to compute a problem: where it was measured faster, and for gradients."""
+"""Compute a problem by PyTorch's own kernels: where these were measured faster, and for gradients."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ACTIVATION_GRADIENTS: dict[str, Callable[[Any, Any], Any]] = {
     "sigmoid": lambda grad, v: _aten.sigmoid_backward(grad, torch.sigmoid(v)),
     "hardswish": lambda grad, v: _aten.hardswish_backward(grad, v),
 }
-"""The gradient with respect to the value before the activation, from that after it and that value."""
+"""The gradient with respect to the input of the activation, from the gradient of its output and that input."""
 Compute = Callable[[Any, Any, Any, Any], Any]
 
 
@@ -66,7 +66,7 @@ def to_last(x: Any) -> Any:
 
 
 def _in_precision(problem: Problem, core: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    """The operator in the precision that is asked for, whatever PyTorch allows itself elsewhere."""
+    """Run the operator in the requested precision, whatever PyTorch's own settings allow."""
     if problem.op != CONV or problem.dtype != "float32":
         return core
     wanted, cudnn = problem.precision == "tf32", torch.backends.cudnn

@@ -1,7 +1,7 @@
-"""The operators as PyTorch knows them: `torch.ops.tilewright.convolution` and `.pool`.
+"""The operators registered with PyTorch: `torch.ops.tilewright.convolution` and `.pool`.
 
-With shape inference they pass `torch.compile` in one graph; with gradients they train. A data gradient is a
-transposed convolution and goes where that is faster; the gradients of weights are PyTorch's own.
+With their shape inference, `torch.compile` needs no graph break; with their gradients, models train. Our transposed
+convolution computes the data gradient of depthwise layers; PyTorch computes all other gradients.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _activation(name: str, activation: Any) -> str:
 
 
 def _given(name: str, **options: Any) -> tuple[Any, ...]:
-    """Options as `options_of` reads them."""
+    """Convert options to the form that `options_of` reads."""
     plain: dict[str, Any] = {key: tuple(v) if isinstance(v, (list, tuple)) else v for key, v in options.items()}
     return options_tuple(name, Options(**plain))
 
@@ -278,7 +278,7 @@ class _Window:
         return self._by_torch(grad, (False, True))[1]
 
     def bias_gradient(self, grad: Any) -> Any:
-        """The sum over everything but the channels."""
+        """Sum over all dimensions but the channels."""
         grad = self._first(grad)
         return grad.sum([0, *range(2, grad.dim())])
 
@@ -309,7 +309,7 @@ def _save_pool(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _pool_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
-    """PyTorch's own: the pooling is computed again in its words, and that is differentiated."""
+    """Compute the pooling again by PyTorch, and differentiate that."""
     (x,) = ctx.saved_tensors
     name, kernel, stride, padding, dilation, ceil_mode, count, layout = ctx.options
     last = layout.endswith("C")

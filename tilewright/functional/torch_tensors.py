@@ -1,7 +1,7 @@
 """The fast path of PyTorch's tensors: one look-up by shapes, strides and options, then the launch.
 
-It takes plain eager calls. All others (gradients, tracing, compilation, autocast, modes) go through the registered
-operator, which PyTorch understands.
+It serves plain eager calls. All others (gradients, tracing, compilation, autocast, modes) go through the operator
+registered with PyTorch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_CALLS = 4096
 _calls: dict[Any, Run] = {}
 _recent: dict[Any, tuple[Callable[..., bool], Run]] = {}
 TensorGuards = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards", None)
-"""PyTorch's check of tensors; None in a version without it, where calls are always looked up."""
+"""PyTorch's check of tensors; None in versions without it, which look up every call."""
 _dispatch: list[Callable[..., Any]] = []
 NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32", torch.float64: "float64"}
 _grad_enabled = torch.is_grad_enabled
@@ -59,7 +59,7 @@ def call(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
 
 
 def _known(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
-    """A call of tensors that were not the last ones of their kind: looked up by everything that matters."""
+    """Look up a call by shapes, strides, types and options, if it is not like the last one of its weight."""
     key: Any = []  # of what is not even a tensor: never remembered
     try:
         grad = _grad_enabled() and _needs_gradient(x, *extras)
@@ -81,7 +81,7 @@ def _remember(name: str, x: Any, extras: Extra, given: tuple[Any, ...], run: Run
     """Let the next call with this weight and this bias be recognised by one check of PyTorch's own, in C++.
 
     The check compares type, dispatch keys (which modes, autocast and `vmap` change), device, shape and strides of each
-    tensor. That a weight's identity may return for another tensor does no harm, therefore.
+    tensor. A weight's identity may therefore be reused by another tensor without harm.
     """
     w, bias, residual, out = extras
     if TensorGuards is None or w is None or residual is not None or out is not None:
@@ -102,7 +102,7 @@ def _needs_gradient(*arrays: Any) -> bool:
 
 
 def operator(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
-    """The same through PyTorch's dispatcher."""
+    """Compute the operator through PyTorch's dispatcher."""
     return _dispatch[0](name, x, extras, given)
 
 
@@ -130,12 +130,12 @@ def _unknown(name: str, x: Any, extras: Extra, given: tuple[Any, ...], key: Any)
 
 
 def _is_special(a: Any) -> bool:
-    """Whether a tensor is not simply strided memory of its own values."""
+    """Whether a tensor is anything but strided memory that holds its values."""
     return a.layout is not torch.strided or a.is_neg() or type(a) not in (torch.Tensor, torch.nn.Parameter)
 
 
 def check_types(name: str, x: Any, extras: Extra) -> None:
-    """UserError for a call in which not everything is a tensor."""
+    """Raise UserError for a call in which an argument is not a tensor."""
     for what, a in zip(("x", "weight", "bias", "residual", "out"), (x, *extras), strict=True):
         if a is not None and not isinstance(a, torch.Tensor):
             raise UserError(
@@ -161,7 +161,7 @@ def described(a: Any) -> Described | None:
 
 
 def signed(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> tuple[Signature, Activation | None]:
-    """The checked signature of a call, and the function of an activation of the user's own."""
+    """Return the checked signature of a call, and the function of a user-defined activation."""
     options = options_of(name, given)
     function, text = custom(name, options.activation)
     seen = Arrays(*[described(a) for a in (x, *extras)])  # type: ignore[arg-type]  # x is there
@@ -169,7 +169,7 @@ def signed(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> tuple[Si
 
 
 def place(name: str, x: Any) -> Device:
-    """The device that a tensor is on; UserError where nothing of ours runs there."""
+    """Return the device of a tensor; UserError if Tilewright does not run there."""
     if x.device.type == "cpu":
         return cpu()
     if x.device.type == "cuda" and torch.version.hip is None:
@@ -224,7 +224,7 @@ def _allocator(checked: Signature, x: Any) -> Callable[[Any], Any]:
 
 
 def _direct(program: Program, on: Device, fresh: Callable[[Any], Any], extras: Extra, general: Run) -> Run | None:
-    """The shortest way: addresses straight into the compiled launcher."""
+    """Return the shortest path: addresses straight into the compiled launcher."""
     if isinstance(program, CpuProgram):
         return _direct_on_cpu(program, fresh, general)
     kernel: Any = program.direct
@@ -283,7 +283,7 @@ def _direct_on_cpu(program: CpuProgram, fresh: Callable[[Any], Any], general: Ru
 
 
 def _general(program: Program, checked: Signature, fresh: Callable[[Any], Any]) -> Run:
-    """Accept any strides: copy what does not lie as the kernel requires."""
+    """Accept any strides: copy tensors that are not in the order that the kernel requires."""
     last, aligned = checked.channels_last, max(program.program.alignment)
     weights_last = checked.problem.weights == "OHWI"
 
@@ -340,7 +340,7 @@ def _check_out(out: Any, inputs: list[Any]) -> None:
 
 
 def _native(name: str, checked: Signature, given: tuple[Any, ...]) -> Run:
-    """PyTorch's own kernel, with what follows it."""
+    """Return PyTorch's own kernel, with the epilogue."""
     compute = torch_native.computed(checked.problem, name, options_of(name, given).layout)
 
     def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Our kernel and PyTorch's for one problem, timed in turns in this process."""
+"""Time our kernel and PyTorch's for one problem, in turns, in this process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def both(problem: Problem, on: Device, executable: Executable) -> tuple[float, f
 
 
 def tensors(problem: Problem, on: Device) -> list[Any]:
-    """Random x, weight, bias and residual of a problem; None for what it has not."""
+    """Return random x, weight, bias and residual of a problem; None for those that it lacks."""
     place = f"cuda:{on.index}" if on.kind == "cuda" else "cpu"
     dtype = getattr(torch, problem.dtype)
 
@@ -71,8 +71,8 @@ def tensors(problem: Problem, on: Device) -> list[Any]:
 def in_turns(works: list[Work], on_gpu: bool, around: list[Around] | None = None, eager: bool = False) -> list[float]:
     """The median seconds of one run of each piece of work, measured in turns.
 
-    On a GPU, runs are recorded in a graph, which leaves out the host's time; with `eager` that counts. What `around`
-    has for a piece of work is entered for each of its measurements, and not timed.
+    On a GPU, runs are recorded in a graph, which excludes the host's time; `eager` includes it. The context that
+    `around` has for a piece of work is entered for each of its measurements, and not timed.
     """
     within: list[Around] = around or [nullcontext for _ in works]
     prepared = []
@@ -88,7 +88,7 @@ def in_turns(works: list[Work], on_gpu: bool, around: list[Around] | None = None
 
 
 def _repeated(work: Work, on_gpu: bool) -> Callable[[], float]:
-    """Seconds of one run, the host's time included, over as many as take long enough."""
+    """Return the seconds of one run, the host's time included, averaged over enough runs."""
     wait = torch.cuda.synchronize if on_gpu else _nothing
 
     def seconds(number: int) -> float:

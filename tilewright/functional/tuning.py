@@ -1,4 +1,4 @@
-"""Measuring configurations for one call: a search within a time budget, and a comparison with the rival."""
+"""Measure configurations for one call: a search within a time budget, and a comparison with the rival."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .problem import Problem
 
 _MOST_TRIALS = 100_000
-"""More trials than any budget has time for."""
+"""More trials than fit any budget of time."""
 TIMEOUT = 10.0
 """Seconds that building a configuration may take, and running it."""
 
@@ -51,7 +51,7 @@ def tuned(
 
 
 def compared(problem: Problem, on: Device, choice: Choice, program: Executable) -> tuple[Choice, Executable]:
-    """The choice between our kernel and the rival's, both timed here."""
+    """Choose between our kernel and the rival's, both timed here."""
     timing = import_module(f"{__package__}.torch_timing")  # the rival is PyTorch, so it is there
     ours, theirs = timing.both(problem, on, program)
     how = OURS if ours <= theirs else THEIRS
