@@ -1,7 +1,7 @@
-"""Expressions of a script, read into expressions of the grammar.
+"""Parse the expressions of a script into expressions of the grammar.
 
-A value is an expression of the grammar, an array (`BufferVar`), or a Python object that is known as the script is read:
-a number, text, a tuple of values, a function.
+A value is an expression of the grammar, an array (`BufferVar`), or a Python object that is known when the script is
+parsed: a number, text, a tuple of values, a function.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Local:
 
 
 class Expressions:
-    """Reads the expressions of one script. `names` are the values of the names that are assigned so far."""
+    """Parses the expressions of one script. `names` has the values of the names assigned so far."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -93,7 +93,7 @@ class Expressions:
         return found.value if isinstance(found, IntImm) and found.dtype == "int32" else found
 
     def number(self, node: ast.expr) -> Any:
-        """The value of an expression that is to be a number."""
+        """The value of an expression that must be a number."""
         return self._number(node, self.value(node))
 
     def _number(self, node: ast.expr, found: Any) -> Any:
@@ -104,7 +104,7 @@ class Expressions:
         return found
 
     def integer(self, node: ast.expr, what: str) -> Any:
-        """The value of an expression that is to be an integer: an int or an expression."""
+        """The value of an expression that must be an integer: an int or an expression."""
         found = self.value(node)
         e = as_expr(found) if isinstance(found, (int, Expr)) and not isinstance(found, bool) else None
         if e is None or not e.dtype.is_int:
@@ -204,7 +204,7 @@ class Expressions:
         return all_of(*made) if made else True
 
     def truth(self, node: ast.expr) -> Any:
-        """A condition: a bool where it is known as the script is read, else an expression."""
+        """A condition: a bool if it is known when the script is parsed, else an expression."""
         found = self.value(node)
         if isinstance(found, IntImm):
             return bool(found.value)
@@ -255,7 +255,7 @@ class Expressions:
         return array[index]
 
     def element(self, node: ast.Subscript) -> tuple[Any, tuple[Any, ...]]:
-        """What a subscript takes a part of, and its indices: those of `a[i][j]` are (i, j)."""
+        """The base of a subscript, and its indices: those of `a[i][j]` are (i, j)."""
         given = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         base: ast.expr = node.value
         array = None
@@ -315,7 +315,7 @@ class Expressions:
         return self.call(node, self.value(node.func), [self.value(arg) for arg in node.args])
 
     def _own(self, name: str) -> bool:
-        """Whether a script calls a function of the user's by the name of a word."""
+        """Whether a script calls a user's function that has the name of a word of the language."""
         known, found = self.source.outside(name)
         return known and hasattr(found, "inlined")
 

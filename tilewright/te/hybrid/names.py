@@ -1,4 +1,4 @@
-"""What a script does with each of its names, found before it is read: how often it is stored, and where it is used."""
+"""The uses of each name of a script, found before it is parsed: how often it is stored, and where it is used."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 Path = tuple[int, ...]
-"""The lists of statements around a place in the text, outermost first, by their ids."""
+"""The ids of the lists of statements around a place in the text, outermost first."""
 
 
 @dataclass
 class NameUse:
     """The places at which a name is stored, and the innermost block that holds all of its uses.
 
-    `is_loop`: whether a loop of the script counts in it.
+    `is_loop`: whether it is the variable of a loop.
     """
 
     stores: list[Path] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What is not in the hybrid language, and what to write in its place."""
+"""Python's syntax that is not in the hybrid language, and what to write instead."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ EXPRESSIONS: dict[type[ast.AST], tuple[str, str]] = {
 
 
 def refused(node: ast.AST) -> tuple[str, str]:
-    """What a part of the text is called, and what to write instead."""
+    """Return the name of a part of the text, and what to write instead."""
     known = {**STATEMENTS, **EXPRESSIONS}.get(type(node))
     return known or (f"`{ast.unparse(node)}`", "keep to loops, if, assignments, allocate, output_tensor and assert")

@@ -1,4 +1,4 @@
-"""te.hybrid.script: a Python function that is an operation on tensors, and runs on NumPy arrays as it is."""
+"""te.hybrid.script: a Python function that declares an operation on tensors, and runs unchanged on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from .words import WORDS, python_words
 class Script:
     """A function in the hybrid language.
 
-    Called with tensors it returns the tensors that it computes, called with NumPy arrays it runs as Python and returns
-    arrays. Called from another script it becomes a part of that one.
+    Called with tensors, it returns the tensors that it computes. Called with NumPy arrays, it runs as Python and
+    returns arrays. Called from another script, it is inlined.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -77,7 +77,7 @@ class Script:
         return dict(bound.arguments)
 
     def _run(self, args: Sequence[Any], numpy_type: Callable[[str], Any]) -> Any:
-        """The function as Python, in which the words that it calls are there."""
+        """The function as Python, with the words of the language defined."""
         called = {
             n.func.id for n in ast.walk(self.source.tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
         }
@@ -153,7 +153,7 @@ class Script:
         arrays: Sequence[np.ndarray],
         numpy_type: Callable[[str], Any],
     ) -> Sequence[np.ndarray]:
-        """The results for these values of the inputs, computed by Python."""
+        """The results for these values of the inputs, computed by Python itself."""
         values = dict(zip(inputs, arrays, strict=True))
 
         def argument(value: Any) -> Any:
@@ -170,7 +170,7 @@ def _plain(value: Any) -> Any:
 
 
 def _kinds(value: Any) -> set[str]:
-    """What an argument says of how a script is called."""
+    """How an argument says that a script is called."""
     if isinstance(value, (tuple, list)):
         return {kind for part in value for kind in _kinds(part)}
     if isinstance(value, np.ndarray):
@@ -181,7 +181,7 @@ def _kinds(value: Any) -> set[str]:
 
 
 def _number(value: Any, name: str) -> Any:
-    """A parameter that is not a tensor, as it is known while the script is read."""
+    """The value of a parameter that is not a tensor, as known when the script is parsed."""
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, IterVar) or not (
         plain is None or callable(plain) or isinstance(plain, (Expr, bool, int, float, str, DType))
@@ -195,7 +195,7 @@ def _number(value: Any, name: str) -> Any:
 
 
 def script(pyfunc: Callable[..., Any]) -> Script:
-    """Make an operation of a Python function in the hybrid language.
+    """Turn a Python function in the hybrid language into an operation.
 
     Parameters
     ----------
@@ -212,7 +212,8 @@ def script(pyfunc: Callable[..., Any]) -> Script:
     Raises
     ------
     UserError
-        Where the text of the function cannot be found; at the call, for what is not in the language, with its line.
+        If the source of the function cannot be found; at the call, for syntax that is not in the language, with its
+        line.
     """
     return Script(pyfunc)
 

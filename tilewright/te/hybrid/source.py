@@ -1,4 +1,4 @@
-"""The text of a script: its syntax tree, the names around it, and where each part of it stands."""
+"""The text of a script: its syntax tree, the names around it, and the line of each part."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...core.errors import UserError
 
 
 class Source:
-    """A Python function as text. `error` makes an error that names a line of it."""
+    """A Python function as text. `error` returns an error that names one of its lines."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         if not isinstance(function, FunctionType):
@@ -80,7 +80,7 @@ def _unseen(function: FunctionType) -> UserError:
 
 
 class LineError(UserError):
-    """A mistake in a script, which says the line of the script at fault."""
+    """A mistake in a script; it names the line at fault."""
 
     def __init__(self, message: str, fix: str, where: str) -> None:
         super().__init__(message, fix=fix, primitive="hybrid.script", where=where)

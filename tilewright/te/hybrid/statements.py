@@ -1,4 +1,4 @@
-"""Statements of a script, read into statements of the loop grammar by the builder that `tir.ir_builder` users have."""
+"""Parse the statements of a script into statements of the loop grammar, by the builder of `tir.ir_builder`."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _KINDS = {
 
 
 class Builder(IRBuilder):
-    """The builder, with blocks that are opened and closed where the text does it."""
+    """The builder, with blocks that are opened and closed as in the text."""
 
     def open(self) -> None:
         """Begin a block."""
         self._scopes.append([])
 
     def close(self) -> Stmt:
-        """The statements of the innermost block, which ends."""
+        """End the innermost block and return its statements."""
         inner = Builder()
         inner._scopes = [self._scopes.pop()]
         return inner.get()
@@ -58,18 +58,18 @@ class Builder(IRBuilder):
 
 @dataclass
 class Written:
-    """What has been read so far of a script and those that it calls."""
+    """The state of parsing a script and those that it calls."""
 
     builder: Builder = field(default_factory=Builder)
     axes: dict[Any, IterVar] = field(default_factory=dict)
     threads: dict[IterVar, IterVar] = field(default_factory=dict)
     assertions: list[tuple[str, str]] = field(default_factory=list)
     loops: int = 0
-    """The loops around the statement that is being read."""
+    """The number of loops around the current statement."""
 
 
 class Reader(Expressions):
-    """Reads one call of a script. `results` are the arrays that it returns, once it was read."""
+    """Parses one call of a script. `results` holds the arrays that it returns, once it is parsed."""
 
     def __init__(self, source: Source, written: Written, called_by: Reader | None) -> None:
         super().__init__(source)
@@ -83,7 +83,7 @@ class Reader(Expressions):
         self.results: list[BufferVar] | None = None
 
     def read(self, arguments: dict[str, Any]) -> list[BufferVar]:
-        """Read the body for these values of the parameters; returns the arrays that the script returns."""
+        """Parse the body for these values of the parameters; returns the arrays that the script returns."""
         self.names = dict(arguments)
         body = self.source.tree.body
         self.path = (id(body),)
@@ -209,7 +209,7 @@ class Reader(Expressions):
         return value
 
     def _converted(self, node: ast.AST, value: Any, kind: DType, what: str) -> Expr:
-        """A value as it is stored in an array: of the same kind of number, as NumPy does it."""
+        """Convert a value for a store to an array, by NumPy's rules for kinds of numbers."""
         if not isinstance(value, Expr) and _fits(value, kind):
             return as_expr(value, kind)
         e = as_expr(value)
@@ -371,11 +371,11 @@ class Reader(Expressions):
         self.written.builder.emit(If(test, then, orelse))
 
     def _after(self, before: dict[str, Any], assigned: dict[str, Any]) -> None:
-        """The values after an `if`: those from before it, and those that every branch assigns."""
+        """The values after an `if`: those from before, and those that every branch assigns."""
         self.names = {**before, **self._lasting(assigned)}
 
     def _lasting(self, names: dict[str, Any]) -> dict[str, Any]:
-        """The variables among some names whose storage is still there."""
+        """The variables among some names whose storage still exists."""
         return {name: v for name, v in names.items() if isinstance(v, Local) and self.locals.get(name) is v}
 
     # The others.
@@ -421,14 +421,14 @@ class Reader(Expressions):
 
 
 def _fits(value: Any, kind: DType) -> bool:
-    """Whether a Python number is one of a type."""
+    """Whether a Python number is a value of a type."""
     if isinstance(value, bool):
         return kind.is_bool
     return kind.is_float or (isinstance(value, int) and kind.is_int)
 
 
 def _widens(given: DType, kind: DType) -> bool:
-    """Whether all numbers of one type are of another, as far as the kinds and bits tell."""
+    """Whether all numbers of one type are values of another, judged by kind and bits."""
     if given.is_float:
         return kind.is_float and given.bits <= kind.bits
     return (

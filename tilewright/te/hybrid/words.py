@@ -38,11 +38,11 @@ MATH: dict[str, Callable[..., Any]] = {
     **{name: (lambda x, t=name: cast(t, x)) for name in TYPES},
 }
 CHOICES: dict[str, Callable[..., Any]] = {"min": minimum, "max": maximum}
-"""Of two or more values."""
+"""The words that take two or more values."""
 
 
 def max_num_threads(allow_none: bool = True) -> int:
-    """The threads that a block of the current target may have; 1 without a target, or on one without threads."""
+    """The largest number of threads per block on the current target; 1 without a target, or on one without threads."""
     target = Target.current(allow_none=allow_none)
     if target is None:
         return 1
@@ -53,7 +53,9 @@ def max_num_threads(allow_none: bool = True) -> int:
 
 
 def python_words(numpy_type: Callable[[str], Any]) -> dict[str, Any]:
-    """What the words mean where the function runs as Python; `numpy_type` names the type that stands for another."""
+    """The meaning of the words when the function runs as Python; `numpy_type` names the type that represents
+    another.
+    """
 
     def numbers(begin: Any, end: Any = None, step: Any = 1) -> range:
         return range(begin) if end is None else range(begin, end, step)

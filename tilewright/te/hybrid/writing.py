@@ -1,4 +1,4 @@
-"""te.hybrid.build: the loops of a schedule as text in the hybrid language, which runs as Python and as an operation."""
+"""te.hybrid.build: write the loops of a schedule as a script of the hybrid language."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class HybridModule:
         return self.source
 
     def save(self, path: str) -> None:
-        """Write the text to a file; ".py" is added where the name has no ending."""
+        """Write the text to a file; ".py" is added if the name has no ending."""
         Path(path if Path(path).suffix else f"{path}.py").write_text(self.source, encoding="utf-8")
 
     def load(self, path: str) -> None:
-        """Take the text from a file that `save` has written."""
+        """Read the text from a file that `save` has written."""
         text = Path(path).read_text(encoding="utf-8")
         head = next((line for line in text.splitlines() if line.startswith("def ")), "")
         if not head:
@@ -90,7 +90,7 @@ def build(
     Raises
     ------
     UserError
-        For loops that the language has no words for, such as those of threads that combine results.
+        For loops that the language cannot express, such as those of threads that combine results.
     """
     for given, what in ((inputs, "inputs"), (outputs, "outputs")):
         if not isinstance(given, (list, tuple)):

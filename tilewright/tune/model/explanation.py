@@ -1,4 +1,4 @@
-"""Why a configuration is expected to take as long as it does: a table of the terms, and of what they come from."""
+"""Explain the predicted time of a configuration: a table of its terms, and of the counts behind them."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def explain(task: Task, config: Config, machine: Machine | None = None) -> str:
     Parameters
     ----------
     task : Task
-        With the target that the configuration is to run on.
+        A task with the target that the configuration is to run on.
     config : Config
-        Of the task's space.
+        A configuration of the task's space.
     machine : Machine, optional
         What to predict for; by default the machine of the task's target.
 
     Returns
     -------
     str
-        For each kernel its predicted time, what each part of a multiprocessor would take alone, and the counts that
-        this comes from.
+        For each kernel its predicted time, the time that each part of a multiprocessor would take alone, and the counts
+        behind these.
 
     Raises
     ------
     UserError
-        Where the model does not cover the template or the target, and for a configuration of another space.
+        If the model does not cover the template or the target, and for a configuration of another space.
     """
     index = task.config_space.find(config)
     if index is None:

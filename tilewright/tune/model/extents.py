@@ -46,7 +46,7 @@ class StageExtents:
     extents: dict[IterVar, Number]
     region: list[Number]
     begins: list[Form]
-    """For each dimension of the region: how its first element moves with the loops around the stage."""
+    """For each dimension of the region: how its beginning moves with the loops around the stage."""
     forms: dict[IterVar, Form] = field(default_factory=dict)
     """For each of the operation's own axes: how it moves with all loops of the path."""
     loop_extents: dict[Var, Number] = field(default_factory=dict)
@@ -204,13 +204,13 @@ def scaled(form: Form, factor: Number) -> Form:
 
 
 def divided(form: Form, width: Number, extents: Mapping[Var, Number]) -> Form:
-    """The quotient: what never carries over the width does not move it."""
+    """The quotient: loops that never carry over the width do not move it."""
     below = _stays_below(form, width, extents)
     return {var: np.where(below[var], 0, step / width) for var, step in form.items()}
 
 
 def remainder(form: Form, width: Number, extents: Mapping[Var, Number]) -> Form:
-    """The remainder: multiples of the width do not move it, and its reach is below the width."""
+    """The remainder: multiples of the width do not move it, and its reach is less than the width."""
     below = _stays_below(form, width, extents)
     made: Form = {}
     for var, step in form.items():
@@ -259,7 +259,7 @@ def form_of(e: Expr, roots: Mapping[Var, Form], extents: Mapping[Var, Number]) -
 
 
 def reach(form: Form, extents: Mapping[Var, Number], running: Iterable[Var] | None = None) -> Number:
-    """How far an index moves over the whole run of some loops (all that are known)."""
+    """How far an index moves over all iterations of some loops (by default, of all that are known)."""
     total: Number = 0
     wanted = None if running is None else set(running)
     for var, step in form.items():
@@ -323,7 +323,7 @@ class KernelExtents:
         return prod(extent for tag, extent in self.extents.items() if tag.is_block)
 
     def copies(self, found: StageExtents) -> Number:
-        """How many vthreads have a copy of a stage's region of their own."""
+        """The number of virtual threads that have their own copy of a stage's region."""
         moved = found.moved_by
         vthreads = {loop.var for loop in found.outer if loop.tag is ThreadTag.VTHREAD and loop.var in moved}
         return prod(found.loop_extents[var] for var in vthreads)

@@ -1,7 +1,7 @@
-"""What one access of a warp costs: the addresses of its lanes, the sectors that they touch, the banks that they share.
+"""The cost of one access of a warp: the addresses of its lanes, the sectors that they touch, the banks that they share.
 
-Lanes are counted as the hardware does: threadIdx.x runs fastest. All loops but the thread indices stand at their
-first iteration.
+Lanes are numbered as in hardware: threadIdx.x runs fastest. All loops but the thread indices are at their first
+iteration.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Lanes:
         self.warp = warp
         number = np.arange(warp, dtype=np.int64)[None, :]
         threads = column(np.asarray(block[0] * block[1] * block[2]), count)
-        number = np.where(number < threads, number, 0)  # lanes that are not there repeat the first one
+        number = np.where(number < threads, number, 0)  # absent lanes repeat the first one
         self.number = number
         self.index: dict[ThreadTag, np.ndarray] = {}
         for tag, extent in zip(_TAGS, block, strict=True):
@@ -68,7 +68,7 @@ class Lanes:
 
 
 def column(value: np.ndarray, count: int) -> np.ndarray:
-    """A number per configuration as a column."""
+    """Return a number per configuration as a column."""
     return np.broadcast_to(value, (count,))[:, None]
 
 
@@ -95,7 +95,7 @@ def unravelled(element: np.ndarray, shape: Sequence[Number]) -> list[np.ndarray]
 
 
 def value_of(e: Expr, axes: Mapping[Var, np.ndarray]) -> np.ndarray | int:
-    """The value of an index in each lane; what is not integer arithmetic counts as 0."""
+    """The value of an index in each lane; parts that are not integer arithmetic count as 0."""
     if isinstance(e, IntImm):
         return e.value
     if isinstance(e, Var):
@@ -120,7 +120,7 @@ def value_of(e: Expr, axes: Mapping[Var, np.ndarray]) -> np.ndarray | int:
 
 
 def sectors(places: np.ndarray, element_bytes: int, memory: WarpMemory, lanes: Number = 1) -> np.ndarray:
-    """The sectors of global memory that a warp's access touches; each lane has `lanes` neighbours."""
+    """The sectors of global memory that a warp's access touches; each lane accesses `lanes` neighbours."""
     found = distinct(places * element_bytes // memory.sector).astype(np.float64)
     width = np.asarray(lanes) * element_bytes
     made: np.ndarray = np.maximum(found, distinct(places) * width / memory.sector)
@@ -128,7 +128,7 @@ def sectors(places: np.ndarray, element_bytes: int, memory: WarpMemory, lanes: N
 
 
 def wavefronts(places: np.ndarray, element_bytes: int, memory: WarpMemory, lanes: Number = 1) -> np.ndarray:
-    """The cycles that a warp's access of shared memory takes; each lane has `lanes` neighbours."""
+    """The cycles of a warp's access of shared memory; each lane accesses `lanes` neighbours."""
     first = places * element_bytes
     wide = np.broadcast_to(np.asarray(lanes) * element_bytes, len(first))
     width = np.maximum(wide, memory.word).astype(np.int64)

@@ -1,9 +1,8 @@
 """A Gaussian process of the errors of the model of the machine, learned from measurements.
 
-The model predicts the logarithm of a time from counts; what it gets wrong is learned as a smooth function of the
-same counts and of the knobs. Where nothing near was measured, the prediction stands as it was, and is uncertain.
-Lengths and noise are those of the largest likelihood on a small grid (Rasmussen and Williams, *Gaussian Processes for
-Machine Learning*, chapter 5).
+The model predicts the logarithm of a time from counts; its error is learned as a smooth function of the same counts and
+of the knobs. Far from all measurements, the prediction is unchanged, and uncertain. Length scales and noise maximise
+the likelihood on a small grid (Rasmussen and Williams, *Gaussian Processes for Machine Learning*, chapter 5).
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ import numpy as np
 _LENGTHS = (0.35, 0.7, 1.4)
 _NOISES = (0.01, 0.04, 0.16)
 _TRUST = 1.0
-"""Scale of the errors (sum of squares of logarithms) at which predictions lose their weight."""
+"""Scale of the errors (sums of squares of logarithms) at which predictions lose their weight."""
 _PRIOR = 0.35
-"""Standard deviation of the error (of a logarithm) that the model is expected to make."""
+"""Standard deviation expected of the model's error (of a logarithm)."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Logarithms of seconds that are expected, and their standard deviations."""
+    """Expected logarithms of seconds, and their standard deviations."""
 
     mean: np.ndarray
     deviation: np.ndarray
@@ -42,11 +41,11 @@ class Corrections:
         self._length, self._variance = 1.0, _PRIOR**2
 
     def fit(self, rows: np.ndarray, predicted: np.ndarray, measured: np.ndarray) -> None:
-        """Learn from the rows of features of what was measured, and the seconds predicted and measured of each."""
+        """Learn from measurements: their rows of features, and the predicted and measured seconds of each."""
         self._middle = float(np.median(np.log(predicted)))
         expected = np.clip(np.log(predicted) - self._middle, -2.0, 2.0)
         found = np.log(measured) - np.median(np.log(measured))
-        # Where predictions do not tell these apart, they should not lead the search.
+        # Predictions that do not distinguish these should not lead the search.
         self._trust = float(np.clip((expected @ found + _TRUST) / (expected @ expected + _TRUST), 0.0, 1.2))
         errors = np.log(measured) - self._trusted(np.log(predicted))
         self._centre = rows.mean(axis=0)

@@ -1,7 +1,7 @@
 """The machine that a model predicts for: figures of its data sheet, and rates measured once.
 
 `Machine.of` takes rates from the board (`core/boards.py`) and the architecture's row; `Rates` holds what no data sheet
-says. Their defaults are those of an H200; `tilewright doctor --calibrate` measures them on the device that is here.
+says. Its defaults are those of an H200; `tilewright doctor --calibrate` measures them on the present device.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Rates:
     """Measured rates of a device. Cycles and bytes per cycle are those of one multiprocessor."""
 
     launch_seconds: float = 0.73e-6
-    """Of an empty kernel among others in a graph."""
+    """Seconds of an empty kernel among others in a graph."""
     global_latency: float = 276.0
     """Cycles from a load to its value, out of the L2 cache."""
     shared_latency: float = 28.0
@@ -37,14 +37,14 @@ class Rates:
     l2_bytes: float = 28.3
     memory_bytes: float = 16.4
     l2_capacity: float = 47e6
-    """Bytes that stay in the L2 cache from one run to the next."""
+    """Bytes that remain in the L2 cache from one run to the next."""
     clock: float = 1.89e9
     """Cycles per second under load."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """How counts become instructions and waiting: fitted once to measured kernels, the same for all devices."""
+    """Factors from counts to instructions and waiting: fitted once to measured kernels, the same for all devices."""
 
     compare: float = 1.32e-05
     loop_step: float = 0.0785
@@ -79,7 +79,7 @@ class Weights:
     code: float = 0.021
     marked: float = 0.0883
     crowded: float = 136
-    """Words of a thread's arrays at which loops that the compiler writes out keep none of them in registers."""
+    """Words of a thread's arrays at which loops unrolled by the compiler keep none of them in registers."""
     sharpness: float = 2.1
 
 
@@ -96,12 +96,12 @@ class Machine:
     def of(target: Target, board: str = "") -> Machine:
         """The machine of a target: of the named board, else of the last known one of its architecture.
 
-        Where that board was calibrated on this computer, its rates are those that were measured.
+        If that board was calibrated on this computer, its rates are the measured ones.
         """
         found = BOARDS.get(board) or board_of(target.hardware.name) or BOARDS[_USUAL_BOARD]
         rates = Rates()
         usual = BOARDS[_USUAL_BOARD]
-        # What is not measured scales with what the data sheets say.
+        # Rates that are not measured scale with the data sheets.
         clock = rates.clock * found.megahertz / usual.megahertz
         per_cycle = found.gigabytes / found.multiprocessors / found.megahertz
         usual_per_cycle = usual.gigabytes / usual.multiprocessors / usual.megahertz
@@ -115,7 +115,7 @@ class Machine:
 
 
 def calibrated(device: str, otherwise: Rates) -> Rates:
-    """The rates that were measured of a device on this computer, else others."""
+    """Return the rates of a device measured on this computer, else the given ones."""
     known = _read().get(device)
     try:
         return otherwise if known is None else Rates(**{name: float(value) for name, value in known.items()})
@@ -124,7 +124,7 @@ def calibrated(device: str, otherwise: Rates) -> Rates:
 
 
 def keep(device: str, rates: Rates) -> Path | None:
-    """Keep the rates of a device beside the kernels on disk; returns the file, or None where nothing is kept."""
+    """Keep the rates of a device beside the kernels on disk; returns the file, or None if nothing is kept."""
     folder = cache_folder()
     if folder is None:
         return None

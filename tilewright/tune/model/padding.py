@@ -1,4 +1,4 @@
-"""What lies in the padding wherever a block is: no load is left of it."""
+"""Find accesses that lie in the padding for every block, so that no load remains."""
 
 from __future__ import annotations
 

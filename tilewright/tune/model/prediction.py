@@ -1,8 +1,8 @@
 """From counts to seconds: busy time of each part of a multiprocessor, exposed latency, and the tail.
 
-A kernel takes as long as its busiest part, and a little longer where others are nearly as busy: the terms are added
-in a high power. Blocks come in waves of as many as fit; a multiprocessor with one block more than the others makes
-all of them wait.
+A kernel takes as long as its busiest part, and a little longer if others are nearly as busy: the result is a p-norm of
+the terms, with a large p. Blocks run in waves of as many as fit; a multiprocessor with one block more than the others
+makes all of them wait.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def predict(counts: Counts, machine: Machine) -> Prediction:
         + spills
     ) * (1 + w.uneven * np.minimum(c["uneven"], 1))
     code = 1 + w.code * np.maximum(np.log2(np.maximum(c["written_out"], 1) / 4096), 0)
-    # A scheduler has its own warps: where they are few, some have one more than others.
+    # A scheduler has its own warps: if they are few, some schedulers have one more than others.
     together = np.minimum(each, resident) * warps
     uneven = np.ceil(together / machine.schedulers) * machine.schedulers / together
     issue = each * warps * uneven * instructions * w.issue / machine.schedulers * code
@@ -75,7 +75,7 @@ def predict(counts: Counts, machine: Machine) -> Prediction:
     waited = waited + np.where(prefetched, w.guarded_ahead, w.fill_guarded) * c["fill_guarded"]
     waited = waited + w.tail * c["fill_tails"]
     waited = waited + w.serial * c["serial_loads"] + w.guarded * c["guarded"]
-    # Barriers part a block's work: while its tiles are filled, only other blocks use what fills leave idle.
+    # Barriers divide a block's work: while its tiles are filled, only other blocks use the idle units.
     busy = np.maximum.reduce([issue / each, shared / each, w.alone * instructions * chain])
     alone = (
         w.busy * busy
@@ -103,7 +103,7 @@ def _is_prefetched(c: Counts, machine: Machine) -> np.ndarray:
 
 
 def _registers(c: Counts, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
-    """Registers of a thread, and the part of its arrays that they do not hold."""
+    """Registers per thread, and the part of its arrays that they do not hold."""
     w = machine.weights
     limit = np.minimum(machine.hardware.registers_per_thread, machine.hardware.multiprocessor.registers
                        // np.maximum(c["threads"], 1))  # fmt: skip
@@ -113,7 +113,7 @@ def _registers(c: Counts, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _resident(c: Counts, machine: Machine, warps: np.ndarray, registers: np.ndarray) -> np.ndarray:
-    """Blocks that a multiprocessor holds at a time."""
+    """The number of blocks that a multiprocessor holds at a time."""
     hardware, one = machine.hardware, machine.hardware.multiprocessor
     memory = hardware.memory(MemoryScope.SHARED)
     by_warps = one.warps // np.maximum(warps, 1)

@@ -1,7 +1,7 @@
 """Ranking a space: the configurations that the model expects to be fastest.
 
-Small spaces are scored completely. Of larger ones a sample is scored; its best configurations then move from neighbour
-to neighbour, one knob at a time, as long as the score improves. Nothing is measured.
+Small spaces are scored completely. Of a larger space, a sample is scored, and a local search starts at the best
+configurations: it changes one knob at a time, as long as the score improves. Nothing is measured.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SAMPLE, _KEPT, _ROUNDS, _CHILDREN = 2048, 96, 8, 1024
 class Ranked:
     """Indices of configurations, the fastest by prediction first, and their predicted seconds.
 
-    Configurations of one kind (with the same threads and blocks) are spread a little.
+    Configurations of one kind (with the same threads and blocks) are spaced a little apart.
     """
 
     indices: tuple[int, ...]
@@ -40,26 +40,26 @@ def rank(task: Task, count: int = 1, machine: Machine | None = None, seed: int =
     Parameters
     ----------
     task : Task
-        With the target that its configurations are to run on.
+        A task with the target that its configurations are to run on.
     count : int
         How many of the fastest to return.
     machine : Machine, optional
         What to predict for; by default the machine of the task's target.
     seed : int
-        Of the sample, where the space is too large to be scored whole.
+        The seed of the sample, if the space is too large to be scored completely.
 
     Returns
     -------
     Ranked
-        Fewer than `count` where fewer can run; none where the model does not cover the template.
+        Fewer than `count` if fewer can run; none if the model does not cover the template.
     """
     return Ranking(Scorer(task, machine), seed).best(count)
 
 
 def rank_quickly(task: Task) -> int | None:
-    """The index of the configuration to use where nothing was measured; None where the model has none.
+    """The index of the configuration to use if nothing was measured; None if the model has none.
 
-    It is what `rank` finds in a fraction of its time, and remembered for the process.
+    It is the result of a shorter `rank`, and is remembered for the process.
     """
     key = (task.name, task.args, str(task.target))
     if key not in _remembered:
@@ -72,7 +72,7 @@ _remembered: dict[tuple[object, ...], int | None] = {}
 
 
 class Ranking:
-    """Ranks a space by a scorer; `effort` scales how many configurations are scored where there are many."""
+    """Ranks a space by a scorer; `effort` scales the number of configurations that are scored in large spaces."""
 
     def __init__(self, scorer: Scorer, seed: int = 0, effort: float = 1.0) -> None:
         self.effort = effort
@@ -81,7 +81,7 @@ class Ranking:
         self.rng = np.random.default_rng(seed)
         self.moves = Moves(self.space, self.rng)
         self.known: dict[int, float] = {}
-        """Predicted seconds of what was scored."""
+        """Predicted seconds of the scored configurations."""
         self._kinds: dict[int, tuple[float, ...]] = {}
 
     def best(self, count: int) -> Ranked:
@@ -104,7 +104,7 @@ class Ranking:
             self._kinds.update((indices[i], shape) for i, shape in zip(new, shapes, strict=True))
 
     def _walk(self, kept: int) -> None:
-        """Score neighbours and crossings of the best, until the best stay the same."""
+        """Score neighbours and crossovers of the best configurations, until the best stay the same."""
         before: list[int] = []
         for _ in range(_ROUNDS):
             best = [index for _, index in self._in_order()[:kept]]
@@ -118,10 +118,10 @@ class Ranking:
             self._score(self.moves.mutated(self.moves.crossed(elite, children // 3)))
 
     def _of_different_kinds(self) -> list[tuple[float, int]]:
-        """Return what can run, the fastest first, each further one of its kind a little later.
+        """Return the configurations that can run, the fastest first, further ones of a kind a little later.
 
-        The model tells kernels apart by their threads and blocks better than by what is within them, and a list of the
-        ten fastest should not have one kernel in ten spellings.
+        The model distinguishes kernels better by their threads and blocks than by their inner loops, and a list of the
+        ten fastest should not have ten variants of one kernel.
         """
         seen = Counter[tuple[float, ...]]()
         later: list[tuple[float, float, int]] = []
@@ -132,5 +132,5 @@ class Ranking:
         return [(seconds, index) for _, seconds, index in sorted(later)]
 
     def _in_order(self) -> list[tuple[float, int]]:
-        """What was scored and can run, the fastest first."""
+        """The scored configurations that can run, the fastest first."""
         return sorted((seconds, index) for index, seconds in self.known.items() if np.isfinite(seconds))

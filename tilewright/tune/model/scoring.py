@@ -31,7 +31,7 @@ class Scores:
 
 
 class Scorer:
-    """Predicts the times of a task's configurations. What it learns of the space's structures, it keeps."""
+    """Predicts the times of a task's configurations; keeps the structures of the space that it finds."""
 
     def __init__(self, task: Task, machine: Machine | None = None) -> None:
         assert task.target is not None
@@ -57,7 +57,7 @@ class Scorer:
         return self.score(points.reshape(-1, len(self.task.config_space.dims))).seconds
 
     def predictions(self, index: int) -> list[tuple[Prediction, Counts]]:
-        """What is predicted of each kernel of one configuration; none where it cannot be modelled."""
+        """The prediction for each kernel of one configuration; none if it cannot be modelled."""
         points = np.array([self.task.config_space.point(index)], dtype=np.int64)
         for _, structure, columns in self.structures.groups(points):
             if structure.schedule is not None:
@@ -67,7 +67,7 @@ class Scorer:
         return []
 
     def _of_structure(self, structure: Structure, columns: Columns) -> tuple[np.ndarray, np.ndarray] | None:
-        """Seconds and counts of configurations of one structure; None where it makes no kernel, or is not modelled."""
+        """Seconds and counts of configurations of one structure; None if it makes no kernel, or is not modelled."""
         if structure.schedule is None:
             return None
         try:

@@ -1,6 +1,7 @@
-"""The structures of a space: schedules that differ in numbers only, each traced once.
+"""The structures of a space: a structure is the schedule of all configurations that differ only in numbers, traced
+once.
 
-A structure keeps one schedule, and for every split of it the function that makes its factor of a configuration.
+A structure keeps one schedule and, for each of its splits, the function from a configuration to the factor.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _MAKES_SPLITS = ("split", "tile")
 class Structure:
     """One schedule for all configurations that `trace` admits; `words` are the places of knobs that hold no numbers.
 
-    A schedule that a template refuses is None, with the reason.
+    The schedule is None if the template rejects it, with the reason.
     """
 
     words: Mapping[int, int]
@@ -43,7 +44,7 @@ class Structure:
     refusal: str = ""
 
     def number(self, of: object, which: str, default: Expr | int | None, columns: Columns) -> Number | None:
-        """A factor, a number of parts or a pragma's value for each configuration; None where there is none."""
+        """A factor, a number of parts or a pragma's value for each configuration; None if there is none."""
         traced = self.numbers.get((id(of), which))
         if traced is not None:
             return traced.make(columns)
@@ -82,7 +83,7 @@ class Structures:
 
     @property
     def count(self) -> int:
-        """How many structures were met so far."""
+        """The number of structures found so far."""
         return sum(map(len, self._known.values()))
 
     def _traced(self, point: Sequence[int]) -> Structure:
@@ -90,7 +91,7 @@ class Structures:
         trace = Trace()
         try:
             handle = self.task.instantiate(traced_config(self.space, point, trace))[0]
-        except Exception as error:  # of a template, which is anybody's: plain numbers show whether it refuses them, too
+        except Exception as error:  # user code of a template: plain numbers show whether it fails for them, too
             logger.debug("%s on traced numbers: %s: %s", self.task.name, type(error).__name__, error)
             return self._plain(words, point)
         return _structure(words, trace, handle)
@@ -103,7 +104,7 @@ class Structures:
         try:
             choices = {knob.name: knob.choices[place] for knob, place in zip(self.space.knobs, point, strict=True)}
             handle = self.task.instantiate(Config(choices, self.space.index(point)))[0]
-        except InternalError:  # of ours, and no template's
+        except InternalError:  # our own error, not the template's
             raise
         except (Exception, SystemExit) as error:
             why = error.message if isinstance(error, UserError) else str(error)

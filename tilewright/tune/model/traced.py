@@ -1,8 +1,8 @@
 """Traced numbers: they record how they derive from a configuration's, so that one schedule represents many.
 
-A template runs once on traced numbers. What it computes of them stays a function of the configuration; where it asks
-one a question (a comparison, an index, a loop), the answer becomes a guard: configurations that answer alike have the
-same schedule, but for its numbers.
+A template runs once on traced numbers. Numbers that it computes from them remain functions of the configuration. If it
+needs the value of one (in a comparison, an index, a loop), the answer becomes a guard: configurations with the same
+answers have the same schedule, except for its numbers.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def part_of(knob: int, part: int) -> Callable[[Columns], Number]:
 
 @dataclass
 class Trace:
-    """The questions that a template asked: guards, each a test of columns and its answer."""
+    """The guards of a trace, each a test of columns and its answer."""
 
     guards: list[tuple[Callable[[Columns], Number], Any]] = field(default_factory=list)
 
     def admits(self, columns: Columns) -> np.ndarray:
-        """For each configuration, whether it answers every question alike."""
+        """For each configuration, whether it passes all guards."""
         flags = np.ones(len(columns), bool)
         for test, answer in self.guards:
             flags &= test(columns) == answer
@@ -66,7 +66,7 @@ class Trace:
 
 
 class Traced(Operand, RecordedNumber):
-    """A whole number of a configuration: its value in the one that is traced, and how to make it for others."""
+    """A whole number of a configuration: its value in the traced one, and how to compute it for others."""
 
     __slots__ = ("make", "trace", "value")
 
@@ -175,7 +175,7 @@ class _TracedSplit(SplitChoice):
 
 
 def numbers_of(choice: Choice) -> list[int] | None:
-    """The whole numbers of a choice that can be traced; None for words, orders and annotations."""
+    """The whole numbers of a choice that can be traced; None for text, orders and annotations."""
     if isinstance(choice, SplitChoice):
         return list(choice.sizes)
     if isinstance(choice, ValueChoice) and isinstance(choice.val, (int, np.integer)):
@@ -184,7 +184,7 @@ def numbers_of(choice: Choice) -> list[int] | None:
 
 
 def traced_config(space: Space, point: Sequence[int], trace: Trace) -> Config:
-    """The configuration at a point, with its numbers traced; knobs of words stay as they are."""
+    """The configuration at a point, with its numbers traced; knobs without numbers stay as they are."""
     choices: dict[str, Choice] = {}
     for k, (knob, place) in enumerate(zip(space.knobs, point, strict=True)):
         choice = knob.choices[place]

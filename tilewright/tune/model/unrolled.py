@@ -1,6 +1,6 @@
-"""Which loops are written out: those that `passes/unroll_loops.py` chooses, and those that the back end chooses.
+"""Which loops are unrolled: by `passes/unroll_loops.py`, or by the back end's compiler.
 
-A loop is as long as all that it computes: the stages that are computed in it count with the one that it belongs to.
+The length of a loop includes everything that it computes: its own stage, and the stages computed in it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _YES, _NO = np.ones((), bool), np.zeros((), bool)
 
 @dataclass
 class _Body:
-    """What is in a loop: the loops in it, and the steps of stages outside of these."""
+    """The body of a loop: the loops in it, and the steps of stages outside these."""
 
     loop: Loop | None = None
     extent: Number = 1
@@ -35,9 +35,9 @@ class _Body:
 
 
 class Unrolled:
-    """The loops of one kernel: for each configuration, whether a loop is written out.
+    """The loops of one kernel: for each configuration, whether a loop is unrolled.
 
-    `fills` has, by the identity of a stage whose elements threads share, how many each of them computes.
+    `fills` maps the identity of a stage that threads fill together to the number of elements that each thread computes.
     """
 
     def __init__(
@@ -59,18 +59,18 @@ class Unrolled:
         self._decide(whole)
 
     def of(self, loop: Loop) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Whether a serial loop is written out, whether the schedule's limit does so, and whether that alone."""
+        """Whether a serial loop is unrolled, whether by the schedule's limit, and whether by that alone."""
         return self._flags.get(loop.var, (_YES, _YES, _NO))
 
     def is_asked(self, loop: Loop) -> bool:
-        """Whether the schedule has the loop unrolled, or made vectors of."""
+        """Whether the schedule unrolls or vectorizes the loop."""
         return self.schedule.stages[loop.stage].note(loop.axis).kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED)
 
     def _is_vector(self, loop: Loop) -> bool:
         return self.schedule.stages[loop.stage].note(loop.axis).kind is LoopKind.VECTORIZED
 
     def _decide(self, body: _Body) -> tuple[Number, Number]:
-        """Decide for all loops in a body and for its own; returns steps written out, and whether loops remain."""
+        """Decide for all loops in a body and for its own; returns the unrolled steps, and whether loops remain."""
         steps, rolled = body.steps, body.rolled
         for inner in body.loops.values():
             more, remains = self._decide(inner)
@@ -95,7 +95,7 @@ def _inside(whole: _Body, found: StageExtents, path: Iterable[Loop]) -> _Body:
 
 
 def _copies(found: StageExtents) -> Number:
-    """How many virtual threads each compute what a stage does."""
+    """The number of virtual threads that each compute a stage."""
     copies: Number = 1.0
     for loop in found.path:
         if loop.tag is ThreadTag.VTHREAD and (loop.stage == found.stage.id or loop.var in found.moved_by):

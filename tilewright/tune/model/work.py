@@ -1,8 +1,8 @@
-"""What a kernel does, in numbers per configuration: instructions, memory traffic, waiting.
+"""The work of a kernel, in numbers per configuration: instructions, memory traffic, waiting.
 
 Every stage is counted by itself. A load is repeated by the loops that its index depends on, and by the loops around
-those that are not written out; a load of registers is free. Fills of shared memory are dealt out to the threads of a
-block as `refine/cooperative_fetch.py` deals them out.
+these that are not unrolled; a load of registers is free. Fills of shared memory are distributed over the threads of a
+block as by `refine/cooperative_fetch.py`.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ _AT_A_TIME = 4
 
 @dataclass
 class _Loops:
-    """The loops of a stage that one thread runs, outermost first: extents, and whether they are written out."""
+    """The loops of a stage that one thread runs, outermost first: their extents, and whether they are unrolled."""
 
     loops: list[Loop]
     extents: list[np.ndarray]
     written: list[np.ndarray]
     marked: np.ndarray
-    """Whether the schedule's limit of steps is what writes a loop out."""
+    """Whether a loop is unrolled because of the schedule's limit of steps."""
     apart: np.ndarray
-    """Whether the back end's compiler has to find out what the iterations of a loop have in common."""
+    """Whether the back end's compiler must find what the iterations of a loop have in common."""
 
     def total(self) -> np.ndarray:
         return _product(self.extents)
 
     def repeated(self, moved: set[Var]) -> np.ndarray:
-        """How often something runs that only the loops in `moved` change."""
+        """How often something runs that depends only on the loops in `moved`."""
         deepest = max((i for i, loop in enumerate(self.loops) if loop.var in moved), default=-1)
         count: np.ndarray = np.float64(1.0)  # type: ignore[assignment]
         flat = np.ones_like(self.extents[0], bool) if self.extents else np.True_
@@ -125,7 +125,9 @@ class Work:
         self.made[name] = self.made[name] + value
 
     def _unrolling(self) -> tuple[Number, Number]:
-        """How far the schedule lets loops be written out, and whether by us rather than by the back end's compiler."""
+        """The limit up to which the schedule unrolls loops, and whether we do it rather than the back end's
+        compiler.
+        """
         found: dict[str, Number] = {"auto_unroll_max_step": 0, "unroll_explicit": 1}
         for one in self.kernel.stages:
             for axis in one.stage.leaves:
@@ -136,7 +138,7 @@ class Work:
     # Stages with loops of their own
 
     def _loops(self, found: StageExtents) -> _Loops:
-        """The loops that one thread runs; vthreads that share what the stage computes are left out."""
+        """The loops that one thread runs, without virtual threads that share what the stage computes."""
         local = {var for form in self._local_forms(found) for var, step in form.items() if np.any(step)}
         loops = [loop for loop in found.path if loop.tag is None or _is_copied(loop, found)]
         extents = [np.broadcast_to(found.loop_extents[loop.var], (self.count,)) for loop in loops]
@@ -151,7 +153,7 @@ class Work:
         return _Loops(loops, extents, written, marked, apart)
 
     def _local_forms(self, found: StageExtents) -> Iterable[Form]:
-        """How indices of registers move: their loops are always written out."""
+        """How indices of registers move: their loops are always unrolled."""
         roots = {axis.var: form for axis, form in found.forms.items()}
         own = {loop.var for loop in found.path if loop.stage == found.stage.id and loop.tag is None}
         if found.scope is MemoryScope.LOCAL and not found.stage.is_output:
@@ -200,7 +202,7 @@ class Work:
             self._load(load, source, place, times / wide, vector * wide)
             if source is None:
                 self._add("serial_loads", np.minimum(times, loops.rolled()))
-                # Written out by us, guarded loads become predicated ones that are asked for together.
+                # If we unroll, guarded loads become predicated loads that are issued together.
                 alone = np.where(self.explicit & ~loops.apart, np.minimum(times, loops.rolled()), times)
                 self._add("guarded", alone * _is_guarded(load, found.body))
                 self._footprint(found, load, forms)
@@ -213,7 +215,7 @@ class Work:
         self._store(found, place, total / vector, vector)
 
     def _distinct(self, found: StageExtents, forms: list[Form], loops: _Loops) -> Number:
-        """The part of written-out loads that read something new: what stands there twice is loaded once."""
+        """The part of unrolled loads that read something new: equal loads become one."""
         written = {loop.var: flag for loop, flag in zip(loops.loops, loops.written, strict=True) if loop.tag is None}
         places, copies = np.ones(self.count), np.ones(self.count)
         for form in forms:
@@ -225,7 +227,7 @@ class Work:
         return np.minimum(places / copies, 1)
 
     def _merged(self, found: StageExtents, source: StageExtents, forms: list[Form], loops: _Loops) -> Number:
-        """How many loads of neighbouring words of shared memory become one.
+        """The number of loads of neighbouring words of shared memory that become one.
 
         Unrolled, they are adjacent, and the back end's compiler joins them if the first is aligned.
         """
@@ -250,7 +252,7 @@ class Work:
         return wide
 
     def _vector(self, found: StageExtents) -> Number:
-        """How many neighbours one instruction stores."""
+        """The number of neighbours that one instruction stores."""
         last = found.stage.leaves[-1] if found.stage.leaves else None
         if last is None or found.stage.note(last).kind is not LoopKind.VECTORIZED:
             return 1
@@ -265,12 +267,12 @@ class Work:
         return not any(isinstance(at, At) and at.stage == found.stage.id for at in placed)
 
     def _each(self, found: StageExtents) -> np.ndarray:
-        """How many times each thread fills a part of a tile."""
+        """The number of times that each thread fills a part of a tile."""
         each: np.ndarray = np.ceil(found.elements / (self.kernel.threads * self._vector(found)))
         return each
 
     def _ends_in_padding(self, found: StageExtents, each: np.ndarray) -> np.ndarray:
-        """Whether the last part of a tile is padding in every block, so that nothing is loaded for it."""
+        """Whether the last part of a tile is padding in every block, and so needs no load."""
         last = (each - 1) * self.kernel.threads * self._vector(found)
         element = np.minimum(_column(last) + self.lanes.number, _column(found.elements - 1)).astype(np.int64)
         axes: dict[Var, np.ndarray] = {}
@@ -305,15 +307,15 @@ class Work:
             place = self._place(load, source, axes)
             self._load(load, source, place, times, vector)
             if source is None:
-                # Written out, loads are asked for together; in a loop, guarded ones wait for their values one by one,
-                # and others by fours, which is how far the back end's compiler writes out long loops.
+                # Unrolled loads are issued together. In a loop, guarded loads wait for their values one by one, and
+                # others by fours, since the back end's compiler unrolls long loops by four.
                 is_guarded, together = compares > 0, self.explicit | (each <= _TOGETHER)
                 if not is_guarded:
                     together = together | (each <= self.unrolls)
                 self._add("fill_guarded", np.where(together & is_guarded, times, 0))
                 self._add("fill_serial", np.where(together, 0, times if is_guarded else times / _AT_A_TIME))
-                # Not all threads fill the last part. Under a condition of its own, it is a branch: what it loads is
-                # asked for when the parts before it are there.
+                # Not all threads fill the last part. Its own condition makes it a branch: its loads are issued when the
+                # parts before it have arrived.
                 partial = (found.elements % (self.kernel.threads * vector) != 0) & ~self._ends_in_padding(found, each)
                 self._add("fill_tails", np.where(partial, turns, 0) * is_guarded)
                 self._add("first_tails", partial * is_guarded)
@@ -369,7 +371,7 @@ def _is_copied(loop: Loop, found: StageExtents) -> bool:
 
 
 def strides(shape: Sequence[Number]) -> list[Number]:
-    """How many elements apart neighbours along each dimension are, row by row."""
+    """The distance, in elements, of neighbours along each dimension, in row-major order."""
     made: list[Number] = [1]
     for extent in reversed(shape[1:]):
         made.append(made[-1] * extent)
@@ -393,7 +395,7 @@ def _column(value: Number) -> Number:
 
 
 def _is_guarded(load: n.Load, body: tuple[Expr, ...]) -> bool:
-    """Whether a load stands under a condition: its value is waited for before the next one is asked for."""
+    """Whether a load is guarded: its value must arrive before the next load is issued."""
     return any(
         isinstance(e, (n.Select, n.IfThenElse)) and any(part is load for part in post_order(e))
         for e in post_order(*body)

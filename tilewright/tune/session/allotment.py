@@ -1,15 +1,15 @@
-"""Which of many tasks gets the next slice of a budget: the one where it is expected to gain most.
+"""Decide which of many tasks gets the next slice of a budget: the one where it is expected to gain most.
 
-Minimised is f = Σ wᵢ gᵢ, where gᵢ is the least time of task i so far and wᵢ its weight, such as how often a network
-runs it. The rule is the task scheduler of Ansor (Zheng et al., OSDI 2020, section 6 and appendix A): with tᵢ trials of
-task i,
+The aim is to minimise f = Σ wᵢ gᵢ, where gᵢ is the least time of task i so far and wᵢ its weight, such as how often a
+network runs it. The rule is the task scheduler of Ansor (Zheng et al., OSDI 2020, section 6 and appendix A): with tᵢ
+trials of task i,
 
     |∂f/∂tᵢ| ≈ wᵢ (α (gᵢ(tᵢ − Δ) − gᵢ(tᵢ)) / Δ + (1 − α) max(gᵢ(tᵢ) / tᵢ, gᵢ(tᵢ) − β Cᵢ / max Vₖ))
 
-The first term is what the last Δ trials gained. The second is hope, which shrinks with the number of trials, or rises
-where tasks of the same template reach rates Vₖ at which the Cᵢ operations of this one would take less than gᵢ / β.
-Unlike there, a trial of one task costs more time than one of another, so that gains are compared per second. Each task
-begins with one slice, in order.
+The first term is what the last Δ trials gained. The second is optimism, which shrinks with the number of trials, or
+rises if tasks of the same template reach rates Vₖ at which the Cᵢ operations of this one would take less than gᵢ / β.
+Unlike in the paper, trials of different tasks take different times, so gains are compared per second. Each task begins
+with one slice, in order.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 ALPHA, BETA = 0.2, 2.0
-"""The weight of what was gained lately, and how far a task is trusted to reach the rate of others like it: Ansor's."""
+"""The weight of recent gains, and how far a task is trusted to reach the rate of others like it: Ansor's values."""
 WINDOW = 24
-"""Trials that count as lately."""
+"""Trials that count as recent."""
 _LEAST_SECONDS = 1e-3
 
 
 @dataclass
 class Share:
-    """What is known of one task: its kind (the template), operations of one run, and weight.
+    """One task: its kind (the template), the operations of one run, and its weight.
 
-    `costs` has the least seconds after each trial, infinite as long as nothing was measured; `given` the trials that
-    were handed out; `spent` the seconds of those that are done.
+    `costs` has the least seconds after each trial, infinite until something was measured; `given` counts the trials
+    assigned, `spent` the seconds of finished ones.
     """
 
     kind: str
@@ -57,7 +57,7 @@ class Share:
         return max(_LEAST_SECONDS, self.spent / len(self.costs)) if self.costs else _LEAST_SECONDS
 
     def gain(self, rate: float) -> float:
-        """Seconds of f that a second of trials is expected to gain; `rate` is the best one of tasks of this kind."""
+        """Seconds of f that one second of trials is expected to gain; `rate` is the best rate of tasks of this kind."""
         now = self.best
         if now == float("inf"):  # nothing runs yet: as if each trial could be the first that does
             return float("inf") if self.given < WINDOW else 0.0
@@ -69,7 +69,7 @@ class Share:
         hope = now / max(1, self.given)
         if rate > 0 and self.flop > 0:
             hope = max(hope, now - BETA * self.flop / rate)
-        # Hope cannot stay for ever: what others reach may be out of reach here.
+        # Optimism must end: the rate of other tasks may be out of reach here.
         hope = min(hope, now * WINDOW / max(1, self.given))
         return self.weight * (ALPHA * lately + (1 - ALPHA) * hope) / self.trial_seconds
 

@@ -26,15 +26,15 @@ class Campaign:
     Parameters
     ----------
     runs : sequence of Run
-        One for each task; their own limits on trials and seconds hold besides.
+        One for each task; their own limits on trials and seconds also apply.
     measurer : Measurer
         What measures: a `MeasureSession`, or a fleet's.
     weights : sequence of float
-        What a second of each task is worth.
+        The weight of a second of each task.
     trials : int, optional
         Trials of all tasks together.
     seconds : float, optional
-        After so many, nothing more is measured, but for the confirmation of winners.
+        After so many seconds, only the winners are measured again.
     """
 
     def __init__(

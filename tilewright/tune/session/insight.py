@@ -19,7 +19,7 @@ from ..task import Workload
 from .trials import gist
 
 _PAUSE = 300.0
-"""Seconds between two records, beyond the time of the second, that part one session from the next."""
+"""A pause of so many seconds between two records, beyond the time of the second, separates sessions."""
 _MOST_CAUSES = 12
 _MOST_CHOICES = 6
 _KINDS = {
@@ -65,7 +65,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Knob:
-    """A knob: the share of the variance of log(time) that it explains, its number of choices, and the best of them."""
+    """A knob: the share of the variance of log(time) that it explains, its number of choices, and its best choices."""
 
     name: str
     worth: float
@@ -119,7 +119,7 @@ def _insight(workload: Workload, target: str, device: str, pairs: list[Pair]) ->
 
 
 def kind_of(inp: MeasureInput, error_no: int) -> str:
-    """Return what became of a record's configuration, in a word or two."""
+    """Return the result of a record's configuration in a word or two."""
     if inp.notes.refused:
         return "refused"
     if error_no == MeasureErrorNo.NO_ERROR:
@@ -133,7 +133,7 @@ def _best(pairs: Sequence[Pair]) -> Pair | None:
 
 
 def _progress(pairs: Sequence[Pair]) -> tuple[tuple[Point, ...], int, float]:
-    """Return the improvements, the number of trials, and the seconds of all sessions together."""
+    """Return the improvements, the number of trials, and the total seconds of all sessions."""
     points: list[Point] = []
     trials, elapsed = 0, 0.0
     before: float | None = None
@@ -168,7 +168,7 @@ def _causes(pairs: Sequence[Pair]) -> tuple[Cause, ...]:
 
 
 def _knobs(pairs: Sequence[Pair]) -> tuple[Knob, ...]:
-    """Return the knobs that take more than one value, the most telling first."""
+    """Return the knobs that take more than one value, the most influential first."""
     last: dict[Any, tuple[Config, float]] = {}
     for inp, result in pairs:
         if result.error_no == MeasureErrorNo.NO_ERROR:  # an index hashes in no time

@@ -1,4 +1,4 @@
-"""What people see while many tasks are tuned: on a terminal, a line for each task and one for the budget."""
+"""The display while many tasks are tuned: on a terminal, a line for each task and one for the budget."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST = 60
 
 
 class Overview:
-    """Lines on stderr that move; nothing where stderr is not a terminal, or lines are logged."""
+    """Live lines on stderr; none if stderr is not a terminal, or lines are logged."""
 
     def __init__(
         self, tallies: Sequence[Tally], tasks: Sequence[Task], trials: int | None, seconds: float | None

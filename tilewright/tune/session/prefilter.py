@@ -1,4 +1,4 @@
-"""Inspect many candidates at a time, in forked processes: whatever a template does there harms nobody.
+"""Inspect many candidates at a time, in forked processes, so that a template can do no harm.
 
 Those that can run become jobs (`measure/job.py`).
 """
@@ -40,7 +40,7 @@ class Prefilter:
         self._pool.renew()
 
     def inspect(self, indices: Sequence[int]) -> dict[int, Inspection]:
-        """Inspect each configuration; returns what was found, in the order given."""
+        """Inspect each configuration; returns the inspections in the order given."""
         self._pool.submit(i for i in dict.fromkeys(indices) if i not in self._seen)
         while self._pool.active:
             for index, found in self._pool.advance():
@@ -52,7 +52,7 @@ class Prefilter:
         return {i: self._seen[i] for i in indices}
 
     def _again(self, index: int) -> bool:
-        """Inspect again what another process ended, such as a system out of memory; a few times only."""
+        """Inspect a candidate again, a few times, if its process was killed from outside, as when memory ran out."""
         self._killed[index] += 1
         if self._killed[index] < _ATTEMPTS:
             self._pool.submit([index])

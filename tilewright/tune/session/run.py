@@ -1,6 +1,6 @@
 """The loop of tuning: propose, inspect, measure, remember, learn.
 
-Each trial goes to the run's listeners; `autotvm/tuner/tuner.py` is one, and calls the callbacks of users.
+The run passes each trial to its listeners; one of them, in `autotvm/tuner/tuner.py`, calls the callbacks of users.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LARGEST_BATCH = 32
 _TRANSFERRED = 4
 """Configurations of other workloads that are tried first."""
 _HOPELESS = 2000
-"""So many refusals without one candidate that can run end a search."""
+"""The search ends after so many rejected candidates in a row."""
 
 
 class Measurer(Protocol):
@@ -47,12 +47,12 @@ class Measurer(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """How long to tune, and what to do on the way.
+    """Limits and options of a run.
 
-    `trials`: configurations to measure; `seconds`: after so many, nothing more is measured; `early_stopping`: end after
-    so many trials without a better one; `count_invalid`: a refused configuration is a trial too, as in the legacy
-    system; `confirm`: how many of the best are measured again at the end, so that the winner did not win by luck;
-    `processes`: how many candidates are inspected at a time; `si_prefix`: of the rates that are shown.
+    `trials`: configurations to measure; `seconds`: after so many, no new candidate is measured; `early_stopping`: end
+    after so many trials without a better one; `count_invalid`: a rejected configuration counts as a trial, as in the
+    legacy system; `confirm`: how many of the best are measured again at the end, so that the winner did not win by
+    luck; `processes`: how many candidates are inspected at a time; `si_prefix`: the prefix of displayed rates.
     """
 
     trials: int
@@ -69,7 +69,7 @@ Listener = Callable[[Trial], None]
 _ROUNDS = 3
 """Rounds of confirmation at most: one more where times differ from those before."""
 _NOISY = 2.0
-"""Times of one configuration that differ by more than this factor say that one of them was disturbed."""
+"""If two times of one configuration differ by more than this factor, one of them was disturbed."""
 
 
 def _differ(one: Outcome, other: Outcome) -> bool:
@@ -79,7 +79,9 @@ def _differ(one: Outcome, other: Outcome) -> bool:
 
 
 class Run:
-    """One run of tuning. `listeners` hear of every result as it comes, refused and repeated ones included."""
+    """One run of tuning. `listeners` get every result as it comes, those of rejected and repeated candidates
+    included.
+    """
 
     def __init__(
         self,
@@ -105,15 +107,15 @@ class Run:
         self._good: dict[int, Trial] = {}
         self._outstanding: list[int] = []
         self._records: list[Trial] = []
-        """What says what is best: all that were measured, and wrong answers."""
+        """The records that decide the best: all measurements, and wrong answers."""
         self._features: dict[int, Features] = {}
         self._display = Display(options.si_prefix, task.name, options.seconds)
 
     def resume(self, known: Iterable[Pair]) -> None:
-        """Take over what a log holds of this task: it is not measured again, and its trials count.
+        """Take over the records of this task in a log: they count as trials and are not measured again.
 
-        What another device or compiler measured is advice only, and of other workloads of the template, what is like
-        their best is tried first.
+        Records of another device or compiler are only advice. Configurations like the best of the template's other
+        workloads are tried first.
         """
         known = list(known)
         self.strategy.suggest(self._transferred(known))
@@ -184,7 +186,7 @@ class Run:
     # The search
 
     def _search(self, prefilter: Prefilter) -> None:
-        """Measure what the strategy proposes. While one batch is measured, it thinks of the next."""
+        """Measure what the strategy proposes; it proposes the next batch while one is measured."""
         while self._room > 0 and not self._stopped and not self._late:
             proposed = len(self._features)
             for job, outcome in self.measurer.measure_all(self._batches(prefilter)):
@@ -206,10 +208,10 @@ class Run:
                 return
             size = min(2 * size, _LARGEST_BATCH)
 
-    # What a session of many runs calls by itself
+    # The parts of a run that a campaign calls
 
     def prefilter(self) -> Prefilter:
-        """Return what inspects candidates before they are built; a context manager."""
+        """Return the prefilter, which inspects candidates before they are built; a context manager."""
         return Prefilter(self.task, self._target, self.strategy.feature_kind, self.options.processes)
 
     def next_jobs(self, prefilter: Prefilter, count: int) -> list[Job]:
@@ -225,7 +227,7 @@ class Run:
         return [self._job(i) for i in batch]
 
     def hear(self, index: int, outcome: Outcome) -> Trial | None:
-        """Record the outcome of a configuration; returns its trial, None where it counts as none."""
+        """Record the outcome of a configuration; returns its trial, None if it does not count as one."""
         self._under_way -= 1
         if isinstance(outcome, Refused):
             self._refuse(index, outcome)
@@ -237,7 +239,7 @@ class Run:
 
     @property
     def _late(self) -> bool:
-        """Whether the budget of seconds is used up; the first batch is measured whatever it takes to begin."""
+        """Whether the budget of seconds is used up; the first batch is measured in any case."""
         return bool(self._features) and time.monotonic() >= self._deadline
 
     def learn(self) -> None:
@@ -255,7 +257,7 @@ class Run:
         possible: dict[int, Features] = {}
         refused_in_a_row = 0
         while len(possible) < (count := min(count, self._room)):  # refusals may take of the room
-            # Where they do, none is inspected that is not meant to be measured: it would cost a trial.
+            # If so, only candidates that are to be measured are inspected: a rejected one costs a trial.
             wanted = count if self.options.count_invalid else self.strategy.overshoot(count)
             proposed = self.strategy.propose(wanted - len(possible))
             if not proposed:
@@ -322,7 +324,7 @@ class Run:
         self.strategy.learn([Seen(index, 0.0)])
 
     def confirm(self) -> None:
-        """Measure the best few again, beside each other: a single measurement wins by luck."""
+        """Measure the best few again, side by side: the best of many single measurements was lucky."""
         best = sorted(self._good, key=lambda i: self._good[i].rank, reverse=True)[: self.options.confirm]
         if len(best) < 2 or self.options.confirm < 2 or self.tally.done == self.tally.resumed:
             return
@@ -341,7 +343,7 @@ class Run:
         self.tally.best = self._best()
 
     def _best(self) -> Trial | None:
-        """The best of all, by the rule that readers of the log go by."""
+        """The best of all, by the rule that `apply_history_best` follows."""
         by_result = {id(trial.result): trial for trial in self._records}
         found = best_of([(trial.input, trial.result) for trial in self._records])
         return None if found is None else by_result[id(found[1])]

@@ -1,4 +1,4 @@
-"""What people see of a run: a line that moves on a terminal, one line a trial in a log, and a summary at the end."""
+"""The output of a run: a live line on a terminal, one line per trial in a log, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _KINDS = {
 
 
 def short_line(number: int, inp: MeasureInput, result: MeasureResult, remark: str = "", si_prefix: str = "G") -> str:
-    """One trial in a short line: its rate and time, or what kind of failure it is."""
+    """One trial in a short line: its rate and time, or the kind of its failure."""
     head = f"trial {number}"
     if result.error_no != MeasureErrorNo.NO_ERROR:
         return f"{head}  failed: {_KINDS.get(result.error_no, 'unknown')}"
@@ -65,10 +65,10 @@ _WIDE = 100
 
 
 class Display:
-    """A line on stderr that moves while a run goes on, and a line above it for each improvement.
+    """A live line on stderr while a run continues, and a line above it for each improvement.
 
-    Nothing where stderr is not a terminal, or lines are logged. `seconds` is the budget of the run, where it has one:
-    then time is what the bar shows.
+    It shows nothing if stderr is not a terminal, or lines are logged. `seconds` is the budget of the run, if it has
+    one: the bar then shows time.
     """
 
     def __init__(self, si_prefix: str, name: str, seconds: float | None = None) -> None:
@@ -96,7 +96,7 @@ class Display:
             progress.TextColumn("{task.fields[name]}", markup=False),
             *([progress.BarColumn(bar_width=20)] if console.width >= _WIDE else []),
             *([progress.MofNCompleteColumn()] if self._seconds is None else []),
-            # What does not fit is left out here, rather than of the counts or the time.
+            # This text is truncated to fit, rather than the counts or the time.
             progress.TextColumn("{task.description}", markup=False, table_column=rest),
             progress.TimeRemainingColumn(compact=True),
         )
@@ -110,7 +110,7 @@ class Display:
             yield self
 
     def _passed(self, tally: Tally) -> float:
-        """How far the run is: in trials, or in seconds of its budget."""
+        """The progress of the run: in trials, or in seconds of its budget."""
         return tally.done if self._seconds is None else min(time.monotonic() - self._began, self._seconds)
 
     def update(self, tally: Tally) -> None:
@@ -136,7 +136,7 @@ class Display:
 
 
 def say(lines: list[str]) -> None:
-    """Log lines; where that shows nothing to a person at a terminal, print them on stderr."""
+    """Log lines; if a person at a terminal would not see them, print them on stderr."""
     lines = [printable(line) for line in lines]
     for line in lines:
         logger.info("%s", line)
@@ -145,7 +145,7 @@ def say(lines: list[str]) -> None:
 
 
 def warn_of_nothing(tally: Tally, name: str) -> None:
-    """Warn that a run measured nothing, where `say` showed it to nobody."""
+    """Warn that a run measured nothing, if `say` did not show it."""
     if tally.best is not None or logger.isEnabledFor(logging.INFO) or is_terminal(sys.stderr):
         return
     failed = [f"{kind}: {count} ({tally.reasons.get(kind, '')})" for kind, count in tally.failures.most_common()]
@@ -153,7 +153,7 @@ def warn_of_nothing(tally: Tally, name: str) -> None:
 
 
 def summary(tally: Tally, space: Space, device: DeviceAttributes | None, si_prefix: str, seconds: float) -> list[str]:
-    """What came out of a run: the best configuration in words, and what failed, with the step at fault."""
+    """The result of a run: the best configuration in words, and the failures, with the steps at fault."""
     scale, unit = scale_of(si_prefix), f"{si_prefix}FLOPS"
     resumed = f", {tally.resumed} trials read from the log" if tally.resumed else ""
     measuring = f"{tally.measuring_seconds:.1f} s of it measuring{resumed}"
@@ -182,7 +182,7 @@ def summary(tally: Tally, space: Space, device: DeviceAttributes | None, si_pref
 
 
 def readable(config: Config, space: Space) -> list[str]:
-    """The choices of a configuration, one a line: splits as products."""
+    """The choices of a configuration, one per line: splits as products."""
     width = max((len(name) for name in config), default=0)
     return [f"{name:{width}}  {_choice(space, name, config)}" for name in config]
 

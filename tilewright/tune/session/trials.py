@@ -1,4 +1,4 @@
-"""What a run of tuning has found so far: the best, and what went wrong how often."""
+"""The results of a run so far: the best trial, and the number of failures of each kind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBERS = re.compile(r"\d[\d,.]*")
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration and what became of it. `number` counts from 1; 0 for what was refused or measured again."""
+    """One configuration and its result. `number` counts from 1; it is 0 for a rejected or repeated configuration."""
 
     number: int
     input: MeasureInput
@@ -41,7 +41,7 @@ class Trial:
 
 @dataclass
 class Tally:
-    """The state of a run that is shown: counts, the best, and failures."""
+    """The displayed state of a run: counts, the best, and failures."""
 
     wanted: int
     done: int = 0
@@ -57,10 +57,10 @@ class Tally:
     mixed: set[str] = field(default_factory=set)
     """Kinds of failure that had other reasons as well."""
     unchecked: int = 0
-    """Results that nobody compared with a reference."""
+    """The number of results that were not compared with a reference."""
     why_unchecked: str = ""
     measuring_seconds: float = 0.0
-    """How long candidates had the device: the first run, both checks, the timed runs."""
+    """Seconds in which candidates used the device: the first run, both checks, the timed runs."""
 
     @property
     def best_flops(self) -> float:
@@ -93,7 +93,7 @@ def gist(reason: str) -> str:
 
 
 def kind_of(outcome: Outcome) -> str:
-    """What kind of failure an outcome is, in a word or two."""
+    """The kind of failure of an outcome, in a word or two."""
     match outcome:
         case Measured():
             return "measured"
