@@ -27,6 +27,7 @@ from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.errors import TVMError
 from tilewright.core.target import Target
 from tilewright.driver import build
+from tilewright.functional.compiler import recorded
 from tilewright.measure.outcome import MeasureResult
 from tilewright.topi.templates import ALL, CONV1D, CONV2D, DEPTHWISE, Epilogue, PackagedTemplate
 from tilewright.topi.templates.direct_choice import candidates, cycles, wanted
@@ -53,21 +54,29 @@ def workload_of(name: str, mode: str) -> Any:
     return FAMILIES[operator].kind.of(**options, dtype=dtype, **({"layout": layout} if layout else {}))
 
 
-def jobs_of(name: str, mode: str, trials: int, fused: bool, seeds: Seeds) -> Iterator[Job]:
-    """What to compile for a row: the first configuration, `seeds`, and what the model likes, one after another."""
+def jobs_of(name: str, mode: str, trials: int, fused: bool, seeds: Seeds, shipped: bool = False) -> Iterator[Job]:
+    """What to compile for a row: the first configuration, `seeds`, and what the model likes, one after another.
+
+    With `shipped`, the first configuration is that of the record that ships for the layer or the nearest one.
+    """
     family, of = FAMILIES[WORKLOADS[name][0]], workload_of(name, mode)
     template, first = family.choose(of, TARGET)
+    known = recorded([t for t in family.strategies if t.covers(of, TARGET)], of, TARGET) if shipped else None
+    if known is not None:
+        template, first = known.template, known.config
     found = dict.fromkeys([(template.name, first.index)])
     for other in family.strategies:
         if other.covers(of, TARGET):
             found[other.name, other.first(of.args, TARGET).index] = None
     if family is DEPTHWISE and of.layout == "NCHW" and prod(of.shape[2:]) <= 400 and trials > 8:
         found.update(dict.fromkeys((family.name, index) for index in _of_small_images(of, trials // 3)))
-    for known, choices in seeds.get(f"{name} {mode}", ()):
-        found[known, _named(known).strategy(TARGET).nearest(of, choices).index] = None
+    for which, choices in seeds.get(f"{name} {mode}", ()):
+        found[which, _named(which).strategy(TARGET).nearest(of, choices).index] = None
     found.update(dict.fromkeys((template.name, index) for index in _drawn(template, of, trials)))
     for at, (which, index) in enumerate(found):
-        if at < max(trials, 1) or (at < 2 * trials and which.endswith("direct") and prod(of.shape[2:]) <= 400):
+        if at < max(trials, 1) or (
+            not shipped and at < 2 * trials and which.endswith("direct") and prod(of.shape[2:]) <= 400
+        ):
             yield name, mode, which, index, False
     if fused:
         yield name, mode, template.name, first.index, True
@@ -285,6 +294,7 @@ def shown(line: dict[str, Any]) -> str:
     cells = [f"{line['row']:24} {line['mode']:13}"]
     cells += [f"{us:9.2f}" if us else "        –" for us in (untuned, tuned, line.get("fused"), theirs)]
     cells += [f"{theirs / us:6.2f}" if us else "     –" for us in (untuned, tuned)]
+    cells += [f"{line['fused'] / untuned:6.2f}" if untuned and "fused" in line else "     –"]
     cells.append(f"{line['bytes'] / 4.25e6:8.1f}")
     return " ".join(cells)
 
@@ -311,6 +321,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=24)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so many")
     parser.add_argument("--fused", action="store_true", help="also the first configuration with bias and relu")
+    parser.add_argument("--shipped", action="store_true", help="begin with the record that ships, where there is one")
     parser.add_argument("--seeds", type=Path, help="a file of configurations to measure too, by row and mode")
     parser.add_argument("--compile-only", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("convolution-sweep"))
@@ -321,7 +332,7 @@ def main() -> None:
     rows = [name for name in WORKLOADS if any(name.startswith(n) for n in given.names or [""])]
     rows = [name for name in rows if given.names or not name.startswith(DENSE)]
     pairs = [(name, mode) for mode in given.modes for name in rows if workload_of(name, mode) is not None]
-    jobs = [job for pair in pairs for job in jobs_of(*pair, given.trials, given.fused, seeds)]
+    jobs = [job for pair in pairs for job in jobs_of(*pair, given.trials, given.fused, seeds, given.shipped)]
     lines: list[dict[str, Any]] = []
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
         done = pool.map(compiled, jobs, chunksize=1)
@@ -344,8 +355,8 @@ def main() -> None:
                 print(f"{name} {mode}: {type(failure).__name__}: {failure}", flush=True)
             (given.out / "sweep.json").write_text(json.dumps(lines))
         pool.shutdown(cancel_futures=True)
-    heads = ("untuned", "tuned", "fused", "PyTorch")
-    print(f"{time.perf_counter() - began:.0f} s\n{'':38} {' '.join(f'{h:>9}' for h in heads)} ÷untun ÷tuned     copy")
+    heads = " ".join(f"{head:>9}" for head in ("untuned", "tuned", "fused", "PyTorch"))
+    print(f"{time.perf_counter() - began:.0f} s\n{'':38} {heads} ÷untun ÷tuned  fused     copy")
     for line in lines:
         print(shown(line))
     print("\n".join(geomeans(lines)))

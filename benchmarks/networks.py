@@ -186,6 +186,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("networks"))
     parser.add_argument("--trials", type=int, default=10, help="configurations of each strategy")
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--only", default="", help="tune layers in whose description this stands: float32")
     parser.add_argument("--compile-only", type=int, metavar="N", help="compile so many layers, and stop")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -194,6 +195,7 @@ def main() -> None:
     lines = done.read_text(encoding="utf-8").splitlines() if done.exists() else []
     had = {Problem.read(json.loads(line)["problem"]) for line in lines}
     problems = [p for p in worth_tuning(given.networks or list(NETWORKS)) if p not in had]
+    problems = [p for p in problems if given.only in str(p)]
     print(f"{len(problems)} layers", flush=True)
     jobs = [(problem, given.trials) for problem in problems[: given.compile_only]]
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("fork")) as pool:

@@ -1,8 +1,8 @@
 """Build a release and try it: python tools/release.py [--out dist]
 
 Builds the sdist and the wheel, installs the wheel into a fresh environment outside of the tree, and tries it there: its
-version, the import time, a first program on the CPU, `tilewright doctor`. Ends with status 1 where something is wrong.
-Nothing is uploaded.
+version, the import time, a program on the CPU, those of README.md, `tilewright doctor`. Ends with status 1 where
+something is wrong. Nothing is uploaded.
 """
 
 from __future__ import annotations
@@ -44,6 +44,11 @@ IMPORT = "import time; start = time.perf_counter(); import tilewright; print(tim
 
 class Wrong(Exception):  # noqa: N818  # what is wrong with the release
     """The release is not fit to be published."""
+
+
+def programs(readme: str) -> list[str]:
+    """Return the Python programs of a document."""
+    return re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S)
 
 
 def version() -> str:
@@ -112,11 +117,21 @@ def try_wheel(wheel: Path) -> list[str]:
         where = run(python, "first.py", cwd=home, env=plain).strip()
         if not where.startswith(str(home)):
             raise Wrong(f"the program ran {where}, not the wheel's package")
+        shown = programs((ROOT / "README.md").read_text(encoding="utf-8"))
+        for program in shown:
+            (home / "shown.py").write_text(program)
+            run(python, "shown.py", cwd=home, env=plain)
         seconds = min(float(run(python, "-c", IMPORT, cwd=home, env=plain)) for _ in range(5))
         if seconds > MOST_IMPORT_SECONDS:
             raise Wrong(f"import tilewright takes {seconds:.2f} s, more than {MOST_IMPORT_SECONDS} s")
         doctor = run(command, "doctor", cwd=home, env=plain)
-        return [said, "first program: right", f"import tilewright: {seconds * 1e3:.0f} ms", doctor.rstrip()]
+        return [
+            said,
+            "first program: right",
+            f"programs of README.md: {len(shown)} run",
+            f"import tilewright: {seconds * 1e3:.0f} ms",
+            doctor.rstrip(),
+        ]
 
 
 def main() -> int:

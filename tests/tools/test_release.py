@@ -57,3 +57,9 @@ def test_a_command_that_fails_is_told_with_its_output() -> None:
 def test_the_first_program_is_right() -> None:
     done = subprocess.run([sys.executable, "-c", release.PROGRAM], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_programs_of_a_document_are_those_in_python() -> None:
+    text = "```python\na = 1\n```\n\n```sh\nls\n```\n\n```python\nb = 2\n```\n"
+    assert release.programs(text) == ["a = 1\n", "b = 2\n"]
+    assert len(release.programs((ROOT / "README.md").read_text(encoding="utf-8"))) >= 2

@@ -6,7 +6,7 @@ most sizes. If a library's own kernel was measured to be faster, the plan is to 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -130,11 +130,19 @@ def candidate(problem: Problem, target: Target) -> Candidate:
         same = list(dict.fromkeys((problem.with_filters_last, problem)))
     for each in same:
         able, workload = strategies_of(each, target)
-        known = [(template, shipped.configuration(template, workload, target)) for template in reversed(able)]
-        there = [(template, found) for template, found in known if found is not None]
-        if there:  # of the nearest layer, the strategy that was fastest
-            template, found = min(there, key=lambda pair: (pair[1].away, pair[1].seconds))
-            return Candidate(template, workload, found.config, found.why)
+        found = recorded(able, workload, target)
+        if found is not None:
+            return found
     template = templates.cheapest(able, workload, target)
     config = template.first(workload.args, target)
     return Candidate(template, workload, config, "the usual configuration; no record is near")
+
+
+def recorded(able: Sequence[PackagedTemplate[Any]], workload: Convolution, target: Target) -> Candidate | None:
+    """Return what the records say of a workload: of the nearest layer, the strategy that was fastest."""
+    known = [(template, shipped.configuration(template, workload, target)) for template in reversed(able)]
+    there = [(template, found) for template, found in known if found is not None]
+    if not there:
+        return None
+    template, found = min(there, key=lambda pair: (pair[1].away, pair[1].seconds))
+    return Candidate(template, workload, found.config, found.why)

@@ -19,6 +19,8 @@ from .tensors import Tensors
 
 _LANES = (4, 8, 16, 32, 64)
 _BLOCKS = (64, 256, 1024, 4096)
+_SMALL_WINDOW, _WHOLE_ROW = 25, 32
+"""Products that are written out, and columns that make one vector."""
 
 
 def _vectors(name: str, extent: int) -> SplitKnob:
@@ -113,9 +115,17 @@ def images_schedule(of: Conv2d | Depthwise, config: Config, s: ScheduleHandle, t
 
 
 def images_usual(of: Conv2d | Depthwise) -> dict[str, Any]:
-    """Four rows or channels together, vectors of 16."""
-    tile = {"tile_y": [4]} if isinstance(of, Depthwise) else {"tile_c": [4], "tile_rc": [4]}
-    return {**tile, "tile_x": [16], "unroll_kernel": 1}
+    """Four rows or channels together, vectors of 16; of planes by themselves, vectors that leave few columns over.
+
+    Small windows are written out. Their input is padded where it is read, unless a row is one vector, which the border
+    would split.
+    """
+    if not isinstance(of, Depthwise):
+        return {"tile_c": [4], "tile_rc": [4], "tile_x": [16], "unroll_kernel": 1}
+    columns, small = of.out_shape[3], of.kernel[0] * of.kernel[1] <= _SMALL_WINDOW
+    lanes = columns if columns <= _WHOLE_ROW else min((16, 8), key=lambda n: -(-columns // n) * n)
+    read = of.stride[1] > 1 or (small and columns > _WHOLE_ROW)
+    return {"tile_y": [4], "tile_x": [lanes], "unroll_kernel": 1 + small, "store_padding": not read}
 
 
 def images_cover(of: Conv2d | Depthwise) -> bool:

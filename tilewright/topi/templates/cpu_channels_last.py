@@ -1,7 +1,11 @@
-"""Convolutions of images whose channels are neighbours, on a CPU: vectors of channels, sums in registers."""
+"""Convolutions of images whose channels are neighbours, on a CPU: vectors of channels, sums in registers.
+
+The weights are turned first, so that those of neighbouring filters are neighbours: a vector of them is one load.
+"""
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from ...schedule.handle import ScheduleHandle
@@ -15,12 +19,17 @@ from .template import ScheduleStrategy
 from .tensors import Tensors
 
 _LANES = (4, 8, 16, 32)
+_COLUMNS = (1, 2, 4, 7, 8)
+_FEW = 4
+"""Channels of a sum up to which its border is told apart at each read: to write out the padded input costs more."""
+_MANY = 1 << 16
+"""Weights from which on all processors turn them: to wake the others takes some microseconds."""
 
 
 def space(of: Images) -> Space:
     """The knobs: channels in a vector, columns whose sums are computed together, and how far loops are written out."""
     lanes = [[-1, n] for n in _LANES if n <= of.filters] or [[-1, of.filters]]
-    columns = [[-1, n] for n in (1, 2, 4, 8) if n <= of.places[1]]
+    columns = [[-1, n] for n in _COLUMNS if n <= of.places[1]]
     return Space(
         [
             split_knob("tile_c", of.filters, "candidate", candidate=lanes),
@@ -32,8 +41,8 @@ def space(of: Images) -> Space:
 
 
 def declare(of: Images, data: Tensor, weights: Tensor, config: Config) -> Tensor:
-    """Declare the sums over the padded input as it is."""
-    return sums_of(of, data, weights)
+    """Declare the sums over the padded input as it is, and turned weights."""
+    return sums_of(of, data, weights, turned=True)
 
 
 def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
@@ -43,6 +52,11 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         s[t.padded].parallel(s[t.padded].fuse(n, y))
     else:
         s[t.padded].compute_inline()
+    turned = t.sums.op.input_tensors[1]
+    *terms, f = turned.op.axis
+    if prod(of.weights_shape) > _MANY:
+        s[turned].parallel(s[turned].fuse(*terms))
+    s[turned].vectorize(s[turned].split(f, factor=config["tile_c"].size[-1])[1])
     out, sums = t.out, t.in_registers(s)
     n, y, x, c = out.op.axis
     xo, xi = config["tile_x"].apply(s, out, x)
@@ -60,8 +74,11 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
 
 
 def usual(of: Images) -> dict[str, Any]:
-    """Vectors of 16 channels, four columns together."""
-    return {"tile_c": [16], "tile_x": [4], "unroll_kernel": 1, "store_padding": True}
+    """Vectors of 16 channels, seven columns together, or as many as leave few over."""
+    columns = of.places[1]
+    own = min((7, 8, 4), key=lambda n: (-(-columns // n) * n, -n))
+    stored = of.shape[1] // of.groups > _FEW
+    return {"tile_c": [16], "tile_x": [own], "unroll_kernel": 1, "store_padding": stored}
 
 
 def covers(of: Images) -> bool:

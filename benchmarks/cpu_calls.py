@@ -1,0 +1,93 @@
+"""The one-line call beside PyTorch's on the CPU: python -m benchmarks.cpu_calls [--threads 1 2] [NAME ...]
+
+The depthwise rows of `benchmarks.convolutions`, float32, both sides on the same tensors (NCHW, and channels last) and
+the same number of threads, in turns in one process. Results are compared with PyTorch's in float64 first. A ratio is
+the median of the rounds' ratios, theirs over ours: above 1, ours is faster. *Runs* says which kernel the call takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+from functools import partial
+from math import prod
+from statistics import geometric_mean
+from typing import Any
+
+import torch
+from torch.nn.functional import conv2d
+
+import tilewright as tw
+from benchmarks.convolution_rows import WORKLOADS
+from benchmarks.cpu import turns
+from tilewright.report.table import Column, table
+from tilewright.runtime import set_num_threads
+
+KEEPS_MEMORY = (-3, -1)
+"""M_MMAP_THRESHOLD and M_TRIM_THRESHOLD: PyTorch allocates its result in every call, and so does the call."""
+
+
+def operands(options: dict[str, Any], last: bool) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
+    """Return the data, the weights, and the other arguments of a call, which both libraries take."""
+    _, channels, *_ = options["shape"]
+    kernel = options.get("kernel", 3)
+    taps = (kernel, kernel) if isinstance(kernel, int) else kernel
+    filters = channels * options.get("multiplier", 1)
+    x, w = torch.randn(options["shape"]), torch.randn(filters, 1, *taps)
+    zeros: tuple[int, ...] = tuple(each // 2 for each in taps)
+    if "padding" in options:  # more zeros on one side than on the other
+        top, left, bottom, right = options["padding"]
+        x, zeros = torch.nn.functional.pad(x, (left, right, top, bottom)), (0, 0)
+    if last:
+        x = x.to(memory_format=torch.channels_last)
+        w = w.to(memory_format=torch.channels_last)
+    return x, w, {"stride": options.get("stride", 1), "padding": zeros, "groups": channels}
+
+
+def row(name: str, last: bool, threads: int, seconds: float) -> tuple[list[str], float]:
+    """Compare one layer: its line of the table, and the ratio."""
+    torch.set_num_threads(threads)
+    set_num_threads(threads)
+    x, w, given = operands(WORKLOADS[name][1], last)
+    ours, theirs = partial(tw.conv2d, x, w, **given), partial(conv2d, x, w, **given)
+    exact = conv2d(x.double(), w.double(), **given)
+    error = float((ours().double() - exact).norm() / exact.norm())
+    assert error < 1e-5, f"{name}: an error of {error}"
+    theirs()
+    once = sum(turns(ours, theirs, 3)[:2])
+    mine, their, ratio = turns(ours, theirs, max(7, min(300, int(seconds / once))))
+    runs = "ours" if "PyTorch" not in tw.explain_call(tw.conv2d, x, w, **given).splitlines()[1] else "PyTorch's"
+    order = "channels last" if last else "NCHW"
+    return [name, order, str(threads), f"{mine * 1e3:.3f}", f"{their * 1e3:.3f}", f"{ratio:.2f}", runs], ratio
+
+
+def main() -> None:
+    """Compare the rows that the command line names, or all that take no more than a second."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, len(os.sched_getaffinity(0))}))
+    parser.add_argument("--seconds", type=float, default=1.0, help="that the rounds of a row may take, about")
+    given = parser.parse_args()
+    for option in KEEPS_MEMORY:
+        ctypes.CDLL(None).mallopt(option, 1 << 30)
+    depthwise = [name for name, (operator, _) in WORKLOADS.items() if operator == "depthwise"]
+    small = [n for n in depthwise if prod(WORKLOADS[n][1]["shape"]) < 1e8 and not n.startswith("replk")]
+    names = [n for n in depthwise if n.startswith(tuple(given.names))] if given.names else small
+    lines, ratios = [], []
+    with torch.inference_mode():
+        for threads in given.threads:
+            for name in names:
+                for last in (False, True):
+                    line, ratio = row(name, last, threads, given.seconds)
+                    lines.append(line)
+                    ratios.append(ratio)
+                    print(" ".join(line), flush=True)
+    heads = [Column("layer", right=False), Column("order", right=False)]
+    heads += map(Column, ("threads", "ours, ms", "PyTorch", "ratio", "runs"))
+    print("\n" + "\n".join(table(heads, lines)))
+    print(f"geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()
