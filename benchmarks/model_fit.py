@@ -29,13 +29,21 @@ from tilewright.tune.model.work import NAMES, Counts
 
 @dataclass(frozen=True)
 class Measured:
-    """One table: indices, measured seconds, the counts that the model has of each, and registers as compiled."""
+    """One table: indices, measured seconds, the counts that the model has of each, and registers as compiled.
+
+    `own` has what a template with a model of its own expects.
+    """
 
     name: str
     indices: np.ndarray
     seconds: np.ndarray
     counts: Counts
     registers: np.ndarray
+    own: np.ndarray | None = None
+
+    def predicted(self, machine: Machine) -> np.ndarray:
+        """Return the predicted seconds."""
+        return predict(self.counts, machine).seconds if self.own is None else self.own
 
 
 def read(path: Path, target: Target) -> Measured:
@@ -59,7 +67,8 @@ def read(path: Path, target: Target) -> Measured:
     if not good.all():
         print(f"{name}: {(~good).sum()} measured ones have no prediction")
     kept = {key: value[good] for key, value in counts.items()}
-    return Measured(name, indices[good], seconds[good], kept, registers[good])
+    own = scores.seconds[good] if task.declared.expected is not None else None
+    return Measured(name, indices[good], seconds[good], kept, registers[good], own)
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
@@ -78,7 +87,7 @@ def correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 def judged(table: Measured, machine: Machine) -> tuple[float, float, float, float]:
     """Correlation; first and best of ten as a part of the optimum; the median of predicted ÷ measured."""
-    predicted = predict(table.counts, machine).seconds
+    predicted = table.predicted(machine)
     order = spread(table, predicted)
     best = table.seconds.min()
     first, ten = best / table.seconds[order[0]], best / table.seconds[order[:10]].min()
@@ -165,7 +174,7 @@ def main() -> None:
     machine = Machine.of(target, "NVIDIA H200")
     show(tables, machine)
     if given.fit:
-        used = [thinned(table, given.seed) for table in tables if table.name not in given.hold]
+        used = [thinned(table, given.seed) for table in tables if table.name not in given.hold and table.own is None]
         machine = fitted(used, machine, given.rounds, given.seed, given.rates)
         show(tables, machine)
         print(machine.weights)
@@ -175,13 +184,13 @@ def main() -> None:
 
 def show(tables: list[Measured], machine: Machine) -> None:
     """Print a line for each table."""
-    print(f"{'table':20} {'configs':>7} {'rank':>6} {'first':>6} {'of ten':>6} {'÷ time':>6} {'regs':>6}")
+    print(f"{'table':22} {'configs':>7} {'rank':>6} {'first':>6} {'of ten':>6} {'÷ time':>6} {'regs':>6}")
     for table in tables:
         rank, first, ten, part = judged(table, machine)
-        registers = correlation(predict(table.counts, machine).registers, table.registers)
-        print(
-            f"{table.name:20} {len(table.indices):7} {rank:6.3f} {first:6.2f} {ten:6.2f} {part:6.2f} {registers:6.2f}"
-        )
+        of_registers = ""
+        if table.own is None:
+            of_registers = f"{correlation(predict(table.counts, machine).registers, table.registers):6.2f}"
+        print(f"{table.name:22} {len(table.indices):7} {rank:6.3f} {first:6.2f} {ten:6.2f} {part:6.2f} {of_registers}")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from tilewright.measure.job import Job
 from tilewright.measure.option import LocalBuilder, LocalRunner
 from tilewright.measure.outcome import Failure, Measured, Outcome, to_result
 from tilewright.measure.session import MeasureSession
+from tilewright.topi.templates import named
 from tilewright.tune.records.format import COMPILER, MeasureInput, Notes, encode
 from tilewright.tune.session.prefilter import Prefilter
 from tilewright.tune.space.config import Config
@@ -60,6 +61,11 @@ def _row(name: str, share: float) -> Table:
     operator, options = WORKLOADS[name]
     template = OPERATORS[operator].template
     return Table(template.name, template.kind.of(**options).args, share)
+
+
+def _by(template: str, share: float = 0.5, **options: Any) -> Table:
+    """Return the table of a layer by one of the packaged strategies."""
+    return Table(template, named(template).kind.of(**options).args, share)
 
 
 def _cut_filters(config: Config) -> bool:
@@ -115,6 +121,7 @@ def _cut_steps(config: Config) -> bool:
 
 
 _LAYER = (1, 7, 7, 512, 512, 3, 3, (1, 1), (1, 1))
+_LAST = {"dtype": "float16", "layout": "NHWC"}
 TABLES: dict[str, Table] = {
     "tutorial": Table("examples/conv2d", _LAYER, 4.0),
     "tutorial-best": Table("examples/conv2d", _LAYER, 1.0),
@@ -131,6 +138,19 @@ TABLES: dict[str, Table] = {
     "conv2d-steps": replace(_row("r50-b1-l3.3x3", 2.0), keep=_cut_steps),
     "packaged-depthwise": _row("dw-256x32-k3", 1.0),
     "packaged-conv1d": _row("conv1d-16384-k32", 1.0),
+    "dense-mma-512x1024-f16": _by("topi/dense.mma", shape=(512, 1024), units=1024, dtype="float16"),
+    "direct-256x64-k3": _by("topi/depthwise.direct", shape=(1, 256, 64, 64)),
+    "direct-16x576x14s2-f16": _by("topi/depthwise.direct", shape=(16, 576, 14, 14), stride=2, **_LAST),
+    "direct-grouped-128x56": _by("topi/conv2d.direct", shape=(1, 128, 56, 56), groups=32),
+    "dwmma-1x96x56-k7-f16": _by("topi/depthwise.mma", shape=(1, 96, 56, 56), kernel=7, dtype="float16"),
+    "dwmma-32x96x56-k7-f16": _by("topi/depthwise.mma", shape=(32, 96, 56, 56), kernel=7, dtype="float16"),
+    "gemm-1x256x14": _by("topi/conv2d.gemm", shape=(1, 256, 14, 14)),
+    "gemm-16x128x28": _by("topi/conv2d.gemm", shape=(16, 128, 28, 28)),
+    "mma-16x128x28-f16": _by("topi/conv2d.mma", shape=(16, 128, 28, 28), **_LAST),
+    "mma-32x256x14-f16": _by("topi/conv2d.mma", shape=(32, 256, 14, 14), **_LAST),
+    "mma-8x256x14-f32": _by("topi/conv2d.mma", shape=(8, 256, 14, 14)),
+    "window-16x32x56-f16": _by("topi/conv2d.window", shape=(16, 32, 56, 56), **_LAST),
+    "window-16x64x56-f16": _by("topi/conv2d.window", shape=(16, 64, 56, 56), **_LAST),
 }
 USUAL = ("tutorial", "depthwise", "conv1d", "r50-b1-l1.3x3", "r50-b1-l3.3x3")
 

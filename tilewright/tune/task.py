@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -29,17 +29,39 @@ Workload = tuple[Any, ...]
 """The template's name and its arguments, as values that compare and hash."""
 
 
+class Expectation(NamedTuple):
+    """What is expected of one configuration: its cycles (infinite: it cannot run), and the kernel that it makes."""
+
+    cycles: float
+    threads: int
+    blocks: int
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a template expects of its configurations, where it knows more of its kernels than their loops tell.
+
+    `of` says it for the choices of the knobs, by name. `order` returns the indices of so many configurations
+    that it expects to be fastest, the best first.
+    """
+
+    of: Callable[[Mapping[str, Any]], Expectation]
+    order: Callable[[int], list[int]]
+
+
 @dataclass(frozen=True)
 class Declared:
     """What a template declares for a workload: its space, and the operations it counts itself (0: count them).
 
     `reference` gives random inputs and the outputs that are right for them, in the order of the arguments, where the
-    template knows a quicker way than evaluating the tensors' declarations.
+    template knows a quicker way than evaluating the tensors' declarations. `expected` ranks the space where the model
+    of the machine does not cover the template, as with matrix instructions.
     """
 
     space: Space
     flop: float = 0
     reference: ReferenceFunc | None = None
+    expected: Expected | None = None
 
 
 class Template(Protocol):

@@ -29,6 +29,20 @@ CUDA = Target.parse("cuda -arch=sm_90")
         ("packaged-conv1d", 0.85),
         ("r50-b1-l1.3x3", 0.83),
         ("r50-b1-l3.3x3", 0.87),
+        # Templates with models of their own:
+        ("dense-mma-512x1024-f16", 0.85),
+        ("direct-256x64-k3", 0.90),
+        ("direct-16x576x14s2-f16", 0.85),
+        ("direct-grouped-128x56", 0.90),
+        ("dwmma-1x96x56-k7-f16", 0.85),
+        ("dwmma-32x96x56-k7-f16", 0.90),
+        ("gemm-1x256x14", 0.88),
+        ("gemm-16x128x28", 0.90),
+        ("mma-16x128x28-f16", 0.90),
+        ("mma-32x256x14-f16", 0.86),
+        ("mma-8x256x14-f32", 0.80),
+        ("window-16x32x56-f16", 0.92),
+        ("window-16x64x56-f16", 0.92),
     ],
 )
 def test_predicted_times_are_in_the_order_of_measured_ones(name: str, least: float) -> None:

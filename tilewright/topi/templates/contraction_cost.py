@@ -112,11 +112,16 @@ class SimtTile:
             and (self.stages == 1 or ceil(of.depth / (self.split * self.depth)) >= self.stages)
         )
 
+    def blocks(self, of: Contraction) -> int:
+        """Blocks of the grid."""
+        rows, columns = ceil(of.rows.extent / prod(self.rows)), ceil(of.columns.extent / prod(self.columns))
+        return rows * columns * of.batch * self.split
+
     def cycles(self, of: Contraction, gpu: Gpu) -> float:
         """Cycles that the contraction takes."""
         on = gpu.hardware
         bi, bj = prod(self.rows), prod(self.columns)
-        blocks = ceil(of.rows.extent / bi) * ceil(of.columns.extent / bj) * of.batch * self.split
+        blocks = self.blocks(of)
         resident = self.resident(of, on)
         if not resident:
             return float("inf")

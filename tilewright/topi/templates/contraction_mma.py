@@ -19,6 +19,7 @@ from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
+from ...tune.task import Expectation
 from .contraction import Contraction, Padded, Views, declare, rounded
 from .contraction_schedule import Begun, begin, bind_tiles, pad_rows, result_axes, store_vectors, width
 from .gpu import USUAL as USUAL_GPU
@@ -62,7 +63,7 @@ class Mma(Generic[W]):
             return made if on == self.gpu else Mma(self.contraction_of, self.views_of, self.atoms, on).strategy(covers)
 
         made = ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, able, self.order, self.cost)
-        made = replace(made, tailored=tailored)
+        made = replace(made, expected=self.expected, tailored=tailored)
         return made
 
     def runs_on(self, target: Target | None) -> bool:
@@ -117,6 +118,12 @@ class Mma(Generic[W]):
     def cost(self, of: W) -> float:
         """The cycles that the first configuration takes by that model."""
         return expected(self.contraction_of(of), self.atom(of), self.gpu)
+
+    def expected(self, of: W, choices: Mapping[str, Any]) -> Expectation:
+        """What that model expects of a configuration."""
+        made, tile = self.contraction_of(of), MmaTile.of(choices)
+        cycles = tile.cycles(made, self.atom(of), self.gpu)
+        return Expectation(cycles, tile.warps * self.gpu.hardware.warp, tile.blocks(made))
 
     def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
         """Declare the contraction in whole tiles of a configuration, on elements as they are."""

@@ -8,7 +8,7 @@ kernel adds them, in one order, and applies the epilogue.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any, Generic, TypeVar
@@ -20,6 +20,7 @@ from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
+from ...tune.task import Expectation
 from .contraction import Contraction, Padded, Views, declare, rounded
 from .contraction_cost import SimtTile, depths, expected, own_tiles, ranked, splits, tile_of
 from .contraction_schedule import Begun, begin, bind_blocks, deal_out, width
@@ -53,7 +54,7 @@ class Simt(Generic[W]):
             return made if on == self.gpu else Simt(self.contraction_of, self.views_of, on).strategy(covers)
 
         made = ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, covers, self.order, self.cost)
-        made = replace(made, tailored=tailored)
+        made = replace(made, expected=self.expected, tailored=tailored)
         return made
 
     def space(self, of: W) -> Space:
@@ -75,6 +76,11 @@ class Simt(Generic[W]):
     def cost(self, of: W) -> float:
         """The cycles that the first configuration takes by that model."""
         return expected(self.contraction_of(of), self.gpu)
+
+    def expected(self, of: W, choices: Mapping[str, Any]) -> Expectation:
+        """What that model expects of a configuration."""
+        made, tile = self.contraction_of(of), SimtTile.of(choices)
+        return Expectation(tile.cycles(made, self.gpu), tile.block, tile.blocks(made))
 
     def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
         """Declare the contraction in whole tiles of a configuration."""

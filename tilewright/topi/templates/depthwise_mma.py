@@ -27,6 +27,7 @@ from ...tensor.tensor import Tensor, compute
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
+from ...tune.task import Expectation
 from . import direct, direct_choice
 from .convolutions import Depthwise
 from .gpu import USUAL, Gpu
@@ -70,6 +71,12 @@ class Block:
     planes: int
     images: int
 
+    @classmethod
+    def of(cls, choices: Mapping[str, Any]) -> Block:
+        """Return the block that a configuration's choices make."""
+        (_, down, rows), (_, across, eights) = choices["tile_y"].size, choices["tile_x"].size
+        return cls(down, rows, across, eights, choices["planes"].val, choices["images"].val)
+
     @property
     def warps(self) -> int:
         """How many warps it has."""
@@ -92,10 +99,14 @@ class Block:
         held = 2 * self.planes * (self.tile(of) + _band(of))
         return whole and not outside and self.warps <= _WARPS and held <= GPU.memory(MemoryScope.SHARED).capacity
 
+    def blocks(self, of: Depthwise) -> int:
+        """How many blocks the grid has."""
+        down, across = -(-of.places[0] // (self.down * self.rows)), -(-_eights(of) // (self.across * self.eights))
+        return prod(of.shape[:2]) // (self.planes * self.images) * down * across
+
     def cycles(self, of: Depthwise, gpu: Gpu) -> float:
         """Return what the kernel takes, in cycles of a multiprocessor."""
-        down, across = -(-of.places[0] // (self.down * self.rows)), -(-_eights(of) // (self.across * self.eights))
-        each = -(-(prod(of.shape[:2]) // (self.planes * self.images) * down * across) // gpu.processors)
+        each = -(-self.blocks(of) // gpu.processors)
         steps = of.kernel[0] * _depth(of) / 16
         apart = 1.0 if self.eights % _EIGHT == 0 else _APART.get(self.eights, 1.8)
         multiplied = self.warps * self.products * (steps * _PER_PRODUCT * apart + _PER_STORE)
@@ -143,8 +154,7 @@ def space(of: Depthwise) -> Space:
     ]
 
     def possible(choices: Mapping[str, Any]) -> bool:
-        (_, down, rows), (_, across, eights) = choices["tile_y"].size, choices["tile_x"].size
-        return Block(down, rows, across, eights, choices["planes"].val, choices["images"].val).is_possible(of)
+        return Block.of(choices).is_possible(of)
 
     names = ("tile_y", "tile_x", "planes", "images")
     return Space(knobs).where(possible, names, "whole matrix instructions, and a block that the hardware can hold")
@@ -273,6 +283,12 @@ def cost(of: Depthwise, gpu: Gpu = USUAL) -> float:
     return min((block.cycles(of, gpu) for block in blocks(of)), default=inf) * _DOUBT
 
 
+def expected(of: Depthwise, choices: Mapping[str, Any], gpu: Gpu = USUAL) -> Expectation:
+    """What the model of `Block` expects of a configuration."""
+    block = Block.of(choices)
+    return Expectation(block.cycles(of, gpu), block.warps * gpu.hardware.warp, block.blocks(of))
+
+
 def covers(of: Depthwise) -> bool:
     """Windows of several columns that move by one, over rows of 16-bit floats."""
     simple = of.layout == "NCHW" and of.multiplier == 1 and of.stride == (1, 1) and of.dilation == (1, 1)
@@ -289,8 +305,8 @@ def runs_on(target: Target | None) -> bool:
 def _on(target: Target) -> ScheduleStrategy[Depthwise]:
     """The strategy, whose model counts for the GPU of a target."""
     gpu = Gpu.of(target)
-    choices = {"usual": usual, "order": order, "cost": cost}
-    return replace(ON_GPU, **{name: partial(choice, gpu=gpu) for name, choice in choices.items()})  # type: ignore[arg-type]
+    counts = {"usual": partial(usual, gpu=gpu), "order": partial(order, gpu=gpu), "cost": partial(cost, gpu=gpu)}
+    return replace(ON_GPU, expected=partial(expected, gpu=gpu), **counts)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=64)
@@ -303,11 +319,11 @@ def beside(of: Depthwise, gpu: Gpu) -> float:
 
 def _direct_on(target: Target) -> ScheduleStrategy[Depthwise]:
     gpu = Gpu.of(target)
-    return replace(DIRECT, usual=partial(direct_choice.usual, gpu=gpu), cost=partial(beside, gpu=gpu))
+    return replace(direct.tailored_to(gpu), cost=partial(beside, gpu=gpu))
 
 
 ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(
-    space, schedule, usual, declare, covers, order, cost, tailored=_on
+    space, schedule, usual, declare, covers, order, cost, expected=expected, tailored=_on
 )
 DIRECT: ScheduleStrategy[Depthwise] = replace(direct.ON_GPU, cost=partial(beside, gpu=USUAL), tailored=_direct_on)
 """The direct strategy for depthwise convolutions, whose cost tells which of both is the choice."""

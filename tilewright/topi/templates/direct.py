@@ -14,16 +14,17 @@ from functools import partial
 from math import gcd, prod
 from typing import Any
 
-from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar
 from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
+from ...tune.task import Expectation
 from .declarations import sums_of
-from .direct_choice import usual
-from .gpu import Gpu
+from .direct_choice import expected as expected_of
+from .direct_choice import order, usual
+from .gpu import USUAL, Gpu
 from .images import Images
 from .schedule_helpers import GRID_LIMIT, bind_all, fetch_together
 from .template import ScheduleStrategy
@@ -299,9 +300,29 @@ def covers(of: Images) -> bool:
     return of.layout == "NHWC" or of.shape[1] // of.groups <= _CHANNELS
 
 
-def _on(target: Target) -> ScheduleStrategy[Any]:
-    """The strategy, whose first configurations are those for the GPU of a target."""
-    return replace(ON_GPU, usual=partial(usual, gpu=Gpu.of(target)))
+def expected(of: Images, choices: Mapping[str, Any], gpu: Gpu = USUAL) -> Expectation:
+    """What the model of `direct_choice` expects of a configuration."""
+    channels, rows, columns = (int(choices[name].size[-2]) for name in _TILES)
+    return expected_of(of, tile_of(choices), (channels, rows, columns), gpu)
 
 
-ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, declare, covers, tailored=_on)
+def tailored_to(gpu: Gpu) -> ScheduleStrategy[Any]:
+    """The strategy, whose model counts for a GPU."""
+    counts = {
+        "usual": partial(usual, gpu=gpu),
+        "order": partial(order, gpu=gpu),
+        "expected": partial(expected, gpu=gpu),
+    }
+    return replace(ON_GPU, **counts)  # type: ignore[arg-type]
+
+
+ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(
+    space,
+    schedule,
+    usual,
+    declare,
+    covers,
+    order,
+    expected=expected,
+    tailored=lambda target: tailored_to(Gpu.of(target)),
+)

@@ -14,6 +14,7 @@ from math import ceil, gcd, prod
 from typing import Any
 
 from ...core.hardware import Hardware
+from ...tune.task import Expectation
 from .gpu import USUAL, Gpu
 from .images import Images
 from .window_cost import (
@@ -115,6 +116,17 @@ def usual(of: Images, gpu: Gpu = USUAL) -> dict[str, Any]:
         least = Tile(min(own_channels(of)), min(own_filters(of)), 1, 1, 1, Window.ALL)
         return wanted(least, next(blocks(of, least)))
     return wanted(*found[1:])
+
+
+def order(of: Images, gpu: Gpu = USUAL) -> list[dict[str, Any]]:
+    """Return the choices of all tiles and blocks worth ranking, those first that cost least."""
+    counted = sorted(((cycles(of, *each, gpu), n, each) for n, each in enumerate(candidates(of))), key=lambda x: x[:2])
+    return [wanted(*each) for _, _, each in counted]
+
+
+def expected(of: Images, tile: Tile, block: tuple[int, int, int], gpu: Gpu) -> Expectation:
+    """Return what the model expects of a kernel, wherever its windows are loaded from."""
+    return Expectation(cycles(of, tile, block, gpu), prod(block), _blocks_of_grid(of, tile, block))
 
 
 def wanted(tile: Tile, block: tuple[int, int, int]) -> dict[str, Any]:

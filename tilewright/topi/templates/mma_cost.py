@@ -120,11 +120,16 @@ class MmaTile:
             and not (self.staged and (self.split > 1 or prod(self.columns) & (prod(self.columns) - 1)))
         )
 
+    def blocks(self, of: Contraction) -> int:
+        """Blocks of the grid."""
+        rows = ceil(of.rows.extent / (prod(self.rows) * self.tiles))
+        return rows * ceil(of.columns.extent / prod(self.columns)) * of.batch * self.split
+
     def cycles(self, of: Contraction, atom: Atom, gpu: Gpu) -> float:
         """Cycles that the contraction takes."""
         on = gpu.hardware
         bi, bj = prod(self.rows), prod(self.columns)
-        blocks = ceil(of.rows.extent / (bi * self.tiles)) * ceil(of.columns.extent / bj) * of.batch * self.split
+        blocks = self.blocks(of)
         resident = self.resident(of, atom, on)
         if not resident:
             return float("inf")

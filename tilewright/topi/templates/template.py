@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from math import inf, isfinite, log2
 from typing import Any, Generic, TypeVar
@@ -15,7 +16,7 @@ from ...tensor.tensor import Tensor
 from ...tune.model.ranking import rank_quickly
 from ...tune.space.config import Config
 from ...tune.space.space import Space
-from ...tune.task import Declared, Program, Task, freeze
+from ...tune.task import Declared, Expectation, Expected, Program, Task, freeze
 from .epilogue import NO_EPILOGUE, Epilogue, Expression, finish
 from .tensors import Tensors
 from .workload import Convolution
@@ -73,6 +74,8 @@ class ScheduleStrategy(Generic[W]):
         Returns the cycles that the first configuration is expected to take; infinity where there is no model.
     ranked : bool
         Whether the model of the machine chooses where nothing was measured, on targets that it covers.
+    expected : callable, optional
+        Returns what its own model expects of choices, by the names of their knobs; that ranks the space.
     tailored : callable, optional
         Returns the strategy for a target: what it expects may depend on the hardware, its space does not.
     """
@@ -85,6 +88,7 @@ class ScheduleStrategy(Generic[W]):
     order: Callable[[W], list[dict[str, Any]]] = unordered
     cost: Callable[[W], float] = unknown
     ranked: bool = False
+    expected: Callable[[W, Mapping[str, Any]], Expectation] | None = None
     tailored: Callable[[Target], ScheduleStrategy[W]] | None = None
 
     def first(self, workload: W) -> Config:
@@ -94,8 +98,28 @@ class ScheduleStrategy(Generic[W]):
     def nearest(self, workload: W, wanted: Mapping[str, Any]) -> Config:
         """The configuration nearest to the wanted sizes and choices, by knob, such as those of another workload."""
         space = self.space(workload)
-        knobs = [_ranked(knob, wanted.get(knob.name)) for knob in space.knobs]
-        return space.get(next(index for index in map(space.index, _by_distance(knobs)) if space.is_index_valid(index)))
+        return space.get(_nearest(space, wanted))
+
+    def likely(self, workload: W, space: Space, count: int) -> list[int]:
+        """The indices of the configurations that are expected to be fastest, so many at most, the best first."""
+        return list(dict.fromkeys(_nearest(space, wanted) for wanted in self.order(workload)[:count]))
+
+
+def _nearest(space: Space, wanted: Mapping[str, Any]) -> int:
+    """The index of the configuration that is as wanted, or nearest to it."""
+    exact = [_place_of(knob, wanted.get(knob.name)) for knob in space.knobs]
+    places = [place for place in exact if place is not None]
+    if len(places) == len(exact) and space.is_index_valid(space.index(places)):
+        return space.index(places)
+    knobs = [_ranked(knob, wanted.get(knob.name)) for knob in space.knobs]
+    return next(index for index in map(space.index, _by_distance(knobs)) if space.is_index_valid(index))
+
+
+def _place_of(knob: Any, wanted: Any) -> int | None:
+    """The place of a choice that is exactly as wanted; None where there is none."""
+    if not isinstance(wanted, list):
+        return next((place for place, choice in enumerate(knob.choices) if choice.data == wanted), None)
+    return next((place for place, choice in enumerate(knob.choices) if list(choice.sizes[1:]) == wanted), None)
 
 
 Ranked = list[tuple[float, int]]
@@ -179,7 +203,11 @@ class PackagedTemplate(Generic[W]):
         """
         workload = self.workload(args)
         self._check(workload, target)
-        return Declared(self.strategy(target).space(workload), workload.flop, workload.sample)
+        strategy = self.strategy(target)
+        space, expected = strategy.space(workload), None
+        if strategy.expected is not None and target is not None and target.is_gpu:
+            expected = Expected(partial(strategy.expected, workload), partial(strategy.likely, workload, space))
+        return Declared(space, workload.flop, workload.sample, expected)
 
     def _check(self, workload: W, target: Target | None) -> None:
         if not self.covers(workload, target):

@@ -8,6 +8,7 @@ fetched meanwhile. So between two tiles there are neither copies nor barriers to
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import gcd
 from typing import Any
@@ -24,6 +25,7 @@ from ...tensor.tensor import Tensor, compute
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
+from ...tune.task import Expectation
 from .contraction import rounded
 from .contraction_schedule import bind_tiles, pad_rows, repack, store_vectors
 from .convolutions import Conv2d
@@ -35,6 +37,7 @@ from .window_mma_cost import (
     WindowTile,
     column_tiles,
     counts,
+    cycles,
     depth_of,
     expected,
     filter_tiles,
@@ -202,6 +205,10 @@ def strategy_on(gpu: Gpu) -> ScheduleStrategy[Conv2d]:
         on = Gpu.of(target)
         return made if on == gpu else strategy_on(on)
 
+    def wanted(of: Conv2d, choices: Mapping[str, Any]) -> Expectation:
+        tile = WindowTile.of(choices)
+        return Expectation(cycles(tile, of, atom_of(of), gpu), tile.warps * gpu.hardware.warp, tile.blocks(of))
+
     made = ScheduleStrategy(
         space,
         schedule,
@@ -210,6 +217,7 @@ def strategy_on(gpu: Gpu) -> ScheduleStrategy[Conv2d]:
         covers=lambda of: _computes(of) and bool(found(of)),
         order=lambda of: [tile.wanted() for tile in found(of)],
         cost=lambda of: expected(of, atom_of(of), gpu),
+        expected=wanted,
     )
     made = replace(made, tailored=tailored)
     return made

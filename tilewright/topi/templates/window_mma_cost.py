@@ -69,6 +69,10 @@ class WindowTile:
         """Tiles of all images, for the filters of one block."""
         return of.shape[0] * prod(ceil(extent / size) for extent, size in zip(of.places, self.block, strict=False))
 
+    def blocks(self, of: Conv2d) -> int:
+        """Blocks of the grid."""
+        return ceil(self.count(of) / self.tiles) * ceil(of.filters / self.block[2])
+
     def registers(self, atom: Atom) -> int:
         """Registers for sums, for fragments of two steps, and for addresses."""
         positions, filters = self.rows[1] * self.columns[1], self.filters[1]
@@ -157,7 +161,7 @@ def cycles(tile: WindowTile, of: Conv2d, atom: Atom, gpu: Gpu = USUAL) -> float:
     )
     if not resident:
         return inf
-    blocks = ceil(tile.count(of) / tile.tiles) * ceil(of.filters / tile.block[2])
+    blocks = tile.blocks(of)
     at_once = min(resident, ceil(blocks / gpu.processors))
     steps, positions = prod(of.kernel) * of.shape[1] // atom.k, tile.rows[1] * tile.columns[1]
     instructions = positions // atom.m * (tile.filters[1] // atom.n)

@@ -10,7 +10,7 @@ from ..task import Task
 from .machine import Machine
 from .prediction import Prediction
 from .scoring import Scorer
-from .work import Counts
+from .work import NAMES, Counts
 
 _MEANINGS = {
     "issue": "instructions that the schedulers issue",
@@ -53,7 +53,10 @@ def explain(task: Task, config: Config, machine: Machine | None = None) -> str:
     if task.target is None or not (task.target.is_gpu and task.target.has_warps):
         raise UserError(f"the model does not cover the target {task.target}", primitive="explain",
                         fix='create the task for a GPU: target="cuda"')  # fmt: skip
-    found = Scorer(task, machine).predictions(index)
+    scorer = Scorer(task, machine)
+    if task.declared.expected is not None:
+        return _own(scorer, index)
+    found = scorer.predictions(index)
     if not found:
         raise UserError(f"the model does not cover the schedule of {config!r}", primitive="explain",
                         fix="measure it: the model knows te.compute stages of constant sizes")  # fmt: skip
@@ -61,6 +64,16 @@ def explain(task: Task, config: Config, machine: Machine | None = None) -> str:
     if len(parts) == 1:
         return parts[0]
     return "\n\n".join(f"kernel {number}: {part}" for number, part in enumerate(parts, 1))
+
+
+def _own(scorer: Scorer, index: int) -> str:
+    """What a template with a model of its own expects."""
+    scores = scorer.score(np.array([scorer.task.config_space.point(index)], dtype=np.int64))
+    threads, blocks = scores.counts[0, [NAMES.index("threads"), NAMES.index("blocks")]]
+    return (
+        f"{_time(scores.seconds)} expected by the template's own model of tiles: {blocks:,.0f} blocks of "
+        f"{threads:,.0f} threads"
+    )
 
 
 def _kernel(prediction: Prediction, counts: Counts) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core.hardware import Hardware, MemoryScope
 from ...core.limits import HOPELESS
-from ..task import Task
+from ..task import Expected, Task
 from .extents import KernelExtents, NotModelledError, infer, kernels
 from .machine import Machine
 from .prediction import Prediction, predict
@@ -41,6 +41,8 @@ class Scorer:
 
     def score(self, points: np.ndarray) -> Scores:
         """The scores of points of the space, one per row."""
+        if self.task.declared.expected is not None:
+            return self._expected(self.task.declared.expected, points)
         seconds = np.full(len(points), np.inf)
         counts = np.zeros((len(points), len(NAMES)))
         for at in range(0, len(points), _AT_ONCE):
@@ -49,6 +51,19 @@ class Scorer:
                 found = self._of_structure(structure, columns)
                 if found is not None:
                     seconds[at + rows], counts[at + rows] = found
+        return Scores(seconds, counts)
+
+    def _expected(self, expected: Expected, points: np.ndarray) -> Scores:
+        """The scores of a template that has a model of its own; of its counts, there are only threads and blocks."""
+        knobs = self.task.config_space.knobs
+        found = [
+            expected.of({knob.name: knob.choices[place] for knob, place in zip(knobs, point, strict=True)})
+            for point in points.tolist()
+        ]
+        seconds = np.array([each.cycles for each in found], dtype=np.float64) / self.machine.rates.clock
+        counts = np.zeros((len(points), len(NAMES)))
+        for name in ("threads", "blocks"):
+            counts[:, NAMES.index(name)] = [getattr(each, name) for each in found]
         return Scores(seconds, counts)
 
     def seconds(self, indices: Sequence[int]) -> np.ndarray:
