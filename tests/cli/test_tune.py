@@ -13,10 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from tilewright.autotvm.record import load_from_file
 from tilewright.cli.app import app
+from tilewright.cli.app_tune import app as app_tune
+from tilewright.cli.tune import OPERATORS
 from tilewright.core.errors import UserError
 
 COMMAND = [sys.executable, "-m", "tilewright", "tune"]
@@ -272,6 +275,18 @@ def test_every_type_is_checked_by_its_own_bound(options, name, tmp_path):
     assert re.search(r"^tuned .*×", text, re.M)
     assert "wrong" not in text
     assert next(iter(load_from_file(log, [])))[0].task.name == name
+
+
+@pytest.mark.parametrize("operator", ["conv2d", "depthwise", "dense", "batch_matmul"])
+def test_every_strategy_of_an_operator_is_in_its_help(operator):
+    names = {template.name.partition(".")[2] for template in OPERATORS[operator].template.strategies}
+    (option,) = (p for p in get_command(app_tune).commands[operator].params if p.name == "strategy")
+    assert names - {""} <= set(option.metavar.split("|"))
+
+
+def test_a_matrix_product_takes_a_strategy():
+    with pytest.raises(UserError, match=r"^--strategy mma does not cover dense .* on llvm"):
+        tune("dense", "--shape", "4x8", "--units", "4", "--strategy", "mma", "--target", "llvm")
 
 
 def test_a_strategy_that_does_not_cover_the_workload_is_refused():

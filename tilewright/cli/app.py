@@ -107,7 +107,7 @@ def doctor_command(
         bool,
         typer.Option(
             "--calibrate", metavar="",
-            help="Measure what the model of the machine needs to know of the GPU, and keep it: less than a minute.",
+            help="Measure the rates of the GPU that the model of the machine needs, and keep them: less than a minute.",
         ),
     ] = False,
 ) -> None:  # fmt: skip
@@ -207,9 +207,9 @@ LogsArgument = Annotated[list[Path], typer.Argument(metavar="LOG...", help="The 
 @log.command("show", cls=Command)
 def log_show_command(
     path: LogArgument,
-    rows: Annotated[int, typer.Option("--rows", "-n", min=1, metavar="INT", help="Lines of each workload.")] = 30,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, metavar="INT", help="Lines per workload.")] = 30,
 ) -> None:
-    """What a log holds: for each workload the fastest configurations, and how often what went wrong."""
+    """Show what a log holds: for each workload the fastest configurations, and how often what failed."""
     from .log import show
 
     raise typer.Exit(show(path, rows))
@@ -217,7 +217,7 @@ def log_show_command(
 
 @log.command("best", cls=Command)
 def log_best_command(path: LogArgument) -> None:
-    """The best configuration of each workload of a log."""
+    """Show the best configuration of each workload of a log."""
     from .log import best
 
     raise typer.Exit(best(path))
@@ -228,7 +228,7 @@ def log_merge_command(
     paths: LogsArgument,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="LOG", help="The file to write.", show_default=False)],
 ) -> None:
-    """Put the lines of several logs into one, each once, in the order of time."""
+    """Merge several logs into one: each line once, ordered by time."""
     from .log import merge_logs
 
     raise typer.Exit(merge_logs(out, paths))
@@ -241,7 +241,7 @@ def log_plot_command(
         "tuning.svg"
     ),
 ) -> None:
-    """Draw the best against the number of trials, a line for each log."""
+    """Draw the best rate against the number of trials, one line per log."""
     from .log import plot
 
     raise typer.Exit(plot(out, paths))
@@ -256,7 +256,7 @@ def log_report_command(
         int, typer.Option("--programs", min=0, metavar="N", help="Winners to compile and show with their source.")
     ] = 3,
 ) -> None:
-    """Write what logs say as one page for a browser: progress, failures, knobs, time, and the winners."""
+    """Write a report on logs as one page for a browser: progress, failures, knobs, time, and the winners."""
     from .log_report import report
 
     raise typer.Exit(report(paths, out, as_json, programs))

@@ -9,13 +9,13 @@ import typer
 
 from .commands import Command, Group
 
-app = typer.Typer(name="cache", cls=Group, help="Kernels and decisions that calls keep on disk.", no_args_is_help=True)
+app = typer.Typer(name="cache", cls=Group, help="Manage kernels and decisions kept on disk.", no_args_is_help=True)
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The file.", show_default=False)]
 
 
 @app.command("show", cls=Command)
 def show_command() -> None:
-    """List what is kept, the latest used first."""
+    """List the entries, the most recently used first."""
     from .cache import show
 
     raise typer.Exit(show())
@@ -23,7 +23,7 @@ def show_command() -> None:
 
 @app.command("clear", cls=Command)
 def clear_command() -> None:
-    """Remove everything that is kept."""
+    """Remove all entries."""
     from .cache import clear
 
     raise typer.Exit(clear())
@@ -31,7 +31,7 @@ def clear_command() -> None:
 
 @app.command("export", cls=Command)
 def export_command(path: FileArgument) -> None:
-    """Write everything into one file, for another machine of the same kind."""
+    """Write all entries into one file, for another machine of the same kind."""
     from .cache import export
 
     raise typer.Exit(export(path))

@@ -25,6 +25,10 @@ def _option(panel: str, *names: str, metavar: str, what: str, **more: Any) -> An
     return typer.Option(*names, metavar=metavar, help=what, rich_help_panel=panel, **more)
 
 
+def _strategy(metavar: str, what: str, default: str) -> Any:
+    return _option(_SEARCH, "--strategy", metavar=metavar, what=what, show_default=default)
+
+
 def _shape(metavar: str, what: str) -> Any:
     return _option(_WHAT, "--shape", metavar=metavar, what=what, show_default="required")
 
@@ -39,6 +43,15 @@ Padding = Annotated[
         _WHAT, "--padding", metavar="WORD|N|HxW",
         what="Zeros around the input: same (an output as large as the input, at stride 1), valid (none), or in "
         "numbers: 1, 1x2, or 1x2x1x2 for top, left, bottom, right.",
+    ),
+]  # fmt: skip
+
+
+Product = Annotated[
+    str | None,
+    _strategy(
+        "mma|tf32", "Template: matrix instructions (mma), or those that round float32 (tf32).",
+        "ordinary arithmetic",
     ),
 ]  # fmt: skip
 
@@ -59,22 +72,22 @@ Trials = Annotated[
     int | None,
     _option(
         _SEARCH, "--trials", "-n", metavar="N", show_default="100, or as many as the budget allows",
-        what="Configurations to measure. Those that the log holds of this workload count.",
+        what="Configurations to measure, those of this workload in the log included.",
     ),
 ]  # fmt: skip
 Budget = Annotated[
     str | None,
     _option(
         _SEARCH, "--budget", metavar="TIME", show_default="none",
-        what="How long to search: 15s, 2m, 1h. What is being measured then is still waited for.",
+        what="How long to search: 15s, 2m, 1h. Measurements in progress are then finished.",
     ),
 ]  # fmt: skip
 Tuner = Annotated[
     str,
     _option(
         _SEARCH, "--tuner", metavar="auto|xgb|ga|random|gridsearch",
-        what="How to search: from what a model of the machine ranks first (auto), by a model that only learns (of "
-        "xgboost, or a small one where that is not installed), by a genetic algorithm, at random, or all in order.",
+        what="How to search: by a model of the machine that learns (auto), by a learned model alone (xgb: xgboost, or "
+        "a small one if that is not installed), by a genetic algorithm (ga), at random, or all in order (gridsearch).",
     ),
 ]  # fmt: skip
 Seed = Annotated[
@@ -90,28 +103,26 @@ LeastGain = Annotated[
     float,
     _option(
         _SEARCH, "--least-gain", metavar="PART", show_default="0: never",
-        what="End where no candidate is expected to be faster than the best by this part, such as 0.01. It takes the "
+        what="End when no candidate is expected to be faster than the best by this fraction, such as 0.01. Needs the "
         "tuner auto, and a device that the model of the machine covers.",
     ),
 ]  # fmt: skip
 Timeout = Annotated[
     float,
-    _option(_MEASURE, "--timeout", metavar="SECONDS", what="For building, and for running, one configuration."),
+    _option(_MEASURE, "--timeout", metavar="SECONDS", what="Time limit of building, and of running, a configuration."),
 ]
 Number = Annotated[int, _option(_MEASURE, "--number", metavar="N", what="Runs in one measurement, at least.")]
 Repeat = Annotated[int, _option(_MEASURE, "--repeat", metavar="N", what="Measurements of each configuration.")]
 MinRepeat = Annotated[
     float, _option(_MEASURE, "--min-repeat-ms", metavar="MS", what="How long one measurement takes, at least.")
 ]
-NoCheck = Annotated[
-    bool, _option(_MEASURE, "--no-check", metavar="", what="Do not compare results with the right ones.")
-]
+NoCheck = Annotated[bool, _option(_MEASURE, "--no-check", metavar="", what="Do not compare results with a reference.")]
 
 
 def _log(operator: str) -> Any:
     return _option(
         _FILES, "--log", "-l", metavar="FILE", show_default=f"{operator}.log",
-        what="Where every result is kept; one log may hold many workloads. An existing log is continued.",
+        what="File for all results; one log may hold many workloads. An existing log is resumed.",
     )  # fmt: skip
 
 
@@ -119,14 +130,14 @@ Resume = Annotated[
     bool,
     _option(
         _FILES, "--resume/--no-resume", metavar="",
-        what="What the log holds of this workload counts and is not measured again; or measure anew, and append.",
+        what="Count the log's records of this workload, and do not measure them again; or measure anew, and append.",
     ),
 ]  # fmt: skip
 Plot = Annotated[
     Path | None,
     _option(
         _FILES, "--plot", metavar="FILE", show_default="none",
-        what="Draw the best against the number of trials: an .svg, .png or .pdf file.",
+        what="Draw the best rate against the number of trials, as an .svg, .png or .pdf file.",
     ),
 ]  # fmt: skip
 Workers = Annotated[
@@ -262,7 +273,7 @@ def conv1d(
 
 @_command("Example: tilewright tune conv2d --shape 1x512x7x7 --filters 512 --kernel 3 --padding 1 -n 500")
 def conv2d(
-    shape: Annotated[str, _shape("NxCxHxW", "Of the input, batch x channels x height x width: 1x512x7x7.")] = "",
+    shape: Annotated[str, _shape("NxCxHxW", "Shape of the input, batch x channels x height x width: 1x512x7x7.")] = "",
     filters: Annotated[
         str | None,
         _option(_WHAT, "--filters", metavar="N", what="Channels of the output.", show_default="as the input"),
@@ -272,28 +283,26 @@ def conv2d(
     padding: Padding = "same",
     dilation: Dilation = "1",
     groups: Annotated[
-        str, _option(_WHAT, "--groups", metavar="N", what="Parts of the channels, each seen by its own filters only.")
+        str, _option(_WHAT, "--groups", metavar="N", what="Groups of channels; each group has its own filters.")
     ] = "1",
     dtype: Annotated[str, _type("|int8|uint8")] = "float32",
     layout: Annotated[str, _option(_WHAT, "--layout", metavar="NCHW|NHWC|HWCN", what="Order of dimensions.")] = "NCHW",
     strategy: Annotated[
         str | None,
-        _option(
-            _SEARCH,
-            "--strategy",
-            metavar="gemm|mma|tf32|direct",
-            show_default="the tutorial's for NCHW, else the one expected to be fastest",
-            what="Which template: products of tiles (gemm), by matrix instructions (mma), by those that round float32 "
-            "(tf32), or windows (direct).",
+        _strategy(
+            "gemm|mma|tf32|window|direct",
+            "Template: products of tiles (gemm), by matrix instructions (mma), by those that round float32 (tf32), by "
+            "matrix instructions on a tile of the image (window), or windows in registers (direct).",
+            "the tutorial's for NCHW, else the one expected to be fastest",
         ),
     ] = None,
 ) -> None:
-    """Tune a 2-D convolution, in groups if wanted."""
+    """Tune a 2-D convolution, with any number of groups."""
 
 
 @_command("Example: tilewright tune depthwise --shape 3x4x16x32 --kernel 7 --trials 60")
 def depthwise(
-    shape: Annotated[str, _shape("NxCxHxW", "Of the input, batch x channels x height x width: 3x4x16x32.")] = "",
+    shape: Annotated[str, _shape("NxCxHxW", "Shape of the input, batch x channels x height x width: 3x4x16x32.")] = "",
     kernel: Kernel = "3",
     stride: Stride = "1",
     padding: Padding = "same",
@@ -302,28 +311,38 @@ def depthwise(
         str, _option(_WHAT, "--multiplier", metavar="N", what="Kernels, and channels of the output, for each channel.")
     ] = "1",
     dtype: Dtype = "float32",
+    strategy: Annotated[
+        str | None,
+        _strategy(
+            "direct|mma",
+            "Template: windows in registers (direct), or rows of windows by matrix instructions (mma).",
+            "tiles of planes",
+        ),
+    ] = None,
 ) -> None:
-    """Tune a depthwise 2-D convolution: each channel has kernels of its own; NCHW."""
+    """Tune a depthwise 2-D convolution: each channel has its own kernels; NCHW."""
 
 
 @_command("Example: tilewright tune dense --shape 64x1024 --units 4096 -n 60")
 def dense(
-    shape: Annotated[str, _shape("MxK", "Of the data, rows x depth: 64x1024.")] = "",
+    shape: Annotated[str, _shape("MxK", "Shape of the data, rows x depth: 64x1024.")] = "",
     units: Annotated[
         str | None, _option(_WHAT, "--units", metavar="N", what="Columns of the result.", show_default="the depth")
     ] = None,
     dtype: Dtype = "float32",
+    strategy: Product = None,
 ) -> None:
     """Tune a fully connected layer: data of M rows times the transpose of weights, N x K."""
 
 
 @_command("Example: tilewright tune batch_matmul --shape 12x197x64 --columns 197 -n 60")
 def batch_matmul(
-    shape: Annotated[str, _shape("BxMxK", "Of the first factor, batch x rows x depth: 12x197x64.")] = "",
+    shape: Annotated[str, _shape("BxMxK", "Shape of the first factor, batch x rows x depth: 12x197x64.")] = "",
     columns: Annotated[
         str | None, _option(_WHAT, "--columns", metavar="N", what="Columns of the result.", show_default="as rows")
     ] = None,
     dtype: Dtype = "float32",
+    strategy: Product = None,
 ) -> None:
     """Tune products of a batch of matrices, the second one of each transposed: B x N x K."""
 
@@ -333,7 +352,7 @@ def many(
         Path,
         typer.Argument(
             metavar="FILE", show_default=False,
-            help="A line for each workload, as on this command line: conv2d --shape 1x64x56x56 --filters 64. "
+            help="One line per workload, as on this command line: conv2d --shape 1x64x56x56 --filters 64. "
             "--times N says how often a network runs it; # begins a comment.",
         ),
     ],

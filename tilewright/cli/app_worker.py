@@ -11,25 +11,25 @@ from .commands import Command
 
 Address = Annotated[
     str,
-    typer.Argument(metavar="ADDRESS", help="Of the Dask scheduler: tls://scheduler:8786.", show_default=False),
+    typer.Argument(metavar="ADDRESS", help="Address of the Dask scheduler: tls://scheduler:8786.", show_default=False),
 ]
 Target = Annotated[
-    str, typer.Option("--target", "-t", metavar="cuda|opencl|llvm", help="What to measure; llvm is the CPU.")
+    str, typer.Option("--target", "-t", metavar="cuda|opencl|llvm", help="Target to measure on; llvm is the CPU.")
 ]
 Devices = Annotated[
     str,
-    typer.Option("--devices", metavar="all|N,N", help="Which GPUs, by CUDA's numbers: a worker for each."),
+    typer.Option("--devices", metavar="all|N,N", help="GPUs to use, by CUDA's numbers; one worker each."),
 ]
 Name = Annotated[
     str,
     typer.Option(
         "--name", metavar="TEXT", show_default="the host's, the target's and the device's",
-        help="What the worker is called. Its journal goes by this name.",
+        help="Name of the worker and of its journal.",
     ),
 ]  # fmt: skip
 Key = Annotated[
     str,
-    typer.Option("--key", metavar="TEXT", show_default="none", help="A word of your own that tuners can ask for."),
+    typer.Option("--key", metavar="TEXT", show_default="none", help="A key by which tuners select workers."),
 ]
 Builders = Annotated[
     int,

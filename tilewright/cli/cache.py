@@ -37,7 +37,7 @@ def show() -> int:
 
 
 def clear() -> int:
-    """Remove everything that is kept."""
+    """Remove all entries."""
     held = store()
     host_store().clear()
     print_lines([f"{held.clear()} entries removed from {held.folder}" if held.folder else "nothing is kept"])
