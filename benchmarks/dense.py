@@ -2,10 +2,12 @@
 
     python -m benchmarks.dense --trials 24 --out DIR [NAME ...]
 
-Every row is compiled in up to `--trials` configurations by all processors: the one that needs no tuning, then what the
-model of the template ranks best and some of the others, the better ones more often. Each is checked against float64 on
-poisoned output and timed; then the first, the best and PyTorch's ways (both memory orders, `benchmark=True`) are timed
-in turns, in CUDA graphs, warm, on random inputs. Errors are relative L2 norms against float64, of ours and of cuDNN's.
+Every row is compiled in up to `--trials` configurations by all processors: the one that a call takes without a record,
+that of the packaged record, then what the model of the template ranks best and some of the others, the better ones more
+often. Each is checked against float64 on poisoned output and timed; then the first, the best and PyTorch's ways (both
+memory orders, `benchmark=True`) are timed in turns, in CUDA graphs, warm, on random inputs. "alone" is the best one
+without the others in between, and cuDNN likewise: the median of 21 replays of 20 calls. Errors are relative L2 norms
+against float64, of ours and of cuDNN's.
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.errors import TVMError
 from tilewright.core.target import Target
 from tilewright.driver import build
+from tilewright.functional import shipped
 from tilewright.functional.problem import Problem
 from tilewright.measure.outcome import MeasureResult
-from tilewright.topi.templates import ALL, CONV2D_GEMM, CONV2D_MMA, CONV2D_TF32, CONV2D_WINDOW, Conv2d
+from tilewright.topi.templates import ALL, CONV2D, CONV2D_GEMM, CONV2D_MMA, CONV2D_TF32, CONV2D_WINDOW, Conv2d, cheapest
 from tilewright.tune.records.format import MeasureInput, encode
 
 TARGET = Target("cuda -arch=sm_90")
@@ -48,7 +51,10 @@ ROWS: dict[str, dict[str, Any]] = {
     "doc-hwcn": {"shape": (256, 256, 14, 14), "filters": 512},
     "convnext-b128-1x1": {"shape": (128, 96, 56, 56), "filters": 384, "kernel": 1},
 }
-MODES = ("ieee", "fp32", "tf32", "fp32/NHWC", "tf32/NHWC", "float16", "float16/NHWC", "bfloat16/NHWC", "int8/NHWC")
+MODES = (
+    "ieee", "fp32", "tf32", "fp32/NHWC", "tf32/NHWC", "float16", "float16/NHWC", "bfloat16/NHWC", "int8/NHWC",
+    "fp32/HWCN", "tf32/HWCN", "float16/HWCN",
+)  # fmt: skip
 """Precisions of a float32 convolution, or element types and layouts."""
 ALLOWED = {"ieee": 2e-6, "fp32": 2e-6, "tf32": 1.2e-3, "float16": 1e-3, "bfloat16": 6e-3, "int8": 0.0}
 STRATEGIES = {"ieee": CONV2D_GEMM, "tf32": CONV2D_TF32}
@@ -61,17 +67,27 @@ def workload_of(name: str, mode: str) -> Conv2d:
     """The workload of a row in a mode."""
     dtype, _, layout = mode.partition("/")
     dtype = "float32" if dtype in ("ieee", "fp32", "tf32") else dtype
-    return Conv2d.of(**ROWS[name], dtype=dtype, **({"layout": layout, "weights": "OHWI"} if layout else {}))
+    stored = {"": {}, "NHWC": {"layout": layout, "weights": "OHWI"}, "HWCN": {"layout": layout}}[layout]
+    return Conv2d.of(**ROWS[name], dtype=dtype, **stored)
 
 
 def _named(name: str) -> Any:
     return next(t for t in ALL if t.name == name)
 
 
+def first_of(of: Conv2d, mode: str) -> Any:
+    """The strategy that a call takes without a record, in the precision of a mode."""
+    able = [t for t in CONV2D.strategies if t.covers(of, TARGET) and not (mode == "ieee" and t is CONV2D_MMA)]
+    return cheapest(able + [CONV2D_TF32] * mode.startswith("tf32"), of, TARGET)
+
+
 def jobs_of(name: str, mode: str, trials: int) -> Iterator[Job]:
-    """The first configuration of each strategy, then those that the model ranks best, and some of the others."""
+    """The first configuration of all and of each strategy, those that the model ranks best, and some of the others."""
     of = workload_of(name, mode)
     template = STRATEGIES.get(mode.partition("/")[0], CONV2D_MMA)
+    first = first_of(of, mode)
+    if first is not template:
+        yield name, mode, first.name, first.first(of.args, TARGET).index
     yield from _jobs_of(name, mode, of, template, trials)
     if template is CONV2D_MMA and CONV2D_WINDOW.covers(of, TARGET):
         yield from _jobs_of(name, mode, of, CONV2D_WINDOW, max(1, trials // 3))
@@ -79,12 +95,15 @@ def jobs_of(name: str, mode: str, trials: int) -> Iterator[Job]:
 
 def _jobs_of(name: str, mode: str, of: Conv2d, template: Any, trials: int) -> Iterator[Job]:
     found = {template.first(of.args, TARGET).index: None}
+    known = shipped.configuration(template, of, TARGET)
+    if known is not None and not known.away:
+        found[known.config.index] = None
     order = template.strategy(TARGET).order(of)
     draw = random.Random(f"{name} {mode}")
     drawn = sorted({int(len(order) * draw.random() ** 4) for _ in range(4 * trials)}, key=lambda _: draw.random())
     for choices in [order[at] for at in (*range(min(len(order), trials // 4)), *drawn)]:
         found[template.strategy(TARGET).nearest(of, choices).index] = None
-    yield from ((name, mode, template.name, index) for index in list(found)[:trials])
+    yield from ((name, mode, template.name, index) for index in list(found)[: max(2, trials)])
 
 
 def compiled(job: Job) -> tuple[Job, CompiledProgram | str]:
@@ -174,10 +193,21 @@ def measure(row: DenseRow, programs: list[tuple[Job, CompiledProgram | str]]) ->
     for how, timer, error in row.theirs():
         timers[how], errors[how] = timer, error
     line = in_turns(timers)
+    alone = {who: statistics.median(timer(20) / 20 for _ in range(21)) * 1e6 for who, timer in timers.items()}
     theirs = [(us, who) for who, us in line.items() if who.startswith("PyTorch")]
     pytorch = min(theirs, default=(float("nan"), ""))
-    return {"row": row.name, "mode": row.mode, "times": line, "errors": errors, "pytorch": pytorch[0],
-            "how": pytorch[1], "flop": row.of.flop, "best": best[3] if best else None}  # fmt: skip
+    rival = min((us for who, us in alone.items() if who.startswith("PyTorch")), default=float("nan"))
+    return {
+        "row": row.name,
+        "mode": row.mode,
+        "times": line,
+        "alone": (alone.get("best", float("nan")), rival),
+        "errors": errors,
+        "pytorch": pytorch[0],
+        "how": pytorch[1],
+        "flop": row.of.flop,
+        "best": best[3] if best else None,
+    }
 
 
 def keep(line: dict[str, Any], folder: Path) -> None:
@@ -243,7 +273,7 @@ def main() -> None:
     print("\n".join(map(shown, lines)))
 
 
-_COLUMNS = ("first", "best", "cuDNN", "÷ best", "TFLOP/s", "error", "theirs")
+_COLUMNS = ("first", "best", "cuDNN", "÷ best", "TFLOP/s", "alone", "cuDNN", "error", "theirs")
 HEAD = f"{'row':20} {'mode':12} " + " ".join(f"{name:>8}" for name in _COLUMNS)
 
 
@@ -253,8 +283,9 @@ def shown(line: dict[str, Any]) -> str:
     first, best = times.get("first", float("nan")), times.get("best", float("nan"))
     return (
         f"{line['row']:20} {line['mode']:12} {first:8.2f} {best:8.2f} {line['pytorch']:8.2f} "
-        f"{line['pytorch'] / best:8.2f} {line['flop'] / best / 1e6:8.1f} {errors.get('best', float('nan')):8.1e} "
-        f"{errors.get(line['how'], float('nan')):8.1e}"
+        f"{line['pytorch'] / best:8.2f} {line['flop'] / best / 1e6:8.1f} "
+        f"{line['alone'][0]:8.2f} {line['alone'][1]:8.2f} "
+        f"{errors.get('best', float('nan')):8.1e} {errors.get(line['how'], float('nan')):8.1e}"
     )
 
 

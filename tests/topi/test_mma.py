@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ from tilewright.topi.templates import (
     Dense,
     Epilogue,
 )
+from tilewright.topi.templates.implicit_gemm import contraction_of
 from tilewright.topi.templates.mma_cost import MmaTile
 from tilewright.tune.analysis.candidate import inspect_candidate
 
@@ -141,6 +143,64 @@ def test_filters_that_stay_on_cuda(workload, depth, stages):
         arrays = [array(values, device=device("cuda")) for values in (*inputs, poison)]
         module(*arrays)
         check(arrays[-1].numpy(), right, EPSILON[workload.dtype])
+
+
+IN_VECTORS = (
+    (Conv2d.of((1, 32, 7, 5), 96, layout="NHWC", dtype="float16", weights="OHWI"), [2, 16], [1, 64], 16, 1),
+    (Conv2d.of((3, 16, 15, 15), 32, kernel=1, padding=0, layout="NHWC", dtype="bfloat16"), [1, 32], [1, 32], 16, 2),
+    (Conv2d.of((1, 16, 7, 5), 48, layout="NHWC", weights="OHWI"), [2, 16], [1, 32], 16, 1),
+    (Conv2d.of((1, 32, 5, 6), 32, layout="NHWC", weights="OHWI", dtype="int8"), [2, 16], [2, 16], 32, 1),
+    (Dense.of((20, 64), 64, dtype="float16"), [2, 16], [1, 32], 64, 1),
+)
+"""Layers, the rows and columns of their tiles, the depth, and the tiles of a block, for results in vectors."""
+
+
+def in_vectors(workload, rows, columns, depth, tiles):
+    template = BY_KIND[type(workload)]
+    wanted = {"rows": rows, "columns": columns, "depth": depth, "split": 1, "stages": 2, "store": "vectors"}
+    config = template.strategy(CUDA).nearest(workload, {**wanted, "tiles": tiles})
+    assert MmaTile.of(config).vectors
+    return template, config
+
+
+@pytest.mark.parametrize(("workload", "rows", "columns", "depth", "tiles"), IN_VECTORS)
+def test_results_in_vectors_from_fragments(workload, rows, columns, depth, tiles):
+    """Columns of the product in another order: each lane holds neighbours, and stores 16 bytes of them at once."""
+    template, config = in_vectors(workload, rows, columns, depth, tiles)
+    epilogue = EPILOGUES[1] if workload.dtype != "int8" else Epilogue()
+    inputs, right = problem(workload, epilogue)
+    schedule, args = template.program(config, workload, CUDA, epilogue)
+    finished = finish(lower_for(CUDA, schedule, args).functions[0], str(CUDA), check=True)
+    out = np.full(workload.out_shape, 77 if workload.dtype == "int8" else np.nan, workload.result)
+    interpret(finished, [*inputs, out], outputs=[finished.buffers[-1]], races=True)
+    check(out, right, EPSILON.get(workload.dtype, 0))
+    module = build(schedule, args, CUDA)
+    vector = {"int8": "int4", "float32": "float4"}.get(workload.dtype, "uint4")
+    assert f"*({vector}*)({'sums' if epilogue == Epilogue() else 'result'} + " in module.program.source
+    assert all(used.stack_bytes == 0 for used in module.resources.values())
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(("workload", "rows", "columns", "depth", "tiles"), IN_VECTORS)
+def test_results_in_vectors_on_cuda(workload, rows, columns, depth, tiles):
+    template, config = in_vectors(workload, rows, columns, depth, tiles)
+    inputs, right = problem(workload, Epilogue())
+    arrays = [array(v, device=device("cuda")) for v in (*inputs, np.full(workload.out_shape, 77, workload.result))]
+    build(*template.program(config, workload, Target("cuda")), "cuda")(*arrays)
+    check(arrays[-1].numpy(), right, EPSILON.get(workload.dtype, 0))
+
+
+@pytest.mark.parametrize(
+    ("channels_last", "filters", "split"),
+    [(True, 64, 2), (True, 60, 1), (False, 64, 1)],
+)
+def test_results_that_are_not_stored_in_vectors(channels_last, filters, split):
+    """Where the depth is divided, where a vector is there in part, and where columns are copied as neighbours."""
+    layout = {"layout": "NHWC", "weights": "OHWI"} if channels_last else {}
+    of = contraction_of(Conv2d.of((2, 64, 8, 8), filters, kernel=1, padding=0, dtype="float16", **layout))
+    tile = MmaTile((2, 16), (1, 32), 16, split, 2, vectors=True)
+    assert not tile.is_possible(of, ATOMS["float16"])
+    assert replace(tile, vectors=False).is_possible(of, ATOMS["float16"])
 
 
 INTEGER = (

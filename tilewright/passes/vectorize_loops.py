@@ -7,7 +7,7 @@ from typing import Any
 from ..arith.facts import EMPTY, Facts
 from ..arith.simplify import simplify
 from ..core.errors import Suspect, UserError
-from ..core.hardware import LoopKind
+from ..core.hardware import LoopKind, MemoryScope
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import (
@@ -34,7 +34,7 @@ from ..expr.operators import add, const, multiply, subtract
 from ..expr.traverse import substitute, variables
 from ..loops import uses
 from ..loops.calls import FOREIGN, has_effect
-from ..loops.nodes import Evaluate, For, Function, If, Seq, Stmt, Store, map_statements, seq
+from ..loops.nodes import Buffer, Evaluate, For, Function, If, Seq, Stmt, Store, map_statements, seq
 from ..loops.walk import statements, stored_stages
 
 
@@ -172,6 +172,8 @@ class _Vectorizer:
             children = before = e.children()
             if isinstance(e, IfThenElse):
                 children = (self.uniform(e.condition), e.true_value, e.false_value)
+            if isinstance(e, Load):
+                children = tuple([self.index(e, child) for child in children])
             if has_effect(e):  # which happens in every iteration
                 raise _StaysScalarError
             parts = tuple([c if c.dtype.lanes > 1 else self.expr(c) for c in children])
@@ -184,6 +186,11 @@ class _Vectorizer:
                 done = e.map_children(lambda _: next(rest))
             self.memo[e] = done
         return done
+
+    def index(self, load: Load, index: Expr) -> Expr:
+        """The index of a load; in registers without divisions that cancel out, which no rule finds in vectors."""
+        in_registers = isinstance(load.source, Buffer) and load.source.scope is MemoryScope.LOCAL
+        return simplify(index, self.facts) if in_registers and self.var in variables(index) else index
 
     def _build(self, e: Expr, parts: tuple[Expr, ...]) -> Expr:
         """`e` with these children, some of which are vectors."""

@@ -136,6 +136,11 @@ def _dealt(
     column, member = split(pair, 4, "column", "member")
     lane = fused((group, member), "lane")
     inside = [inside[0], column, *inside[1:], neighbour]
+    run = _run(found, columns) if not depth else 0
+    if run:  # a lane's results in neighbouring pieces are neighbours
+        column, piece = split(column, run, "column", "piece")
+        neighbour = fused((piece, neighbour), "neighbour")
+        inside = [inside[0], column, *inside[2:-1], neighbour]
     gone = {*rows, *columns, *depth}
     kept = tuple(x for x in stage.leaves if x not in gone)
     first = min(stage.leaves.index(x) for x in gone)
@@ -152,6 +157,19 @@ def _dealt(
         ranges.update({x: span for x, span in below.items() if x not in found.ranges})
     facts = own_facts(made, ranges, outer_facts(found.outer, found.facts))
     return replace(found, stage=made, ranges=ranges, facts=facts)
+
+
+def _run(found: StageBounds, columns: tuple[IterVar, ...]) -> int:
+    """The pieces in which a lane holds neighbours of a reader: its loops are (..., lane, piece, neighbour).
+
+    Those of the sums are (..., piece, lane, neighbour), as `columns` are.
+    """
+    if len(columns) < 3 or [extent(found, x) for x in columns[-2:]] != [4, 2]:
+        return 0
+    piece, lane, neighbour = columns[-3:]
+    leaves = found.stage.leaves
+    nested = leaves.index(lane) < leaves.index(piece) == leaves.index(neighbour) - 1
+    return extent(found, piece) if nested else 0
 
 
 def _leaf_of(stage: Stage, root: IterVar) -> IterVar:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...expr.convert import cast, const
-from ...expr.operators import all_of, if_then_else
+from ...expr.operators import all_of, floordiv, floormod, if_then_else
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute
@@ -92,11 +92,37 @@ class Views:
 
 @dataclass(frozen=True)
 class Padded:
-    """The extents of a contraction rounded up to whole tiles."""
+    """The extents of a contraction rounded up to whole tiles.
+
+    With a `run`, columns of the product are in the order in which a lane of a matrix instruction holds so many
+    neighbours of the result: of each 4 * run columns, lane m holds those from m * run on, two in each piece of 8.
+    """
 
     rows: int
     columns: int
     depth: int
+    run: int = 0
+
+    def column(self, place: Any) -> Any:
+        """The column of the result at a place among the columns of the product."""
+        if not self.run:
+            return place
+        group, within = floordiv(place, 4 * self.run), floormod(place, 4 * self.run)
+        piece, own = floordiv(within, 8), floormod(place, 8)
+        return group * (4 * self.run) + floordiv(own, 2) * self.run + piece * 2 + floormod(own, 2)
+
+    def digits(self, column: Any) -> tuple[Any, ...]:
+        """The indices of a column of the result among the columns of the product."""
+        if not self.run:
+            return (column,)
+        within = floormod(column, 4 * self.run)
+        lane, at = floordiv(within, self.run), floormod(column, self.run)
+        return floordiv(column, 4 * self.run), floordiv(at, 2), lane, floormod(column, 2)
+
+    @property
+    def column_shape(self) -> tuple[int, ...]:
+        """The extents of the dimensions that count columns of the product."""
+        return (self.columns // (4 * self.run), self.run // 2, 4, 2) if self.run else (self.columns,)
 
 
 def rounded(extent: int, unit: int) -> int:
@@ -132,6 +158,7 @@ def declare(of: Contraction, views: Views, padded: Padded, kind: str) -> Tensor:
 
     def right(*indices: Any) -> Any:
         *b, k, j = (*indices[:-2], indices[-1], indices[-2]) if of.columns.along_depth else indices
+        j = padded.column(j)
         return within(
             views.right(b[0] if b else 0, k, j), (j, of.columns.extent, padded.columns), (k, of.depth, padded.depth)
         )
@@ -150,16 +177,21 @@ def declare(of: Contraction, views: Views, padded: Padded, kind: str) -> Tensor:
     k = reduce_axis((0, padded.depth), name="k")
 
     def product(*indices: Any) -> Any:
-        *b, i, j = indices
+        b, i, places = indices[:batches], indices[batches], indices[batches + 1 :]
+        j = places[0]
+        for place, extent in zip(places[1:], padded.column_shape[1:], strict=True):
+            j = j * extent + place
         a = lhs(*b, i, k) if of.rows.along_depth else lhs(*b, k, i)
         c = rhs(*b, j, k) if of.columns.along_depth else rhs(*b, k, j)
         return reduce_sum(cast(of.sum_dtype, a) * cast(of.sum_dtype, c), [k])
 
-    products = compute((*before, padded.rows, padded.columns), product, "products", varargs_names=[*b_name, "i", "j"])
+    letters = ("j", "piece", "lane", "neighbour")[: len(padded.column_shape)]
+    shape = (*before, padded.rows, *padded.column_shape)
+    products = compute(shape, product, "products", varargs_names=[*b_name, "i", *letters])
 
     def placed(*indices: Any) -> Any:
         b, i, j = views.place(*indices)
-        return products(b, i, j) if batches else products(i, j)
+        return products(*([b] * batches), i, *padded.digits(j))
 
     made: Tensor = compute(views.shape, placed, "sums", "contraction", varargs_names=list(views.names))
     return made

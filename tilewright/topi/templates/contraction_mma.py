@@ -86,7 +86,8 @@ class Mma(Generic[W]):
 
         `rows`, `columns`: over blocks, warps, and the tile of one warp. `depth`: steps in shared memory at a time.
         `split`: blocks that share the depth of one tile. `stages`: slices in flight. `store`: whether results go from
-        fragments to memory, or through shared memory as whole vectors. `tiles`: tiles of rows that a block computes one
+        fragments to memory, through shared memory as whole vectors, or from fragments as vectors, by columns in an
+        order in which a lane holds neighbours. `tiles`: tiles of rows that a block computes one
         after another, for which the columns' factor stays in shared memory.
         """
         made, atom = self.contraction_of(of), self.atom(of)
@@ -102,7 +103,7 @@ class Mma(Generic[W]):
                 value_knob("depth", depths(made, atom)),
                 value_knob("split", splits(made)),
                 value_knob("stages", stages()),
-                value_knob("store", ["fragments", "shared"]),
+                value_knob("store", ["fragments", "shared", "vectors"]),
                 replace(value_knob("tiles", tiles(made)), unsaid=0),
             ]
         ).where(possible, names, "a block that the hardware can hold")
@@ -132,6 +133,7 @@ class Mma(Generic[W]):
             rounded(made.rows.extent, prod(tile.rows) * tile.tiles),
             rounded(made.columns.extent, prod(tile.columns)),
             rounded(made.depth, tile.depth * tile.split),
+            tile.run(made),
         )
         return declare(made, self.views_of(of, data, weights), padded, of.element)
 
@@ -161,7 +163,7 @@ class Mma(Generic[W]):
                 s[each].vectorize(s[each].split(flat, factor=together)[1])
             if tile.stages > 1 and not stays:
                 s[each].pipeline(tile.stages)
-        s[sums].tensorize(data[-2], self.atom(of))
+        s[sums].tensorize(data[-5 if tile.run(made) else -2], self.atom(of))
 
 
 class _Loops(NamedTuple):
@@ -193,10 +195,19 @@ def _bound(of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Begun) -> t
         pad_rows(s, holder)
         *_, i, j = s[holder].op.axis
     (iw, ii), (jw, ji) = (s[holder].split(x, factor=pair[1]) for x, pair in ((i, tile.rows), (j, tile.columns)))
-    s[holder].reorder(iw, jw, ii, ji)
+    s[holder].reorder(iw, jw, ii, *_over_lanes(s, holder, ji, tile.run(of)))
     s[holder].bind(iw, thread_axis("threadIdx.z"))
     s[holder].bind(jw, thread_axis("threadIdx.y"))
     return loops, holder, jw
+
+
+def _over_lanes(s: ScheduleHandle, out: Tensor, columns: IterVar, run: int) -> list[IterVar]:
+    """Split the columns of a warp as its lanes hold them, where each stores `run` neighbours as a vector."""
+    if not run:
+        return [columns]
+    group, lane = s[out].split(columns, factor=4 * run)
+    lane, piece = s[out].split(lane, factor=run)
+    return [group, lane, *s[out].split(piece, factor=2)]
 
 
 def _over_tiles(

@@ -53,6 +53,7 @@ class MmaTile:
     """What a block computes: rows and columns over warps and their tiles; and how it runs.
 
     A block computes several `tiles` one after another, below each other: its columns' factor stays in shared memory.
+    Results go from fragments to memory, `staged` through shared memory, or in `vectors` from fragments.
     """
 
     rows: Pair
@@ -62,6 +63,7 @@ class MmaTile:
     stages: int
     staged: bool = False
     tiles: int = 1
+    vectors: bool = False
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> MmaTile:
@@ -69,7 +71,12 @@ class MmaTile:
         rows, columns = (tuple(choices[name].size[1:]) for name in ("rows", "columns"))
         depth, split, flying = (choices[name].val for name in ("depth", "split", "stages"))
         below = choices["tiles"].val if "tiles" in choices else 1  # older records have one tile per block
-        return cls(rows, columns, depth, split, flying, choices["store"].val == "shared", below)
+        store = choices["store"].val
+        return cls(rows, columns, depth, split, flying, store == "shared", below, store == "vectors")
+
+    def run(self, of: Contraction) -> int:
+        """Neighbouring results that a lane stores as a vector of 16 bytes; 0 where columns are in their own order."""
+        return 16 // DType(of.sum_dtype if of.dtype not in _NARROW else of.dtype).bytes if self.vectors else 0
 
     @property
     def warps(self) -> int:
@@ -118,12 +125,19 @@ class MmaTile:
             and (self.stages == 1 or max(slices, self.tiles if slices == 1 else 1) >= self.stages)
             and (self.tiles == 1 or self.split == of.batch == 1)
             and not (self.staged and (self.split > 1 or prod(self.columns) & (prod(self.columns) - 1)))
+            and (not self.vectors or self._has_runs(of))
         )
 
     def blocks(self, of: Contraction) -> int:
         """Blocks of the grid."""
         rows = ceil(of.rows.extent / (prod(self.rows) * self.tiles))
         return rows * ceil(of.columns.extent / prod(self.columns)) * of.batch * self.split
+
+    def _has_runs(self, of: Contraction) -> bool:
+        """Whether lanes can hold neighbouring results, of columns that may be in any order in shared memory."""
+        run = self.run(of)
+        whole = self.columns[1] % (4 * run) == of.run % run == of.columns.extent % run == 0
+        return whole and self.split == 1 and of.columns.along_depth
 
     def cycles(self, of: Contraction, atom: Atom, gpu: Gpu) -> float:
         """Cycles that the contraction takes."""
@@ -163,7 +177,8 @@ class MmaTile:
         if self.split > 1:
             stored = _KERNEL + 2 * self.split * results * 4 / _BANDWIDTH
         narrow = of.dtype in _NARROW and self.split == 1
-        written = results * (2 if narrow else 4) / (_HALVES if narrow and not self.staged else _BANDWIDTH)
+        pairs = narrow and not self.staged and not self.vectors
+        written = results * (2 if narrow else 4) / (_HALVES if pairs else _BANDWIDTH)
         return max(full * wave, moved, written) + _LAUNCH + stored
 
     def _address_registers(self, of: Contraction, threads: int) -> float:
@@ -199,7 +214,7 @@ class MmaTile:
             "depth": self.depth,
             "split": self.split,
             "stages": self.stages,
-            "store": "shared" if self.staged else "fragments",
+            "store": "vectors" if self.vectors else "shared" if self.staged else "fragments",
             "tiles": self.tiles,
         }
 
@@ -240,7 +255,7 @@ def stages() -> list[int]:
 
 def tiles(of: Contraction) -> list[int]:
     """Tiles below each other that one block computes."""
-    few = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 96, 112, 128)
+    few = (*range(1, 11), 12, 14, 16, 18, 20, 24, 28, 32, 36, 40, 48, 49, 56, 64, 72, 80, 96, 98, 112, 128)
     return [n for n in few if n == 1 or n * _LEAST_ROWS <= of.rows.extent]
 
 
