@@ -54,7 +54,7 @@ NAMED: list[tuple[str, str, str, str]] = [
     ("tir", "BlockRealize", "tir.BlockRealize is not part of Tilewright", "te.create_schedule"),
     ("topi", "argwhere", "topi.argwhere is not part of Tilewright", "depends on values"),
     ("topi", "dense", "topi.dense is not part of Tilewright", "topi.nn.dense"),
-    ("topi.utils", "ceil_div", "topi.utils.ceil_div is not part of Tilewright", "(a + b - 1)"),
+    ("topi.utils", "nchw_pack_layout", "topi.utils.nchw_pack_layout is not part of Tilewright", "NCHW4c"),
     ("arith", "domain_touched", "arith.domain_touched is not part of Tilewright", "te.schedule.InferBound"),
     ("schedule", "InferBound", "schedule.InferBound is not part of Tilewright", "te.schedule.InferBound"),
     ("tensor", "ComputeOp", "tensor.ComputeOp is not part of Tilewright", "te.ComputeOp"),

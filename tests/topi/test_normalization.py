@@ -54,7 +54,7 @@ def test_layers_and_norms(target: str) -> None:
                  testing.layer_norm_python(EVEN, wide, wider, [-1]), False),
         row_case("layer 2", lambda x, g: norm(x, g, None, [2, 3]), [IMAGES, IMAGES[0, 0]],
                  testing.layer_norm_python(IMAGES, IMAGES[0, 0], None, [2, 3])),
-        row_case("rms", lambda x, g: nn.rms_norm(x, g, 1), [ROWS, scale], testing.rms_norm_python(ROWS, scale)),
+        row_case("rms", lambda x, g: nn.rms_norm(x, g, 1), [ROWS, scale], testing.rms_norm_python(ROWS, scale, 1)),
         row_case("l2", lambda x: nn.l2_normalize(x, 1e-3, 1), [ROWS], testing.l2_normalize_python(ROWS, 1e-3, 1)),
         row_case("l2 channels", lambda x: nn.l2_normalize(x, 900.0, [1]), [IMAGES],
                  testing.l2_normalize_python(IMAGES, 900.0, 1)),
@@ -62,7 +62,7 @@ def test_layers_and_norms(target: str) -> None:
         row_case("instance", lambda x, g, b: nn.instance_norm(x, g, b, [2, 3]), [IMAGES, GAMMA, BETA],
                  testing.instance_norm_python(IMAGES, GAMMA, BETA, (2, 3))),
         row_case("group", lambda x, g, b: nn.group_norm(x, g, b, 3, 1, [2, 3]), [IMAGES, GAMMA, BETA],
-                 testing.group_norm_python(IMAGES, GAMMA, BETA, 3)),
+                 testing.group_norm_python(IMAGES, GAMMA, BETA, 3, 1, (2, 3))),
     ]  # fmt: skip
     check(cases, target)
 

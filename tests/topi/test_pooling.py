@@ -93,7 +93,7 @@ def test_gradients(target: str) -> None:
         shape = testing.poolnd_python(image, kernel, stride, (1, 1), padding[:2], padding[2:], "max").shape
         grads = RANDOM.normal(0, 1, shape).astype("float32")
         for how, inside in (("max", True), ("avg", True), ("avg", False)):
-            expected = testing.pool_grad_nchw(grads, image, kernel, stride, padding, how, inside)
+            expected = testing.pool_grad_nchw(image, grads, kernel, stride, padding, how, False, inside)
             options = kernel, stride, padding, how, False, inside
             grad = lambda g, x, o=options: nn.pool_grad(g, x, *o)
             cases.append(Case(f"{how} {inside} {kernel[0]}", grad, [grads, image], expected, "schedule_pool_grad"))

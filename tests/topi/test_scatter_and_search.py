@@ -151,9 +151,9 @@ def test_sampling(target: str) -> None:
         for mode in ("zeros", "border", "reflection"):
             for corners in (True, False):
                 how: Any = lambda x, g, m=method, p=mode, c=corners: image.grid_sample(x, g, m, "NCHW", p, c)
-                expected = testing.grid_sample_python(IMAGES, grid, method, mode, corners)
+                expected = testing.grid_sample_python(IMAGES, grid, method, "NCHW", mode, corners)
                 cases.append(Case(f"{method} {mode} {corners}", how, [IMAGES, grid], expected, rtol=1e-3, atol=1e-4))
-    expected = testing.grid_sample_python(volumes, room, "bilinear", "border", True)
+    expected = testing.grid_sample_python(volumes, room, "bilinear", "NCDHW", "border", True)
     sampled: Any = lambda x, g: image.grid_sample(x, g, "bilinear", "NCDHW", "border")
     maps, wide = RANDOM.normal(0, 1, (2, 2, 3)).astype("float32"), RANDOM.normal(0, 1, (2, 3, 4)).astype("float32")
     cases += [

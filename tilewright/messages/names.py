@@ -176,11 +176,10 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("deformable_conv2d_nchw", "correlation_nchw", "lstm", "fifo_buffer"), _COMPUTE),
         "bias_add": "topi.add(A, bias), which broadcasts",
         "pixel_shuffle": "topi.nn.depth_to_space(A, block_size)",
-        **dict.fromkeys(("util", "utils"), "topi.utils"),
+        "util": "topi.nn.utils",
     },
     "topi.utils": {
-        **dict.fromkeys(("equal_const_int", "get_const_float"), "topi.utils.get_const_int(e)"),
-        "ceil_div": "(a + b - 1) // b",
+        **dict.fromkeys(("nchw_pack_layout", "nchw_xc_layout"), 'a layout as text: "NCHW4c"'),
     },
     "nd": {
         **dict.fromkeys(("rocm", "metal", "mtl", "vulkan", "vpi", "hexagon", "webgpu", "ext_dev"), _ND_DEVICES),
@@ -214,7 +213,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("graph_executor", "graph_runtime", "debugger", "pipeline_executor"), _MODELS),
         **dict.fromkeys(("random", "sort"), "te.compute and topi (topi.sort, topi.argsort, topi.topk)"),
         "dlpack": "other libraries take arrays themselves: torch.from_dlpack(a), tw.nd.from_dlpack(t)",
-        "pickle_memoize": "functools.lru_cache, or np.save",
         "spirv": "nothing: it is about hardware that is not a target here",
     },
     "autotvm": {

@@ -10,6 +10,7 @@ from . import image as image
 from . import indexing as indexing
 from . import joining as joining
 from . import layout as layout
+from . import linear_algebra as linear_algebra
 from . import math as math
 from . import nn as nn
 from . import ranges as ranges
@@ -68,6 +69,7 @@ from .joining import stack as stack
 from .joining import strided_slice as strided_slice
 from .joining import tile as tile
 from .layout import layout_transform as layout_transform
+from .linear_algebra import matmul as matmul
 from .math import abs as abs
 from .math import acos as acos
 from .math import acosh as acosh
@@ -110,7 +112,6 @@ from .math import sqrt as sqrt
 from .math import tan as tan
 from .math import tanh as tanh
 from .math import trunc as trunc
-from .nn.matmul import matmul as matmul
 from .nn.matmul import tensordot as tensordot
 from .ranges import arange as arange
 from .ranges import meshgrid as meshgrid

@@ -13,12 +13,37 @@ from typing import TYPE_CHECKING
 from ..core.refusals import missing_from_module as _missing
 from ..schedule.handle import ScheduleHandle
 from . import nn as _nn
+from .nn import batch_matmul as batch_matmul
+from .nn import conv1d_ncw as conv1d_ncw
+from .nn import conv1d_nwc as conv1d_nwc
+from .nn import conv1d_transpose_ncw as conv1d_transpose_ncw
+from .nn import conv2d_NCHWc as conv2d_NCHWc
+from .nn import conv2d_NCHWc_int8 as conv2d_NCHWc_int8
+from .nn import conv2d_transpose_nchw as conv2d_transpose_nchw
+from .nn import conv3d_ncdhw as conv3d_ncdhw
+from .nn import conv3d_ndhwc as conv3d_ndhwc
+from .nn import conv3d_transpose_ncdhw as conv3d_transpose_ncdhw
+from .nn import depthwise_conv2d_NCHWc as depthwise_conv2d_NCHWc
+from .nn import group_conv2d_transpose_nchw as group_conv2d_transpose_nchw
+from .nn import matmul as matmul
+from .nn import softmax as softmax
+from .scan import cumprod as cumprod
+from .scan import cumsum as cumsum
+from .scattering import scatter_elements as scatter_elements
+from .scattering import scatter_nd as scatter_nd
 from .schedules.stages import on_grid as _on_grid
 from .schedules.table import functions as _functions
+from .searching import searchsorted as searchsorted
+from .searching import unique as unique
+from .sort import argsort as argsort
+from .sort import sort as sort
+from .sort import topk as topk
 from .templates import Conv2d as _Conv2d
 from .templates import Depthwise as _Depthwise
 from .templates.planned import by_template as _by_template
 
+conv2d_nchw_winograd = _nn.conv2d_winograd_nchw
+dense_small_batch = dense_large_batch = _nn.dense
 conv2d_nchw = _by_template(_Conv2d, "NCHW", _nn.conv2d_nchw, _on_grid)
 conv2d_hwcn = _by_template(_Conv2d, "HWCN", _nn.conv2d_hwcn, _on_grid)
 depthwise_conv2d_nchw = _by_template(_Depthwise, "NCHW", _nn.depthwise_conv2d_nchw, _on_grid)

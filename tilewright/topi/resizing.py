@@ -132,7 +132,8 @@ def _resized(
     data: Any, roi: Any, size: Any, layouts: tuple[Any, str], how: tuple[Any, Any, Any, Any], kind: Any, primitive: str
 ) -> Tensor:
     source, (layout, spatial) = tensor(data, "data", primitive), layouts
-    if roi is not None and not (isinstance(roi, (list, tuple)) and not roi):
+    empty = roi is None or (isinstance(roi, (list, tuple)) and all(isinstance(e, (int, float)) and e == 0 for e in roi))
+    if not empty:  # a region of zeros is what old scripts give for none
         raise UserError(
             f"argument 'roi' is {roi!r}", primitive=primitive, fix="give None, and cut with topi.strided_slice first"
         )

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..arith.simplify import simplify
+import numpy as np
+
+from ..arith.simplify import simplify as simplify
 from ..core.errors import UserError
 from ..core.refusals import missing_from_module as _missing
-from ..expr.nodes import Expr, IntImm
-from ..expr.operators import as_expr
+from ..core.target import Target
+from ..expr.convert import const
+from ..expr.nodes import Expr, FloatImm, IntImm, Select
+from ..expr.operators import all_of, as_expr, floordiv, floormod
 from ..schedule.handle import ScheduleHandle
-from ..tensor.tensor import Operation
+from ..tensor.tensor import Operation, Tensor, compute
 from .tag import is_injective
 
 
@@ -31,6 +35,149 @@ def get_const_tuple(in_tuple: Sequence[Any]) -> tuple[int | Expr, ...]:
     """A shape with its constants as Python integers; sizes that are known only at the call stay as they are."""
     found = [simplify(as_expr(e)) for e in in_tuple]
     return tuple(e.value if isinstance(e, IntImm) else e for e in found)
+
+
+def get_const_float(expr: Any) -> float:
+    """The value of a constant expression; UserError where it is none."""
+    found = simplify(as_expr(expr))
+    if not isinstance(found, (IntImm, FloatImm)):
+        raise UserError(f"`{found}` is not a constant", primitive="get_const_float", fix="give a number")
+    return float(found.value)
+
+
+def get_float_tuple(in_tuple: Sequence[Any]) -> tuple[float, ...]:
+    """Constants as Python floats."""
+    return tuple(map(get_const_float, in_tuple))
+
+
+def equal_const_int(expr: Any, value: int) -> bool:
+    """Whether an expression is this constant."""
+    found = simplify(as_expr(expr))
+    return isinstance(found, IntImm) and found.value == value
+
+
+def prod(x: Sequence[Any]) -> Any:
+    """The product of extents; 1 of none."""
+    total: Any = const(1, "int32")
+    for extent in x:
+        total = total * extent
+    return simplify(as_expr(total))
+
+
+def ravel_index(indices: Sequence[Any], shape: Sequence[Any]) -> Any:
+    """The place of an element among all of an array, row by row."""
+    _check_ranks("ravel_index", indices, shape)
+    place: Any = const(0, "int32")
+    for index, extent in zip(indices, shape, strict=True):
+        place = place * extent + index
+    return place
+
+
+def unravel_index(idx: Any, shape: Sequence[Any]) -> list[Any]:
+    """The indices of the element at a place, row by row."""
+    indices: list[Any] = []
+    place = as_expr(idx)
+    for extent in reversed(shape):
+        indices.append(floormod(place, extent))
+        place = floordiv(place, extent)
+    return indices[::-1]
+
+
+def const_matrix(matrix: Any, name: str = "const_matrix") -> Tensor:
+    """A tensor of two dimensions with the values of an array, each of which becomes part of the code."""
+    return _constants("const_matrix", matrix, 2, name)
+
+
+def const_vector(vector: Any, name: str = "const_vector") -> Tensor:
+    """A tensor of one dimension with the values of an array, each of which becomes part of the code."""
+    return _constants("const_vector", vector, 1, name)
+
+
+def _constants(primitive: str, given: Any, rank: int, name: str) -> Tensor:
+    values = np.asarray(given)
+    if values.ndim != rank or values.dtype.kind not in "iuf":
+        raise UserError(
+            f"{given!r} is not an array of {rank} dimension(s) of numbers",
+            primitive=primitive,
+            fix="give a NumPy array",
+        )
+    dtype = str(values.dtype)
+
+    def value(*at: Any) -> Any:
+        found: Any = const(0, dtype)
+        for place in np.ndindex(*values.shape):
+            here = [index.equal(i) for index, i in zip(at, place, strict=True)]
+            found = Select(all_of(*here), const(values[place].item(), dtype), found)
+        return found
+
+    made: Tensor = compute(values.shape, value, name)
+    return made
+
+
+def get_max_power2_factor(n: int, max_value: int | None = None) -> int:
+    """The largest power of two that divides a number and is at most `max_value`."""
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise UserError(f"n={n!r} is not a whole number of 1 or more", primitive="get_max_power2_factor", fix="n=96")
+    power = 1
+    while n % (2 * power) == 0 and (max_value is None or 2 * power <= max_value):
+        power *= 2
+    return power
+
+
+def is_empty_shape(shape: Sequence[Any]) -> bool:
+    """Whether a dimension has no elements."""
+    return any(equal_const_int(extent, 0) for extent in shape)
+
+
+def ceil_div(a: Any, b: Any) -> Any:
+    """The quotient, rounded up."""
+    return floordiv(as_expr(a) + b - 1, b)
+
+
+def within_index(b: Any, e: Any, s: Any, i: Any) -> Any:
+    """Whether an index is one of those from `b` to `e` in steps of `s`."""
+    begin, end, step, index = map(as_expr, (b, e, s, i))
+    ascending = all_of(index >= begin, index < end)
+    descending = all_of(index <= begin, index > end)
+    inside = Select(step > 0, ascending, descending)
+    return all_of(inside, floormod(index - begin, step).equal(0))
+
+
+def make_idx(b: Any, e: Any, s: Any, z: Any, i: Any) -> Any:
+    """The place in a part from `b` to `e` in steps of `s` of what lies at an index of the whole, `z` long."""
+    begin, end, step, index = map(as_expr, (b, e, s, i))
+    beyond = Select(step > 0, index >= end, index >= begin)
+    short = Select(step > 0, index < begin, index <= end)
+    return Select(beyond, as_expr(z) - 1, Select(short, const(0, "int32"), floordiv(index - begin, step)))
+
+
+def get_shape(src_shape: Sequence[Any], src_layout: Any, dst_layout: Any) -> list[Any]:
+    """A shape in another order of its dimensions: ("NCHW", "NHWC")."""
+    if src_layout == dst_layout:
+        return list(get_const_tuple(src_shape))
+    shape, layouts = get_const_tuple(src_shape), (str(src_layout), str(dst_layout))
+    if len(shape) != len(layouts[0]) or sorted(layouts[0]) != sorted(layouts[1]):
+        raise UserError(
+            f"a shape of {len(shape)} dimensions cannot go from layout {layouts[0]} to {layouts[1]}",
+            primitive="get_shape",
+            fix="give two orders of the same letters, one for each dimension",
+        )
+    return [shape[layouts[0].index(letter)] for letter in layouts[1]]
+
+
+def is_target(names: str | Sequence[str]) -> bool:
+    """Whether the current target is of one of the kinds."""
+    target = Target.current()
+    return target is not None and target.kind in ([names] if isinstance(names, str) else names)
+
+
+def _check_ranks(primitive: str, indices: Sequence[Any], shape: Sequence[Any]) -> None:
+    if len(indices) != len(shape):
+        raise UserError(
+            f"{len(indices)} indices are given for {len(shape)} dimensions",
+            primitive=primitive,
+            fix="give one index for each dimension",
+        )
 
 
 def traverse_inline(s: ScheduleHandle, final_op: Operation, callback: Callable[[Operation], Any]) -> None:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ...core.refusals import missing as _missing
+from . import utils as utils
 from .adaptive_pooling import adaptive_pool as adaptive_pool
 from .adaptive_pooling import adaptive_pool1d as adaptive_pool1d
 from .adaptive_pooling import adaptive_pool3d as adaptive_pool3d

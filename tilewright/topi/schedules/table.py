@@ -29,18 +29,20 @@ _CONVOLUTIONS = """schedule_conv schedule_conv1d_ncw schedule_conv1d_nwc schedul
 schedule_conv2d_nchw schedule_conv2d_nhwc schedule_conv2d_hwcn schedule_conv2d_NCHWc schedule_conv2d_transpose_nchw
 schedule_conv2d_winograd_nchw schedule_conv3d_ncdhw schedule_conv3d_ndhwc schedule_conv3d_transpose_ncdhw
 schedule_depthwise_conv2d_nchw schedule_depthwise_conv2d_nhwc schedule_depthwise_conv2d_NCHWc schedule_group_conv2d_nchw
-schedule_group_conv2d_nhwc schedule_group_conv1d_ncw"""
+schedule_group_conv2d_nhwc schedule_group_conv1d_ncw schedule_group_conv1d_transpose_ncw
+schedule_group_conv2d_transpose_nchw schedule_conv2d_nchw_winograd schedule_conv2d_NCHWc_int8
+schedule_depthwise_conv2d_backward_input_nhwc schedule_depthwise_conv2d_backward_weight_nhwc"""
 
 FAMILIES = (
     Family(
         injective.schedule_injective,
         "Schedule element-wise, broadcasting and reordering operators, all of them inline but the outputs.",
-        "schedule_injective schedule_elemwise schedule_broadcast",
+        "schedule_injective schedule_elemwise schedule_broadcast schedule_concatenate",
     ),
     Family(
         reduce.schedule_reduce,
         "Schedule reductions, and what follows them element by element.",
-        "schedule_reduce schedule_lrn schedule_pool_grad schedule_scan schedule_unique",
+        "schedule_reduce schedule_lrn schedule_pool_grad schedule_scan schedule_unique schedule_searchsorted",
     ),
     Family(
         reduce.schedule_reduce,
@@ -56,7 +58,9 @@ FAMILIES = (
     Family(
         products.schedule_products,
         "Schedule matrix products, batches of them, and what follows element by element.",
-        "schedule_dense schedule_matmul schedule_batch_matmul schedule_einsum",
+        "schedule_dense schedule_matmul schedule_batch_matmul schedule_einsum schedule_dense_small_batch "
+        "schedule_dense_large_batch schedule_dense_nopack schedule_dense_pack schedule_dense_int8 "
+        "schedule_conv2d_winograd_weight_transform",
     ),
     Family(
         products.schedule_products,

@@ -13,7 +13,7 @@ from ...core.errors import UserError
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
-from .. import nn, testing
+from .. import nn, references
 from .declarations import placeholders, same_shape, sums_of
 from .layouts import IMAGES_LAST, LAYOUTS, as_images, from_layout, in_layout, in_memory, in_order, layout_of
 from .workload import INTEGERS, Convolution, border, dtype_of, positions, shape_of, shortened, sizes, sum_dtype
@@ -82,7 +82,7 @@ class Conv1d(Convolution):
         return positions(self.name, self.shape, (self.kernel,), (self.stride,), self.padding)
 
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        return testing.convolve_python(data, weights, self.stride, self.padding)
+        return references.convolve_python(data, weights, self.stride, self.padding)
 
     def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
         from torch.nn.functional import conv1d, pad
@@ -217,7 +217,7 @@ class Conv2d(Convolution):
         images = in_order(self.layout, data)
         if self.weights != WEIGHTS[0]:
             weights = weights.transpose(_LAST[self.weights])
-        out = testing.conv2d_nchw_python(images, weights, self.stride, self.padding, self.groups, self.dilation)
+        out = references.conv2d_nchw_python(images, weights, self.stride, self.padding, self.groups, self.dilation)
         return in_memory(self.layout, out)
 
     def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
@@ -316,7 +316,7 @@ class Depthwise(Convolution):
 
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
         images = in_order(self.layout, data)
-        out = testing.depthwise_conv2d_python_nchw(images, weights, self.stride, self.padding, self.dilation)
+        out = references.depthwise_conv2d_python_nchw(images, weights, self.stride, self.padding, self.dilation)
         return in_memory(self.layout, out)
 
     def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:

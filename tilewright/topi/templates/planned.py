@@ -37,6 +37,8 @@ def by_template(kind: type[Any], layout: str, plain: Convolve, target: Callable[
         if workload is None:
             return made
         template: PackagedTemplate[Any] = DEPTHWISE if kind is Depthwise else CONV2D
+        if not any(strategy.covers(workload, on) for strategy in template.strategies):
+            return made
         chosen, config = template.choose(workload, on)
         return declared(chosen, config, workload, on, (Input, Filter), None, str(made.dtype))
 

@@ -21,7 +21,7 @@ from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
 from ...tune.space.config import Config
 from ...tune.task import Program
-from .. import testing
+from .. import references
 from .convolutions import window
 from .epilogue import NO_EPILOGUE, Epilogue, finish
 from .layouts import in_layout, in_memory, in_order, layout_of
@@ -172,7 +172,7 @@ class Pooling(Convolution):
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
         images = in_order(self.layout, data)
         window = self.kernel, self.stride, self.padding, self.dilation
-        return in_memory(self.layout, testing.pool_python(images, self.how, *window))
+        return in_memory(self.layout, references.pool_python(images, self.how, *window))
 
     def sample(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Random data, and the result in float64."""

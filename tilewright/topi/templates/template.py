@@ -193,7 +193,14 @@ class PackagedTemplate(Generic[W]):
         Of the strategies that cover the workload, the one that a model expects to take the least time is taken; where
         none is modelled, the last one: strategies are listed from the most general one on.
         """
-        template = cheapest([t for t in self.strategies if t.covers(workload, target)], workload, target)
+        able = [t for t in self.strategies if t.covers(workload, target)]
+        if not able:
+            raise UserError(
+                f"no template covers {workload.title} on {target}",
+                primitive=workload.name,
+                fix="declare it with topi.nn, and schedule it with topi.generic",
+            )
+        template = cheapest(able, workload, target)
         return template, template.first(workload.args, target)
 
     def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:

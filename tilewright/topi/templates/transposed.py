@@ -19,7 +19,7 @@ from ...expr.operators import all_of, equal, floordiv, floormod, if_then_else
 from ...tensor.axis import reduce_axis
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import Tensor, compute, placeholder
-from .. import testing
+from .. import references
 from .layouts import in_layout, in_memory, in_order, layout_of
 from .workload import Convolution, dtype_of, shape_of, sizes, sum_dtype
 
@@ -180,7 +180,7 @@ class Transposed(Convolution):
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
         images = in_order(self.layout, data)
         window = self.stride, self.padding, self.output_padding, self.dilation
-        return in_memory(self.layout, testing.conv_transpose_python(images, weights, *window, self.groups))
+        return in_memory(self.layout, references.conv_transpose_python(images, weights, *window, self.groups))
 
     def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
         from torch.nn.functional import conv_transpose2d, pad

@@ -67,7 +67,12 @@ def affine_grid_python(data: np.ndarray, target_shape: Sequence[int]) -> np.ndar
 
 
 def grid_sample_python(
-    data: np.ndarray, grid: np.ndarray, method: str, padding_mode: str, align_corners: bool
+    data: np.ndarray,
+    grid: np.ndarray,
+    method: str = "bilinear",
+    layout: str = "NCHW",
+    padding_mode: str = "zeros",
+    align_corners: bool = True,
 ) -> np.ndarray:
     """Each sample by the weights of its neighbours"""
     rank = data.ndim - 2

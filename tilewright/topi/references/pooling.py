@@ -19,8 +19,16 @@ def poolnd_python(
     how: str,
     count_include_pad: bool = True,
     ceil_mode: bool = False,
+    dtype: str = "",
+    layout: str = "",
 ) -> np.ndarray:
-    """Windows over all dimensions behind the first two: their "max", or their "avg"."""
+    """Windows over all dimensions behind the first two, or all of `layout` but N and C: their "max", or their "avg"."""
+    if layout:
+        order = [layout.index("N"), layout.index("C"), *(i for i, c in enumerate(layout) if c not in "NC")]
+        pooled = poolnd_python(
+            a_np.transpose(order), kernel, stride, dilation, before, after, how, count_include_pad, ceil_mode, dtype
+        )
+        return np.ascontiguousarray(pooled.transpose(np.argsort(order)))
     rank = len(kernel)
     sizes = a_np.shape[2:]
     places = []
@@ -39,7 +47,7 @@ def poolnd_python(
             out[here] = np.max(seen, axis=0)
         else:
             out[here] = np.sum(seen, axis=0) / (math.prod(kernel) if count_include_pad else len(seen))
-    return out.astype(a_np.dtype)
+    return out.astype(dtype or a_np.dtype)
 
 
 def adaptive_pool_python(a_np: np.ndarray, size: Sequence[int], how: str) -> np.ndarray:
@@ -57,12 +65,13 @@ def adaptive_pool_python(a_np: np.ndarray, size: Sequence[int], how: str) -> np.
 
 
 def pool_grad_nchw(
-    grads: np.ndarray,
     a_np: np.ndarray,
+    grads: np.ndarray,
     kernel: tuple[int, int],
     stride: tuple[int, int],
     padding: tuple[int, int, int, int],
     how: str,
+    ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> np.ndarray:
     """What each element of images (N, C, H, W) adds to the pooled result, times `grads`"""

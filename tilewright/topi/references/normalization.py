@@ -54,10 +54,15 @@ def layer_norm_python(
     return np.asarray(out if beta is None else out + beta.reshape(shape)).astype(a_np.dtype)
 
 
-def rms_norm_python(a_np: np.ndarray, weight: np.ndarray, epsilon: float = 1e-5) -> np.ndarray:
-    """a / sqrt(mean(a²) + epsilon) * weight along the last dimension"""
+def rms_norm_python(
+    a_np: np.ndarray, weight: np.ndarray, axis: int | Sequence[int], epsilon: float = 1e-5
+) -> np.ndarray:
+    """a / sqrt(mean(a²) + epsilon) along `axis`, times the weight, which has these dimensions"""
+    axes = tuple(d % a_np.ndim for d in (axis if isinstance(axis, (tuple, list)) else (axis,)))
     wide = a_np.astype(np.float64)
-    return np.asarray(wide / np.sqrt((wide**2).mean(-1, keepdims=True) + epsilon) * weight).astype(a_np.dtype)
+    shape = [n if d in axes else 1 for d, n in enumerate(a_np.shape)]
+    normal = wide / np.sqrt((wide**2).mean(axes, keepdims=True) + epsilon)
+    return np.asarray(normal * weight.reshape(shape)).astype(a_np.dtype)
 
 
 def instance_norm_python(
@@ -69,13 +74,21 @@ def instance_norm_python(
 
 
 def group_norm_python(
-    a_np: np.ndarray, gamma: np.ndarray, beta: np.ndarray, num_groups: int, epsilon: float = 1e-5
+    a_np: np.ndarray,
+    gamma: np.ndarray | None,
+    beta: np.ndarray | None,
+    num_groups: int,
+    channel_axis: int,
+    axes: Sequence[int],
+    epsilon: float = 1e-5,
 ) -> np.ndarray:
-    """Input (N, C, ...), in groups of channels, each without mean and with variance 1 over all that is behind"""
-    parted = a_np.reshape(a_np.shape[0], num_groups, -1)
-    normal = _normal(parted, 2, epsilon).reshape(a_np.shape)
-    gamma, beta = (_by_channel(v, a_np.ndim, 1) for v in (gamma, beta))
-    return np.asarray(normal * gamma + beta).astype(a_np.dtype)
+    """Groups of the channels, each without mean and with variance 1 over its channels and `axes`"""
+    channels = channel_axis % a_np.ndim
+    parted = a_np.reshape(*a_np.shape[:channels], num_groups, -1, *a_np.shape[channels + 1 :])
+    over = (channels + 1, *(d % a_np.ndim + (d % a_np.ndim > channels) for d in axes))
+    normal = _normal(parted, over, epsilon).reshape(a_np.shape)
+    scaled = normal if gamma is None else normal * _by_channel(gamma, a_np.ndim, channels)
+    return np.asarray(scaled if beta is None else scaled + _by_channel(beta, a_np.ndim, channels)).astype(a_np.dtype)
 
 
 def l2_normalize_python(a_np: np.ndarray, eps: float, axis: Axis | None = None) -> np.ndarray:

@@ -1,20 +1,18 @@
-"""Helpers for tests of numerical programs."""
+"""Comparisons and proofs for tests of numerical programs, and the targets that can run."""
 
 from collections.abc import Mapping
 from itertools import product
-from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any
 
 import numpy as np
 
-from .arith import Analyzer, IntConstraints, IntConstraintsTransform
-from .core.errors import UserError
-from .core.refusals import missing_from_module as _missing
-from .core.target import KINDS
-from .expr.evaluate import evaluate
-from .expr.operators import all_of, as_expr
-from .expr.traverse import substitute
-from .runtime.device import Device, device, enabled
+from ..arith import Analyzer, IntConstraints, IntConstraintsTransform
+from ..core.errors import UserError
+from ..core.target import KINDS
+from ..expr.evaluate import evaluate
+from ..expr.operators import all_of, as_expr
+from ..expr.traverse import substitute
+from ..runtime.device import Device, device, enabled
 
 device_enabled = enabled
 
@@ -123,9 +121,3 @@ def check_int_constraints_trans_consistency(
 
 def _in_ranges(held: IntConstraints) -> list[Any]:
     return [test for var, r in held.ranges.items() for test in (var >= r.min, var < r.min + r.extent)]
-
-
-if not _TYPE_CHECKING:  # type checkers see what is there
-
-    def __getattr__(name: str) -> object:
-        raise _missing(__name__, name, globals())

@@ -1,0 +1,163 @@
+"""What tests of the legacy API are marked with, for pytest: parameters, targets, and what they require.
+
+`plugin.py` is the pytest plugin behind them: `pytest_plugins = ["tvm.testing.plugin"]` in a conftest.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from itertools import count
+from typing import Any, NoReturn
+
+from ..core.errors import UserError
+from ..core.target import Target
+from ..runtime.device import enabled
+
+Test = Callable[..., Any]
+EXCLUDED, FAILING = "tilewright_excluded_targets", "tilewright_failing_targets"
+"""Marks of targets that a test is not for, and of those that it is known to fail on."""
+_groups = count()
+
+
+def _pytest(who: str) -> Any:
+    """The module; UserError where it is not installed."""
+    if find_spec("pytest") is None:
+        raise UserError("pytest is not installed", primitive=who, fix="pip install pytest")
+    import pytest
+
+    return pytest
+
+
+def parameter(*values: Any, ids: Any = None, by_dict: Mapping[str, Any] | None = None) -> Any:
+    """Make a fixture of each of the values in turn: `size = tvm.testing.parameter(8, 16)`.
+
+    Parameters
+    ----------
+    *values
+        What tests get that take an argument of the variable's name; each test runs once for each.
+    ids
+        Names of the values, a list or a function.
+    by_dict : mapping, optional
+        The values by their names, in place of both.
+    """
+    if by_dict is not None:
+        ids, values = list(by_dict), tuple(by_dict.values())
+    if not values:
+        raise UserError("no values are given", primitive="parameter", fix="size = tvm.testing.parameter(8, 16)")
+
+    def chosen(request: Any) -> Any:
+        return request.param
+
+    return _pytest("parameter").fixture(chosen, params=values, ids=ids)
+
+
+def parameters(*value_sets: Sequence[Any], ids: Any = None) -> list[Any]:
+    """Make fixtures that vary together: `m, n = tvm.testing.parameters((8, 16), (16, 4))`.
+
+    Needs the plugin `tvm.testing.plugin`.
+
+    Parameters
+    ----------
+    *value_sets : sequences
+        One value for each fixture; each test runs once for each set.
+    ids
+        Names of the sets.
+    """
+    lengths = {len(values) for values in value_sets}
+    if len(lengths) != 1:
+        raise UserError(
+            f"the sets have {', '.join(map(str, sorted(lengths))) or 'no'} values",
+            primitive="parameters",
+            fix="give as many values in each set as there are variables",
+        )
+    group, made = next(_groups), []
+    for values in zip(*value_sets, strict=True):
+
+        def chosen(request: Any) -> Any:
+            return request.param
+
+        vars(chosen).update(group=group, values=values, ids=ids)
+        made.append(_pytest("parameters").fixture(chosen))
+    return made
+
+
+def fixture(func: Test | None = None, *, cache_return_value: bool = False) -> Any:
+    """Make a fixture; with `cache_return_value`, of one value for the whole session."""
+    if func is None:
+        return functools.partial(fixture, cache_return_value=cache_return_value)
+    scope = "session" if cache_return_value else "function"
+    return _pytest("fixture").fixture(func, scope=scope)
+
+
+def parametrize_targets(*targets: Any) -> Any:
+    """Run a test for these targets, by default for all that are enabled; it takes `target`, and `dev` of the plugin."""
+    if len(targets) == 1 and callable(targets[0]) and not isinstance(targets[0], (str, Target)):
+        return targets[0]
+    return _pytest("parametrize_targets").mark.parametrize("target", [str(Target.parse(t)) for t in targets])
+
+
+def exclude_targets(*targets: str) -> Any:
+    """Do not run a test for targets of these kinds."""
+    return getattr(_pytest("exclude_targets").mark, EXCLUDED)(*targets)
+
+
+def known_failing_targets(*targets: str) -> Any:
+    """Expect a test to fail for targets of these kinds."""
+    return getattr(_pytest("known_failing_targets").mark, FAILING)(*targets)
+
+
+def uses_gpu(func: Test) -> Test:
+    """Mark a test that uses a GPU where there is one; it runs everywhere."""
+    return func
+
+
+class Requirement:
+    """A decorator of tests that run only where something is there: `@tvm.testing.requires_cuda`."""
+
+    def __init__(self, what: str, is_there: Callable[[], bool]) -> None:
+        self.what = what
+        self._is_there = is_there
+
+    def __call__(self, func: Test | None = None) -> Any:
+        """Return the test, skipped where the requirement is not met; without a test, a decorator."""
+        if func is None:
+            return self
+        if self._is_there():
+            return func
+        if find_spec("pytest") is None:
+            return functools.wraps(func)(lambda *_, **__: print(f"Skip {func.__name__}: {self.what} is not there"))
+        return _pytest("requires").mark.skip(reason=f"{self.what} is not there")(func)
+
+    def marks(self) -> list[Any]:
+        """Return the marks of a parameter of such a test."""
+        return [] if self._is_there() else [_pytest("requires").mark.skip(reason=f"{self.what} is not there")]
+
+
+def requires_package(*packages: str) -> Requirement:
+    """Run a test only where these Python packages are installed."""
+    return Requirement(", ".join(packages), lambda: all(find_spec(name) is not None for name in packages))
+
+
+requires_llvm = Requirement("llvm", lambda: enabled("llvm"))
+requires_cuda = Requirement("a CUDA device", lambda: enabled("cuda"))
+requires_opencl = Requirement("an OpenCL device", lambda: enabled("opencl"))
+requires_gpu = Requirement("a GPU", lambda: enabled("cuda") or enabled("opencl"))
+
+
+def main() -> NoReturn:
+    """Run the tests of the file that calls this, with pytest and the arguments of the command line."""
+    caller = sys._getframe(1).f_globals.get("__file__", "")
+    sys.exit(_pytest("main").main([caller, *sys.argv[1:]]))
+
+
+def of_kind(target: str, kinds: Sequence[str]) -> bool:
+    """Whether a target is of one of the kinds, which may name options too."""
+    return any(target == kind or target.split(" ")[0] == kind for kind in kinds)
+
+
+def named(marks: Iterator[Any]) -> list[str]:
+    """The targets that marks name."""
+    return [name for mark in marks for name in mark.args]
