@@ -44,54 +44,56 @@ from .widen_indices import widen_indices
 Pass = Callable[[Function, Target, Options], Function]
 
 READABLE: tuple[Pass, ...] = (
-    # First of all, while each index is compared with the extent that the user gave.
+    # First of all, while each index can be compared with the extent that the user gave.
     instrument_bound_checkers,
-    # Then this, since flattening already multiplies extents.
+    # Before flattening, which multiplies extents.
     widen_indices,
-    # Before all others, so that every later pass sees one index per access.
+    # Before all others, so that later passes see one index per access.
     flatten_storage,
-    # Before vectorisation, which cannot run on vectors what only some lanes may evaluate.
+    # Before vectorisation, since vectors cannot evaluate what only some lanes may evaluate.
     guard_selects,
-    # Before unrolling, which would otherwise write out loops around the vector statement needlessly often.
+    # Before unrolling, which would otherwise copy the loop for each lane.
     vectorize_loops,
-    # Before unrolling: the copies share the loops that the schedule unrolls.
+    # Before unrolling: virtual threads share the loops that the schedule unrolls.
     expand_virtual_threads,
-    # After the copies, each of which then has its place in every stage; before unrolling, while the loop is still one.
+    # After virtual threads, each of which then has its place in every stage; before unrolling, while the loop is still
+    # a loop.
     pipeline_loops,
-    # Before unrolling, so that each index is simplified once and its copies only get their constants.
+    # Before unrolling, so that each index is simplified once, and copies only get their constants.
     simplify_program,
     unroll_loops,
     # After simplification, which may have dropped the only use of a buffer.
     hoist_allocations,
 )
-"""The first part on every target: what it leaves is the program that `lower` shows."""
+"""The first part on every target: its result is the program that `lower` shows."""
 
 ON_GRIDS: tuple[Pass, ...] = (
     *READABLE,
-    # Before dependences are looked at, in which they have no part.
+    # Before dependence analysis, in which prefetches have no part.
     drop_prefetches,
     # Makes the launches that the later passes look for.
     split_host_device,
-    # Before what looks at the effects of calls, which rules may have brought.
+    # Before passes that look at the effects of calls, since lowering rules may add calls.
     lower_intrinsics,
-    # Needs launches too, since groups are counted within a block; before barriers, which its trees need.
+    # Needs launches, since groups are counted within a block; before barriers, which its trees need.
     lower_thread_reduce,
     # Before barriers, which the two parts of a loop then each get where they need them.
     partition_loops,
-    # After loops are cut, which leaves fills without readers; before what is made for fills: registers and barriers.
+    # After loops are cut, which leaves fills without readers; before registers and barriers are added for fills.
     drop_unread_stores,
     # Before barriers, which must part the users of one piece of memory.
     share_storage,
-    # After memory is shared, which tells stores and nothing else; before what is left to prefetch is prefetched.
+    # After memory is shared, since sharing looks at stores only; before register prefetch, which takes the fills that
+    # remain.
     asynchronous_copies,
-    # Before barriers, which part the stores of what was prefetched from the readers; after memory is shared, since what
-    # is prefetched for one buffer must not wait for another's last reader.
+    # Before barriers, which separate the stores of prefetched values from their readers; after memory is shared, since
+    # a prefetch for one buffer must not wait for another's last reader.
     register_prefetch,
-    # Before barriers, which let the threads of a block see what was awaited.
+    # Before barriers, which make awaited copies visible to the block.
     place_awaits,
     # Needs launches: only there is it known which thread indices a block has.
     place_barriers,
-    # After whatever looks at dependences, to which a counter says less than a remainder.
+    # After all dependence analysis, which learns less from a counter than from a remainder.
     count_ring_slots,
     # Only the code of kernels has local storage to keep in registers.
     unroll_local_accesses,
@@ -99,26 +101,26 @@ ON_GRIDS: tuple[Pass, ...] = (
     narrow_indices,
     # Late, since truncating division has fewer rewrite rules than floor division.
     lower_divisions,
-    # After that, so that the divisions that are named are those that are computed.
+    # After that, so that the named divisions are the ones that are computed.
     hoist_divisions,
-    # After whatever proves something of indices, which no longer are affine then.
+    # After all proofs about indices, which are no longer affine then.
     swizzle_storage,
-    # Last: stores of global memory by several threads would hold up what looks at dependences.
+    # Last: stores of global memory by several threads would confuse dependence analysis.
     lower_bound_reports,
 )
 """CUDA and OpenCL: kernels over a grid of blocks."""
 
 ON_PROCESSORS: tuple[Pass, ...] = (
     *READABLE,
-    # Before the code is parted: host code makes these calls.
+    # Before host code is separated, which makes these calls.
     name_packed_calls,
-    # Here too the back end compiles launches, and the runtime does what is around them.
+    # Here too, the back end compiles launches, and the runtime does the rest.
     launch_on_host,
-    # Before what looks at calls: only some of them may run on vectors.
+    # Before passes that look at calls: only some of them may run on vectors.
     lower_intrinsics,
-    # Before the guards are tested together, which then covers masks too.
+    # Before guards are tested together, which then includes masks.
     mask_guarded_loops,
-    # Instead of partition_loops: this one also knows what to do about sizes that are not constant.
+    # Instead of partition_loops: this one also handles sizes that are not constant.
     separate_full_tiles,
     # Late, since truncating division has fewer rewrite rules than floor division.
     lower_divisions,
