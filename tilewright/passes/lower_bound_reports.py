@@ -1,4 +1,4 @@
-"""Lower reports of accesses: each `report_access` becomes a store to global memory, which host code looks at.
+"""lower_bound_reports: each `report_access` becomes a store to global memory, which host code looks at.
 
     report_access(1, C[i])                 ->   faults[1] = int64(C[i]) * 2 + 1
     assertion_failed("no rows", "f.py:7")  ->   faults[2] = 1
