@@ -23,7 +23,7 @@ class Tensor:
 
     device = SimpleNamespace(type="cpu")
     is_cuda = requires_grad = False
-    layout = "strided"
+    layout, is_meta = "strided", False
 
     def __init__(self, data: Any) -> None:
         self.data = np.ascontiguousarray(data)
@@ -146,9 +146,12 @@ def install() -> None:
                Conv2d=Conv2d, **classes)  # fmt: skip
     hidden = SimpleNamespace(
         _dynamo=None, _len_torch_dispatch_stack=lambda: 0, _is_any_autocast_enabled=lambda: False,
-        _functorch=SimpleNamespace(is_functorch_wrapped_tensor=lambda a: False),
+        _functorch=SimpleNamespace(is_functorch_wrapped_tensor=lambda a: False), _get_tracing_state=lambda: None,
+        _are_functorch_transforms_active=lambda: False,
     )  # fmt: skip
+    forward = _fake("torch.autograd.forward_ad", _current_level=-1)
     made = {
+        "autograd": _fake("torch.autograd", forward_ad=forward, Function=type("Function", (), {})),
         "nn": nn, "_C": hidden, "Tensor": Tensor, "strided": "strided", "__version__": "0 (fake)",
         "compiler": _fake("torch.compiler", is_dynamo_compiling=lambda: False), "library": _fake("torch.library"),
         "no_grad": nullcontext, "is_grad_enabled": lambda: False, **{name: name for name in FLOATS},

@@ -6,17 +6,19 @@ convolution computes the data gradient of depthwise layers; PyTorch computes all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.library import Library, register_autograd, register_fake, register_vmap
 
 from ..core.errors import UserError
 from . import torch_native
 from .activations import custom
 from .signature import OPERATORS, Arrays, Described, Options, options_of, options_tuple, padding_of, signature
-from .torch_tensors import NAMES, Extra, channels_last, prepared
+from .torch_tensors import NAMES, Extra, autocasts, channels_last, prepared, tracing
 
 _library = Library("tilewright", "DEF")
 _CONVOLUTION = (
@@ -30,6 +32,7 @@ _POOL = (
 )
 for _schema in (_CONVOLUTION, _POOL):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
+_transforms = torch._C._are_functorch_transforms_active
 _functions: dict[str, Callable[[Any], Any]] = {}
 """User-defined activations, by the text that represents them in a graph."""
 
@@ -49,8 +52,10 @@ def dispatch(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
         )  # fmt: skip
     else:
         x, weight, bias, residual = _cast((x, weight, bias, residual))
-        covered = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], _numbers(options.dilation, rank), strict=True)]
-        made = torch.ops.tilewright.convolution(
+        with untraced():
+            taps = weight.shape[2:]
+        covered = [(k - 1) * d + 1 for k, d in zip(taps, _numbers(options.dilation, rank), strict=True)]
+        made = _convolved(
             x, weight, bias, residual, name, _numbers(options.stride, rank),
             _padding(name, options.padding, covered, options.stride), _numbers(options.dilation, rank), options.groups,
             _activation(name, options.activation), layout, _numbers(options.output_padding, rank), options.precision,
@@ -58,10 +63,24 @@ def dispatch(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     return made if out is None else out.copy_(made)
 
 
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Have sizes as numbers within it, also where `torch.jit.trace` records what is done to them, as tensors."""
+    state = tracing()
+    if state is None:
+        yield
+        return
+    torch._C._set_tracing_state(None)
+    try:
+        yield
+    finally:
+        torch._C._set_tracing_state(state)
+
+
 def _cast(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
     """The tensors as PyTorch's own convolutions take them under `torch.autocast`."""
     kind = tensors[0].device.type
-    if not torch.is_autocast_enabled(kind):
+    if not autocasts() or not torch.is_autocast_enabled(kind):
         return tensors
     dtype = torch.get_autocast_dtype(kind)
     return tuple(t.to(dtype) if t is not None and t.dtype.is_floating_point else t for t in tensors)
@@ -106,7 +125,7 @@ def _convolution(
         name, stride=stride, padding=padding, dilation=dilation, groups=groups, activation=act, layout=layout,
         output_padding=output_padding, precision=precision,
     )  # fmt: skip
-    with torch.no_grad():
+    with torch.no_grad(), untraced():
         return prepared(name, x, (weight, bias, residual, None), given)(x, weight, bias, residual, None)
 
 
@@ -118,7 +137,7 @@ def _pool(
         name, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation, ceil_mode=ceil_mode,
         count_include_pad=count_include_pad, layout=layout,
     )  # fmt: skip
-    with torch.no_grad():
+    with torch.no_grad(), untraced():
         return prepared(name, x, (None,) * 4, given)(x, None, None, None, None)
 
 
@@ -193,13 +212,8 @@ def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
     x, weight, bias, residual = ctx.saved_tensors
     name, stride, padding, dilation, groups, activation, layout, more, precision = ctx.options
     if activation:
-        if activation.startswith("custom:"):
-            raise UserError(
-                "an activation of your own has no gradient",
-                primitive=name,
-                fix="call the operator without it, and apply it in PyTorch; or call it within torch.no_grad()",
-            )
-        before = torch.ops.tilewright.convolution(
+        _check_differentiable(name, activation)
+        before = _convolved(
             x, weight, bias, residual, name, stride, padding, dilation, groups, "", layout, more, precision
         )
         grad = torch_native.ACTIVATION_GRADIENTS[activation](grad, before)
@@ -209,6 +223,15 @@ def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
     of_bias = window.bias_gradient(grad) if ctx.biased and ctx.needs_input_grad[2] else None
     of_residual = grad if ctx.added and ctx.needs_input_grad[3] else None
     return of_x, of_weight, of_bias, of_residual, *[None] * 9
+
+
+def _check_differentiable(name: str, activation: str) -> None:
+    if activation.startswith("custom:"):
+        raise UserError(
+            "an activation of your own has no gradient",
+            primitive=name,
+            fix="call the operator without it, and apply it in PyTorch; or call it within torch.no_grad()",
+        )
 
 
 class _Window:
@@ -268,7 +291,7 @@ class _Window:
                 spatial, places, self.stride, self.before, self.after, self.dilation, taps, strict=True
             )
         ]
-        return torch.ops.tilewright.convolution(
+        return _convolved(
             grad.contiguous(), self._flat_weight, None, None, f"conv_transpose{self.rank}d", self.stride,
             [*self.before, *self.after], self.dilation, self.groups, "", self.layout, more, "fp32",
         )  # fmt: skip
@@ -342,3 +365,53 @@ def _refuse_vmap(info: Any, in_dims: Any, *arguments: Any, **named: Any) -> Any:
 
 register_vmap("tilewright::convolution", _refuse_vmap)
 register_vmap("tilewright::pool", _refuse_vmap)
+
+
+def _convolved(*arguments: Any) -> Any:
+    """Call the operator, in the form that the transforms of `torch.func` and forward gradients take."""
+    if _transforms() or forward_ad._current_level >= 0:
+        return _Transformed.apply(*arguments)
+    return torch.ops.tilewright.convolution(*arguments)
+
+
+class _Transformed(torch.autograd.Function):  # type: ignore[misc]  # PyTorch is not followed
+    """The operator under `torch.func.grad`, `jvp` and their kin, which differentiate no operator of a library."""
+
+    @staticmethod
+    def forward(*arguments: Any) -> Any:
+        """Compute it."""
+        return torch.ops.tilewright.convolution(*arguments)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Keep what the gradients need."""
+        _save_convolution(ctx, inputs, output)
+        ctx.save_for_forward(*inputs[:4])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Return the gradient."""
+        return _convolution_gradient(ctx, *grads)
+
+    @staticmethod
+    def jvp(ctx: Any, of_x: Any, of_weight: Any, of_bias: Any, of_residual: Any, *rest: Any) -> Any:
+        """Return how the result moves with its tensors: it is linear in each of them, before the activation."""
+        x, weight, bias, residual = ctx.saved_tensors
+        name, stride, padding, dilation, groups, activation, layout, more, precision = ctx.options
+        options = name, stride, padding, dilation, groups, "", layout, more, precision
+        _check_differentiable(name, activation)
+        parts = [] if of_x is None else [torch.ops.tilewright.convolution(of_x, weight, None, None, *options)]
+        parts += [] if of_weight is None else [torch.ops.tilewright.convolution(x, of_weight, None, None, *options)]
+        if of_bias is not None:
+            parts.append(of_bias if layout.endswith("C") else of_bias.view(-1, *[1] * OPERATORS[name].rank))
+        parts += [] if of_residual is None else [of_residual]
+        moved = sum(parts[1:], parts[0])
+        if activation:
+            before = torch.ops.tilewright.convolution(x, weight, bias, residual, *options)
+            moved = torch_native.ACTIVATION_GRADIENTS[activation](moved.expand_as(before), before)
+        return moved
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+        """Refuse it."""
+        return _refuse_vmap(info, in_dims, *arguments)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 
 from ..core.errors import UserError
@@ -36,14 +37,16 @@ _dispatch: list[Callable[..., Any]] = []
 NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32", torch.float64: "float64"}
 _grad_enabled = torch.is_grad_enabled
 _modes = torch._C._len_torch_dispatch_stack
-_autocast = torch._C._is_any_autocast_enabled
+autocasts = torch._C._is_any_autocast_enabled
 _wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+tracing = torch._C._get_tracing_state
+"""What `torch.jit.trace` is recording; None where it is not. A launch by address would not be recorded."""
 _raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
 
 
 def call(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     """Compute an operator on tensors; `extras`: weight, bias, residual, out; `given`: the options in order."""
-    if is_dynamo_compiling():
+    if is_dynamo_compiling() or tracing() is not None or forward_ad._current_level >= 0:
         return operator(name, x, extras, given)
     w, bias, residual, out = extras
     if residual is None and out is None:
@@ -63,7 +66,7 @@ def _known(name: str, x: Any, extras: Extra, given: tuple[Any, ...]) -> Any:
     key: Any = []  # of what is not even a tensor: never remembered
     try:
         grad = _grad_enabled() and _needs_gradient(x, *extras)
-        key = (name, given, grad, _modes(), _autocast(), *[None if a is None else _facts(a) for a in (x, *extras)])
+        key = (name, given, grad, _modes(), autocasts(), *[None if a is None else _facts(a) for a in (x, *extras)])
         run = _calls[key]
     except (KeyError, TypeError, AttributeError):
         return _unknown(name, x, extras, given, key)
@@ -94,7 +97,7 @@ def _remember(name: str, x: Any, extras: Extra, given: tuple[Any, ...], run: Run
 
 
 def _facts(a: Any) -> tuple[Any, ...]:
-    return a.shape, a.dtype, a.get_device(), a.is_contiguous() or a.stride(), type(a)
+    return a.shape, a.dtype, a.device, a.layout, a.is_contiguous() or a.stride(), type(a)
 
 
 def _needs_gradient(*arrays: Any) -> bool:
@@ -115,7 +118,7 @@ def _unknown(name: str, x: Any, extras: Extra, given: tuple[Any, ...], key: Any)
     """Handle the first call of its kind."""
     check_types(name, x, extras)
     everything = (x, *extras)
-    special = _modes() or _autocast() or any(a is not None and (_wrapped(a) or _is_special(a)) for a in everything)
+    special = _modes() or autocasts() or any(a is not None and (_wrapped(a) or _is_special(a)) for a in everything)
     if special or (_grad_enabled() and _needs_gradient(*everything)):
         return operator(name, x, extras, given)
     run = prepared(name, x, extras, given)
@@ -131,7 +134,7 @@ def _unknown(name: str, x: Any, extras: Extra, given: tuple[Any, ...], key: Any)
 
 def _is_special(a: Any) -> bool:
     """Whether a tensor is anything but strided memory that holds its values."""
-    return a.layout is not torch.strided or a.is_neg() or type(a) not in (torch.Tensor, torch.nn.Parameter)
+    return a.is_meta or a.is_neg() or type(a) not in (torch.Tensor, torch.nn.Parameter)
 
 
 def check_types(name: str, x: Any, extras: Extra) -> None:
@@ -143,6 +146,8 @@ def check_types(name: str, x: Any, extras: Extra) -> None:
                 primitive=name,
                 fix=f"convert it: torch.as_tensor({what})",
             )
+        if a is not None and a.layout is not torch.strided:
+            raise UserError(f"{what} has the layout {a.layout}", primitive=name, fix=f"convert it: {what}.to_dense()")
 
 
 def channels_last(a: Any) -> bool:
