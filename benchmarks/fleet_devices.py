@@ -57,7 +57,7 @@ class Load:
 LOADS = {
     "cuda": (
         Load("depthwise", "depthwise", {"shape": (1, 256, 64, 64)}, 80, 30),
-        Load("dense", "conv2d", {"shape": (1, 256, 14, 14)}, 72, 4),
+        Load("dense", "conv2d", {"shape": (1, 256, 14, 14)}, 192, 4),
     ),
     "llvm": (Load("line", "conv1d", {"shape": 2048, "kernel": 8}, 8, 20),),
 }
