@@ -23,7 +23,7 @@ EVIL = "</script><img src=x onerror=alert(1)><script>alert(2)</script>\"'&\x00\u
 class Tags(html.parser.HTMLParser):
     """The tags of a page in order, with their attributes, and those that are open at the end."""
 
-    VOID = ("meta", "br")
+    VOID = ("meta", "br", "wbr")
 
     def __init__(self, text):
         super().__init__()

@@ -143,7 +143,7 @@ def _figures(run: Run) -> str:
     found = run.found
     spread = ""
     if found.winner is not None and len(costs := found.winner[1].costs) > 1:
-        spread = f" ± {(max(costs) - min(costs)) / 2 / (sum(costs) / len(costs)):.1%}"
+        spread = f" ±{(max(costs) - min(costs)) / 2 / (sum(costs) / len(costs)):.1%}"
     items = [("Best time", duration(run.cost) + spread), ("GFLOPS", run.rate), ("Of the roofline", _roofline(run)),
              ("Trials", f"{found.trials:,}"), ("Failed trials", f"{_failed(found):,}"),
              ("Session", _clock(found.seconds))]  # fmt: skip

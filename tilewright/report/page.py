@@ -33,8 +33,9 @@ vertical-align:middle}.k0{color:var(--s0)}.k1{color:var(--s1)}.k2{color:var(--s2
 .k4{color:var(--s4)}.k5{color:var(--s5)}figcaption{font-size:.9rem}figcaption span.name{margin-right:16px}
 .few{white-space:nowrap}.of{display:block;width:48px}
 .wide{overflow-x:auto;margin:8px 0}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-caption{text-align:left;color:var(--dim);padding:4px 0}th,td{padding:5px 12px 5px 0;text-align:left;vertical-align:top;
-border-bottom:1px solid var(--rule)}td,th[scope=row]{overflow-wrap:anywhere}th{font-weight:600}
+caption{text-align:left;color:var(--dim);padding:4px 0}
+caption span{display:inline-block;position:sticky;left:0;max-width:calc(100vw - 48px)}th,td{padding:5px 12px 5px 0;text-align:left;vertical-align:top;
+border-bottom:1px solid var(--rule)}td{overflow-wrap:anywhere}th{font-weight:600}
 td.n,th.n{text-align:right;white-space:nowrap;overflow-wrap:normal}
 tr.differs td,tr.differs th{color:var(--hot);font-weight:600}.bar{display:block;height:8px;min-width:1px;
 margin-top:8px;border-radius:3px;
@@ -87,7 +88,10 @@ def grid(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], mark
 
     def cell(kind: str, text: str, scope: str = "") -> str:
         number = ' class="n"' if isinstance(text, Number) else ""
-        return f"<{kind}{scope}{number}>{html_of(text)}</{kind}>"
+        inside = html_of(text)
+        if kind == "th" and not isinstance(text, Markup):
+            inside = inside.replace("_", "_<wbr>")  # where names of knobs and kernels may break
+        return f"<{kind}{scope}{number}>{inside}</{kind}>"
 
     top = "".join(cell("th", head, ' scope="col"') for head in heads)
     lines = []
@@ -97,8 +101,8 @@ def grid(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], mark
         lines.append(f"<tr{kind}>{cells}</tr>")
     # A region that scrolls sideways can be reached, and moved, by keyboard.
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{clean(caption)}"><table><caption>{clean(caption)}'
-        f"</caption><thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+        f'<div class="wide" tabindex="0" role="region" aria-label="{clean(caption)}"><table><caption><span>'
+        f"{clean(caption)}</span></caption><thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
 
 
