@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from .protocol import Announcement
 
 _LARGEST_BUNDLE = 8
-_WORKERS_PER_BUNDLED = 64
+_WORKERS_PER_BUNDLED = 16
 _MOST_SLOTS = 64
 """Candidates that a worker has at a time, at most."""
 _FACTS = ("kind of device", "device", "compute version", "driver", "tilewright", "Python")
