@@ -34,7 +34,8 @@ vertical-align:middle}.k0{color:var(--s0)}.k1{color:var(--s1)}.k2{color:var(--s2
 .few{white-space:nowrap}.of{display:block;width:48px}
 .wide{overflow-x:auto;margin:8px 0}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 caption{text-align:left;color:var(--dim);padding:4px 0}
-caption span{display:inline-block;position:sticky;left:0;max-width:calc(100vw - 48px)}th,td{padding:5px 12px 5px 0;text-align:left;vertical-align:top;
+caption span{display:inline-block;position:sticky;left:0;max-width:calc(100vw - 48px)}
+th,td{padding:5px 12px 5px 0;text-align:left;vertical-align:top;
 border-bottom:1px solid var(--rule)}td{overflow-wrap:anywhere}th{font-weight:600}
 td.n,th.n{text-align:right;white-space:nowrap;overflow-wrap:normal}
 tr.differs td,tr.differs th{color:var(--hot);font-weight:600}.bar{display:block;height:8px;min-width:1px;
