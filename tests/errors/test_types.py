@@ -237,8 +237,11 @@ def test_a_vector_of_no_lanes() -> None:
 
 
 def test_a_call_by_hand(e: Example) -> None:
-    with refused("Call", "calls cannot be constructed directly: 'float32', 'tir.exp', [F[0]]", fix="te.exp(x)"):
-        tir.Call("float32", "tir.exp", [e.F[0]])
+    assert tir.Call("float32", "tir.exp", [e.F[0]]) is te.exp(e.F[0])
+    with refused("Call", "the arguments are F[0]", fix='tir.Call("float32", "tir.exp", [x])'):
+        tir.Call("float32", "tir.exp", e.F[0])
+    with refused("FloatImm", "int32 is not a floating-point type", fix="IntImm('int32', 1.0)"):
+        tir.FloatImm("int32", 1.0)
 
 
 def test_an_output_that_is_not_there(e: Example) -> None:

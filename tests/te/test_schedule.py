@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilewright as tw
@@ -195,6 +196,24 @@ def test_a_schedule_as_json() -> None:
     assert shown == str(tw.lower(s, [A, C]))
 
 
+def test_the_graph_of_operations() -> None:
+    A = te.placeholder((4, 6), name="A")
+    B = te.compute((4, 6), lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute((4, 6), lambda i, j: B[i, j] * A[i, j], name="C")
+    graph = te.schedule.CreateReadGraph([C.op])
+    assert graph == {A.op: (), B.op: (A,), C.op: (B, A)}
+    assert te.schedule.PostDFSOrder([C.op], graph) == [A.op, B.op, C.op]
+    state = te.placeholder((4, 6), name="state")
+    step = te.compute((4, 6), lambda t, i: state[t - 1, i] * 2.0, name="step")
+    update = te.compute((4, 6), lambda t, i: step[t, i] + A[t, i], name="update")
+    scan = te.scan(te.compute((1, 6), lambda _, i: A[0, i]), update, state)
+    assert te.schedule.ScanGetBody(scan.op) == [step.op, update.op]
+    with pytest.raises(UserError, match="ScanGetBody: 3 is not a scan"):
+        te.schedule.ScanGetBody(3)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"PostDFSOrder: \[3\] are not operations"):
+        te.schedule.PostDFSOrder([3])
+
+
 def test_containers_are_pythons_own() -> None:
     assert isinstance({}, tvm_ir.Map)
     assert isinstance([], tvm_ir.Array)
@@ -207,3 +226,13 @@ def test_containers_are_pythons_own() -> None:
 def test_what_is_not_a_schedule(name: str) -> None:
     with pytest.raises(UserError, match=f"{name}: 3 is not a schedule"):
         getattr(te.schedule, name)(3)
+
+
+def test_an_input_that_no_stage_reads_is_a_parameter() -> None:
+    A, unread = te.placeholder((4,), name="A"), te.placeholder((9,), name="unread")
+    B = te.compute((4,), lambda i: A[i] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    assert "unread" in str(tw.lower(s, [A, unread, B]))
+    a, b = np.arange(4, dtype="float32"), tw.nd.empty((4,), "float32")
+    tw.build(s, [A, unread, B], "llvm")(tw.nd.array(a), tw.nd.empty((9,), "float32"), b)
+    assert list(b.numpy()) == [1, 2, 3, 4]

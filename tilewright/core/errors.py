@@ -107,6 +107,10 @@ class UserTypeError(UserError, TypeError):
     """A mistake where Python's own protocols (`int(x)`, `x ** 2`, `for y in x`) have a `TypeError`."""
 
 
+class UserValueError(UserError, ValueError):
+    """A mistake where the legacy API raises a `ValueError`, which scripts catch."""
+
+
 class UserAttributeError(UserError, AttributeError):
     """A name that is not there; `hasattr` still says so."""
 

@@ -30,6 +30,10 @@ class MemoryScope(enum.Enum):
 OPERAND_SCOPES = ("wmma.matrix_a", "wmma.matrix_b")
 """Legacy names of the registers that hold the operands of a matrix instruction, which loads them by itself here."""
 _SCOPES = {scope.value: scope for scope in MemoryScope}
+_SCOPES |= {
+    "shared.dyn": MemoryScope.SHARED,
+    "warp": MemoryScope.SHARED,
+}  # of any size; a warp sees what its block does
 _SCOPES |= dict.fromkeys((*OPERAND_SCOPES, "wmma.accumulator"), MemoryScope.LOCAL)
 
 

@@ -7,8 +7,9 @@ isinstance(e, tir.Add)      # whether e is a sum
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
+from ..core.dtype import DType
 from ..core.errors import UserError
 from . import nodes as n
 from . import operators as o
@@ -58,6 +59,10 @@ def int_imm(dtype: Any, value: Any, span: Any = None) -> n.Expr:
 
 def float_imm(dtype: Any, value: Any, span: Any = None) -> n.Expr:
     """The floating-point constant `value` of type `dtype`."""
+    if isinstance(dtype, str) and not DType(dtype).is_float:
+        raise UserError(
+            f"{dtype} is not a floating-point type", primitive="FloatImm", fix=f"IntImm({dtype!r}, {value!r})"
+        )
     return _constant(dtype, value, "FloatImm")
 
 
@@ -78,15 +83,6 @@ def broadcast(value: Any, lanes: Any, span: Any = None) -> n.Expr:
     return n.Broadcast(o.as_expr(value), _lanes(lanes, "Broadcast"))
 
 
-def call(*args: Any, **named: Any) -> NoReturn:
-    """Refused: functions have names of their own."""
-    raise UserError(
-        f"calls cannot be constructed directly: {', '.join(map(repr, args))}",
-        primitive="Call",
-        fix="use the intrinsics of te: te.exp(x), te.sqrt(x) ...",
-    )
-
-
 CONSTRUCTORS: dict[str, Any] = {
     node.__name__: constructor(node, build)
     for node, build in (
@@ -95,6 +91,6 @@ CONSTRUCTORS: dict[str, Any] = {
         (n.Min, o.minimum), (n.Max, o.maximum), (n.EQ, o.equal), (n.NE, o.not_equal), (n.LT, o.less),
         (n.LE, o.less_equal), (n.GT, o.greater), (n.GE, o.greater_equal), (n.And, o.logical_and),
         (n.Or, o.logical_or), (n.Not, o.logical_not), (n.Select, o.select), (n.Cast, o.cast), (n.Ramp, ramp),
-        (n.Broadcast, broadcast), (n.Call, call),
+        (n.Broadcast, broadcast),
     )
 }  # fmt: skip

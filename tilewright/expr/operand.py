@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 TEXT: dict[type, Callable[[Any], str]] = {}
 
 
+class Whole:
+    """What has arithmetic of its own as a whole, such as a tensor: an expression leaves operators to it."""
+
+    __slots__ = ()
+
+
 class Operand(RuntimeValue):
     """A value with the legacy API's operators; `as_expr` gives the expression that it stands for."""
 
@@ -29,25 +35,25 @@ class Operand(RuntimeValue):
         raise TypeError(f"{type(self).__name__} has no scalar value")
 
     def __add__(self, other: Any) -> Expr:
-        return BUILD["add"](self, other)
+        return NotImplemented if isinstance(other, Whole) else BUILD["add"](self, other)
 
     def __radd__(self, other: Any) -> Expr:
         return BUILD["add"](other, self)
 
     def __sub__(self, other: Any) -> Expr:
-        return BUILD["subtract"](self, other)
+        return NotImplemented if isinstance(other, Whole) else BUILD["subtract"](self, other)
 
     def __rsub__(self, other: Any) -> Expr:
         return BUILD["subtract"](other, self)
 
     def __mul__(self, other: Any) -> Expr:
-        return BUILD["multiply"](self, other)
+        return NotImplemented if isinstance(other, Whole) else BUILD["multiply"](self, other)
 
     def __rmul__(self, other: Any) -> Expr:
         return BUILD["multiply"](other, self)
 
     def __truediv__(self, other: Any) -> Expr:
-        return BUILD["divide"](self, other)
+        return NotImplemented if isinstance(other, Whole) else BUILD["divide"](self, other)
 
     def __rtruediv__(self, other: Any) -> Expr:
         return BUILD["divide"](other, self)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..core.dtype import BOOL, DType
-from ..core.errors import UserError, caller_location, warn_caller
+from ..core.errors import UserError, UserValueError, caller_location, warn_caller
 from . import nodes as n
 from .convert import ExprLike as ExprLike
 from .convert import as_expr as as_expr
@@ -265,7 +265,9 @@ def any_of(*conditions: ExprLike) -> n.Expr:
 
 def _fold_conditions(values: tuple[ExprLike, ...], join: Callable[[ExprLike, ExprLike], n.Expr], name: str) -> n.Expr:
     if not values:
-        raise UserError("needs at least one condition", primitive=name, fix=f"give conditions: te.{name}(i < n, j < m)")
+        raise UserValueError(
+            "needs at least one condition", primitive=name, fix=f"give conditions: te.{name}(i < n, j < m)"
+        )
     if isinstance(values[0], (list, tuple)):
         raise UserError(
             f"the conditions are given as the list {values[0]!r}",

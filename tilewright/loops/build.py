@@ -23,7 +23,7 @@ from ..tensor.axis import IterVar
 from ..tensor.extern import ExternOp
 from ..tensor.scan import ScanOp
 from ..tensor.script import ScriptOp
-from ..tensor.tensor import Tensor
+from ..tensor.tensor import PlaceholderOp, Tensor
 from .buffers import with_buffers
 from .declare import bound_tensors
 from .declared_nest import DeclaredNest
@@ -135,6 +135,8 @@ class _Builder:
                 fix="give tensors: lower(s, [A, W, B])",
             )
         stage_id = self.schedule.stage_of.get(arg.op)
+        if stage_id is None and isinstance(arg.op, PlaceholderOp):
+            return self.binds.get(arg) or Buffer(arg.name, arg.dtype, arg.shape, note=arg.name)  # no stage reads it
         if stage_id is None:
             raise UserError(
                 f"argument {position}, tensor {arg.name!r}, is not part of the schedule",

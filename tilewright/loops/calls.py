@@ -16,6 +16,7 @@ from typing import Any
 
 from ..core.dtype import DType
 from ..core.errors import UserError
+from ..core.hardware import MemoryScope
 from ..expr.bits import REINTERPRET, reinterpret
 from ..expr.effects import ATOMICS, EFFECTS, EXTERN, LLVM, PACKED, PURE_EXTERN, PURE_LLVM
 from ..expr.intrinsics import TABLE
@@ -25,6 +26,7 @@ from ..expr.op_registry import is_declared
 from ..expr.operators import as_expr, const
 from ..expr.printer import PRINTED, PRINTED_CALLS, ExprPrinter
 from ..expr.traverse import post_order
+from .nodes import Barrier, Evaluate, Stmt
 from .storage import AddressOf, Buffer
 
 ARRAY = "tvm_stack_make_array"
@@ -264,6 +266,8 @@ def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Exp
         return _typed(call_packed(*args), dtype)
     if name == REINTERPRET:
         return _applied(reinterpret, func_name, (dtype, *args))
+    if name == STORAGE_SYNC:
+        return _storage_sync(args)
     if name == "address_of":
         return _applied(address_of, func_name, args)
     if name in TABLE:
@@ -276,6 +280,44 @@ def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Exp
         fix=f"use one of {', '.join((*MATRIX_CALLS, *ATOMICS))}, or the intrinsics of te (te.exp, te.sqrt ...); "
         'a C function is called by call_extern("float32", "name", x)',
     )
+
+
+STORAGE_SYNC = "tvm_storage_sync"
+"""The call that is a barrier, as a statement."""
+
+
+def _storage_sync(args: tuple[Any, ...]) -> Expr:
+    scope = args[0] if args else ""
+    name = str(scope.value if isinstance(scope, StringImm) else scope)
+    if MemoryScope.parse(name) is None:
+        raise UserError(
+            f"tir.tvm_storage_sync of {scope!r}", primitive="call_intrin", fix='name a memory scope: "shared"'
+        )
+    return Call(STORAGE_SYNC, (StringImm(name),), DType("int32"))
+
+
+def for_effect(e: Expr) -> Stmt:
+    """The statement that evaluates an expression for its effect."""
+    if isinstance(e, Call) and e.name == STORAGE_SYNC:
+        scope = e.args[0]
+        assert isinstance(scope, StringImm)
+        return Barrier(MemoryScope.parse(scope.value) or MemoryScope.SHARED)
+    return Evaluate(e)
+
+
+def call(dtype: Any, op: Any, args: Any, span: Any = None) -> Expr:
+    """Make a call of an intrinsic, as `call_intrin` does, of a list of arguments.
+
+    Raises
+    ------
+    UserError
+        For arguments that are not a list, and as `call_intrin`.
+    """
+    if not isinstance(args, (list, tuple)):
+        raise UserError(
+            f"the arguments are {args!r}", primitive="Call", fix='give a list: tir.Call("float32", "tir.exp", [x])'
+        )
+    return call_intrin(dtype, op, *args)
 
 
 def _typed(call: Expr, dtype: Any) -> Expr:

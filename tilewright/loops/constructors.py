@@ -19,7 +19,9 @@ from ..expr.traverse import substitute
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Tensor
 from .assertions import asserting, assertion_of
+from .calls import for_effect
 from .functions import PrimFunction
+from .ir_builder import BufferVar
 from .nodes import Allocate, Buffer, Evaluate, For, Function, If, Let, Program, Seq, Stmt, Store, While, seq
 
 _BY_NUMBER = (LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.UNROLLED, LoopKind.THREAD)
@@ -33,7 +35,7 @@ class ForKind:
 
 def _statement(given: Any, what: str, primitive: str) -> Stmt:
     if isinstance(given, Expr):
-        return Evaluate(given)
+        return for_effect(given)
     if not isinstance(given, Stmt):
         raise UserError(
             f"{what} is {given!r}, which is not a statement",
@@ -183,7 +185,7 @@ def make_seq(seq_: Any, span: Any = None) -> Stmt:
 
 def make_evaluate(value: Any, span: Any = None) -> Stmt:
     """An expression for its effect."""
-    return Evaluate(as_expr(value))
+    return for_effect(as_expr(value))
 
 
 def make_allocate(buffer_var: Any, dtype: Any, extents: Any, condition: Any, body: Any, *more: Any) -> Stmt:
@@ -227,7 +229,7 @@ def make_prim_func(
     """A function of buffers and numbers; `buffer_map` says which buffer a parameter of type handle stands for."""
     at = dict(buffer_map or {})
     given = params if isinstance(params, (tuple, list)) else [params]
-    found: list[Any] = [at.get(p, p) for p in given]
+    found: list[Any] = [p.buffer if isinstance(p, BufferVar) else at.get(p, p) for p in given]
     wrong = next((p for p in found if not isinstance(p, (Buffer, Var))), None)
     if wrong is not None:
         raise UserError(f"{wrong!r} is not a parameter", primitive="PrimFunc", fix="give buffers and variables")

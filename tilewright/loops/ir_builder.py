@@ -20,13 +20,13 @@ from typing import Any
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
-from ..expr.nodes import Expr, IntImm, Load, Var
+from ..expr.nodes import Expr, IntImm, Load, SizeVar, Var
 from ..expr.operators import as_expr, cast, const, floordiv, floormod, likely, subtract
 from ..expr.operators import condition as test_of
 from ..expr.traverse import post_order
 from ..tensor.axis import IterVar, whole
-from .calls import refuse_nested
-from .nodes import NOTHING, Allocate, Barrier, Buffer, Evaluate, For, If, Let, Stmt, Store, While, seq
+from .calls import for_effect, refuse_nested
+from .nodes import NOTHING, Allocate, Barrier, Buffer, For, If, Let, Stmt, Store, While, seq
 
 Wrap = Callable[[Stmt], Stmt]
 _KINDS = {kind.value: kind for kind in LoopKind if kind is not LoopKind.THREAD} | {
@@ -111,7 +111,7 @@ class IRBuilder:
     def emit(self, stmt: Any) -> None:
         """Append a statement, or an expression for its effect."""
         if isinstance(stmt, Expr):
-            stmt = Evaluate(stmt)
+            stmt = for_effect(stmt)
         if not isinstance(stmt, Stmt):
             raise UserError(
                 f"{stmt!r} is not a statement", primitive="ir_builder", fix="emit a statement, or an expression"
@@ -196,11 +196,7 @@ class IRBuilder:
         """Storage of `shape` elements, alive to the end of the scope; `scope` is "global", "shared" or "local"."""
         given = shape if isinstance(shape, (tuple, list)) else [shape]
         extents = tuple(_integer(e, "shape", "allocate") for e in given)
-        place = MemoryScope.parse("global" if isinstance(scope, str) and not scope else scope)
-        if place is None:
-            known = ", ".join(repr(s.value) for s in MemoryScope)
-            raise UserError(f"there is no memory scope {scope!r}", primitive="allocate", fix=f"use one of {known}")
-        buffer = Buffer(name, dtype, extents, place, note=name)
+        buffer = Buffer(name, dtype, extents, _place(scope, "allocate"), note=name)
         self._scopes[-1].append(lambda body: Allocate(buffer, body))
         return BufferVar(self, buffer)
 
@@ -213,6 +209,11 @@ class IRBuilder:
                 fix="give one of the buffers that te.extern passes to its function, or a tir.decl_buffer",
             )
         return BufferVar(self, buf)
+
+    def pointer(self, content_type: str, name: str = "ptr", scope: str = "") -> BufferVar:
+        """Memory that the caller of the program passes, of as many elements as there are: a parameter of a PrimFunc."""
+        place = _place(scope, "pointer")
+        return BufferVar(self, Buffer(name, content_type, (SizeVar(f"{name}_size"),), place, note=name))
 
     @contextmanager
     def new_scope(self) -> Iterator[None]:
@@ -257,6 +258,14 @@ class IRBuilder:
         if place is None:
             raise UserError(f"there is no memory scope {scope!r}", primitive="barrier", fix='use "shared"')
         self.emit(Barrier(place))
+
+
+def _place(scope: Any, primitive: str) -> MemoryScope:
+    place = MemoryScope.parse("global" if isinstance(scope, str) and not scope else scope)
+    if place is None:
+        known = ", ".join(repr(s.value) for s in MemoryScope)
+        raise UserError(f"there is no memory scope {scope!r}", primitive=primitive, fix=f"use one of {known}")
+    return place
 
 
 def create() -> IRBuilder:

@@ -9,15 +9,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ..arith.simplify import simplify
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
 from ..expr.nodes import TRUE, Load
+from ..expr.operators import as_expr, const
 from ..tensor.axis import AxisKind, IterVar, Range
 from ..tensor.reduction import CommReducer, Reduce
 from ..tensor.tensor import Tensor
 from .assertions import assertion_of
 from .functions import with_attr, without_attr
-from .nodes import Allocate, Assertion, Buffer, For, Function, If, Program, Seq, Stmt
+from .nodes import AddressOf, Allocate, Assertion, Buffer, For, Function, If, Program, Seq, Stmt
 from .printer import show_function, show_program, show_statement
 
 
@@ -51,6 +53,21 @@ def _asserted(branch: If) -> Assertion:
     return found
 
 
+def _pointer_arguments(address: AddressOf) -> tuple[Any, ...]:
+    """An element's type, the buffer, the elements from its first one, how many there are, and what is done: 1, 2, 3."""
+    buffer, place = address.buffer, address.place
+    assert isinstance(place, Load)
+    offset = simplify(buffer.layout.offset(buffer.shape, place.indices))
+    mask = Buffer.READ * address.reads + Buffer.WRITE * address.writes
+    return const(0, buffer.dtype), buffer, offset, simplify(address.extent), const(mask)
+
+
+def _offset_of(buffer: Buffer, indices: Any) -> list[Any]:
+    """How many elements from the beginning of its memory an element of the buffer lies, in a list."""
+    given = indices if isinstance(indices, (list, tuple)) else [indices]
+    return [simplify(buffer.layout.offset(buffer.shape, tuple(map(as_expr, given))))]
+
+
 _FIELDS: dict[type, dict[str, Callable[[Any], Any]]] = {
     For: {
         "loop_var": lambda loop: loop.var,
@@ -71,6 +88,7 @@ _FIELDS: dict[type, dict[str, Callable[[Any], Any]]] = {
         "extents": lambda stmt: stmt.buffer.shape,
         "condition": lambda stmt: TRUE,
     },
+    AddressOf: {"args": _pointer_arguments},
     Load: {"buffer": _source(Buffer, "buffer"), "producer": _source(Tensor, "producer")},
     Reduce: {"axis": lambda e: e.axes},
     CommReducer: {"identity_element": lambda reducer: reducer.identity},
@@ -95,7 +113,8 @@ def _is_it(self: Any, other: object) -> bool:
 
 
 _METHODS: dict[type, dict[str, Callable[..., Any]]] = {
-    **{kind: {"same_as": _is_it} for kind in (Stmt, Function, Buffer)},
+    **{kind: {"same_as": _is_it} for kind in (Stmt, Function)},
+    Buffer: {"same_as": _is_it, "offset_of": _offset_of},
     Seq: {
         "__getitem__": lambda seq, index: seq.stmts[index],
         "__len__": lambda seq: len(seq.stmts),

@@ -28,6 +28,8 @@ class Buffer:
     A view with a `byte_offset` begins at that byte of the buffer that it views, whatever the types of the two.
     """
 
+    READ, WRITE = 1, 2  # what an access mask is made of
+
     __slots__ = (
         "__weakref__",
         "alias_of",

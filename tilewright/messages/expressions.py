@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.errors import UserError, UserTypeError
+from ..core.errors import UserError, UserTypeError, UserValueError
 from ..expr.runtime_value import RuntimeValue
 
 _PRODUCT = "te.sum(A[i, k] * B[k, j], axis=k) in a te.compute"
@@ -62,7 +62,7 @@ def explain(asked: str, value: RuntimeValue, *operands: Any) -> UserError:
     if asked in _VALUES:
         return _unknown(x, *_VALUES[asked])
     if asked == "bool":
-        return UserError(
+        return UserValueError(
             f"the value of `{x}` is not known while the program is being built, so `and`, `or`, `not`, "
             "`if`, max(), min() and chained comparisons cannot use it",
             fix="use te.all(...), te.any(...), tir.Not(...), te.if_then_else(condition, a, b), te.max(a, b)",

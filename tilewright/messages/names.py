@@ -122,7 +122,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("ir_pass", "instrument"), _PASS),
         "module": "module.save(path), and tw.runtime.load_module(path)",
         **dict.fromkeys(("make",), _LOOPS),
-        "convert": _PLAIN,
         "generic": _CHOOSE,
         **dict.fromkeys(("register_intrin_rule", "call_pure_intrin"), _CALLS),
         **dict.fromkeys(("DataType", "datatype", "dtype"), 'give types as text: "float32", "int8", "bfloat16"'),
@@ -197,7 +196,7 @@ INSTEAD: dict[str, dict[str, str]] = {
     "runtime": {
         **{name: f"tw.nd.{name}" for name in ("cpu", "cuda", "opencl", "gpu")},
         "TVMContext": "tw.nd.Device",
-        **dict.fromkeys(("convert", "String", "ShapeTuple", "container"), _PLAIN),
+        **dict.fromkeys(("String", "ShapeTuple", "container"), _PLAIN),
         **dict.fromkeys(("Object", "ObjectGeneric", "PackedFunc"), _OBJECTS),
         **dict.fromkeys(("DataType", "DataTypeCode"), 'give types as text: "float32", "int8", "bfloat16"'),
         "const": "te.const(value, dtype)",

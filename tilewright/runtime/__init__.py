@@ -11,6 +11,7 @@ from .device import device as device  # now: the module of this name would take 
 
 if TYPE_CHECKING:
     from .array import NDArray as NDArray
+    from .conversion import convert as convert
     from .device import Device as Device
     from .device import enabled as enabled
     from .driver import DeviceError as DeviceError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "array": ("NDArray",),
+    "conversion": ("convert",),
     "device": ("Device", "enabled"),
     "driver": ("DeviceError",),
     "module": ("Module", "load_module", "set_debug"),

@@ -20,7 +20,7 @@ from ..schedule.value import AtRoot
 from ..tensor.axis import IterVar, Range
 from ..tensor.reduction import Reduce
 from ..tensor.scan import ScanOp
-from ..tensor.tensor import ComputeOp
+from ..tensor.tensor import ComputeOp, Operation, Tensor, topological
 
 
 def InferBound(sch: Schedule) -> dict[IterVar, Range]:
@@ -82,6 +82,31 @@ def AutoInlineInjective(sch: Schedule) -> None:
     _inline(sch, "AutoInlineInjective", lambda op: True)
 
 
+def CreateReadGraph(ops: _Any) -> dict[Operation, tuple[Tensor, ...]]:
+    """The tensors that each operation reads, for the given ones and all that they depend on."""
+    return {op: op.input_tensors for op in topological(_operations(ops, "CreateReadGraph"))}
+
+
+def PostDFSOrder(roots: _Any, graph: _Any = None) -> list[Operation]:
+    """The given operations and all that they depend on, producers first."""
+    return list(topological(_operations(roots, "PostDFSOrder")))
+
+
+def ScanGetBody(scan: ScanOp) -> list[Operation]:
+    """The operations that are computed anew in each step of a scan, producers first."""
+    if not isinstance(scan, ScanOp):
+        raise UserError(f"{scan!r} is not a scan", primitive="ScanGetBody", fix="give res.op of res = te.scan(...)")
+    steps = set(scan.steps())
+    return [op for op in topological([scan]) if op in steps]
+
+
+def _operations(given: _Any, primitive: str) -> list[Operation]:
+    ops = list(given) if isinstance(given, (list, tuple)) else [given]
+    if not all(isinstance(op, Operation) for op in ops):
+        raise UserError(f"{given!r} are not operations", primitive=primitive, fix="give a list: [B.op]")
+    return ops
+
+
 def _inline(sch: Schedule, primitive: str, fits: _Callable[[ComputeOp], bool]) -> None:
     _check(sch, primitive)
     for handle in sch.stages:
@@ -124,10 +149,13 @@ __all__ = [
     "AutoInlineElemWise",
     "AutoInlineInjective",
     "Buffer",
+    "CreateReadGraph",
     "Fuse",
     "InferBound",
     "IterVar",
+    "PostDFSOrder",
     "Range",
+    "ScanGetBody",
     "Schedule",
     "ScheduleOps",
     "Singleton",

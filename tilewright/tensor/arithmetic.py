@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.refusals import refusal
-from ..expr.operand import Operand
+from ..expr.operand import Operand, Whole
 
 Find = Callable[[str], Callable[[Any, Any], Any]]
 _found: list[Find] = []
@@ -19,7 +19,7 @@ def register_arithmetic(find: Find) -> None:
     _found[:] = [find]
 
 
-class Arithmetic:
+class Arithmetic(Whole):
     """What has the operators +, -, * and /, and conversion to another type, as a whole."""
 
     __slots__ = ()

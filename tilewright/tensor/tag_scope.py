@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from ..core.errors import UserError, warn_caller
+from ..core.errors import UserError, UserValueError, warn_caller
 
 
 class _Scope:
@@ -38,7 +38,7 @@ def tag_scope(tag: str) -> Iterator[None]:
         raise UserError(f"tag={tag!r} is not text", primitive="tag_scope", fix='give a name: te.tag_scope("conv")')
     outside = _CURRENT.get()
     if outside is not None:
-        raise UserError(
+        raise UserValueError(
             f"the tag scope {tag!r} is opened within the tag scope {outside.tag!r}",
             primitive="tag_scope",
             fix="close the outer one first: an operation has one tag",

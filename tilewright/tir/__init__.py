@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from ..core.refusals import missing_from_module as _missing
 from ..expr.bits import ceildiv, infinity, ldexp, logaddexp, nextafter, reinterpret
 from ..expr.constructors import CONSTRUCTORS as _NODES
+from ..expr.constructors import constructor as _constructor
 from ..expr.intrinsics import TABLE as _TABLE
+from ..expr.nodes import Call as _Call
 from ..expr.nodes import Expr as PrimExpr
 from ..expr.nodes import SizeVar, StringImm, Var
 from ..expr.op_registry import CallEffectKind
@@ -44,6 +46,7 @@ from ..loops.calls import (
     call_packed,
     call_pure_extern,
 )
+from ..loops.calls import call as _call
 from ..loops.constructors import STATEMENTS as _STATEMENTS
 from ..loops.constructors import ForKind, stmt_list, stmt_seq
 from ..loops.declare import decl_buffer
@@ -56,7 +59,8 @@ from . import analysis as analysis
 from . import stmt_functor as stmt_functor
 from . import transform as transform
 
-IntImm, FloatImm, Ramp, Broadcast, Call = (_NODES[f] for f in ("IntImm", "FloatImm", "Ramp", "Broadcast", "Call"))
+IntImm, FloatImm, Ramp, Broadcast = (_NODES[f] for f in ("IntImm", "FloatImm", "Ramp", "Broadcast"))
+Call = _constructor(_Call, _call)
 Add, Sub, Mul, Div, Mod = (_NODES[f] for f in ("Add", "Sub", "Mul", "Div", "Mod"))
 FloorDiv, FloorMod, Min, Max = (_NODES[f] for f in ("FloorDiv", "FloorMod", "Min", "Max"))
 EQ, NE, LT, LE, GT, GE, And, Or = (_NODES[f] for f in ("EQ", "NE", "LT", "LE", "GT", "GE", "And", "Or"))

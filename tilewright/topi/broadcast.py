@@ -16,7 +16,7 @@ from ..expr.nodes import Expr
 from ..expr.operand import Operand
 from ..tensor.tensor import Tensor, compute, extents
 from .argument_checks import tensor
-from .tag import BROADCAST
+from .tag import BROADCAST, ELEMWISE
 
 Binary = Callable[[Any, Any], Any]
 
@@ -75,7 +75,9 @@ def compute_broadcast(shape: Sequence[Expr], value: Callable[..., Any], read: Se
         return value(*(_at(each, indices) if isinstance(each, Tensor) else each for each in read))
 
     names = [f"ax{i}" for i in range(len(shape))]
-    made: Tensor = compute(tuple(shape), element, f"T_{name}", BROADCAST, varargs_names=names)
+    with_numbers = any(not isinstance(each, Tensor) for each in read)
+    tag = ELEMWISE if with_numbers else BROADCAST
+    made: Tensor = compute(tuple(shape), element, f"T_{name}", tag, varargs_names=names)
     return made
 
 

@@ -32,6 +32,8 @@ class Pool:
     slide: Sliding
     places: tuple[Any, ...]
     """How many windows there are along each."""
+    within: bool = False
+    """Whether every window shows elements of the tensor only, as those without padding do."""
 
     def shape(self) -> list[Any]:
         """The shape of the result."""
@@ -40,7 +42,7 @@ class Pool:
     def element(self, indices: Sequence[Any], taps: Sequence[Any], outside: Expr) -> Expr:
         """What the window at `indices` shows at `taps`; `outside` stands around the tensor."""
         at, inside = self.shown(indices, taps)
-        return o.if_then_else(inside, self.data(*at), outside)
+        return self.data(*at) if self.within else o.if_then_else(inside, self.data(*at), outside)
 
     def shown(self, indices: Sequence[Any], taps: Sequence[Any]) -> tuple[list[Any], Expr]:
         """The element that the window at `indices` shows at `taps`, and whether it is there."""
@@ -91,7 +93,9 @@ def pool_of(
                 fix="pad more, or use a smaller window",
             )
         places.append(number)
-    return Pool(source, tuple(dims), tuple(taps), Sliding(tuple(steps), tuple(before), tuple(apart)), tuple(places))
+    slide = Sliding(tuple(steps), tuple(before), tuple(apart))
+    within = not up and all(known(e) == 0 for e in (*before, *after))
+    return Pool(source, tuple(dims), tuple(taps), slide, tuple(places), within)
 
 
 def pool1d(

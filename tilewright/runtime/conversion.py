@@ -1,0 +1,37 @@
+"""Python values as the legacy API's objects: what `tvm.runtime.convert` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..expr.nodes import StringImm
+from ..expr.operators import const
+
+
+def convert(value: Any, span: Any = None) -> Any:
+    """Convert a value of Python's to one for programs.
+
+    Parameters
+    ----------
+    value
+        Numbers become constants (of type int32, float32 and bool, those of NumPy of their own type), texts text
+        constants; of lists, tuples and dictionaries, what they hold is converted.
+    span
+        Accepted for old scripts.
+
+    Returns
+    -------
+    What `value` became; everything else is returned as it is, since functions, tensors and None need no conversion.
+    """
+    if isinstance(value, (bool, int, float, np.bool_, np.number)):
+        return const(value)
+    if isinstance(value, str):
+        return StringImm(value)
+    if isinstance(value, (list, tuple)):
+        return [convert(each) for each in value]
+    if isinstance(value, Mapping):
+        return {key: convert(each) for key, each in value.items()}
+    return value
