@@ -50,7 +50,7 @@ def test_a_value_that_is_no_number() -> None:
 
 def test_a_whole_tensor_in_an_expression() -> None:
     with refused("", "cannot use Tensor(shape=[16, 24], dtype=float32, name=A)", fix="A[i, j]"):
-        i + A
+        i // A
 
 
 def test_an_unknown_dtype() -> None:
