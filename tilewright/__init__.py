@@ -37,6 +37,7 @@ _HOMES = {
     "error": ("TVMError", "UserError", "InternalError"),
     "tir": ("decl_buffer",),
     "ir": ("IRModule",),
+    "runtime.data_type": ("DataType",),
     "runtime.conversion": ("convert",),
     "runtime.packed": ("register_func", "get_global_func"),
     "functional": ("conv1d conv2d depthwise_conv2d conv_transpose1d conv_transpose2d max_pool2d avg_pool2d").split(),

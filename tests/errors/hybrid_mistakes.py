@@ -417,7 +417,7 @@ def part_of_a_number(a):
 
 
 def two_indices_of_a_tuple(a):
-    x = a.shape[0, 1]  # here: has one index | give one
+    x = a.shape[0, 1]  # here: has no parts | give fewer indices
 
 
 def no_such_attribute(a):

@@ -59,7 +59,7 @@ NAMED: list[tuple[str, str, str, str]] = [
     ("schedule", "InferBound", "schedule.InferBound is not part of Tilewright", "te.schedule.InferBound"),
     ("tensor", "ComputeOp", "tensor.ComputeOp is not part of Tilewright", "te.ComputeOp"),
     ("expr", "IntImm", "expr.IntImm is not part of Tilewright", "tir.IntImm"),
-    ("runtime", "PackedFunc", "runtime.PackedFunc is not part of Tilewright", "functions"),
+    ("runtime", "ObjectGeneric", "runtime.ObjectGeneric is not part of Tilewright", "functions"),
     ("autotvm.task", "extract_from_program", "autotvm.task.extract_from_program is not part", "task.create"),
     ("tilewright", "relay", "tilewright.relay is not part of Tilewright", "te.compute or topi"),
     ("tilewright", "build_config", "tilewright.build_config is not part of Tilewright", "transform.PassContext"),

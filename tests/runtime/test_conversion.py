@@ -24,6 +24,8 @@ def test_other_values() -> None:
     assert (one.value, two.value, same) == (1, 2, x)
     assert tw.convert({x: 3})[x].value == 3
     assert tw.convert(None) is None
-    assert tw.convert(test_other_values) is test_other_values
+    packed = tw.convert(lambda a: tw.convert(lambda b: a - b))
+    assert isinstance(packed, tw.runtime.PackedFunc)
+    assert packed(5)(3) == 2
     n = tw.convert(12)
     assert tuple(int(e) for e in te.compute((n, n - 2), lambda i, j: i + j).shape) == (12, 10)

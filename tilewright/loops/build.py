@@ -27,6 +27,7 @@ from ..tensor.tensor import PlaceholderOp, Tensor
 from .buffers import with_buffers
 from .declare import bound_tensors
 from .declared_nest import DeclaredNest
+from .joined_kernels import join_kernels
 from .layout import Layout
 from .nodes import NOTHING, Allocate, Assertion, BoundChecks, Buffer, Function, Stmt, seq
 from .rolling import rolling_of
@@ -93,7 +94,7 @@ class _Builder:
                 if (stage_id, k) in self.buffers:
                     self._check_kept(tensor, found)
                     continue
-                if found.stage.is_output and keep_outputs:
+                if found.stage.is_output and keep_outputs and not self.schedule.readers(stage_id):
                     raise self._missing(tensor, "is an output")
                 stage = found.stage
                 is_whole = isinstance(stage.op, (ExternOp, ScanOp))
@@ -112,7 +113,7 @@ class _Builder:
             body = self._allocated(found, body)
         outputs = [self.schedule.stages[i].origin for i in self.schedule.outputs]
         checks = BoundChecks(tuple(self.assertions)) if self.assertions else None
-        body = unify_thread_extents(body)
+        body = unify_thread_extents(join_kernels(body))
         return Function(self.name, self.params, body, check_reads(outputs), checks, imports=self._imports())
 
     def _imports(self) -> tuple[tuple[str, str], ...]:

@@ -50,7 +50,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("TensorComputeOp", "BaseComputeOp"), _OPERATIONS),
         "SpecializedCondition": "te.if_then_else in the declaration",
         "AXIS_SEPARATOR": _LAYOUT,
-        "trace": "pass the tensor in between as an argument: tw.build(s, [A, B, C]) keeps B",
         "logaddexp": "te.max(a, b) + te.log1p(te.exp(-te.abs(a - b)))",
         "clip": "te.max(low, te.min(x, high))",
         "mean": "te.sum(A[i, k], axis=k) in one te.compute, then B[i] / n in the next",
@@ -105,7 +104,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         "Range": "te.Range(begin, end)",
         "log_softmax": "topi.nn.log_softmax(A)",
         "select": "tir.Select(condition, a, b)",
-        "trace": "pass the tensor in between as an argument: tw.build(s, [A, B, C]) keeps B",
     },
     "tilewright": {
         **dict.fromkeys(("relay", "relax", "nnvm"), _MODELS),
@@ -124,7 +122,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("make",), _LOOPS),
         "generic": _CHOOSE,
         **dict.fromkeys(("register_intrin_rule", "call_pure_intrin"), _CALLS),
-        **dict.fromkeys(("DataType", "datatype", "dtype"), 'give types as text: "float32", "int8", "bfloat16"'),
+        **dict.fromkeys(("datatype", "dtype"), 'give types as text: "float32", "int8", "bfloat16"'),
         **dict.fromkeys(("support", "get_build_info"), "call `tilewright doctor`: it says what works on this machine"),
         "infinity": 'te.const(float("inf"), "float32")',
     },
@@ -197,8 +195,8 @@ INSTEAD: dict[str, dict[str, str]] = {
         **{name: f"tw.nd.{name}" for name in ("cpu", "cuda", "opencl", "gpu")},
         "TVMContext": "tw.nd.Device",
         **dict.fromkeys(("String", "ShapeTuple", "container"), _PLAIN),
-        **dict.fromkeys(("Object", "ObjectGeneric", "PackedFunc"), _OBJECTS),
-        **dict.fromkeys(("DataType", "DataTypeCode"), 'give types as text: "float32", "int8", "bfloat16"'),
+        **dict.fromkeys(("Object", "ObjectGeneric"), _OBJECTS),
+        "DataTypeCode": 'give types as text: "float32", "int8", "bfloat16"',
         "const": "te.const(value, dtype)",
     },
     "arith": {
@@ -247,7 +245,6 @@ INSTEAD: dict[str, dict[str, str]] = {
     "the array": {
         "astype": "tw.nd.array(a.numpy().astype(dtype), a.device)",
         **dict.fromkeys(("reshape", "T", "transpose", "sum", "max", "min", "mean"), "a.numpy(), which has it"),
-        "to_dlpack": "other libraries take the array itself: torch.from_dlpack(a)",
         "tolist": "a.numpy().tolist()",
         "context": "a.device",
     },

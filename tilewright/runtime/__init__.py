@@ -12,21 +12,25 @@ from .device import device as device  # now: the module of this name would take 
 if TYPE_CHECKING:
     from .array import NDArray as NDArray
     from .conversion import convert as convert
+    from .data_type import DataType as DataType
     from .device import Device as Device
     from .device import enabled as enabled
     from .driver import DeviceError as DeviceError
     from .module import Module as Module
     from .module import load_module as load_module
     from .module import set_debug as set_debug
+    from .packed import PackedFunc as PackedFunc
     from .thread_pool import num_threads as num_threads
     from .thread_pool import set_num_threads as set_num_threads
 
 _HOMES = {
+    "data_type": ("DataType",),
     "array": ("NDArray",),
     "conversion": ("convert",),
     "device": ("Device", "enabled"),
     "driver": ("DeviceError",),
     "module": ("Module", "load_module", "set_debug"),
+    "packed": ("PackedFunc",),
     "thread_pool": ("num_threads", "set_num_threads"),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}

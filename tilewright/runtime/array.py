@@ -249,6 +249,10 @@ class NDArray:
             "strides": steps,
         }
 
+    def to_dlpack(self) -> NDArray:
+        """The array itself, which other libraries take: `torch.from_dlpack(a.to_dlpack())`."""
+        return self
+
     def __dlpack__(
         self,
         *,

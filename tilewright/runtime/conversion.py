@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 
 from ..expr.nodes import StringImm
 from ..expr.operators import const
+from .packed import PackedFunc
 
 
 def convert(value: Any, span: Any = None) -> Any:
@@ -18,13 +21,13 @@ def convert(value: Any, span: Any = None) -> Any:
     ----------
     value
         Numbers become constants (of type int32, float32 and bool, those of NumPy of their own type), texts text
-        constants; of lists, tuples and dictionaries, what they hold is converted.
+        constants, functions packed ones; of lists, tuples and dictionaries, what they hold is converted.
     span
         Accepted for old scripts.
 
     Returns
     -------
-    What `value` became; everything else is returned as it is, since functions, tensors and None need no conversion.
+    What `value` became; everything else, such as a tensor, an expression or None, is returned as it is.
     """
     if isinstance(value, (bool, int, float, np.bool_, np.number)):
         return const(value)
@@ -34,4 +37,6 @@ def convert(value: Any, span: Any = None) -> Any:
         return [convert(each) for each in value]
     if isinstance(value, Mapping):
         return {key: convert(each) for key, each in value.items()}
+    if inspect.isroutine(value) or isinstance(value, functools.partial):
+        return PackedFunc(getattr(value, "__name__", "function"), value)
     return value

@@ -27,7 +27,7 @@ from .driver import DeviceError, Launcher
 from .exports import write_module
 from .layout import kind_of, layout_of
 from .packed import array_maker, call_packed, element_reader, returned
-from .saved import load_program
+from .saved import load_programs
 from .timing import Evaluator, TimingOptions, evaluator
 
 LEGACY_ENTRY = "__tvm_main__"
@@ -267,21 +267,35 @@ class Module:
         self.entry_name = program.entries[0].name
         self.entry_func = self._entries[self.entry_name]
         for_cpu = self.target.kind in ("llvm", "c")
-        self.imported_modules = [DeviceModule(program)] if program.kernels and not for_cpu else []
+        self.imported_modules: list[Any] = [DeviceModule(program)] if program.kernels and not for_cpu else []
         self.type_key = str(self.target.kind) if for_cpu else "host"
 
     def __call__(self, *args: Any, **named: Any) -> None:
         self.entry_func(*args, **named)
 
     def __getitem__(self, name: str) -> Entry:
-        return self.get_function(name)
+        return self.get_function(name, query_imports=True)
 
     def get_function(self, name: str, query_imports: bool = False) -> Entry:
-        """The function of that name."""
+        """The function of that name; with `query_imports`, of an imported module, too."""
         found = self._entries.get(self.entry_name if name == LEGACY_ENTRY else name) if isinstance(name, str) else None
+        imported = (
+            [m for m in self.imported_modules if isinstance(m, Module)] if found is None and query_imports else []
+        )
+        holder = next((m for m in imported if name in m._entries), None)
+        if holder is not None:
+            return holder.get_function(name)
         if found is None:
             raise UserError(f"the module has no function {name!r}", fix=f"it has {', '.join(self._entries)}")
         return found
+
+    def import_module(self, module: Module) -> None:
+        """Let `module[name]` find the functions of another module, too."""
+        if not isinstance(module, Module):
+            raise UserError(
+                f"{module!r} is not a module", primitive="import_module", fix="give what tw.build or load_module made"
+            )
+        self.imported_modules.append(module)
 
     def get_source(self, fmt: str = "") -> str:
         """The host code, as text; the kernels' source is `imported_modules[0].get_source()`.
@@ -395,7 +409,11 @@ class Module:
 def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
     """The module in a file that `save` or `export_library` wrote; its devices are looked for when it is first called.
 
-    A module is code, which runs when it is called: load only files that you trust. Raises UserError for a file that
-    holds no module, or whose content was damaged or edited since.
+    A library that was linked from several modules' object files is the first one, which imports the others. A module is
+    code, which runs when it is called: load only files that you trust. Raises UserError for a file that holds no
+    module, or whose content was damaged or edited since.
     """
-    return Module(load_program(path))
+    first, *others = [Module(program) for program in load_programs(path)]
+    for module in others:
+        first.import_module(module)
+    return first

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.dtype import DType
-from ..core.errors import UserError
+from ..core.errors import UserError, UserValueError
 from .array import NDArray
 from .device import Device
 
@@ -92,12 +92,21 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
     found = _FUNCTIONS.get(name) if isinstance(name, str) else None
     if found is None and not allow_missing:
         near = get_close_matches(str(name), _FUNCTIONS, n=1)
-        raise UserError(
+        raise UserValueError(
             f"no function is registered as {name!r}",
             primitive="get_global_func",
             fix=f"did you mean {near[0]!r}?" if near else f"register it: @tvm.register_func({str(name)!r})",
         )
     return found
+
+
+def _printed(*values: Any) -> Any:
+    """What traced values become unless a program says otherwise: they are printed."""
+    print(*values)
+    return values[-1]
+
+
+register_func("tvm.default_trace_action", _printed)
 
 
 def list_global_func_names() -> list[str]:

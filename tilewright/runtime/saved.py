@@ -105,14 +105,16 @@ def _entry(entry: EntryPoint) -> dict[str, Any]:
 
 def load_program(path: str | os.PathLike[str]) -> CompiledProgram:
     """The program in a file. UserError where there is none that this version can run."""
+    return load_programs(path)[0]
+
+
+def load_programs(path: str | os.PathLike[str]) -> list[CompiledProgram]:
+    """The programs in a file: several in a library that is linked from the objects of several modules."""
     path = file_path(path, "load_module", "kernel.tw")
     try:
         if path.exists() and not path.is_file():  # reading a pipe or a device may never end
             raise OSError(errno.EINVAL, "it is not a regular file")
-        with zipfile.ZipFile(_archive_in(path)) as archive:
-            described = json.loads(_member(archive, _DESCRIPTION))
-            _check_version(path, described)
-            return _program(archive, described)
+        return [_read(path, archive) for archive in _archives(_archive_in(path))]
     except UserError:
         raise
     except OSError as error:
@@ -128,6 +130,27 @@ def load_program(path: str | os.PathLike[str]) -> CompiledProgram:
             primitive="load_module",
             fix="write it with module.save(path)",
         ) from error
+
+
+def _read(path: Path, content: Any) -> CompiledProgram:
+    with zipfile.ZipFile(content) as archive:
+        described = json.loads(_member(archive, _DESCRIPTION))
+        _check_version(path, described)
+        return _program(archive, described)
+
+
+def _archives(content: Any) -> list[Any]:
+    """The archives that stand one after the other in a section, as a linker has put them there."""
+    if not isinstance(content, io.BytesIO):
+        return [content]
+    found: list[Any] = []
+    rest = content.getvalue()
+    while rest.strip(b"\0"):
+        with zipfile.ZipFile(io.BytesIO(rest)) as archive:  # the last one: its directory stands at the end
+            start = min(member.header_offset for member in archive.infolist())
+        found.append(io.BytesIO(rest[start:]))
+        rest = rest[:start]
+    return found[::-1]
 
 
 def _archive_in(path: Path) -> Any:

@@ -28,6 +28,7 @@ from ..expr.operators import divide as div
 from ..expr.operators import floordiv as indexdiv
 from ..expr.operators import floormod as indexmod
 from ..expr.variables import size_var, var
+from ..loops.tracing import trace
 from ..tensor.axis import IterVar, Range
 from ..tensor.extern import ExternOp
 from ..tensor.gradient.adjoints import gradient

@@ -51,6 +51,7 @@ from ..loops.constructors import STATEMENTS as _STATEMENTS
 from ..loops.constructors import ForKind, stmt_list, stmt_seq
 from ..loops.declare import decl_buffer
 from ..loops.nodes import Buffer, Stmt
+from ..loops.tracing import trace
 from ..tensor.axis import IterVar
 from ..tensor.data_layout import BijectiveLayout, Layout, bijective_layout, layout
 from ..tensor.reduction import CommReducer, comm_reducer, max, max_value, min, min_value, sum

@@ -242,8 +242,14 @@ class Expressions:
         array, indices = self.element(node)
         if isinstance(array, BufferVar):
             return Load(array.buffer, indices)
-        (index,) = indices
-        if not isinstance(index, int) or not isinstance(array, (tuple, list)):
+        for index in indices:
+            array = self._part(node, array, index)
+        return array
+
+    def _part(self, node: ast.Subscript, array: Any, index: Any) -> Any:
+        if not isinstance(array, (tuple, list)):
+            raise self.error(node, f"`{ast.unparse(node)}`: {_kind(array)} has no parts", "give fewer indices")
+        if not isinstance(index, int):
             raise self.error(
                 node,
                 f"`{ast.unparse(node)}` takes a part of {_kind(array)} by an index that is not known as the script "
@@ -274,8 +280,6 @@ class Expressions:
             raise self.error(node, "a slice is not in the hybrid language", "write a loop over the elements")
         indices = tuple(self.integer(part, "the index") for part in given)
         if not isinstance(array, BufferVar):
-            if len(indices) != 1:
-                raise self.error(node, f"{_kind(array)} has one index", "give one")
             return array, indices
         shape = array.buffer.shape
         if len(indices) != len(shape):

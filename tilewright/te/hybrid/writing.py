@@ -13,7 +13,9 @@ from ...core.errors import UserError
 from ...core.text import identifier
 from ...driver import lower
 from ...expr import nodes as n
-from ...loops.nodes import Allocate, Buffer, For, Function, If, Let, LoopKind, Seq, Stmt, Store
+from ...expr.operators import logical_not
+from ...loops.checked_index import REPORT, Assertion
+from ...loops.nodes import Allocate, Buffer, Evaluate, For, Function, If, Let, LoopKind, Seq, Stmt, Store
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import Tensor
 from .script import Script
@@ -67,7 +69,7 @@ class HybridModule:
 
 
 def build(
-    sch: ScheduleHandle, inputs: Sequence[Tensor], outputs: Sequence[Tensor], name: str = "hybrid_func"
+    sch: ScheduleHandle, inputs: Sequence[Tensor | n.Var], outputs: Sequence[Tensor], name: str = "hybrid_func"
 ) -> HybridModule:
     """Write the loops of a schedule in the hybrid language.
 
@@ -76,7 +78,7 @@ def build(
     sch
         The schedule.
     inputs
-        The tensors that the function takes, in this order.
+        The tensors and sizes that the function takes, in this order.
     outputs
         The tensors that it returns.
     name
@@ -118,7 +120,8 @@ class _Writer:
     def text(self, name: str) -> str:
         """The whole function."""
         buffers = list(self.function.buffers)
-        given, made = buffers[: self.inputs], buffers[self.inputs :]
+        given: list[Any] = list(self.function.params[: self.inputs])
+        made = [buffer for buffer in buffers if buffer not in given]
         self.lines.append(f"def {name}({', '.join(self._name(b) for b in given)}):")
         for buffer in made:
             self._line(1, f"{self._name(buffer)} = output_tensor({self._shape(buffer)}, {str(buffer.dtype)!r})")
@@ -146,6 +149,8 @@ class _Writer:
                 self._stmt(part, depth)
         elif isinstance(s, For):
             self._for(s, depth)
+        elif isinstance(s, If) and (message := self._asserts(s)) is not None:
+            self._line(depth, f"assert {self._expr(logical_not(s.condition))}, {message!r}")
         elif isinstance(s, If):
             self._line(depth, f"if {self._expr(s.condition)}:")
             self._stmt(s.then, depth + 1)
@@ -164,6 +169,15 @@ class _Writer:
             self._line(depth, f"{self._element(s.buffer, s.indices)} = {self._expr(s.value)}")
         else:
             raise _no_word(s)
+
+    def _asserts(self, s: If) -> str | None:
+        """The message of the assertion that a branch reports; None for every other branch."""
+        call = s.then.value if isinstance(s.then, Evaluate) and s.orelse is None else None
+        if not isinstance(call, n.Call) or call.name != REPORT or self.function.checks is None:
+            return None
+        slot = call.args[0]
+        said = self.function.checks.indices[slot.value] if isinstance(slot, n.IntImm) else None
+        return said.message if isinstance(said, Assertion) else None
 
     def _for(self, s: For, depth: int) -> None:
         if s.thread is not None:
