@@ -48,7 +48,7 @@ def outer(n, a, b):  # type: ignore[no-untyped-def]
     c = output_tensor((n, 4), a.dtype)  # noqa: F821
     for i in range(n):
         for j in range(4):
-            assert i < n and j < 4, "beyond"
+            assert i < n and j < 4, "beyond"  # noqa: PT018
             c[i, j] = a[i] * b[j]
     return c
 
