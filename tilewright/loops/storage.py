@@ -70,6 +70,11 @@ class Buffer:
         self.stages = stages
         self.byte_offset = byte_offset
 
+    def changed(self, **attributes: Any) -> Buffer:
+        """Another buffer like this one, with other values of some attributes."""
+        kept = {name: getattr(self, name) for name in Buffer.__slots__ if name != "__weakref__"}
+        return Buffer(**{**kept, **attributes})
+
     @property
     def memory(self) -> Buffer:
         """The buffer whose memory this one is a view of: itself for one that is not a view."""

@@ -85,16 +85,7 @@ class _Expansion:
 
     def _grown(self, buffer: Buffer) -> Buffer:
         shape = (multiply(buffer.shape[0], const(self.count, buffer.shape[0].dtype)), *buffer.shape[1:])
-        return Buffer(
-            buffer.name,
-            buffer.dtype,
-            shape,
-            buffer.scope,
-            buffer.align,
-            note=buffer.note,
-            layout=buffer.layout,
-            stages=buffer.stages,
-        )
+        return buffer.changed(shape=shape)
 
     def statement(self, stmt: Stmt) -> Stmt:
         """`stmt` for all vthreads: shared where nothing depends on the vthread, else expanded further in."""

@@ -69,7 +69,7 @@ def _flat(buffer: Buffer, is_param: bool) -> Buffer:
     alias = buffer if is_param else None
     kept = Layout(swizzle=buffer.layout.swizzle)
     kind, size = buffer.dtype.scalar, multiply(size, buffer.dtype.lanes)
-    return Buffer(buffer.name, kind, (size,), buffer.scope, align, alias, buffer.note, kept, buffer.stages)
+    return buffer.changed(dtype=kind, shape=(size,), align=align, alias_of=alias, layout=kept)
 
 
 def _index(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:

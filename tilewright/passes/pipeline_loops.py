@@ -233,16 +233,7 @@ def _may_run_ahead(writers: tuple[Stmt, ...], others: list[Stmt], staged: Mappin
 def _copies(buffer: Buffer, stages: int) -> Buffer:
     """The buffer with room for so many copies of it."""
     shape = (multiply(buffer.shape[0], stages),) if stages > 1 else buffer.shape
-    return Buffer(
-        buffer.name,
-        buffer.dtype,
-        shape,
-        buffer.scope,
-        buffer.align,
-        note=buffer.note,
-        layout=buffer.layout,
-        stages=stages,
-    )
+    return buffer.changed(shape=shape, stages=stages)
 
 
 def _moved(root: Any, rings: Mapping[Buffer, Buffer], iteration: Expr) -> Any:

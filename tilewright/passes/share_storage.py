@@ -93,18 +93,7 @@ def _views(shared: list[Buffer], clashes: Clashes) -> dict[Buffer, Buffer]:
             owners[buffer] = [buffer]
             continue
         owners[owner].append(buffer)
-        align = min(buffer.align, owner.align)
-        views[buffer] = Buffer(
-            buffer.name,
-            buffer.dtype,
-            buffer.shape,
-            buffer.scope,
-            align,
-            owner,
-            buffer.note,
-            buffer.layout,
-            buffer.stages,
-        )
+        views[buffer] = buffer.changed(align=min(buffer.align, owner.align), alias_of=owner)
     return views
 
 

@@ -94,9 +94,7 @@ class _Widener:
             if layout.given is not None:
                 layout = replace(layout, given=tuple(map(self.wide, layout.given)), start=self.wide(layout.start))
             base = None if buffer.alias_of is None else self.buffer(buffer.alias_of)
-            made = self.buffers[buffer] = Buffer(
-                buffer.name, buffer.dtype, shape, buffer.scope, buffer.align, base, buffer.note, layout, buffer.stages
-            )
+            made = self.buffers[buffer] = buffer.changed(shape=shape, alias_of=base, layout=layout)
         return made
 
     # Statements

@@ -111,13 +111,17 @@ def unravel_index(indices: Tensor, shape: Any) -> Tensor:
     ]
 
     def element(i: list[Any]) -> Expr:
-        each = unravelled(where(*i[1:]), extents)
-        value = each[-1]
-        for d in reversed(range(len(each) - 1)):
-            value = o.select(o.equal(i[0], d), each[d], value)
-        return o.as_expr(value)
+        return _chosen(i[0], unravelled(where(*i[1:]), extents))
 
     return moved([o.const(len(extents)), *where.shape], element, "unravel")
+
+
+def _chosen(at: Expr, values: Sequence[Any]) -> Expr:
+    """Return the value of that number."""
+    value = values[-1]
+    for d in reversed(range(len(values) - 1)):
+        value = o.select(o.equal(at, d), values[d], value)
+    return o.as_expr(value)
 
 
 def shape(array: Tensor, dtype: Any = "int32") -> Tensor:
@@ -140,13 +144,8 @@ def shape(array: Tensor, dtype: Any = "int32") -> Tensor:
             f"{data.name!r} has no dimensions", primitive="shape", fix="give a tensor with at least one dimension"
         )
 
-    def element(i: list[Any]) -> Expr:
-        value = o.cast(kind, data.shape[-1])
-        for d in reversed(range(data.ndim - 1)):
-            value = o.select(o.equal(i[0], d), o.cast(kind, data.shape[d]), value)
-        return value
-
-    return moved([o.const(data.ndim)], element, "shape")
+    sizes = [o.cast(kind, extent) for extent in data.shape]
+    return moved([o.const(data.ndim)], lambda i: _chosen(i[0], sizes), "shape")
 
 
 def ndarray_size(array: Tensor, dtype: Any = "int32") -> Tensor:
