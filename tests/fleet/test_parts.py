@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from pathlib import Path
@@ -15,9 +16,10 @@ from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.fleet.addresses import checked, joined
 from tilewright.fleet.bench import Bench
+from tilewright.fleet.courier import Courier
 from tilewright.fleet.journal import Journal, State
 from tilewright.fleet.ledger import Ledger, Sent
-from tilewright.fleet.protocol import Announcement, Begins, Run, Task, read_outcome, write_outcome
+from tilewright.fleet.protocol import Announcement, Begins, Leave, Measure, Proceed, read_outcome, write_outcome
 from tilewright.fleet.worker import builders_of, slots_of, visible_devices
 from tilewright.measure.channel import Channel
 from tilewright.measure.job import Job
@@ -187,7 +189,7 @@ def test_what_reaches_a_bench_while_it_waits_for_its_worker_is_not_forgotten() -
     worker, theirs = Channel.pair()
     session: Any = None
     bench = Bench(theirs, session, 1)
-    for message in (Task("2", b""), Run("1"), Task("3", b"")):
+    for message in (Measure("2", b""), Proceed("1"), Measure("3", b"")):
         worker.send(message)
     assert not bench.pending
     bench.begins(Job(lambda: (None, []), "1", Target.parse("llvm")))
@@ -204,3 +206,37 @@ def test_a_bench_whose_worker_is_gone_ends_as_at_the_end_of_a_file() -> None:
     bench.channel.close()
     with pytest.raises(EOFError, match="the worker is gone"):
         bench.fileno()
+
+
+class _Scheduler:
+    async def identity(self, n_workers: int) -> dict[str, Any]:
+        return {"workers": {}}
+
+
+class _Client:
+    """What a courier needs of a Dask client."""
+
+    status = "running"
+    scheduler = _Scheduler()
+
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+
+    def subscribe_topic(self, topic: str, handler: Any) -> None:
+        self.topics.append(topic)
+
+    def unsubscribe_topic(self, topic: str) -> None:
+        self.topics.remove(topic)
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+def test_a_courier_that_leaves_hears_no_more_events(says_so: bool) -> None:
+    """A scheduler that cannot tell a subscriber of its own departure logs a trace."""
+    ours, theirs = Channel.pair()
+    client = _Client()
+    if says_so:
+        ours.send(Leave())
+    else:
+        ours.close()
+    asyncio.run(Courier(theirs, client).run())
+    assert client.topics == []

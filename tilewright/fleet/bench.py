@@ -25,7 +25,7 @@ from ..measure.job import Job
 from ..measure.option import LocalBuilder, LocalRunner
 from ..measure.outcome import Outcome, RunFailed, shorten
 from ..measure.session import MeasureSession
-from .protocol import Begins, Broken, Candidate, Done, Opened, Run, Task
+from .protocol import Begins, Broken, Done, Measure, Opened, PickledCandidate, Proceed
 
 _TEMPLATES = "..autotvm"
 """The module of most candidates' templates. Builders are forked after it is imported, as the import takes as long as
@@ -60,7 +60,7 @@ class Bench:
         self.builders = builders
         self._options: tuple[LocalBuilder, LocalRunner] | None = None
         """The options of the current tuner."""
-        self._waiting: deque[tuple[str, Candidate]] = deque()
+        self._waiting: deque[tuple[str, PickledCandidate]] = deque()
         self._left = 0
         self._arrived: list[Any] = []
         """Messages that arrived while another one was awaited."""
@@ -93,7 +93,7 @@ class Bench:
         self.channel.send(Begins(job.key))
         while True:
             message = self.channel.receive()
-            if message == Run(job.key):
+            if message == Proceed(job.key):
                 self._arrived += self.channel.arrived()  # its descriptor does not tell of what was read already
                 return
             self._arrived.append(message)
@@ -113,17 +113,17 @@ class Bench:
                 return
             yield jobs
 
-    def _fits(self, candidate: Candidate) -> bool:
+    def _fits(self, candidate: PickledCandidate) -> bool:
         return (candidate.builder, candidate.runner) == self._options
 
     def _hear(self) -> None:
         arrived, self._arrived = self._arrived, []
         for message in (*arrived, *self.channel.arrived()):
-            if isinstance(message, Garbled) or not isinstance(message, Task):
+            if isinstance(message, Garbled) or not isinstance(message, Measure):
                 continue
             try:
                 candidate = pickle.loads(message.candidate)
-                if not isinstance(candidate, Candidate):
+                if not isinstance(candidate, PickledCandidate):
                     raise TypeError(f"it is {type(candidate).__name__}")
                 Target.parse(candidate.target)
             except Exception as error:  # of a class that only the tuner has, perhaps
@@ -139,7 +139,7 @@ class Bench:
             self.channel.close()
 
 
-def _job(token: str, candidate: Candidate) -> Job:
+def _job(token: str, candidate: PickledCandidate) -> Job:
     reference = Pickled.of(candidate.reference) if candidate.reference else None
     return Job(Pickled.of(candidate.instantiate), token, Target.parse(candidate.target), reference)
 

@@ -53,6 +53,8 @@ class Courier:
         self._start(self._watch())
         await self._over.wait()
         loop.remove_reader(self.channel.fileno())
+        with suppress(Exception):  # else the scheduler tells this client that it left, and logs that it cannot
+            self.client.unsubscribe_topic("all")
 
     def _on_event(self, event: Any) -> None:
         if isinstance(event[1], dict) and event[1].get("action") in ("add-worker", "remove-worker"):

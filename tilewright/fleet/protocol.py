@@ -1,8 +1,8 @@
 """The fleet's messages on one page, and the text of those that cross hosts.
 
-    tuner ── Connect, Send, Ping, Leave ──►  courier  ── Dask ──►  worker  ── Task, Run ───►  bench
-          ◄── Joined, Left, Finished,  ────          ◄────────            ◄── Opened, Begins,
-              Answered, Unreachable                                               Done, Broken
+    tuner ── Connect, Send, Ping, Leave ──►  courier  ── Dask ──►  worker  ── Measure, Proceed ──►  bench
+          ◄── Joined, Left, Finished, ─────          ◄────────            ◄── Opened, Begins, ────
+              Answered, Unreachable                                           Done, Broken
 
 The *courier* is a process of the tuner's that holds the Dask client, so that the tuner, which forks, has no threads. A
 *worker* is a Dask worker. It starts one *bench*, a process that builds, runs and checks candidates as a tuner does on
@@ -144,7 +144,7 @@ class Unreachable:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class PickledCandidate:
     """A candidate as the tuner sends it: pickled, except for its identity.
 
     `reference` is the pickled function that computes the expected outputs, if the task has one. Candidates with equal
@@ -159,7 +159,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Task:
+class Measure:
     """Measure a candidate, which is pickled."""
 
     token: str
@@ -175,13 +175,13 @@ class Opened:
 
 @dataclass(frozen=True)
 class Begins:
-    """A candidate is built, and is about to run: the bench waits for `Run`."""
+    """A candidate is built, and is about to run: the bench waits for `Proceed`."""
 
     token: str
 
 
 @dataclass(frozen=True)
-class Run:
+class Proceed:
     """The journal has noted the candidate: run it."""
 
     token: str

@@ -311,7 +311,7 @@ class FleetSession:
         if job.reference is not None and job.reference not in self._references:
             self._references[job.reference] = self._pickle(job.reference)
         reference = self._references[job.reference] if job.reference is not None else b""
-        made = p.Candidate(
+        made = p.PickledCandidate(
             str(self._resolved(job.target)), self._pickle(job.instantiate), reference, self.builder, self.runner.local
         )
         return self._pickle(made)

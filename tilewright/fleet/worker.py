@@ -28,7 +28,7 @@ from ..measure.children import KEEPS_MEMORY
 from ..measure.outcome import Outcome, RunFailed
 from ..runtime.driver import DeviceAttributes
 from .journal import Journal, State
-from .protocol import Announcement, Begins, Broken, Done, Opened, Run, Task, write_outcome
+from .protocol import Announcement, Begins, Broken, Done, Measure, Opened, Proceed, write_outcome
 
 ANNOUNCED = "tilewright"
 """The name under which Dask's scheduler keeps what a worker announces."""
@@ -126,7 +126,7 @@ class Host:
         try:
             await self.open()
             assert self._channel is not None
-            self._channel.send(Task(token, candidate), 10.0)
+            self._channel.send(Measure(token, candidate), 10.0)
         except (OSError, UserError) as error:
             self._finish(token, RunFailed(reason=f"the bench does not take it: {error}", killed=True))
 
@@ -158,7 +158,7 @@ class Host:
             elif isinstance(message, Begins):
                 self.journal.run(message.token)
                 with suppress(OSError):
-                    channel.send(Run(message.token), 10.0)
+                    channel.send(Proceed(message.token), 10.0)
             elif isinstance(message, Done):
                 self._finish(message.token, message.outcome)
         if channel.closed:
