@@ -27,7 +27,7 @@ def rank(task: Any, count: int = 10) -> list[Config]:
     return [task.config_space.get(index) for index in found.indices] if found is not None else []
 
 
-def explain(task: Any, config: Any) -> str:
+def explain(task: Any, config: Any, compiled: bool = False) -> str:
     """Return a table of what the model expects of a configuration: its time, and what each part would take alone.
 
     Parameters
@@ -36,18 +36,21 @@ def explain(task: Any, config: Any) -> str:
         For a GPU.
     config : Config
         One of `task.config_space`.
+    compiled : bool
+        Whether to compile it, which needs no GPU, and to count with the registers, the spills, and the shared memory
+        of its kernels in place of predicted ones. CUDA only.
 
     Raises
     ------
     UserError
-        Where the model does not cover the target or the schedule.
+        Where the model does not cover the target or the schedule, and where the configuration does not compile.
     """
     _check(task, "explain")
     if not isinstance(config, Config):
         raise UserError(
             f"the configuration is {config!r}", primitive="explain", fix="give one: task.config_space.get(0)"
         )
-    return explanation.explain(task, config)
+    return explanation.explain(task, config, compiled=bool(compiled))
 
 
 def _check(task: Any, primitive: str) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tilewright import autotvm, te
+from tilewright.codegen.abi import Resources
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
+from tilewright.tune.model import explanation
 from tilewright.tune.model.machine import Machine
 from tilewright.tune.model.prediction import TERMS
 from tilewright.tune.model.ranking import rank
@@ -117,6 +120,17 @@ def test_explain_names_terms_and_counts() -> None:
     assert "a thread      5 multiply-adds" in text
 
 
+def test_explain_counts_with_what_the_compiler_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    def built(*_: Any, target: Target) -> Any:
+        return SimpleNamespace(program=SimpleNamespace(resources={"main_kernel": Resources(201, 8, 16, 0, 100_000, 0)}))
+
+    monkeypatch.setattr(explanation, "build", built)
+    text = autotvm.explain(task(), task().config_space.get(0), compiled=True)
+    assert " 2 at a time on a multiprocessor" in text  # by 100,000 bytes of shared memory
+    assert "about 208 registers" in text  # in steps of eight
+    assert text.endswith("compiled      201 registers, 16 bytes spilled, 100,000 bytes of shared memory (main_kernel)")
+
+
 def test_rank_returns_configurations() -> None:
     assert [config.index for config in autotvm.rank(task(), count=3)] == list(rank(task(), count=3).indices)
     assert autotvm.rank(task().with_target(Target("llvm"))) == []
@@ -133,6 +147,10 @@ def test_rank_returns_configurations() -> None:
         (
             lambda: autotvm.explain(task().with_target(Target("llvm")), task().config_space.get(0)),
             "the model does not cover the target llvm",
+        ),
+        (
+            lambda: autotvm.explain(task().with_target(Target("opencl -device=gpu")), task().config_space.get(0), True),
+            "compiled=True: nobody tells what kernels for opencl",
         ),
     ],
 )

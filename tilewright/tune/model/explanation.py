@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
+
 import numpy as np
 
+from ...codegen.abi import Resources
 from ...core.errors import UserError
+from ...driver import build
 from ..space.config import Config
 from ..task import Task
 from .machine import Machine
@@ -23,7 +28,7 @@ _MEANINGS = {
 }
 
 
-def explain(task: Task, config: Config, machine: Machine | None = None) -> str:
+def explain(task: Task, config: Config, machine: Machine | None = None, compiled: bool = False) -> str:
     """Explain the predicted time of a configuration.
 
     Parameters
@@ -34,6 +39,9 @@ def explain(task: Task, config: Config, machine: Machine | None = None) -> str:
         A configuration of the task's space.
     machine : Machine, optional
         What to predict for; by default the machine of the task's target.
+    compiled : bool
+        Whether to compile the configuration, which needs no GPU, and to count with the registers, the spills and the
+        shared memory of its kernels in place of predicted ones.
 
     Returns
     -------
@@ -54,16 +62,33 @@ def explain(task: Task, config: Config, machine: Machine | None = None) -> str:
         raise UserError(f"the model does not cover the target {task.target}", primitive="explain",
                         fix='create the task for a GPU: target="cuda"')  # fmt: skip
     scorer = Scorer(task, machine)
+    resources = _compiled(task, config) if compiled else {}
+    taken = "".join(f"\n{_resources(name, each)}" for name, each in resources.items())
     if task.declared.expected is not None:
-        return _own(scorer, index)
-    found = scorer.predictions(index)
+        return _own(scorer, index) + taken
+    found = scorer.predictions(index, list(resources.values()))
     if not found:
         raise UserError(f"the model does not cover the schedule of {config!r}", primitive="explain",
                         fix="measure it: the model knows te.compute stages of constant sizes")  # fmt: skip
     parts = [_kernel(prediction, counts) for prediction, counts in found]
     if len(parts) == 1:
-        return parts[0]
-    return "\n\n".join(f"kernel {number}: {part}" for number, part in enumerate(parts, 1))
+        return parts[0] + taken
+    return "\n\n".join(f"kernel {number}: {part}" for number, part in enumerate(parts, 1)) + taken
+
+
+def _compiled(task: Task, config: Config) -> Mapping[str, Resources]:
+    """What the kernels of a configuration take of the hardware, as the compiler tells."""
+    if task.target is None or task.target.kind != "cuda":
+        raise UserError(f"compiled=True: nobody tells what kernels for {task.target} take", primitive="explain",
+                        fix='leave it out, or create the task for target="cuda"')  # fmt: skip
+    with warnings.catch_warnings():  # how the schedule could be better is not what was asked
+        warnings.simplefilter("ignore", UserWarning)
+        return dict(build(*task.instantiate(config), target=task.target).program.resources)
+
+
+def _resources(name: str, found: Resources) -> str:
+    text = f"{found.registers} registers, {found.spill_load_bytes:,} bytes spilled"
+    return f"{'compiled':12}  {text}, {found.shared_bytes:,} bytes of shared memory ({name})"
 
 
 def _own(scorer: Scorer, index: int) -> str:

@@ -12,6 +12,7 @@ from math import ceil
 
 import numpy as np
 
+from ...codegen.abi import Resources
 from ...core.hardware import MemoryScope
 from ...passes.register_prefetch import MAX_HELD, OVERHEAD, SHARE
 from .machine import Machine
@@ -30,11 +31,15 @@ class Prediction:
     registers: np.ndarray
 
 
-def predict(counts: Counts, machine: Machine) -> Prediction:
-    """The predicted time of one kernel for every configuration."""
+def predict(counts: Counts, machine: Machine, compiled: Resources | None = None) -> Prediction:
+    """The predicted time of one kernel for every configuration; `compiled` is what its compiled form takes."""
     c, rates, w = counts, machine.rates, machine.weights
     warps = np.ceil(c["threads"] / machine.hardware.warp)
     registers, spilled = _registers(c, machine)
+    if compiled is not None:
+        registers = np.full_like(registers, -(-compiled.registers // 8) * 8)
+        spilled = spilled * (compiled.spill_load_bytes > 0)
+        c = {**c, "shared_bytes": np.full_like(c["shared_bytes"], compiled.shared_bytes)}
     resident = _resident(c, machine, warps, registers)
     each = np.ceil(c["blocks"] / machine.multiprocessors)  # blocks of the busiest multiprocessor
     spills = w.spill * c["fma"] * spilled

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...codegen.abi import Resources
 from ...core.hardware import Hardware, MemoryScope
 from ...core.limits import HOPELESS
 from ..task import Expected, Task
@@ -71,14 +72,18 @@ class Scorer:
         points = np.array([self.task.config_space.point(i) for i in indices], dtype=np.int64)
         return self.score(points.reshape(-1, len(self.task.config_space.dims))).seconds
 
-    def predictions(self, index: int) -> list[tuple[Prediction, Counts]]:
-        """The prediction for each kernel of one configuration; none if it cannot be modelled."""
+    def predictions(self, index: int, compiled: Sequence[Resources] = ()) -> list[tuple[Prediction, Counts]]:
+        """Predict each kernel of one configuration; returns an empty list if it cannot be modelled.
+
+        `compiled` has what its kernels take of the hardware, in the order of their launches.
+        """
         points = np.array([self.task.config_space.point(index)], dtype=np.int64)
         for _, structure, columns in self.structures.groups(points):
             if structure.schedule is not None:
                 made = [Work(structure, columns, k, self.machine.hardware).counts()
                         for k in kernels(structure, infer(structure, columns))]  # fmt: skip
-                return [(predict(counts, self.machine), counts) for counts in made]
+                known = list(reversed(compiled)) if len(compiled) == len(made) else [None] * len(made)
+                return [(predict(counts, self.machine, each), counts) for counts, each in zip(made, known, strict=True)]
         return []
 
     def _of_structure(self, structure: Structure, columns: Columns) -> tuple[np.ndarray, np.ndarray] | None:
