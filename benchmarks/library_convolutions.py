@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,14 @@ LAYERS: list[Any] = [
     Conv2d.of((8, 128, 28, 28), 128, 3, 1, 1, dtype="float16"),
     Conv2d.of((8, 256, 14, 14), 1024, 1, 1, 0),
     Conv2d.of((64, 128, 14, 14), 128, 3, 1, 1, layout="HWCN"),
+    Conv2d.of((1, 64, 56, 56), 64, 3, 1, 1, layout="NHWC", weights="HWIO"),
+    Conv2d.of((8, 256, 14, 14), 1024, 1, 1, 0, layout="NHWC", weights="HWIO"),
+    Conv2d.of((8, 128, 28, 28), 128, 3, 1, 1, layout="NHWC", weights="HWIO", dtype="float16"),
+    Conv2d.of((1, 3, 224, 224), 64, 7, 2, 3, layout="NHWC", weights="HWIO"),
+    Conv2d.of((8, 128, 56, 56), 128, 3, 1, 1, groups=32),
+    Conv2d.of((8, 256, 28, 28), 256, 3, 1, 1, groups=4),
+    Conv2d.of((8, 128, 56, 56), 128, 3, 1, 1, groups=32, layout="NHWC", weights="HWIO"),
+    Conv2d.of((8, 256, 28, 28), 256, 3, 1, 1, groups=4, layout="NHWC", weights="HWIO"),
     Depthwise.of((1, 96, 112, 112), 3, 2, 1),
     Depthwise.of((32, 384, 14, 14), 3, 1, 1),
 ]
@@ -35,15 +44,18 @@ LAYERS: list[Any] = [
 def ways(of: Any, target: str) -> dict[str, tuple[Any, list[te.Tensor]]]:
     """The schedules of a layer, with their arguments."""
     depthwise = isinstance(of, Depthwise)
-    name = "depthwise_conv2d_nchw" if depthwise else f"conv2d_{of.layout.lower()}"
+    groups = [of.groups] if not depthwise and of.groups > 1 else []
+    name = "depthwise_conv2d_nchw" if depthwise else f"{'group_' if groups else ''}conv2d_{of.layout.lower()}"
     made: dict[str, tuple[Any, list[te.Tensor]]] = {}
     with tw.target.Target(target) as on:
         for way, library in (("cuda", topi.cuda), ("general", topi.nn)):
             data, weights = of.placeholders()
-            out = getattr(library, name)(data, weights, of.stride, of.padding, of.dilation)
+            kind = {"out_dtype": of.result} if of.layout == "NHWC" else {}  # which by default is float32
+            out = getattr(library, name)(data, weights, of.stride, of.padding, of.dilation, *groups, **kind)
             made[way] = getattr(topi.cuda, f"schedule_{name}")([out]), [data, weights, out]
-        template, config = (DEPTHWISE if depthwise else CONV2D).choose(of, on)
-        made["template"] = template.instantiate(config, of.args, on)
+        own = of if of.layout != "NHWC" else replace(of, weights="OIHW")  # the order that templates take by default
+        template, config = (DEPTHWISE if depthwise else CONV2D).choose(own, on)
+        made["template"] = template.instantiate(config, own.args, on)
     return made
 
 
@@ -62,18 +74,22 @@ def main() -> None:
     lines = []
     for row, of in enumerate(LAYERS):
         given, (expected,) = of.sample()
-        arrays = [tw.nd.array(a, dev) for a in (*given, np.full(expected.shape, np.nan, of.dtype))]
+        usual = [given[0], np.ascontiguousarray(given[1].transpose(3, 2, 0, 1)) if of.layout == "NHWC" else given[1]]
+        out = np.full(expected.shape, np.nan, of.dtype)
+        arrays = {
+            way: [tw.nd.array(a, dev) for a in (*(usual if way == "template" else given), out)] for way in made[row]
+        }
         times: dict[str, list[float]] = {way: [] for way in made[row]}
         timers = {}
         for way in times:
             module = modules[row, way]
-            module(*arrays)
-            error = np.linalg.norm(arrays[-1].numpy().astype("float64") - expected) / np.linalg.norm(expected)
+            module(*arrays[way])
+            error = np.linalg.norm(arrays[way][-1].numpy().astype("float64") - expected) / np.linalg.norm(expected)
             assert error < (1e-2 if of.dtype == "float16" else 1e-5), f"{of.title}, {way}: error {error:.1e}"
             timers[way] = module.time_evaluator(module.entry_name, dev, number=RUNS, repeat=1)
         for _ in range(ROUNDS):
             for way, timer in timers.items():
-                times[way].append(timer(*arrays).median * 1e6)
+                times[way].append(timer(*arrays[way]).median * 1e6)
         cuda, template, general = (statistics.median(times[way]) for way in ("cuda", "template", "general"))
         lines.append([of.title, f"{cuda:.1f}", f"{template:.1f}", f"{cuda / template:.2f}", f"{general:.1f}"])
     heads = ["cuda µs", "template µs", "cuda / template", "general µs"]

@@ -39,6 +39,7 @@ WORKLOADS = (
     Conv2d.of((2, 8, 6, 12), 8, groups=2, dtype="float16"),
     Conv2d.of((1, 6, 9, 10), 12, groups=3, padding=(0, 1, 2, 3), dilation=2, layout="NHWC", dtype="bfloat16"),
     Conv2d.of((1, 5, 8, 8), 7, stride=2, layout="NHWC", dtype="float16"),
+    Conv2d.of((1, 8, 9, 7), 12, groups=2, layout="NHWC", weights="HWIO"),
     Conv2d.of((1, 3, 16), 5, kernel=3, layout="NCW"),
 )
 EPILOGUES = (Epilogue(), Epilogue(bias=True, activation="relu"), Epilogue(True, True, "silu"))
@@ -67,6 +68,8 @@ def exact(workload, data, weights):
     images = data.astype("float64")
     images = np.einsum(f"{workload.layout}->NCHW", images)
     padded = np.pad(images, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    if getattr(workload, "weights", "OIHW") == "HWIO":
+        weights = weights.transpose(3, 2, 0, 1)
     w = weights.astype("float64").reshape(workload.filters, -1, *workload.kernel)
     rows, columns = workload.places
     out = np.zeros((len(images), workload.filters, rows, columns))

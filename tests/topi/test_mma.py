@@ -44,6 +44,7 @@ WORKLOADS = (
     Conv2d.of((2, 32, 5, 6), 17, kernel=1, padding=0),
     Conv2d.of((2, 10, 6, 7), 8, layout="NHWC", dtype="float16", weights="OHWI"),
     Conv2d.of((1, 32, 5, 6), 16, kernel=1, padding=0, layout="NHWC", dtype="float16", weights="OHWI"),
+    Conv2d.of((2, 16, 6, 7), 24, layout="NHWC", dtype="float16", weights="HWIO"),
     Conv2d.of((1, 64, 4, 5), 32, groups=2, kernel=2, layout="NHWC", dtype="bfloat16"),
     Conv2d.of((1, 64, 7, 7), 40, dtype="float16"),
     Conv2d.of((8, 16, 4, 5), 24, layout="HWCN"),

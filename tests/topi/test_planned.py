@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.passes.running import finish
 from tests.programs.harness import TARGETS, build, poison
 from tilewright import autotvm, te, topi
+from tilewright.driver import lower_for
+from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device
 from tilewright.topi import templates, testing
-from tilewright.topi.templates import CONV2D_GEMM, Conv2d
+from tilewright.topi.templates import CONV2D_GEMM, CONV2D_WINDOW, Conv2d
+from tilewright.topi.templates.fusion import declared, schedule
 
 on_grids = pytest.mark.parametrize("target", TARGETS[1:])
 RANDOM = np.random.default_rng(8)
@@ -70,10 +74,31 @@ def test_other_layouts(target: str) -> None:
     given = inputs(*turned)
     conv = lambda: topi.cuda.conv2d_hwcn(given[0][0], given[1][0], 1, 1, 1)
     np.testing.assert_array_equal(run(conv, given, target, "schedule_conv2d_hwcn"), PLAIN.transpose(2, 3, 1, 0))
+    last = np.ascontiguousarray(IMAGE.transpose(0, 2, 3, 1))
+    given = inputs(last, turned[1])
+    conv = lambda: topi.cuda.conv2d_nhwc(given[0][0], given[1][0], 1, 1, 1)
+    np.testing.assert_array_equal(run(conv, given, target, "schedule_conv2d_nhwc"), PLAIN.transpose(0, 2, 3, 1))
     given = inputs(IMAGE, DEPTHWISE)
     conv = lambda: topi.cuda.depthwise_conv2d_nchw(given[0][0], given[1][0], 2, 1, 1)
     expected = testing.depthwise_conv2d_python_nchw(IMAGE, DEPTHWISE, 2, 1)
     np.testing.assert_array_equal(run(conv, given, target, "schedule_depthwise_conv2d_nchw"), expected)
+
+
+@on_grids
+@pytest.mark.parametrize("channels", [4, 64])
+def test_groups(channels: int, target: str) -> None:
+    """Of few channels and of many, which templates of their own compute."""
+    image, filters = values(2, channels, 5, 6), values(2 * channels, channels // 2, 3, 3)
+    expected = testing.conv2d_nchw_python(image, filters, 1, 1, 2)
+    given = inputs(image, filters)
+    conv = lambda: topi.cuda.group_conv2d_nchw(given[0][0], given[1][0], 1, 1, 1, 2)
+    np.testing.assert_array_equal(run(conv, given, target, "schedule_group_conv2d_nchw"), expected)
+    given = inputs(
+        np.ascontiguousarray(image.transpose(0, 2, 3, 1)), np.ascontiguousarray(filters.transpose(2, 3, 1, 0))
+    )
+    conv = lambda: topi.nn.relu(topi.cuda.group_conv2d_nhwc(given[0][0], given[1][0], 1, 1, 1, 2))
+    found = run(conv, given, target, "schedule_group_conv2d_nhwc")
+    np.testing.assert_array_equal(found, np.maximum(expected, 0).transpose(0, 2, 3, 1))
 
 
 def test_the_first_configuration_of_a_template_is_taken() -> None:
@@ -120,3 +145,23 @@ def test_a_thread_of_the_general_schedule_keeps_its_sums_only() -> None:
     out = topi.nn.conv2d_nchw(A, W, 1, 1, 1)
     text = str(tw.lower(topi.cuda.schedule_conv2d_nchw([out]), [A, W, out]))
     assert 'T.allocate([16], "float32", "local")' in text
+
+
+@pytest.mark.parametrize("weights", ["OIHW", "HWIO"])
+def test_windows_are_part_of_programs(weights: str) -> None:
+    """Each order of filters, with what follows in the same kernel."""
+    of = Conv2d.of((1, 16, 6, 9), 8, layout="NHWC", dtype="float16", weights=weights)
+    target = tw.target.Target("cuda -arch=sm_90")
+    A, W = of.placeholders()
+    wanted = {"rows": [2, 1], "columns": [1, 16], "filters": [1, 8], "tiles": 1, "stages": 1, "store": "fragments"}
+    config = CONV2D_WINDOW.strategy(target).nearest(of, wanted)
+    out = declared(CONV2D_WINDOW, config, of, target, (A, W), None)
+    C = te.compute(out.shape, lambda *i: out(*i) * te.const(2, "float16"), name="C")
+    s = te.create_schedule(C.op)
+    s[out].compute_inline()
+    schedule(s, out, C)
+    finished = finish(lower_for(target, s, [A, W, C]).functions[0], str(target), check=True)
+    data, kernels = (np.trunc(a * 3) for a in of.inputs(np.random.default_rng(3)))
+    found = np.full(of.out_shape, np.nan, "float16")
+    interpret(finished, [data, kernels, found], outputs=[finished.buffers[-1]])
+    np.testing.assert_array_equal(found, of.numpy(data.astype("float64"), kernels.astype("float64")) * 2)

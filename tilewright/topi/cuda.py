@@ -46,6 +46,9 @@ conv2d_nchw_winograd = _nn.conv2d_winograd_nchw
 dense_small_batch = dense_large_batch = _nn.dense
 conv2d_nchw = _by_template(_Conv2d, "NCHW", _nn.conv2d_nchw, _on_grid)
 conv2d_hwcn = _by_template(_Conv2d, "HWCN", _nn.conv2d_hwcn, _on_grid)
+conv2d_nhwc = _by_template(_Conv2d, "NHWC", _nn.conv2d_nhwc, _on_grid)
+group_conv2d_nchw = _by_template(_Conv2d, "NCHW", _nn.group_conv2d_nchw, _on_grid)
+group_conv2d_nhwc = _by_template(_Conv2d, "NHWC", _nn.group_conv2d_nhwc, _on_grid)
 depthwise_conv2d_nchw = _by_template(_Depthwise, "NCHW", _nn.depthwise_conv2d_nchw, _on_grid)
 
 if TYPE_CHECKING:

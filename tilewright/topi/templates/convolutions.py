@@ -19,7 +19,7 @@ from .layouts import IMAGES_LAST, LAYOUTS, as_images, from_layout, in_layout, in
 from .workload import INTEGERS, Convolution, border, dtype_of, positions, shape_of, shortened, sizes, sum_dtype
 
 WEIGHTS = ("OIHW", "OHWI", "HWIO")
-"""The orders of the dimensions of filters in memory; the first is the usual one, the last that of the layout HWCN."""
+"""The orders of the dimensions of filters in memory; the first is the usual one. HWCN has the last, NHWC any."""
 _LAST = {"OHWI": (0, 3, 1, 2), "HWIO": (3, 2, 0, 1)}
 """How to transpose filters of the others to the usual order."""
 
@@ -133,7 +133,7 @@ class Conv2d(Convolution):
 
         `shape` is batch, channels, height, width in every layout. With a layout of 1-D data it is batch, channels,
         length, and the window's options are those of a line: images of one row compute it. `weights` is the order of
-        the dimensions of the filters in memory: "OIHW", or "OHWI" with the layout NHWC; with HWCN it is "HWIO".
+        the dimensions of the filters in memory: "OIHW"; "OHWI" or "HWIO" with the layout NHWC; "HWIO" with HWCN.
         """
         shape, kernel, stride, padding, dilation = as_images(cls.name, layout, shape, kernel, stride, padding, dilation)
         images = shape_of(cls.name, shape, "NCHW")
@@ -165,7 +165,7 @@ class Conv2d(Convolution):
             **found,
             **grouped,
             **_storage(self),
-            **({"weights": self.weights} if self.weights == "OHWI" else {}),
+            **({"weights": self.weights} if self.weights != WEIGHTS[0] and self.layout != IMAGES_LAST else {}),
         }
 
     @property
@@ -326,11 +326,11 @@ class Depthwise(Convolution):
 def _order_of_weights(who: str, weights: Any, layout: str) -> str:
     """The order of the weights' dimensions, None for that of the layout; UserError for one that there is not."""
     usual = "HWIO" if layout == IMAGES_LAST else WEIGHTS[0]
-    if weights not in (None, usual) and not (weights == "OHWI" and layout in ("NHWC", "NWC")):
+    if weights not in (None, usual) and not (weights in ("OHWI", "HWIO") and layout in ("NHWC", "NWC")):
         raise UserError(
             f"weights {weights} with the layout {layout} are not covered",
             primitive=who,
-            fix="give OIHW, OHWI with the layout NHWC, or HWIO with the layout HWCN",
+            fix="give OIHW, OHWI or HWIO with the layout NHWC, or HWIO with the layout HWCN",
         )
     return weights or usual
 

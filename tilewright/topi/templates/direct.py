@@ -236,7 +236,10 @@ def _share_weights(
     elements = _turned(of, config)
     alone, one = of.groups == of.shape[1], of.shape[1] // of.groups * prod(of.kernel)
     together = gcd(gcd(elements, of.filters * one) if alone else one, ACCESS // BYTES[of.dtype])
-    in_vectors = of.layout == "NHWC" and place[0] is not sums and elements >= prod(threads) * together
+    lie_turned = getattr(of, "weights", "") == "HWIO"  # filters are neighbours in memory, too
+    in_vectors = (
+        of.layout == "NHWC" and place[0] is not sums and elements >= prod(threads) * together and not lie_turned
+    )
     if in_vectors and alone:  # filters are a window apart in memory, so a block copies them as they are first
         given = s.cache_read(weights, "shared", [turned])
         s[given].compute_at(s[place[0]], place[1])
@@ -248,7 +251,7 @@ def _share_weights(
         s[turned].reorder(outer, f, lanes)
         _deal_out(s, turned, s[turned].fuse(outer, f), lanes, threads)
     else:
-        fetch_together(s, turned, tagged, order=(3, 0, 1, 2))
+        fetch_together(s, turned, tagged, order=(1, 2, 0, 3) if lie_turned else (3, 0, 1, 2))
     s[mine].compute_at(s[sums], at)
     width = gcd(config["tile_c" if of.layout == "NHWC" else "tile_f"].size[-1], 4)
     if width > 1:
@@ -295,7 +298,7 @@ def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[I
 
 def covers(of: Images) -> bool:
     """Channels last, and sums over few channels: with many, tiles in shared memory are worth more than windows."""
-    if getattr(of, "weights", "OIHW") != "OIHW" or of.dtype in INTEGERS:
+    if getattr(of, "weights", "OIHW") == "OHWI" or of.dtype in INTEGERS:
         return False
     return of.layout == "NHWC" or of.shape[1] // of.groups <= _CHANNELS
 

@@ -32,7 +32,7 @@ def workload_of(kind: type[Any], x: Tensor, w: Tensor, options: dict[str, Any]) 
             fix="give two 4-dimensional tensors of constant shape; 1-D data as images of height 1",
         )
     images = from_layout(layout, sizes) if layout in (*LAYOUTS, IMAGES_LAST) else sizes
-    if layout == IMAGES_LAST:  # whose filters are HWIO
+    if layout == IMAGES_LAST or options.get("weights") == "HWIO":
         kernel = (kernel[3], kernel[2], *kernel[:2])
     given = {"shape": images, "kernel": kernel[2:], "dtype": x.dtype, **options}
     if kind is Depthwise:

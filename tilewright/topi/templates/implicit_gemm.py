@@ -46,7 +46,8 @@ def contraction_of(of: Conv2d) -> Contraction:
             grouped=(2, filters) if of.groups > 1 else None,
         )  # fmt: skip
     rows = Operand(positions, True, gcd(channels, wide))
-    columns = Operand(filters, True, gcd(channels, wide))
+    across = of.weights == "HWIO"
+    columns = Operand(filters, not across, gcd(filters if across else channels, wide))
     return Contraction(
         of.groups, rows, columns, channels * window, of.dtype, sum_dtype(of.dtype),
         batch_axes=(), row_axes=(0, 1, 2), column_axes=(3,), period=channels, run=filters,
@@ -85,7 +86,7 @@ def views_of(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
     def weight(b: Any, f: Any, k: Any) -> Any:
         channel, ry, rx = taps(k)
         f = b * filters + f if of.groups > 1 else f
-        if across:
+        if of.weights == "HWIO":
             return weights(ry, rx, channel, f)
         by_channel = repacked is not weights or of.weights == "OHWI"
         return repacked(f, ry, rx, channel) if by_channel else weights(f, channel, ry, rx)
@@ -114,7 +115,10 @@ def views_of(of: Conv2d, data: Tensor, weights: Tensor) -> Views:
 def turned(of: Conv2d, weights: Tensor) -> Tensor:
     """Weights in the order of images in NHWC, computed before the product."""
     shape = (of.filters, *of.kernel, of.shape[1] // of.groups)
-    made: Tensor = compute(shape, lambda f, ry, rx, rc: weights(f, rc, ry, rx), "turned")
+    last = of.weights == "HWIO"
+    made: Tensor = compute(
+        shape, lambda f, ry, rx, rc: weights(ry, rx, rc, f) if last else weights(f, rc, ry, rx), "turned"
+    )
     return made
 
 

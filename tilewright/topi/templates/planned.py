@@ -55,6 +55,7 @@ def _workload(
     if not inputs or not all(isinstance(e, IntImm) for t in (data, weights) for e in t.shape):
         return None
     options = dict(zip(("stride", "padding", "dilation"), window, strict=True))
+    options |= {"weights": "HWIO"} if layout == "NHWC" else {}
     try:
         found = workload_of(kind, data, weights, {"layout": layout, **options})
     except UserError:

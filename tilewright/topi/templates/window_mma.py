@@ -96,7 +96,7 @@ def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config) -> Tensor
     (sy, sx), (dy, dx) = of.stride, of.dilation
     height, width = rounded(height, tile.block[0]), rounded(width, tile.block[1])
     filters, channels, kind = rounded(of.filters, tile.block[2]), of.shape[1], of.dtype
-    kept = turned(of, weights) if of.weights == "OIHW" else weights
+    kept = weights if of.weights == "OHWI" else turned(of, weights)
 
     def weight(f: Any, ry: Any, rx: Any, c: Any) -> Any:
         value = kept(f, ry, rx, c)
@@ -132,7 +132,7 @@ def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config) -> Tensor
 def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """Apply a configuration."""
     tile, out = WindowTile.of(config), t.out
-    (products,) = t.sums.op.input_tensors
+    products = t.sums if t.sums.op.reduce_axis else t.sums.op.input_tensors[0]
     image, taps = products.op.input_tensors
     repack(s, taps)
     s[products].set_scope("local")
