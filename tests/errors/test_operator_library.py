@@ -195,6 +195,20 @@ TAPS = te.placeholder((6, 2, 2), name="D")
 REST: list[tuple[str, Callable[[], Any], str, str]] = [
     ("resize2d", lambda: image.resize2d(IMAGES, (0, 0, 1, 1), (2, 2)), "argument 'roi' is (0, 0, 1, 1)", "slice"),
     ("resize2d", lambda: image.resize2d(IMAGES, None, (2, 2), method="area"), "argument 'method' is 'area'", "'cubic'"),
+    (
+        "crop_and_resize",
+        lambda: image.crop_and_resize(IMAGES, IMAGES, IMAGES, (2, 2)),
+        "boxes 'X' has the shape",
+        "(boxes, 4)",
+    ),
+    (
+        "crop_and_resize",
+        lambda: image.crop_and_resize(
+            IMAGES, te.placeholder((3, 4), "int32", "B"), te.placeholder((3,), "int32", "I"), (2, 2)
+        ),
+        "boxes 'B' is int32",
+        "float32",
+    ),
     ("resize2d", lambda: image.resize2d(IMAGES, None, (2, 0)), "argument 'size' is 0", "int >= 1"),
     ("resize2d", lambda: image.resize2d(IMAGES, None, 2, "NCW"), "layout 'NCW' does not fit 'X'", "H, W among them"),
     ("resize1d", lambda: image.resize1d(OPEN, None, 2, "WC"), "whose spatial extents are not constant", "constant"),

@@ -48,6 +48,27 @@ def test_resize(target: str) -> None:
 
 
 @every_target
+def test_crops(target: str) -> None:
+    """Boxes within an image, turned over, beyond its borders, and crops of one row."""
+    boxes = np.array([[0, 0, 1, 1], [0.91, 0.1, 0.2, 0.8], [-0.3, 0.25, 0.6, 1.4], [0.5, 0.5, 0.5, 0.5]], "float32")
+    which = np.array([1, 0, 1, 0], "int32")
+    last = np.ascontiguousarray(IMAGES.transpose(0, 2, 3, 1))
+    cases = []
+    for number, (size, method, layout, value) in enumerate(
+        [
+            ((4, 6), "bilinear", "NCHW", 0.0),
+            ((9, 1), "nearest_neighbor", "NCHW", -2.5),
+            ((1, 5), "bilinear", "NHWC", 7.0),
+        ]
+    ):
+        images = last if layout == "NHWC" else IMAGES
+        expected = testing.crop_and_resize_python(images, boxes, which, size, layout, method, value)
+        how = lambda x, b, i, s=size, m=method, w=layout, v=value: image.crop_and_resize(x, b, i, s, w, m, v)
+        cases.append(Case(f"crop {number}", how, [images, boxes, which], expected, rtol=1e-4, atol=1e-5))
+    check(cases, target)
+
+
+@every_target
 def test_dilation(target: str) -> None:
     taps = RANDOM.normal(0, 1, (3, 2, 3)).astype("float32")
     expected = testing.dilation2d_nchw_python(IMAGES, taps, 2, (1, 0), 1)

@@ -6,6 +6,7 @@ from ...core.refusals import missing as _missing
 from ..resizing import resize1d as resize1d
 from ..resizing import resize2d as resize2d
 from ..resizing import resize3d as resize3d
+from .crop import crop_and_resize as crop_and_resize
 from .dilation2d import dilation2d_nchw as dilation2d_nchw
 from .dilation2d import dilation2d_nhwc as dilation2d_nhwc
 from .grid_sample import affine_grid as affine_grid

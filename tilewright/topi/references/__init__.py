@@ -32,6 +32,7 @@ from .pooling import adaptive_pool_python as adaptive_pool_python
 from .pooling import pool_grad_nchw as pool_grad_nchw
 from .pooling import poolnd_python as poolnd_python
 from .reduction import REDUCTIONS as REDUCTIONS
+from .resize import crop_and_resize_python as crop_and_resize_python
 from .resize import dilation2d_nchw_python as dilation2d_nchw_python
 from .resize import resize_python as resize_python
 from .resize import running_python as running_python

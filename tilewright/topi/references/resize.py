@@ -104,3 +104,35 @@ def running_python(a_np: np.ndarray, how: str, axis: int | None, exclusive: bool
         first[axis] = 0
         out[tuple(first)] = how == "cumprod"
     return out.astype(dtype)
+
+
+def crop_and_resize_python(
+    image: np.ndarray,
+    boxes: np.ndarray,
+    box_indices: np.ndarray,
+    crop_size: Sequence[int],
+    layout: str = "NCHW",
+    method: str = "bilinear",
+    extrapolation_value: float = 0.0,
+) -> np.ndarray:
+    """Boxes of images, each resized to one size: element by element, in float64."""
+    images = image.transpose(0, 3, 1, 2) if layout == "NHWC" else image
+    _, channels, rows, columns = images.shape
+    out = np.full((len(boxes), channels, *crop_size), extrapolation_value, np.float64)
+    for b, (y1, x1, y2, x2) in enumerate(boxes.astype(np.float64)):
+        for i, j in np.ndindex(*crop_size):
+            tall = i / (crop_size[0] - 1) if crop_size[0] > 1 else 0.5
+            wide = j / (crop_size[1] - 1) if crop_size[1] > 1 else 0.5
+            y, x = (y1 + (y2 - y1) * tall) * (rows - 1), (x1 + (x2 - x1) * wide) * (columns - 1)
+            if not (0 <= y <= rows - 1 and 0 <= x <= columns - 1):
+                continue
+            seen = images[box_indices[b]].astype(np.float64)
+            if method == "nearest_neighbor":
+                out[b, :, i, j] = seen[:, int(np.floor(y + 0.5)), int(np.floor(x + 0.5))]
+                continue
+            top, left = int(y), int(x)
+            below, right = min(top + 1, rows - 1), min(left + 1, columns - 1)
+            upper = seen[:, top, left] * (left + 1 - x) + seen[:, top, right] * (x - left)
+            lower = seen[:, below, left] * (left + 1 - x) + seen[:, below, right] * (x - left)
+            out[b, :, i, j] = upper * (top + 1 - y) + lower * (y - top)
+    return (out.transpose(0, 2, 3, 1) if layout == "NHWC" else out).astype(image.dtype)
