@@ -223,10 +223,12 @@ def test_stages_of_a_scan_stay_where_they_belong() -> None:
     s = te.create_schedule(after.op)
     with refused("compute_at", "stage 'step' advances the scan 'total', whose result 'after' reads", fix="a loop of"):
         s[step].compute_at(s[after], after.op.axis[1])
+    with refused("compute_at", "stage 'first' computes the first rows of the scan 'total'", fix="takes it along"):
+        s[first].compute_at(s[after], after.op.axis[0])
     state = total.op.state[0]  # type: ignore[attr-defined]
     for change in ("compute_root", "cache_read", "cache_write"):
         s = te.create_schedule(total.op)
-        with refused("compute_at", "stage 'first' computes the first rows of the scan 'total'", fix="takes it along"):
+        with pytest.warns(UserWarning, match="no effect: stage 'first' computes the first rows of the scan 'total'"):
             s[first].compute_at(s[total], total.op.scan_axis)  # type: ignore[attr-defined]
         if change == "compute_root":
             s[step].compute_root()
@@ -234,11 +236,29 @@ def test_stages_of_a_scan_stay_where_they_belong() -> None:
             s.cache_read(state, "local", [step])
         else:
             s.cache_write(step, "local")
-        with refused("cache_read", "stage 'total' is a scan, whose rows are those of 'first'", fix="its steps: step"):
-            s.cache_read(first, "local", [total])
         out = empty(4, 5)
         run(tw.lower(s, [X, total])["main"], floats(4, 5), out)
         np.testing.assert_allclose(out, floats(4, 5).cumsum(0), rtol=1e-5, err_msg=change)
+
+
+@every_target
+@pytest.mark.parametrize("read", ["first", "step", "both"])
+def test_a_scan_reads_copies(read: str, target: str) -> None:
+    """Its rows are those of the copies, in its own memory; what computes them has memory of its own."""
+    X, first, step, total = cumulative(6, 24)
+    after = te.compute((6, 24), lambda t, i: total[5 - t, i] * 2.0, name="after")
+    s = te.create_schedule(after.op)
+    stages = [first, step, after]
+    for tensor in (first, step):
+        if read in (tensor.name, "both"):
+            stages.append(s.cache_read(tensor, "local", [total]))
+    assert s[total].op.scan_axis is total.op.scan_axis  # type: ignore[attr-defined]
+    for tensor in stages if target != "llvm" else []:
+        bind(s, tensor, tensor.op.axis[1], 8)
+    values, dev = floats(6, 24), tw.device(target)
+    out = tw.nd.array(empty(6, 24), dev)
+    build(s, [X, after], target)(tw.nd.array(values, dev), out)
+    np.testing.assert_allclose(out.numpy(), values.cumsum(0)[::-1] * 2, rtol=1e-5)
 
 
 def test_a_scan_inside_its_reader() -> None:

@@ -32,13 +32,13 @@ CONVOLUTIONS = (
     Conv2d.of((1, 3, 20, 20), 16, kernel=7, stride=2, dtype="float64"),
     Conv2d.of((2, 16, 6, 7), 24, layout="NHWC"),
     Conv2d.of((2, 10, 6, 7), 8, layout="NHWC", dtype="float16", weights="OHWI"),
-    Conv2d.of((2, 16, 6, 7), 24, layout="NHWC", weights="HWIO"),
-    Conv2d.of((1, 64, 4, 5), 32, groups=2, kernel=1, padding=0, layout="NHWC", weights="HWIO"),
     Conv2d.of((1, 64, 4, 5), 32, groups=2, kernel=2, layout="NHWC", dtype="bfloat16"),
     Conv2d.of((1, 64, 7, 7), 40, dtype="float16"),
     Conv2d.of((2, 24, 40), 16, kernel=5, layout="NCW"),
     Conv2d.of((8, 16, 4, 5), 24, layout="HWCN"),
     Conv2d.of((3, 64, 5, 4), 20, groups=2, stride=2, layout="HWCN", dtype="float16"),
+    Conv2d.of((2, 16, 6, 7), 24, layout="NHWC", weights="HWIO"),
+    Conv2d.of((1, 64, 4, 5), 32, groups=2, kernel=1, padding=0, layout="NHWC", weights="HWIO"),
 )
 PRODUCTS = (
     Dense.of((7, 33), 19),

@@ -24,7 +24,9 @@ def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence
         B[i] = A[i] + 1     ->     A.shared[ax0] = A[ax0]
                                    B[i] = A.shared[i] + 1
 
-    Returns the copy. Raises UserError where a reader does not read the tensor, and for a scan.
+    A scan that reads the tensor has the copy for its first rows, or for the rows of its steps: in its own memory,
+    whatever the scope, while `tensor` gets memory of its own. Returns the copy. Raises UserError where a reader does
+    not read the tensor.
     """
     kind = memory_scope(scope, "cache_read", tensor.name)
     source = schedule.stage_of[tensor.op]
@@ -42,12 +44,6 @@ def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence
                 f"stage {reader.name!r} does not read {tensor.name!r}; it reads {reads}",
                 primitive="cache_read",
                 fix="after cache_write, the reader is the cache stage that cache_write returned",
-            )
-        if isinstance(reader.op, ScanOp):
-            raise UserError(
-                f"stage {reader.name!r} is a scan, whose rows are those of {tensor.name!r}",
-                primitive="cache_read",
-                fix=f"give the stages that compute its steps: {', '.join(t.name for t in reader.op.update)}",
             )
     axes = tuple(IterVar(f"ax{i}", Range(extent), AxisKind.DATA) for i, extent in enumerate(tensor.shape))
     copy = ComputeOp(f"{tensor.name}.{scope}", axes, (tensor(*axes),))
@@ -69,9 +65,18 @@ def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence
         if isinstance(reader.op, ExternOp):
             known = (t if not _same(schedule, t, source, tensor.value_index) else cached for t in reader.op.inputs)
             schedule = schedule.with_stage(replace(stage_now, op=reader.op.reading(tuple(known))))
+        elif isinstance(reader.op, ScanOp):
+            first, rows = (
+                tuple([cached if _same(schedule, t, source, tensor.value_index) else t for t in part])
+                for part in (reader.op.init, reader.op.update)
+            )
+            schedule = schedule.with_stage(replace(stage_now, op=reader.op.reading(first, rows)))
+            placed = {} if cached in rows else {"placement": stage_now.placement}
+            schedule = schedule.with_stage(replace(schedule.stages[stage.id], scope=None, is_operand=False, **placed))
         else:
             schedule = with_body(schedule, stage_now, tuple(rewrite(e, redirect) for e in reader.op.body))
-    return schedule.at_outermost(stage.id), cached
+    begins = any(isinstance(r.op, ScanOp) and cached in r.op.init for r in schedule.readers(stage.id))
+    return schedule if begins else schedule.at_outermost(stage.id), cached
 
 
 def _same(schedule: Schedule, tensor: Tensor, source: int, value_index: int) -> bool:

@@ -32,6 +32,12 @@ def compute_at(schedule: Schedule, stage: Stage, parent: Stage, axis: IterVar) -
     no_output(schedule, stage, "compute_at", "cannot be computed inside another stage", instead)
     has_loops(parent, "compute_at")
     loop = leaf(parent, axis, "compute_at", "scope")
+    if stage.id in _first_rows(schedule, parent):
+        without_effect(
+            "compute_at",
+            f"stage {stage.name!r} computes the first rows of the scan {parent.name!r}, before its loop {loop.name!r}",
+        )
+        return schedule, None
     at = schedule.outermost(stage.id)
     if isinstance(at, At) and parent.id != at.stage and schedule.outermost(parent.id) != at:
         raise UserError(
