@@ -105,6 +105,24 @@ def test_imported_functions(pragma: tuple[str, str], tmp_path: Path) -> None:
 
 
 @needs_cc
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize(("kind", "code"), [("import_c", TWICE), ("import_llvm", TWICE_IR)])
+def test_of_two_definitions_the_last_counts(kind: str, code: str, target: str) -> None:
+    """As where a stage is tensorized anew, whose functions an outer loop has brought before."""
+    if (kind, target) == ("import_llvm", "c"):
+        return
+    s, A, _, C = called()
+    outer, inner = s[C].split(C.op.axis[0], factor=8)
+    other = code.replace("out[i] = 2 * in[i]", "out[i] = 3 * in[i]").replace("fadd float %x, %x", "fadd float %x, 3.0")
+    assert other != code
+    s[C].pragma(outer, kind, other)
+    s[C].pragma(inner, kind, code)
+    given, out = tw.nd.array(floats(32)), tw.nd.empty((32,))
+    tw.build(s, [A, C], target)(given, out)
+    np.testing.assert_allclose(out.numpy(), 2 * given.numpy() + 1)
+
+
+@needs_cc
 def test_a_file_is_imported_by_its_path(tmp_path: Path) -> None:
     file = tmp_path / "twice.c"
     file.write_text(TWICE)

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,6 +31,28 @@ def c_compiler() -> str | None:
 def compile_c(code: str) -> bytes:
     """The object file of C source, or of a file that holds it."""
     return _compiled(text_of(code, (".c", ".cc", ".cpp", ".h")))
+
+
+def merged(objects: Sequence[bytes]) -> tuple[bytes, ...]:
+    """Object files as at most one; of functions that several define, the last definition counts."""
+    different = list(dict.fromkeys(objects))
+    if len(different) < 2:
+        return tuple(different)
+    compiler = c_compiler()
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        files = [Path(folder, f"{i}.o") for i in range(len(different))]
+        for path, code in zip(files, reversed(different), strict=True):
+            path.write_bytes(code)
+        made = Path(folder, "merged.o")
+        command = [str(compiler), "-r", "-nostdlib", "-Wl,-z,muldefs", *map(str, files), "-o", str(made)]
+        done = subprocess.run(command, capture_output=True, check=False)
+        if done.returncode or not made.exists():
+            raise UserError(
+                f"{compiler} does not link the imported C code: {done.stderr.decode(errors='replace').strip()}",
+                primitive="pragma",
+                fix="import one source that defines all functions",
+            )
+        return (made.read_bytes(),)
 
 
 def llvm_ir(code: str) -> str:

@@ -15,7 +15,7 @@ from ...loops.calls import called_function
 from ...loops.nodes import AddressOf, Allocate, Barrier, Buffer, For, Function, LoopKind, Stmt
 from ..abi import CompiledProgram, KernelAbi
 from ..arrays import note_of
-from ..c_compiler import CSource, c_compiler, compile_c
+from ..c_compiler import CSource, c_compiler, compile_c, merged
 from ..c_family import KernelWriter
 from ..exported.host_c import HostEntry
 from ..exported.linker import compiled
@@ -44,7 +44,7 @@ def compile_c_program(functions: tuple[Function, ...], target: Target) -> Compil
     if any(kind == "import_llvm" and not isinstance(text, CSource) for kind, text in imported):
         raise UserError("a C program imports LLVM IR", primitive="pragma", fix='use import_c, or build for "llvm"')
     has_compiler = c_compiler() is not None
-    objects = tuple(compile_c(text) for _, text in imported) if has_compiler else ()
+    objects = merged([compile_c(text) for _, text in imported]) if has_compiler else ()
     binary = compiled(source, "build") if has_compiler else None
     seconds = time.perf_counter() - began
     return CompiledProgram(str(target), entries, abi, source, binary=binary, compile_seconds=seconds, objects=objects)

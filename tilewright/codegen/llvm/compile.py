@@ -110,13 +110,19 @@ def compile_ir(source: str, machine: Machine) -> MachineCode:
 
 @not_while_forking
 def with_imports(source: str, machine: Machine, imports: Sequence[str]) -> str:
-    """A module linked with others, given as LLVM IR. Raises UserError for text that LLVM does not take."""
+    """A module linked with others, given as LLVM IR; of functions that several define, the last definition counts.
+
+    Raises UserError for text that LLVM does not take.
+    """
     llvm = binding()
     module = llvm.parse_assembly(source)
     target = _target_machine(machine)
-    for text in imports:
+    for text in reversed(imports):  # of weak definitions, the linker keeps the first
         try:
             other = llvm.parse_assembly(text)
+            for function in other.functions:
+                if not function.is_declaration and function.linkage.name == "external":
+                    function.linkage = "weak_any"
             other.triple, other.data_layout = target.triple, str(target.target_data)
             module.triple, module.data_layout = other.triple, other.data_layout
             module.link_in(other)

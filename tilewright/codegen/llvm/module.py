@@ -11,7 +11,7 @@ from ...core.errors import InternalError, UserError
 from ...core.target import Target
 from ...loops.nodes import Buffer, Function
 from ..abi import CompiledProgram, KernelAbi
-from ..c_compiler import CSource, compile_c, llvm_ir
+from ..c_compiler import CSource, compile_c, llvm_ir, merged
 from ..host import HOST_WORDS, write_entry
 from ..kernel import Kernel, Param, called_in, kernels_of
 from ..names import Names
@@ -35,7 +35,7 @@ def compile_llvm(functions: tuple[Function, ...], target: Target) -> CompiledPro
     imported = dict.fromkeys(code for f in functions for code in f.imports)
     if inline := [llvm_ir(text) for kind, text in imported if kind == "import_llvm" and not isinstance(text, CSource)]:
         source = with_imports(source, machine, inline)
-    objects = tuple(compile_c(text) for kind, text in imported if kind == "import_c" or isinstance(text, CSource))
+    objects = merged([compile_c(text) for kind, text in imported if kind == "import_c" or isinstance(text, CSource)])
     entries = tuple(write_entry(f, own, frozenset(), target) for f, own in zip(functions, found, strict=True))
     abi = tuple(KernelAbi(k.name, _kinds(k)) for k in kernels)
     code = compile_ir(source, machine)

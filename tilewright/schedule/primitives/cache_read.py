@@ -71,8 +71,10 @@ def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence
                 for part in (reader.op.init, reader.op.update)
             )
             schedule = schedule.with_stage(replace(stage_now, op=reader.op.reading(first, rows)))
-            placed = {} if cached in rows else {"placement": stage_now.placement}
-            schedule = schedule.with_stage(replace(schedule.stages[stage.id], scope=None, is_operand=False, **placed))
+            copied = replace(schedule.stages[stage.id], scope=None, is_operand=False)
+            if cached not in rows:
+                copied = replace(copied, placement=stage_now.placement)
+            schedule = schedule.with_stage(copied)
         else:
             schedule = with_body(schedule, stage_now, tuple(rewrite(e, redirect) for e in reader.op.body))
     begins = any(isinstance(r.op, ScanOp) and cached in r.op.init for r in schedule.readers(stage.id))
