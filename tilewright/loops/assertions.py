@@ -16,7 +16,7 @@ from ..expr.effects import FAILED
 from ..expr.nodes import Call, StringImm
 from ..expr.operators import condition as test_of
 from ..expr.operators import const
-from .nodes import Assertion, Evaluate, If, Stmt
+from .nodes import Assertion, Evaluate, Function, If, Stmt, map_statements
 
 
 def asserting(condition: Any, message: Any, body: Stmt) -> If:
@@ -46,3 +46,13 @@ def failure(stmt: Any) -> Assertion | None:
 def assertion_of(stmt: Any) -> Assertion | None:
     """The assertion that a statement makes; None for any other statement."""
     return failure(stmt.orelse) if isinstance(stmt, If) else None
+
+
+def without_assertions(function: Function) -> Function:
+    """The function with the body of each assertion in its place."""
+
+    def visit(stmt: Stmt) -> Stmt:
+        done = map_statements(stmt, visit)
+        return done.then if isinstance(done, If) and assertion_of(done) is not None else done
+
+    return function.with_body(visit(function.body))

@@ -129,7 +129,7 @@ INSTEAD: dict[str, dict[str, str]] = {
     "tir.transform": {
         **dict.fromkeys(("MakePackedAPI", "MakeUnpackedAPI", "LowerTVMBuiltin", "CombineContextCall"), _BY_BUILD),
         **dict.fromkeys(("AnnotateEntryFunc", "AnnotateDeviceRegions", "LowerDeviceKernelLaunch"), _BY_BUILD),
-        **dict.fromkeys(("LowerDeviceStorageAccessInfo", "DecorateDeviceScope", "SkipAssert"), _BY_BUILD),
+        **dict.fromkeys(("LowerDeviceStorageAccessInfo", "DecorateDeviceScope"), _BY_BUILD),
         **dict.fromkeys(("BF16Legalize", "BF16ComputeLegalize", "BF16StorageLegalize", "BF16TypeLowering"), _BY_BUILD),
         **dict.fromkeys(("CommonSubexprElimTIR", "HoistIfThenElse", "HoistExpression"), _BY_BACK_END),
         "LowerWarpMemory": 'scope "local" and a cross-thread reduction, which exchanges registers by shuffles',

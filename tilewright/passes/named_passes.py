@@ -16,6 +16,7 @@ from ..core.recursion import deep
 from ..core.refusals import not_made
 from ..core.target import Target
 from ..loops.analysis import verify_gpu_code, verify_memory, verify_ssa
+from ..loops.assertions import without_assertions
 from ..loops.functions import PrimFunction, with_attr
 from ..loops.nodes import For, Function, Launch, Program, Stmt, map_statements
 from ..loops.walk import statements
@@ -28,6 +29,7 @@ from .guard_selects import guard_selects
 from .instrument_bound_checkers import instrument_bound_checkers
 from .launch_on_host import launch_on_host
 from .lower_divisions import lower_divisions
+from .lower_intrinsics import lower_intrinsics
 from .lower_thread_reduce import lower_thread_reduce
 from .narrow_indices import narrow_indices
 from .partition_loops import partition_loops
@@ -159,8 +161,9 @@ COUNTERPARTS: dict[str, Counterpart] = {
     "ThreadSync": _row(place_barriers, accepts="storage_scope"),
     "NarrowDataType": _row(narrow_indices, accepts="target_bits"),
     "ForceNarrowIndexToInt32": _row(narrow_indices),
-    "LowerIntrin": _row(lower_divisions),
+    "LowerIntrin": _row(lower_intrinsics, lower_divisions),
     "InstrumentBoundCheckers": _row(instrument_bound_checkers),
+    "SkipAssert": Counterpart("(an assertion becomes its body)", without_assertions),
     "ConvertForLoopsToSerial": Counterpart("(a loop of kind parallel becomes a serial one)", _serial),
 }
 """The passes of the legacy API that have a counterpart, and what does their work here."""
