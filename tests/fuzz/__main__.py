@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tests.fuzz.children import Children
-from tests.fuzz.engines import FAULTS
+from tests.fuzz.engines import FAULTS, Verdict
 
 Counts = collections.Counter[str]
 
@@ -42,17 +42,19 @@ class Tally:
         self.steps.update(line.split(":")[0] for line in message["refused"])
         self.engines.update(f"{engine}: {verdict['outcome']}" for engine in message.get("engines", ()))
         if verdict["outcome"] == "refused":
-            self.refusals[verdict["kind"]] += 1
+            self.refusals[Verdict(verdict["outcome"], verdict["where"], verdict["detail"]).kind] += 1
             self.unbuilt.update(set(message["primitives"]))
         else:
             self.accepted.update(set(message["primitives"]))
             self.computations.update(message["computations"])
 
     def markdown(self) -> str:
-        """A table by primitive: programs with it that ran, that were refused as a whole, and refused steps."""
+        """Tables by primitive (programs with it that ran, that were refused, refused steps) and by computation."""
         lines = ["| primitive | programs that ran | refused when built | steps refused |", "|:--|--:|--:|--:|"]
         for name, ran in self.accepted.most_common():
             lines.append(f"| `{name}` | {ran:,} | {self.unbuilt[name]:,} | {self.steps[name]:,} |")
+        lines += ["", "| computation | programs that ran |", "|:--|--:|"]
+        lines += [f"| {name} | {ran:,} |" for name, ran in self.computations.most_common()]
         whole = ", ".join(f"{number:,} {outcome}" for outcome, number in self.outcomes.most_common())
         engines = "; ".join(f"{number:,} {name}" for name, number in sorted(self.engines.items()))
         reasons = [f"- {number:,}: {kind}" for kind, number in self.refusals.most_common()]

@@ -58,6 +58,7 @@ class Verdict:
         """The detail without its numbers and names: what it has in common with others."""
         lines = [line for line in self.detail.splitlines() if line.strip()]
         line = lines[-1 if self.outcome == "internal error" else 0] if lines else ""
+        line = re.sub(r"\(first \+ rows: .*\) that", "that", line)
         return re.sub(r"'[^']*'|`[^`]*`|\d+|\[.*?\]", "·", line)
 
 
