@@ -31,7 +31,8 @@ schedule_conv2d_winograd_nchw schedule_conv3d_ncdhw schedule_conv3d_ndhwc schedu
 schedule_depthwise_conv2d_nchw schedule_depthwise_conv2d_nhwc schedule_depthwise_conv2d_NCHWc schedule_group_conv2d_nchw
 schedule_group_conv2d_nhwc schedule_group_conv1d_ncw schedule_group_conv1d_transpose_ncw
 schedule_group_conv2d_transpose_nchw schedule_conv2d_nchw_winograd schedule_conv2d_NCHWc_int8
-schedule_depthwise_conv2d_backward_input_nhwc schedule_depthwise_conv2d_backward_weight_nhwc"""
+schedule_depthwise_conv2d_backward_input_nhwc schedule_depthwise_conv2d_backward_weight_nhwc schedule_group_conv1d_nwc schedule_dilation2d_nchw
+schedule_dilation2d_nhwc"""
 
 FAMILIES = (
     Family(
@@ -53,7 +54,7 @@ FAMILIES = (
     Family(
         rows.schedule_rows,
         "Schedule softmax and normalisation: a block, or a processor, computes a row.",
-        "schedule_softmax schedule_norm",
+        "schedule_softmax schedule_fast_softmax schedule_norm schedule_l2_normalize",
     ),
     Family(
         products.schedule_products,
@@ -70,7 +71,8 @@ FAMILIES = (
     Family(
         injective.schedule_injective,
         "Schedule operators given by statements, which were declared for this target and run as they stand.",
-        "schedule_sort schedule_argsort schedule_topk schedule_extern schedule_scatter schedule_scatter_nd",
+        "schedule_sort schedule_argsort schedule_topk schedule_extern schedule_scatter "
+        "schedule_scatter_add schedule_scatter_nd",
     ),
 )
 
