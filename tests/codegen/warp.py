@@ -112,7 +112,8 @@ class Warp:
         self.names[name][tuple(self._value(index) for index in indices)] = value
 
     def _value(self, text: str) -> Any:
-        python = re.sub(r"(?<![\w.])/(?!/)", "//", text).replace("0.0f", "0.0").replace("||", "or")
+        python = re.sub(r"(?<![\w.])/(?!/)", "//", text).replace("||", "or")
+        python = re.sub(r"\b(\d+\.\d+(?:e-\d+)?)f\b", r"\1", python)
         python = re.sub(r"swizzled_(\d+)\(", r"swizzled(\1, ", python)
         known = {"shared_address": self._address, "word_of_2": _word, "word_of_4": _word, "swizzled": _swizzled}
         return eval(python, known, _Names(self))
@@ -145,10 +146,13 @@ class Warp:
                 self._product(values[into], values[first + i], values[first + count + j], count - 1)
         elif kind == "mma":
             self._product(values[0], *values[1:])
+        elif kind == "promote":  # partial sums begin anew
+            self._add(values[0], values[1], rounds=True)
+            values[1][:] = [np.zeros(32)] * len(values[1])
         else:
-            self._add(values[0], [_float32(sum(parts)) for parts in zip(*values[1:], strict=True)], rounds=True)
-            if kind == "promote":  # partial sums begin anew
-                values[1][:] = [np.zeros(32)] * len(values[1])
+            sums, low, loss = values
+            held = [self.sums[:, sums.at + i] for i in range(len(low))]
+            self._add(sums, [_made_up(x, part, loss) for x, part in zip(held, low, strict=True)], rounds=True)
 
     def _ldmatrix(self, into: np.ndarray, at: _Place, count: int, transposed: bool) -> None:
         """Row r of matrix q is the 16 bytes that lane 8q + r points to; a lane gets row lane / 4, word lane % 4."""
@@ -190,6 +194,11 @@ PRODUCTS = {
     "bf16x6": ((1, 2, 0), (1, 0, 2), (1, 1, 1), (1, 1, 0), (1, 0, 1), (0, 0, 0)),
 }
 """Products of several parts: to which sums each is added (0: high, 1: low), of which parts of the operands it is."""
+
+
+def _made_up(sums: Any, low: Any, loss: float) -> np.ndarray:
+    """The low part, and what truncated sums lost; nothing where there is no low part."""
+    return np.where(np.asarray(low) != 0, _float32(np.asarray(sums) * loss + low), 0.0)
 
 
 def _float32(x: Any) -> np.ndarray:

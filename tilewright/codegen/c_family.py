@@ -41,6 +41,7 @@ from .copies import Pieces, write_copies_where, write_copy, write_copy_loop, wri
 from .dialect import Dialect, Parameter
 from .dots import write_dots
 from .kernel import Kernel, not_in_kernels, root
+from .lasting_sums import LowSums, write_lasting_sums
 from .matrix import write_product
 from .matrix_loop import write_product_loop
 from .merged_loads import loads_at_risk
@@ -85,10 +86,10 @@ class KernelWriter:
         self.aligned: set[Buffer] = set()
         self.dynamic: dict[Buffer, int] = {}
         self.views: dict[Buffer, None] = {}
-        self.copies_where = ""
         self.held_back: list[Stmt] = []
         self.pieces: Pieces | None = None
-        self.has_matrices = False
+        self.copies_where, self.has_matrices = "", False
+        self.low_sums = LowSums(kernel.launch.body)
         self.at_risk = loads_at_risk(kernel)
 
     def write(self) -> str:
@@ -203,7 +204,7 @@ class KernelWriter:
         write_sequence(self, s.stmts)
 
     def _for(self, s: For) -> None:
-        if write_copy_loop(self, s) or write_product_loop(self, s):
+        if write_copy_loop(self, s) or write_product_loop(self, s) or write_lasting_sums(self, s):
             return
         if s.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED):
             raise InternalError(f"a {s.kind.value} loop over {s.var.name} reached code generation")

@@ -17,7 +17,7 @@ from .dialect import C_WORDS, MATH, OWNED, Dialect, Parameter, is_half, signatur
 from .dots import dot_helpers
 from .matrix_helpers import matrix_helpers
 
-_MATRIX = r"(?:mma|ldmatrix|word_of|dp4a|swizzled|tf32|bf16|promote|add_3xtf32|add_bf16x6|shared_address)(?:_\w+)?"
+_MATRIX = r"(?:mma|ldmatrix|word_of|dp4a|swizzled|tf32|bf16|promote|add_low|shared_address)(?:_\w+)?"
 """The helper functions of matrix instructions."""
 _HELPER = "static __device__ __forceinline__"
 

@@ -28,6 +28,7 @@ class Writer(CopyWriter, Protocol):
 
     aligned: set[Buffer]
     has_matrices: bool
+    low_sums: Any
 
     def _block(self, head: str) -> AbstractContextManager[None]: ...
 
@@ -55,6 +56,7 @@ class MatrixWriter:
         self.piece, self.other, self.step = (Var(name, "int32", Known(0, None)) for name in ("piece", "other", "step"))
         self.lane = writer.names.fresh("lane")
         self.copies: list[list[str]] = []
+        self.low = writer.low_sums.names.get(stmt, "")
 
     def write(self) -> None:
         """The whole statement, in a block of its own."""
@@ -185,15 +187,39 @@ class MatrixWriter:
     def _start_parts(self) -> None:
         """Sums of a few terms by themselves: of the products of the high parts, and of those with a low part."""
         shape = f"[{self.pieces[0]}][{self.pieces[1]}][4]"
-        parts = _SUMS[: self.atom.partial_sums]
+        parts = _SUMS[: 1 if self.low else self.atom.partial_sums]
         self._line(f"float {', '.join(part + shape for part in parts)};")
         with self._loop("i", self.pieces[0]), self._loop("j", self.pieces[1]), self._loop("r", 4):
             self._line(f"{' = '.join(f'{part}[i][j][r]' for part in parts)} = 0.0f;")
 
     def _add_parts(self) -> None:
-        function = self.writer.expr.helper(f"add_{self.atom.name}")
-        with self._loop("i", self.pieces[0]), self._loop("j", self.pieces[1]):
-            self._line(f"{function}({self._sums()}, {self._partial_sums()});")
+        """Add the sums of a few terms to the others; those with a low part later, where they last."""
+        with self._pieces():
+            self._line(f"{self.writer.expr.helper('promote')}({self._sums()}, high[i][j]);")
+        if not self.low:
+            self.add_low("low")
+
+    def _loss(self) -> str:
+        """What sums of the products of high parts have lost of themselves, on average."""
+        together = min(self.atom.partial_terms // self.atom.k, self.steps)
+        groups = [together] * (self.steps // together) + [self.steps % together]
+        lost: float = _TRUNCATED * sum(n * (n + 1) / 2 for n in groups) / self.steps
+        return f"{lost:.4g}f"
+
+    def start_low(self) -> str:
+        """Declare sums of the products with a low part that outlast the statement; returns their name."""
+        name: str = self.writer.names.fresh("low_sums")
+        self._line(f"float {name}[{self.pieces[0]}][{self.pieces[1]}][4];")
+        with self._pieces(), self._loop("r", 4):
+            self._line(f"{name}[i][j][r] = 0.0f;")
+        return name
+
+    def add_low(self, name: str) -> None:
+        """Add the sums of the products with a low part, and what the others have lost: behind all of their products."""
+        loss = "0.0f" if self.stmt in self.writer.low_sums.summed_on else self._loss()
+        function = self.writer.expr.helper("add_low")
+        with self._pieces():
+            self._line(f"{function}({self._sums()}, {name}[i][j], {loss});")
 
     def _add_group(self, first: str, count: int) -> None:
         """Add the one set of partial sums after a group of steps.
@@ -234,7 +260,8 @@ class MatrixWriter:
             yield
 
     def _partial_sums(self) -> str:
-        return ", ".join(f"{part}[i][j]" for part in _SUMS[: self.atom.partial_sums])
+        parts = ("high", self.low) if self.low else _SUMS[: self.atom.partial_sums]
+        return ", ".join(f"{part}[i][j]" for part in parts)
 
     def _step(self, step: str, count: int = 0) -> None:
         """Convert the fragments of a step, load those of the next one, issue its part of the copies, multiply.
@@ -291,5 +318,10 @@ class MatrixWriter:
         self.writer._line(text)
 
 
+_TRUNCATED = 4.3e-8
+"""What a sum loses of itself where tensor cores add to it: they truncate, by half a unit of the last place on average,
+which for numbers between 1 and 2 is from 6.0e-8 to 3.0e-8 of them. A sum of n steps has grown to k / n of itself when
+step k truncates it. On an H200 that is what sums of random operands lose, of one sign somewhat more, of both somewhat
+less."""
 _SUMS = ("high", "low")
 """The sums of a few products: of the high parts, and of those with a low part."""

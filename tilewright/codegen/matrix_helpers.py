@@ -41,7 +41,10 @@ def _split_products() -> dict[str, str]:
 
     Tensor cores truncate what they add to, so a few terms are summed by themselves and then added. The products with a
     low part count only where their sum is finite: an infinite operand times a low part may be NaN, or infinite with the
-    wrong sign, where the product of the high parts has the right value. Small products are added first.
+    wrong sign, where the product of the high parts has the right value.
+
+    Truncation makes sums smaller, by a `loss` that is known on average; they are made larger by as much. But not where
+    there are no low parts: products of such short operands have short sums, which are exact.
     """
     words = "const unsigned int*"
     made = {
@@ -62,11 +65,11 @@ def _split_products() -> dict[str, str]:
         "void promote(float* d, float* sums) {\n  #pragma unroll\n"
         "  for (int i = 0; i < 4; ++i) {\n    d[i] += sums[i];\n    sums[i] = 0.0f;\n  }\n}"
     )
-    for name in ("3xtf32", "bf16x6"):
-        made[f"add_{name}"] = (
-            f"void add_{name}(float* d, const float* high, const float* low) {{\n  #pragma unroll\n"
-            "  for (int i = 0; i < 4; ++i) d[i] += high[i] + (isfinite(low[i]) ? low[i] : 0.0f);\n}"
-        )
+    made["add_low"] = (
+        "void add_low(float* d, const float* low, float loss) {\n  #pragma unroll\n  for (int i = 0; i < 4; ++i) {\n"
+        "    const float lost = loss > 0.0f ? d[i] * loss : 0.0f;\n"
+        "    d[i] += low[i] != 0.0f && isfinite(low[i]) ? lost + low[i] : 0.0f;\n  }\n}"
+    )
     return made
 
 

@@ -34,9 +34,20 @@ static __device__ __forceinline__ void mma_bf16x6(float* high, float* low, const
   mma_bfloat16(high, a_high, b_high);
 }
 
-static __device__ __forceinline__ void add_bf16x6(float* d, const float* high, const float* low) {
+static __device__ __forceinline__ void promote(float* d, float* sums) {
   #pragma unroll
-  for (int i = 0; i < 4; ++i) d[i] += high[i] + (isfinite(low[i]) ? low[i] : 0.0f);
+  for (int i = 0; i < 4; ++i) {
+    d[i] += sums[i];
+    sums[i] = 0.0f;
+  }
+}
+
+static __device__ __forceinline__ void add_low(float* d, const float* low, float loss) {
+  #pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float lost = loss > 0.0f ? d[i] * loss : 0.0f;
+    d[i] += low[i] != 0.0f && isfinite(low[i]) ? lost + low[i] : 0.0f;
+  }
 }
 
 extern "C" __global__ void __launch_bounds__(64, 1) main_kernel(
@@ -77,102 +88,122 @@ extern "C" __global__ void __launch_bounds__(64, 1) main_kernel(
   for (int B_shared_round = 0; B_shared_round < 4; ++B_shared_round) {
     *(float4*)(B_shared_next + B_shared_round * 4) = *(const float4*)(B + B_shared_round * 512 + threadIdx_y * 256 + threadIdx_x_div_8 * 64 + threadIdx_x_mod_8 * 4);
   }
-  for (int k_outer = 0; k_outer < 2; ++k_outer) {
-    __syncthreads();
+  {
+    float low_sums[2][2][4];
     #pragma unroll
-    for (int A_shared_round_1 = 0; A_shared_round_1 < 4; ++A_shared_round_1) {
-      *(float4*)(A_shared + A_shared_round_1 * 288 + threadIdx_y * 144 + threadIdx_x_div_8 * 36 + threadIdx_x_mod_8 * 4) = *(float4*)(A_shared_next + A_shared_round_1 * 4);
-    }
-    #pragma unroll
-    for (int B_shared_round_1 = 0; B_shared_round_1 < 4; ++B_shared_round_1) {
-      *(float4*)(B_shared + B_shared_round_1 * 288 + threadIdx_y * 144 + threadIdx_x_div_8 * 36 + threadIdx_x_mod_8 * 4) = *(float4*)(B_shared_next + B_shared_round_1 * 4);
-    }
-    if (k_outer < 1) {
+    for (int i = 0; i < 2; ++i) {
       #pragma unroll
-      for (int A_shared_round_2 = 0; A_shared_round_2 < 4; ++A_shared_round_2) {
-        *(float4*)(A_shared_next + A_shared_round_2 * 4) = *(const float4*)(A + blockIdx_y * 2048 + A_shared_round_2 * 512 + threadIdx_y * 256 + threadIdx_x_div_8 * 64 + k_outer * 32 + threadIdx_x_mod_8 * 4 + 32);
-      }
-      #pragma unroll
-      for (int B_shared_round_2 = 0; B_shared_round_2 < 4; ++B_shared_round_2) {
-        *(float4*)(B_shared_next + B_shared_round_2 * 4) = *(const float4*)(B + B_shared_round_2 * 512 + threadIdx_y * 256 + threadIdx_x_div_8 * 64 + k_outer * 32 + threadIdx_x_mod_8 * 4 + 32);
-      }
-    }
-    __syncthreads();
-    {
-      // 32 x 16 x 32 (rows, columns, depth) by mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
-      const int lane = threadIdx_x;
-      unsigned int a_fragment[1][2][8];
-      unsigned int a_high[2][4];
-      unsigned int a_middle[2][4];
-      unsigned int a_low[2][4];
-      unsigned int b_fragment[1][2][4];
-      unsigned int b_high[2][2];
-      unsigned int b_middle[2][2];
-      unsigned int b_low[2][2];
-      const unsigned int a_at = shared_address(A_shared + (lane >> 3 & 1) * 288 + (lane & 7) * 36 + (lane >> 4) * 4);
-      const unsigned int a_at_1 = shared_address(A_shared + (lane >> 3 & 1) * 288 + (lane & 7) * 36 + (lane >> 4) * 4 + 8);
-      const unsigned int b_at = shared_address(B_shared + threadIdx_y * 576 + (lane & 7) * 36 + (lane >> 3) * 4);
-      #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        ldmatrix_x4(a_fragment[0][i], a_at + (i * 2304 + 0 * 64));
-        ldmatrix_x4(a_fragment[0][i] + 4, a_at_1 + (i * 2304 + 0 * 64));
-      }
-      #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        ldmatrix_x4(b_fragment[0][i], b_at + (i * 1152 + 0 * 64));
-      }
-      float high[2][2][4], low[2][2][4];
-      #pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      for (int j = 0; j < 2; ++j) {
         #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          #pragma unroll
-          for (int r = 0; r < 4; ++r) {
-            high[i][j][r] = low[i][j][r] = 0.0f;
-          }
+        for (int r = 0; r < 4; ++r) {
+          low_sums[i][j][r] = 0.0f;
         }
       }
+    }
+    for (int k_outer = 0; k_outer < 2; ++k_outer) {
+      __syncthreads();
       #pragma unroll
-      for (int step = 0; step < 2; ++step) {
+      for (int A_shared_round_1 = 0; A_shared_round_1 < 4; ++A_shared_round_1) {
+        *(float4*)(A_shared + A_shared_round_1 * 288 + threadIdx_y * 144 + threadIdx_x_div_8 * 36 + threadIdx_x_mod_8 * 4) = *(float4*)(A_shared_next + A_shared_round_1 * 4);
+      }
+      #pragma unroll
+      for (int B_shared_round_1 = 0; B_shared_round_1 < 4; ++B_shared_round_1) {
+        *(float4*)(B_shared + B_shared_round_1 * 288 + threadIdx_y * 144 + threadIdx_x_div_8 * 36 + threadIdx_x_mod_8 * 4) = *(float4*)(B_shared_next + B_shared_round_1 * 4);
+      }
+      if (k_outer < 1) {
+        #pragma unroll
+        for (int A_shared_round_2 = 0; A_shared_round_2 < 4; ++A_shared_round_2) {
+          *(float4*)(A_shared_next + A_shared_round_2 * 4) = *(const float4*)(A + blockIdx_y * 2048 + A_shared_round_2 * 512 + threadIdx_y * 256 + threadIdx_x_div_8 * 64 + k_outer * 32 + threadIdx_x_mod_8 * 4 + 32);
+        }
+        #pragma unroll
+        for (int B_shared_round_2 = 0; B_shared_round_2 < 4; ++B_shared_round_2) {
+          *(float4*)(B_shared_next + B_shared_round_2 * 4) = *(const float4*)(B + B_shared_round_2 * 512 + threadIdx_y * 256 + threadIdx_x_div_8 * 64 + k_outer * 32 + threadIdx_x_mod_8 * 4 + 32);
+        }
+      }
+      __syncthreads();
+      {
+        // 32 x 16 x 32 (rows, columns, depth) by mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
+        const int lane_1 = threadIdx_x;
+        unsigned int a_fragment[1][2][8];
+        unsigned int a_high[2][4];
+        unsigned int a_middle[2][4];
+        unsigned int a_low[2][4];
+        unsigned int b_fragment[1][2][4];
+        unsigned int b_high[2][2];
+        unsigned int b_middle[2][2];
+        unsigned int b_low[2][2];
+        const unsigned int a_at = shared_address(A_shared + (lane_1 >> 3 & 1) * 288 + (lane_1 & 7) * 36 + (lane_1 >> 4) * 4);
+        const unsigned int a_at_1 = shared_address(A_shared + (lane_1 >> 3 & 1) * 288 + (lane_1 & 7) * 36 + (lane_1 >> 4) * 4 + 8);
+        const unsigned int b_at = shared_address(B_shared + threadIdx_y * 576 + (lane_1 & 7) * 36 + (lane_1 >> 3) * 4);
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          #pragma unroll
-          for (int r = 0; r < 4; ++r) {
-            bf16_split(a_fragment[0][i][r / 2 * 4 + r % 2], a_fragment[0][i][r / 2 * 4 + r % 2 + 2], a_high[i][r], a_middle[i][r], a_low[i][r]);
-          }
+          ldmatrix_x4(a_fragment[0][i], a_at + (i * 2304 + 0 * 64));
+          ldmatrix_x4(a_fragment[0][i] + 4, a_at_1 + (i * 2304 + 0 * 64));
         }
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
+          ldmatrix_x4(b_fragment[0][i], b_at + (i * 1152 + 0 * 64));
+        }
+        float high[2][2][4];
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
           #pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            bf16_split(b_fragment[0][i][r * 2], b_fragment[0][i][r * 2 + 1], b_high[i][r], b_middle[i][r], b_low[i][r]);
+          for (int j = 0; j < 2; ++j) {
+            #pragma unroll
+            for (int r = 0; r < 4; ++r) {
+              high[i][j][r] = 0.0f;
+            }
           }
         }
-        if (step + 1 < 2) {
+        #pragma unroll
+        for (int step = 0; step < 2; ++step) {
           #pragma unroll
           for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(a_fragment[0][i], a_at + (i * 2304 + (step + 1) * 64));
-            ldmatrix_x4(a_fragment[0][i] + 4, a_at_1 + (i * 2304 + (step + 1) * 64));
+            #pragma unroll
+            for (int r = 0; r < 4; ++r) {
+              bf16_split(a_fragment[0][i][r / 2 * 4 + r % 2], a_fragment[0][i][r / 2 * 4 + r % 2 + 2], a_high[i][r], a_middle[i][r], a_low[i][r]);
+            }
           }
           #pragma unroll
           for (int i = 0; i < 2; ++i) {
-            ldmatrix_x4(b_fragment[0][i], b_at + (i * 1152 + (step + 1) * 64));
+            #pragma unroll
+            for (int r = 0; r < 2; ++r) {
+              bf16_split(b_fragment[0][i][r * 2], b_fragment[0][i][r * 2 + 1], b_high[i][r], b_middle[i][r], b_low[i][r]);
+            }
+          }
+          if (step + 1 < 2) {
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+              ldmatrix_x4(a_fragment[0][i], a_at + (i * 2304 + (step + 1) * 64));
+              ldmatrix_x4(a_fragment[0][i] + 4, a_at_1 + (i * 2304 + (step + 1) * 64));
+            }
+            #pragma unroll
+            for (int i = 0; i < 2; ++i) {
+              ldmatrix_x4(b_fragment[0][i], b_at + (i * 1152 + (step + 1) * 64));
+            }
+          }
+          #pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            #pragma unroll
+            for (int j = 0; j < 2; ++j) {
+              mma_bf16x6(high[i][j], low_sums[i][j], a_high[i], a_middle[i], a_low[i], b_high[j], b_middle[j], b_low[j]);
+            }
           }
         }
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
           #pragma unroll
           for (int j = 0; j < 2; ++j) {
-            mma_bf16x6(high[i][j], low[i][j], a_high[i], a_middle[i], a_low[i], b_high[j], b_middle[j], b_low[j]);
+            promote(D + i * 8 + j * 4, high[i][j]);
           }
         }
       }
+    }
+    #pragma unroll
+    for (int i = 0; i < 2; ++i) {
       #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          add_bf16x6(D + i * 8 + j * 4, high[i][j], low[i][j]);
-        }
+      for (int j = 0; j < 2; ++j) {
+        add_low(D + i * 8 + j * 4, low_sums[i][j], 6.45e-08f);
       }
     }
   }
