@@ -93,6 +93,10 @@ def jobs_of(name: str, mode: str, trials: int) -> Iterator[Job]:
         yield from _jobs_of(name, mode, of, CONV2D_WINDOW, max(1, trials // 3))
 
 
+def _listed(wanted: tuple[str, str, int]) -> list[Job]:
+    return list(jobs_of(*wanted))
+
+
 def _jobs_of(name: str, mode: str, of: Conv2d, template: Any, trials: int) -> Iterator[Job]:
     found = {template.first(of.args, TARGET).index: None}
     known = shipped.configuration(template, of, TARGET)
@@ -250,8 +254,9 @@ def main() -> None:
         if mode not in MODES:
             parser.error(f"{mode!r} is none of the modes {', '.join(MODES)}")
         counts[mode] = int(count or given.trials)
-    jobs = [job for name in names for mode, count in counts.items() for job in jobs_of(name, mode, count)]
+    wanted = [(name, mode, count) for name in names for mode, count in counts.items()]
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
+        jobs = [job for found in pool.map(_listed, wanted) for job in found]
         programs = list(pool.map(compiled, jobs))
     print(f"{len(jobs)} programs in {time.perf_counter() - began:.0f} s")
     if given.compile_only:
