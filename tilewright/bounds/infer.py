@@ -1,8 +1,8 @@
 """Bound inference: one sweep from the outputs to the inputs.
 
-For each stage, the readers are known by the time it is reached. What they need of it, while the loops that
-stay outside hold still and all others run (`demand.py`), becomes the range of its own axes; splits and
-fusions carry these down to its loops. `loops/build.py` makes the loops of what is found.
+For each stage, the readers are known by the time it is reached. The region that they need, with the loops outside it
+fixed and all others running (`demand.py`), becomes the range of its own axes; splits and fusions carry these ranges
+down to its loops. `loops/build.py` makes loops from the result.
 """
 
 from __future__ import annotations

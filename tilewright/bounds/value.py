@@ -17,8 +17,8 @@ from .nest import Loop
 class Contraction:
     """The innermost loops of a stage as a product of matrices: sums over `depth` of a[rows, depth] * b[depth, columns].
 
-    The axes are loops of `stage`, whose ranges are `ranges`: the stage before its loops were dealt out to lanes. `a`
-    and `b` are the operands as the body of the stage loads them.
+    The axes are loops of `stage`, whose ranges are `ranges`: the stage before its loops were distributed over lanes.
+    `a` and `b` are the operands as the body of the stage loads them.
     """
 
     atom: Atom
@@ -36,9 +36,9 @@ class StageBounds:
     """What is known of one stored stage.
 
     `ranges` covers all its axes; `region` is the part of the tensor that is computed and stored (one range per
-    dimension); `widened` says, for each axis whose range is larger than needed, why. `facts` are the ranges
-    of the loops around the stage and of its own. `contraction` says which of its loops a matrix instruction computes,
-    `fragment` how its result is dealt out to the lanes of a warp.
+    dimension); `widened` says, for each axis whose range is larger than needed, why. `facts` are the ranges of the
+    loops around the stage and of its own. `contraction` says which of its loops a matrix instruction computes,
+    `fragment` how its result is distributed over the lanes of a warp.
     """
 
     stage: Stage

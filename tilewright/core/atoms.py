@@ -2,8 +2,8 @@
 
 An atom multiplies a tile A (m×k) by a tile B (k×n) and adds the result to a tile of sums D (m×n).
 
-`ATOMS` are those that a warp executes together. The operands lie in shared memory; the sums are *dealt out*: every lane
-keeps some of them in its registers. `DOTS` are those that one thread executes: sums of four products each, whose
+`ATOMS` are those that a warp executes together. The operands lie in shared memory; the sums are *distributed*: every
+lane keeps some of them in its registers. `DOTS` are those that one thread executes: sums of four products each, whose
 operands and sums lie where the schedule keeps them.
 
 The shapes and fragment layouts are those of the PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions". With
@@ -123,7 +123,7 @@ class Atom:
         return self.k // self.per_word // 4
 
     def draw(self) -> str:
-        """Return a drawing of how the sums of one piece are dealt out: for each of them, lane and register.
+        """Return a drawing of how the sums of one piece are distributed: for each of them, lane and register.
 
         Of an instruction of one thread, it shows where the terms of each column lie among the bytes of that operand.
         """
@@ -165,7 +165,7 @@ def _atom(name: str, operands: str, sums: str, shape: tuple[int, int, int], kind
 
 @dataclass(frozen=True)
 class Fragment:
-    """How a tile of sums is dealt out to the lanes of a warp: by which dimensions of its buffer.
+    """How a tile of sums is distributed over the lanes of a warp: by which dimensions of its buffer.
 
     `rows` and `columns` are the dimensions that count rows and columns of the tile, the slowest first; `halves` is the
     atom's. Dimensions of extent 1 belong to neither.

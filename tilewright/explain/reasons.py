@@ -34,7 +34,7 @@ def _reason(found: StageBounds, guard: StageGuard, own: tuple[Relation, ...]) ->
         extent, outer, inner = (found.ranges[axis].extent for axis in (relation.parent, relation.outer, relation.inner))
         name = relation.parent.name
         if not any(relation is other for other in own):
-            return f"{extent} elements are dealt out to the threads of the block, {inner} at a time"
+            return f"{extent} elements are distributed over the threads of the block, {inner} at a time"
         if isinstance(extent, IntImm) and isinstance(outer, IntImm) and isinstance(inner, IntImm):
             beyond = outer.value * inner.value - extent.value
             return f"split of {name}: {outer} × {inner} iterations are {beyond:,} more than its {extent}"

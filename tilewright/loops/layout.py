@@ -21,8 +21,8 @@ class Layout:
 
     A parameter may have strides of its own instead, `given`, and a `start`: those of the array that is passed.
 
-    A `fragment` is dealt out to the lanes of a warp: an index is then the place among the sums that one lane holds, and
-    only the lane that holds an element may access it.
+    A `fragment` is distributed over the lanes of a warp: an index is then the place among the sums that one lane holds,
+    and only the lane that holds an element may access it.
 
     A `swizzle` exchanges pieces of 16 bytes within each 128: of those in a line of so many bytes, piece p lies at p xor
     the line's number modulo 8. It permutes the elements of a buffer, so that whatever is proven of its indices holds of

@@ -1,9 +1,9 @@
 """asynchronous_copies: fill rings in shared memory by the hardware's asynchronous copies.
 
 A store that only moves elements of global memory to a ring, or zeros where a condition does not hold (padding), becomes
-a `Copy`: its data go around the registers, and the thread goes on at once. The largest size that the hardware copies
-and that is proven to be aligned on both sides is taken. Other stores, such as those of computed values, stay as they
-are, and `register_prefetch` may run their loads ahead.
+a `Copy`: its data bypass the registers, and the thread continues at once. A copy has the largest size that the hardware
+supports and that is provably aligned on both sides. Other stores, such as those of computed values, stay as they are,
+and `register_prefetch` may run their loads ahead.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ class _Copier:
         return map_statements(stmt, lambda child: self.visit(child, inside, varying))
 
     def _sequence(self, stmt: Seq, facts: Facts, varying: frozenset[Var]) -> Stmt:
-        """The fills directly before each commit are made copies, as one group.
+        """Turn the fills directly before each commit into copies, as one group.
 
-        Loops behind them are unrolled as far as that is usual: left to itself, the compiler of the target was seen to
-        unroll the same work in one kernel and not in the next, at a quarter of its speed.
+        Loops after them are unrolled to a moderate size: left to itself, the target's compiler unrolled the same work
+        in one kernel and not in the next, which then ran at a quarter of the speed.
         """
         made: list[Stmt] = []
         fills: list[int] = []
@@ -132,7 +132,7 @@ class _Copier:
 
 
 def _addressed(value: Expr, facts: Facts) -> Expr:
-    """The value of a copy with an address that is as simple as can be: every thread computes its own."""
+    """The value of a copy with the simplest address, since every thread computes its own."""
     load = copied_load(value)
     if load is None:
         return value
@@ -148,7 +148,7 @@ UNROLLED_STORES = 1024
 
 
 def _unrolled(stmt: Stmt) -> tuple[Stmt, int]:
-    """The statement with its short serial loops unrolled, and how many stores it is made of then; 0: without end."""
+    """The statement with its short serial loops unrolled, and its number of stores; 0 if that has no bound."""
     if isinstance(stmt, (Commit, Barrier)):
         return stmt, 0
     if isinstance(stmt, (Store, Tensorized)):

@@ -1,4 +1,4 @@
-"""What a caller may change about the passes: `with PassContext(config={...}):`, as the legacy API has it."""
+"""The options of passes that a caller may set: `with PassContext(config={...}):`, as in the legacy API."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _flag(value: Any, key: str) -> bool:
 
 
 def _only(accepted: Any) -> Callable[[Options, Any, str], Options]:
-    """A key whose one supported value is what happens anyway."""
+    """A key with one supported value, which is the default."""
 
     def check(options: Options, value: Any, key: str) -> Options:
         if value != accepted:

@@ -1,13 +1,13 @@
 """drop_unread_stores: dead-store elimination for the shared and local memory of kernels.
 
-Where a split does not divide its axis, `partition_loops` leaves iterations for which the guard of a reader never
-holds, while the fill in front of it stays; and a value that simplifies may stop being read. Such a fill costs its
-loads, and seems to be a race between threads that execute it at different times.
+Where a split does not divide its axis, `partition_loops` leaves iterations for which the guard of a reader never holds,
+while the fill in front of it stays; and a value that simplifies may stop being read. Such a fill costs its loads, and
+looks like a race between threads that execute it at different times.
 
 Going backwards, a store is dropped where its buffer is not *live*: read further on, or in a later iteration of a loop
-around it, before its contents are given up (`loops/liveness.py`): an iteration reads of an earlier one whatever its
-statements expose. In a sequence, a fill is also dropped where the same elements are filled again before anything reads
-them.
+around it, before its contents are given up (`loops/liveness.py`): an iteration may read from an earlier one everything
+that its statements expose. In a sequence, a fill is also dropped where the same elements are filled again before
+anything reads them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""flatten_storage: multi-dimensional buffers become one-dimensional ones, as their layouts say.
+"""flatten_storage: storage flattening. Multi-dimensional buffers become one-dimensional, as their layouts say.
 
 Each keeps its `Allocate`, which `hoist_allocations.py` moves.
 """
@@ -22,8 +22,8 @@ def flatten_storage(function: Function, target: Target, options: Options) -> Fun
     """Give every access one index, into a flat buffer.
 
     A parameter or a view of one dimension stays as it is; one of another rank is accessed through a flat view.
-    Allocated buffers become flat themselves, aligned for accesses of up to their own size. Elements that are vectors
-    become as many scalars, and an access one of a vector.
+    Allocated buffers become flat themselves, aligned for accesses of up to their own size. An element that is a vector
+    becomes several scalars, and its access a vector access.
     """
     flat: dict[Buffer, Buffer] = {}
     params = set(function.buffers)

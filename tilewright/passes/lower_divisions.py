@@ -18,7 +18,7 @@ from .lower_shifts import is_shift, total_shift
 
 
 def lower_divisions(function: Function, target: Target, options: Options) -> Function:
-    """`a // b` and `a % b` with a >= 0 and b > 0 become C's `/` and `%`; a power-of-two b stays a shift's worth."""
+    """`a // b` and `a % b` with a >= 0 and b > 0 become C's `/` and `%`: shifts for powers of two."""
     return function.with_body(_visit(function.body, EMPTY, {}))
 
 

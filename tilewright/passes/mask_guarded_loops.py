@@ -29,7 +29,7 @@ def mask_guarded_loops(function: Function, target: Target, options: Options) -> 
 
     Only if no iteration needs the result of another, and memory is accessed in order: LLVM gets all other loops.
     """
-    most = target.hardware.vector_bytes  # as many elements as one vector has where each has a byte
+    most = target.hardware.vector_bytes  # the elements of one vector of bytes
 
     def visit(stmt: Stmt) -> Stmt:
         made = map_statements(stmt, visit)

@@ -10,8 +10,7 @@ writer ahead by all but one of them, each iteration into the copy that was read 
                               for i in range(n - d + 1, n): use(T[i % d])
 
 If the buffers of one loop have rings of different depths, or the number of iterations is unknown, guards replace the
-last part. Loops with nothing between them become one first, so that the ring does not run dry at the
-end of an inner one.
+last part. Perfectly nested loops become one first, so that the ring does not run empty at the end of the inner loop.
 
 A ring is not a dimension of its buffer: its copies lie behind each other, and an access gets one more term, the place
 of its copy. Only here is it known which loops are pipelined. A leading dimension from the start would have to be
@@ -19,8 +18,8 @@ taken away again where a loop runs once or reads what it writes, and would stand
 `loops/overlap.py` proves copies apart by the remainders in their indices, and so does for rings that users write.
 
 Where the target copies to shared memory asynchronously, the loop stays whole, with guards: its fills are a few
-instructions, and its users often thousands. A `Commit` follows the writers of each iteration, also of those that have
-none left, so that it is the same number of groups ago in each that what is used was issued.
+instructions, and its users often thousands. A `Commit` follows the writers of each iteration, even of the last ones,
+which have none, so that in every iteration the data in use were issued the same number of groups ago.
 """
 
 from __future__ import annotations
@@ -173,7 +172,7 @@ class _Plan:
         start: list[Stmt] = []
         fills: list[Stmt] = []
         end = add(loop.min, loop.extent)
-        for depth in sorted({self.depth(writer) for writer in self.writers}):  # who is needed first is loaded first
+        for depth in sorted({self.depth(writer) for writer in self.writers}):  # what is needed first is loaded first
             writers = [writer for writer in self.writers if self.depth(writer) == depth]
             for by in range(depth - 1):
                 first = add(loop.min, by)
@@ -221,7 +220,7 @@ def _plan(loop: For, made: set[Buffer], asynchronous: bool) -> _Plan | None:
 
 
 def _may_run_ahead(writers: tuple[Stmt, ...], others: list[Stmt], staged: Mapping[Buffer, int]) -> bool:
-    """Whether no writer depends on what stays behind, and none needs another's result sooner than that is there."""
+    """Whether no writer depends on what stays behind, and none needs another's result before it exists."""
     behind = seq(*others)
     for writer in writers:
         depths = {staged[buffer] for buffer in (uses.written(writer) | uses.read(writer)) & staged.keys()}

@@ -1,10 +1,10 @@
 """place_barriers: block-wide barriers where one thread's shared data reaches another, and nowhere else.
 
 Bottom-up, each statement yields its accesses to shared memory before its first barrier and after its last. Two
-neighbours in a sequence need a barrier between them where what is accessed after depends, in another thread, on what
-is pending before; a loop needs one at the head of its body where an iteration depends so on an earlier one. Barriers
-stand directly in the sequence or loop that holds both accesses, so outside of guards that only some threads pass.
-Barriers that the program already has count. What an `Await` waits for counts as stored there.
+neighbours in a sequence need a barrier between them if an access of the second depends on a pending access of the first
+in another thread; a loop needs one at the head of its body if an iteration depends in this way on an earlier one.
+Barriers stand directly in the sequence or loop that holds both accesses, and so outside guards that only some threads
+pass. Barriers that the program already has count. Data that an `Await` waits for count as stored there.
 
 Global memory that a kernel both stores to and reads is looked at in the same way, since threads of one block may pass
 it on. A buffer that is read only where its elements are updated in place, as reductions do, is left to its updaters.
@@ -126,7 +126,7 @@ class _Line:
         self.parted = self.parted or placed.parted
 
     def placed(self) -> _Placed:
-        """All of them."""
+        """Return all of them."""
         return _Placed(seq(*self.parts), self.first, self.pending, self.parted)
 
 

@@ -117,7 +117,7 @@ def _guarded(stmt: Stmt, threads: tuple[Var, ...], updated: dict[Buffer, frozens
             return stmt, (buffers, ())
         used = _used_by_places(stmt)
         return stmt, (group, tuple(v for v in threads if v not in used))
-    if isinstance(stmt, (If, While)):  # which says itself who executes it, as far as it names threads
+    if isinstance(stmt, (If, While)):  # the condition itself selects the threads that it names
         named = variables(stmt.condition)
         threads = tuple(v for v in threads if v not in named)
     parts = [child for child in stmt.children() if isinstance(child, Stmt)]

@@ -1,4 +1,4 @@
-"""swizzle_storage: accesses to swizzled buffers go to where the elements lie; see `storage_swizzle`.
+"""swizzle_storage: rewrite accesses to swizzled buffers to where the elements lie; see `storage_swizzle`.
 
     A.shared[i]     ->     A.shared[i ^ (i >> 5 & 7) << 2]         # of float32, in lines of 128 bytes
 

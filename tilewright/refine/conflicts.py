@@ -1,6 +1,6 @@
 """Layouts that matrix instructions require of other stages, and the conflicts between these requirements.
 
-A stage that reads sums is dealt out to lanes as the sums are; an operand in shared memory gets lines that start in
+A stage that reads sums is distributed over lanes as the sums are; an operand in shared memory gets lines that start in
 different banks. Two instructions may demand what no layout gives.
 """
 
@@ -30,15 +30,17 @@ class Demands:
         self._padded: dict[tuple[int, IterVar], tuple[Stage, Atom, tuple[int, int]]] = {}
 
     def deal(self, reader: StageBounds, found: StageBounds, atom: Atom, rows: Axes, columns: Axes) -> None:
-        """Have the loops of a reader dealt out as the sums of a stage are; UserError where others are so otherwise."""
+        """Distribute the loops of a reader like the sums of a stage; UserError if another stage's sums need another
+        way.
+        """
         first, one, its_rows, its_columns = self._dealt.setdefault(reader.stage.id, (found.stage, atom, rows, columns))
         if (one.halves, its_rows, its_columns) == (atom.halves, rows, columns):
             return
         refuse(
-            f"stage {reader.stage.name!r} reads the sums of {first.name!r}, which {one.name} deals out to lanes with "
-            f"{one.m} rows ({names(its_rows)}) by {one.n} columns ({names(its_columns)}) in a piece, and those of "
-            f"{found.stage.name!r}, which {atom.name} deals out with {atom.m} rows ({names(rows)}) by {atom.n} columns "
-            f"({names(columns)}): no lane holds both",
+            f"stage {reader.stage.name!r} reads the sums of {first.name!r}, which {one.name} distributes over lanes "
+            f"with {one.m} rows ({names(its_rows)}) by {one.n} columns ({names(its_columns)}) in a piece, and those of "
+            f"{found.stage.name!r}, which {atom.name} distributes with {atom.m} rows ({names(rows)}) by {atom.n} "
+            f"columns ({names(columns)}): no lane holds both",
             f"hand one of them on through shared memory: s.cache_read({found.stage.name}, 'shared', "
             f"[{reader.stage.name}]), computed where {found.stage.name!r} is",
         )

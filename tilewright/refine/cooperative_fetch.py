@@ -1,4 +1,4 @@
-"""Fills of shared memory, dealt out evenly to the threads of a block.
+"""Cooperative fetch: fills of shared memory, distributed evenly over the threads of a block.
 
 All threads of a block compute a stage in shared memory together, and no result depends on which thread stores which
 element. Schedules often give each thread a run of neighbours (`split(fused, nparts=threads)`), so that the threads of a
@@ -35,7 +35,7 @@ _PLAIN_KINDS = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.THREAD)
 
 
 def cooperative_fetch(schedule: Schedule, bounds: Bounds, target: Target, options: Options) -> Bounds:
-    """The bounds with every fill of shared memory dealt out to its block, where the schedule does not do so already.
+    """The bounds with every fill of shared memory distributed over its block, unless the schedule already does so.
 
     Vector loads stay vector loads. Fills with other stages inside them, reductions, and fills whose extents or threads
     are not constant stay unchanged. So does everything on targets without warps: coalescing slows down a CPU, which

@@ -1,4 +1,4 @@
-"""Matching of matrix instructions: tensorized loops, and the loops that read their sums, are dealt out to warps.
+"""Match matrix instructions: distribute tensorized loops, and the loops that read their sums, over warps.
 
 A schedule says what one warp computes, in loops that belong to no lane. This refinement distributes them over the
 lanes: the sums of a tile lie in the registers of the lanes as the instruction requires (a fragment), and the loops that
@@ -32,7 +32,7 @@ from .match_dots import match_dot
 
 
 def match_intrinsics(schedule: Schedule, bounds: Bounds, target: Target, options: Options) -> Bounds:
-    """The bounds with every tensorized stage matched with its instruction, and dealt out to warps with its readers.
+    """The bounds with every tensorized stage matched with its instruction, and distributed over warps with its readers.
 
     Every target checks the match; one that launches no grids keeps the loops. A language without the instruction runs
     the loops that a lane has of it. Raises UserError where loops do not match, and where a GPU lacks the instruction.
@@ -183,7 +183,7 @@ def _leaf_of(stage: Stage, root: IterVar) -> IterVar:
 def _dealt_reader(
     schedule: Schedule, reader: StageBounds, found: StageBounds, fragment: Fragment, atom: Atom, demands: Demands
 ) -> StageBounds:
-    """A stage that reads the sums, element by element, with its loops over the tile dealt out as they are."""
+    """A stage that reads the sums, element by element, with its loops over the tile distributed like the sums."""
     stage, name = reader.stage, found.stage.name
     inside = [x for x in stage.leaves if not _is_around(x, stage, found) and extent(reader, x) != 1]
     loads = _loads_of(schedule, reader, found)
@@ -197,10 +197,10 @@ def _dealt_reader(
             if not whole or not isinstance(size, IntImm) or extent(reader, along[0]) != size.value:
                 refuse(
                     f"stage {stage.name!r} reads the {size} elements of dimension {place} of {name!r} at "
-                    f"`{form.to_expr()}`, over the loops {names(along)}; the sums of {atom.name} are dealt out to "
-                    "lanes, which read what they hold",
+                    f"`{form.to_expr()}`, over the loops {names(along)}; the sums of {atom.name} are distributed over "
+                    "lanes, each of which reads those that it holds",
                     f"leave the loops of {stage.name!r} over the tile of {name!r} unsplit and unbound: one loop for "
-                    "each dimension, which the compiler deals out",
+                    "each dimension, which the compiler distributes over the lanes",
                 )
             axes[place] = along[0]
     bound = [x for x in inside if stage.note(x).thread is not None]

@@ -21,7 +21,7 @@ from .transform import moved
 _MANY_LANES, _FEW_UPDATES = 4096, 64
 """From how many lanes on, or below how many updates of each, a thread takes a lane on a grid."""
 _OWNERS = 4096
-"""Threads among which the elements of one lane are dealt out there."""
+"""Threads over which the elements of one lane are distributed there."""
 Combine = Callable[[Any, Any], Any]
 _COMBINE: dict[str, Combine] = {
     "update": lambda old, new: new,
@@ -250,8 +250,8 @@ def _scattered(
     """The data with updates: each lane, which has its elements for itself, takes its updates one after the other.
 
     Few lanes of many updates leave a grid of threads idle. There, of updates that replace an element the last one is
-    found first, by all threads. Other ones are dealt out by the element that they change: each thread looks at all of
-    a lane's updates and makes those of its own elements, in their order.
+    found first, by all threads. Other updates are distributed by the element that they change: each thread looks at all
+    of a lane's updates and makes those of its own elements, in their order.
     """
     lanes, count = (getattr(n, "value", n) for n in counts)
 

@@ -1,4 +1,5 @@
-"""Tasks: a loop that every thread runs, in which parallel loops are dealt out (`parallel_launch_point`).
+"""Tasks: a loop that every thread runs, in which parallel loops are distributed over the threads
+(`parallel_launch_point`).
 
     # pragma parallel_launch_point              every thread t of T runs this loop
     for k in range(n):
@@ -42,7 +43,7 @@ class Tasks:
     region: Stmt
     strided: bool = False
     inside: bool = False
-    """Whether a loop that is dealt out is around."""
+    """Whether a distributed loop is around."""
 
 
 def write_marked(writer: Any, s: For, keys: frozenset[str]) -> None:
