@@ -169,6 +169,14 @@ def lower(
     return lowered
 
 
+def schedule_to_module(
+    sch: ScheduleHandle, args: Sequence[Any] | None = None, name: str = "main", binds: Any = None
+) -> Program:
+    """The loop nest of a schedule as a program, before any pass: what `lower` begins with."""
+    recipe = _recipe(sch, args, name, binds)
+    return Program((recipe.nest(recipe.bounds),))
+
+
 @not_while_forking
 @deep
 def lower_for(

@@ -3,6 +3,12 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .core.errors import UserError as _UserError
+from .core.generic_function import (
+    GenericFunc,
+    generic_func,
+    get_native_generic_func,
+    override_native_generic_func,
+)
 from .core.refusals import missing_from_module as _missing
 from .core.target import Target
 
@@ -29,7 +35,16 @@ def _text(given: object, argument: str, primitive: str) -> str:
     raise _UserError(f"argument {argument!r} is {given!r}", primitive=primitive, fix='give text, such as "sm_90"')
 
 
-__all__ = ["Target", "create", "cuda", "opencl"]
+__all__ = [
+    "GenericFunc",
+    "Target",
+    "create",
+    "cuda",
+    "generic_func",
+    "get_native_generic_func",
+    "opencl",
+    "override_native_generic_func",
+]
 
 if not _TYPE_CHECKING:  # type checkers see what is there
 

@@ -46,7 +46,7 @@ def test_words_are_loaded_when_they_are_needed() -> None:
     program = (
         "import sys, tilewright; from tilewright import te; te.placeholder((3,))\n"
         "loaded = lambda: [m for m in sys.modules if m.startswith('tilewright.messages.')]\n"
-        "print(loaded()); hasattr(te, 'create_prim_func'); print(loaded())"
+        "print(loaded()); hasattr(te, 'extern_primfunc'); print(loaded())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["[]", "['tilewright.messages.names']"]

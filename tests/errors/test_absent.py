@@ -37,7 +37,7 @@ def test_a_missing_part_says_what_to_use(about: str, name: str) -> None:
 
 
 NAMED: list[tuple[str, str, str, str]] = [
-    ("te", "create_prim_func", "te.create_prim_func is not part of Tilewright", "tw.lower(s, [A, B])"),
+    ("te", "extern_primfunc", "te.extern_primfunc is not part of Tilewright", "te.compute"),
     ("te", "ceildiv", "te.ceildiv is not part of Tilewright", "(a + b - 1) // b"),
     ("topi", "relu", "topi.relu is not part of Tilewright", "use topi.nn.relu"),
     ("topi.nn", "max_pool2d", "topi.nn.max_pool2d is not part of Tilewright", 'topi.nn.pool2d(data, kernel'),
@@ -64,7 +64,7 @@ NAMED: list[tuple[str, str, str, str]] = [
     ("tilewright", "relay", "tilewright.relay is not part of Tilewright", "te.compute or topi"),
     ("tilewright", "build_config", "tilewright.build_config is not part of Tilewright", "transform.PassContext"),
     ("the schedule", "split", "the schedule has no 'split': it belongs to a stage", "s[B].split(...)"),
-    ("the target", "mcpu", "the target has no 'mcpu'", "target.labels"),
+    ("the target", "target_name", "the target has no 'target_name'", "target.kind"),
     ("the analyzer", "enter_constraint_context", "the analyzer has no 'enter_constraint_context'", "constraint_scope"),
     ("the stage", "cache_read", "the stage has no 'cache_read'", "s.cache_read(...)"),
     ("the stage", "axis", "the stage has no 'axis'", "s[B].op.axis"),

@@ -88,7 +88,7 @@ def test_asking_whether_a_part_is_there() -> None:
 @pytest.mark.parametrize(
     ("code", "part"),
     [
-        ("from tvm.te import create_prim_func", "tvm.te.create_prim_func"),
+        ("from tvm.te import extern_primfunc", "tvm.te.extern_primfunc"),
         ("import tvm.te.autodiff", "tvm.te.autodiff"),
         ("import tvm.tir; tvm.tir.BlockRealize", "tvm.tir.BlockRealize"),
         ("from tvm import relay", "tvm.relay"),

@@ -7,6 +7,7 @@ spelling may change some limits. `with Target(...):` makes it the current one; o
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -14,9 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from .architectures import NVIDIA, opencl_hardware, x86_hardware
-from .errors import UserError
+from .errors import UserError, UserValueError
 from .hardware import Extents, Hardware, MemoryScope
 from .refusals import missing
+from .target_tags import TAGS
+from .target_view import TargetView
 
 
 class TargetKind(str):
@@ -90,7 +93,7 @@ _MEANT = {
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Target:
+class Target(TargetView):
     """One kind of hardware and its limits; equal where kind, limits and labels are."""
 
     kind: TargetKind
@@ -103,17 +106,31 @@ class Target:
     """Whether the spelling names the architecture; where not, a device that is there may set it."""
     hardware: Hardware = field(compare=False)
     """What programs run on: the row of the architecture, under those limits."""
+    host: Target | None = field(compare=False)
+    """The target of the code around kernels, where the caller gave one; that code is Python here."""
 
     def __init__(self, target: str | Mapping[str, Any] | Target, host: Any = None) -> None:
-        """`target`: "cuda -arch=sm_80", a mapping with a "kind", or a target; `host` is not used."""
+        """`target`: "cuda -arch=sm_80", a mapping with a "kind", a tag or a target; `host` is only told again."""
         values = vars(target) if isinstance(target, Target) else _fields(*_split(target))
         for name, value in values.items():
             object.__setattr__(self, name, value)
+        host = target.get("host") if host is None and isinstance(target, Mapping) else host
+        if host is not None or not isinstance(target, Target):
+            object.__setattr__(self, "host", None if host is None else Target.parse(host))
 
     @classmethod
     def parse(cls, given: str | Mapping[str, Any] | Target) -> Target:
         """`given` as a target."""
         return given if isinstance(given, Target) else cls(given)
+
+    def with_host(self, host: str | Mapping[str, Any] | Target) -> Target:
+        """This target with another host."""
+        return Target(self, host)
+
+    @staticmethod
+    def list_kinds() -> list[str]:
+        """The kinds of targets."""
+        return list(KINDS)
 
     def with_arch(self, arch: str) -> Target:
         """This target for another architecture, limits included."""
@@ -248,6 +265,8 @@ _entered: ContextVar[tuple[Target, ...]] = ContextVar("Target", default=())
 
 def _split(spelling: Any) -> tuple[str, dict[str, str]]:
     """The kind and the options of a spelling."""
+    if isinstance(spelling, str) and spelling.lstrip().startswith("{"):
+        spelling = _read(spelling)
     if isinstance(spelling, Mapping):
         options = {str(k): _option_text(v) for k, v in spelling.items() if k not in ("kind", "host")}
         return str(spelling.get("kind", "")), options
@@ -255,7 +274,7 @@ def _split(spelling: Any) -> tuple[str, dict[str, str]]:
         raise UserError(
             f"cannot make a target from {spelling!r}", primitive="Target", fix='give its name, such as Target("cuda")'
         )
-    kind, *rest = spelling.split() or [""]
+    kind, *rest = " ".join(TAGS.get(word, word) for word in spelling.split()).split() or [""]
     options = {}
     for word in rest:
         match = re.fullmatch(r"--?([\w-]+)=(.+)", word)
@@ -269,7 +288,21 @@ def _split(spelling: Any) -> tuple[str, dict[str, str]]:
     return kind, options
 
 
+def _read(spelling: str) -> Any:
+    """The mapping that a text in JSON spells."""
+    try:
+        return json.loads(spelling)
+    except ValueError as error:
+        raise UserValueError(
+            f"target {spelling!r} is not JSON ({error})", primitive="Target", fix='write {"kind": "cuda", ...}'
+        ) from None
+
+
 def _option_text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        raise UserValueError(
+            f"an option of a target is {value!r}", primitive="Target", fix="give a text, a number or a list of these"
+        )
     return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 

@@ -12,6 +12,8 @@ from typing import Any
 from .missing import LEGACY, OPERATORS, PACKAGE, MissingAttribute, MissingModule, legacy_name
 
 _NAMES = {LEGACY: PACKAGE, OPERATORS: f"{PACKAGE}.{OPERATORS}"}
+_DRIVER = f"{PACKAGE}.driver"
+_BUILD_MODULE = f"{_DRIVER}.build_module"  # a module of the legacy package `driver`, whose names are the driver's own
 
 
 def install(override: bool = False) -> None:
@@ -70,8 +72,12 @@ class _SameModule(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         # The import system then takes what stands in sys.modules, and leaves the other module's spec alone.
-        __import__(self.name)
-        sys.modules[module.__name__] = sys.modules[self.name]
+        name = _DRIVER if self.name == _BUILD_MODULE else self.name
+        __import__(name)
+        found = sys.modules[module.__name__] = sys.modules[name]
+        if name == _DRIVER:
+            found.__path__ = []
+            vars(found).setdefault("build_module", found)
 
 
 class _Absent(MetaPathFinder):

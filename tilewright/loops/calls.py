@@ -23,7 +23,20 @@ from ..expr.intrinsics import TABLE
 from ..expr.matrix_calls import MATRIX_CALLS, matrix_call
 from ..expr.nodes import Call, Expr, IntImm, Load, StringImm
 from ..expr.op_registry import is_declared
-from ..expr.operators import as_expr, const
+from ..expr.operators import (
+    add,
+    as_expr,
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
+    const,
+    if_then_else,
+    likely,
+    multiply,
+    shift_left,
+    shift_right,
+)
 from ..expr.printer import PRINTED, PRINTED_CALLS, ExprPrinter
 from ..expr.traverse import post_order
 from .nodes import Barrier, Evaluate, Stmt
@@ -266,6 +279,8 @@ def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Exp
         return _typed(call_packed(*args), dtype)
     if name == REINTERPRET:
         return _applied(reinterpret, func_name, (dtype, *args))
+    if name in _OPERATORS:
+        return _applied(_OPERATORS[name], func_name, args)
     if name == STORAGE_SYNC:
         return _storage_sync(args)
     if name == "address_of":
@@ -338,6 +353,23 @@ def _applied(function: Callable[..., Expr], name: str, args: tuple[Any, ...]) ->
         ) from error
     return function(*args)
 
+
+def fma(a: Any, b: Any, c: Any) -> Expr:
+    """`a * b + c`; whether it is rounded once is the back end's choice."""
+    return add(multiply(a, b), c)
+
+
+_OPERATORS: dict[str, Callable[..., Expr]] = {
+    "if_then_else": if_then_else,
+    "likely": likely,
+    "fma": fma,
+    "shift_left": shift_left,
+    "shift_right": shift_right,
+    "bitwise_and": bitwise_and,
+    "bitwise_or": bitwise_or,
+    "bitwise_xor": bitwise_xor,
+    "bitwise_not": bitwise_not,
+}
 
 _BY_NAME = {
     EXTERN: call_extern,

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..arith.simplify import simplify
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
@@ -154,7 +155,7 @@ class IRBuilder:
         wide = DType(dtype) if dtype is not None else max(low.dtype, stop.dtype, key=lambda t: t.bits)
         var = Var(name, wide)
         first = cast(wide, low)
-        extent = cast(wide, subtract(stop, low))
+        extent = simplify(cast(wide, subtract(stop, low)))
         with self._scope(lambda body: For(var, first, extent, _KINDS[kind], None, (), body)):
             yield var
 

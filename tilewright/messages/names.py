@@ -45,7 +45,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         "tag": 'te.tag_scope("..."), or te.compute(..., tag="...")',
         **dict.fromkeys(("TensorIntrin", "tensor_intrin"), _TENSORIZE),
         "autodiff": "te.gradient(output, inputs, head)",
-        "create_prim_func": "tw.lower(s, [A, B])",
         **dict.fromkeys(("AutoInlineElemWise", "AutoInlineInjective", "AutoInlineBroadcast"), _INLINE),
         **dict.fromkeys(("TensorComputeOp", "BaseComputeOp"), _OPERATIONS),
         "SpecializedCondition": "te.if_then_else in the declaration",
@@ -87,7 +86,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("decorate", "source_to_op"), "@te.hybrid.script above the function"),
     },
     "te.schedule": {
-        **dict.fromkeys(("SchedulePostProcToPrimFunc", "VerifyCompactBuffer"), _PROGRAM),
+        "VerifyCompactBuffer": _PROGRAM,
         "SpecializedCondition": "te.if_then_else in the declaration",
     },
     "tir": {
@@ -187,7 +186,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         "TVMContext": "nd.Device",
     },
     "target": {
-        **dict.fromkeys(("GenericFunc", "generic_func", "override_native_generic_func"), _CHOOSE),
         "current_target": "target.Target.current()",
         **dict.fromkeys(("build_config", "BuildConfig"), "tw.transform.PassContext(config={...})"),
     },
@@ -249,8 +247,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "context": "a.device",
     },
     "the target": {
-        **dict.fromkeys(("attrs", "mcpu", "model", "libs", "features"), "dict(target.labels), and target.arch"),
-        **dict.fromkeys(("host", "with_host"), "nothing: host code is Python"),
+        "features": "dict(target.labels), and target.arch",
         **dict.fromkeys(("target_name", "id"), "target.kind"),
     },
     "the analyzer": {

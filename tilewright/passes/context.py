@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
-from ..core.errors import UserError
+from ..core.errors import UserError, warn_caller
 from ..core.options import Options
 from ..refine.pipeline import REFINEMENTS
 from .pipeline import OPTIONAL
@@ -86,6 +86,28 @@ def _only(accepted: Any) -> Callable[[Options, Any, str], Options]:
     return check
 
 
+_SETTLED = {
+    "tir.LoopPartition": "loops are partitioned wherever that leaves guards out of their bodies",
+    "tir.InjectDoubleBuffer": "s[B].double_buffer() and s[B].pipeline(depth) say it of a stage",
+    "tir.HoistIfThenElse": "the back end's compiler hoists conditions",
+    "tir.RemoveNoOp": "loops without effect are left out",
+    "tir.Simplify": "expressions are simplified as far as rules go",
+    "tir.disable_assert": "host code checks arguments at each call",
+    "tir.disable_storage_rewrite": 'disabled_pass=["tir.StorageRewrite"] leaves the pass out',
+    "tir.disable_cse_tir": "common subexpressions are left to the back end's compiler",
+    "tir.enable_equiv_terms_in_cse_tir": "common subexpressions are left to the back end's compiler",
+    "tir.debug_keep_trivial_loop": "loops of one iteration are written as their bodies",
+    "tir.merge_static_smem": "buffers of shared memory share it where their lifetimes allow",
+    "te.keep_schedule_record": "s.steps holds the steps of every schedule",
+}
+"""Keys of the legacy API that change nothing here, and why."""
+
+
+def _settled(options: Options, value: Any, key: str) -> Options:
+    warn_caller(f"{key} has no effect: {_SETTLED[key]}", UserWarning)
+    return options
+
+
 _KEYS: dict[str, Callable[[Options, Any, str], Options]] = {
     "tir.UnrollLoop": _unrolling,
     "tir.add_lower_pass": _adding,
@@ -94,6 +116,7 @@ _KEYS: dict[str, Callable[[Options, Any, str], Options]] = {
     "tir.detect_global_barrier": _only(False),
     "tir.instrument_bound_checkers": _bounds,
     "tilewright.explain": _explain,
+    **dict.fromkeys(_SETTLED, _settled),
 }
 
 
@@ -109,7 +132,7 @@ class PassContext:
     "tir.disable_vectorize", "tir.instrument_bound_checkers" (every access is checked when it is made, and a call in
     which one leaves its buffer raises), and "tilewright.explain" (print each pass that changes something).
     `disabled_pass` leaves out optional passes, which never change results. `opt_level` is accepted: there is one level.
-    Raises UserError for what is unknown, by its name.
+    Keys of the legacy API that change nothing here draw a warning. Raises UserError for what is unknown, by its name.
     """
 
     def __init__(
@@ -143,7 +166,9 @@ class PassContext:
         for key, value in self.config.items():
             if key not in _KEYS:
                 raise UserError(
-                    f"unknown configuration key {key!r}", primitive="PassContext", fix=f"use {', '.join(_KEYS)}"
+                    f"unknown configuration key {key!r}",
+                    primitive="PassContext",
+                    fix=f"use {', '.join(known for known in _KEYS if known not in _SETTLED)}",
                 )
             self.options = _KEYS[key](self.options, value, key)
 

@@ -43,6 +43,7 @@ from . import tensor as tensor
 from .extern import extern
 from .intrinsics import decl_tensor_intrin
 from .operation import compute, placeholder, reduce_axis, thread_axis
+from .prim_func import create_prim_func
 from .schedule import Schedule, Stage, create_schedule
 from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor, TensorSlice
 

@@ -11,7 +11,9 @@ from ..expr.nodes import Load
 from ..expr.traverse import post_order
 from ..loops import legacy_fields as _legacy_fields
 from ..loops.build import build_function
-from ..loops.nodes import Buffer, Stmt
+from ..loops.constructors import STATEMENTS as _STATEMENTS
+from ..loops.nodes import Buffer, Function, Stmt
+from ..loops.uses import read, written
 from ..schedule.handle import ScheduleHandle as Schedule
 from ..schedule.handle import StageHandle as Stage
 from ..schedule.handle import create_schedule
@@ -65,6 +67,52 @@ def ScheduleOps(sch: Schedule, bounds: _Any = None, debug_keep_trivial_loop: boo
     inputs = [stage.op for stage in value.in_order() if stage.is_placeholder and stage.op not in rows]
     params = [tensor for op in (*inputs, *sch.outputs) for tensor in op.outputs]
     return build_function(value, infer_bounds(value), list(dict.fromkeys(params)), keep_outputs=False).body
+
+
+def SchedulePostProcToPrimFunc(arg_list: _Any, body: Stmt, extern_buffer: _Any = None) -> Function:
+    """A function of tensors, buffers and sizes, of the statement that `ScheduleOps` returned.
+
+    Parameters
+    ----------
+    arg_list
+        The parameters, tensors of the schedule among them.
+    body
+        The statement.
+    extern_buffer
+        Accepted for old scripts where it names no buffer.
+
+    Returns
+    -------
+    Function
+        For `tvm.IRModule.from_expr`, passes and `build`.
+
+    Raises
+    ------
+    UserError
+        Where the statement has no buffer for a tensor, and for buffers of the caller's.
+    """
+    primitive = "SchedulePostProcToPrimFunc"
+    if extern_buffer or not isinstance(arg_list, (list, tuple)) or not isinstance(body, Stmt):
+        raise UserError(
+            f"the arguments are {arg_list!r}, a {type(body).__name__} and {extern_buffer!r}",
+            primitive=primitive,
+            fix="give a list of tensors and what ScheduleOps returned; tw.lower(s, args, binds=...) takes buffers",
+        )
+    there = [source for source in (read(body) | written(body)) if isinstance(source, Buffer)]
+    params: list[_Any] = []
+    for arg in arg_list:
+        if not isinstance(arg, Tensor):
+            params.append(arg)
+            continue
+        found = [b for b in there if (b.name, b.dtype, b.shape) == (arg.name, arg.dtype, arg.shape)]
+        if len(found) > 1:
+            raise UserError(
+                f"the statement has {len(found)} buffers called {arg.name!r}",
+                primitive=primitive,
+                fix="give the tensors names of their own, or use tw.lower(s, args)",
+            )
+        params.append(found[0] if found else Buffer(arg.name, arg.dtype, arg.shape, note=arg.name))
+    return _STATEMENTS["PrimFunc"](params, body)  # type: ignore[no-any-return]
 
 
 def AutoInlineElemWise(sch: Schedule) -> None:
@@ -158,6 +206,7 @@ __all__ = [
     "ScanGetBody",
     "Schedule",
     "ScheduleOps",
+    "SchedulePostProcToPrimFunc",
     "Singleton",
     "Split",
     "Stage",
