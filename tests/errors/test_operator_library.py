@@ -190,6 +190,18 @@ WINDOWS: list[tuple[str, Callable[[], Any], str, str]] = [
     ),
 ]
 
+DISPLACED: list[tuple[str, Callable[[], Any], str, str]] = [
+    ("correlation_nchw", lambda: nn.correlation_nchw(FOUR, FOUR, 2, 1, 1, 1, 0, True), "kernel_size=2 is even", "odd"),
+    ("correlation_nchw", lambda: nn.correlation_nchw(FOUR, FOUR, 3, 4, 1, 1, 0, True), "hold no patch", "pad more"),
+    (
+        "deformable_conv2d_nchw",
+        lambda: nn.deformable_conv2d_nchw(FOUR, FOUR, FOUR, 1, 1, 1, 3, 1),
+        "4 channels do not divide into deformable_groups=3",
+        "a divisor",
+    ),
+]
+FOUR = te.placeholder((1, 4, 6, 6), name="E")
+
 image = topi.image
 TAPS = te.placeholder((6, 2, 2), name="D")
 REST: list[tuple[str, Callable[[], Any], str, str]] = [
@@ -292,7 +304,7 @@ MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
 ]
 
 
-ALL = [*MISTAKES, *MOVING, *WINDOWS, *REST]
+ALL = [*MISTAKES, *MOVING, *WINDOWS, *DISPLACED, *REST]
 
 
 @pytest.mark.parametrize(("name", "call", "message", "fix"), ALL, ids=[f"{m[0]}-{m[2]}"[:60] for m in ALL])

@@ -113,6 +113,7 @@ def test_convolutions_of_every_layout(target: str) -> None:
 @every_target
 def test_transposed_convolutions(target: str) -> None:
     line, image, volume = values(2, 3, 7), values(1, 4, 5, 6), values(1, 2, 3, 4, 3)
+    lines, halves = values(2, 4, 7), values(4, 3, 3)
     taps, kernels, parts, cubes = values(3, 5, 4), values(4, 3, 3, 2), values(4, 2, 3, 3), values(2, 3, 2, 3, 2)
     spread = testing.conv_transposend_python
     cases = [
@@ -124,6 +125,29 @@ def test_transposed_convolutions(target: str) -> None:
                 spread(image, parts, (2, 2), (1, 1), (1, 1), (0, 0), 2)),
         product("3d", lambda x, w: nn.conv3d_transpose_ncdhw(x, w, 2, 0, "float32", 0), [volume, cubes],
                 spread(volume, cubes, (2,) * 3, (0,) * 3, (0,) * 3, (0,) * 3)),
+        product("1d groups", lambda x, w: nn.group_conv1d_transpose_ncw(x, w, 2, 1, "float32", 0, 2), [lines, halves],
+                spread(lines, halves, [2], [1], [1], [0], 2)),
+    ]  # fmt: skip
+    check(cases, target)
+
+
+@every_target
+def test_displaced_reads(target: str) -> None:
+    one, other = values(1, 4, 8, 7), values(1, 4, 8, 7)
+    image, kernels, grouped = values(1, 4, 6, 5), values(4, 4, 3, 3), values(4, 2, 3, 3)
+    near, two = values(1, 18, 6, 5) / 4, values(1, 36, 3, 3) / 4
+    first, second = (1, 1, 1, 1, 1), (2, 1, 1, 2, 2)
+    plain = testing.deformable_conv2d_nchw_python(image, near, kernels, *first)
+    cases = [
+        product("multiply", lambda a, b: nn.correlation_nchw(a, b, 3, 2, 1, 2, 2, True), [one, other],
+                testing.correlation_nchw_python(one, other, 3, 2, 1, 2, 2, True)),
+        product("differ", lambda a, b: nn.correlation_nchw(a, b, 1, 1, 2, 1, (1, 0), False), [one, other],
+                testing.correlation_nchw_python(one, other, 1, 1, 2, 1, (1, 0), False)),
+        product("deformed", lambda x, d, w: nn.deformable_conv2d_nchw(x, d, w, *first), [image, near, kernels], plain),
+        product("deformed groups", lambda x, d, w: nn.deformable_conv2d_nchw(x, d, w, *second), [image, two, grouped],
+                testing.deformable_conv2d_nchw_python(image, two, grouped, *second), False),
+        product("deformed last", lambda x, d, w: nn.deformable_conv2d_nhwc(x, d, w, *first),
+                [last(image), last(near), kernel_last(kernels)], last(plain), False),
     ]  # fmt: skip
     check(cases, target)
 

@@ -92,6 +92,8 @@ def test_scatter(target: str) -> None:
         Case("put more", lambda x, i, j, v: topi.index_put(x, [i, j], v, True), [SQUARE, rows, columns, values], added),
         Case("dense", lambda i, v: topi.sparse_to_dense(i, (4, 3), v, -1), [np.stack([rows, columns], 1),
              np.float32([7, 1, 7, 1])], dense),
+        Case("dense by a tensor", lambda i, v, d: topi.sparse_to_dense(i, (5,), v, d),
+             [columns, np.float32(3), np.float32(-2)], np.float32([3, 3, 3, -2, -2])),
         Case("dense line", lambda i, v: topi.sparse_to_dense(i, (5,), v), [columns, np.float32(3)],
              np.float32([3, 3, 3, 0, 0])),
         Case("of a result", lambda x, i, u: topi.scatter_elements(x * 2, i, u + 1, 1), [A, where, news],
@@ -110,6 +112,18 @@ def test_parts(target: str) -> None:
     cases = [
         Case("adv_index", lambda x, i, j: topi.adv_index(x, [i, j]), [A, i, j], A[i, j]),
         Case("windows", lambda x: topi.sliding_window(x, 1, (2, 3), (2, 1)), [A], windows),
+        Case(
+            "set where tensors say",
+            topi.strided_set,
+            [A, A[:2, :2, :1], *(np.array(v, "int32") for v in ([1, 0, 1], [3, 4, 2], [1, 3, 1]))],
+            some,
+        ),
+        Case(
+            "set backwards where tensors say",
+            topi.strided_set,
+            [A, A[:, :2], *(np.array(v, "int32") for v in ([0, 3], [3, 0], [1, -2]))],
+            backwards,
+        ),
         Case("set", lambda x, v: topi.strided_set(x, v, [1, 0, 1], [3, 4, 2], [1, 3, 1]), [A, A[:2, :2, :1]], some),
         Case("set backwards", lambda x, v: topi.strided_set(x, v, [0, 3], [3, 0], [1, -2]), [A, A[:, :2]], backwards),
         Case("astype", lambda x: (x * 3).astype("int32"), [A], (A * 3).astype("int32")),

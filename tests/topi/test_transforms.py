@@ -135,6 +135,8 @@ def test_ranges(target: str) -> None:
         Case("arange half", lambda: topi.arange(0.5, 3, 0.25), [], np.arange(0.5, 3, 0.25, "float32")),
         Case("meshgrid", lambda *x: topi.meshgrid(x, "ij"), [row, column], np.meshgrid(row, column, indexing="ij")),
         Case("meshgrid xy", lambda *x: topi.meshgrid(x, "xy"), [row, column], np.meshgrid(row, column)),
+        Case("unravel_index by a tensor", topi.unravel_index, [flat, np.array([3, 4, 5], "int32")],
+             np.stack(np.unravel_index(flat, (3, 4, 5))).astype("int32")),
         Case("unravel_index", lambda i: topi.unravel_index(i, (3, 4, 5)), [flat],
              np.stack(np.unravel_index(flat, (3, 4, 5))).astype("int32")),
         Case("shape", topi.shape, [A], np.array([3, 4, 5], "int32")),

@@ -169,7 +169,7 @@ INSTEAD: dict[str, dict[str, str]] = {
             "give the parts of a sparse matrix as arrays of their own",
         ),
         **dict.fromkeys(("bitserial_conv2d_nchw", "bitserial_dense", "bitpack", "binary_dense"), _COMPUTE),
-        **dict.fromkeys(("deformable_conv2d_nchw", "correlation_nchw", "lstm", "fifo_buffer"), _COMPUTE),
+        **dict.fromkeys(("lstm", "fifo_buffer"), _COMPUTE),
         "bias_add": "topi.add(A, bias), which broadcasts",
         "pixel_shuffle": "topi.nn.depth_to_space(A, block_size)",
         "util": "topi.nn.utils",

@@ -137,6 +137,13 @@ from .searching import unique as unique
 from .selection import adv_index as adv_index
 from .selection import sliding_window as sliding_window
 from .selection import strided_set as strided_set
+from .shapes import expand_dims as expand_dims
+from .shapes import expand_like as expand_like
+from .shapes import flip as flip
+from .shapes import reshape as reshape
+from .shapes import reverse_sequence as reverse_sequence
+from .shapes import squeeze as squeeze
+from .shapes import transpose as transpose
 from .sort import argsort as argsort
 from .sort import sort as sort
 from .sort import topk as topk
@@ -147,13 +154,6 @@ from .tensor import ones as ones
 from .tensor import ones_like as ones_like
 from .tensor import zeros as zeros
 from .tensor import zeros_like as zeros_like
-from .transform import expand_dims as expand_dims
-from .transform import expand_like as expand_like
-from .transform import flip as flip
-from .transform import reshape as reshape
-from .transform import reverse_sequence as reverse_sequence
-from .transform import squeeze as squeeze
-from .transform import transpose as transpose
 
 if not TYPE_CHECKING:
 

@@ -22,7 +22,7 @@ from .argument_checks import (
     tensor,
 )
 from .broadcast import broadcast_shape, compute_broadcast
-from .transform import moved, unravelled
+from .shapes import moved, unravelled
 
 MODES = ("clip", "wrap", "fast", "nan")
 

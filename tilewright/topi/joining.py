@@ -13,7 +13,7 @@ from ..expr.nodes import Expr
 from ..tensor.tensor import Tensor
 from .argument_checks import dimension, integer, integers, known, one_of, sizes, tensor
 from .argument_checks import tensors as tensor_list
-from .transform import moved
+from .shapes import moved
 
 
 def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:

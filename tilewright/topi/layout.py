@@ -10,7 +10,7 @@ from ..expr.operators import as_expr
 from ..tensor.data_layout import Layout
 from ..tensor.tensor import Tensor
 from .argument_checks import known, tensor
-from .transform import moved
+from .shapes import moved
 
 
 def layout_transform(array: Tensor, src_layout: str, dst_layout: str, schedule_rule: str = "None") -> Tensor:

@@ -11,9 +11,9 @@ from ..core.refusals import missing_from_module as _missing
 from ..expr import operators as o
 from ..expr.nodes import Expr
 from ..tensor.tensor import Tensor, compute
-from .argument_checks import element_type, index_tensor, integer, one_of, rank_of, tensor, tensors
+from .argument_checks import element_type, index_tensor, integer, one_of, rank_of, sizes, tensor, tensors
+from .shapes import moved, unravelled
 from .tag import INJECTIVE
-from .transform import moved, unravelled
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = "float32") -> Tensor:
@@ -98,17 +98,14 @@ def unravel_index(indices: Tensor, shape: Any) -> Tensor:
     indices
         A tensor of integers.
     shape
-        The extents of what they are places of.
+        The extents of what they are places of: numbers, or a tensor of one dimension that holds them.
 
     Returns
     -------
     A tensor of shape (dimensions, ...) and of the type of `indices`.
     """
     where = index_tensor(indices, "indices", "unravel_index")
-    extents = [
-        o.const(integer(n, "shape", "unravel_index", 1), where.dtype)
-        for n in (shape if isinstance(shape, (list, tuple)) else [shape])
-    ]
+    extents = _extents_in(shape, where.dtype)
 
     def element(i: list[Any]) -> Expr:
         return _chosen(i[0], unravelled(where(*i[1:]), extents))
@@ -122,6 +119,16 @@ def _chosen(at: Expr, values: Sequence[Any]) -> Expr:
     for d in reversed(range(len(values) - 1)):
         value = o.select(o.equal(at, d), values[d], value)
     return o.as_expr(value)
+
+
+def _extents_in(shape: Any, kind: Any) -> list[Expr]:
+    """The extents that callers list, or keep in a tensor."""
+    if isinstance(shape, Tensor):
+        held = rank_of(index_tensor(shape, "shape", "unravel_index"), 1, "shape", "unravel_index", "(dimensions,)")
+        (count,) = sizes(held, [0], "unravel_index")
+        return [o.cast(kind, held(d)) for d in range(count)]
+    listed = shape if isinstance(shape, (list, tuple)) else [shape]
+    return [o.const(integer(n, "shape", "unravel_index", 1), kind) for n in listed]
 
 
 def shape(array: Tensor, dtype: Any = "int32") -> Tensor:

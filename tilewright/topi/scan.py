@@ -17,7 +17,7 @@ from ..tensor import reduction as te
 from ..tensor.axis import reduce_axis
 from ..tensor.tensor import Tensor, compute
 from .argument_checks import dimension, element_type, flag, sizes, tensor
-from .transform import moved, reshape
+from .shapes import moved, reshape
 
 
 def cumsum(data: Tensor, axis: int | None = None, dtype: Any = None, exclusive: bool | None = None) -> Tensor:

@@ -14,9 +14,9 @@ from ..tensor.tensor import Tensor
 from .argument_checks import dimension, flag, index_tensor, one_of, rank_of, same, tensor
 from .joining import stack
 from .math import cast
+from .shapes import moved
 from .statements import Statement, computed_by, elements, product
 from .tensor import full
-from .transform import moved
 
 _MANY_LANES, _FEW_UPDATES = 4096, 64
 """From how many lanes on, or below how many updates of each, a thread takes a lane on a grid."""
@@ -195,7 +195,7 @@ def sparse_to_dense(
     sparse_values
         Their values: a tensor of shape (elements,), or () for one value of all.
     default_value
-        The value of all other elements: a number.
+        The value of all other elements: a number, or a tensor of shape ().
 
     Returns
     -------
@@ -210,7 +210,7 @@ def sparse_to_dense(
     values = tensor(sparse_values, "sparse_values", "sparse_to_dense")
     rank_of(where, (0, 1, 2), "sparse_indices", "sparse_to_dense", "(elements, dimensions)")
     rank_of(values, (0, 1), "sparse_values", "sparse_to_dense", "(elements,)")
-    start = full(output_shape, values.dtype, default_value)
+    start = _filled(output_shape, values, default_value)
     number = where.shape[0] if where.ndim else o.const(1)
     columns = where.shape[1] if where.ndim == 2 else o.const(1)
     same(columns, start.ndim, "columns of sparse_indices and dimensions of output_shape", "sparse_to_dense")
@@ -219,6 +219,14 @@ def sparse_to_dense(
     places = moved([columns, number], lambda i: where(*(i[1], i[0])[: where.ndim]), "places")
     news = values if values.ndim else moved([number], lambda i: values(), "values")
     return scatter_nd(start, places, news)
+
+
+def _filled(shape: Sequence[int], values: Tensor, default: Any) -> Tensor:
+    """A tensor of the default value, of the type of the values."""
+    if not isinstance(default, Tensor):
+        return full(shape, values.dtype, default)
+    held = rank_of(default, 0, "default_value", "sparse_to_dense", "()")
+    return moved(shape, lambda i: o.cast(values.dtype, held()), "default")
 
 
 def _checked(data: Any, indices: Any, updates: Any, primitive: str) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,10 +12,10 @@ from ..tensor.tensor import Tensor
 from .argument_checks import element_type, flag, known, rank_of, same, sizes, tensor
 from .scan import cumsum
 from .scattering import scatter_elements
+from .shapes import moved
 from .sort import argsort
 from .statements import Statement, computed_by, elements, stored
 from .tensor import zeros
-from .transform import moved
 
 
 def searchsorted(sorted_sequence: Tensor, values: Tensor, right: bool = False, out_dtype: Any = "int64") -> Tensor:

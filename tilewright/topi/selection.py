@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
@@ -10,9 +10,9 @@ from ..core.refusals import missing_from_module as _missing
 from ..expr import operators as o
 from ..expr.nodes import Expr
 from ..tensor.tensor import Tensor
-from .argument_checks import dimension, index_tensor, integers, known, rank_of, same, tensor
+from .argument_checks import dimension, index_tensor, integer, integers, known, rank_of, same, sizes, tensor
 from .broadcast import broadcast_shape
-from .transform import moved
+from .shapes import moved
 
 
 def adv_index(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
@@ -113,9 +113,10 @@ def strided_set(a: Tensor, v: Tensor, begin: Sequence[int], end: Sequence[int], 
     v
         What the part is replaced by, of its shape.
     begin, end
-        Where the part begins and ends along the first dimensions, as in Python's slices.
+        Where the part begins and ends along the first dimensions, as in Python's slices: lists, or tensors of one
+        dimension that hold them.
     strides
-        The steps, by default 1; below 0 they go backwards.
+        The steps, by default 1; below 0 they go backwards. A list or a tensor, as `begin`.
 
     Returns
     -------
@@ -127,6 +128,8 @@ def strided_set(a: Tensor, v: Tensor, begin: Sequence[int], end: Sequence[int], 
         Where `v` does not have the shape of the part.
     """
     source, new = tensor(a, "a", "strided_set"), tensor(v, "v", "strided_set")
+    if isinstance(begin, Tensor) or isinstance(end, Tensor) or isinstance(strides, Tensor):
+        return _set_where_tensors_say(source, new, (begin, end, strides))
     parts = _parts(source, begin, end, strides)
     rank_of(new, source.ndim, "v", "strided_set")
     for d, part in enumerate(parts):
@@ -150,6 +153,49 @@ def strided_set(a: Tensor, v: Tensor, begin: Sequence[int], end: Sequence[int], 
     if not all(len(part) for part in parts):
         return moved(source.shape, lambda i: source(*i), "strided_set")
     return moved(source.shape, element, "strided_set")
+
+
+def _set_where_tensors_say(source: Tensor, new: Tensor, bounds: tuple[Any, Any, Any]) -> Tensor:
+    """As `strided_set`, of a part that is known when the program runs."""
+    rank_of(new, source.ndim, "v", "strided_set")
+    each = [_held(given, name) for given, name in zip(bounds, ("begin", "end", "strides"), strict=True)]
+
+    def element(i: list[Any]) -> Expr:
+        conditions: list[Expr] = []
+        places: list[Any] = []
+        for d, (at, extent) in enumerate(zip(i, source.shape, strict=True)):
+            begin, end, step = (held(d) if d < count else None for held, count in each)
+            by = o.const(1) if step is None else step
+            low = _clamped(o.const(0) if begin is None else begin, extent, by)
+            high = _clamped(extent if end is None else end, extent, by)
+            up = o.greater(by, 0)
+            conditions.append(o.select(up, o.greater_equal(at, low), o.less_equal(at, low)))
+            conditions.append(o.select(up, o.less(at, high), o.greater(at, high)))
+            conditions.append(o.equal(o.floormod(at - low, by), 0))
+            places.append(o.floordiv(at - low, by))
+        return o.if_then_else(o.all_of(*conditions), o.cast(source.dtype, new(*places)), source(*i))
+
+    return moved(source.shape, element, "strided_set")
+
+
+def _clamped(at: Any, extent: Any, step: Any) -> Expr:
+    """An end of a slice, counted from the start; backwards, what lies before the first element is -1."""
+    counted = o.select(o.less(at, 0), at + extent, at)
+    return o.select(
+        o.greater(step, 0), o.minimum(o.maximum(counted, 0), extent), o.minimum(o.maximum(counted, -1), extent - 1)
+    )
+
+
+def _held(given: Any, name: str) -> tuple[Callable[[int], Expr], int]:
+    """The entry of each dimension, of a list or of a tensor, and how many there are."""
+    if given is None:
+        return (lambda d: o.const(1)), 0
+    if isinstance(given, Tensor):
+        held = rank_of(index_tensor(given, name, "strided_set"), 1, name, "strided_set", "(dimensions,)")
+        (count,) = sizes(held, [0], "strided_set")
+        return (lambda d: o.cast("int32", held(d))), count
+    listed = [integer(n, name, "strided_set") for n in given]
+    return (lambda d: o.const(listed[d])), len(listed)
 
 
 def _parts(source: Tensor, begin: Any, end: Any, strides: Any) -> list[range]:

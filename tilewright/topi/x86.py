@@ -25,6 +25,9 @@ from .nn import conv2d_transpose_nchw as conv2d_transpose_nchw
 from .nn import conv3d_ncdhw as conv3d_ncdhw
 from .nn import conv3d_ndhwc as conv3d_ndhwc
 from .nn import conv3d_transpose_ncdhw as conv3d_transpose_ncdhw
+from .nn import correlation_nchw as correlation_nchw
+from .nn import deformable_conv2d_nchw as deformable_conv2d_nchw
+from .nn import deformable_conv2d_nhwc as deformable_conv2d_nhwc
 from .nn import depthwise_conv2d_nchw as depthwise_conv2d_nchw
 from .nn import depthwise_conv2d_NCHWc as depthwise_conv2d_NCHWc
 from .nn import group_conv2d_nchw as group_conv2d_nchw

@@ -35,7 +35,11 @@ from .conv3d import group_conv1d_nwc as group_conv1d_nwc
 from .conv_transpose import conv1d_transpose_ncw as conv1d_transpose_ncw
 from .conv_transpose import conv2d_transpose_nchw as conv2d_transpose_nchw
 from .conv_transpose import conv3d_transpose_ncdhw as conv3d_transpose_ncdhw
+from .conv_transpose import group_conv1d_transpose_ncw as group_conv1d_transpose_ncw
 from .conv_transpose import group_conv2d_transpose_nchw as group_conv2d_transpose_nchw
+from .correlation import correlation_nchw as correlation_nchw
+from .deformable_conv2d import deformable_conv2d_nchw as deformable_conv2d_nchw
+from .deformable_conv2d import deformable_conv2d_nhwc as deformable_conv2d_nhwc
 from .dense import dense as dense
 from .depthwise_conv2d import depthwise_conv2d as depthwise_conv2d
 from .depthwise_conv2d import depthwise_conv2d_nchw as depthwise_conv2d_nchw

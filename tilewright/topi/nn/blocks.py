@@ -10,7 +10,7 @@ from ...expr.nodes import Expr
 from ...expr.operators import all_of, const, floordiv, floormod, if_then_else
 from ...tensor.tensor import Tensor
 from ..argument_checks import integer, integers, known, one_of, rank_of, sizes, tensor
-from ..transform import moved, ravelled, reshape
+from ..shapes import moved, ravelled, reshape
 
 
 def flatten(data: Tensor) -> Tensor:

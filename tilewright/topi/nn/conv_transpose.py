@@ -46,6 +46,33 @@ def conv1d_transpose_ncw(
     return transposed(given, (stride, padding, output_padding), out_dtype, 1, 1, "conv1d_transpose_ncw")
 
 
+def group_conv1d_transpose_ncw(
+    data: Tensor, kernel: Tensor, stride: Any, padding: Any, out_dtype: Any, output_padding: Any, groups: int
+) -> Tensor:
+    """Spread each group of channels of `data` (N, CI, W) through its part of `kernel` (CI, CO / groups, KW).
+
+    Parameters
+    ----------
+    data, kernel
+        The tensors.
+    stride, padding, out_dtype, output_padding
+        As for `conv1d_transpose_ncw`.
+    groups
+        How many equal parts the channels have.
+
+    Returns
+    -------
+    A tensor of layout NCW.
+
+    Raises
+    ------
+    UserError
+        For shapes that do not fit each other, and for groups that do not divide the channels.
+    """
+    given = {"data": data, "kernel": kernel}
+    return transposed(given, (stride, padding, output_padding), out_dtype, groups, 1, "group_conv1d_transpose_ncw")
+
+
 def conv2d_transpose_nchw(
     Input: Tensor, Filter: Tensor, strides: Any, padding: Any, out_dtype: Any, output_padding: Any
 ) -> Tensor:

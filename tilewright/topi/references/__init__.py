@@ -12,6 +12,9 @@ from .conv2d import depthwise_conv2d_python_nhwc as depthwise_conv2d_python_nhwc
 from .convolutions import conv_transposend_python as conv_transposend_python
 from .convolutions import convnd_python as convnd_python
 from .convolutions import depthwise_gradients_python as depthwise_gradients_python
+from .displaced import correlation_nchw_python as correlation_nchw_python
+from .displaced import deformable_conv2d_nchw_python as deformable_conv2d_nchw_python
+from .displaced import deformable_conv2d_nhwc_python as deformable_conv2d_nhwc_python
 from .elementwise import dilate_python as dilate_python
 from .elementwise import relu_python as relu_python
 from .elementwise import scale_shift_nchw_python as scale_shift_nchw_python

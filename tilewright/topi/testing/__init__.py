@@ -22,7 +22,10 @@ from ..references import conv_transpose_python as conv_transpose_python
 from ..references import conv_transposend_python as conv_transposend_python
 from ..references import convnd_python as convnd_python
 from ..references import convolve_python as convolve_python
+from ..references import correlation_nchw_python as correlation_nchw_python
 from ..references import crop_and_resize_python as crop_and_resize_python
+from ..references import deformable_conv2d_nchw_python as deformable_conv2d_nchw_python
+from ..references import deformable_conv2d_nhwc_python as deformable_conv2d_nhwc_python
 from ..references import depth_to_space_python as depth_to_space_python
 from ..references import depthwise_conv2d_python_nchw as depthwise_conv2d_python_nchw
 from ..references import depthwise_conv2d_python_nhwc as depthwise_conv2d_python_nhwc
