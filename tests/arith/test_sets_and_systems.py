@@ -259,8 +259,8 @@ def test_smith_normal_forms(seed: int) -> None:
 def test_equations_of_one_solution_and_of_none() -> None:
     solve = arith.solve_linear_equations
     found = solve([(x + y).equal(20), (x - y).equal(10)], [x, y])
-    assert (found.dst.variables, found.src_to_dst) == ([], {})
-    assert (found.dst_to_src[x].value, found.dst_to_src[y].value) == (15, 5)
+    assert (found.dst.variables, found.dst_to_src) == ([], {})
+    assert (found.src_to_dst[x].value, found.src_to_dst[y].value) == (15, 5)
     none = solve([(x + y).equal(0), (x - y).equal(0), x.equal(5)], [x, y], {})
     assert [each.value for each in none.dst.relations] == [0]
     assert solve([(x * 2).equal(5)], [x]).dst.relations[0].value == 0
@@ -269,14 +269,14 @@ def test_equations_of_one_solution_and_of_none() -> None:
 def test_equations_of_many_solutions() -> None:
     found = arith.solve_linear_equations([(x + y + z).equal(15), (x + y).equal(10)], [x, y, z])
     (n0,) = found.dst.variables
-    assert same(found.dst_to_src[x], n0 + 10)
-    assert same(found.dst_to_src[y], -n0)
-    assert found.dst_to_src[z].value == 5
+    assert same(found.src_to_dst[x], n0 + 10)
+    assert same(found.src_to_dst[y], -n0)
+    assert found.src_to_dst[z].value == 5
     ranged = arith.solve_linear_equations([(x + y).equal(0)], [x, y], {x: te.Range(-5, 5), y: te.Range(0, 10)})
     (n0,) = ranged.dst.variables
     assert (ranged.dst.ranges[n0].min.value, ranged.dst.ranges[n0].extent.value) == (-9, 10)
     parameter = arith.solve_linear_equations([(x * 2).equal(a)], [x])
-    assert same(parameter.dst_to_src[x], a // 2)
+    assert same(parameter.src_to_dst[x], a // 2)
     assert str(parameter.dst.relations) == "[a % 2 == 0]"
 
 
@@ -301,8 +301,8 @@ def test_solutions_of_equations_are_in_step(seed: int) -> None:
         return
     seen = set()
     for env in solutions:
-        new = {v: evaluate(found.src_to_dst[v], env) for v in found.dst.variables}
-        assert {v: evaluate(e, new) for v, e in found.dst_to_src.items()} == env
+        new = {v: evaluate(found.dst_to_src[v], env) for v in found.dst.variables}
+        assert {v: evaluate(e, new) for v, e in found.src_to_dst.items()} == env
         for v, held in found.dst.ranges.items():
             assert evaluate(held.min, new) <= new[v] < evaluate(held.min, new) + evaluate(held.extent, new)
         assert all(evaluate(each, new) for each in found.dst.relations)
@@ -327,12 +327,16 @@ def test_inequalities() -> None:
     assert same(found.ranges[x].min, y + 10)
     assert same(found.ranges[x].extent, 10 - y * 2)
     assert [str(each) for each in found.relations] == ["y < 5"]
-    assert str(arith.solve_linear_inequalities([x < 2, x > 5], [x]).relations) == "[T.bool(False)]"
+    none = arith.solve_linear_inequalities([x < 2, x > 5], [x])
+    assert (none.variables, none.ranges, str(none.relations)) == ([], {}, "[T.bool(False)]")
+    moved = arith.solve_linear_inequalities([x < 2, x > 5], [x], {x: te.Range(-20, 21)}, deskew_range=True)
+    assert (moved.dst.variables, moved.src_to_dst, moved.dst_to_src) == ([], {}, {})
+    assert str(moved.dst.relations) == "[T.bool(False)]"
     shifted = arith.solve_linear_inequalities([x < n0 + 8 for n0 in [y]] + [x >= y], [x], deskew_range=True)
     assert len(shifted.dst.variables) == 1
     (new,) = shifted.dst.variables
     assert (shifted.dst.ranges[new].min.value, shifted.dst.ranges[new].extent.value) == (0, 8)
-    assert same(shifted.dst_to_src[x], new + y)
+    assert same(shifted.src_to_dst[x], new + y)
 
 
 @pytest.mark.parametrize("deskew", [False, True])
@@ -346,8 +350,8 @@ def test_solutions_of_inequalities_stay(seed: int, deskew: bool) -> None:
         expected = all(box[v][0] <= env[v] <= box[v][1] for v in box) and all(evaluate(tir.all(e), env) for e in given)
         here = dict(env)
         if isinstance(found, arith.IntConstraintsTransform):
-            here |= {v: evaluate(found.src_to_dst[v], env) for v in found.dst.variables}
-            same_point = all(evaluate(e, here) == env[v] for v, e in found.dst_to_src.items())
+            here |= {v: evaluate(found.dst_to_src[v], env) for v in found.dst.variables}
+            same_point = all(evaluate(e, here) == env[v] for v, e in found.src_to_dst.items())
         else:
             same_point = True
         inside = same_point and all(evaluate(each, here) for each in held.relations)
@@ -398,7 +402,7 @@ def test_helpers_of_tests() -> None:
     box = {v: te.Range(-3, 6) for v in (x, y)}
     testing.check_int_constraints_trans_consistency(arith.solve_linear_equations([(x + y * 2).equal(3)], [x, y], box))
     wrong = arith.solve_linear_equations([(x + y).equal(2)], [x, y], box)
-    wrong.dst_to_src[x] = wrong.dst_to_src[x] + 1
+    wrong.src_to_dst[x] = wrong.src_to_dst[x] + 1
     with pytest.raises(AssertionError, match="does not hold for"):
         testing.check_int_constraints_trans_consistency(wrong)
 

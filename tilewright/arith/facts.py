@@ -191,13 +191,31 @@ class Facts:
             if len(base.terms) == 1:
                 ((inner, scale),) = base.terms.items()
                 if scale in (1, -1):
-                    self.residue[inner] = modulus, (-form.const // k - base.const) * scale % modulus
+                    said = modulus, (-form.const // k - base.const) * scale % modulus
+                    known = self.residue.get(inner)
+                    self.residue[inner] = said if known is None else common_residues(known, said)
 
 
 _INDEX = frozenset({INT32, INT64})
 NEGATED: dict[type[Compare], type[Compare]] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
 _TABLE: WeakValueDictionary[tuple[object, ...], Facts] = WeakValueDictionary()
 _ASSUMED: WeakValueDictionary[tuple[Facts, Expr, bool], Facts] = WeakValueDictionary()
+
+
+def common_residues(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    """What is `base` modulo `coeff` of both pairs, by the Chinese remainder theorem; the first where none is."""
+    if a[0] == 0 or b[0] == 0:
+        return a if a[0] == 0 else b
+    if b[0] % a[0] == 0:
+        return b
+    if a[0] % b[0] == 0:
+        return a
+    divisor = gcd(a[0], b[0])
+    if (b[1] - a[1]) % divisor:
+        return a
+    step = (b[1] - a[1]) // divisor * pow(a[0] // divisor, -1, b[0] // divisor)
+    coeff = a[0] // divisor * b[0]
+    return coeff, (a[1] + a[0] * step) % coeff
 
 
 def is_index(dtype: DType) -> bool:

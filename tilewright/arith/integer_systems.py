@@ -66,9 +66,9 @@ class IntConstraintsTransform:
         self.src = src
         self.dst = dst
         self.src_to_dst = dict(src_to_dst)
-        """Each variable of `dst` as an expression of those of `src`."""
-        self.dst_to_src = dict(dst_to_src)
         """Each variable of `src` as an expression of those of `dst`."""
+        self.dst_to_src = dict(dst_to_src)
+        """Each variable of `dst` as an expression of those of `src`."""
 
     def __repr__(self) -> str:
         return f"IntConstraintsTransform({self.src}, {self.dst}, {self.src_to_dst}, {self.dst_to_src})"
@@ -107,7 +107,7 @@ def solve_linear_equations(equations: Any, variables: Any = None, ranges: Any = 
     -------
     IntConstraintsTransform
         `dst` has one variable for each degree of freedom, its range, and the conditions that are left;
-        `dst_to_src` says the solution. Conditions that cannot hold leave the relation False.
+        `src_to_dst` says the solution. Conditions that cannot hold leave the relation False.
 
     Raises
     ------
@@ -133,8 +133,8 @@ def solve_linear_equations(equations: Any, variables: Any = None, ranges: Any = 
     if any(each is FALSE for each in relations):
         return IntConstraintsTransform(src, IntConstraints([], {}, [FALSE]), {}, {})
     parts = [*known, *free]
-    dst_to_src = {v: _combination(columns[i], parts, facts) for i, v in enumerate(src.variables)}
-    src_to_dst = {v: _combination(back[len(diagonal) + i], src.variables, facts) for i, v in enumerate(free)}
+    src_to_dst = {v: _combination(columns[i], parts, facts) for i, v in enumerate(src.variables)}
+    dst_to_src = {v: _combination(back[len(diagonal) + i], src.variables, facts) for i, v in enumerate(free)}
     dst = _target(src, free, src_to_dst, dst_to_src, relations, facts)
     return IntConstraintsTransform(src, dst, src_to_dst, dst_to_src)
 
@@ -189,22 +189,22 @@ def _target(
     domains = as_domains(src.ranges, "ranges")
     ranges: dict[Var, Range] = {}
     for v in free:
-        held = swept(src_to_dst[v], {key: value for key, value in domains.items() if value.is_bounded}, EMPTY)
+        held = swept(dst_to_src[v], {key: value for key, value in domains.items() if value.is_bounded}, EMPTY)
         if held.is_bounded and _used(held.min_value, held.max_value).isdisjoint(src.variables):
             ranges[v] = Range.from_min_extent(
                 held.min_value, simplify(add(subtract(held.max_value, held.min_value), 1), facts)
             )
     inside = facts_of(as_domains(ranges, "ranges"), _others(src))
     for old, held_range in src.ranges.items():
-        if old not in dst_to_src:
+        if old not in src_to_dst:
             continue
-        value, low = dst_to_src[old], held_range.min
+        value, low = src_to_dst[old], held_range.min
         past = add(low, held_range.extent)
         for bound in (value >= low, value < past):
-            kept = simplify(substitute(bound, dst_to_src), inside)
+            kept = simplify(substitute(bound, src_to_dst), inside)
             if kept is not TRUE:
                 relations = [*relations, kept]
-    others = {v: r for v, r in src.ranges.items() if v not in dst_to_src}
+    others = {v: r for v, r in src.ranges.items() if v not in src_to_dst}
     return IntConstraints(free, {**others, **ranges}, list(dict.fromkeys(relations)))
 
 
@@ -250,7 +250,8 @@ def solve_linear_inequalities(
     Returns
     -------
     IntConstraints or IntConstraintsTransform
-        The same solutions: a range for each variable that has both ends, and the relations that are left.
+        The same solutions: a range for each variable that has both ends, and the relations that are left. Where there
+        are none, no variable and the relation False.
 
     Raises
     ------
@@ -272,7 +273,8 @@ def solve_linear_inequalities(
         relations += [simplify(each, facts) for each in ([v <= high] if high is not None else [])]
     others = {v: r for v, r in src.ranges.items() if v not in src.variables}
     if any(each is FALSE for each in relations):
-        relations = [FALSE]
+        nothing = IntConstraints([], {}, [FALSE])
+        return IntConstraintsTransform(src, nothing, {}, {}) if deskew_range else nothing
     dst = IntConstraints(src.variables, {**others, **solved}, relations)
     return _deskewed(src, dst) if deskew_range else dst
 
@@ -365,4 +367,4 @@ def _deskewed(src: IntConstraints, dst: IntConstraints) -> IntConstraintsTransfo
         to_src[v] = simplify(add(made, low))
         to_dst[made] = simplify(subtract(v, held.min)) if held is not None else v
     relations = [simplify(substitute(each, to_src)) for each in dst.relations]
-    return IntConstraintsTransform(src, IntConstraints(fresh, ranges, relations), to_dst, to_src)
+    return IntConstraintsTransform(src, IntConstraints(fresh, ranges, relations), to_src, to_dst)

@@ -292,7 +292,41 @@ def _broadcast(e: n.Broadcast, facts: Facts) -> Pair:
 
 
 def _call(e: n.Call, facts: Facts) -> Pair:
-    return bounds(e.args[0], facts) if e.name == "likely" else _of_dtype(e.dtype)
+    if e.name == "likely":
+        return bounds(e.args[0], facts)
+    whole = _of_dtype(e.dtype)
+    if e.name not in _BITS or not e.dtype.is_int:
+        return whole
+    found = _BITS[e.name](bounds(e.args[0], facts), bounds(e.args[1], facts))
+    return whole if found is None else _within(found, e.dtype)
+
+
+def _shifted_left(a: Pair, b: Pair) -> Pair | None:
+    if not (a[0] >= 0 and b[0] >= 0 and b[1] < _MOST_SHIFTED):
+        return None
+    return times(a[0], 1 << int(b[0])), times(a[1], 1 << int(b[1]))
+
+
+def _shifted_right(a: Pair, b: Pair) -> Pair | None:
+    if not (b[0] >= 0 and b[1] < _MOST_SHIFTED):
+        return None
+    by = [1 << int(k) for k in b]
+    low, high = ([floor_quotient(end, k) for k in by] for end in a)
+    return min(low), max(high)
+
+
+def _bitwise_and(a: Pair, b: Pair) -> Pair | None:
+    """Of a number that is not negative: it can only lose bits."""
+    most = [high for low, high in (a, b) if low >= 0]
+    return (0, min(most)) if most else None
+
+
+_MOST_SHIFTED = 64
+_BITS: dict[str, Callable[[Pair, Pair], Pair | None]] = {
+    "shift_left": _shifted_left,
+    "shift_right": _shifted_right,
+    "bitwise_and": _bitwise_and,
+}
 
 
 _BOUNDS: dict[type, Callable[[Any, Facts], Pair]] = {

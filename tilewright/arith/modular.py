@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm
 from .affine import Affine
-from .facts import EMPTY, Facts, is_index
+from .facts import EMPTY, Facts, common_residues, is_index
 
 Pair = tuple[int, int]
 _ANY: Pair = (1, 0)
@@ -35,7 +35,7 @@ def residues(e: Expr, facts: Facts) -> Pair:
         found = _RESIDUES.get(type(e), _any)(e, facts)
         known = facts.residue.get(e)
         if known is not None:
-            found = _both(found, known)
+            found = common_residues(found, known)
         facts.modular[e] = found
     return found
 
@@ -59,21 +59,6 @@ def _normal(coeff: int, base: int) -> Pair:
 def _either(a: Pair, b: Pair) -> Pair:
     """Values of one set or the other."""
     return _normal(gcd(a[0], b[0], a[1] - b[1]), a[1])
-
-
-def _both(a: Pair, b: Pair) -> Pair:
-    """Values of both sets."""
-    if a[0] == 0 or b[0] == 0:
-        return a if a[0] == 0 else b
-    if b[0] % a[0] == 0:
-        return b
-    if a[0] % b[0] == 0:
-        return a
-    divisor = gcd(a[0], b[0])
-    if (b[1] - a[1]) % divisor:
-        return a
-    step = (b[1] - a[1]) // divisor * pow(a[0] // divisor, -1, b[0] // divisor)
-    return _normal(a[0] // divisor * b[0], a[1] + a[0] * step)
 
 
 def _any(e: Expr, facts: Facts) -> Pair:

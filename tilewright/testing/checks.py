@@ -115,8 +115,8 @@ def check_int_constraints_trans_consistency(
         returned = [substitute(e, forth).equal(var) for var, e in back.items() if var in one.variables]
         check_bool_expr_is_true(all_of(True, *inside, *returned), known, holds)
 
-    check(constraints_trans.src, constraints_trans.dst, constraints_trans.src_to_dst, constraints_trans.dst_to_src)
-    check(constraints_trans.dst, constraints_trans.src, constraints_trans.dst_to_src, constraints_trans.src_to_dst)
+    check(constraints_trans.src, constraints_trans.dst, constraints_trans.dst_to_src, constraints_trans.src_to_dst)
+    check(constraints_trans.dst, constraints_trans.src, constraints_trans.src_to_dst, constraints_trans.dst_to_src)
 
 
 def _in_ranges(held: IntConstraints) -> list[Any]:
