@@ -54,14 +54,18 @@ def workload_of(name: str, mode: str) -> Any:
     return FAMILIES[operator].kind.of(**options, dtype=dtype, **({"layout": layout} if layout else {}))
 
 
-def jobs_of(name: str, mode: str, trials: int, fused: bool, seeds: Seeds, shipped: bool = False) -> Iterator[Job]:
+def jobs_of(
+    name: str, mode: str, trials: int, fused: bool, seeds: Seeds, shipped: bool = False, epilogue: bool = False
+) -> Iterator[Job]:
     """What to compile for a row: the first configuration, `seeds`, and what the model likes, one after another.
 
-    With `shipped`, the first configuration is that of the record that ships for the layer or the nearest one.
+    With `shipped`, the first configuration is that of the record that ships for the layer or the nearest one. With
+    `epilogue`, all but that have an epilogue, and it has one as well.
     """
     family, of = FAMILIES[WORKLOADS[name][0]], workload_of(name, mode)
     template, first = family.choose(of, TARGET)
-    known = recorded([t for t in family.strategies if t.covers(of, TARGET)], of, TARGET) if shipped else None
+    able = [t for t in family.strategies if t.covers(of, TARGET)]
+    known = recorded(able, of, TARGET) if shipped else None
     if known is not None:
         template, first = known.template, known.config
     found = dict.fromkeys([(template.name, first.index)])
@@ -77,8 +81,12 @@ def jobs_of(name: str, mode: str, trials: int, fused: bool, seeds: Seeds, shippe
         if at < max(trials, 1) or (
             not shipped and at < 2 * trials and which.endswith("direct") and prod(of.shape[2:]) <= 400
         ):
-            yield name, mode, which, index, False
-    if fused:
+            if epilogue and at == 0:
+                yield name, mode, which, index, False
+            yield name, mode, which, index, epilogue
+    if fused and not epilogue:
+        known = recorded(able, of, TARGET, fused=True) if shipped else None
+        template, first = (template, first) if known is None else (known.template, known.config)
         yield name, mode, template.name, first.index, True
 
 
@@ -216,8 +224,10 @@ def _replayed(torch: Any, graph: Any, calls: int, number: int) -> float:
     return float(began.elapsed_time(ended)) * 1e-3 / (runs * calls) * number
 
 
-def measure(row: Row, programs: list[tuple[Job, CompiledProgram | str]], log: Path) -> dict[str, Any]:
-    """Check and time everything of a row: a line of the table."""
+def measure(
+    row: Row, programs: list[tuple[Job, CompiledProgram | str]], log: Path, epilogue: bool = False
+) -> dict[str, Any]:
+    """Check and time everything of a row: a line of the table; the best one with or without an epilogue is kept."""
     allowed = TOLERANCE[row.of.dtype]
     timers: dict[str, Any] = {}
     best: tuple[float, Job, Any] | None = None
@@ -244,8 +254,8 @@ def measure(row: Row, programs: list[tuple[Job, CompiledProgram | str]], log: Pa
         if at == 0:
             timers["untuned"] = timer
         if fused:
-            timers["fused"] = timer
-        elif best is None or seconds < best[0]:
+            timers.setdefault("fused", timer)
+        if fused == epilogue and (best is None or seconds < best[0]):
             best = seconds, job, timer
     if best is not None:
         timers["tuned"] = best[2]
@@ -321,6 +331,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=24)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so many")
     parser.add_argument("--fused", action="store_true", help="also the first configuration with bias and relu")
+    parser.add_argument("--epilogue", action="store_true", help="tune kernels with bias and relu, for a log of theirs")
     parser.add_argument("--shipped", action="store_true", help="begin with the record that ships, where there is one")
     parser.add_argument("--seeds", type=Path, help="a file of configurations to measure too, by row and mode")
     parser.add_argument("--compile-only", action="store_true")
@@ -329,10 +340,13 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     seeds: Seeds = json.loads(given.seeds.read_text()) if given.seeds else {}
+    log = "epilogues.log" if given.epilogue else "records.log"
     rows = [name for name in WORKLOADS if any(name.startswith(n) for n in given.names or [""])]
     rows = [name for name in rows if given.names or not name.startswith(DENSE)]
     pairs = [(name, mode) for mode in given.modes for name in rows if workload_of(name, mode) is not None]
-    jobs = [job for pair in pairs for job in jobs_of(*pair, given.trials, given.fused, seeds, given.shipped)]
+    jobs = [
+        job for pair in pairs for job in jobs_of(*pair, given.trials, given.fused, seeds, given.shipped, given.epilogue)
+    ]
     lines: list[dict[str, Any]] = []
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
         done = pool.map(compiled, jobs, chunksize=1)
@@ -348,7 +362,7 @@ def main() -> None:
                 continue
             try:
                 row = Row(name, mode)
-                lines.append(measure(row, programs, given.out / "records.log"))
+                lines.append(measure(row, programs, given.out / log, given.epilogue))
                 lines[-1]["trials"] = row.times
                 print(shown(lines[-1]), flush=True)
             except (RuntimeError, TVMError) as failure:

@@ -11,7 +11,7 @@ from benchmarks.untuned import LIMITS, SHAPES
 from tilewright.core.target import Target
 from tilewright.driver import build
 from tilewright.functional import compiler
-from tilewright.functional.problem import Problem
+from tilewright.functional.problem import CONV, Problem
 from tilewright.runtime.program import resolve_target
 
 CUDA = resolve_target(Target("cuda -arch=sm_90"))
@@ -81,3 +81,10 @@ def test_the_kernel_compiles(problem: Problem) -> None:
     module = build(schedule, args, CUDA, name=found.workload.name)
     for name, used in module.program.resources.items():
         assert used.spill_store_bytes == 0, f"{name} of {found.config} spills {used.spill_store_bytes} bytes"
+
+
+def test_a_layer_with_an_epilogue_may_have_a_record_of_its_own() -> None:
+    plain = Problem(CONV, (128, 96, 56, 56), 96, (7, 7), (1, 1), (3, 3, 3, 3), (1, 1), 96, "float32", "NCHW")
+    assert compiler.candidate(plain, CUDA).why.startswith("a record of this layer on")
+    fused = compiler.candidate(plain._replace(bias=True, activation="relu"), CUDA)
+    assert fused.why.startswith("a record of this layer with an epilogue on")

@@ -130,7 +130,7 @@ def candidate(problem: Problem, target: Target) -> Candidate:
         same = list(dict.fromkeys((problem.with_filters_last, problem)))
     for each in same:
         able, workload = strategies_of(each, target)
-        found = recorded(able, workload, target)
+        found = recorded(able, workload, target, bool(problem.bias or problem.residual or problem.activation))
         if found is not None:
             return found
     template = templates.cheapest(able, workload, target)
@@ -138,9 +138,16 @@ def candidate(problem: Problem, target: Target) -> Candidate:
     return Candidate(template, workload, config, "the usual configuration; no record is near")
 
 
-def recorded(able: Sequence[PackagedTemplate[Any]], workload: Convolution, target: Target) -> Candidate | None:
-    """Return what the records say of a workload: of the nearest layer, the strategy that was fastest."""
-    known = [(template, shipped.configuration(template, workload, target)) for template in reversed(able)]
+def recorded(
+    able: Sequence[PackagedTemplate[Any]], workload: Convolution, target: Target, fused: bool = False
+) -> Candidate | None:
+    """Return what the records say of a workload: of the nearest layer, the strategy that was fastest.
+
+    With `fused`, those of kernels with an epilogue come first.
+    """
+    known = [(template, shipped.recorded(template, workload, target, fused=True)) for template in able if fused]
+    if not any(found for _, found in known):
+        known = [(template, shipped.configuration(template, workload, target)) for template in reversed(able)]
     there = [(template, found) for template, found in known if found is not None]
     if not there:
         return None

@@ -1,7 +1,8 @@
 """Records that come with the package: configurations tuned for known layers.
 
 `records/*.log` are logs in AutoTVM's format, as `python -m benchmarks.convolution_sweep` writes them. A layer that is
-not among them gets the configuration of the nearest recorded one.
+not among them gets the configuration of the nearest recorded one. Those of `*epilogues.log` were tuned with a bias and
+relu, for layers on which an epilogue changes what is fastest.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from ..tune.space.config import Config
 
 RECORDS = Path(__file__).parent / "records"
+_EPILOGUES = "epilogues"
+"""How the name ends of a log of kernels with an epilogue."""
 _NEAR = 2.0
 """Largest distance of a neighbour, in doublings summed over all sizes."""
 
@@ -36,10 +39,10 @@ class Known:
 
 
 @cache
-def _records() -> dict[str, list[Pair]]:
-    """The measurements that succeeded, by the name of their template."""
+def _records(fused: bool) -> dict[str, list[Pair]]:
+    """The measurements that succeeded, with an epilogue or without, by the name of their template."""
     found: dict[str, list[Pair]] = {}
-    for path in sorted(RECORDS.glob("*.log")):
+    for path in (path for path in sorted(RECORDS.glob("*.log")) if path.stem.endswith(_EPILOGUES) is fused):
         for pair in load_from_file(path, []):
             if not pair[1].error_no:
                 found.setdefault(pair[0].task.name, []).append(pair)
@@ -48,12 +51,10 @@ def _records() -> dict[str, list[Pair]]:
 
 def configuration(template: PackagedTemplate[Any], workload: Convolution, target: Target) -> Known | None:
     """The configuration of the record for a workload, or of its nearest neighbour."""
-    pairs = [pair for pair in _records().get(template.name, ()) if pair[0].target.kind == target.kind]
-    args = tuple(workload.args)
-    exact = [pair for pair in pairs if tuple(pair[0].task.args) == args]
-    if exact:
-        inp, result = min(exact, key=lambda pair: mean_cost(pair[1]))
-        return Known(inp.config, f"a record of this layer on {inp.notes.device or inp.target}", mean_cost(result))
+    exact = recorded(template, workload, target)
+    if exact is not None:
+        return exact
+    pairs, args = _pairs(template, target), tuple(workload.args)
     near = [(away, place) for place, pair in enumerate(pairs) if (away := _away(args, pair[0].task.args)) <= _NEAR]
     if not near:
         return None
@@ -63,6 +64,22 @@ def configuration(template: PackagedTemplate[Any], workload: Convolution, target
     config = template.strategy(target).nearest(workload, wanted)
     why = f"a record of the near layer {template.kind.of(*inp.task.args).title}"
     return Known(config, why, mean_cost(result), away)
+
+
+def recorded(
+    template: PackagedTemplate[Any], workload: Convolution, target: Target, fused: bool = False
+) -> Known | None:
+    """The configuration of the record for exactly this workload; with `fused`, of one that has an epilogue."""
+    exact = [pair for pair in _pairs(template, target, fused) if tuple(pair[0].task.args) == tuple(workload.args)]
+    if not exact:
+        return None
+    inp, result = min(exact, key=lambda pair: mean_cost(pair[1]))
+    layer = "this layer with an epilogue" if fused else "this layer"
+    return Known(inp.config, f"a record of {layer} on {inp.notes.device or inp.target}", mean_cost(result))
+
+
+def _pairs(template: PackagedTemplate[Any], target: Target, fused: bool = False) -> list[Pair]:
+    return [pair for pair in _records(fused).get(template.name, ()) if pair[0].target.kind == target.kind]
 
 
 def _wanted(choice: Any) -> Any:

@@ -18,6 +18,7 @@ from . import (
     depthwise_mma,
     direct,
     elementwise,
+    grouped_mma,
     implicit_gemm,
     legacy_names,
     matmul,
@@ -42,7 +43,7 @@ from .transposed import Transposed as Transposed
 from .workload import Convolution as Convolution
 
 CONV2D_DIRECT: PackagedTemplate[Conv2d] = PackagedTemplate(
-    "topi/conv2d.direct", Conv2d, direct.ON_GPU, cpu_channels_last.ON_CPU
+    "topi/conv2d.direct", Conv2d, grouped_mma.DIRECT, cpu_channels_last.ON_CPU
 )
 DEPTHWISE_DIRECT: PackagedTemplate[Depthwise] = PackagedTemplate(
     "topi/depthwise.direct", Depthwise, depthwise_mma.DIRECT, cpu_channels_last.ON_CPU
@@ -83,6 +84,13 @@ CONV2D_WINDOW: PackagedTemplate[Conv2d] = PackagedTemplate(
     replace(cpu.IMAGES, covers=never),
     runs_on=window_mma.runs_on,
 )
+CONV2D_GROUPED: PackagedTemplate[Conv2d] = PackagedTemplate(
+    "topi/conv2d.grouped",
+    Conv2d,
+    grouped_mma.ON_GPU,
+    replace(cpu.IMAGES, covers=never),
+    runs_on=grouped_mma.runs_on,
+)
 _PRODUCT_ON_GPU: ScheduleStrategy[Any] = contraction_simt.Simt(matmul.contraction_of, matmul.views_of).strategy(always)
 _PRODUCT_ON_CPU: ScheduleStrategy[Any] = contraction_cpu.Packed(matmul.contraction_of, matmul.views_of).strategy(always)
 _PRODUCT_MMA = contraction_mma.Mma(matmul.contraction_of, matmul.views_of)
@@ -109,7 +117,11 @@ BATCH_MATMUL: PackagedTemplate[BatchMatmul] = PackagedTemplate(
 )
 CONV1D: PackagedTemplate[Conv1d] = PackagedTemplate("topi/conv1d", Conv1d, conv1d.ON_GPU, cpu.LINE)
 CONV2D: PackagedTemplate[Conv2d] = PackagedTemplate(
-    "topi/conv2d", Conv2d, conv2d.ON_GPU, cpu.IMAGES, (CONV2D_DIRECT, CONV2D_GEMM, CONV2D_MMA, CONV2D_WINDOW)
+    "topi/conv2d",
+    Conv2d,
+    conv2d.ON_GPU,
+    cpu.IMAGES,
+    (CONV2D_DIRECT, CONV2D_GROUPED, CONV2D_GEMM, CONV2D_MMA, CONV2D_WINDOW),
 )
 DEPTHWISE: PackagedTemplate[Depthwise] = PackagedTemplate(
     "topi/depthwise", Depthwise, depthwise.ON_GPU, cpu.IMAGES, (DEPTHWISE_DIRECT, DEPTHWISE_MMA)
@@ -122,7 +134,7 @@ POOLING = PoolingTemplate("topi/pool", Pooling, elementwise.ON_GPU, elementwise.
 
 ALL.extend(
     (
-        *(CONV1D, CONV2D, CONV2D_DIRECT, CONV2D_GEMM, CONV2D_MMA, CONV2D_TF32, CONV2D_WINDOW),
+        *(CONV1D, CONV2D, CONV2D_DIRECT, CONV2D_GROUPED, CONV2D_GEMM, CONV2D_MMA, CONV2D_TF32, CONV2D_WINDOW),
         *(DEPTHWISE, DEPTHWISE_DIRECT, DEPTHWISE_MMA, TRANSPOSED, POOLING),
         *(DENSE, DENSE_MMA, DENSE_TF32, BATCH_MATMUL, BATCH_MATMUL_MMA, BATCH_MATMUL_TF32),
     )
@@ -155,6 +167,7 @@ _SCHEDULES = (
     depthwise_mma,
     direct,
     elementwise,
+    grouped_mma,
     pooling,
     transposed,
     window_mma,

@@ -19,8 +19,8 @@ from .tensors import Tensors
 
 _LANES = (4, 8, 16, 32, 64)
 _BLOCKS = (64, 256, 1024, 4096)
-_SMALL_WINDOW, _WHOLE_ROW = 25, 32
-"""Products that are written out, and columns that make one vector."""
+_SMALL_WINDOW, _WRITTEN_OUT, _WHOLE_ROW = 25, 64, 32
+"""Products of a small window, those that are written out, and columns that make one vector whatever the window."""
 
 
 def _vectors(name: str, extent: int) -> SplitKnob:
@@ -122,10 +122,15 @@ def images_usual(of: Conv2d | Depthwise) -> dict[str, Any]:
     """
     if not isinstance(of, Depthwise):
         return {"tile_c": [4], "tile_rc": [4], "tile_x": [16], "unroll_kernel": 1}
-    columns, small = of.out_shape[3], of.kernel[0] * of.kernel[1] <= _SMALL_WINDOW
-    lanes = columns if columns <= _WHOLE_ROW else min((16, 8), key=lambda n: -(-columns // n) * n)
+    columns, taps = of.out_shape[3], of.kernel[0] * of.kernel[1]
+    small, written_out = taps <= _SMALL_WINDOW, taps <= _WRITTEN_OUT
+    if columns <= (_WHOLE_ROW if small or not written_out else _LANES[-1]):
+        lanes, rows = columns, 4 if columns <= _WHOLE_ROW else 2
+    else:
+        lanes, rows = min((16, 8), key=lambda n: -(-columns // n) * n), 4
     read = of.stride[1] > 1 or (small and columns > _WHOLE_ROW)
-    return {"tile_y": [4], "tile_x": [lanes], "unroll_kernel": 1 + small, "store_padding": not read}
+    unrolled = 2 if small or (written_out and lanes == columns) else 1
+    return {"tile_y": [rows], "tile_x": [lanes], "unroll_kernel": unrolled, "store_padding": not read}
 
 
 def images_cover(of: Conv2d | Depthwise) -> bool:

@@ -123,12 +123,12 @@ def tile_of(choices: Mapping[str, Any]) -> Tile:
     return Tile(channels, filters, rows, columns, choices["chunk"].val, Window(choices["window"].val))
 
 
-def declare(of: Images, data: Tensor, weights: Tensor, config: Config) -> Tensor:
-    """Declare the sums over rows in chunks."""
+def declare(of: Images, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
+    """Declare the sums over rows in chunks, which start at a bias where there is one."""
     tile = tile_of(config)
     turned = weights_of(of, tile) is Weights.SHARED
     block = prod(config["tile_y"].size[1:]), prod(config["tile_x"].size[1:])
-    return sums_of(of, data, weights, tile.chunk, turned, tile.rows if tile.window.slides else 0, block)
+    return sums_of(of, data, weights, tile.chunk, turned, tile.rows if tile.window.slides else 0, block, bias)
 
 
 def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
@@ -163,9 +163,6 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         at_once = gcd(tile.channels * prod(of.kernel), ACCESS // BYTES[of.dtype])
         if at_once > 1:
             s[mine].vectorize(s[mine].split(s[mine].fuse(*mine.op.axis), factor=at_once)[1])
-    for extra in t.extras:
-        if len(extra.shape) == 1 and held is not Weights.SHARED:  # early, as the sums do not wait for it
-            s[s.cache_read(extra, "local", [out])].compute_at(s[out], thread)
     width = gcd(config["tile_c" if of.layout == "NHWC" else "tile_x"].size[-1], _storable(of))
     if width > 1:
         s[out].vectorize(s[out].split(vector, factor=width)[1])
@@ -328,4 +325,5 @@ ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(
     order,
     expected=expected,
     tailored=lambda target: tailored_to(Gpu.of(target)),
+    starts_at_bias=True,
 )

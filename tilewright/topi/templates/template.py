@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
 from math import inf, isfinite, log2
@@ -78,18 +78,21 @@ class ScheduleStrategy(Generic[W]):
         Returns what its own model expects of choices, by the names of their knobs; that ranks the space.
     tailored : callable, optional
         Returns the strategy for a target: what it expects may depend on the hardware, its space does not.
+    starts_at_bias : bool
+        Whether `declare` takes a bias as well, at which the sums start: adding it then costs no instruction.
     """
 
     space: Callable[[W], Space]
     schedule: Callable[[W, Config, ScheduleHandle, Tensors], None]
     usual: Callable[[W], dict[str, Any]]
-    declare: Callable[[W, Tensor, Tensor, Config], Tensor] = plain
+    declare: Callable[..., Tensor] = plain
     covers: Callable[[W], bool] = always
     order: Callable[[W], list[dict[str, Any]]] = unordered
     cost: Callable[[W], float] = unknown
     ranked: bool = False
     expected: Callable[[W, Mapping[str, Any]], Expectation] | None = None
     tailored: Callable[[Target], ScheduleStrategy[W]] | None = None
+    starts_at_bias: bool = False
 
     def first(self, workload: W) -> Config:
         """The configuration to use where nothing was measured."""
@@ -251,12 +254,15 @@ class PackagedTemplate(Generic[W]):
         self._check(workload, target)
         data, weights = workload.placeholders()
         extras = epilogue.placeholders(workload.out_shape, workload.channels, workload.result)
+        strategy = self.strategy(target)
+        start = extras[0] if epilogue.bias and strategy.starts_at_bias else None
+        left, read = (epilogue, extras) if start is None else (replace(epilogue, bias=False), extras[1:])
         expression = None
-        if epilogue != NO_EPILOGUE:
-            expression = epilogue.expression(extras, workload.channel_axis, workload.result)
-        tensors = self.tensors(config, workload, target, (data, weights, *extras), expression)
+        if left != NO_EPILOGUE:
+            expression = left.expression(read, workload.channel_axis, workload.result)
+        tensors = self.tensors(config, workload, target, (data, weights, *extras), expression, start)
         s = create_schedule(tensors.out.op)
-        self.strategy(target).schedule(workload, config, s, tensors)
+        strategy.schedule(workload, config, s, tensors)
         return s, tensors.args
 
     def tensors(
@@ -266,11 +272,16 @@ class PackagedTemplate(Generic[W]):
         target: Target | None,
         inputs: tuple[Tensor, ...],
         expression: Expression | None = None,
+        start: Tensor | None = None,
     ) -> Tensors:
-        """Declare the convolution of `inputs` (data, weights, what `expression` reads) as the strategy needs it."""
+        """Declare the convolution of `inputs` (data, weights, what `expression` reads) as the strategy needs it.
+
+        Its sums start at the bias `start`, where the strategy has them do so.
+        """
         data, weights, *extras = inputs
         shape = workload.out_shape
-        sums = self.strategy(target).declare(workload, data, weights, config)
+        starting = () if start is None else (start,)
+        sums = self.strategy(target).declare(workload, data, weights, config, *starting)
         return Tensors(data, weights, tuple(extras), sums, finish(sums, workload.result, expression, None, shape))
 
     def first(self, args: tuple[Any, ...], target: Target | None) -> Config:

@@ -1,0 +1,289 @@
+"""Convolutions in small groups by matrix instructions: several groups make the block-diagonal matrix of one.
+
+A matrix instruction multiplies 16 terms, more than the channels of a small group. So the filters of neighbouring groups
+are packed: their weights of one tap are a matrix of 16 filters by 16 channels, which is zero where a filter belongs to
+another group than a channel. Matrix units outweigh the zeros. A tile of the image lies in shared memory with its
+channels last, whatever its layout in memory: at each tap, a matrix is read from there, moved by that tap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from itertools import product
+from math import hypot, inf, prod
+from typing import Any
+
+from ...core.atoms import ATOMS
+from ...core.hardware import MemoryScope
+from ...core.target import Target
+from ...expr.convert import cast, const
+from ...expr.operators import all_of, floordiv, floormod, if_then_else
+from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import reduce_axis
+from ...tensor.reduction import sum as reduce_sum
+from ...tensor.tensor import Tensor, compute
+from ...tune.space.config import Config
+from ...tune.space.knobs import split_knob, value_knob
+from ...tune.space.space import Space
+from . import direct, direct_choice
+from .convolutions import Conv2d
+from .gpu import USUAL, Gpu
+from .layouts import from_layout, in_layout
+from .schedule_helpers import GPU, GRID_LIMIT, bind_all
+from .template import ScheduleStrategy
+from .tensors import Tensors
+
+_PACK, _EIGHT = 16, 8
+"""Channels, and filters, that are packed; columns of a matrix instruction."""
+_LINE = 24
+"""Elements from one place of the image to the next in shared memory: 16 channels, and what keeps banks apart."""
+_TYPES = {"float16": "float16", "bfloat16": "bfloat16"}
+"""The atom for elements of a type."""
+_PER_PRODUCT, _PER_FETCH, _PER_TAP = 7.19, 8.85, 2.91
+"""Cycles of a multiprocessor: of a matrix instruction with its operands; of a warp's round of copies of an NCHW image,
+which it turns, and of the weights."""
+_ROUND, _STEP, _OWN, _BLOCK, _START = 251.0, 201.0, 6.23, 664.0, 1634.0
+"""Cycles of a warp by itself: a round of copies, a tap, a matrix instruction in it, a block; and of an empty kernel."""
+_CACHED, _OVERHEAD = 3030.0, 40
+"""Bytes that the L2 cache moves in a cycle; registers of a thread beside its sums."""
+_UNROLLED = 9
+"""Taps up to which they are written out, so that the matrices of the next one are under way."""
+_WARPS, _PRODUCTS = 14, 28
+"""Warps of a block, and matrix instructions whose sums a warp holds, at most."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """What a block computes, of one pack of filters: by warps, rows and eights of columns, and of each warp its own."""
+
+    down: int
+    rows: int
+    across: int
+    eights: int
+
+    @property
+    def warps(self) -> int:
+        """How many warps it has."""
+        return self.down * self.across
+
+    @property
+    def products(self) -> int:
+        """How many matrix instructions a warp's sums take."""
+        return self.rows * self.eights
+
+    def seen(self, of: Conv2d) -> tuple[int, int]:
+        """Rows and columns of the padded image that it sees."""
+        return _seen(of, self.down * self.rows, self.across * self.eights)
+
+    def shared(self, of: Conv2d) -> int:
+        """Bytes of shared memory."""
+        return 2 * _LINE * (prod(self.seen(of)) + prod(of.kernel) * _PACK)
+
+    def is_possible(self, of: Conv2d) -> bool:
+        """Whether it fits the hardware, and is not mostly outside of the image."""
+        outside = (self.down - 1) * self.rows >= of.places[0] or (self.across - 1) * self.eights >= _eights(of)
+        fits = self.shared(of) <= GPU.memory(MemoryScope.SHARED).capacity
+        whole = of.layout == "NCHW" or self.products % 2 == 0  # places are the rows of a matrix instruction, 16 of them
+        return whole and self.products <= _PRODUCTS and self.warps <= _WARPS and not outside and fits
+
+    def cycles(self, of: Conv2d, gpu: Gpu) -> float:
+        """Return what the kernel takes, in cycles of a multiprocessor."""
+        down, across = -(-of.places[0] // (self.down * self.rows)), -(-_eights(of) // (self.across * self.eights))
+        each = -(-(of.shape[0] * of.shape[1] // _PACK * down * across) // gpu.processors)
+        on, taps, threads = gpu.hardware, prod(of.kernel), self.warps * gpu.hardware.warp
+        rounds = -(-prod(self.seen(of)) * _PACK // (_EIGHT * threads)) if of.layout == "NCHW" else 0
+        filled = rounds * _PER_FETCH + -(-taps * _PACK * _PACK // (_together(of) * threads)) * _PER_TAP
+        busy = each * self.warps * (taps * self.products * _PER_PRODUCT + filled)
+        shared, registers = on.memory(MemoryScope.SHARED), threads * (_OVERHEAD + 4 * self.products)
+        least = min(on.multiprocessor.registers // registers, (shared.pool or shared.most) // self.shared(of))
+        waves = max(1.0, each / max(1, least))
+        alone = rounds * _ROUND + taps * (_STEP + self.products * _OWN) + _BLOCK
+        moved = 2 * (prod(of.shape) + prod(of.out_shape))
+        return float(hypot(busy, waves * alone, moved / _CACHED) + _START)
+
+    def wanted(self) -> dict[str, Any]:
+        """Return the choices of the knobs."""
+        return {"tile_y": [self.down, self.rows], "tile_x": [self.across, self.eights], "vector": 8}
+
+
+def _seen(of: Conv2d, rows: int, eights: int) -> tuple[int, int]:
+    counts = zip((rows, eights * _EIGHT), of.stride, of.kernel, of.dilation, strict=True)
+    high, wide = ((count - 1) * step + (taps - 1) * apart + 1 for count, step, taps, apart in counts)
+    return high, wide
+
+
+def _together(of: Conv2d) -> int:
+    """How many weights are copied at once: channels of one group, whose guard is one."""
+    return min(_EIGHT, of.shape[1] // of.groups)
+
+
+def _eights(of: Conv2d) -> int:
+    """How many times eight columns the result has."""
+    return -(-of.places[1] // _EIGHT)
+
+
+@lru_cache(maxsize=64)
+def blocks(of: Conv2d) -> tuple[Block, ...]:
+    """Return all blocks that are possible."""
+    wide = sorted({c for c in (1, 2, 4, 7) if c <= _eights(of)} | {min(_eights(of), _PRODUCTS)})
+    tall = [r for r in (1, 2, 4, 7, 8) if r <= of.places[0]]
+    made = (Block(*each) for each in product((1, 2, 4, 7, 8, 14), tall, (1, 2, 4), wide))
+    return tuple(block for block in made if block.is_possible(of))
+
+
+def space(of: Conv2d) -> Space:
+    """The knobs.
+
+    `tile_y`: rows of results, over blocks, warps and a warp's own; `tile_x`: the same of columns, by eights. `vector`:
+    channels of the image that a thread copies at once.
+    """
+    found = blocks(of)
+    down, across = ({(b.down, b.rows) for b in found}, {(b.across, b.eights) for b in found})
+    knobs = [
+        split_knob("tile_y", of.places[0], "candidate", candidate=[[-1, *pair] for pair in sorted(down)]),
+        split_knob("tile_x", _eights(of), "candidate", candidate=[[-1, *pair] for pair in sorted(across)]),
+        value_knob("vector", [4, 8]),
+    ]
+
+    def possible(choices: Mapping[str, Any]) -> bool:
+        return _block_of(choices).is_possible(of)
+
+    return Space(knobs).where(possible, ("tile_y", "tile_x"), "a block that the hardware can hold")
+
+
+def _block_of(choices: Mapping[str, Any]) -> Block:
+    return Block(*choices["tile_y"].size[1:], *choices["tile_x"].size[1:])
+
+
+def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+    """Declare the packed weights, the padded image, and the products over whole tiles."""
+    (images, channels, height, width), (kh, kw) = of.shape, of.kernel
+    (sy, sx), (dy, dx) = of.stride, of.dilation
+    (top, left, _, _), group = of.padding, channels // of.groups
+    block, packs, zero = _block_of(config), channels // _PACK, const(0.0, of.dtype)
+    tall, wide = block.down * block.rows, block.across * block.eights
+    rows, eights = -(-of.places[0] // tall) * tall, -(-_eights(of) // wide) * wide
+
+    def pixel(n: Any, p: Any, y: Any, x: Any, c: Any) -> Any:
+        inside = all_of(y >= top, y < height + top, x >= left, x < width + left)
+        return if_then_else(inside, data(*in_layout(of.layout, (n, p * _PACK + c, y - top, x - left))), zero)
+
+    def tap(p: Any, ry: Any, rx: Any, f: Any, c: Any) -> Any:
+        same = floordiv(f, group).equal(floordiv(c, group))
+        return if_then_else(same, weights(p * _PACK + f, floormod(c, group), ry, rx), zero)
+
+    image = compute((images, packs, *_seen(of, rows, eights), _PACK), pixel, "image")
+    taps = compute((packs, kh, kw, _PACK, _PACK), tap, "taps")
+    ry, rx, rc = (reduce_axis((0, extent), name) for extent, name in ((kh, "ry"), (kw, "rx"), (_PACK, "rc")))
+
+    def summed(n: Any, p: Any, y: Any, o: Any, *inner: Any) -> Any:
+        f, j = _inner(of, *inner)
+        seen = image(n, p, y * sy + ry * dy, (o * _EIGHT + j) * sx + rx * dx, rc)
+        return reduce_sum(cast("float32", taps(p, ry, rx, f, rc)) * cast("float32", seen), [ry, rx, rc])
+
+    products = compute((images, packs, rows, eights, *_inner(of, _PACK, _EIGHT)), summed, "products")
+
+    def placed(*indices: Any) -> Any:
+        n, f, y, x = from_layout(of.layout, indices)
+        inner = _inner(of, floormod(f, _PACK), floormod(x, _EIGHT))
+        return products(n, floordiv(f, _PACK), y, floordiv(x, _EIGHT), *inner)
+
+    names = in_layout(of.layout, ("n", "f", "y", "x"))
+    shape = in_layout(of.layout, (of.shape[0], of.filters, *of.places))
+    made: Tensor = compute(shape, placed, "sums", "contraction", varargs_names=names)
+    return made
+
+
+def _inner(of: Conv2d, filters: Any, columns: Any) -> tuple[Any, Any]:
+    """Filters and columns of a tile in the order of the results in memory (and back)."""
+    return (columns, filters) if of.layout == "NHWC" else (filters, columns)
+
+
+def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+    """Tile the results over blocks and warps; image and weights in shared memory, sums in the registers of warps."""
+    out = t.out
+    (products,) = t.sums.op.input_tensors
+    taps, image = sorted(products.op.input_tensors, key=lambda each: each.op.name != "taps")
+    s[products].set_scope("local")
+    n, f, y, x = from_layout(of.layout, tuple(out.op.axis))
+    pack, f = s[out].split(f, factor=_PACK)
+    eight, lane = s[out].split(x, factor=_EIGHT)
+    (y_block, y_warp, yi), (x_block, x_warp, xi) = (
+        config[name].apply(s, out, axis) for name, axis in (("tile_y", y), ("tile_x", eight))
+    )
+    s[out].reorder(n, pack, y_block, x_block, y_warp, x_warp, yi, xi, *_inner(of, f, lane))
+    packs, tiles = s[out].fuse(n, pack), s[out].fuse(y_block, x_block)
+    warp = s[out].fuse(y_warp, x_warp)
+    few = of.shape[0] * of.groups <= GRID_LIMIT
+    bind_all(s, out, (packs, tiles), ("blockIdx.y", "blockIdx.x") if few else ("blockIdx.x", "blockIdx.y"))
+    bind_all(s, out, (warp,), ("threadIdx.y",))
+    s[products].compute_at(s[out], warp)
+    *_, row, o, left, right = products.op.axis
+    ry, rx, rc = products.op.reduce_axis
+    s[products].reorder(ry, rx, row, o, left, right, rc)
+    if prod(of.kernel) <= _UNROLLED:
+        for axis in (ry, rx):
+            s[products].unroll(axis)
+    for tile in (taps, image):
+        s[tile].set_scope("shared")
+        s[tile].compute_at(s[out], tiles)
+    for tile, width in ((image, config["vector"].val), (taps, _together(of))):
+        s[tile].vectorize(s[tile].split(s[tile].fuse(*tile.op.axis), factor=width)[1])
+    s[products].tensorize(row, ATOMS[_TYPES[of.dtype]])
+
+
+def order(of: Conv2d, gpu: Gpu = USUAL) -> list[dict[str, Any]]:
+    """All choices, those first that cost least."""
+    return [block.wanted() for block in sorted(blocks(of), key=lambda block: block.cycles(of, gpu))]
+
+
+def usual(of: Conv2d, gpu: Gpu = USUAL) -> dict[str, Any]:
+    """The choices that cost least."""
+    return min(blocks(of), key=lambda block: block.cycles(of, gpu)).wanted()
+
+
+def cost(of: Conv2d, gpu: Gpu = USUAL) -> float:
+    """The cycles that the first configuration is expected to take."""
+    return min((block.cycles(of, gpu) for block in blocks(of)), default=inf)
+
+
+def covers(of: Conv2d) -> bool:
+    """Groups of 2 to 16 channels and as many filters, of 16-bit floats, which can be packed without a rest."""
+    group = of.shape[1] // of.groups
+    same = of.groups > 1 and of.filters == of.shape[1] and group > 1 and _PACK % group == 0
+    plain = of.weights == "OIHW" and of.layout in ("NCHW", "NHWC") and of.places[1] >= _EIGHT
+    return same and plain and of.shape[1] % _PACK == 0 and of.dtype in _TYPES and bool(blocks(of))
+
+
+def runs_on(target: Target | None) -> bool:
+    """Whether a target has the instructions."""
+    return target is None or (
+        target.kind == "cuda" and all(ATOMS[name].runs_on(target.hardware) for name in _TYPES.values())
+    )
+
+
+def _on(target: Target) -> ScheduleStrategy[Conv2d]:
+    """The strategy, whose model counts for the GPU of a target."""
+    gpu = Gpu.of(target)
+    choices = {"usual": usual, "order": order, "cost": cost}
+    return replace(ON_GPU, **{name: partial(choice, gpu=gpu) for name, choice in choices.items()})  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=64)
+def beside(of: Conv2d, gpu: Gpu) -> float:
+    """The cycles that the direct strategy takes, where it can be compared with this one; infinity elsewhere."""
+    if not covers(of):
+        return inf
+    return min(direct_choice.cycles(of, tile, block, gpu) for tile, block in direct_choice.candidates(of))
+
+
+def _direct_on(target: Target) -> ScheduleStrategy[Conv2d]:
+    gpu = Gpu.of(target)
+    return replace(direct.tailored_to(gpu), cost=partial(beside, gpu=gpu))
+
+
+ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(space, schedule, usual, declare, covers, order, cost, tailored=_on)
+DIRECT: ScheduleStrategy[Conv2d] = replace(direct.ON_GPU, cost=partial(beside, gpu=USUAL), tailored=_direct_on)
+"""The direct strategy for convolutions in groups, whose cost tells which of both is the choice."""
