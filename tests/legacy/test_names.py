@@ -37,6 +37,17 @@ def test_a_face_is_one_module_under_both_names(face: str) -> None:
 
 
 @pytest.mark.usefixtures("installed")
+def test_modules_that_are_folded_into_the_one_above() -> None:
+    tir = importlib.import_module("tilewright.tir")
+    for name in ("expr", "stmt", "op", "buffer", "function"):
+        assert importlib.import_module(f"tvm.tir.{name}") is tir
+    driver = importlib.import_module("tvm.driver.build_module")
+    assert driver is importlib.import_module("tilewright.driver") is driver.build_module
+    assert driver.schedule_to_module is not None
+    assert tir.expr is tir.stmt is tir.op is tir
+
+
+@pytest.mark.usefixtures("installed")
 def test_every_way_to_import_gives_the_same() -> None:
     import tvm  # type: ignore[import-not-found]
     import tvm.te as whole  # type: ignore[import-not-found]

@@ -8,6 +8,7 @@ import pytest
 import tilewright as tw
 from tests.errors.refused import refused
 from tilewright import te, tir
+from tilewright.core.errors import UserError
 
 
 @pytest.fixture
@@ -26,6 +27,18 @@ def test_what_a_function_returns_is_computed_with(seen: list[tuple[float, ...]],
     tw.build(te.create_schedule(C.op), [A, B, C], "llvm")(tw.nd.array(a), tw.nd.array(b), c)
     assert list(c.numpy()) == [22, 44, 66]
     assert sorted(seen, key=len) == [(10,), (20,), (30,), (0, 1), (1, 2), (2, 3)]
+
+
+def test_a_function_that_returns_nothing_changes_nothing() -> None:
+    tw.register_func("tests.silent", lambda *values: None, override=True)
+    A = te.placeholder((2,), "int64", name="A")
+    B = te.compute((2,), lambda i: tir.trace([i, A[i]], "tests.silent") + 1, name="B")
+    b = tw.nd.empty((2,), "int64")
+    tw.build(te.create_schedule(B.op), [A, B], "llvm")(tw.nd.array(np.array([5, 6])), b)
+    assert list(b.numpy()) == [6, 7]
+    C = te.compute((2,), lambda i: tir.trace([A[i]], "tests.nobody"), name="C")
+    with pytest.raises(UserError, match="is not registered"):
+        tw.build(te.create_schedule(C.op), [A, C], "llvm")(tw.nd.array(np.array([5, 6])), b)
 
 
 def test_values_are_printed_by_default(capsys: pytest.CaptureFixture[str]) -> None:

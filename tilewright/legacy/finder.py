@@ -13,7 +13,11 @@ from .missing import LEGACY, OPERATORS, PACKAGE, MissingAttribute, MissingModule
 
 _NAMES = {LEGACY: PACKAGE, OPERATORS: f"{PACKAGE}.{OPERATORS}"}
 _DRIVER = f"{PACKAGE}.driver"
-_BUILD_MODULE = f"{_DRIVER}.build_module"  # a module of the legacy package `driver`, whose names are the driver's own
+_FOLDED = {
+    f"{_DRIVER}.build_module": _DRIVER,
+    **{f"{PACKAGE}.tir.{part}": f"{PACKAGE}.tir" for part in ("expr", "stmt", "op", "buffer", "function")},
+}
+"""Modules of the legacy package whose names stand in the module above them here."""
 
 
 def install(override: bool = False) -> None:
@@ -72,7 +76,7 @@ class _SameModule(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         # The import system then takes what stands in sys.modules, and leaves the other module's spec alone.
-        name = _DRIVER if self.name == _BUILD_MODULE else self.name
+        name = _FOLDED.get(self.name, self.name)
         __import__(name)
         found = sys.modules[module.__name__] = sys.modules[name]
         if name == _DRIVER:

@@ -11,6 +11,8 @@ from .calls import call_intrin
 
 DEFAULT_ACTION = "tvm.default_trace_action"
 """The name of the registered function that prints what it is given."""
+TRACED = "tilewright.traced"
+"""That of the one that calls the traced function, whose result may be none."""
 
 
 def trace(args: Any, trace_action: str = DEFAULT_ACTION) -> Expr:
@@ -27,7 +29,7 @@ def trace(args: Any, trace_action: str = DEFAULT_ACTION) -> Expr:
     Returns
     -------
     Expr
-        What the function returns.
+        What the function returns; the last value where it returns None.
 
     Raises
     ------
@@ -45,4 +47,4 @@ def trace(args: Any, trace_action: str = DEFAULT_ACTION) -> Expr:
             fix='give its name: @tvm.register_func("my.function") makes it known',
         )
     values = [as_expr(arg) for arg in args]
-    return call_intrin(str(values[-1].dtype), "tir.tvm_call_packed", trace_action, *values)
+    return call_intrin(str(values[-1].dtype), "tir.tvm_call_packed", TRACED, trace_action, *values)

@@ -106,7 +106,14 @@ def _printed(*values: Any) -> Any:
     return values[-1]
 
 
+def _traced(name: str, *values: Any) -> Any:
+    """What the function of that name makes of traced values: the last one where it returns nothing."""
+    found = _registered(name).function(*values)
+    return values[-1] if found is None else found
+
+
 register_func("tvm.default_trace_action", _printed)
+register_func("tilewright.traced", _traced)
 
 
 def list_global_func_names() -> list[str]:
@@ -121,6 +128,11 @@ def remove_global_func(name: str) -> None:
 
 def call_packed(name: str, *args: Any) -> Any:
     """Call a registered function, for host code: the call's value is a number."""
+    result = _registered(name).function(*args)
+    return 0 if result is None else result
+
+
+def _registered(name: str) -> PackedFunc:
     found = _FUNCTIONS.get(name)
     if found is None:
         raise UserError(
@@ -128,8 +140,7 @@ def call_packed(name: str, *args: Any) -> Any:
             primitive="call_packed",
             fix=f"register it before the call: @tvm.register_func({name!r})",
         )
-    result = found.function(*args)
-    return 0 if result is None else result
+    return found
 
 
 def returned(dtype: str, value: Any) -> Any:

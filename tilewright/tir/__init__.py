@@ -1,5 +1,6 @@
 """Scalar expressions under the legacy API's names: `tir.if_then_else`, `tir.all`, `tir.Select`, `tir.const` ..."""
 
+import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ..core.refusals import missing_from_module as _missing
@@ -79,6 +80,8 @@ sinh, cosh, tanh, asinh, acosh, atanh = (_TABLE[f] for f in ("sinh", "cosh", "ta
 erf, sigmoid, clz, popcount = _TABLE["erf"], _TABLE["sigmoid"], _TABLE["clz"], _TABLE["popcount"]
 floor, ceil, trunc, round, nearbyint = (_TABLE[f] for f in ("floor", "ceil", "trunc", "round", "nearbyint"))
 abs, isnan, isinf, isfinite = (_TABLE[f] for f in ("abs", "isnan", "isinf", "isfinite"))
+
+expr = stmt = op = _sys.modules[__name__]  # the legacy API's modules of expressions, statements and functions
 
 __all__ = [name for name in dir() if not name.startswith("_")]
 
