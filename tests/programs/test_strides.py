@@ -142,7 +142,7 @@ def test_declarations_must_make_sense() -> None:
         ({"strides": [1, 1.5]}, "is not a stride or offset"),
         ({"scope": "texture"}, "there is no memory scope 'texture'"),
         ({"data": n}, "data=n is not supported"),
-        ({"buffer_type": "auto_broadcast"}, "buffer_type='auto_broadcast' is not supported"),
+        ({"buffer_type": "broadcast"}, "buffer_type='broadcast' is not supported"),
     ):
         with pytest.raises(UserError, match=re.escape(message)):
             tir.decl_buffer((4, n), **wrong)

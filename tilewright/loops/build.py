@@ -15,7 +15,7 @@ from ..bounds.nest import Loop, is_thread_reduction, own_loops
 from ..bounds.reads import check_reads
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope
-from ..expr.nodes import Var
+from ..expr.nodes import Load, Var
 from ..expr.traverse import variables
 from ..schedule.primitives.annotate import IMPORTS
 from ..schedule.value import At, Schedule
@@ -23,7 +23,8 @@ from ..tensor.axis import IterVar
 from ..tensor.extern import ExternOp
 from ..tensor.scan import ScanOp
 from ..tensor.script import ScriptOp
-from ..tensor.tensor import PlaceholderOp, Tensor
+from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
+from .broadcast_buffers import BroadcastBuffer, broadcast_checks, broadcast_reads
 from .buffers import with_buffers
 from .declare import bound_tensors
 from .declared_nest import DeclaredNest
@@ -114,7 +115,27 @@ class _Builder:
         outputs = [self.schedule.stages[i].origin for i in self.schedule.outputs]
         checks = BoundChecks(tuple(self.assertions)) if self.assertions else None
         body = unify_thread_extents(join_kernels(body))
-        return Function(self.name, self.params, body, check_reads(outputs), checks, imports=self._imports())
+        reads = check_reads(outputs)
+        names = [tensor.name for stage in self.schedule.in_order() for tensor in stage.op.outputs]
+        bound = {t.name: b for b, t in self.tensors.items() if isinstance(b, BroadcastBuffer)}
+        broadcast = {name: buffer for name, buffer in bound.items() if names.count(name) == 1}
+        if bound:
+            self._check_not_cached(bound, outputs)
+            body, reads = broadcast_reads(body), broadcast_checks(reads, broadcast)
+        return Function(self.name, self.params, body, reads, checks, imports=self._imports())
+
+    def _check_not_cached(self, bound: Mapping[str, BroadcastBuffer], outputs: Sequence[Operation]) -> None:
+        """Refuse copies of tensors that broadcast: a copy has the extents that the tensor is declared with."""
+        declared = set(topological(outputs))
+        for stage in self.schedule.in_order():
+            copies = len(stage.op.body) == 1 and isinstance(stage.op.body[0], Load) and stage.origin not in declared
+            read = next((t.name for t in stage.op.input_tensors if t.name in bound), None)
+            if copies and read is not None:
+                raise UserError(
+                    f"stage {stage.name!r} copies {read!r}, whose buffer is of type 'auto_broadcast'",
+                    primitive="lower",
+                    fix="leave out cache_read of tensors that broadcast",
+                )
 
     def _imports(self) -> tuple[tuple[str, str], ...]:
         """The code that pragmas of the schedule's loops name, each once."""

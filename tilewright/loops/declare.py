@@ -13,6 +13,7 @@ from ..expr.nodes import Expr, IntImm, Known, Var
 from ..expr.operators import as_expr, const
 from ..tensor.axis import whole
 from ..tensor.tensor import Tensor
+from .broadcast_buffers import BroadcastBuffer
 from .layout import Layout
 from .nodes import Buffer
 
@@ -35,6 +36,8 @@ def decl_buffer(
     `strides`: elements from one index to the next along each dimension, numbers or variables, which the call then
     takes from the array; without them memory is row-major. `elem_offset`: the first element's place, 0 unless
     given. `offset_factor`: what the offset is a multiple of. `data_alignment`: bytes that the memory is aligned to.
+    `buffer_type="auto_broadcast"`: a dimension whose extent turns out to be 1 at a call is read at 0, whatever the
+    index.
     """
     extents = tuple(_extent(e, name) for e in (shape if isinstance(shape, (tuple, list)) else (shape,)))
     for what, number in (("data_alignment", data_alignment), ("offset_factor", offset_factor)):
@@ -46,7 +49,6 @@ def decl_buffer(
             )
     for what, value, usual in (
         ("data", data, None),
-        ("buffer_type", buffer_type, ""),
         ("axis_separators", axis_separators, None),
     ):
         if not (value is None or (isinstance(value, (str, list, tuple)) and value in (usual, [], ()))):
@@ -61,7 +63,14 @@ def decl_buffer(
     layout = _layout(name, extents, strides, elem_offset)
     element = "float32" if dtype is None or (isinstance(dtype, str) and not dtype) else dtype
     align = data_alignment if data_alignment > 0 else 64
-    return Buffer(name, element, extents, found, align, layout=layout)
+    if buffer_type not in (None, "", "auto_broadcast"):
+        raise UserError(
+            f"buffer_type={buffer_type!r} is not supported",
+            primitive="decl_buffer",
+            fix='leave it out, or give "auto_broadcast"',
+        )
+    kind = BroadcastBuffer if buffer_type else Buffer
+    return kind(name, element, extents, found, align, layout=layout)
 
 
 def _extent(given: Any, name: str) -> Expr:

@@ -31,6 +31,7 @@ from ..tensor.reduction import CommReducer, Reduce
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import ComputeOp, PlaceholderOp, Tensor
 from . import nodes as statements
+from .broadcast_buffers import BroadcastBuffer
 from .checked_index import Assertion, CheckedIndex
 from .functions import PrimFunction
 from .layout import Layout
@@ -46,12 +47,14 @@ _NODES: dict[str, type] = {
     for name, kind in vars(module).items()
     if isinstance(kind, type) and issubclass(kind, Node) and kind.FIELDS and not issubclass(kind, Var)
 } | {"Reduce": Reduce}
+_BUFFER = ("name", "dtype", "shape", "scope", "align", "alias_of", "note", "layout", "stages", "byte_offset")
 _FIELDS: dict[type, tuple[str, ...]] = {
     Var: ("name", "dtype", "known"),
     SizeVar: ("name", "dtype", "known"),
     Known: Known._fields,
     Layout: ("aligns", "given", "start", "fragment", "swizzle"),
-    Buffer: (*("name", "dtype", "shape", "scope", "align", "alias_of", "note", "layout", "stages", "byte_offset"),),
+    Buffer: _BUFFER,
+    BroadcastBuffer: _BUFFER,
     Range: ("min", "extent"),
     IterVar: ("name", "dom", "kind", "thread", "var"),
     CommReducer: ("name", "lhs", "rhs", "result", "identity"),
