@@ -237,7 +237,7 @@ def an_array_as_an_element(a):
 
 
 def an_array_as_a_condition(a):
-    if a:  # here: the array `a` is no condition | an element
+    if a:  # here: the array `a` is not a condition | an element
         pass
 
 

@@ -103,7 +103,7 @@ def test_adding_nothing(e: Example) -> None:
 
 
 def test_vectors_of_different_lengths() -> None:
-    with refused("", "cannot combine vectors of 4 and 8 lanes (int32x4 and int32x8)", fix="as many lanes"):
+    with refused("", "cannot combine vectors of 4 and 8 lanes (int32x4 and int32x8)", fix="the same number of lanes"):
         tir.const(1, "int32x4") + tir.const(1, "int32x8")
 
 

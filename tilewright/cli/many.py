@@ -97,7 +97,7 @@ def read(file: Path) -> list[Line]:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {file}: {error}", fix="give a file with a workload a line", where="") from error
+        raise UserError(f"cannot read {file}: {error}", fix="write one workload per line", where="") from error
     found: list[Line] = []
     for number, row in enumerate(text.splitlines(), 1):
         try:

@@ -162,7 +162,7 @@ def _common(x: DType, y: DType) -> DType:
     if x.lanes != y.lanes and min(x.lanes, y.lanes) != 1:
         raise UserError(
             f"cannot combine vectors of {x.lanes} and {y.lanes} lanes ({x} and {y})",
-            fix="give both as many lanes, or one of them a single one",
+            fix="give both the same number of lanes, or one of them a single lane",
         )
     if "handle" in (x.kind, y.kind):
         raise UserError(f"cannot combine {x} and {y}", fix="arithmetic does not apply to strings and pointers")

@@ -29,9 +29,7 @@ def security_of(address: str, files: Files, role: str) -> Any:
 
     for path in filter(None, files):
         if not Path(path).is_file():
-            raise UserError(
-                f"there is no file {path}", primitive="fleet", fix="give the files that the scheduler's TLS goes by"
-            )
+            raise UserError(f"there is no file {path}", primitive="fleet", fix="give the files of the scheduler's TLS")
     names = ("tls_ca_file", f"tls_{role}_cert", f"tls_{role}_key")
     given = {name: path for name, path in zip(names, files, strict=True) if path}
     security = Security(require_encryption=True if address.startswith("tls://") else None, **given)

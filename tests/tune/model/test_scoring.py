@@ -150,7 +150,7 @@ def test_rank_returns_configurations() -> None:
         ),
         (
             lambda: autotvm.explain(task().with_target(Target("opencl -device=gpu")), task().config_space.get(0), True),
-            "compiled=True: nobody tells what kernels for opencl",
+            "compiled=True: the resources of kernels for opencl",
         ),
     ],
 )

@@ -212,7 +212,7 @@ class Expressions:
             test = condition(found, "if") if found.dtype.is_bool else found != 0
             return bool(test.value) if isinstance(test, IntImm) else test
         if isinstance(found, BufferVar):
-            raise self.error(node, f"the array `{ast.unparse(node)}` is no condition", "compare an element of it")
+            raise self.error(node, f"the array `{ast.unparse(node)}` is not a condition", "compare an element of it")
         return bool(found)
 
     def _choice(self, node: ast.IfExp) -> Any:

@@ -79,7 +79,7 @@ def explain(task: Task, config: Config, machine: Machine | None = None, compiled
 def _compiled(task: Task, config: Config) -> Mapping[str, Resources]:
     """What the kernels of a configuration take of the hardware, as the compiler tells."""
     if task.target is None or task.target.kind != "cuda":
-        raise UserError(f"compiled=True: nobody tells what kernels for {task.target} take", primitive="explain",
+        raise UserError(f"compiled=True: the resources of kernels for {task.target} are not known", primitive="explain",
                         fix='leave it out, or create the task for target="cuda"')  # fmt: skip
     with warnings.catch_warnings():  # how the schedule could be better is not what was asked
         warnings.simplefilter("ignore", UserWarning)

@@ -308,7 +308,7 @@ def _place(axes: Sequence[Any], wanted: Any, name: str) -> int:
         if axis is wanted or (not isinstance(axis, IterVar) and axis == wanted):
             return i
     raise UserError(
-        f"a candidate of knob {name!r} names {wanted!r}, which is none of its axes",
+        f"a candidate of knob {name!r} names {wanted!r}, which is not one of its axes",
         primitive="define_reorder",
         fix="name the axes that the knob was given",
     )
