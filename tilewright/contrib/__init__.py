@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.refusals import missing_from_module as _missing
 
-_MODULES = {**{name: name for name in ("cblas", "cc", "clang", "nvcc", "tedd", "utils")}, "util": "utils"}
+_MODULES = {**{name: name for name in ("cblas", "cc", "clang", "nvcc", "sort", "tedd", "utils")}, "util": "utils"}
 
 
 def __getattr__(name: str) -> Any:

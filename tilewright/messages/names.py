@@ -206,7 +206,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("cublas", "cudnn", "cutlass", "thrust", "rocblas", "mkl", "mps", "nnpack"), _OTHER_LIBRARIES),
         "sparse": "give the parts of a sparse matrix as arrays of their own",
         **dict.fromkeys(("graph_executor", "graph_runtime", "debugger", "pipeline_executor"), _MODELS),
-        **dict.fromkeys(("random", "sort"), "te.compute and topi (topi.sort, topi.argsort, topi.topk)"),
+        "random": "te.compute of an array that NumPy made: nd.array(np.random.rand(*shape))",
         "dlpack": "other libraries take arrays themselves: torch.from_dlpack(a), tw.nd.from_dlpack(t)",
         "spirv": "nothing: it is about hardware that is not a target here",
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from .array import NDArray
 from .device import Device
 
 _FUNCTIONS: dict[str, PackedFunc] = {}
+_HOMES = {f"tvm.contrib.{part}.": f"tilewright.contrib.{part}" for part in ("cblas", "sort")}
+"""Modules that register functions whose names begin so; scripts call these without importing anything."""
 
 
 class PackedFunc:
@@ -89,7 +92,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
     UserError
         Where no function has that name.
     """
-    found = _FUNCTIONS.get(name) if isinstance(name, str) else None
+    found = _found(name) if isinstance(name, str) else None
     if found is None and not allow_missing:
         near = get_close_matches(str(name), _FUNCTIONS, n=1)
         raise UserValueError(
@@ -132,8 +135,16 @@ def call_packed(name: str, *args: Any) -> Any:
     return 0 if result is None else result
 
 
+def _found(name: str) -> PackedFunc | None:
+    """The function of that name, whose module may have to be loaded first."""
+    home = next((home for prefix, home in _HOMES.items() if name.startswith(prefix)), None)
+    if name not in _FUNCTIONS and home is not None:
+        import_module(home)
+    return _FUNCTIONS.get(name)
+
+
 def _registered(name: str) -> PackedFunc:
-    found = _FUNCTIONS.get(name)
+    found = _found(name)
     if found is None:
         raise UserError(
             f"the program calls the function {name!r}, which is not registered",
