@@ -17,12 +17,14 @@ from tilewright.autotvm import database
 from tilewright.autotvm.measure import measure as legacy_measure
 from tilewright.autotvm.measure import measure_methods
 from tilewright.autotvm.task.dispatcher import ApplyHistoryBest, clear_fallback_cache
+from tilewright.autotvm.task.space import OtherOptionEntity
 from tilewright.autotvm.task.task import compute_flop
 from tilewright.autotvm.task.topi_integration import get_workload
 from tilewright.core.target import Target
 from tilewright.runtime.module import load_module
 from tilewright.tune.search.droplet import DropletSearch
 from tilewright.tune.search.strategy import Seen
+from tilewright.tune.task import lookup
 
 N = 16
 
@@ -334,6 +336,33 @@ def test_tasks_of_the_legacy_operators(name: str, target: str, args: Any, shapes
     space = made.config_space
     _, tensors = made.instantiate(space.get(next(iter(space))))
     assert [tuple(int(e) for e in t.shape) for t in tensors] == shapes
+
+
+@pytest.mark.parametrize("by", ["legacy", "packaged"])
+def test_what_was_measured_is_used_by_the_operator(by: str) -> None:
+    """As in a script of the legacy API: tune the task, then declare the operator where its log applies."""
+    a, w = te.placeholder((1, 8, 7, 7), name="A"), te.placeholder((16, 8, 3, 3), name="W")
+    made = autotvm.task.create("conv2d_nchw.cuda", (a, w, *CONV), "cuda")
+    space = made.config_space
+
+    def declared() -> Any:
+        with Target("cuda"):
+            out = topi.cuda.conv2d_nchw(a, w, *CONV)
+            text = str(tw.lower(topi.cuda.schedule_conv2d_nchw([out]), [a, w, out]))
+        return out.op.attrs, text
+
+    usual, program = declared()
+    other = next(i for i in space if i != usual["config"])
+    if by == "packaged":
+        made = lookup(usual["template"]).task(lookup(usual["template"]).kind.of(*usual["workload"]), Target("cuda"))
+    measured = autotvm.MeasureInput(Target("cuda"), made, space.get(other)), autotvm.MeasureResult((1e-3,), 0, 0, 0)
+    with ApplyHistoryBest([measured]):
+        found, changed = declared()
+    assert (found["template"], found["config"]) == (usual["template"], other)
+    assert changed != program
+    foreign = autotvm.ConfigEntity({"x": OtherOptionEntity(1)})
+    with ApplyHistoryBest([(autotvm.MeasureInput(Target("cuda"), made, foreign), measured[1])]):
+        assert declared() == (usual, program)
 
 
 def test_wrong_arguments_of_the_legacy_operators() -> None:

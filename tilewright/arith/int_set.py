@@ -43,12 +43,13 @@ class IntSet:
 
     @staticmethod
     def vector(vec: Any) -> IntervalSet:
-        """An interval that holds the lanes of a vector: all values from the first lane on, up to the next stride."""
+        """An interval that holds the lanes of a vector: all values from the first lane to the last."""
         e = as_expr(vec)
         if not isinstance(e, Ramp):
             return IntervalSet(e, e)
-        last = subtract(add(e.base, multiply(e.stride, e.lanes)), 1)
-        return IntervalSet(simplify(e.base), simplify(last))
+        first, last = simplify(e.base), simplify(add(e.base, multiply(e.stride, e.lanes - 1)))
+        falls = isinstance(e.stride, IntImm) and e.stride.value < 0
+        return IntervalSet(last, first) if falls else IntervalSet(first, last)
 
 
 class IntervalSet(IntSet):

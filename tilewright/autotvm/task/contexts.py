@@ -13,6 +13,8 @@ from typing import Any
 from ...core.errors import UserError
 from ...core.log import logger
 from ...core.target import Target
+from ...topi.templates import planned
+from ...topi.templates.legacy_names import LEGACY
 from ...topi.templates.template import ALL
 from ..env import GLOBAL_SCOPE
 from .space import FallbackConfigEntity
@@ -106,7 +108,7 @@ class FallbackContext(DispatchContext):
         found = self.memory.get(key)
         if found is None:
             # Packaged templates choose a usual schedule of their own.
-            packaged = workload is not None and workload[0] in {template.name for template in ALL}
+            packaged = workload is not None and workload[0] in {t.name for t in ALL}.union(t.name for t in LEGACY)
             if key not in self._warned and not GLOBAL_SCOPE.silent and not packaged:
                 self._warned.add(key)
                 logger.warning(
@@ -146,3 +148,11 @@ _current: ContextVar[DispatchContext] = ContextVar("autotvm context", default=_R
 def clear_fallback_cache(target: Target | None, workload: Any) -> None:
     """Forget the fallback that the outermost context remembers for a workload."""
     _ROOT.clear_cache(target, workload)
+
+
+def _answers(target: Target, names: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """What the contexts around a declaration of `topi.cuda` know."""
+    return DispatchContext.current.answers(target, names)
+
+
+planned.ask(_answers)

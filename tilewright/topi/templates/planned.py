@@ -1,12 +1,13 @@
 """Convolutions that a general schedule computes by a packaged template: declared in the form that the template needs.
 
-`topi.cuda.conv2d_nchw` and its kin choose the template and its first configuration when they declare the convolution.
-`topi.cuda.schedule_conv2d_nchw` applies them to it and to what follows element by element.
+`topi.cuda.conv2d_nchw` and its kin choose the template and a configuration when they declare the convolution: what logs
+know, as within `autotvm.apply_history_best`, else the first one. `topi.cuda.schedule_conv2d_nchw` applies them to the
+convolution and to what follows element by element.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...core.errors import UserError
@@ -14,12 +15,22 @@ from ...core.target import Target
 from ...expr.nodes import IntImm
 from ...schedule.handle import ScheduleHandle
 from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from ...tune.space.config import Config
+from ...tune.task import Workload, freeze
 from . import CONV2D, DEPTHWISE, Depthwise
 from .fusion import declared, is_declared, workload_of
 from .template import PackagedTemplate
 from .workload import sum_dtype
 
 Convolve = Callable[..., Tensor]
+Answers = Callable[[Target, Sequence[Workload]], Iterable[tuple[int, Any]]]
+"""From the names of one piece of work to what is known of it: the place of a name, and a configuration."""
+_asked: list[Answers] = []
+
+
+def ask(answers: Answers) -> None:
+    """Let convolutions that are declared from here on have the configurations that `answers` knows."""
+    _asked[:] = [answers]
 
 
 def by_template(kind: type[Any], layout: str, plain: Convolve, target: Callable[[], Target]) -> Convolve:
@@ -27,6 +38,8 @@ def by_template(kind: type[Any], layout: str, plain: Convolve, target: Callable[
 
     What the templates do not cover (sizes that are known at the call, other types of results) is declared as it is.
     """
+
+    legacy = f"{plain.__name__}.cuda"
 
     def convolve(
         Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any = 1, *rest: Any, **more: Any
@@ -39,12 +52,31 @@ def by_template(kind: type[Any], layout: str, plain: Convolve, target: Callable[
         template: PackagedTemplate[Any] = DEPTHWISE if kind is Depthwise else CONV2D
         if not any(strategy.covers(workload, on) for strategy in template.strategies):
             return made
-        chosen, config = template.choose(workload, on)
+        called = (legacy, *map(freeze, (Input, Filter, stride, padding, dilation)), str(made.dtype))
+        chosen, config = _measured(template, workload, on, called) or template.choose(workload, on)
         return declared(chosen, config, workload, on, (Input, Filter), None, str(made.dtype))
 
     convolve.__name__ = convolve.__qualname__ = plain.__name__
     convolve.__doc__ = plain.__doc__
     return convolve
+
+
+def _measured(
+    template: PackagedTemplate[Any], workload: Any, target: Target, called: Workload
+) -> tuple[PackagedTemplate[Any], Config] | None:
+    """The strategy and the configuration that logs know, under the package's names or as the legacy task `called`."""
+    if not _asked:
+        return None
+    able = [strategy for strategy in template.strategies if strategy.covers(workload, target)]
+    args: Workload = freeze(workload.args)
+    for place, found in _asked[0](target, [*((strategy.name, *args) for strategy in able), called]):
+        strategy = able[place] if place < len(able) else template.choose(workload, target)[0]
+        config = getattr(found, "config", found)
+        space = strategy.strategy(target).space(workload)
+        index = space.find(config) if isinstance(config, Config) else None
+        if index is not None:
+            return strategy, space.get(index)
+    return None
 
 
 def _workload(
