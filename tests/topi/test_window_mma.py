@@ -79,6 +79,9 @@ def test_what_it_is_for():
     able = Conv2d.of((8, 64, 56, 56), **CHANNELS_LAST)
     assert CONV2D_WINDOW.covers(able, CUDA)
     assert CONV2D.choose(able, CUDA)[0] in (CONV2D_WINDOW, CONV2D_MMA)
+    wide = Conv2d.of((1, 256, 14, 14), **CHANNELS_LAST)
+    assert CONV2D_WINDOW.covers(wide, CUDA)
+    assert CONV2D.choose(wide, CUDA)[0] is CONV2D_MMA
     for other in (
         Conv2d.of((8, 64, 56, 56), kernel=1, padding=0, **CHANNELS_LAST),
         Conv2d.of((8, 64, 56, 56), groups=2, **CHANNELS_LAST),
