@@ -158,3 +158,27 @@ def test_what_passes_refuse() -> None:
     broken = tir.PrimFunc([te.var("n")], tir.Evaluate(te.var("m")))
     with refused("VerifySSA", "a variable is not defined just once in 'main'", fix="its own variable"):
         tir.transform.VerifySSA()(broken)
+
+
+def test_values_that_are_computed_for_nothing_are_left_out() -> None:
+    i, n = te.var("i"), te.size_var("n")
+    A = tir.decl_buffer((8,), "float32", "A")
+    idle = tir.For(i, 0, n, tir.ForKind.SERIAL, tir.IfThenElse(i < 3, tir.Evaluate(i + 1), tir.Evaluate(n)))
+    store = tir.BufferStore(A, 1.0, [0])
+    called = tir.Evaluate(tir.call_extern("int32", "f", n))
+    module = tw.IRModule.from_expr(tir.PrimFunc([A, n], tir.SeqStmt([idle, store, called])))
+    left = tir.transform.RemoveNoOp()(module)["main"].body
+    assert [type(stmt).__name__ for stmt in left.seq] == ["Store", "Evaluate"]
+
+
+def test_barriers_are_placed_in_kernels_only() -> None:
+    ib, A = tir.ir_builder.create(), tir.decl_buffer((64,), "float32", "A")
+    thread = te.thread_axis("threadIdx.x")
+    ib.scope_attr(thread, "thread_extent", 64)
+    near, a = ib.allocate("float32", (64,), name="near", scope="shared"), ib.buffer_ptr(A)
+    near[thread.var] = a[thread.var]
+    a[thread.var] = near[63 - thread.var]
+    module = tw.IRModule.from_expr(tir.PrimFunc([A], ib.get()))
+    with pytest.warns(UserWarning, match="SplitHostDevice before it"):
+        tir.transform.ThreadSync("shared")(module)
+    assert "tvm_storage_sync" in str(tir.transform.ThreadSync("shared")(tir.transform.SplitHostDevice()(module)))

@@ -10,15 +10,17 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..core.errors import UserError
-from ..core.hardware import LoopKind
+from ..core.errors import UserError, warn_caller
+from ..core.hardware import LoopKind, ThreadTag
 from ..core.recursion import deep
 from ..core.refusals import not_made
 from ..core.target import Target
+from ..expr.traverse import post_order
 from ..loops.analysis import verify_gpu_code, verify_memory, verify_ssa
 from ..loops.assertions import without_assertions
+from ..loops.calls import has_effect
 from ..loops.functions import PrimFunction, with_attr
-from ..loops.nodes import For, Function, Launch, Program, Stmt, map_statements
+from ..loops.nodes import NOTHING, Allocate, Evaluate, For, Function, If, Launch, Let, Program, Stmt, map_statements
 from ..loops.walk import statements
 from .asynchronous_copies import asynchronous_copies
 from .context import PassContext
@@ -126,6 +128,32 @@ def _split(function: Function) -> Function:
     return _ours(split_host_device if target_of(function).is_gpu else launch_on_host)(function)
 
 
+def _without_effects(function: Function) -> Function:
+    """Dead-code elimination: values that are computed for nothing, and what is left empty without them."""
+
+    def visit(stmt: Stmt) -> Stmt:
+        done = map_statements(stmt, visit)
+        if isinstance(done, Evaluate):
+            return done if any(has_effect(e) for e in post_order(done.value)) else NOTHING
+        bodies = [child for child in done.children() if isinstance(child, Stmt)]
+        idle = isinstance(done, (For, If, Let, Allocate)) and all(body is NOTHING for body in bodies)
+        return NOTHING if idle else done
+
+    done: Function = _ours(simplify_program)(function)
+    return done.with_body(visit(done.body))
+
+
+def _synchronised(function: Function) -> Function:
+    loops = [s for s in statements(function.body) if isinstance(s, For) and s.kind is LoopKind.THREAD]
+    if any(loop.thread is not ThreadTag.VTHREAD for loop in loops):
+        warn_caller(
+            "ThreadSync places barriers in kernels, and this function has thread loops that are not one yet: run "
+            "tir.transform.SplitHostDevice before it",
+            UserWarning,
+        )
+    return _ours(place_barriers)(function)
+
+
 class Counterpart(NamedTuple):
     """What does the work of a pass of the legacy API: its parameters there, and ours."""
 
@@ -142,7 +170,7 @@ def _row(*steps: Pass, accepts: str = "") -> Counterpart:
 
 COUNTERPARTS: dict[str, Counterpart] = {
     "Simplify": _row(simplify_program),
-    "RemoveNoOp": _row(simplify_program),
+    "RemoveNoOp": Counterpart("simplify_program, and what computes nothing is left out", _without_effects),
     "StorageFlatten": _row(flatten_storage, accepts="cache_line_size create_bound_attribute"),
     "FlattenBuffer": _row(flatten_storage),
     "RewriteUnsafeSelect": _row(guard_selects),
@@ -158,7 +186,7 @@ COUNTERPARTS: dict[str, Counterpart] = {
     "MergeSharedMemoryAllocations": _row(share_storage),
     "MergeDynamicSharedMemoryAllocations": _row(share_storage),
     "InjectPTXAsyncCopy": _row(asynchronous_copies),
-    "ThreadSync": _row(place_barriers, accepts="storage_scope"),
+    "ThreadSync": Counterpart("place_barriers", _synchronised, ("storage_scope",)),
     "NarrowDataType": _row(narrow_indices, accepts="target_bits"),
     "ForceNarrowIndexToInt32": _row(narrow_indices),
     "LowerIntrin": _row(lower_intrinsics, lower_divisions),
