@@ -138,6 +138,7 @@ TABLES: dict[str, Table] = {
     "conv2d-steps": replace(_row("r50-b1-l3.3x3", 2.0), keep=_cut_steps),
     "packaged-depthwise": _row("dw-256x32-k3", 1.0),
     "packaged-conv1d": _row("conv1d-16384-k32", 1.0),
+    "depthwise-256x32": _by("topi/depthwise", shape=(1, 256, 32, 32)),
     "dense-mma-512x1024-f16": _by("topi/dense.mma", shape=(512, 1024), units=1024, dtype="float16"),
     "direct-256x64-k3": _by("topi/depthwise.direct", shape=(1, 256, 64, 64)),
     "direct-16x576x14s2-f16": _by("topi/depthwise.direct", shape=(16, 576, 14, 14), stride=2, **_LAST),

@@ -13,6 +13,8 @@ from tilewright.core.hardware import LoopKind
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
 from tilewright.loops.nodes import For, Store
+from tilewright.topi.templates import DEPTHWISE as PACKAGED
+from tilewright.topi.templates import Depthwise
 from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.model.work import NAMES
 from tilewright.tune.task import Task, freeze
@@ -88,3 +90,29 @@ def test_a_part_of_a_fill_is_a_branch_if_not_all_threads_load(tile: tuple[int, i
     rows, columns = tile
     index = index_of(DEPTHWISE, tile_h=[-1, rows], tile_w=[-1, columns], shared_cache=1)
     assert counted(DEPTHWISE, index)["first_tails"] == tails
+
+
+@pytest.mark.parametrize(
+    ("shared", "tile", "alone"),
+    [
+        (
+            "input",
+            ([8, 2], [1, 8, 2]),
+            True,
+        ),  # 18 rows and columns of 32: the tile extends beyond the image at its ends
+        ("input", ([8, 4], [1, 8, 4]), False),  # whole images
+        ("data", ([8, 2], [1, 8, 2]), False),  # 324 elements of 64 threads, unrolled by the compiler
+        ("data", ([8, 4], [1, 8, 4]), True),  # 1,156: a loop, whose border is tested at each element
+    ],
+)
+def test_a_fill_waits_for_each_load_behind_a_branch_or_tested_in_a_loop(
+    shared: str, tile: tuple[list[int], list[int]], alone: bool
+) -> None:
+    task = PACKAGED.task(Depthwise.of((1, 4, 32, 32)), CUDA)
+    index = index_of(
+        task, tile_c=[-1, 1, 1], tile_y=[-1, *tile[0]], tile_x=[-1, *tile[1]], shared=shared, window="none",
+        auto_unroll_max_step=0,
+    )  # fmt: skip
+    found = counted(task, index)
+    assert found["fill_alone"] == (found["fill_loads"] if alone else 0)
+    assert found["fill_loads"] > 0

@@ -69,6 +69,7 @@ class Weights:
     fill_guarded: float = 0.651
     guarded_ahead: float = 0.164
     fill_serial: float = 0.429
+    fill_alone: float = 1.0
     tail: float = 0.619
     cold: float = 2.24
     rolled: float = 0.53

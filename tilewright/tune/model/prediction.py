@@ -78,7 +78,7 @@ def predict(counts: Counts, machine: Machine, compiled: Resources | None = None)
     prefetched = _is_prefetched(c, machine)
     waited = c["phases"] * np.where(prefetched, w.prefetched, 1.0) + w.fill_serial * c["fill_serial"]
     waited = waited + np.where(prefetched, w.guarded_ahead, w.fill_guarded) * c["fill_guarded"]
-    waited = waited + w.tail * c["fill_tails"]
+    waited = waited + w.tail * c["fill_tails"] + w.fill_alone * c["fill_alone"]
     waited = waited + w.serial * c["serial_loads"] + w.guarded * c["guarded"]
     # Barriers divide a block's work: while its tiles are filled, only other blocks use the idle units.
     busy = np.maximum.reduce([issue / each, shared / each, w.alone * instructions * chain])

@@ -37,7 +37,7 @@ NAMES = (
     "fma", "other_ops", "compares", "loop_steps", "written_out",
     "ldg", "ldg_sectors", "stg", "stg_sectors", "lds", "lds_waves", "sts", "sts_waves", "fill_loads",
     "barriers", "phases", "serial_loads", "block_bytes", "unique_bytes", "stored_bytes", "spilled", "held",
-    "uneven", "guarded", "fill_guarded", "fill_serial", "fill_tails", "first_tails", "marked",
+    "uneven", "guarded", "fill_guarded", "fill_serial", "fill_alone", "fill_tails", "first_tails", "marked",
 )  # fmt: skip
 _TOGETHER = 8
 """Number of iterations up to which the back end's compiler unrolls a loop completely."""
@@ -319,6 +319,9 @@ class Work:
                 partial = (found.elements % (self.kernel.threads * vector) != 0) & ~self._ends_in_padding(found, each)
                 self._add("fill_tails", np.where(partial, turns, 0) * is_guarded)
                 self._add("first_tails", partial * is_guarded)
+                # In a loop, a guarded load waits for its own value, and for the branch around it everywhere.
+                alone = ~np.asarray(together) if is_guarded else _is_clipped(found)
+                self._add("fill_alone", np.where(alone, times, 0))
                 kind = load.dtype.bytes
                 self._add("block_bytes", turns * found.elements * kind)
                 self._add("unique_bytes", float(prod(global_shape(load)) * kind))
@@ -388,6 +391,14 @@ def _uneven(found: StageExtents) -> Number:
     """Return the ratio of computed to needed elements where tiles extend beyond the result."""
     computed = _product(found.loop_extents[loop.var] for loop in found.path if loop.axis.kind is not AxisKind.REDUCE)
     return np.maximum(computed / max(1, prod(constant(e) for e in found.stage.op.shape)) - 1, 0)
+
+
+def _is_clipped(found: StageExtents) -> np.ndarray:
+    """Whether a tile extends beyond its tensor somewhere: each element is then loaded behind a branch of its own."""
+    clipped: np.ndarray = np.False_  # type: ignore[assignment]
+    for size, begin, extent in zip(found.region, found.begins, found.stage.op.shape, strict=True):
+        clipped = clipped | (size + reach(begin, found.loop_extents) > constant(extent))
+    return clipped
 
 
 def _column(value: Number) -> Number:
