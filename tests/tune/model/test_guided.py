@@ -78,7 +78,7 @@ def test_it_learns_what_the_model_gets_wrong() -> None:
     device = Measured(of)
     curve = device.run(GuidedSearch(of, seed=1, effort=0.2), 48)
     trusting = device.seconds(rank(of, count=48).indices)
-    assert curve[-1] < 0.97 * min(trusting)
+    assert curve[-1] < 0.98 * min(trusting)
 
 
 def test_the_same_seed_repeats() -> None:

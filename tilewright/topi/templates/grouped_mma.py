@@ -27,6 +27,7 @@ from ...tensor.tensor import Tensor, compute
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
+from ...tune.task import Expectation
 from . import direct, direct_choice
 from .convolutions import Conv2d
 from .gpu import USUAL, Gpu
@@ -88,10 +89,14 @@ class Block:
         whole = of.layout == "NCHW" or self.products % 2 == 0  # places are the rows of a matrix instruction, 16 of them
         return whole and self.products <= _PRODUCTS and self.warps <= _WARPS and not outside and fits
 
+    def blocks(self, of: Conv2d) -> int:
+        """How many blocks the grid has."""
+        down, across = -(-of.places[0] // (self.down * self.rows)), -(-_eights(of) // (self.across * self.eights))
+        return of.shape[0] * of.shape[1] // _PACK * down * across
+
     def cycles(self, of: Conv2d, gpu: Gpu) -> float:
         """Return what the kernel takes, in cycles of a multiprocessor."""
-        down, across = -(-of.places[0] // (self.down * self.rows)), -(-_eights(of) // (self.across * self.eights))
-        each = -(-(of.shape[0] * of.shape[1] // _PACK * down * across) // gpu.processors)
+        each = -(-self.blocks(of) // gpu.processors)
         on, taps, threads = gpu.hardware, prod(of.kernel), self.warps * gpu.hardware.warp
         rounds = -(-prod(self.seen(of)) * _PACK // (_EIGHT * threads)) if of.layout == "NCHW" else 0
         filled = rounds * _PER_FETCH + -(-taps * _PACK * _PACK // (_together(of) * threads)) * _PER_TAP
@@ -249,6 +254,12 @@ def cost(of: Conv2d, gpu: Gpu = USUAL) -> float:
     return min((block.cycles(of, gpu) for block in blocks(of)), default=inf)
 
 
+def expected(of: Conv2d, choices: Mapping[str, Any], gpu: Gpu = USUAL) -> Expectation:
+    """What the model of `Block` expects of a configuration."""
+    block = _block_of(choices)
+    return Expectation(block.cycles(of, gpu), block.warps * gpu.hardware.warp, block.blocks(of))
+
+
 def covers(of: Conv2d) -> bool:
     """Groups of 2 to 16 channels and as many filters, of 16-bit floats, which can be packed without a rest."""
     group = of.shape[1] // of.groups
@@ -267,8 +278,8 @@ def runs_on(target: Target | None) -> bool:
 def _on(target: Target) -> ScheduleStrategy[Conv2d]:
     """The strategy, whose model counts for the GPU of a target."""
     gpu = Gpu.of(target)
-    choices = {"usual": usual, "order": order, "cost": cost}
-    return replace(ON_GPU, **{name: partial(choice, gpu=gpu) for name, choice in choices.items()})  # type: ignore[arg-type]
+    counts = {"usual": partial(usual, gpu=gpu), "order": partial(order, gpu=gpu), "cost": partial(cost, gpu=gpu)}
+    return replace(ON_GPU, expected=partial(expected, gpu=gpu), **counts)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=64)
@@ -284,6 +295,8 @@ def _direct_on(target: Target) -> ScheduleStrategy[Conv2d]:
     return replace(direct.tailored_to(gpu), cost=partial(beside, gpu=gpu))
 
 
-ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(space, schedule, usual, declare, covers, order, cost, tailored=_on)
+ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
+    space, schedule, usual, declare, covers, order, cost, expected=expected, tailored=_on
+)
 DIRECT: ScheduleStrategy[Conv2d] = replace(direct.ON_GPU, cost=partial(beside, gpu=USUAL), tailored=_direct_on)
 """The direct strategy for convolutions in groups, whose cost tells which of both is the choice."""
