@@ -35,7 +35,7 @@ from ..loops.nodes import (
     While,
 )
 from .arrays import array_size, note_of, shared_bytes
-from .c_expr import OR, SUM, ExprWriter
+from .c_expr import SUM, ExprWriter
 from .calls import vector_argument
 from .copies import Pieces, write_copies_where, write_copy, write_copy_loop, write_sequence
 from .dialect import Dialect, Parameter
@@ -46,7 +46,8 @@ from .matrix import write_product
 from .matrix_loop import write_product_loop
 from .merged_loads import loads_at_risk
 from .names import Names
-from .vectors import contiguous, flat_index, guarded_load, known_divisor, lane_of, reads, strict_loads
+from .vector_accesses import VectorAccesses
+from .vectors import flat_index
 
 
 def write_source(dialect: Dialect, kernels: tuple[Kernel, ...]) -> tuple[str, frozenset[Buffer]]:
@@ -78,8 +79,9 @@ class KernelWriter:
         self.expr = ExprWriter(dialect, self.names, self._element)
         self.expr.positive = _sizes(kernel)
         self.expr.keep = self._keep
-        self.expr.vector = partial(vector_argument, self)
-        self.expr.address = lambda place: self._pointer(place.source, self._load_index(place))
+        self.vectors = VectorAccesses(self)
+        self.expr.vector = partial(vector_argument, self.vectors)
+        self.expr.address = lambda place: self._pointer(place.source, self.vectors.index(place))
         self.lines: list[str] = []
         self.indent = 1
         self.scopes: list[set[Any]] = [set()]
@@ -280,7 +282,7 @@ class KernelWriter:
     # Memory accesses
 
     def _element(self, e: n.Load) -> str:
-        return self._unmerged(e, self._access(e.source, self._load_index(e)))
+        return self._unmerged(e, self._access(e.source, self.vectors.index(e)))
 
     def _unmerged(self, load: n.Load, text: str) -> str:
         """The load as `text`, or kept apart from others where the compiler would merge them wrongly."""
@@ -311,118 +313,7 @@ class KernelWriter:
             self.expr.dtypes.add(s.buffer.dtype)
             self._line(f"{self._access(s.buffer, index)} = {self.expr.stored(s.value, s.buffer.dtype)};")
         else:
-            self._vector_store(s, index)
-
-    # Vectors
-
-    def _width(self, buffer: Any, index: n.Expr) -> int:
-        """Return the elements of one vector access at `index`; 1 if no vector of the dialect fits."""
-        ramp = contiguous(index)
-        base = root(buffer)
-        if ramp is None or buffer.dtype.is_bool or buffer.dtype.lanes != 1:
-            return 1
-        for lanes in self.dialect.vector_widths(buffer.dtype):
-            fits = ramp.lanes % lanes == 0
-            if fits and self.dialect.vector_needs_alignment():
-                divisor = known_divisor(ramp.base)
-                fits = divisor % lanes == 0 and base.align % (lanes * buffer.dtype.bytes) == 0
-            if fits:
-                return lanes
-        return 1
-
-    def _vector_store(self, s: Store, index: n.Expr) -> None:
-        lanes, dtype = index.dtype.lanes, s.buffer.dtype
-        value = s.value if s.value.dtype.lanes == lanes else n.Broadcast(s.value, lanes)
-        others = [load for load in reads(value, s.buffer, root) if load.indices != s.indices]
-        known = self._load_first(value)
-        width = self._width(s.buffer, index)
-        if others:  # what is read must be read before any of it is overwritten
-            value = self._keep_lanes(value, lanes, known)
-        for start in range(0, lanes, width):
-            if width == 1:
-                at, one = lane_of(index, start, known), lane_of(value, start, known)
-                self._line(f"{self._access(s.buffer, at)} = {self.expr.stored(one, dtype)};")
-            else:
-                ramp = contiguous(index)
-                assert ramp is not None
-                at = op.add(ramp.base, op.const(start, ramp.base.dtype))
-                self._aligned(s.buffer)
-                text = self._vector(value, start, width, dtype, known)
-                pointer, space = self._pointer(s.buffer, at), self.dialect.space(root(s.buffer).scope)
-                self._line(self.dialect.vector_store(pointer, dtype, width, space, text))
-
-    def _aligned(self, buffer: Any) -> None:
-        if self.dialect.vector_needs_alignment():
-            self.aligned.add(root(buffer))
-
-    def _load_first(self, value: n.Expr) -> dict[n.Expr, tuple[n.Expr, ...]]:
-        """Contiguous loads that are part of `value` go into vector variables first, to be read by lane."""
-        known: dict[n.Expr, tuple[n.Expr, ...]] = {}
-        if isinstance(value, n.Load):
-            return known
-        for wanted in strict_loads(value, lambda at: self._width(at.source, self._load_index(at)) > 1):
-            guarded = guarded_load(wanted)
-            load = wanted if guarded is None else guarded
-            assert isinstance(load, n.Load)
-            index = self._load_index(load)
-            width = self._width(load.source, index)
-            parts: list[n.Expr] = []
-            for start in range(0, load.dtype.lanes, width):
-                name = self.names.fresh(f"{root(load.source).name}_vector")
-                kind = self.dialect.vector_type(load.source.dtype, width)
-                text = self._vector_load(load, start, width)
-                if guarded is not None:
-                    zeros = self.dialect.vector_zeros(load.source.dtype, width)
-                    text = f"{self.expr(wanted.condition, OR)} ? {text} : {zeros}"  # type: ignore[attr-defined]
-                self._line(f"const {kind} {name} = {text};")
-                for lane in range(width):
-                    part = n.Var(name, load.source.dtype)
-                    text = self.dialect.lane(name, lane, load.source.dtype, width)
-                    self.names.bind(part, self.expr.loaded(text, load.source.dtype))
-                    parts.append(part)
-            known[wanted] = tuple(parts)
-        return known
-
-    def _keep_lanes(self, value: n.Expr, lanes: int, known: dict[n.Expr, tuple[n.Expr, ...]]) -> n.Expr:
-        """Every lane of `value` in a variable; returns a load that `known` maps to those variables."""
-        variables = []
-        for lane in range(lanes):
-            one = lane_of(value, lane, known)
-            var = n.Var("lane", one.dtype)
-            self._line(f"const {self.dialect.scalar_type(one.dtype)} {self.names(var)} = {self.expr(one)};")
-            variables.append(var)
-        holder = n.Load(Buffer("lanes", value.dtype.scalar, ()), (n.Ramp(op.const(0), op.const(1), lanes),))
-        known[holder] = tuple(variables)
-        return holder
-
-    def _load_index(self, load: n.Load) -> n.Expr:
-        source: Any = load.source
-        return flat_index(source, load.indices)
-
-    def _vector_load(self, load: n.Load, start: int, width: int) -> str:
-        ramp = contiguous(self._load_index(load))
-        assert ramp is not None
-        at = op.add(ramp.base, op.const(start, ramp.base.dtype))
-        self._aligned(load.source)
-        space = self.dialect.space(root(load.source).scope)
-        if root(load.source) not in self.kernel.written and root(load.source) in self.kernel.params:
-            space += "const "
-        text = self.dialect.vector_load(self._pointer(load.source, at), load.source.dtype, width, space)
-        return self._unmerged(load, text)
-
-    def _vector(self, e: n.Expr, start: int, width: int, dtype: DType, known: dict[n.Expr, tuple[n.Expr, ...]]) -> str:
-        """Lanes `start` to `start + width` of a vector expression, as one vector."""
-        if isinstance(e, n.Load) and e not in known and self._width(e.source, self._load_index(e)) == width:
-            return self._vector_load(e, start, width)
-        if isinstance(e, (n.IfThenElse, n.Select)) and e.condition.dtype.lanes == 1:
-            parts = [self._vector(part, start, width, dtype, known) for part in (e.true_value, e.false_value)]
-            return f"({self.expr(e.condition, OR)} ? {parts[0]} : {parts[1]})"
-        each = [lane_of(e, start + i, known) for i in range(width)]
-        if f"{dtype}_pair" in self.dialect.helpers:
-            pair, values = self.expr.helper(f"{dtype}_pair"), [self.expr.unrounded(lane, dtype) for lane in each]
-            words = [f"{pair}({low}, {high})" for low, high in zip(values[::2], values[1::2], strict=True)]
-            return self.dialect.vector_value(dtype, words)
-        return self.dialect.vector_value(dtype, [self.expr.stored(lane, dtype) for lane in each])
+            self.vectors.store(s, index)
 
 
 def _sizes(kernel: Kernel) -> frozenset[n.Var]:

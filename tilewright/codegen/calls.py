@@ -31,19 +31,19 @@ OUTSIDE = frozenset((*FOREIGN, *ATOMICS))
 """The calls that this file writes."""
 
 
-def vector_argument(kernel: Any, e: n.Expr) -> str:
+def vector_argument(vectors: Any, e: n.Expr) -> str:
     """A vector as an argument: four bytes are a word, as instructions on packed bytes take them; others are vectors.
 
-    `kernel` is the writer of the kernel.
+    `vectors` writes the vector accesses of the kernel.
     """
     dtype, lanes = e.dtype.scalar, e.dtype.lanes
-    dialect: Dialect = kernel.dialect
+    dialect: Dialect = vectors.by.dialect
     if dtype.bits == 8 and lanes == 4 and dialect.name == "cuda":
         kind = "unsigned int" if dtype.kind == "uint" else "int"
-        if isinstance(e, n.Load) and kernel._width(e.source, kernel._load_index(e)) == lanes:
-            loaded: str = kernel._vector_load(e, 0, lanes)
+        if isinstance(e, n.Load) and vectors.width(e.source, vectors.index(e)) == lanes:
+            loaded: str = vectors.load(e, 0, lanes)
             return loaded.replace(f"{dialect.vector_type(dtype, lanes)}*)", f"{kind}*)", 1)
-        parts = [f"(unsigned int)({kernel.expr.write(lane_of(e, i, {}))} & 0xff)" for i in range(lanes)]
+        parts = [f"(unsigned int)({vectors.by.expr.write(lane_of(e, i, {}))} & 0xff)" for i in range(lanes)]
         shifted = " | ".join(f"{part} << {8 * i}" if i else part for i, part in enumerate(parts))
         return f"({kind})({shifted})"
     if lanes not in dialect.vector_widths(dtype):
@@ -52,7 +52,7 @@ def vector_argument(kernel: Any, e: n.Expr) -> str:
             primitive="call_extern",
             fix=f"give vectors of {', '.join(map(str, dialect.vector_widths(dtype)))} elements, or an address",
         )
-    text: str = kernel._vector(e, 0, lanes, dtype, {})
+    text: str = vectors.value(e, 0, lanes, dtype, {})
     return text
 
 

@@ -16,6 +16,7 @@ from ..expr.traverse import post_order, substitute, uses_any
 from ..loops.nodes import Commit, Copy, For, If, Let, Seq, Stmt, Tensorized, copied_load
 from ..loops.walk import statements
 from .c_expr import AND
+from .vector_accesses import VectorAccesses
 from .vectors import flat_index
 
 
@@ -39,11 +40,11 @@ class Writer(Protocol):
     pieces: Pieces | None
     lines: list[str]
     indent: int
+    vectors: VectorAccesses
 
     def _stmt(self, s: Stmt) -> None: ...
     def _line(self, text: str) -> None: ...
     def _block(self, head: str) -> AbstractContextManager[None]: ...
-    def _aligned(self, buffer: Any) -> None: ...
     def _pointer(self, buffer: Any, index: n.Expr) -> str: ...
     def _pointer_name(self, buffer: Any) -> str: ...
 
@@ -185,7 +186,7 @@ def _write(writer: Writer, copy: Copy, loops: tuple[For, ...], names: tuple[Let,
     source: Any = load.source
     element = copy.buffer.dtype.bytes
     for buffer in (copy.buffer, source) if copy.size > element else ():
-        writer._aligned(buffer)
+        writer.vectors.aligned(buffer)
     guard = None if load is copy.value else copy.value.condition  # type: ignore[attr-defined]
     counted = [*(loop.var for loop in loops), *(let.var for let in names)]
     alike = guard is None or not uses_any(guard, counted)

@@ -20,6 +20,7 @@ from ..expr.traverse import substitute
 from ..loops.nodes import Tensorized
 from ..passes.lower_divisions import lower_expression
 from .kernel import root
+from .vector_accesses import VectorAccesses
 from .vectors import known_divisor
 
 
@@ -29,12 +30,12 @@ class Writer(Protocol):
     names: Any
     expr: Any
     kernel: Any
+    vectors: VectorAccesses
 
     def _line(self, text: str) -> None: ...
     def _block(self, head: str) -> AbstractContextManager[None]: ...
     def _access(self, buffer: Any, index: Expr) -> str: ...
     def _pointer(self, buffer: Any, index: Expr) -> str: ...
-    def _aligned(self, buffer: Any) -> None: ...
 
 
 class DotIndices:
@@ -94,7 +95,7 @@ def _word(writer: Writer, load: Any, indices: DotIndices) -> str:
     together = all(indices.distance(load, {depth: i}) == i for i in range(indices.stmt.atom.k))
     base = root(source)
     if together and known_divisor(first) % 4 == 0 and base.align % 4 == 0 and (source.byte_offset or 0) % 4 == 0:
-        writer._aligned(source)
+        writer.vectors.aligned(source)
         read_only = base in writer.kernel.params and base not in writer.kernel.written
         return f"*({'const ' * read_only}int*)({writer._pointer(source, first)})"
     each = [writer._access(source, indices.of(load, {depth: i})) for i in range(indices.stmt.atom.k)]
