@@ -26,6 +26,7 @@ from .direct_choice import expected as expected_of
 from .direct_choice import order, usual
 from .gpu import USUAL, Gpu
 from .images import Images
+from .layouts import LAYOUTS
 from .schedule_helpers import GRID_LIMIT, bind_all, fetch_together
 from .template import ScheduleStrategy
 from .tensors import Tensors
@@ -295,7 +296,7 @@ def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[I
 
 def covers(of: Images) -> bool:
     """Channels last, and sums over few channels: with many, tiles in shared memory are worth more than windows."""
-    if getattr(of, "weights", "OIHW") == "OHWI" or of.dtype in INTEGERS:
+    if of.layout not in LAYOUTS or getattr(of, "weights", "OIHW") == "OHWI" or of.dtype in INTEGERS:
         return False
     return of.layout == "NHWC" or of.shape[1] // of.groups <= _CHANNELS
 
