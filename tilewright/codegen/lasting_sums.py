@@ -20,20 +20,27 @@ from .matrix import MatrixWriter, Writer
 class LowSums:
     """The sums of products with a low part in a kernel.
 
-    `names` are those that last, by their product, while its loop is written. `summed_on` are the products to whose sums
-    another one adds before they begin anew: what they have lost is not known before that one.
+    `names` are those that last, by their product, while its loop is written. `repeated` are the products in loops that
+    add to the same sums in every iteration while others use these.
     """
 
     def __init__(self, body: Stmt) -> None:
         self.names: dict[Tensorized, str] = {}
-        self.summed_on: set[Tensorized] = set()
-        last: dict[Any, Tensorized] = {}
+        self.repeated: set[Tensorized] = set()
+        self._summed_on: list[bool] = []
+        last: dict[Any, int] = {}
         for part in statements(body):
             if isinstance(part, Store):
                 last.pop(part.buffer, None)
             elif _has_low_sums(part):
-                self.summed_on |= {last[_sums(part)]} if _sums(part) in last else set()
-                last[_sums(part)] = part
+                if _sums(part) in last:
+                    self._summed_on[last[_sums(part)]] = True
+                last[_sums(part)] = len(self._summed_on)
+                self._summed_on.append(False)
+
+    def is_last(self, product: Tensorized) -> bool:
+        """Whether a product is the last one before its sums begin anew: asked once for each, in order."""
+        return bool(self._summed_on) and not self._summed_on.pop(0) and product not in self.repeated
 
 
 def write_lasting_sums(writer: Writer, s: For) -> bool:
@@ -48,7 +55,7 @@ def write_lasting_sums(writer: Writer, s: For) -> bool:
     inside = [s.var, *(part.var for part in parts if isinstance(part, (For, Let)))]
     if len(products) > 1 or not _are_apart(products[0], others, inside):
         anew = {_sums(product) for product in products if any(_sums(product) in written(part) for part in others)}
-        held.summed_on.update(product for product in products if _sums(product) not in anew)
+        held.repeated.update(product for product in products if _sums(product) not in anew)
         return False
     made = MatrixWriter(writer, products[0])
     with writer._block(""), made.kept_apart(inside):

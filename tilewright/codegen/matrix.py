@@ -216,7 +216,7 @@ class MatrixWriter:
 
     def add_low(self, name: str) -> None:
         """Add the sums of the products with a low part, and what the others have lost: behind all of their products."""
-        loss = "0.0f" if self.stmt in self.writer.low_sums.summed_on else self._loss()
+        loss = self._loss() if self.writer.low_sums.is_last(self.stmt) else "0.0f"
         function = self.writer.expr.helper("add_low")
         with self._pieces():
             self._line(f"{function}({self._sums()}, {name}[i][j], {loss});")
