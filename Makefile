@@ -23,8 +23,9 @@ SEED ?= 1
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# Of test-torch: where the wheel is that brings no CUDA.
+# Of test-torch: where the wheel is that brings no CUDA; or a Python that has PyTorch and pytest already.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+PYTHON_TORCH ?=
 
 # Of test-matrix: --cell NAME, --whole, --list.
 MATRIX_ARGS ?=
@@ -52,9 +53,10 @@ test: $(READY) ## run the tests; those that need a GPU skip, saying so, where th
 test-slow: $(READY) ## run the tests that take more than ten seconds each, which `make test` leaves out
 	@$(BIN)/python -m pytest $(XDIST) -m slow $(PYTEST_ARGS)
 
-test-torch: ## run the tests of calls on PyTorch's tensors, in .venv-torch with PyTorch's CPU wheel (200 MB)
-	@PIP_EXTRA_INDEX_URL=$(TORCH_INDEX) $(MAKE) --no-print-directory VENV=.venv-torch EXTRAS=opencl,cuda,torch,dev setup
-	@.venv-torch/bin/python -m pytest $(XDIST) tests/functional tests/ladder $(PYTEST_ARGS)
+test-torch: ## run the tests of calls on PyTorch's tensors with PyTorch's CPU wheel (200 MB), or with PYTHON_TORCH=...
+	@[[ -n "$(PYTHON_TORCH)" ]] || PIP_EXTRA_INDEX_URL=$(TORCH_INDEX) \
+	    $(MAKE) --no-print-directory VENV=.venv-torch EXTRAS=opencl,cuda,torch,dev setup
+	@$(or $(PYTHON_TORCH),.venv-torch/bin/python) -m pytest $(XDIST) tests/functional tests/ladder $(PYTEST_ARGS)
 
 test-matrix: $(READY) ## run tests as on other machines: cores, memory, descriptors, load, missing extras ...
 	@$(BIN)/python tools/test_matrix.py $(MATRIX_ARGS) $(if $(PYTEST_ARGS),-- $(PYTEST_ARGS))

@@ -78,14 +78,23 @@ def _prepared(name: str, x: np.ndarray, extras: Extra, given: tuple[Any, ...]) -
     program = program_of(plan)
     assert isinstance(program, CpuProgram)
     slow = _general(program, shape, dtype)
-    return slow if program.direct is None or extras[3] is not None else _direct(program, slow, shape, dtype, extras)
+    return slow if program.direct is None else _direct(program, slow, shape, dtype, extras)
 
 
 def _direct(program: CpuProgram, slow: Run, shape: tuple[int, ...], dtype: Any, extras: Extra) -> Run:
     """The compiled launcher itself, which finds the memory of each array."""
     start: Any = program.direct
     pool, parallel, empty = POOL, program.program.parallel, np.empty
-    w, bias, residual, _ = extras
+    w, bias, residual, out = extras
+
+    def run_into(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+        given = [array for array in (x, w, bias, residual) if array is not None]
+        if not out.flags.writeable or any(np.may_share_memory(out, array) for array in given):
+            return slow(x, w, bias, residual, out)
+        if parallel and not pool.ready:
+            pool.start()
+        status = start(*given, out)
+        return _again(slow, status, x, w, bias, residual, out) if status else out
 
     def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
         if parallel and not pool.ready:
@@ -104,6 +113,8 @@ def _direct(program: CpuProgram, slow: Run, shape: tuple[int, ...], dtype: Any, 
             return _again(slow, status, x, w, bias, residual, None)
         return made
 
+    if out is not None:
+        return run_into
     return run_plain if w is not None and bias is None and residual is None else run
 
 

@@ -49,8 +49,6 @@ _ROUND, _STEP, _OWN, _BLOCK, _START = 251.0, 201.0, 6.23, 664.0, 1634.0
 """Cycles of a warp by itself: a round of copies, a tap, a matrix instruction in it, a block; and of an empty kernel."""
 _CACHED, _OVERHEAD = 3030.0, 40
 """Bytes that the L2 cache moves in a cycle; registers of a thread beside its sums."""
-_UNROLLED = 9
-"""Taps up to which they are written out, so that the matrices of the next one are under way."""
 _WARPS, _PRODUCTS = 14, 28
 """Warps of a block, and matrix instructions whose sums a warp holds, at most."""
 
@@ -99,7 +97,7 @@ class Block:
         each = -(-self.blocks(of) // gpu.processors)
         on, taps, threads = gpu.hardware, prod(of.kernel), self.warps * gpu.hardware.warp
         rounds = -(-prod(self.seen(of)) * _PACK // (_EIGHT * threads)) if of.layout == "NCHW" else 0
-        filled = rounds * _PER_FETCH + -(-taps * _PACK * _PACK // (_together(of) * threads)) * _PER_TAP
+        filled = rounds * _PER_FETCH + -(-taps * _PACK * _PACK // threads) * _PER_TAP
         busy = each * self.warps * (taps * self.products * _PER_PRODUCT + filled)
         shared, registers = on.memory(MemoryScope.SHARED), threads * (_OVERHEAD + 4 * self.products)
         least = min(on.multiprocessor.registers // registers, (shared.pool or shared.most) // self.shared(of))
@@ -117,11 +115,6 @@ def _seen(of: Conv2d, rows: int, eights: int) -> tuple[int, int]:
     counts = zip((rows, eights * _EIGHT), of.stride, of.kernel, of.dilation, strict=True)
     high, wide = ((count - 1) * step + (taps - 1) * apart + 1 for count, step, taps, apart in counts)
     return high, wide
-
-
-def _together(of: Conv2d) -> int:
-    """How many weights are copied at once: channels of one group, whose guard is one."""
-    return min(_EIGHT, of.shape[1] // of.groups)
 
 
 def _eights(of: Conv2d) -> int:
@@ -228,14 +221,10 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     *_, row, o, left, right = products.op.axis
     ry, rx, rc = products.op.reduce_axis
     s[products].reorder(ry, rx, row, o, left, right, rc)
-    if prod(of.kernel) <= _UNROLLED:
-        for axis in (ry, rx):
-            s[products].unroll(axis)
     for tile in (taps, image):
         s[tile].set_scope("shared")
         s[tile].compute_at(s[out], tiles)
-    for tile, width in ((image, config["vector"].val), (taps, _together(of))):
-        s[tile].vectorize(s[tile].split(s[tile].fuse(*tile.op.axis), factor=width)[1])
+    s[image].vectorize(s[image].split(s[image].fuse(*image.op.axis), factor=config["vector"].val)[1])
     s[products].tensorize(row, ATOMS[_TYPES[of.dtype]])
 
 
