@@ -10,7 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -140,3 +140,30 @@ def kill_at_random_moments(tmp_path: Path, times: int) -> None:
 
 def test_kill_9_leaves_nothing_behind(tmp_path: Path) -> None:
     kill_at_random_moments(tmp_path, int(os.environ.get("TILEWRIGHT_TEST_KILLS", "4")))
+
+
+def test_what_nobody_had_time_to_remove_goes_with_the_guard(tmp_path: Path) -> None:
+    """As where the server is ended before it comes to that, on a busy machine."""
+    with script(tmp_path, "[(-1, 0)]") as (process, mark):
+        assert process.stdout is not None
+        process.stdout.readline()
+        while not (folders := [*tmp_path.glob("tilewright-*")]):
+            time.sleep(0.01)
+        (folders[0] / "below").mkdir()
+        (folders[0] / "below" / "file").touch()
+        for pid in servers(mark):
+            os.kill(pid, signal.SIGKILL)
+        process.kill()
+        process.wait()
+        assert_nothing_is_left(mark, tmp_path)
+
+
+def servers(mark: str) -> list[int]:
+    """The measurement servers that carry a mark."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and f"{MARK}={mark}".encode() in (entry / "environ").read_bytes():
+                if b"tilewright.measure" in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+    return found

@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -158,9 +159,17 @@ def tuner_mark() -> str:
         nothing = subprocess.DEVNULL
         with suppress(OSError):  # tuning goes on without
             subprocess.run(
-                [*command, str(pid), start, mark], stdin=nothing, stdout=nothing, stderr=nothing, check=False, cwd="/"
-            )
+                [*command, str(pid), start, mark, _temporary_folder()],
+                stdin=nothing, stdout=nothing, stderr=nothing, check=False, cwd="/",
+            )  # fmt: skip
     return mark
+
+
+def _temporary_folder() -> str:
+    try:
+        return os.path.abspath(tempfile.gettempdir())
+    except OSError:  # none that takes files
+        return os.devnull
 
 
 def fork(main: Callable[[Channel], None], close: Iterable[Channel] = ()) -> Child:

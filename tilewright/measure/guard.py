@@ -4,10 +4,10 @@ Each worker has two marks in its environment: its tuner's, and its own. What a c
 session or parent it chooses; only a program that is started with another environment is not found, nor is a fork of a
 worker that leaves its group. This file is also a program by itself, without the rest of the package:
 
-    python -I -S guard.py PID START MARK
+    python -I -S guard.py PID START MARK FOLDER
 
 waits until the process PID, which began at START, has ended, gives its processes a moment to tidy up, and then ends
-all that has its mark.
+all that has its mark, and removes the folders of that mark in FOLDER.
 """
 
 from __future__ import annotations
@@ -71,6 +71,11 @@ def _send(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
+def folder_name(mark: str, own: str) -> str:
+    """What the folder of a tuner's session is called, which is removed with its processes."""
+    return f"tilewright-{mark}-{own}"
+
+
 def _await_end(pid: int, start: str) -> None:
     try:
         descriptor = os.pidfd_open(pid)
@@ -82,6 +87,15 @@ def _await_end(pid: int, start: str) -> None:
         select.select([descriptor], [], [])
 
 
+def _remove(folder: str) -> None:
+    for at, folders, files in os.walk(folder, topdown=False):
+        for name in files:
+            os.unlink(os.path.join(at, name))
+        for name in folders:
+            os.rmdir(os.path.join(at, name))
+    os.rmdir(folder)
+
+
 def main() -> None:
     """Leave the process that started this one, and wait."""
     if os.fork():
@@ -89,12 +103,16 @@ def main() -> None:
     os.setsid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
-    pid, start, mark = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    pid, start, mark, temporary = int(sys.argv[1]), *sys.argv[2:]
     _await_end(pid, start)
     end = time.monotonic() + _GRACE
     while marked(TUNER, mark) and time.monotonic() < end:
         time.sleep(_POLLED / 20)
     kill_marked(TUNER, mark)
+    with suppress(OSError):  # where the machine is busy, whoever should have removed them was ended before
+        for name in os.listdir(temporary):
+            if name.startswith(folder_name(mark, "")):
+                _remove(os.path.join(temporary, name))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,9 @@ from ..core.errors import InternalError, UserError
 from ..core.target import Target
 from ..runtime.driver import DeviceAttributes
 from .batch import Batch
+from .children import tuner_mark
 from .client import Client
+from .guard import folder_name
 from .job import Feed, Job
 from .option import LocalBuilder, LocalRunner
 from .outcome import Outcome
@@ -48,8 +50,8 @@ class MeasureSession:
         self.builder = builder or LocalBuilder()
         self.runner = runner or LocalRunner()
         self._target = Target.parse(target)
-        # Made when first needed. The server knows its name, and removes it should this process be killed.
-        self._folder = Path(tempfile.gettempdir()) / f"tilewright-{uuid.uuid4().hex}"
+        # Made when first needed. The server, or the guard, removes it should this process be killed.
+        self._folder = Path(tempfile.gettempdir()) / folder_name(tuner_mark(), uuid.uuid4().hex)
         self._folder_made = False
         self._stillborn = self._barren = 0
         self._references = References()
