@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,8 +35,10 @@ assert (model.first, model.second) == own
 
 
 def test_accelerate_replaces_measures_and_undoes() -> None:
+    # Not with the PYTHONPATH of `make test-matrix`, which hides whatever is called torch.
     run = subprocess.run(
-        [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=300
-    )
+        [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=300,
+        env={**os.environ, "PYTHONPATH": ""},
+    )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert "2 of 2 layers replaced; the model:" in run.stdout

@@ -163,7 +163,7 @@ def servers(mark: str) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
-            if entry.name.isdigit() and f"{MARK}={mark}".encode() in (entry / "environ").read_bytes():
-                if b"tilewright.measure" in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
+            marked = entry.name.isdigit() and f"{MARK}={mark}".encode() in (entry / "environ").read_bytes()
+            if marked and b"tilewright.measure" in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
     return found

@@ -23,6 +23,7 @@ from tilewright.core.recursion import FRAMES
 from tilewright.expr.evaluate import evaluate
 from tilewright.expr.nodes import Expr
 from tilewright.expr.traverse import substitute
+from tilewright.tune.flops import count_flop
 
 DECLARE = """
 import sys, threading
@@ -197,6 +198,89 @@ def test_a_value_that_is_read_under_conditions_is_written_once() -> None:
     s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
     source = tw.build(s, [A, B], "opencl").imported_modules[0].get_source()
     assert len(source) < 100_000
+
+
+@pytest.mark.parametrize("choose", [te.if_then_else, tir.Select])
+def test_a_value_that_both_branches_read_is_computed_before_them(choose: Callable[..., Expr]) -> None:
+    """Its code in each branch would double at every level."""
+    A = te.placeholder((8,), name="A")
+
+    def body(i: Expr) -> Expr:
+        x = A[i]
+        for k in range(300):
+            x = choose(A[(i + k) % 8] > 0.5, x + 1.0, x * 0.5)
+        return x
+
+    B = te.compute((8,), body, name="B")
+    for target in ("llvm", "cuda"):
+        s = te.create_schedule(B.op)
+        if target == "cuda":
+            s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+        module = tw.build(s, [A, B], target)
+        source = (module if target == "llvm" else module.imported_modules[0]).get_source()
+        assert len(source) < 300 * 600
+        if target == "llvm":
+            a, b = tw.nd.array(np.linspace(0, 1, 8, dtype="float32")), tw.nd.empty((8,))
+            module(a, b)
+            want = a.numpy()
+            for k in range(300):
+                want = np.where(np.roll(a.numpy(), -k) > 0.5, want + 1, want * 0.5)
+            np.testing.assert_allclose(b.numpy(), want, rtol=1e-5)
+
+
+def test_in_lanes_too_a_value_that_both_branches_read_is_computed_before_them() -> None:
+    A = te.placeholder((64,), name="A")
+
+    def body(i: Expr) -> Expr:
+        x = A[i]
+        for k in range(40):
+            x = te.if_then_else(A[i] > k / 40, x + A[i], x * 0.5)
+        return x
+
+    B = te.compute((64,), body, name="B")
+    s = te.create_schedule(B.op)
+    s[B].vectorize(s[B].split(B.op.axis[0], 8)[1])
+    module = tw.build(s, [A, B], "llvm")
+    assert len(module.get_source()) < 100_000
+    a, b = tw.nd.array(np.linspace(0, 1, 64, dtype="float32")), tw.nd.empty((64,))
+    module(a, b)
+    want = a.numpy()
+    for k in range(40):
+        want = np.where(a.numpy() > np.float32(k / 40), want + a.numpy(), want * 0.5)
+    np.testing.assert_allclose(b.numpy(), want, rtol=1e-4)
+
+
+def test_operations_of_a_deep_expression_are_counted() -> None:
+    A = te.placeholder((8,), name="A")
+
+    def body(i: Expr) -> Expr:
+        x = A[i]
+        for _ in range(5_000):
+            x = x * 0.5 + A[i]
+        return x
+
+    B = te.compute((8,), body, name="B")
+    assert count_flop(te.create_schedule(B.op).value) == 80_000
+
+
+def test_large_blocks_are_compiled_in_little_time() -> None:
+    """LLVM's time grows with the square of a block's length: what is longer is not optimised."""
+    A = te.placeholder((8,), "int32", name="A")
+
+    def body(i: Expr) -> Expr:
+        x = A[i]
+        for k in range(10_000):
+            x = (x ^ k) + 1
+        return x
+
+    B = te.compute((8,), body, name="B")
+    module = tw.build(te.create_schedule(B.op), [A, B], "llvm")
+    a, b = tw.nd.array(np.arange(8, dtype="int32")), tw.nd.empty((8,), "int32")
+    module(a, b)
+    want = np.arange(8)
+    for k in range(10_000):
+        want = (want ^ k) + 1
+    np.testing.assert_array_equal(b.numpy(), want)
 
 
 def test_many_stored_stages_run_on_the_cpu() -> None:

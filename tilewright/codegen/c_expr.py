@@ -16,6 +16,7 @@ from ..expr.traverse import post_order
 from ..loops.calls import is_packed
 from ..loops.storage import AddressOf
 from .calls import OUTSIDE, write_call
+from .choices import made_by_both
 from .dialect import Dialect, is_half
 from .names import Names
 
@@ -316,6 +317,11 @@ class ExprWriter:
 
     def _choice(self, e: n.Select | n.IfThenElse) -> Text:
         condition = self.write(e.condition, OR)
+        if isinstance(e, n.IfThenElse) and self.keep is not None and not self._branches:
+            both = made_by_both(e)
+            self._shared |= frozenset(both)
+            for choice in both:
+                self._text(choice)
         with self._branch() if isinstance(e, n.IfThenElse) else nullcontext():
             yes, no = self.write(e.true_value, OR), self.write(e.false_value, TERNARY)
         return f"{condition} ? {yes} : {no}", TERNARY

@@ -7,6 +7,7 @@ from math import prod
 from ..core.errors import UserError
 from ..expr import nodes as n
 from ..expr.nodes import Expr
+from ..expr.traverse import post_order
 from ..schedule.value import Schedule
 from ..tensor.axis import IterVar
 from ..tensor.reduction import Reduce
@@ -48,12 +49,16 @@ def _of_value(e: Expr) -> int:
         if len(e.source) != 1:
             raise _unknown("a reduction has several outputs")
         return _points(e.axes) * (_of_value(e.combiner.result[0]) + _of_value(e.source[0]))
-    if isinstance(e, n.Load):
-        return 0  # what its indices cost is not the computation's
-    if isinstance(e, n.Select):
-        return _of_value(e.condition) + max(_of_value(e.true_value), _of_value(e.false_value))
-    own = isinstance(e, (n.Binary, n.Not))
-    return own + sum(_of_value(child) for child in e.children())
+    counts: dict[object, int] = {}
+    for at in post_order(e):
+        if isinstance(at, n.Load):
+            counts[at] = 0  # what its indices cost is not the computation's
+        elif isinstance(at, n.Select):
+            counts[at] = counts[at.condition] + max(counts[at.true_value], counts[at.false_value])
+        else:
+            own = isinstance(at, (n.Binary, n.Not))
+            counts[at] = own + sum(counts.get(child, 0) for child in at.children())
+    return counts[e]
 
 
 def _unknown(why: str) -> UserError:

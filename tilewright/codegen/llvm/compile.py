@@ -161,13 +161,17 @@ MOST_BLOCKS = 4096
 """Largest number of basic blocks that LLVM optimises: the time of some passes grows with its square."""
 
 MOST_INSTRUCTIONS = 4096
-"""Largest block of a module whose loops LLVM vectorizes: the time of that grows with its square as well."""
+"""Largest block of a module that LLVM vectorizes: the time of that grows with its square as well."""
+
+MOST_IN_A_BLOCK = 16_384
+"""Largest block of a module that LLVM optimises: so does that of choosing instructions."""
 
 
 def _optimised(source: str, machine: Machine) -> tuple[Any, Any]:
     llvm = binding()
     blocks = source.split(":\n")  # each block begins with its label
-    if len(blocks) > MOST_BLOCKS:
+    longest = max(block.count("\n") for block in blocks)
+    if len(blocks) > MOST_BLOCKS or longest > MOST_IN_A_BLOCK:
         machine = replace(machine, level=0)
     try:
         module = llvm.parse_assembly(source)
@@ -177,8 +181,7 @@ def _optimised(source: str, machine: Machine) -> tuple[Any, Any]:
     module.triple = target.triple
     module.data_layout = str(target.target_data)
     options = llvm.create_pipeline_tuning_options(speed_level=machine.level)
-    options.loop_vectorization = machine.level > 1 and max(b.count("\n") for b in blocks) <= MOST_INSTRUCTIONS
-    options.slp_vectorization = machine.level > 1
+    options.loop_vectorization = options.slp_vectorization = machine.level > 1 and longest <= MOST_INSTRUCTIONS
     passes = llvm.create_pass_builder(target, options)
     passes.getModulePassManager().run(module, passes)
     return module, target

@@ -11,6 +11,7 @@ An integer divided by zero gives 0, as NumPy has it, for an instruction that tra
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,9 +21,9 @@ from ...core.errors import InternalError
 from ...expr import nodes as n
 from ...expr.bits import REINTERPRET
 from ...expr.effects import SEEN, acts
-from ...expr.traverse import post_order
 from ...loops.calls import is_packed
 from ...loops.nodes import AddressOf, Buffer
+from ..choices import made_by_both
 from ..kernel import root
 from .calls import OUTSIDE, write_address, write_call, write_text
 from .convert import convert, from_single, mangled, to_single
@@ -64,6 +65,8 @@ class ExprWriter:
         self.pointers: dict[Buffer, LLVMValue] = {}
         self.mask: LLVMValue | None = None
         """Which lanes of vectors are wanted, where not all are."""
+        self._wider: dict[LLVMValue, LLVMValue | None] = {}
+        """For each mask the one around it: what is known in its lanes is known in fewer of them."""
         self._known: list[dict[Any, LLVMValue]] = [{}]
 
     @contextmanager
@@ -82,8 +85,11 @@ class ExprWriter:
 
     def value(self, e: n.Expr) -> LLVMValue:
         """`__call__`, on the way down: calls of methods take no C stack, those of objects do."""
-        key = e if self.mask is None else (e, self.mask)
+        key, mask = e if self.mask is None else (e, self.mask), self.mask
         found = self._find(key)
+        while found is None and mask is not None:
+            mask = self._wider.get(mask)
+            found = self._find(e if mask is None else (e, mask))
         if found is None:
             write = _WRITE.get(type(e))
             if write is None:
@@ -285,7 +291,7 @@ class ExprWriter:
         is_and, first, outer = isinstance(e, n.And), self.value(e.a), self.mask
         if not harmless(e.b):
             matters = first if is_and else self.out.binary("xor", first, constant(1, e.dtype), "not")
-            self.mask = matters if outer is None else self.out.binary("and", outer, matters, "mask")
+            self.mask = self._narrower(matters)
         second = self.value(e.b)
         self.mask = outer
         return self.out.binary("and" if is_and else "or", first, second)
@@ -299,6 +305,7 @@ class ExprWriter:
             return self._lane_choice(e, condition)
         if harmless(e.true_value) and harmless(e.false_value):
             return self.out.select(condition, self.value(e.true_value), self.value(e.false_value))
+        self._anticipate(e)
         return self.branches(condition, lambda: self.value(e.true_value), lambda: self.value(e.false_value))
 
     def _lane_choice(self, e: n.Select | n.IfThenElse, condition: LLVMValue) -> LLVMValue:
@@ -306,12 +313,25 @@ class ExprWriter:
         outer = self.mask
         opposite = self.out.binary("xor", condition, constant(1, e.condition.dtype), "not")
         parts = []
+        self._anticipate(e)
         for part, lanes in ((e.true_value, condition), (e.false_value, opposite)):
             if not harmless(part):
-                self.mask = lanes if outer is None else self.out.binary("and", outer, lanes, "mask")
+                self.mask = self._narrower(lanes)
             parts.append(self.value(part))
             self.mask = outer
         return self.out.select(condition, parts[0], parts[1])
+
+    def _narrower(self, lanes: LLVMValue) -> LLVMValue:
+        """Those of the lanes that are wanted."""
+        made = lanes if self.mask is None else self.out.binary("and", self.mask, lanes, "mask")
+        self._wider.setdefault(made, self.mask)
+        return made
+
+    def _anticipate(self, e: n.Select | n.IfThenElse) -> None:
+        """Compute the choices that both branches make, before them."""
+        for choice in made_by_both(e):
+            if not harmless(choice):
+                self.value(choice)
 
     def branches(
         self, condition: LLVMValue, then: Callable[[], LLVMValue], otherwise: Callable[[], LLVMValue]
@@ -358,9 +378,16 @@ class ExprWriter:
 
 def harmless(e: n.Expr) -> bool:
     """Whether evaluating `e` where it is not wanted neither faults nor costs much."""
-    return not any(
-        isinstance(at, n.Load) or (isinstance(at, n.Call) and at.name not in _CHEAP_CALLS) for at in post_order(e)
-    )
+    seen: set[Any] = {e}
+    waiting = deque(seen)  # level by level, since what harms is mostly near
+    while waiting:
+        at = waiting.popleft()
+        if isinstance(at, n.Load) or (isinstance(at, n.Call) and at.name not in _CHEAP_CALLS):
+            return False
+        fresh = [child for child in at.children() if child not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return True
 
 
 def _position(e: n.Expr) -> tuple[n.Expr, int] | None:
