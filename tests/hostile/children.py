@@ -19,11 +19,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.measure.programs import patient
 from tests.paths import python_path
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 30.0
-"""The time that one case may take, on a machine that does other things meanwhile."""
+"""The time that one case may take; longer on a machine that does other things meanwhile."""
 _START = "the start of a child"
 _START_SECONDS = 120.0
 _BYTES = 4 << 30
@@ -97,10 +98,10 @@ def _child(kind: str, seed: int, first: int, count: int) -> Iterator[Fault | Non
 def _messages(child: subprocess.Popen[bytes]) -> Iterator[dict[str, str] | None]:
     """What a child says, line by line; None where it has said nothing for too long."""
     assert child.stdout is not None
-    pending, allowed = b"", _START_SECONDS
+    pending = b""
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)
-        deadline = time.monotonic() + allowed
+        deadline = time.monotonic() + patient(_START_SECONDS)
         while True:
             if not selector.select(max(0.0, deadline - time.monotonic())):
                 yield None
@@ -113,7 +114,7 @@ def _messages(child: subprocess.Popen[bytes]) -> Iterator[dict[str, str] | None]
             for line in lines:
                 if line.startswith(b"{"):
                     yield json.loads(line)
-            deadline = time.monotonic() + SECONDS
+            deadline = time.monotonic() + patient(SECONDS)
 
 
 def main(kind: str, seed: int, first: int, count: int) -> None:

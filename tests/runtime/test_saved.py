@@ -167,6 +167,8 @@ def test_the_legacy_spelling() -> None:
         ("a\0b", "it holds a NUL"),
         ("\ud800", "the file system cannot write it"),
         (3, "is not a file path"),
+        ("/", "is a folder"),
+        (".", "is a folder"),
     ],
 )
 def test_what_names_no_file(path: Any, why: str) -> None:

@@ -19,7 +19,10 @@ def file_path(given: Any, primitive: str, example: str) -> Path:
         raise UserError(
             f"{given!r} is not a file path: {why}", primitive=primitive, fix=f'give one, such as "{example}"'
         )
-    return Path(os.fsdecode(text))
+    path = Path(os.fsdecode(text))
+    if not path.name:
+        raise UserError(f"{given!r} is a folder", primitive=primitive, fix=f'name a file in it, such as "{example}"')
+    return path
 
 
 def _why_not_encoded(text: str | bytes) -> str:
