@@ -155,3 +155,17 @@ def test_a_saved_module_refuses_too(tmp_path: Path) -> None:
     a, b = tw.nd.array(np.zeros(10, "float32")), tw.nd.array(np.zeros(8, "float32"))
     with pytest.raises(UserError, match="from 3 to 10 where k = 3"):
         module(a, b, 3)
+
+
+@pytest.mark.parametrize("upper", [True, False])
+def test_an_index_that_wraps_passes_no_comparison_with_one_end(upper: bool) -> None:
+    """In 32 bits, i + k would be far below 0 there, and less than any extent."""
+    A, k = te.placeholder((100,), name="A"), te.var("k")
+    B = te.compute((50,), lambda i: te.if_then_else(i + k < 100 if upper else i + k >= 0, A[i + k], 0.0), name="B")
+    f = tw.build(te.create_schedule(B.op), [k, A, B], "llvm")
+    a, b = tw.nd.array(np.arange(100, dtype="float32")), tw.nd.empty((50,))
+    f(50, a, b)
+    assert b.numpy()[49] == 99
+    for argument in (2**31 - 1, 2**31 - 49):
+        with pytest.raises(UserError, match="reads beyond the ends of 'A'"):
+            f(argument, a, b)

@@ -14,6 +14,7 @@ from itertools import islice, product
 from ..arith.affine import Affine
 from ..arith.facts import EMPTY, Facts, is_index
 from ..arith.simplify import prove, simplify
+from ..core.dtype import INT64
 from ..expr import nodes as n
 from ..expr.nodes import FALSE, TRUE, Expr, IntImm, Var
 from ..expr.operators import (
@@ -99,6 +100,7 @@ def point_checks(
         facts = facts.assume(condition)
     if prove(greater_equal(index, 0), facts) and prove(less(index, extent), facts):
         return
+    yield from _wrapping(stage, read, dimension, spans, occurs)
     reached, inhabited = _under(read, spans)
     defined = _defined(index, *conditions)
     inhabited += [less(const(0, e.dtype), e) for e in sorted(occurs, key=str)]
@@ -131,6 +133,37 @@ def _check(
     if outside:
         failing = outside[0] if len(outside) == 1 else logical_or(*outside)
         yield ReadCheck(stage, read.source.name, str(read.load), dimension, *ends, extent, failing, when, point)
+
+
+def _wrapping(
+    stage: str, read: GuardedRead, dimension: int, spans: Mapping[Var, Ends], occurs: frozenset[Expr]
+) -> Iterator[ReadCheck]:
+    """The checks of an index that the first condition around its read compares, and that its type does not hold.
+
+    There the condition is wrong, whatever it says: a value that has wrapped passes a comparison with one end.
+    """
+    index = read.load.indices[dimension]
+    first = read.conditions[0].expr if read.conditions else None
+    computed = isinstance(index, (n.Add, n.Sub, n.Mul)) and index.dtype.bits == 32
+    if not (computed and isinstance(first, n.Compare) and index in (first.a, first.b)):
+        return
+    when = tuple(less(const(0, extent.dtype), extent) for extent in sorted(occurs, key=str))
+    for side in (1, 0):
+        point = {var: ends[side] for var, ends in spans.items()}
+        at = simplify(_in_64_bits(substitute(index, point)))
+        least, most = const(index.dtype.min_value, INT64), const(index.dtype.max_value, INT64)
+        outside = simplify(logical_or(less(at, least), less(most, at)))
+        if outside is not FALSE:
+            named = tuple((var.name, value) for var, value in point.items())
+            extent = read.source.shape[dimension]
+            yield ReadCheck(stage, read.source.name, str(read.load), dimension, at, at, extent, outside, when, named)
+
+
+def _in_64_bits(e: Expr) -> Expr:
+    """A sum or product of integers, computed in 64 bits."""
+    if isinstance(e, (n.Add, n.Sub, n.Mul)):
+        return type(e)(_in_64_bits(e.a), _in_64_bits(e.b))
+    return const(e.value, INT64) if isinstance(e, IntImm) else n.Cast(INT64, e)
 
 
 def _unless(inside: Expr, outside: Expr, facts: Facts) -> Expr:
