@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import threading
 import time
@@ -17,7 +18,7 @@ import pytest
 from tilewright import te
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
-from tilewright.measure import check, reference
+from tilewright.measure import reference
 from tilewright.measure.channel import Channel, Garbled, wait
 from tilewright.measure.check import GUARD, GuardedArray
 from tilewright.measure.pool import Died, Pool
@@ -402,22 +403,31 @@ def test_guards_of_an_opencl_array_of_any_size(shape):
 
 
 @pytest.mark.opencl
-def test_guards_where_parts_of_a_buffer_have_memory_of_their_own(monkeypatch):
-    """As on GPUs under OpenCL: each array begins its buffer, and what lies behind it is looked at."""
-    monkeypatch.setattr(check, "_undivided", lambda on: True)
+@pytest.mark.parametrize("in_a_row", [True, False])
+@pytest.mark.parametrize(
+    ("offset", "said"),
+    [
+        (0, ""),
+        (4096 * 4, "outside of B, 1 byte(s) after its last element"),
+        (4096 * 4 + 1_200_000, "outside of B, 1,200,001 byte(s) after its last element"),
+        (-1, "outside of B, 1 byte(s) before its first element"),
+        (-1_200_000, "outside of [AB], "),
+    ],
+)
+def test_what_a_kernel_stores_beside_an_array_on_opencl(in_a_row, offset, said):
+    """On a GPU, a part of a buffer that is used before the whole may have memory of its own."""
     on = device("opencl")
-    a, b = GuardedArray.row([("A", (4096,), "float32"), ("B", (5,), "float32")], on)
-    values = np.arange(4096, dtype="float32")
-    for number, off in enumerate((1, 300_000, 0)):
-        a.fill(values)
-        b.fill(None)
-        behind = np.ones(1, "float32")
-        if off:
-            whole = a._whole.numpy()
-            whole[a.size + 4 * off - 4 : a.size + 4 * off] = behind.view(np.uint8)
-            a._whole.copyfrom(whole)
-        found, damage = a.read()
-        np.testing.assert_array_equal(found, values)
-        assert damage == (f"it writes outside of A, {4 * off - 3:,} byte(s) after its last element" if off else "")
-        assert b.read()[1] == b.stray() == ""
-        assert np.isnan(b.read()[0]).all(), number
+    at = on.driver._at(on.index)
+    code = "__kernel void store(__global uchar* a, int offset) { a[offset] ^= 255; }"
+    kernel = at.cl.Kernel(at.cl.Program(at.context, code).build(options=["-w"]), "store")
+    wanted = [(name, (4096,), "float32") for name in "AB"]
+    arrays = GuardedArray.row(wanted, on) if in_a_row else [GuardedArray(*each, on) for each in wanted]
+    for array in arrays:
+        array.fill(np.ones(4096, "float32"))
+    kernel.set_args(arrays[1].array.handle, np.int32(offset))
+    at.cl.enqueue_nd_range_kernel(at.queue, kernel, (1,), (1,))
+    at.queue.finish()
+    damage = "; ".join(filter(None, [what for a in arrays for what in (a.read()[1], a.stray())]))
+    assert re.search(said.replace("(s)", r"\(s\)"), damage) if said else not damage
+    if not offset:
+        assert arrays[1].changed() == "it writes to its input B"

@@ -33,24 +33,16 @@ class GuardedArray:
 
     The near ones are filled and read with the array. The far ones are filled once, and read by `stray`. Small arrays
     of one kernel lie in a `row`, and have them at its ends only: looking at them takes as long as some kernels.
-
-    OpenCL names a place within memory by a buffer of its own, a part of another one. With NVIDIA's driver, the guards
-    of a measured candidate did not show stores beyond such a part, for a reason that is not known: in a plain program,
-    parts share the memory of their buffer there, too. On GPUs, each array therefore begins its buffer, and one guard,
-    as wide as both, stands behind it.
     """
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, on: Device) -> None:
         self._describe(name, shape, dtype)
         far = _far_bytes(self.size, on)
-        if _undivided(on):
-            self._place_first(far, on)
-            return
         try:
-            memory = empty(self._span + 2 * far, "uint8", on)
+            memory = _divisible(self._span + 2 * far, on)
         except DeviceError:  # full, or more than it gives at a time
             far = 0
-            memory = empty(self._span, "uint8", on)
+            memory = _divisible(self._span, on)
         self._place(memory, far, {"before": 0, "after": far + self._span} if far else {}, far)
 
     @staticmethod
@@ -61,10 +53,10 @@ class GuardedArray:
             array._describe(*each)
         total = sum(array._span for array in made)
         try:
-            if not made or total > FAR[1] or _undivided(on):
+            if not made or total > FAR[1]:
                 raise DeviceError("too large for one allocation")
             far = _far_bytes(total, on)
-            memory = empty(total + 2 * far, "uint8", on)
+            memory = _divisible(total + 2 * far, on)
         except DeviceError:
             return [GuardedArray(*each, on) for each in wanted]
         at = far
@@ -79,7 +71,6 @@ class GuardedArray:
     def _describe(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         self.name, self.shape, self.dtype = name, shape, DType(dtype)
         self.size = math.prod(shape) * self.dtype.numpy.itemsize
-        self._before = _PATTERN
         self._after = np.resize(_PATTERN, GUARD + -self.size % _ALIGN)
         self._span = GUARD + self.size + self._after.size
 
@@ -91,27 +82,8 @@ class GuardedArray:
         self.array = NDArray(on, self.dtype, self.shape, _inside(memory, at + GUARD, self.size), owner=memory)
         self._zones = {side: _part(memory, begin, far) for side, begin in zones.items()}
         self._seen = np.empty(far if zones else 0, np.uint8)
-        self._prepare()
-
-    def _place_first(self, far: int, on: Device) -> None:
-        """Take memory that begins with the array."""
-        self.far, self._zones, self._seen = 0, {}, np.empty(0, np.uint8)
-        self._before, self._after = _PATTERN[:0], np.resize(_PATTERN, self._after.size + far)
-        try:
-            self._whole = empty((self.size + self._after.size,), "uint8", on)
-        except DeviceError:  # full, or more than it gives at a time
-            self._after = self._after[:GUARD]
-            self._whole = empty((self.size + GUARD,), "uint8", on)
-        self._span = self.size + self._after.size
-        self.array = NDArray(on, self.dtype, self.shape, self._whole.handle, owner=self._whole)
-        self._prepare()
-
-    def _prepare(self) -> None:
-        """Fill the guards, and keep memory of the host for what is read.
-
-        In a virtual machine, the first touch of each new page costs more than the copy.
-        """
-        self._content = np.concatenate([self._before, np.empty(self.size, np.uint8), self._after])
+        self._content = np.concatenate([_PATTERN, np.empty(self.size, np.uint8), self._after])
+        # Memory of the host is kept: in a virtual machine, the first touch of each new page costs more than the copy.
         self._reads = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
         self._fill_far()
 
@@ -122,8 +94,7 @@ class GuardedArray:
 
     def fill(self, values: np.ndarray | None) -> None:
         """Put in values (None: poison), and mend the guards."""
-        begin = self._before.size
-        part = self._content[begin : begin + self.size]
+        part = self._content[GUARD : GUARD + self.size]
         part[:] = POISON if values is None else np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         self._whole.copyfrom(self._content)
 
@@ -137,9 +108,8 @@ class GuardedArray:
         now = self._reads[0]
         self._whole.device.driver.read(self._whole.device.index, self._whole.handle, now)
         self._reads.reverse()
-        first = self._before.size
-        values = now[first : first + self.size].view(self.dtype.numpy).reshape(self.array.shape)
-        for side, begin, zone in (("before", 0, self._before), ("after", first + self.size, self._after)):
+        values = now[GUARD : GUARD + self.size].view(self.dtype.numpy).reshape(self.array.shape)
+        for side, begin, zone in (("before", 0, _PATTERN), ("after", GUARD + self.size, self._after)):
             changed = np.flatnonzero(now[begin : begin + zone.size] != zone)
             if changed.size:
                 far = GUARD - int(changed[-1]) if side == "before" else int(changed[0]) + 1
@@ -173,16 +143,23 @@ class GuardedArray:
         values, damage = self.read()
         if damage:
             return damage
-        begin = self._before.size
-        held = self._content[begin : begin + self.size]
+        held = self._content[GUARD : GUARD + self.size]
         if not same_bytes(values, held):
             return f"it writes to its input {self.name}"
         return ""
 
 
-def _undivided(on: Device) -> bool:
-    """Whether parts of a buffer cannot be relied on to share its memory."""
-    return on.kind == "opencl" and not on.attributes.on_host
+def _divisible(size: int, on: Device) -> NDArray:
+    """Memory of which arrays and guards are parts.
+
+    OpenCL names a place within memory by a buffer of its own, a part of another one. NVIDIA's driver finds memory for a
+    buffer when it is first used; a part that is used before the whole gets memory of its own, beside which other things
+    lie than the guards. So the whole is used first.
+    """
+    made = empty(size, "uint8", on)
+    if on.kind == "opencl":
+        on.driver.write(on.index, made.handle, np.zeros(1, np.uint8))
+    return made
 
 
 def _far_bytes(size: int, on: Device) -> int:
