@@ -411,6 +411,7 @@ def test_helpers_of_tests() -> None:
 def test_what_the_checks_of_testing_refuse() -> None:
     for wrong, said in (
         (lambda: testing.check_bool_expr_is_true(True, ...), "is not a mapping from variables"),
+        (lambda: testing.check_bool_expr_is_true(te.var("x") < 8, {}), "x < 8 has no value: variable x"),
         (lambda: testing.check_bool_expr_is_true(True, {te.var("x"): 3}), "is not a range of constant ends"),
         (lambda: testing.check_int_constraints_trans_consistency(3), "is not a transform of constraints"),
         (lambda: testing.assert_allclose(["x"], [1.0]), "cannot be compared"),

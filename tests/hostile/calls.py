@@ -63,7 +63,10 @@ _OPERANDS = {
     "setitem": 2,
 }
 """Operators, and how many operands Python passes to each."""
-_INSIDE = {"runs_on", "follow", "report", "children", "map_children", "choices_below", "read_below", "written_below"}
+_INSIDE = {
+    *("runs_on", "follow", "report", "children", "map_children"),
+    *("acts_below", "choices_below", "read_below", "written_below"),
+}
 """Methods that the compiler and the tuner call, not users."""
 _SLOW = {"module.time_evaluator", "function.time_evaluator"}
 

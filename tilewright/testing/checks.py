@@ -9,7 +9,7 @@ import numpy as np
 from ..arith import Analyzer, IntConstraints, IntConstraintsTransform
 from ..core.errors import UserError
 from ..core.target import KINDS
-from ..expr.evaluate import evaluate
+from ..expr.evaluate import UndefinedValueError, evaluate
 from ..expr.operators import all_of, as_expr
 from ..expr.traverse import substitute
 from ..runtime.device import Device, device, enabled
@@ -60,7 +60,15 @@ def check_bool_expr_is_true(bool_expr: Any, vranges: Mapping[Any, Any], cond: An
     ]
     for values in product(*(span for _, span in ranges)):
         env = {var: value for (var, _), value in zip(ranges, values, strict=True)}
-        if (cond is None or evaluate(as_expr(cond), env)) and not evaluate(as_expr(bool_expr), env):
+        try:
+            holds = (cond is not None and not evaluate(as_expr(cond), env)) or evaluate(as_expr(bool_expr), env)
+        except UndefinedValueError as error:
+            raise UserError(
+                f"{bool_expr} has no value: {error}",
+                primitive="check_bool_expr_is_true",
+                fix="give the range of each variable, within which every part has a value",
+            ) from error
+        if not holds:
             raise AssertionError(f"{bool_expr} does not hold for {env}")
 
 
