@@ -1,4 +1,4 @@
-"""Fills of shared memory that are dealt out to the threads of a block, and those that are left alone."""
+"""Fills of shared memory that are distributed over the threads of a block, and those that are left alone."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def fills(made: Function) -> list[str]:
     return found
 
 
-# What is dealt out.
+# What is distributed.
 
 
 @pytest.mark.parametrize(
