@@ -55,6 +55,11 @@ def test_from_its_minimum() -> None:
     assert indices(unrolled(loop(i, 3, copy(i), UNROLLED, low=5))) == ["5", "6", "7"]
 
 
+def test_from_a_minimum_that_the_call_brings() -> None:
+    n = Var("n")
+    assert indices(unrolled(loop(i, 2, copy(i), UNROLLED, low=n), (A, B, n))) == ["n", "n + 1"]
+
+
 def test_a_loop_of_one() -> None:
     assert indices(unrolled(loop(i, 1, copy(i), UNROLLED))) == ["0"]
 

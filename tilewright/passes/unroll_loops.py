@@ -16,6 +16,7 @@ from ..core.node import Node
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import FALSE, TRUE, Call, Expr, IntImm, Var
+from ..expr.operators import add, const
 from ..expr.traverse import post_order, substitute
 from ..loops.nodes import (
     NOTHING,
@@ -153,6 +154,9 @@ def _decide_loop(stmt: For, policy: _Policy, weight: _Weight, chosen: set[Var]) 
         weight.unroll(stmt, extent)
     elif not once:
         weight.loops += 1
+    if unrolls and policy.explicit and not isinstance(stmt.min, IntImm):  # loop normalisation: it begins at 0
+        body = substitute(body, {stmt.var: add(stmt.min, stmt.var)})
+        stmt = For(stmt.var, const(0, stmt.var.dtype), stmt.extent, stmt.kind, stmt.thread, stmt.pragmas, body)
     if (once or (unrolls and policy.explicit)) and isinstance(stmt.min, IntImm):
         chosen.add(stmt.var)
         return For(stmt.var, stmt.min, stmt.extent, LoopKind.UNROLLED, None, _WRITE_OUT, body)
