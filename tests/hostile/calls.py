@@ -68,6 +68,8 @@ _INSIDE = {
     *("acts_below", "choices_below", "read_below", "written_below"),
 }
 """Methods that the compiler and the tuner call, not users."""
+_UNSET = {"tuner.index_offset", "tuner.range_length", "tuner.counter"}
+"""Names of a class that only some of its objects have."""
 _SLOW = {"module.time_evaluator", "function.time_evaluator"}
 
 
@@ -113,7 +115,7 @@ def surface() -> tuple[tuple[str, Callable[[World], Any]], ...]:
     for owner, get in _METHODS.items():
         for name in dir(get(world)):
             public = not name.startswith("_") or name.strip("_") in (*_OPERANDS, "call")
-            if public and name not in _INSIDE and f"{owner}.{name}" not in _SLOW:
+            if public and name not in _INSIDE and f"{owner}.{name}" not in _SLOW | _UNSET:
                 found[f"{owner}.{name}"] = lambda w, get=get, name=name: getattr(get(w), name)
     return tuple(sorted(found.items()))
 
@@ -205,7 +207,8 @@ def _parameters(function: Any) -> list[inspect.Parameter]:
 def _is_callers(error: BaseException) -> bool:
     """Whether Python itself refused the call, by the signature of what was called, or on behalf of the user's code."""
     frames = traceback.extract_tb(error.__traceback__)
-    if isinstance(error, TypeError) and (len(frames) == 1 or frames[-1].filename.endswith("expr/constructors.py")):
+    passed_on = ("expr/constructors.py", "topi/templates/planned.py")  # all arguments, to the function that they wrap
+    if isinstance(error, TypeError) and (len(frames) == 1 or frames[-1].filename.endswith(passed_on)):
         return True
     return not isinstance(error, InternalError) and "raised by " in "".join(getattr(error, "__notes__", []))
 

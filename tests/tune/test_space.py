@@ -233,3 +233,11 @@ def test_a_value_is_equal_to_what_a_log_makes_of_it():
     assert ValueChoice((1, 2)) == ValueChoice([1, 2])
     assert hash(ValueChoice((1, 2))) == hash(ValueChoice([1, 2]))
     assert ValueChoice("a") != ValueChoice("b")
+
+
+@pytest.mark.parametrize(
+    "name", ["is_index_filtered", "is_index_valid", "point", "index", "sample_ints", "get_next_index"]
+)
+def test_an_index_is_a_whole_number(name):
+    with pytest.raises(UserError, match=r"is (not )?a whole number"):
+        getattr(autotvm.task.ConfigSpace(), name)("x")

@@ -96,7 +96,7 @@ def get_native_generic_func(name: str) -> GenericFunc:
     UserError
         Where there is none.
     """
-    if name not in _NAMED:
+    if not isinstance(name, str) or name not in _NAMED:
         raise UserValueError(
             f"there is no generic function {name!r}",
             primitive="get_native_generic_func",

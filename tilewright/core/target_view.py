@@ -29,7 +29,7 @@ class TargetView:
 
     def get_attr(self, name: str, default: Any = None) -> Any:
         """An option by name; `default` where the target does not have it."""
-        return self.attrs.get(name, default)
+        return self.attrs.get(name, default) if isinstance(name, str) else default
 
     @property
     def libs(self) -> list[str]:

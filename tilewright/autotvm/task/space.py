@@ -31,7 +31,7 @@ from ...tune.space.choices import (
     ValueChoice as OtherOptionEntity,
 )
 from ...tune.space.config import Config as ConfigEntity
-from ...tune.space.indices import Indices
+from ...tune.space.indices import Indices, whole
 from ...tune.space.knobs import (
     Knob,
     KnobAxis,
@@ -176,14 +176,25 @@ class ConfigSpace(Ambient, Indices):
 
     def is_index_valid(self, index: int) -> bool:
         """Whether the index is one of the space and no predicate rules it out."""
+        whole("is_index_valid", "index", index)
         return self.space.is_index_valid(index)
 
     def point(self, index: int) -> tuple[int, ...]:
         """The place of each knob's choice, for an index."""
+        whole("point", "index", index)
         return self.space.point(index)
 
     def index(self, point: Sequence[int]) -> int:
         """The index of a point."""
+        listed = isinstance(point, (list, tuple, np.ndarray)) and len(point) == len(self.dims)
+        if not listed:
+            raise UserError(
+                f"{point!r} is not the place of each knob's choice, which is a whole number",
+                primitive="index",
+                fix=f"give {len(self.dims)} numbers",
+            )
+        for place in point:
+            whole("index", "point", place)
         return self.space.index(point)
 
     def get(self, index: int) -> ConfigEntity:

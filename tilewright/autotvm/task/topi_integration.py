@@ -114,7 +114,10 @@ def get_workload(outs: Any, task_name: str | None = None) -> tuple[Any, ...] | N
     task_name : str, optional
         Only workloads of this task count.
     """
-    for op in _operations([outs] if isinstance(outs, Tensor) else outs):
+    listed = [outs] if isinstance(outs, Tensor) else outs
+    if not isinstance(listed, (list, tuple)) or not all(isinstance(out, Tensor) for out in listed):
+        raise UserError(f"outs={outs!r} are not tensors", primitive="get_workload", fix="give the outputs: [C]")
+    for op in _operations(listed):
         name, workload = _declared.get(op, ("", ()))
         if name and task_name in (None, name):
             return workload

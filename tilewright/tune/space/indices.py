@@ -16,6 +16,12 @@ _TRIES = 10_000
 """Draws at random before an index is looked for in order."""
 
 
+def whole(primitive: str, name: str, given: Any) -> None:
+    """Raise UserError unless an argument is a whole number."""
+    if isinstance(given, bool) or not isinstance(given, (int, np.integer)):
+        raise UserError(f"{name}={given!r} is not a whole number", primitive=primitive, fix="give an index")
+
+
 class Indices:
     """Mixed into spaces: `range_length` indices, of which those are valid that no predicate rules out."""
 
@@ -27,6 +33,7 @@ class Indices:
 
     def is_index_filtered(self, i: int) -> bool:
         """Whether a predicate rules out the configuration of an index."""
+        whole("is_index_filtered", "i", i)
         return 0 <= i < self.range_length and not self.is_index_valid(i)
 
     def point2knob(self, point: int) -> list[int]:
@@ -51,6 +58,8 @@ class Indices:
 
     def get_next_index(self, index: int, n: int = 1, start: int | None = None, end: int | None = None) -> int | None:
         """Return the `n`-th valid index after `index`, within `start` and `end`; None where there is none."""
+        whole("get_next_index", "index", index)
+        whole("get_next_index", "n", n)
         span = self._range("get_next_index", start, end)
         following = self._valid(range(max(index + 1, span.start), span.stop))
         return next(islice(following, max(n, 1) - 1, None), None)
@@ -59,7 +68,13 @@ class Indices:
         self, start: int | None = None, end: int | None = None, to_exclude: Iterable[int] | None = None
     ) -> int:
         """Return a random valid index from `start` up to and without `end`, none of `to_exclude`."""
-        span, unwanted = self._range("get_rand_index", start, end), set(to_exclude or ())
+        span = self._range("get_rand_index", start, end)
+        try:
+            unwanted = set(() if to_exclude is None else to_exclude)
+        except TypeError as error:
+            raise UserError(
+                f"to_exclude={to_exclude!r} is not a list of indices", primitive="get_rand_index", fix="give [3, 5]"
+            ) from error
         for _ in range(_TRIES):
             drawn = _RANDOM.randrange(span.start, span.stop)
             if drawn not in unwanted and self.is_index_valid(drawn):
@@ -75,6 +90,7 @@ class Indices:
 
     def sample_ints(self, m: int) -> list[int]:
         """Return `m` valid indices at random, each once."""
+        whole("sample_ints", "m", m)
         found: dict[int, None] = {}
         for _ in range(_TRIES):
             if len(found) >= m:
@@ -103,6 +119,8 @@ class Indices:
 
     def _range(self, primitive: str, start: int | None, end: int | None) -> range:
         first, stop = 0 if start is None else start, self.range_length if end is None else end
+        whole(primitive, "start", first)
+        whole(primitive, "end", stop)
         if not 0 <= first < stop <= self.range_length:
             raise UserError(
                 f"start={start!r} and end={end!r} are not a range of the {self.range_length} indices",
