@@ -27,6 +27,13 @@ def test_low_sums_are_declared_before_the_loop_over_slices_and_added_behind_it()
     assert behind.index("promote(D") < behind.index(f"add_low(D + i * 16 + j * 4, low_sums[i][j], {LOSS});")
 
 
+def test_a_language_without_matrix_instructions_runs_the_loops() -> None:
+    s, args = product(32, 32, 128, "3xtf32", Tiling((32, 32), (32, 32), 32), b_turned=True)
+    text = str(build(s, args, "opencl").program.source)
+    assert "low_sums" not in text
+    assert "add_low" not in text
+
+
 def test_one_slice_adds_its_own() -> None:
     text = source(32)
     assert "low_sums" not in text

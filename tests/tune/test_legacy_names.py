@@ -204,6 +204,9 @@ class TestIndices:
         [
             (lambda s: s.point2knob(25), "point2knob", "index 25 is outside"),
             (lambda s: s.knob2point([9, 9]), "knob2point", "[9, 9] is not the place of each"),
+            (lambda s: s.knob2point(np.array(1)), "knob2point", "array(1) is not the place of each"),
+            (lambda s: s.knob2point(["a", "b"]), "knob2point", "['a', 'b'] is not the place of each"),
+            (lambda s: s.knob2point([[1], [2, 3]]), "knob2point", "[[1], [2, 3]] is not the place of each"),
             (lambda s: s.subrange_length(5, 3), "subrange_length", "start=5 and end=3 are not a range"),
             (lambda s: s.get_rand_index(to_exclude=range(25)), "get_rand_index", "no index from 0 to 24 is left"),
             (lambda s: s.sample_ints(26), "sample_ints", "too few configurations to draw 26"),

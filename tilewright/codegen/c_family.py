@@ -206,7 +206,9 @@ class KernelWriter:
         write_sequence(self, s.stmts)
 
     def _for(self, s: For) -> None:
-        if write_copy_loop(self, s) or write_product_loop(self, s) or write_lasting_sums(self, s):
+        if write_copy_loop(self, s):
+            return
+        if self.dialect.has_matrix_instructions and (write_product_loop(self, s) or write_lasting_sums(self, s)):
             return
         if s.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED):
             raise InternalError(f"a {s.kind.value} loop over {s.var.name} reached code generation")

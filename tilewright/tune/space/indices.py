@@ -16,6 +16,11 @@ _TRIES = 10_000
 """Draws at random before an index is looked for in order."""
 
 
+def _is_place(place: Any, choices: int) -> bool:
+    """Whether one of so many choices stands at that place."""
+    return isinstance(place, (int, np.integer)) and 0 <= int(place) < choices
+
+
 def whole(primitive: str, name: str, given: Any) -> None:
     """Raise UserError unless an argument is a whole number."""
     if isinstance(given, bool) or not isinstance(given, (int, np.integer)):
@@ -43,8 +48,8 @@ class Indices:
 
     def knob2point(self, knob: Sequence[int]) -> int:
         """Return the index of the places of all knobs' choices."""
-        listed = isinstance(knob, (list, tuple, np.ndarray)) and len(knob) == len(self.dims)
-        if not listed or not all(0 <= place < size for place, size in zip(knob, self.dims, strict=True)):
+        listed = isinstance(knob, (list, tuple)) or (isinstance(knob, np.ndarray) and knob.ndim == 1)
+        if not (listed and len(knob) == len(self.dims) and all(map(_is_place, knob, self.dims))):
             raise UserError(
                 f"{knob!r} is not the place of each knob's choice",
                 primitive="knob2point",
