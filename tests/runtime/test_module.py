@@ -323,6 +323,7 @@ def test_work_of_other_streams_is_waited_for_when_memory_is_shared() -> None:
     size = 1 << 22
     x, out = torch.zeros(size, device="cuda"), empty((size,), device=dev)
     ours, theirs = torch.cuda.Stream(), torch.cuda.Stream()
+    torch.cuda.synchronize()  # PyTorch's streams do not wait for the default one, on which `x` is set to 0
     for step in range(1, 20):
         with torch.cuda.stream(theirs):
             x.fill_(step)
