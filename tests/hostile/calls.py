@@ -33,6 +33,7 @@ LEFT_OUT = {
     **dict.fromkeys(("arith.IterMapLevel", "autotvm.MeasureErrorNo"), "an enumeration of Python's"),
     "tir.ir_builder": "a module; what its `create` returns is called by its methods, `builder.*`",
     **dict.fromkeys(("accelerate", "nn"), "needs PyTorch; tests/functional/test_torch.py"),
+    "testing.main": "runs its caller's tests and ends the process",
     "testing.enabled_targets": "asks for devices in this process, which has too few addresses for some drivers",
 }
 """Public callables that no case calls, and why. Errors are left out too: users catch them."""
@@ -92,8 +93,10 @@ def exported() -> dict[str, Any]:
         home = _face(face)
         for name in getattr(home, "__all__", dir(home)):
             value = getattr(home, name, None)
-            if face.startswith(("contrib.", "testing")) and getattr(value, "__module__", None) != f"tilewright.{face}":
-                continue  # what the module itself imports
+            if face.startswith(("contrib.", "testing")):
+                made = getattr(value, "__module__", None) or ""
+                if f"tilewright.{face}" not in (made, made.rpartition(".")[0]):
+                    continue  # what the module itself imports from elsewhere
             found[f"{face}.{name}"] = value
     found.update((name, getattr(tw, name)) for name in sorted(tw._NAMES) if name != "accelerate")
     for name in ("log_to_file", "progress_bar", "Monitor"):

@@ -290,9 +290,10 @@ def conv2d(
     strategy: Annotated[
         str | None,
         _strategy(
-            "gemm|mma|tf32|window|direct",
+            "gemm|mma|tf32|window|grouped|direct",
             "Template: products of tiles (gemm), by matrix instructions (mma), by those that round float32 (tf32), by "
-            "matrix instructions on a tile of the image (window), or windows in registers (direct).",
+            "matrix instructions on a tile of the image (window) or of several small groups at once (grouped), or "
+            "windows in registers (direct).",
             "the tutorial's for NCHW, else the one expected to be fastest",
         ),
     ] = None,

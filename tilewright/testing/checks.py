@@ -108,7 +108,7 @@ def check_int_constraints_trans_consistency(
         Ranges of the variables that have none in it.
     """
     who = "check_int_constraints_trans_consistency"
-    given = _by_variable(vranges or {}, who)
+    given = _by_variable({} if vranges is None else vranges, who)
     if not isinstance(constraints_trans, IntConstraintsTransform):
         raise UserError(
             f"{constraints_trans!r} is not a transform of constraints",

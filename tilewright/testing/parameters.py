@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
@@ -44,7 +45,11 @@ def parameter(*values: Any, ids: Any = None, by_dict: Mapping[str, Any] | None =
         The values by their names, in place of both.
     """
     if by_dict is not None:
+        if not isinstance(by_dict, Mapping):
+            raise UserError(f"by_dict={by_dict!r} is not a mapping", primitive="parameter", fix='by_dict={"small": 8}')
         ids, values = list(by_dict), tuple(by_dict.values())
+    if not (ids is None or callable(ids) or isinstance(ids, (list, tuple))):
+        raise UserError(f"ids={ids!r} is no list of names", primitive="parameter", fix='ids=["small", "large"]')
     if not values:
         raise UserError("no values are given", primitive="parameter", fix="size = tvm.testing.parameter(8, 16)")
 
@@ -66,6 +71,10 @@ def parameters(*value_sets: Sequence[Any], ids: Any = None) -> list[Any]:
     ids
         Names of the sets.
     """
+    if not all(isinstance(values, (list, tuple)) for values in value_sets):
+        raise UserError(
+            "a set of values is not a sequence", primitive="parameters", fix="tvm.testing.parameters((8, 16), (16, 4))"
+        )
     lengths = {len(values) for values in value_sets}
     if len(lengths) != 1:
         raise UserError(
@@ -88,6 +97,8 @@ def fixture(func: Test | None = None, *, cache_return_value: bool = False) -> An
     """Make a fixture; with `cache_return_value`, of one value for the whole session."""
     if func is None:
         return functools.partial(fixture, cache_return_value=cache_return_value)
+    if not inspect.isfunction(func):
+        raise UserError(f"{func!r} is not a function", primitive="fixture", fix="decorate a function with it")
     scope = "session" if cache_return_value else "function"
     return _pytest("fixture").fixture(func, scope=scope)
 
@@ -101,12 +112,22 @@ def parametrize_targets(*targets: Any) -> Any:
 
 def exclude_targets(*targets: str) -> Any:
     """Do not run a test for targets of these kinds."""
-    return getattr(_pytest("exclude_targets").mark, EXCLUDED)(*targets)
+    names = _texts("exclude_targets", targets)
+    return getattr(_pytest("exclude_targets").mark, EXCLUDED)(*names)
 
 
 def known_failing_targets(*targets: str) -> Any:
     """Expect a test to fail for targets of these kinds."""
-    return getattr(_pytest("known_failing_targets").mark, FAILING)(*targets)
+    names = _texts("known_failing_targets", targets)
+    return getattr(_pytest("known_failing_targets").mark, FAILING)(*names)
+
+
+def _texts(who: str, targets: Sequence[Any]) -> Sequence[str]:
+    """The targets, where all are names."""
+    for target in targets:
+        if not isinstance(target, str):
+            raise UserError(f"{target!r} is not the name of a target", primitive=who, fix=f'{who}("llvm", "cuda")')
+    return targets
 
 
 def uses_gpu(func: Test) -> Test:
@@ -125,6 +146,8 @@ class Requirement:
         """Return the test, skipped where the requirement is not met; without a test, a decorator."""
         if func is None:
             return self
+        if not (inspect.isfunction(func) or (isinstance(func, type) and func.__module__ != "builtins")):
+            raise UserError(f"{func!r} is not a test", primitive="requires", fix="decorate a test function, or a class")
         if self._is_there():
             return func
         if find_spec("pytest") is None:
@@ -138,7 +161,19 @@ class Requirement:
 
 def requires_package(*packages: str) -> Requirement:
     """Run a test only where these Python packages are installed."""
-    return Requirement(", ".join(packages), lambda: all(find_spec(name) is not None for name in packages))
+    for name in packages:
+        if not isinstance(name, str):
+            raise UserError(
+                f"{name!r} is not the name of a package", primitive="requires_package", fix='requires_package("torch")'
+            )
+    return Requirement(", ".join(packages), lambda: all(map(_is_installed, packages)))
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):  # of a package that is not there, or no name at all
+        return False
 
 
 requires_llvm = Requirement("llvm", lambda: enabled("llvm"))
