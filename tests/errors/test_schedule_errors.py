@@ -199,13 +199,6 @@ def test_tensorized_loops_are_not_fused_from_data_and_reduction(e: Example) -> N
         e.s[e.C].tensorize(mixed, intrin.mma("float16"))
 
 
-def test_fuse_of_a_loop_that_another_stage_is_computed_at(e: Example) -> None:
-    x, y = e.D.op.axis
-    e.s[e.C].compute_at(e.s[e.D], x)
-    with refused("fuse", "stage 'C' is computed at 'x'", "fusing it with 'y'", fix="fuse before s[C].compute_at"):
-        e.s[e.D].fuse(x, y)
-
-
 def test_fuse_of_a_loop_with_itself(e: Example) -> None:
     x, _ = e.D.op.axis
     with refused("fuse", "axis 'x' of stage 'D' is given twice in (x, x)", fix="once"):

@@ -203,10 +203,14 @@ def rolled(program: RandomProgram) -> None:
 
 
 def prefetched(program: RandomProgram) -> None:
+    """What a stage reads, or one of the stages that it reads reads."""
     i = some_stage(program)
     sources = list(program.schedule.stages[i].op.input_tensors)
     if sources and leaves(program, i):
-        read = f"s.stages[{i}].op.input_tensors[{program.pick(range(len(sources)))}]"
+        which = program.pick(range(len(sources)))
+        read, further = f"s.stages[{i}].op.input_tensors[{which}]", sources[which].op.input_tensors
+        if further and program.pick([False, False, True]):
+            read += f".op.input_tensors[{program.pick(range(len(further)))}]"
         k = program.pick(range(len(leaves(program, i))))
         program.do(f"s.stages[{i}].prefetch({read}, {loop(i, k)}, {program.pick([1, 2, 5])})")
 

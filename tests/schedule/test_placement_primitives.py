@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+import pytest
+
 import tilewright
 from tests.lowering.same_program import differences
 from tests.schedule.programs import Chain, Plain, expect, loops, names
@@ -24,6 +26,28 @@ def test_by_default_a_stage_is_computed_first_and_whole() -> None:
             B_1[p * 6 + q] = A_1[p * 6 + q] + T.float32(1)
         for i, j in T.grid(8, 6):
             C_1[i * 6 + j] = B_1[i * 6 + j] * T.float32(2)
+    """)
+
+
+def test_a_stage_at_a_loop_that_is_fused_moves_and_can_be_placed_again() -> None:
+    e = Chain()
+    e.s[e.B].compute_at(e.s[e.C], e.i)
+    with pytest.warns(UserWarning, match="'B' was computed at 'i', which is now a part of 'i.j.fused'"):
+        fused = e.s[e.C].fuse(e.i, e.j)
+    e.expect("""
+        B = T.allocate([1], "float32", "global")
+        for i_j_fused in range(48):
+            B_1[0] = A_1[i_j_fused] + T.float32(1)
+            C_1[i_j_fused] = B_1[0] * T.float32(2)
+    """)
+    e.s[e.B].compute_at(e.s[e.C], e.s[e.C].split(fused, 6)[0])
+    e.expect("""
+        B = T.allocate([6], "float32", "global")
+        for i_j_fused_outer in range(8):
+            for q in range(6):
+                B_1[q] = A_1[i_j_fused_outer * 6 + q] + T.float32(1)
+            for i_j_fused_inner in range(6):
+                C_1[i_j_fused_outer * 6 + i_j_fused_inner] = B_1[i_j_fused_inner] * T.float32(2)
     """)
 
 

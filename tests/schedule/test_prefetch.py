@@ -128,7 +128,7 @@ def test_mistakes() -> None:
     s, A, B = rows()
     i, j = B.op.axis
     for wrong in (B, 3):
-        with refused("prefetch", "stage 'B' does not read", fix="(A)"):
+        with refused("prefetch", "stage 'B' reads", "neither itself nor through other stages", fix="(A)"):
             s[B].prefetch(wrong, i, 1)
     with refused("prefetch", "not an axis of stage 'B'"):
         s[B].prefetch(A, te.reduce_axis((0, 3)), 1)
@@ -141,11 +141,64 @@ def test_mistakes() -> None:
         s[B].prefetch(A, j, 1)
     s, A, B = rows()
     s[B].prefetch(A, B.op.axis[0], 1)
-    with refused("fuse", "prefetches at 'i'", fix="before prefetch"):
-        s[B].fuse(*B.op.axis)
-    s.cache_read(A, "local", [B])
-    with refused("prefetch", "does not read it any longer", fix="after cache_read"):
+    copy = s.cache_read(A, "local", [B])
+    with refused("prefetch", "nothing inside of that loop reads 'A'", fix="inside of that loop"):
         tw.lower(s, [A, B])
+    s[copy].compute_at(s[B], B.op.axis[0])
+    assert prefetches(s, A, B)[0] == "if i < 9:"
+
+
+def test_fusing_removes_a_loop_and_its_prefetch() -> None:
+    s, A, B = rows()
+    s[B].prefetch(A, B.op.axis[0], 1)
+    with pytest.warns(UserWarning, match="fuse drops the prefetch of 'A' at 'i'"):
+        s[B].fuse(*B.op.axis)
+    assert prefetches(s, A, B) == []
+
+
+def test_what_is_read_through_a_stage_computed_in_the_loop() -> None:
+    """Each iteration of i reads two rows of A through B: those of the iteration after the next are fetched."""
+    A = te.placeholder((20, 40), name="A")
+    B = te.compute((20, 40), lambda i, j: A[i, j] * 2, name="B")
+    C = te.compute((10, 40), lambda i, j: B[2 * i, j] + B[2 * i + 1, j], name="C")
+    s = te.create_schedule(C.op)
+    s[C].prefetch(A, C.op.axis[0], 2)
+    with refused("prefetch", "stage 'C' prefetches 'A' at 'i', but nothing inside of that loop reads 'A'"):
+        tw.lower(s, [A, C])
+    s[B].compute_at(s[C], C.op.axis[0])
+    assert prefetches(s, A, C) == [
+        "if i < 8:",
+        "for prefetch_A_0, prefetch_A_1 in T.grid(2, 3):",
+        "T.prefetch(T.tvm_access_ptr(A_1.data, i * 80 + prefetch_A_0 * 40 + prefetch_A_1 * 16 + 160, 1, 1))",
+    ]
+    values, out = floats(20, 40), np.full((10, 40), 77, "float32")
+    run(tw.lower(s, [A, C])["main"], values, out)
+    np.testing.assert_allclose(out, 2 * (values[::2] + values[1::2]), rtol=1e-6)
+
+
+def test_rows_of_a_table_are_fetched_as_a_whole() -> None:
+    """Which row B reads, only B's own loop knows: an index that is read from memory is not read ahead of time."""
+    table, index = te.placeholder((6, 8), name="T"), te.placeholder((10,), "int32", name="I")
+    B = te.compute((10, 8), lambda i, j: table[index[i], j], name="B")
+    C = te.compute((10, 8), lambda i, j: B[i, j] + 1, name="C")
+    s = te.create_schedule(C.op)
+    s[B].compute_at(s[C], C.op.axis[0])
+    s[C].prefetch(table, C.op.axis[0], 1)
+    assert prefetches(s, table, index, C)[1] == "for prefetch_T_0 in range(6):"
+
+
+def test_a_scan_prefetches_what_its_steps_read() -> None:
+    X = te.placeholder((9, 16), name="X")
+    S = te.placeholder((9, 16), name="S")
+    first = te.compute((1, 16), lambda t, i: X[t, i], name="first")
+    step = te.compute((9, 16), lambda t, i: S[t - 1, i] + X[t, i], name="step")
+    T = te.scan(first, step, S, inputs=[X], name="T")
+    s = te.create_schedule(T.op)
+    s[T].prefetch(X, T.op.scan_axis, 2)
+    assert "prefetch(" in str(tw.lower(s, [X, T]))
+    values, out = floats(9, 16), np.full((9, 16), 77, "float32")
+    run(tw.lower(s, [X, T])["main"], values, out)
+    np.testing.assert_allclose(out, np.cumsum(values, 0), rtol=1e-5)
 
 
 def test_an_input_that_is_computed() -> None:

@@ -31,6 +31,7 @@ from .declared_nest import DeclaredNest
 from .joined_kernels import join_kernels
 from .layout import Layout
 from .nodes import NOTHING, Allocate, Assertion, BoundChecks, Buffer, Function, Stmt, seq
+from .prefetching import ahead, asked_ahead, check_there, read_within
 from .rolling import rolling_of
 from .script_nest import ScriptNest, renumbered
 from .stage_nest import StageNest, one_loop
@@ -244,6 +245,9 @@ class _Builder:
         inside = bound | {loop.var} if loop.thread is not None else bound
         body = self._around(found, tuple(inner), inside, innermost)
         body = self.producers(found.stage.id, loop.axis, inside, body)
+        for tensor, offset, extent in asked_ahead(found, loop.axis):
+            check_there(self.bounds, self.schedule, found.stage, tensor, loops)
+            body = seq(ahead(read_within(body, self.buffer(tensor), found, loop), loop.var, extent, offset), body)
         return self.around_loop(found.stage.id, loop.axis, one_loop(found, loop, loop.var, body, bound))
 
     def _extern(self, found: StageBounds, op: ExternOp, bound: frozenset[Var]) -> Stmt:

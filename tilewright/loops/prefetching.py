@@ -6,18 +6,24 @@ if i + 2 < 64:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from ..arith.facts import Facts
 from ..arith.region import extremes
 from ..arith.simplify import prove, simplify
+from ..bounds.infer import Bounds, StageBounds
 from ..core.dtype import DType
+from ..core.errors import UserError
 from ..core.hardware import LoopKind
 from ..expr.effects import PREFETCH
-from ..expr.nodes import Call, Expr, Load, Var
+from ..expr.nodes import Call, Expr, IntImm, Load, Var
 from ..expr.operators import add, const, floordiv, greater_equal, less, less_equal, maximum, minimum, multiply, subtract
-from ..expr.traverse import substitute
-from .nodes import AddressOf, Evaluate, For, If, Stmt
+from ..expr.traverse import post_order, substitute
+from ..schedule.value import Loop, Schedule, Stage
+from ..tensor.axis import IterVar
+from ..tensor.tensor import Tensor
+from .nodes import AddressOf, Buffer, Evaluate, For, If, Let, Stmt
 
 CACHE_LINE = 64
 """Bytes."""
@@ -72,6 +78,60 @@ def region_read(
         high = high if prove(less_equal(high, last), facts) else minimum(high, last)
         found.append((simplify(low, facts), simplify(high, facts)))
     return found
+
+
+def asked_ahead(found: StageBounds, axis: IterVar) -> Iterator[tuple[Tensor, int, Expr]]:
+    """What a stage prefetches in its loop `axis`: the tensor, how many iterations ahead, and how many there are."""
+    extent = found.ranges[axis].extent
+    for tensor, at, offset in found.stage.prefetches:
+        if at is axis and not (isinstance(extent, IntImm) and extent.value <= offset):  # else no iteration is so late
+            yield tensor, offset, extent
+
+
+def read_within(body: Stmt, buffer: Buffer, found: StageBounds, loop: Loop) -> Stmt:
+    """Prefetch what the body of a loop of a stage reads of a buffer, itself and in the stages computed there."""
+    region = region_within(body, buffer, found.facts)
+    if region is None:
+        raise UserError(
+            f"stage {found.stage.name!r} prefetches {buffer.name!r} at {loop.axis.name!r}, but nothing inside of that "
+            f"loop reads {buffer.name!r}",
+            primitive="prefetch",
+            fix=f"compute the stage that reads {buffer.name!r} inside of that loop, or prefetch in its own loops",
+        )
+    return prefetched(partial(Load, buffer), buffer.name, region, buffer.dtype)
+
+
+def region_within(body: Stmt, buffer: Buffer, facts: Facts) -> Region | None:
+    """The part of a buffer that a statement reads while the loops inside of it run; None where it reads nothing of it.
+
+    A dimension whose index depends on what the statement computes is taken as a whole.
+    """
+    every = tuple(post_order(body))
+    loads = [e for e in every if isinstance(e, Load) and e.source is buffer]
+    if not loads:
+        return None
+    loops = {e.var: (e.min, e.extent) for e in every if isinstance(e, For)}
+    inside = {e.var for e in every if isinstance(e, Let)} | loops.keys()
+    region = region_read(loads, buffer.shape, {}, loops, facts)
+    for d, ends in enumerate(region):
+        if any(e in inside or isinstance(e, Load) for e in post_order(*ends)):
+            region[d] = (const(0, buffer.shape[d].dtype), subtract(buffer.shape[d], 1))
+    return region
+
+
+def check_there(bounds: Bounds, schedule: Schedule, stage: Stage, tensor: Tensor, loops: Sequence[Loop]) -> None:
+    """Check that what `stage` prefetches at the first of its `loops` is computed before that."""
+    producer = bounds.get(schedule.stage_of[tensor.op])
+    inside = [loop.axis for loop in loops]
+    for loop in producer.outer if producer is not None else ():
+        if loop.stage == stage.id and loop.axis in inside:
+            raise UserError(
+                f"stage {stage.name!r} prefetches {tensor.name!r} at {loops[0].axis.name!r}, but {tensor.name!r} is "
+                f"computed inside of that, at {loop.axis.name!r}",
+                primitive="prefetch",
+                fix=f"compute {tensor.name!r} outside of {loops[0].axis.name!r}, or prefetch what it reads in its own "
+                "loops",
+            )
 
 
 def ahead(stmt: Stmt, var: Var, extent: Expr, offset: int) -> Stmt:

@@ -25,7 +25,7 @@ from ..tensor.extern import ExternOp
 from ..tensor.reduction import Reduce
 from ..tensor.tensor import Tensor
 from .nodes import Buffer, For, If, Let, Stmt, Store, seq
-from .prefetching import ahead, prefetched, region_read
+from .prefetching import ahead, asked_ahead, check_there, prefetched, read_within, region_read
 from .rolling import Rolling
 
 
@@ -152,46 +152,27 @@ class StageNest:
         body = self._update(depth + 1, inner) if depth + 1 != self.reduce_from else self._nest(depth + 1, inner)
         body = self.builder.producers(self.stage.id, loop.axis, inner, body)
         if self.stage.prefetches:
-            body = seq(*self._prefetches(depth), body)
+            body = seq(*self._prefetches(depth, body), body)
         return self.builder.around_loop(self.stage.id, loop.axis, self._loop(loop, loop.var, body, bound))
 
-    def _prefetches(self, depth: int) -> Iterator[Stmt]:
-        """What is fetched into the cache in each iteration of the loop at that depth."""
+    def _prefetches(self, depth: int, body: Stmt) -> Iterator[Stmt]:
+        """What is fetched into the cache in each iteration of the loop at that depth, around that body."""
         loop, stage = self.loops[depth], self.stage
-        for tensor, axis, offset in stage.prefetches:
-            extent = self.found.ranges[axis].extent if axis is loop.axis else None
-            if extent is None or (isinstance(extent, IntImm) and extent.value <= offset):  # no iteration is so late
-                continue
+        for tensor, offset, extent in asked_ahead(self.found, loop.axis):
+            check_there(self.builder.bounds, self.builder.schedule, stage, tensor, self.loops[depth:])
             same = self.builder.schedule.same
             every = (e for e in post_order(*self.found.body) if isinstance(e, Load))
             loads = [(e.source, e) for e in every if isinstance(e.source, Tensor) and same(e.source, tensor)]
             if not loads:
-                raise UserError(
-                    f"stage {stage.name!r} prefetches {tensor.name!r}, but does not read it any longer",
-                    primitive="prefetch",
-                    fix="prefetch after cache_read, for the stage that copies",
-                )
+                yield ahead(read_within(body, self.builder.buffer(tensor), self.found, loop), loop.var, extent, offset)
+                continue
             values = {a.var: cast(a.var.dtype, self.values[a]) for a in stage.roots}
             below = self.loops[depth + 1 :]
-            self._check_there(tensor, axis, self.loops[depth:])
             inner = {each.var: (const(0, each.var.dtype), self.found.ranges[each.axis].extent) for each in below}
             (source, _), *_ = loads
             region = region_read([load for _, load in loads], source.shape, values, inner, self.found.facts)
             stmt = prefetched(partial(self._read, source), tensor.name, region, tensor.dtype)
             yield ahead(stmt, loop.var, extent, offset)
-
-    def _check_there(self, tensor: Tensor, axis: IterVar, loops: Sequence[Loop]) -> None:
-        """What is prefetched at a loop is computed before that loop."""
-        producer = self.builder.bounds.get(self.builder.schedule.stage_of[tensor.op])
-        inside = [loop.axis for loop in loops]
-        for loop in producer.outer if producer is not None else ():
-            if loop.stage == self.stage.id and loop.axis in inside:
-                raise UserError(
-                    f"stage {self.stage.name!r} prefetches {tensor.name!r} at {axis.name!r}, but {tensor.name!r} is "
-                    f"computed inside of that, at {loop.axis.name!r}",
-                    primitive="prefetch",
-                    fix=f"compute {tensor.name!r} outside of {axis.name!r}, or prefetch what it reads in its own loops",
-                )
 
     def _initial(self, depth: int, bound: frozenset[Var]) -> Stmt:
         """First values, stored over the data loops inside of the outermost reduction loop; their variables are new."""

@@ -15,7 +15,7 @@ from ..tensor.axis import AxisKind, IterVar
 from ..tensor.script import ScriptOp
 from .value import At, Inlined, Schedule, Stage
 
-_OF_ORDERED = {AxisKind.ORDERED: ("compute_at", "unroll", "pragma"), AxisKind.THREAD: ("compute_at",)}
+_OF_ORDERED = {AxisKind.ORDERED: ("compute_at", "unroll", "pragma", "prefetch"), AxisKind.THREAD: ("compute_at",)}
 """The primitives that keep the order of a loop, and what stands inside it."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...core.errors import UserError
+from ...core.errors import UserError, warn_caller
 from ...expr.operators import const
 from ...tensor.axis import AxisKind, IterVar, Range
 from ..legality import attached_to, different, has_loops, in_one_nest, leaf, names
@@ -19,9 +19,10 @@ def fuse(schedule: Schedule, stage: Stage, *axes: IterVar) -> tuple[Schedule, It
             for j in range(5)
 
     With one axis it returns that axis; with none, a new outermost loop of extent 1. Thread bindings and
-    pragmas of the axes are dropped; stages computed at the innermost of them move to the fused loop. A loop fused from
-    data and reduction axes is one of the reduction: elements get their first values in a loop of its own before it.
-    Raises UserError where the loops are not neighbours, or another stage is computed between them.
+    pragmas of the axes are dropped. Stages computed at the axes move to the fused loop, with a warning for those that
+    were not at the innermost of them: they are computed in each of its iterations until they are placed elsewhere. A
+    loop fused from data and reduction axes is one of the reduction: elements get their first values in a loop of its
+    own before it. Raises UserError where the loops are not neighbours.
     """
     has_loops(stage, "fuse", inlined=True)
     loops = different([leaf(stage, axis, "fuse") for axis in axes], stage, "fuse")
@@ -47,19 +48,6 @@ def _fuse_pair(schedule: Schedule, stage: Stage, outer: IterVar, inner: IterVar)
             primitive="fuse",
             fix="bring them together with reorder first, then fuse from the outermost to the innermost",
         )
-    if any(p.axis is outer for p in stage.prefetches):
-        raise UserError(
-            f"stage {stage.name!r} prefetches at {outer.name!r}, which fusing it with {inner.name!r} would remove",
-            primitive="fuse",
-            fix="fuse before prefetch",
-        )
-    stuck = attached_to(schedule, stage, outer)
-    if stuck:
-        raise UserError(
-            f"stage {stuck[0].name!r} is computed at {outer.name!r}, which fusing it with {inner.name!r} would remove",
-            primitive="fuse",
-            fix=f"fuse before s[{stuck[0].name}].compute_at(...), or compute it at {inner.name!r}",
-        )
     if outer.kind is not inner.kind and (stage.tensorized or stage.declared):
         raise UserError(
             f"stage {stage.name!r} is tensorized, and {outer.name!r} is a {outer.kind.value} axis, {inner.name!r} a "
@@ -74,9 +62,21 @@ def _fuse_pair(schedule: Schedule, stage: Stage, outer: IterVar, inner: IterVar)
         leaves=(*stage.leaves[:at], fused, *stage.leaves[below + 1 :]),
         relations=(*stage.relations, Fuse(outer, inner, fused)),
         notes={a: note for a, note in stage.notes.items() if a is not outer and a is not inner},
-        prefetches=stage.moved(inner, fused),
+        prefetches=tuple(p for p in stage.moved(inner, fused) if p.axis is not outer),
     )
     made = schedule.with_stage(changed)
-    for dependant in attached_to(schedule, stage, inner):
+    for prefetch in stage.prefetches:
+        if prefetch.axis is outer:
+            warn_caller(
+                f"fuse drops the prefetch of {prefetch.tensor.name!r} at {outer.name!r}, which is no longer a loop",
+                UserWarning,
+            )
+    for dependant in attached_to(schedule, stage, outer):
+        warn_caller(
+            f"stage {dependant.name!r} was computed at {outer.name!r}, which is now a part of {fused.name!r}: until it "
+            "is placed elsewhere, each iteration of that computes what it needs",
+            UserWarning,
+        )
+    for dependant in (*attached_to(schedule, stage, outer), *attached_to(schedule, stage, inner)):
         made = made.with_stage(replace(dependant, placement=At(stage.id, fused)))
     return made, fused

@@ -7,9 +7,10 @@ from typing import Any
 
 from ...core.errors import UserError
 from ...tensor.axis import IterVar
+from ...tensor.script import ScriptOp
 from ...tensor.tensor import Tensor
-from ..legality import has_loops, leaf, of_stage
-from ..value import Inlined, Prefetch, Schedule, Stage
+from ..legality import has_loops, leaf, of_stage, without_effect
+from ..value import Prefetch, Schedule, Stage
 
 
 def prefetch(schedule: Schedule, stage: Stage, tensor: Any, axis: IterVar, offset: Any) -> tuple[Schedule, None]:
@@ -19,19 +20,19 @@ def prefetch(schedule: Schedule, stage: Stage, tensor: Any, axis: IterVar, offse
             B[i] = f(A[i])      ->             prefetch(A[i + offset])
                                                B[i] = f(A[i])
 
-    A hint for the CPU: one instruction per cache line of the region. GPUs run without it. Raises UserError where the
-    stage does not read the tensor, for an axis that is not a loop of the stage or that runs on threads or as vectors,
-    and for an offset that is not an int of at least 1.
+    What stages read that are computed inside the loop counts, too. A hint for the CPU: one instruction per cache line
+    of the region. GPUs run without it. Raises UserError where the stage reads the tensor neither itself nor through
+    others, for an axis that is not a loop of the stage or that runs on threads or as vectors, and for an offset that is
+    not an int of at least 1.
     """
     has_loops(stage, "prefetch", inlined=True)
     known = _read(schedule, stage)
     if not isinstance(tensor, Tensor) or not any(schedule.same(t, tensor) for t in known):
         reads = ", ".join(t.name for t in known)
         raise UserError(
-            f"stage {stage.name!r} does not read {getattr(tensor, 'name', tensor)!r} by a formula",
+            f"stage {stage.name!r} reads {getattr(tensor, 'name', tensor)!r} neither itself nor through other stages",
             primitive="prefetch",
-            fix=f"give one of the tensors that it reads ({reads or 'none'}); after cache_read, prefetch for the stage "
-            "that copies",
+            fix=f"give one of the tensors that it reads ({reads or 'none'})",
         )
     loop = leaf(stage, axis, "prefetch", "var")
     if stage.note(loop).thread is not None:
@@ -45,18 +46,20 @@ def prefetch(schedule: Schedule, stage: Stage, tensor: Any, axis: IterVar, offse
         raise UserError(
             f"offset={offset!r} is not a number of iterations", primitive="prefetch", fix="give an int >= 1"
         )
+    if isinstance(stage.op, ScriptOp):
+        without_effect("prefetch", f"stage {stage.name!r} is a script, which runs its statements as they are written")
+        return schedule, None
     wanted = Prefetch(tensor, loop, ahead)
     return schedule.with_stage(replace(stage, prefetches=(*stage.prefetches, wanted))), None
 
 
 def _read(schedule: Schedule, stage: Stage) -> list[Tensor]:
-    """The tensors that the formula of a stage reads, with those that stages inlined into it read."""
+    """The tensors that a stage reads, first those that it reads itself, then those that it reads through others."""
     found: dict[Tensor, None] = {}
-    todo = list(stage.op.input_tensors) if stage.op.body else []
+    todo = list(stage.op.input_tensors)
     while todo:
         tensor = todo.pop(0)
         if tensor not in found:
             found[tensor] = None
-            producer = schedule.producer(tensor)
-            todo += producer.op.input_tensors if isinstance(producer.placement, Inlined) else ()
+            todo += schedule.producer(tensor).op.input_tensors
     return list(found)
