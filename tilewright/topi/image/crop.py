@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import UserError
@@ -10,8 +11,10 @@ from ...expr.nodes import Expr
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import element_type, index_tensor, integers, one_of, rank_of, same, tensor
 
-_ROW, _COLUMN = (0, 2), (1, 3)
-"""Where the first and the last place of a box stand among its four coordinates."""
+_NAME = "crop_and_resize"
+_METHODS = ("bilinear", "nearest_neighbor")
+_ENDS = ((0, 2), (1, 3))
+"""Where the first and the last row, and the first and the last column, of a box stand among its four coordinates."""
 
 
 def crop_and_resize(
@@ -55,47 +58,76 @@ def crop_and_resize(
     UserError
         For shapes and types that do not fit each other, and for a method or a layout that there is not.
     """
-    who = "crop_and_resize"
-    last = one_of(layout, ("NCHW", "NHWC"), "layout", who) == "NHWC"
-    source = rank_of(tensor(data, "data", who), 4, "data", who, layout)
-    places = rank_of(tensor(boxes, "boxes", who), 2, "boxes", who, "(boxes, 4)")
-    of = rank_of(index_tensor(box_indices, "box_indices", who), 1, "box_indices", who, "(boxes,)")
-    linear = one_of(method, ("bilinear", "nearest_neighbor"), "method", who) == "bilinear"
-    same(places.shape[1], 4, "coordinates of a box", who)
-    same(places.shape[0], of.shape[0], "boxes and box_indices", who)
-    if not places.dtype.is_float:
-        raise UserError(
-            f"boxes {places.name!r} is {places.dtype}", primitive=who, fix='give floats: topi.cast(boxes, "float32")'
-        )
-    height, width = integers(crop_size, 2, "crop_size", who, 1)
-    kind = source.dtype if out_dtype is None else element_type(out_dtype, who)
-    rows, columns = (source.shape[1], source.shape[2]) if last else (source.shape[2], source.shape[3])
+    last = one_of(layout, ("NCHW", "NHWC"), "layout", _NAME) == "NHWC"
+    images = _Images(rank_of(tensor(data, "data", _NAME), 4, "data", _NAME, layout), last)
+    sample = images.bilinear if one_of(method, _METHODS, "method", _NAME) == "bilinear" else images.nearest
+    places, image_of = _boxes(boxes, box_indices)
+    crop = integers(crop_size, 2, "crop_size", _NAME, 1)
+    kind = images.data.dtype if out_dtype is None else element_type(out_dtype, _NAME)
     outside = o.const(float(extrapolation_value or 0.0), "float32")
 
     def element(*indices: Any) -> Expr:
-        n, y, x, c = indices if last else (indices[0], indices[2], indices[3], indices[1])
-        image = o.minimum(o.maximum(o.cast("int32", of(n)), 0), o.cast("int32", source.shape[0]) - 1)
-        at_y = _coordinate(places, n, _ROW, y, height, rows)
-        at_x = _coordinate(places, n, _COLUMN, x, width, columns)
+        n, c, *at = images.by_channel(indices)
+        image = _clamped(o.cast("int32", image_of(n)), images.data.shape[0])
+        row, column = (_coordinate(places, n, *each) for each in zip(_ENDS, at, crop, images.sides, strict=True))
+        seen = o.all_of(*_within(row, images.sides[0]), *_within(column, images.sides[1]))
+        return o.cast(kind, o.select(seen, sample(image, c, row, column), outside))
 
-        def pixel(row: Expr, column: Expr) -> Expr:
-            inside = (_within(row, rows), _within(column, columns))
-            value = source(image, *inside, c) if last else source(image, c, *inside)
-            return o.cast("float32", value)
-
-        if linear:
-            (top, share_y), (left, share_x) = _split(at_y), _split(at_x)
-            above = _between(pixel(top, left), pixel(top, left + 1), share_x)
-            value = _between(above, _between(pixel(top + 1, left), pixel(top + 1, left + 1), share_x), share_y)
-        else:
-            value = pixel(*(o.cast("int32", o.call_of("round", at)) for at in (at_y, at_x)))
-        seen = o.all_of(at_y >= 0.0, at_y <= _float(rows) - 1.0, at_x >= 0.0, at_x <= _float(columns) - 1.0)
-        return o.cast(kind, o.select(seen, value, outside))
-
-    crops = (of.shape[0], o.const(height), o.const(width))
-    shape = (*crops, source.shape[3]) if last else (crops[0], source.shape[1], *crops[1:])
-    made: Tensor = compute(shape, element, "crop_and_resize", "injective")
+    height, width = map(o.const, crop)
+    channels = images.channels
+    shape = (image_of.shape[0], height, width, channels) if last else (image_of.shape[0], channels, height, width)
+    made: Tensor = compute(shape, element, _NAME, "injective")
     return made
+
+
+def _boxes(boxes: Tensor, box_indices: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both as tensors of as many boxes."""
+    places = rank_of(tensor(boxes, "boxes", _NAME), 2, "boxes", _NAME, "(boxes, 4)")
+    image_of = rank_of(index_tensor(box_indices, "box_indices", _NAME), 1, "box_indices", _NAME, "(boxes,)")
+    same(places.shape[1], 4, "coordinates of a box", _NAME)
+    same(places.shape[0], image_of.shape[0], "boxes and box_indices", _NAME)
+    if not places.dtype.is_float:
+        raise UserError(
+            f"boxes {places.name!r} is {places.dtype}", primitive=_NAME, fix='give floats: topi.cast(boxes, "float32")'
+        )
+    return places, image_of
+
+
+@dataclass(frozen=True)
+class _Images:
+    """Images that are read at places between their elements; beyond a border, the element at the border is read."""
+
+    data: Tensor
+    channels_last: bool
+
+    @property
+    def sides(self) -> tuple[Any, Any]:
+        """The height and the width."""
+        height, width = self.data.shape[1:3] if self.channels_last else self.data.shape[2:4]
+        return height, width
+
+    @property
+    def channels(self) -> Any:
+        return self.data.shape[3 if self.channels_last else 1]
+
+    def by_channel(self, indices: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
+        """Return indices in the order of the layout as image, channel, row, column."""
+        n, *rest = indices
+        return (n, rest[2], rest[0], rest[1]) if self.channels_last else (n, rest[0], rest[1], rest[2])
+
+    def pixel(self, image: Expr, c: Any, row: Expr, column: Expr) -> Expr:
+        y, x = (_clamped(at, side) for at, side in zip((row, column), self.sides, strict=True))
+        return o.cast("float32", self.data(image, y, x, c) if self.channels_last else self.data(image, c, y, x))
+
+    def nearest(self, image: Expr, c: Any, row: Expr, column: Expr) -> Expr:
+        return self.pixel(image, c, *(o.cast("int32", o.call_of("round", at)) for at in (row, column)))
+
+    def bilinear(self, image: Expr, c: Any, row: Expr, column: Expr) -> Expr:
+        (top, share_y), (left, share_x) = _split(row), _split(column)
+        above, below = (
+            _between(self.pixel(image, c, y, left), self.pixel(image, c, y, left + 1), share_x) for y in (top, top + 1)
+        )
+        return _between(above, below, share_y)
 
 
 def _float(value: Any) -> Expr:
@@ -103,18 +135,23 @@ def _float(value: Any) -> Expr:
 
 
 def _coordinate(boxes: Tensor, n: Any, ends: tuple[int, int], at: Any, size: int, extent: Any) -> Expr:
-    """Where a row or a column of a crop lies in its image."""
+    """Where row or column `at` of a crop of `size` of them lies among the `extent` of its image."""
     first, last = (o.cast("float32", boxes(n, end)) * (_float(extent) - 1.0) for end in ends)
     if size == 1:
         return (first + last) * 0.5
     return first + _float(at) * ((last - first) / float(size - 1))
 
 
-def _within(at: Expr, extent: Any) -> Expr:
+def _within(at: Expr, extent: Any) -> tuple[Expr, Expr]:
+    return at >= 0.0, at <= _float(extent) - 1.0
+
+
+def _clamped(at: Expr, extent: Any) -> Expr:
     return o.minimum(o.maximum(at, 0), o.cast("int32", extent) - 1)
 
 
 def _split(at: Expr) -> tuple[Expr, Expr]:
+    """Return the whole coordinate below `at`, and how far `at` lies beyond it."""
     low = o.call_of("floor", at)
     return o.cast("int32", low), at - low
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import UserError
@@ -60,32 +61,72 @@ def correlation_nchw(
     )
     for d in range(4):
         same(a.shape[d], b.shape[d], f"dimension {d} of data1 and data2", _NAME)
-    size, reach = integer(kernel_size, "kernel_size", _NAME, 1), integer(max_displacement, "max_displacement", _NAME, 0)
-    step, apart = integer(stride1, "stride1", _NAME, 1), integer(stride2, "stride2", _NAME, 1)
+    pairs = _Pairs.of(kernel_size, max_displacement, stride1, stride2)
     multiplies = flag(is_multiply, "is_multiply", _NAME)
-    if size % 2 == 0:
-        raise UserError(f"kernel_size={size} is even", primitive=_NAME, fix="give an odd number: a patch has a centre")
-    before, after = padding_of(padding, [size, size], _NAME)
-    border, radius = reach + (size - 1) // 2, reach // apart
-    sides = [n + p + q - 2 * border for n, p, q in zip(a.shape[2:], before, after, strict=True)]
-    if any((known(n) or 1) < 1 for n in sides):
+    before, after = padding_of(padding, [pairs.size, pairs.size], _NAME)
+    one, other = (pad(t, [0, 0, *before], [0, 0, *after]) for t in (a, b))
+    places = [pairs.places(n + p + q) for n, p, q in zip(a.shape[2:], before, after, strict=True)]
+    if any((known(n) or 1) < 1 for n in places):
         raise UserError(
-            f"images of {a.shape[2]} x {a.shape[3]} hold no patch with a border of {border}",
+            f"images of {a.shape[2]} x {a.shape[3]} hold no patch with a border of {pairs.border}",
             primitive=_NAME,
             fix="pad more, or displace less",
         )
-    width = 2 * radius + 1
-    one, other = (pad(t, [0, 0, *before], [0, 0, *after]) for t in (a, b))
-    rc, ry, rx = reduce_axis((0, a.shape[1]), "rc"), reduce_axis((0, size), "ry"), reduce_axis((0, size), "rx")
-    terms = o.cast("float32", a.shape[1] * (size * size))
+    channels, (rows, columns) = a.shape[1], (pairs.size, pairs.size)
+    rc, ry, rx = reduce_axis((0, channels), "rc"), reduce_axis((0, rows), "ry"), reduce_axis((0, columns), "rx")
+    terms = o.cast("float32", channels * (rows * columns))
 
     def element(n: Any, q: Any, i: Any, j: Any) -> Any:
-        y, x = i * step + reach + ry, j * step + reach + rx
-        down, right = ((place - radius) * apart for place in (o.floordiv(q, width), o.floormod(q, width)))
+        y, x = i * pairs.step + pairs.reach + ry, j * pairs.step + pairs.reach + rx
+        down, right = pairs.displacement(q)
         left, moved = (o.cast("float32", e) for e in (one(n, rc, y, x), other(n, rc, y + down, x + right)))
         value = left * moved if multiplies else o.maximum(left - moved, moved - left)
         return reduce_sum(value / terms, axis=[rc, ry, rx])
 
-    places = [o.floordiv(n + step - 1, step) for n in sides]
-    made: Tensor = compute((a.shape[0], width * width, *places), element, _NAME, _NAME)
+    made: Tensor = compute((a.shape[0], pairs.width * pairs.width, *places), element, _NAME, _NAME)
     return made
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Which patches are compared: where those of the first image lie, and how far those of the second are displaced."""
+
+    size: int
+    """Rows and columns of a patch."""
+    reach: int
+    """How far a patch may be displaced at most."""
+    step: int
+    """Between neighbouring patches of the first image."""
+    apart: int
+    """Between neighbouring displacements."""
+
+    @classmethod
+    def of(cls, kernel_size: Any, max_displacement: Any, stride1: Any, stride2: Any) -> _Pairs:
+        size = integer(kernel_size, "kernel_size", _NAME, 1)
+        reach = integer(max_displacement, "max_displacement", _NAME, 0)
+        step, apart = integer(stride1, "stride1", _NAME, 1), integer(stride2, "stride2", _NAME, 1)
+        if size % 2 == 0:
+            raise UserError(
+                f"kernel_size={size} is even", primitive=_NAME, fix="give an odd number: a patch has a centre"
+            )
+        return cls(size, reach, step, apart)
+
+    @property
+    def border(self) -> int:
+        """Elements along each edge of an image that are the centre of no patch."""
+        return self.reach + (self.size - 1) // 2
+
+    @property
+    def width(self) -> int:
+        """Displacements along one side."""
+        return 2 * (self.reach // self.apart) + 1
+
+    def places(self, extent: Any) -> Any:
+        """How many patches lie along a side of `extent` elements."""
+        return o.floordiv(extent - 2 * self.border + self.step - 1, self.step)
+
+    def displacement(self, q: Any) -> tuple[Any, Any]:
+        """How far down and to the right the patch of channel `q` lies."""
+        radius = self.reach // self.apart
+        down, right = o.floordiv(q, self.width), o.floormod(q, self.width)
+        return (down - radius) * self.apart, (right - radius) * self.apart
