@@ -281,7 +281,15 @@ def test_every_type_is_checked_by_its_own_bound(options, name, tmp_path):
 def test_every_strategy_of_an_operator_is_in_its_help(operator):
     names = {template.name.partition(".")[2] for template in OPERATORS[operator].template.strategies}
     (option,) = (p for p in get_command(app_tune).commands[operator].params if p.name == "strategy")
-    assert names - {""} <= set(option.metavar.split("|"))
+    assert names - {""} <= set(re.findall(r"\((\w+)\)", option.help))
+
+
+def test_help_breaks_no_placeholder_of_an_option(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for name, command in get_command(app_tune).commands.items():
+        status, text = tune(name, "--help")
+        assert status == 0
+        assert [p.name for p in command.params if p.metavar and not re.search(rf" {re.escape(p.metavar)} ", text)] == []
 
 
 def test_a_matrix_product_takes_a_strategy():
@@ -292,6 +300,7 @@ def test_a_matrix_product_takes_a_strategy():
 def test_a_strategy_that_does_not_cover_the_workload_is_refused():
     with pytest.raises(UserError, match=r"^--strategy mma does not cover conv2d .* on llvm") as caught:
         tune("conv2d", "--shape", "1x4x5x5", "--strategy", "mma", "--target", "llvm")
+    assert str(caught.value.message).endswith(" on llvm: it is for large groups on GPUs with matrix instructions")
     assert caught.value.fix == "leave it out"
 
 

@@ -25,8 +25,8 @@ def _option(panel: str, *names: str, metavar: str, what: str, **more: Any) -> An
     return typer.Option(*names, metavar=metavar, help=what, rich_help_panel=panel, **more)
 
 
-def _strategy(metavar: str, what: str, default: str) -> Any:
-    return _option(_SEARCH, "--strategy", metavar=metavar, what=what, show_default=default)
+def _strategy(what: str, default: str) -> Any:
+    return _option(_SEARCH, "--strategy", metavar="NAME", what=what, show_default=default)
 
 
 def _shape(metavar: str, what: str) -> Any:
@@ -50,14 +50,14 @@ Padding = Annotated[
 Product = Annotated[
     str | None,
     _strategy(
-        "mma|tf32", "Template: matrix instructions (mma), or those that round float32 (tf32).",
-        "ordinary arithmetic",
+        "Template: matrix instructions (mma), or those that round float32 (tf32).", "ordinary arithmetic",
     ),
 ]  # fmt: skip
 
 
-def _type(further: str = "") -> Any:
-    return _option(_WHAT, "--dtype", metavar=f"float32|float16|bfloat16|float64{further}", what="Element type.")
+def _type(*further: str) -> Any:
+    *names, last = ("float32", "float16", "bfloat16", "float64", *further)
+    return _option(_WHAT, "--dtype", metavar="TYPE", what=f"Element type: {', '.join(names)} or {last}.")
 
 
 Dtype = Annotated[str, _type()]
@@ -85,9 +85,10 @@ Budget = Annotated[
 Tuner = Annotated[
     str,
     _option(
-        _SEARCH, "--tuner", metavar="auto|xgb|ga|random|gridsearch",
+        _SEARCH, "--tuner", metavar="NAME",
         what="How to search: by a model of the machine that learns (auto), by a learned model alone (xgb: xgboost, or "
-        "a small one if that is not installed), by a genetic algorithm (ga), at random, or all in order (gridsearch).",
+        "a small one if that is not installed), by a genetic algorithm (ga), at random (random), or all in order "
+        "(gridsearch).",
     ),
 ]  # fmt: skip
 Seed = Annotated[
@@ -285,12 +286,11 @@ def conv2d(
     groups: Annotated[
         str, _option(_WHAT, "--groups", metavar="N", what="Groups of channels; each group has its own filters.")
     ] = "1",
-    dtype: Annotated[str, _type("|int8|uint8")] = "float32",
+    dtype: Annotated[str, _type("int8", "uint8")] = "float32",
     layout: Annotated[str, _option(_WHAT, "--layout", metavar="NCHW|NHWC|HWCN", what="Order of dimensions.")] = "NCHW",
     strategy: Annotated[
         str | None,
         _strategy(
-            "gemm|mma|tf32|window|grouped|direct",
             "Template: products of tiles (gemm), by matrix instructions (mma), by those that round float32 (tf32), by "
             "matrix instructions on a tile of the image (window) or of several small groups at once (grouped), or "
             "windows in registers (direct).",
@@ -315,7 +315,6 @@ def depthwise(
     strategy: Annotated[
         str | None,
         _strategy(
-            "direct|mma",
             "Template: windows in registers (direct), or rows of windows by matrix instructions (mma).",
             "tiles of planes",
         ),

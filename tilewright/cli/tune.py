@@ -182,7 +182,7 @@ def able(packaged: Packaged[Any], workload: Convolution, target: Target) -> Pack
     names = [t.name.partition(".")[2] for t in whole.strategies if t.covers(workload, target)]
     others = " or ".join(f"--strategy {name}" for name in names if name)
     raise UserError(
-        f"--strategy {template.name.partition('.')[2]} does not cover {workload.title} on {target.kind}",
+        f"--strategy {template.name.partition('.')[2]} {template.refusal(workload, target)}",
         fix=f"give {others}, or leave it out" if others else "leave it out",
         where="",
     )

@@ -42,11 +42,20 @@ from .template import cheapest as cheapest
 from .transposed import Transposed as Transposed
 from .workload import Convolution as Convolution
 
+_MATRIX_UNITS = "GPUs with matrix instructions"
 CONV2D_DIRECT: PackagedTemplate[Conv2d] = PackagedTemplate(
-    "topi/conv2d.direct", Conv2d, grouped_mma.DIRECT, cpu_channels_last.ON_CPU
+    "topi/conv2d.direct",
+    Conv2d,
+    grouped_mma.DIRECT,
+    cpu_channels_last.ON_CPU,
+    scope="NHWC, and groups of few channels in NCHW",
 )
 DEPTHWISE_DIRECT: PackagedTemplate[Depthwise] = PackagedTemplate(
-    "topi/depthwise.direct", Depthwise, depthwise_mma.DIRECT, cpu_channels_last.ON_CPU
+    "topi/depthwise.direct",
+    Depthwise,
+    depthwise_mma.DIRECT,
+    cpu_channels_last.ON_CPU,
+    scope="NCHW and NHWC",
 )
 DEPTHWISE_MMA: PackagedTemplate[Depthwise] = PackagedTemplate(
     "topi/depthwise.mma",
@@ -54,12 +63,14 @@ DEPTHWISE_MMA: PackagedTemplate[Depthwise] = PackagedTemplate(
     depthwise_mma.ON_GPU,
     replace(cpu.IMAGES, covers=never),
     runs_on=depthwise_mma.runs_on,
+    scope=f"16-bit floats in NCHW, with stride and dilation 1, on {_MATRIX_UNITS}",
 )
 CONV2D_GEMM: PackagedTemplate[Conv2d] = PackagedTemplate(
     "topi/conv2d.gemm",
     Conv2d,
     contraction_simt.Simt(implicit_gemm.contraction_of, implicit_gemm.views_of).strategy(implicit_gemm.covers),
     replace(cpu.IMAGES, covers=never),
+    scope="GPUs, and large groups",
 )
 _MMA = contraction_mma.Mma(implicit_gemm.contraction_of, implicit_gemm.views_of)
 _TF32 = contraction_mma.Mma(implicit_gemm.contraction_of, implicit_gemm.views_of, contraction_mma.ROUNDED)
@@ -69,6 +80,7 @@ CONV2D_MMA: PackagedTemplate[Conv2d] = PackagedTemplate(
     _MMA.strategy(implicit_gemm.covers),
     replace(cpu.IMAGES, covers=never),
     runs_on=_MMA.runs_on,
+    scope=f"large groups on {_MATRIX_UNITS}",
 )
 CONV2D_TF32: PackagedTemplate[Conv2d] = PackagedTemplate(
     "topi/conv2d.tf32",
@@ -76,6 +88,7 @@ CONV2D_TF32: PackagedTemplate[Conv2d] = PackagedTemplate(
     _TF32.strategy(implicit_gemm.covers),
     replace(cpu.IMAGES, covers=never),
     runs_on=_TF32.runs_on,
+    scope=f"float32 and large groups on {_MATRIX_UNITS}",
 )
 CONV2D_WINDOW: PackagedTemplate[Conv2d] = PackagedTemplate(
     "topi/conv2d.window",
@@ -83,6 +96,7 @@ CONV2D_WINDOW: PackagedTemplate[Conv2d] = PackagedTemplate(
     window_mma.ON_GPU,
     replace(cpu.IMAGES, covers=never),
     runs_on=window_mma.runs_on,
+    scope=f"windows over 16-bit floats and 8-bit integers in NHWC on {_MATRIX_UNITS}",
 )
 CONV2D_GROUPED: PackagedTemplate[Conv2d] = PackagedTemplate(
     "topi/conv2d.grouped",
@@ -90,6 +104,7 @@ CONV2D_GROUPED: PackagedTemplate[Conv2d] = PackagedTemplate(
     grouped_mma.ON_GPU,
     replace(cpu.IMAGES, covers=never),
     runs_on=grouped_mma.runs_on,
+    scope=f"16-bit floats in groups of 2 to 16 channels on {_MATRIX_UNITS}",
 )
 _PRODUCT_ON_GPU: ScheduleStrategy[Any] = contraction_simt.Simt(matmul.contraction_of, matmul.views_of).strategy(always)
 _PRODUCT_ON_CPU: ScheduleStrategy[Any] = contraction_cpu.Packed(matmul.contraction_of, matmul.views_of).strategy(always)
@@ -100,7 +115,7 @@ _PRODUCT_TF32 = contraction_mma.Mma(matmul.contraction_of, matmul.views_of, cont
 def _by_matrix_instructions(name: str, kind: type[Any], by: contraction_mma.Mma[Any]) -> PackagedTemplate[Any]:
     """The strategy of products by matrix instructions, which no CPU has."""
     on_cpu = replace(_PRODUCT_ON_CPU, covers=never)
-    return PackagedTemplate(name, kind, by.strategy(always), on_cpu, runs_on=by.runs_on)
+    return PackagedTemplate(name, kind, by.strategy(always), on_cpu, runs_on=by.runs_on, scope=_MATRIX_UNITS)
 
 
 DENSE_MMA: PackagedTemplate[Dense] = _by_matrix_instructions("topi/dense.mma", Dense, _PRODUCT_MMA)

@@ -24,6 +24,7 @@ from .contraction import Contraction, Padded, Views, declare, rounded
 from .contraction_schedule import Begun, begin, bind_tiles, pad_rows, result_axes, store_vectors, width
 from .gpu import USUAL as USUAL_GPU
 from .gpu import Gpu
+from .matrix_units import has_atoms
 from .mma_cost import MmaTile, depths, expected, ranked, splits, stages, tiles, warp_tiles
 from .template import ScheduleStrategy
 from .tensors import Tensors
@@ -68,9 +69,7 @@ class Mma(Generic[W]):
 
     def runs_on(self, target: Target | None) -> bool:
         """Whether a target has the instructions."""
-        return target is None or (
-            target.kind == "cuda" and all(ATOMS[name].runs_on(target.hardware) for name in self.atoms.values())
-        )
+        return has_atoms(self.atoms.values())(target)
 
     def _fits(self, of: W) -> bool:
         made, atom = self.contraction_of(of), self.atom(of)

@@ -9,15 +9,14 @@ channels last, whatever its layout in memory: at each tap, a matrix is read from
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from math import hypot, inf, prod
 from typing import Any
 
 from ...core.atoms import ATOMS
 from ...core.hardware import MemoryScope
-from ...core.target import Target
 from ...expr.convert import cast, const
 from ...expr.operators import all_of, floordiv, floormod, if_then_else
 from ...schedule.handle import ScheduleHandle
@@ -28,10 +27,10 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from ...tune.task import Expectation
-from . import direct, direct_choice
 from .convolutions import Conv2d
 from .gpu import USUAL, Gpu
 from .layouts import from_layout, in_layout
+from .matrix_units import direct_beside, has_atoms, modelled
 from .schedule_helpers import GPU, GRID_LIMIT, bind_all
 from .template import ScheduleStrategy
 from .tensors import Tensors
@@ -257,35 +256,9 @@ def covers(of: Conv2d) -> bool:
     return same and plain and of.shape[1] % _PACK == 0 and of.dtype in _TYPES and bool(blocks(of))
 
 
-def runs_on(target: Target | None) -> bool:
-    """Whether a target has the instructions."""
-    return target is None or (
-        target.kind == "cuda" and all(ATOMS[name].runs_on(target.hardware) for name in _TYPES.values())
-    )
-
-
-def _on(target: Target) -> ScheduleStrategy[Conv2d]:
-    """The strategy, whose model counts for the GPU of a target."""
-    gpu = Gpu.of(target)
-    counts = {"usual": partial(usual, gpu=gpu), "order": partial(order, gpu=gpu), "cost": partial(cost, gpu=gpu)}
-    return replace(ON_GPU, expected=partial(expected, gpu=gpu), **counts)  # type: ignore[arg-type]
-
-
-@lru_cache(maxsize=64)
-def beside(of: Conv2d, gpu: Gpu) -> float:
-    """The cycles that the direct strategy takes, where it can be compared with this one; infinity elsewhere."""
-    if not covers(of):
-        return inf
-    return min(direct_choice.cycles(of, tile, block, gpu) for tile, block in direct_choice.candidates(of))
-
-
-def _direct_on(target: Target) -> ScheduleStrategy[Conv2d]:
-    gpu = Gpu.of(target)
-    return replace(direct.tailored_to(gpu), cost=partial(beside, gpu=gpu))
-
-
-ON_GPU: ScheduleStrategy[Conv2d] = ScheduleStrategy(
-    space, schedule, usual, declare, covers, order, cost, expected=expected, tailored=_on
+runs_on = has_atoms(_TYPES.values())
+ON_GPU: ScheduleStrategy[Conv2d] = modelled(
+    ScheduleStrategy(space, schedule, usual, declare, covers), usual=usual, order=order, cost=cost, expected=expected
 )
-DIRECT: ScheduleStrategy[Conv2d] = replace(direct.ON_GPU, cost=partial(beside, gpu=USUAL), tailored=_direct_on)
+DIRECT: ScheduleStrategy[Conv2d] = direct_beside(covers)
 """The direct strategy for convolutions in groups, whose cost tells which of both is the choice."""

@@ -170,6 +170,7 @@ class PackagedTemplate(Generic[W]):
     cpu: ScheduleStrategy[W]
     others: tuple[PackagedTemplate[W], ...] = ()
     runs_on: Callable[[Target | None], bool] = always
+    scope: str = ""
 
     @property
     def strategies(self) -> tuple[PackagedTemplate[W], ...]:
@@ -189,6 +190,11 @@ class PackagedTemplate(Generic[W]):
     def covers(self, workload: W, target: Target | None) -> bool:
         """Whether this strategy can schedule the workload."""
         return self.runs_on(target) and self.strategy(target).covers(workload)
+
+    def refusal(self, workload: W, target: Target | None) -> str:
+        """Return the predicate that says that this strategy does not cover the workload, for messages."""
+        on = f" on {target.kind}" if target is not None else ""
+        return f"does not cover {workload.title}{on}{f': it is for {self.scope}' if self.scope else ''}"
 
     def choose(self, workload: W, target: Target | None) -> tuple[PackagedTemplate[W], Config]:
         """The strategy and the configuration to use where nothing was measured.
@@ -221,10 +227,11 @@ class PackagedTemplate(Generic[W]):
 
     def _check(self, workload: W, target: Target | None) -> None:
         if not self.covers(workload, target):
+            others = [t.name for t in ALL if t.kind is self.kind and t.covers(workload, target)]
             raise UserError(
-                f"the template {self.name!r} does not cover {workload.title}",
+                f"the template {self.name!r} {self.refusal(workload, target)}",
                 primitive=workload.name,
-                fix=f"use {', '.join(t.name for t in ALL if t.kind is self.kind and t.covers(workload, target))}",
+                fix=f"use {' or '.join(others) or 'topi.nn, and a schedule of topi.generic'}",
             )
 
     def instantiate(self, config: Config, args: tuple[Any, ...], target: Target | None) -> Program:

@@ -31,6 +31,7 @@ from .contraction_schedule import bind_tiles, pad_rows, repack, store_vectors
 from .convolutions import Conv2d
 from .gpu import USUAL, Gpu
 from .implicit_gemm import turned
+from .matrix_units import has_atoms
 from .template import ScheduleStrategy
 from .tensors import Tensors
 from .window_mma_cost import (
@@ -51,6 +52,9 @@ _UNROLLED = 3
 """Rows of a window up to which they are written out."""
 _ATOMS = {"float16": "float16", "bfloat16": "bfloat16", "int8": "int8", "uint8": "uint8"}
 """The atom for elements of a type. Weights of 32-bit elements take more shared memory than there is."""
+
+
+runs_on = has_atoms(_ATOMS.values())
 
 
 def atom_of(of: Conv2d) -> Atom:
@@ -186,13 +190,6 @@ def _bind_warps(tile: WindowTile, s: ScheduleHandle, holder: Tensor, axes: list[
     s[holder].bind(places, thread_axis("threadIdx.z"))
     s[holder].bind(fw, thread_axis("threadIdx.y"))
     return fw
-
-
-def runs_on(target: Target | None) -> bool:
-    """Whether a target has the instructions."""
-    return target is None or (
-        target.kind == "cuda" and all(ATOMS[name].runs_on(target.hardware) for name in _ATOMS.values())
-    )
 
 
 def strategy_on(gpu: Gpu) -> ScheduleStrategy[Conv2d]:
