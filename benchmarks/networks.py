@@ -26,7 +26,7 @@ from benchmarks.network_layers import NETWORKS, layers
 from tilewright.core.errors import TVMError
 from tilewright.core.target import Target
 from tilewright.functional import rivals
-from tilewright.functional.compiler import Candidate, candidate, compiled, strategies_of
+from tilewright.functional.compiler import Selection, candidate, compiled, strategies_of
 from tilewright.functional.executable import Executable
 from tilewright.functional.problem import Problem
 from tilewright.functional.shipped import RECORDS
@@ -66,7 +66,7 @@ def _shipped() -> Iterator[Any]:
         yield from load_from_file(path, [])
 
 
-def candidates_of(problem: Problem, trials: int) -> Iterator[Candidate]:
+def candidates_of(problem: Problem, trials: int) -> Iterator[Selection]:
     """Return what a call would use, then what the model of each strategy likes."""
     start = candidate(problem, TARGET)
     found = {(start.template.name, start.config.index): start}
@@ -84,7 +84,7 @@ def candidates_of(problem: Problem, trials: int) -> Iterator[Candidate]:
             likes = _of_small_images(of, trials // 2)
         for index in islice(likes, trials):
             config = strategy.space(of).get(index)
-            found.setdefault((template.name, index), Candidate(template, of, config, "tried"))
+            found.setdefault((template.name, index), Selection(template, of, config, "tried"))
     yield from islice(found.values(), 2 * trials)
 
 
@@ -123,12 +123,12 @@ class Bench:
 
     def seconds(self, executable: Executable) -> float:
         """Return the time of a kernel; infinity where its result is wrong."""
-        from tilewright.functional.plans import OURS, Choice, Plan
+        from tilewright.functional.plans import OURS, Decision, Plan
         from tilewright.functional.running import program_of
         from tilewright.functional.torch_tensors import launch
         from tilewright.functional.torch_timing import in_turns
 
-        program = program_of(Plan(self.problem, self.on, Choice(OURS), executable, "measured"))
+        program = program_of(Plan(self.problem, self.on, Decision(OURS), executable, "measured"))
         given = [a.data_ptr() for a in (self.x, self.weight, self.out)]
 
         def run() -> None:

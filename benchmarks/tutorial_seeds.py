@@ -30,7 +30,7 @@ from tilewright.measure.outcome import Measured, Outcome, RunFailed
 from tilewright.measure.session import MeasureSession
 from tilewright.runtime.driver import DeviceAttributes
 from tilewright.tune.search.guided import automatic
-from tilewright.tune.session.run import Options, Run
+from tilewright.tune.session.run import Run, SearchOptions
 from tilewright.tune.session.trials import Trial
 from tilewright.tune.task import Task, freeze
 
@@ -102,7 +102,7 @@ def searched(seed: int, trials: int, task: Task, shared: Shared) -> list[float]:
         if trial.number:
             rates.append(trial.flops / 1e9)
 
-    options = Options(trials=trials, confirm=0, processes=LocalBuilder().processes)
+    options = SearchOptions(trials=trials, confirm=0, processes=LocalBuilder().processes)
     shared.run = Run(task, automatic(task, seed), shared, options, [heard])
     shared.run.go()
     return np.maximum.accumulate(rates).tolist()

@@ -9,7 +9,7 @@ from tests.explain.schedules import bind, convolution, product, strided, transpo
 from tilewright import te
 from tilewright.core.hardware import MemoryScope
 from tilewright.core.occupancy import Limiter
-from tilewright.explain.counting import Access
+from tilewright.explain.counting import AccessCount
 from tilewright.explain.explanation import Explanation, KernelExplanation
 
 
@@ -18,7 +18,7 @@ def only(explanation: Explanation) -> KernelExplanation:
     return kernel
 
 
-def access(kernel: KernelExplanation, name: str, stores: bool = False) -> Access:
+def access(kernel: KernelExplanation, name: str, stores: bool = False) -> AccessCount:
     found = [a for a in kernel.counts.accesses.values() if a.buffer == name and a.stores is stores]
     assert len(found) == 1, found
     return found[0]

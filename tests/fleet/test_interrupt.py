@@ -15,7 +15,7 @@ import pytest
 from tests.fleet.cluster import environment
 from tests.fleet.test_kills import SCRIPT, Part, free_port, records, tail
 from tilewright import autotvm
-from tilewright.tune.records.log import Problem
+from tilewright.tune.records.log import SkippedLine
 
 pytest.importorskip("distributed")
 PATIENCE = 300.0
@@ -73,7 +73,7 @@ def test_an_interrupted_tuner_leaves_all_whole(when: int, tmp_path: Path) -> Non
     finally:
         for part in parts:
             part.kill()
-    problems: list[Problem] = []
+    problems: list[SkippedLine] = []
     pairs = list(autotvm.record.load_from_file(log, problems))
     assert not problems
     assert all(result.error_no == 0 for _, result in pairs)

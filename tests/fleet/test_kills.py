@@ -16,7 +16,7 @@ import pytest
 
 from tests.fleet.cluster import environment
 from tilewright import autotvm
-from tilewright.tune.records.log import Problem
+from tilewright.tune.records.log import SkippedLine
 
 pytest.importorskip("distributed")
 KILLS = int(os.environ.get("TILEWRIGHT_TEST_KILLS", "30"))
@@ -149,7 +149,7 @@ def tail(folder: Path) -> str:
 
 def check(log: Path, tally: Path, kills: Counter[str]) -> None:
     """Each configuration ran once at most, and each that ran has one record."""
-    problems: list[Problem] = []
+    problems: list[SkippedLine] = []
     pairs = list(autotvm.record.load_from_file(log, problems))
     assert len(problems) <= kills["tuner"] + 1, problems
     recorded = Counter(inp.config.index for inp, _ in pairs)

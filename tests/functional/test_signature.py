@@ -10,7 +10,7 @@ from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.functional.compiler import strategies_of
 from tilewright.functional.problem import Problem
-from tilewright.functional.signature import Arrays, Described, Options, activation_name, signature
+from tilewright.functional.signature import Arrays, CallOptions, Described, activation_name, signature
 
 HERE = ("cpu", 0)
 
@@ -22,7 +22,7 @@ def seen(shape, dtype="float32", device=HERE, last=False):
 def call(name="conv2d", x=(2, 4, 9, 8), w=(8, 2, 3, 3), bias=None, residual=None, out=None, **options):
     given = [a if isinstance(a, Described) or a is None else seen(a) for a in (x, w, bias, residual, out)]
     usual = {"groups": 2} if name == "conv2d" else {}
-    return signature(name, Arrays(*given), Options(**{**usual, **options}))
+    return signature(name, Arrays(*given), CallOptions(**{**usual, **options}))
 
 
 ON_GPU = ("cuda", 0)

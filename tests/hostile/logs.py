@@ -27,7 +27,7 @@ from tilewright.cli import log as command
 from tilewright.core.errors import UserError
 from tilewright.tune.records.format import Notes
 from tilewright.tune.search.simple import RandomSearch
-from tilewright.tune.session.run import Options, Run
+from tilewright.tune.session.run import Run, SearchOptions
 
 _CODE = "__import__('os').system('touch executed')"
 _VALUES = (
@@ -161,7 +161,7 @@ def _apply(path: str) -> None:
 
 def _resume(path: str) -> None:
     task = fakes.add_task()
-    run = Run(task, RandomSearch(task.config_space, 0), fakes.FakeMeasurer(lambda i: 1e-3 * (i + 1)), Options(3))
+    run = Run(task, RandomSearch(task.config_space, 0), fakes.FakeMeasurer(lambda i: 1e-3 * (i + 1)), SearchOptions(3))
     run.resume(load_from_file(path))
     run.go()
     autotvm.tuner.RandomTuner(task).load_history(load_from_file(path))

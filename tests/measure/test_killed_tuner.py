@@ -17,7 +17,7 @@ import pytest
 from tests.measure.test_processes import MARK, assert_nothing_is_left
 from tests.paths import python_path
 from tilewright import autotvm
-from tilewright.tune.records.log import Problem
+from tilewright.tune.records.log import SkippedLine
 
 KILLS = int(os.environ.get("TILEWRIGHT_TEST_KILLS", "4"))
 
@@ -80,7 +80,7 @@ def check_log(path: Path, before: list[str], kills: int) -> list[str]:
     """The records of a log: all that it held before, each configuration once, and at most one torn line a kill."""
     if not path.exists():
         return []
-    problems: list[Problem] = []
+    problems: list[SkippedLine] = []
     measured = sum(1 for _ in autotvm.record.load_from_file(path, problems))
     assert len(problems) <= kills + 1
     records = [line for line in path.read_text().splitlines() if readable(line)]

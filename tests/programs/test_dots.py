@@ -11,7 +11,7 @@ import pytest
 import tilewright as tw
 from tests.passes.running import finish
 from tilewright import intrin, te
-from tilewright.codegen.llvm.compile import assembly, host_machine
+from tilewright.codegen.llvm.compile import assembly, host_processor
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
 from tilewright.loops.interpret import interpret
@@ -143,7 +143,7 @@ def test_vectors_sum_four_products_at_a_time(sizes: tuple[int, int, int], target
 def test_a_processor_with_vnni_runs_the_instruction() -> None:
     module = tw.build(*on_vectors(16, 64, 32), "llvm -mcpu=cascadelake")
     assert module.program.source.count("call <16 x i32>") == 8  # 4 rows of 2 vectors
-    assert "vpdpbusd" in assembly(module.program.source, host_machine("cascadelake"))
+    assert "vpdpbusd" in assembly(module.program.source, host_processor("cascadelake"))
     for other in ("skylake-avx512", "x86-64-v3"):
         assert "vpdpbusd" not in tw.build(*on_vectors(16, 64, 32), f"llvm -mcpu={other}").program.source
 

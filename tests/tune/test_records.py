@@ -22,7 +22,7 @@ from tilewright.error import UserError
 from tilewright.target import Target
 from tilewright.tune.records.format import COMPILER, Notes
 from tilewright.tune.records.history import History
-from tilewright.tune.records.log import Problem, RecordLog
+from tilewright.tune.records.log import RecordLog, SkippedLine
 
 LEGACY = Path(__file__).parent / "legacy"
 LOGS = sorted(LEGACY.glob("*.json"))
@@ -188,7 +188,7 @@ def test_what_is_no_record_is_reported_and_skipped(tmp_path, caplog):
     assert found == [0, 2]
     assert len(caplog.records) == 10
     assert f"{log}:4: skipped: this is not a record" in caplog.text
-    problems: list[Problem] = []
+    problems: list[SkippedLine] = []
     assert len(list(load_from_file(log, problems))) == 2
     assert [p.line for p in problems] == [4, 5, 6, 7, 8, 9, 10, 11, 13, 14]
 
@@ -199,7 +199,7 @@ def test_a_torn_line_stays_alone(tmp_path):
     log = RecordLog(path)
     log.append(encode(*pair(2)), encode(*pair(3)))
     log.close()
-    problems: list[Problem] = []
+    problems: list[SkippedLine] = []
     assert [inp.config.index for inp, _ in load_from_file(path, problems)] == [0, 2, 3]
     assert [p.line for p in problems] == [2]
 
@@ -230,7 +230,7 @@ def test_killing_the_writer_loses_at_most_the_line_being_written(tmp_path):
         assert acknowledged <= whole
         torn = len(written) - whole
         assert torn <= attempt + 1
-    problems: list[Problem] = []
+    problems: list[SkippedLine] = []
     assert sum(1 for _ in load_from_file(path, problems)) == whole
     assert len(problems) == torn
     assert acknowledged > 500
@@ -250,7 +250,7 @@ def test_several_writers_do_not_mix_their_lines(tmp_path):
         children.append(child)
     for child in children:
         os.waitpid(child, 0)
-    problems: list[Problem] = []
+    problems: list[SkippedLine] = []
     found = [inp.config.index for inp, _ in load_from_file(path, problems)]
     assert sorted(found) == sorted([0, 1, 2, 3] * 100)
     assert not problems
@@ -374,7 +374,7 @@ def test_a_line_that_never_ends_costs_neither_memory_nor_time(tmp_path, monkeypa
     path.write_bytes(good + b"x" * 40_000 + b"\n" + good)
     problems = []
     assert len(list(load_from_file(path, problems))) == 2
-    assert problems == [Problem(2, "it is longer than 16,384 characters")]
+    assert problems == [SkippedLine(2, "it is longer than 16,384 characters")]
     with path.open("ab") as file:
         file.truncate(1 << 40)  # sparse
     assert len(list(load_from_file(path, problems := []))) == 2

@@ -24,7 +24,7 @@ from tilewright.tune.records.format import MeasureInput, Notes
 from tilewright.tune.records.history import History
 from tilewright.tune.search.annealing import AnnealingSearch
 from tilewright.tune.search.simple import GridSearch, RandomSearch
-from tilewright.tune.session.run import Options, Run
+from tilewright.tune.session.run import Run, SearchOptions
 from tilewright.tune.session.show import peak_flops, readable, scale_of
 from tilewright.tune.session.trials import kind_of
 
@@ -41,7 +41,9 @@ def tune(judge=cost, strategy=None, known=(), device="Fake 1", **options):
     """A run, and the trials that its listener heard of."""
     heard = []
     measurer = fakes.FakeMeasurer(judge, device)
-    run = Run(TASK, strategy or RandomSearch(SPACE, 0), measurer, Options(**{"trials": 30, **options}), [heard.append])
+    run = Run(
+        TASK, strategy or RandomSearch(SPACE, 0), measurer, SearchOptions(**{"trials": 30, **options}), [heard.append]
+    )
     run.resume(known)
     run.go()
     return run, heard, measurer
@@ -314,7 +316,7 @@ def _tune_slowly(log, asked):
         return cost(index)
 
     callback = autotvm.callback.log_to_file(str(log))
-    run = Run(TASK, RandomSearch(SPACE, 0), fakes.FakeMeasurer(judge), Options(150, confirm=0))
+    run = Run(TASK, RandomSearch(SPACE, 0), fakes.FakeMeasurer(judge), SearchOptions(150, confirm=0))
     run.listeners = [lambda trial: callback(None, [trial.input], [trial.result])]
     run.resume(callback.known())
     run.go()
@@ -330,7 +332,7 @@ def test_an_interrupted_run_keeps_the_best_so_far(caplog):
         return cost(index)
 
     measurer = fakes.FakeMeasurer(judge)
-    run = Run(TASK, RandomSearch(SPACE, 0), measurer, Options(100))
+    run = Run(TASK, RandomSearch(SPACE, 0), measurer, SearchOptions(100))
     with caplog.at_level(logging.INFO, "autotvm"):
         tally = run.go()
     assert run.interrupted
@@ -594,7 +596,7 @@ def test_what_was_best_for_another_shape_is_tried_first() -> None:
         inp = MeasureInput(Target("opencl"), small, small.config_space.get(index)).noted(Notes("Fake 1", flop=1024.0))
         pairs.append((inp, MeasureResult((seconds,), 0, 0.1, 0.0)))
     measurer = fakes.FakeMeasurer(lambda index: 1e-6)
-    run = Run(large, RandomSearch(large.config_space, 0), measurer, Options(trials=8, confirm=0))
+    run = Run(large, RandomSearch(large.config_space, 0), measurer, SearchOptions(trials=8, confirm=0))
     run.resume(pairs)
     run.go()
     first = [large.config_space.get(index)["x"].size[1:] for index in measurer.asked[:8]]

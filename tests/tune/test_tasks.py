@@ -13,21 +13,21 @@ from tilewright import autotvm
 from tilewright.core.errors import UserError
 from tilewright.measure.outcome import Measured, RunFailed
 from tilewright.tune.search.simple import RandomSearch
-from tilewright.tune.session.allotment import WINDOW, Share, choose
+from tilewright.tune.session.allotment import WINDOW, TaskShare, choose
 from tilewright.tune.session.budget import seconds_of
 from tilewright.tune.session.campaign import SLICE, Campaign, lines
-from tilewright.tune.session.run import Options, Run
+from tilewright.tune.session.run import Run, SearchOptions
 
 INFINITY = float("inf")
 
 
-def share(costs: list[float], kind: str = "a", flop: float = 1.0, weight: float = 1.0, spent: float = 1.0) -> Share:
-    return Share(kind, flop, weight, costs, len(costs), spent * len(costs))
+def share(costs: list[float], kind: str = "a", flop: float = 1.0, weight: float = 1.0, spent: float = 1.0) -> TaskShare:
+    return TaskShare(kind, flop, weight, costs, len(costs), spent * len(costs))
 
 
 class TestTheRule:
     def test_each_task_begins_in_order(self) -> None:
-        shares = [share([1.0] * 8), Share("a", 1.0), Share("a", 1.0)]
+        shares = [share([1.0] * 8), TaskShare("a", 1.0), TaskShare("a", 1.0)]
         assert choose(shares) == 1
 
     def test_what_gains_most_goes_on(self) -> None:
@@ -81,7 +81,9 @@ def campaign(trials: int | None, seconds: float | None = None) -> tuple[Campaign
     measurer = Measurer(lambda _: 1.0)
     heard: list[Any] = []
     tasks = [fakes.add_task(n) for n in (4096, 8192, 16384)]
-    runs = [Run(task, RandomSearch(task.config_space, 0), measurer, Options(10**6), [heard.append]) for task in tasks]
+    runs = [
+        Run(task, RandomSearch(task.config_space, 0), measurer, SearchOptions(10**6), [heard.append]) for task in tasks
+    ]
     return Campaign(runs, measurer, [1.0] * 3, trials, seconds), measurer, heard
 
 

@@ -58,7 +58,7 @@ def _floormod(e: n.FloorMod, facts: Facts) -> Affine:
     return _symbolic_quotient(a, b, facts)[1] if b.terms else _kept(e, facts)
 
 
-class Share(NamedTuple):
+class Remainder(NamedTuple):
     """What a remainder x % d belongs to: x, and x // d * d multiplied out."""
 
     base: Affine
@@ -73,7 +73,7 @@ def _symbolic_quotient(a: Affine, b: Affine, facts: Facts) -> tuple[Affine, Affi
     top, bottom = write(rest, facts), write(b, facts)
     over, left = atom(n.FloorDiv(top, bottom)), n.FloorMod(top, bottom)
     if left not in facts.shares:
-        facts.shares[left] = Share(rest, times(over, b, facts))
+        facts.shares[left] = Remainder(rest, times(over, b, facts))
     return whole + over, atom(left)
 
 

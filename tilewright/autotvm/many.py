@@ -12,7 +12,7 @@ from ..measure.option import measure_option as default_option
 from ..measure.session import MeasureSession
 from ..tune.session.budget import seconds_of
 from ..tune.session.campaign import Campaign, lines
-from ..tune.session.run import Options, Run
+from ..tune.session.run import Run, SearchOptions
 from ..tune.session.show import say
 from ..tune.session.trials import Trial
 from ..tune.task import Task
@@ -96,7 +96,7 @@ def tune_tasks(
     tuners = [_TUNERS[tuner](task, seed=seed) for task in tasks]
     seconds = seconds_of(budget, "tune_tasks")
     with session_of(tasks[0].target, builder, runner, called) as session:
-        options = Options(_UNLIMITED, early_stopping, confirm=confirm, processes=builder.processes)
+        options = SearchOptions(_UNLIMITED, early_stopping, confirm=confirm, processes=builder.processes)
         runs = [_run(task, made, session, options, called) for task, made in zip(tasks, tuners, strict=True)]
         if resume:
             _resume(runs, session, called)
@@ -115,7 +115,7 @@ def _run(
     task: Task,
     tuner: Tuner,
     session: Session,
-    options: Options,
+    options: SearchOptions,
     called: Sequence[Callback],
 ) -> Run:
     """Make the run of a task, whose trials its tuner tells to the callbacks."""

@@ -21,7 +21,7 @@ from ..tune.records.curve import Curve, curves
 from ..tune.records.files import merge_pairs
 from ..tune.records.format import MeasureInput, Pair, mean_cost
 from ..tune.records.history import History
-from ..tune.records.log import Problem, load_from_file
+from ..tune.records.log import SkippedLine, load_from_file
 from ..tune.session.trials import gist
 from ..tune.space.choices import SplitChoice
 from ..tune.task import Workload
@@ -121,9 +121,9 @@ def _short_names(paths: Sequence[Path]) -> dict[Path, str]:
     return {path: path.stem if stems.count(path.stem) == 1 else str(path) for path in paths}
 
 
-def read_log(path: Path) -> tuple[list[Pair], list[Problem]]:
+def read_log(path: Path) -> tuple[list[Pair], list[SkippedLine]]:
     """Return the records of a log, and its lines that are none."""
-    problems: list[Problem] = []
+    problems: list[SkippedLine] = []
     try:
         return list(load_from_file(path, problems)), problems
     except UserError as error:
@@ -141,7 +141,7 @@ def _by_workload(pairs: Sequence[Pair]) -> dict[Workload, list[Pair]]:
     return found
 
 
-def _tell(path: Path, pairs: Sequence[Pair], problems: Sequence[Problem]) -> int:
+def _tell(path: Path, pairs: Sequence[Pair], problems: Sequence[SkippedLine]) -> int:
     """Say which lines of a log are none, or that there is none; returns the exit status."""
     print_lines([f"{path}:{problem.line}: skipped: {one_line(problem.reason)}" for problem in problems])
     if not pairs:

@@ -19,7 +19,7 @@ _MOST_REASON = 400
 
 
 @dataclass(frozen=True)
-class Program:
+class CompiledWinner:
     """A winner, compiled: its loop program, its source, the bytes of its arguments, and what each kernel takes."""
 
     text: str = ""
@@ -30,13 +30,13 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Run:
+class LoggedWorkload:
     """What one log says about one workload; `bound` is the roofline in seconds, 0 where it is not known."""
 
     log: str
     name: str
     found: Insight
-    program: Program | None = None
+    program: CompiledWinner | None = None
     bound: float = 0.0
 
     @property
@@ -50,9 +50,9 @@ class Run:
         return f"{self.found.flop / self.cost / 1e9:,.0f}" if self.cost and self.found.flop else NONE
 
 
-def whole_page(logs: Sequence[str], runs: Sequence[Run], skipped: Sequence[tuple[str, int]]) -> str:
+def whole_page(logs: Sequence[str], runs: Sequence[LoggedWorkload], skipped: Sequence[tuple[str, int]]) -> str:
     """Return the report: an overview, then a section for each workload with all logs that have it."""
-    groups: dict[str, list[Run]] = {}
+    groups: dict[str, list[LoggedWorkload]] = {}
     for run in runs:
         groups.setdefault(run.name, []).append(run)
     title = "Tuning report" if len(logs) != 1 else f"Tuning report: {logs[0]}"
@@ -72,7 +72,7 @@ def whole_page(logs: Sequence[str], runs: Sequence[Run], skipped: Sequence[tuple
     return page(title, f'{head}<main id="main" tabindex="-1">{notes}{overview}{sections}{rest}</main>{foot}')
 
 
-def _scope(logs: Sequence[str], runs: Sequence[Run], groups: dict[str, list[Run]]) -> str:
+def _scope(logs: Sequence[str], runs: Sequence[LoggedWorkload], groups: dict[str, list[LoggedWorkload]]) -> str:
     trials = sum(run.found.trials for run in runs)
     seconds = sum(run.found.seconds for run in runs)
     devices = ", ".join(dict.fromkeys(run.found.device or run.found.target for run in runs if run.found))
@@ -80,7 +80,7 @@ def _scope(logs: Sequence[str], runs: Sequence[Run], groups: dict[str, list[Run]
     return f"{one}{_count(len(groups), 'workload')}, {_count(trials, 'trial')} in {_clock(seconds)}. {devices[:300]}"
 
 
-def _overview(runs: Sequence[Run]) -> str:
+def _overview(runs: Sequence[LoggedWorkload]) -> str:
     heads = ("Workload", "Log", "Device", *map(Number, ("Best", "GFLOPS", "Roofline", "Trials", "Failed", "Time")))
     rows = [
         (run.name, run.log, run.found.device or run.found.target, Number(duration(run.cost)), Number(run.rate),
@@ -92,7 +92,7 @@ def _overview(runs: Sequence[Run]) -> str:
     return f"<h2>Overview</h2>{grid(f'The best of each workload{more}', heads, rows)}"
 
 
-def _section(number: int, name: str, runs: Sequence[Run]) -> str:
+def _section(number: int, name: str, runs: Sequence[LoggedWorkload]) -> str:
     labels = _labels(runs)
     parts = [f'<section aria-labelledby="w{number}"><h2 id="w{number}">{clean(name)}</h2>', _charts(runs, labels)]
     for run, label in zip(runs, labels, strict=True):
@@ -103,7 +103,7 @@ def _section(number: int, name: str, runs: Sequence[Run]) -> str:
     return "".join(parts) + "</section>"
 
 
-def _labels(runs: Sequence[Run]) -> list[str]:
+def _labels(runs: Sequence[LoggedWorkload]) -> list[str]:
     several = len({run.log for run in runs}) > 1
     made = []
     for run in runs:
@@ -115,7 +115,7 @@ def _labels(runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def _charts(runs: Sequence[Run], labels: Sequence[str]) -> str:
+def _charts(runs: Sequence[LoggedWorkload], labels: Sequence[str]) -> str:
     if not any(run.found.points for run in runs):
         return "<p>No trial succeeded.</p>"
     figures = []
@@ -139,7 +139,7 @@ def _charts(runs: Sequence[Run], labels: Sequence[str]) -> str:
     return f'<div class="two">{"".join(figures)}</div>'
 
 
-def _figures(run: Run) -> str:
+def _figures(run: LoggedWorkload) -> str:
     found = run.found
     spread = ""
     if found.winner is not None and len(costs := found.winner[1].costs) > 1:
@@ -150,7 +150,7 @@ def _figures(run: Run) -> str:
     return facts([item for item in items if item[1] != NONE])
 
 
-def _winner(run: Run) -> str:
+def _winner(run: LoggedWorkload) -> str:
     found = run.found
     if found.winner is None:
         return ""
@@ -174,7 +174,7 @@ def _winner(run: Run) -> str:
     return f"{table}<p class=dim>The winner was {how}.</p>{_compiled(run.program)}"
 
 
-def _compiled(program: Program | None) -> str:
+def _compiled(program: CompiledWinner | None) -> str:
     if program is None:
         return ""
     parts = []
@@ -223,7 +223,7 @@ def _time(found: Insight) -> str:
     return f"<h3>Where the time went</h3>{grid(caption, heads, rows)}"
 
 
-def _knobs(run: Run) -> str:
+def _knobs(run: LoggedWorkload) -> str:
     if not run.found.knobs:
         return ""
     rows = []
@@ -243,7 +243,7 @@ def _failed(found: Insight) -> int:
     return sum(n for kind, n in found.counts.items() if kind not in ("measured", "confirmed", "refused"))
 
 
-def _roofline(run: Run) -> str:
+def _roofline(run: LoggedWorkload) -> str:
     return f"{run.bound / run.cost:.0%}" if run.bound and run.cost else NONE
 
 

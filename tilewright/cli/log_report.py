@@ -16,11 +16,11 @@ from ..driver import build, lower_for
 from ..report.files import write_text
 from ..tune.analysis.candidate import inspect_candidate
 from ..tune.records.format import MeasureInput, Pair, mean_cost
-from ..tune.records.log import Problem
+from ..tune.records.log import SkippedLine
 from ..tune.session.insight import Insight, insights
 from .console import print_lines
 from .log import read_log, workload_name
-from .log_page import Program, Run, whole_page
+from .log_page import CompiledWinner, LoggedWorkload, whole_page
 
 _MOST_TEXT = 60_000
 """Characters of a program or a source that the page shows."""
@@ -29,18 +29,18 @@ _MOST_TEXT = 60_000
 @dataclass(frozen=True)
 class _Log:
     path: Path
-    problems: list[Problem]
+    problems: list[SkippedLine]
     found: list[Insight]
 
 
 def report(paths: Sequence[Path], out: Path, as_json: bool, programs: int) -> int:
     """Write the report; `programs` is how many winners are compiled to show them. Returns the exit status."""
     logs = [_read(path) for path in dict.fromkeys(paths)]
-    runs: list[Run] = []
+    runs: list[LoggedWorkload] = []
     for log in logs:
         for found in log.found:
             made = _program(found.winner) if found.winner is not None and len(runs) < programs else None
-            runs.append(Run(str(log.path), workload_name(found.workload), found, made, _bound(found, made)))
+            runs.append(LoggedWorkload(str(log.path), workload_name(found.workload), found, made, _bound(found, made)))
     if as_json:
         sys.stdout.write(json.dumps([_data(run) for run in runs], indent=1) + "\n")
     else:
@@ -62,12 +62,12 @@ def _read(path: Path) -> _Log:
             gc.enable()
 
 
-def _program(winner: Pair) -> Program:
+def _program(winner: Pair) -> CompiledWinner:
     """Compile a winner, as far as that goes here."""
     inp, _ = winner
     refusal = inspect_candidate(inp.task, inp.config, inp.target).refusal
     if refusal is not None:
-        return Program(missing=refusal.reason)
+        return CompiledWinner(missing=refusal.reason)
     text, source, moved, missing, resources = "", "", 0.0, "", {}
     try:
         schedule, args = inp.task.instantiate(inp.config)
@@ -81,7 +81,7 @@ def _program(winner: Pair) -> Program:
         missing = error.message
     except Exception as error:  # a template of another version may raise anything; the rest of the page stands
         missing = f"{type(error).__name__}: {error}"
-    return Program(_cut(text), _cut(source), moved, resources, missing)
+    return CompiledWinner(_cut(text), _cut(source), moved, resources, missing)
 
 
 def _bytes(tensor: Any) -> float:
@@ -97,7 +97,7 @@ def _cut(text: str) -> str:
     )
 
 
-def _bound(found: Insight, made: Program | None) -> float:
+def _bound(found: Insight, made: CompiledWinner | None) -> float:
     """Return the least seconds that the roofline of the device allows for float32; 0 where it is not known."""
     board = BOARDS.get(found.device)
     if board is None or made is None or not made.moved or not found.flop:
@@ -107,7 +107,7 @@ def _bound(found: Insight, made: Program | None) -> float:
     return board.bound(found.flop, made.moved)
 
 
-def _data(run: Run) -> dict[str, Any]:
+def _data(run: LoggedWorkload) -> dict[str, Any]:
     found = run.found
     return {
         "log": run.log, "workload": run.name, "target": found.target, "device": found.device,

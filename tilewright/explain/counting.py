@@ -44,14 +44,14 @@ from ..loops.nodes import (
 from ..loops.warp_access import conflict_free, distinct, sectors, wavefronts
 from ..passes.register_prefetch import AHEAD
 from .points import Points
-from .promotion import Place, place_of, promoted
+from .promotion import RegisterPlace, place_of, promoted
 
 WIDEST = 16
 """Most bytes of one access of a lane."""
 
 
 @dataclass
-class Access:
+class AccessCount:
     """All loads, or all stores, of one width that a kernel makes to one buffer.
 
     Counts are of the whole grid. `units` are sectors for global memory and wavefronts for shared memory; `least` is how
@@ -125,7 +125,7 @@ class Guard:
 class Counts:
     """What all threads of one kernel do."""
 
-    accesses: dict[tuple[str, MemoryScope, bool, int], Access] = field(default_factory=dict)
+    accesses: dict[tuple[str, MemoryScope, bool, int], AccessCount] = field(default_factory=dict)
     guards: dict[tuple[str, tuple[str, ...]], Guard] = field(default_factory=dict)
     operations: dict[str, float] = field(default_factory=dict)
     """Arithmetic on elements, by the name of the stage."""
@@ -148,7 +148,7 @@ class _Around:
     var: Var
     weights: np.ndarray
     stored: frozenset[Buffer]
-    promoted: frozenset[Place]
+    promoted: frozenset[RegisterPlace]
     copies: int
     """Iterations of an unrolled loop; else 1."""
 
@@ -347,7 +347,7 @@ class Counter:
     def _piece(self, buffer: Buffer, first: np.ndarray | None, width: int, stores: bool, weights: np.ndarray) -> None:
         """One instruction of a warp: `first` is the element at which each lane's `width` bytes begin."""
         key = (buffer.note or buffer.name, buffer.scope, stores, width)
-        found = self.counts.accesses.setdefault(key, Access(*key))
+        found = self.counts.accesses.setdefault(key, AccessCount(*key))
         active = self.points.active
         rows = active.any(axis=1) & (weights > 0)
         if not rows.any():

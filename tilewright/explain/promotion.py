@@ -15,19 +15,19 @@ from ..expr.nodes import Expr, Load, Var
 from ..expr.traverse import post_order, variables
 from ..loops.nodes import Allocate, Buffer, Copy, For, If, Let, Seq, Stmt, Store
 
-Place = tuple[Buffer, tuple[Expr, ...]]
+RegisterPlace = tuple[Buffer, tuple[Expr, ...]]
 """An element: its memory, and its indices."""
 _TRANSPARENT = (For, Let, Allocate, Seq, Store)
 
 
-def place_of(source: Any, indices: tuple[Expr, ...]) -> Place | None:
+def place_of(source: Any, indices: tuple[Expr, ...]) -> RegisterPlace | None:
     """The element of global memory that a scalar access goes to; None for another access."""
     memory = root(source)
     scalar = memory.scope is MemoryScope.GLOBAL and all(index.dtype.lanes == 1 for index in indices)
     return (memory, indices) if scalar else None
 
 
-def promoted(loop: For) -> frozenset[Place]:
+def promoted(loop: For) -> frozenset[RegisterPlace]:
     """The elements that are in a register while `loop` runs."""
     stores = {place_of(s.buffer, s.indices) for s in _always(loop.body)}
     if not stores:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..core.hardware import MemoryScope
 from ..report.table import Column, table
 from ..report.units import duration
-from .counting import Access, Guard, Origin
+from .counting import AccessCount, Guard, Origin
 from .findings import Findings, KernelExplanation
 
 _PLACES = {MemoryScope.GLOBAL: "global", MemoryScope.SHARED: "shared", MemoryScope.LOCAL: "registers"}
@@ -114,7 +114,7 @@ def _accesses(it: Findings, kernel: KernelExplanation) -> list[str]:
     return lines or ["none"]
 
 
-def _access(kernel: KernelExplanation, access: Access) -> list[str]:
+def _access(kernel: KernelExplanation, access: AccessCount) -> list[str]:
     name = f"{'store' if access.stores else 'load'} {access.buffer}"
     shown = [name, str(access.width), _number(access.requests / kernel.all_warps)]
     known = access.requests > access.unknown

@@ -23,7 +23,7 @@ _FACTS = ("kind of device", "device", "compute version", "driver", "tilewright",
 
 
 @dataclass
-class Place:
+class WorkerState:
     """A worker: its announcement, whether it is present, and its candidates."""
 
     announced: Announcement | None
@@ -74,7 +74,7 @@ class Dispatcher:
         self.most = most
         self.now = now
         self.model: Announcement | None = None
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, WorkerState] = {}
         self.waiting: deque[str] = deque()
         self.placed: dict[str, str] = {}
         self._up = self._slots = 0
@@ -127,7 +127,7 @@ class Dispatcher:
                 refused.append(f"worker {one.name} is not used: {why}")
                 if place is None:
                     continue
-            place = self.places.setdefault(one.name, Place(one))
+            place = self.places.setdefault(one.name, WorkerState(one))
             place.announced, place.up, place.since, place.pinged = one, not why, self.now(), False
             place.silent = False
             if place.held:
@@ -187,7 +187,7 @@ class Dispatcher:
 
     def adopt(self, token: str, name: str) -> None:
         """Adopt a candidate that an earlier session sent to a worker."""
-        place = self.places.setdefault(name, Place(None, since=self.now()))
+        place = self.places.setdefault(name, WorkerState(None, since=self.now()))
         place.held[token] = None
         self.placed[token] = name
 
@@ -266,7 +266,7 @@ class Dispatcher:
             self._room[held][name] = None
             self._level[name] = held
 
-    def _parcel(self, place: Place) -> int:
+    def _parcel(self, place: WorkerState) -> int:
         """How many candidates a worker is sent at a time: half of what it has room for at most."""
         return max(1, min(self.bundle, place.slots // 2))
 

@@ -17,7 +17,7 @@ from ..runtime.array import NDArray, empty
 from ..runtime.device import device
 from .activations import custom
 from .running import Runner, runner_of
-from .signature import Arrays, Described, Options, Signature, signature
+from .signature import Arrays, CallOptions, Described, Signature, signature
 
 Extra = tuple[Any, ...]
 
@@ -94,7 +94,7 @@ def described(array: Any) -> Described:
     return Described(tuple(array.shape), str(array.dtype), (array.device.kind, array.device.index))
 
 
-def call(name: str, x: Any, extras: Extra, options: Options) -> Any:
+def call(name: str, x: Any, extras: Extra, options: CallOptions) -> Any:
     """Compute an operator on arrays of any library; `extras`: weight, bias, residual, out."""
     library = library_of(x)
     given = [None if array is None else shared(array) for array in (x, *extras[:3])]
@@ -112,7 +112,7 @@ def call(name: str, x: Any, extras: Extra, options: Options) -> Any:
     return library.give(result)
 
 
-def prepared(name: str, seen: Arrays, options: Options) -> tuple[Signature, Runner]:
+def prepared(name: str, seen: Arrays, options: CallOptions) -> tuple[Signature, Runner]:
     """Return the checked signature of a call, and the function that runs it."""
     function, text = custom(name, options.activation)
     checked = signature(name, seen, options, text)

@@ -20,7 +20,7 @@ from ..topi import templates
 from ..topi.templates import Convolution, Epilogue, PackagedTemplate
 from . import rivals, shipped
 from .executable import Executable, executable
-from .plans import OURS, THEIRS, Choice
+from .plans import OURS, THEIRS, Decision
 from .problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ Activation = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Selection:
     """A template with a configuration for a workload, and the origin of the configuration."""
 
     template: PackagedTemplate[Any]
@@ -43,28 +43,28 @@ class Candidate:
 
 def make(
     problem: Problem, on: Device, rival: str, activation: Activation | None, budget: float
-) -> tuple[Choice, Executable | None]:
+) -> tuple[Decision, Executable | None]:
     """Choose and compile; `budget` is how many seconds may be spent on measuring configurations."""
     target = resolve_target(Target(_TARGETS[on.kind]))
     epilogue = epilogue_of(problem, activation)
     if budget:
         tuning = import_module(f"{__package__}.tuning")  # which tunes what this module makes
-        found: tuple[Choice, Executable | None] = tuning.tuned(problem, on, target, epilogue, rival, budget)
+        found: tuple[Decision, Executable | None] = tuning.tuned(problem, on, target, epilogue, rival, budget)
         return found
     if rival and activation is None:
         faster = rivals.is_faster(problem, on)
         if faster:
-            return Choice(THEIRS, why=faster), None
+            return Decision(THEIRS, why=faster), None
     usual = candidate(problem, target)
     return described(usual), compiled(usual, target, epilogue)
 
 
-def described(found: Candidate) -> Choice:
+def described(found: Selection) -> Decision:
     """The choice of our kernel."""
-    return Choice(OURS, found.template.name, str(found.config), found.why)
+    return Decision(OURS, found.template.name, str(found.config), found.why)
 
 
-def compiled(found: Candidate, target: Target, epilogue: Epilogue) -> Executable:
+def compiled(found: Selection, target: Target, epilogue: Epilogue) -> Executable:
     """The kernel of a candidate."""
     schedule, args = found.template.program(found.config, found.workload, target, epilogue)
     program = build(schedule, args, target, name=found.workload.name).program
@@ -123,7 +123,7 @@ def strategies_of(problem: Problem, target: Target) -> tuple[list[PackagedTempla
     return able, workload
 
 
-def candidate(problem: Problem, target: Target) -> Candidate:
+def candidate(problem: Problem, target: Target) -> Selection:
     """The template and configuration to use without measuring."""
     same = [problem]
     if problem.kernel == (1, 1) and target.kind == "cuda":  # with one tap, both orders of weights are the same
@@ -135,12 +135,12 @@ def candidate(problem: Problem, target: Target) -> Candidate:
             return found
     template = templates.cheapest(able, workload, target)
     config = template.first(workload.args, target)
-    return Candidate(template, workload, config, "the usual configuration; no record is near")
+    return Selection(template, workload, config, "the usual configuration; no record is near")
 
 
 def recorded(
     able: Sequence[PackagedTemplate[Any]], workload: Convolution, target: Target, fused: bool = False
-) -> Candidate | None:
+) -> Selection | None:
     """Return what the records say of a workload: of the nearest layer, the strategy that was fastest.
 
     With `fused`, those of kernels with an epilogue come first.
@@ -152,4 +152,4 @@ def recorded(
     if not there:
         return None
     template, found = min(there, key=lambda pair: (pair[1].away, pair[1].seconds))
-    return Candidate(template, workload, found.config, found.why)
+    return Selection(template, workload, found.config, found.why)

@@ -17,7 +17,7 @@ from .activations import custom
 from .arrays import described as described_array
 from .arrays import shared
 from .plans import THEIRS, Plan, plan_for
-from .signature import OPERATORS, Arrays, Options, Signature, options_tuple, signature
+from .signature import OPERATORS, Arrays, CallOptions, Signature, options_tuple, signature
 from .store import store
 
 _EXTRAS = ("weight", "bias", "residual", "out")
@@ -58,13 +58,13 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
     given = dict(bound.arguments)
     x = given.pop("x")
     extras = tuple(given.pop(what, None) for what in _EXTRAS)
-    options = Options(**given)
+    options = CallOptions(**given)
     checked, on, rival, function_of = _seen(name, x, extras, options)
     plan = plan_for(checked.problem, on, rival, function_of, options.tune)
     return "\n".join(_lines(checked, plan, rival))
 
 
-def _seen(name: str, x: Any, extras: tuple[Any, ...], options: Options) -> tuple[Signature, Device, str, Any]:
+def _seen(name: str, x: Any, extras: tuple[Any, ...], options: CallOptions) -> tuple[Signature, Device, str, Any]:
     """The signature of a call, its device, its rival and its activation."""
     given = options_tuple(name, options)
     if isinstance(x, np.ndarray):

@@ -24,7 +24,7 @@ Activation = Callable[[Any], Any]
 Tune = str | float | None
 
 
-class Choice(NamedTuple):
+class Decision(NamedTuple):
     """What computes a problem, and why.
 
     Attributes
@@ -57,7 +57,7 @@ class Plan(NamedTuple):
 
     problem: Problem
     on: Device
-    choice: Choice
+    choice: Decision
     executable: Executable | None
     origin: str
     """Where the kernel came from: "disk" or "compiled"."""
@@ -117,7 +117,7 @@ def forget() -> None:
     _plans.clear()
 
 
-def decide(plan: Plan, choice: Choice, rival: str) -> Plan:
+def decide(plan: Plan, choice: Decision, rival: str) -> Plan:
     """Replace the choice of a plan that has a kernel by a measured one, in memory and on disk."""
     changed = plan._replace(choice=choice)
     with _lock:
@@ -134,7 +134,7 @@ def _from_disk(problem: Problem, on: Device, rival: str) -> Plan | None:
     return Plan(
         problem,
         on,
-        Choice(**entry.description["choice"]),
+        Decision(**entry.description["choice"]),
         None if executable is None else Executable.read(executable, entry.binary),
         "disk",
     )

@@ -51,7 +51,7 @@ class Described(NamedTuple):
     channels_last: bool = False
 
 
-class Options(NamedTuple):
+class CallOptions(NamedTuple):
     """The options of a call as given; each operator uses its own."""
 
     stride: Any = 1
@@ -87,7 +87,7 @@ class Signature(NamedTuple):
     """Whether the result is of shape NCHW and lies in memory in the order NHWC, as the input does."""
 
 
-def signature(name: str, arrays: Arrays, options: Options, activation: str = "") -> Signature:
+def signature(name: str, arrays: Arrays, options: CallOptions, activation: str = "") -> Signature:
     """Check a call and infer the shape of its result.
 
     Parameters
@@ -112,7 +112,7 @@ def signature(name: str, arrays: Arrays, options: Options, activation: str = "")
 class _Reader:
     """Checks and converts one call."""
 
-    def __init__(self, operator: Operator, arrays: Arrays, options: Options, activation: str) -> None:
+    def __init__(self, operator: Operator, arrays: Arrays, options: CallOptions, activation: str) -> None:
         self.operator = operator
         self.name = operator.name
         self.arrays = arrays
@@ -328,12 +328,12 @@ _FIELDS = {
 """The options of each operator, in the order in which its public function hands them on."""
 
 
-def options_of(name: str, given: tuple[Any, ...]) -> Options:
+def options_of(name: str, given: tuple[Any, ...]) -> CallOptions:
     """The options that a public function handed on."""
-    return Options(**dict(zip(_FIELDS[OPERATORS[name].op], given, strict=True)))
+    return CallOptions(**dict(zip(_FIELDS[OPERATORS[name].op], given, strict=True)))
 
 
-def options_tuple(name: str, options: Options) -> tuple[Any, ...]:
+def options_tuple(name: str, options: CallOptions) -> tuple[Any, ...]:
     """The options as the public function of that name would hand them on."""
     return tuple(getattr(options, field) for field in _FIELDS[OPERATORS[name].op])
 

@@ -17,7 +17,7 @@ from torch.library import Library, register_autograd, register_fake, register_vm
 from ..core.errors import UserError
 from . import torch_native
 from .activations import custom
-from .signature import OPERATORS, Arrays, Described, Options, options_of, options_tuple, padding_of, signature
+from .signature import OPERATORS, Arrays, CallOptions, Described, options_of, options_tuple, padding_of, signature
 from .torch_tensors import NAMES, Extra, autocasts, channels_last, prepared, tracing
 
 _library = Library("tilewright", "DEF")
@@ -113,7 +113,7 @@ def _activation(name: str, activation: Any) -> str:
 def _given(name: str, **options: Any) -> tuple[Any, ...]:
     """Convert options to the form that `options_of` reads."""
     plain: dict[str, Any] = {key: tuple(v) if isinstance(v, (list, tuple)) else v for key, v in options.items()}
-    return options_tuple(name, Options(**plain))
+    return options_tuple(name, CallOptions(**plain))
 
 
 def _convolution(
@@ -163,7 +163,7 @@ def _convolution_shape(
     x: Any, weight: Any, bias: Any, residual: Any, name: str, stride: Any, padding: Any, dilation: Any, groups: int,
     activation: str, layout: str, output_padding: Any, precision: str = "fp32",
 ) -> Any:  # fmt: skip
-    options = Options(
+    options = CallOptions(
         tuple(stride), tuple(padding), tuple(dilation), groups, None, layout, output_padding=tuple(output_padding),
         precision=precision,
     )  # fmt: skip
@@ -176,7 +176,7 @@ def _pool_shape(
     x: Any, name: str, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
     count_include_pad: bool, layout: str,
 ) -> Any:  # fmt: skip
-    options = Options(
+    options = CallOptions(
         tuple(stride),
         tuple(padding),
         tuple(dilation),

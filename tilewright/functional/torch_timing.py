@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import cuda_kernels, torch_native
-from .plans import OURS, Choice, Plan
+from .plans import OURS, Decision, Plan
 from .problem import TRANSPOSED, Problem
 from .running import program_of
 from .torch_graphs import GraphTimer
@@ -33,7 +33,7 @@ Around = Callable[[], AbstractContextManager[Any]]
 def both(problem: Problem, on: Device, executable: Executable) -> tuple[float, float]:
     """The seconds of one run of our kernel and of PyTorch's, on random data in the memory order of the problem."""
     x, weight, bias, residual = tensors(problem, on)
-    program = program_of(Plan(problem, on, Choice(OURS), executable, "measured"))
+    program = program_of(Plan(problem, on, Decision(OURS), executable, "measured"))
     last = problem.layout == "NHWC"
     made = torch.empty(problem.out_shape, dtype=x.dtype, device=x.device)
     made = made.to(memory_format=torch.channels_last) if last else made

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from .. import autotvm
 from ..measure.option import LocalBuilder, LocalRunner
 from ..tune.search.guided import automatic
-from .compiler import Candidate, candidate, compiled, described, strategies_of
-from .plans import OURS, THEIRS, Choice
+from .compiler import Selection, candidate, compiled, described, strategies_of
+from .plans import OURS, THEIRS, Decision
 
 if TYPE_CHECKING:
     from ..core.target import Target
@@ -28,7 +28,7 @@ TIMEOUT = 10.0
 
 def tuned(
     problem: Problem, on: Device, target: Target, epilogue: Epilogue, rival: str, budget: float
-) -> tuple[Choice, Executable | None]:
+) -> tuple[Decision, Executable | None]:
     """Search for `budget` seconds, all strategies of the template in turn; then compare with the rival's kernel.
 
     The search leaves out the epilogue, which hardly changes the order of the configurations.
@@ -42,7 +42,7 @@ def tuned(
         found, took, tried = _searched(task, first, budget / len(strategies))
         trials += tried
         if found is not None and took < seconds:
-            best, seconds = Candidate(template, workload, found, f"measured, the best of {tried} configurations"), took
+            best, seconds = Selection(template, workload, found, f"measured, the best of {tried} configurations"), took
     program = compiled(best, target, epilogue)
     choice = described(best)._replace(tuned=trials, seconds=0.0 if seconds == float("inf") else seconds)
     if not rival or problem.activation.startswith("custom:"):
@@ -50,7 +50,7 @@ def tuned(
     return compared(problem, on, choice, program)
 
 
-def compared(problem: Problem, on: Device, choice: Choice, program: Executable) -> tuple[Choice, Executable]:
+def compared(problem: Problem, on: Device, choice: Decision, program: Executable) -> tuple[Decision, Executable]:
     """Choose between our kernel and the rival's, both timed here."""
     timing = import_module(f"{__package__}.torch_timing")  # the rival is PyTorch, so it is there
     ours, theirs = timing.both(problem, on, program)

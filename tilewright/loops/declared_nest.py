@@ -13,7 +13,7 @@ from ..expr.operators import add, all_of, const, equal, floormod, subtract
 from ..expr.traverse import rewrite, substitute, uses_any
 from ..schedule.legality import names
 from ..tensor.axis import AxisKind, IterVar
-from .match_declared import Box, Matcher, Place, assign, axis_terms, refuse
+from .match_declared import Box, BufferRegion, Matcher, assign, axis_terms, refuse
 from .nodes import NOTHING, Buffer, If, Stmt, Store, seq
 from .stage_nest import NestContext, StageNest
 
@@ -117,7 +117,7 @@ class DeclaredNest(StageNest):
 
     # Where the buffers of the intrinsic are
 
-    def _matched(self) -> dict[Buffer, Place]:
+    def _matched(self) -> dict[Buffer, BufferRegion]:
         op = self.intrin.op
         free = tuple(axis.var for axis in (*op.axis, *op.reduce_axis))
         facts = self.found.facts
@@ -127,7 +127,7 @@ class DeclaredNest(StageNest):
         matcher = Matcher(self.stage.name, self.intrin, self._read, facts, free)
         matcher.match(self.found.body, axis_terms(self.boxes, self.chosen))
         count = len(op.input_tensors)
-        places: dict[Buffer, Place] = {}
+        places: dict[Buffer, BufferRegion] = {}
         for tensor, buffer in zip(op.input_tensors, self.intrin.buffers[:count], strict=True):
             places[buffer] = matcher.places[tensor]
         order = {axis: d for d, axis in enumerate(self.stage.op.axis)}
@@ -136,7 +136,7 @@ class DeclaredNest(StageNest):
         for k, buffer in enumerate(self.intrin.buffers[count:]):
             held, indices = self._place(k)
             origin = tuple(simplify(substitute(e, self.zero), self.found.facts) for e in indices)
-            places[buffer] = Place(held, origin, along)
+            places[buffer] = BufferRegion(held, origin, along)
         return places
 
     def _bound_values(self) -> dict[n.Var, n.Expr]:
@@ -160,7 +160,13 @@ class DeclaredNest(StageNest):
         return values
 
     def _bind(
-        self, values: dict[n.Var, n.Expr], declared: n.Expr, actual: n.Expr, buffer: Buffer, place: Place, what: str
+        self,
+        values: dict[n.Var, n.Expr],
+        declared: n.Expr,
+        actual: n.Expr,
+        buffer: Buffer,
+        place: BufferRegion,
+        what: str,
     ) -> None:
         if isinstance(declared, n.Var) and declared not in values:
             step = declared.known.multiple_of
@@ -172,7 +178,7 @@ class DeclaredNest(StageNest):
         if not prove_equal(simplify(expected, self.found.facts), simplify(actual, self.found.facts)):
             self._mismatch(buffer, place, what, f"`{expected}`", actual)
 
-    def _mismatch(self, buffer: Buffer, place: Place, what: str, expected: str, actual: n.Expr) -> None:
+    def _mismatch(self, buffer: Buffer, place: BufferRegion, what: str, expected: str, actual: n.Expr) -> None:
         region = ", ".join(str(e) for e in place.origin)
         refuse(
             f"buffer {buffer.name!r} of the intrinsic {self.intrin.name!r} has {what} = {expected}, but the region "
@@ -226,7 +232,7 @@ class DeclaredNest(StageNest):
             return Store(*self._at(self.places[node.buffer], node.indices), node.value)
         return node
 
-    def _at(self, place: Place, indices: tuple[n.Expr, ...]) -> tuple[Buffer, tuple[n.Expr, ...]]:
+    def _at(self, place: BufferRegion, indices: tuple[n.Expr, ...]) -> tuple[Buffer, tuple[n.Expr, ...]]:
         full = list(place.origin)
         for d, index in zip(place.along, indices, strict=True):
             full[d] = _plus(full[d], index)

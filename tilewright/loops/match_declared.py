@@ -41,7 +41,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Place:
+class BufferRegion:
     """A region of a buffer: it begins at `origin`, and runs over the dimensions `along`."""
 
     buffer: Buffer
@@ -95,7 +95,7 @@ class Matcher:
     facts: Facts
     free: tuple[n.Var, ...] = ()
     """The axes of the intrinsic."""
-    places: dict[Tensor, Place] = field(default_factory=dict)
+    places: dict[Tensor, BufferRegion] = field(default_factory=dict)
     """Where each tensor of the intrinsic lies."""
 
     def match(self, body: Sequence[n.Expr], values: dict[n.Var, n.Expr]) -> None:
@@ -178,7 +178,7 @@ class Matcher:
             )
         )
 
-    def _place(self, buffer: Buffer, ours: tuple[n.Expr, ...], theirs: tuple[n.Expr, ...]) -> Place | None:
+    def _place(self, buffer: Buffer, ours: tuple[n.Expr, ...], theirs: tuple[n.Expr, ...]) -> BufferRegion | None:
         """The region that stands for a tensor of the intrinsic; None where its elements do not lie along dimensions."""
         zero = {var: const(0, var.dtype) for var in self.free}
         steps = [simplify(subtract(index, substitute(index, zero)), self.facts) for index in ours]
@@ -192,7 +192,7 @@ class Matcher:
             origin[d] = subtract(origin[d], substitute(index, zero))
             if not prove_equal(simplify(subtract(ours[d], origin[d]), self.facts), simplify(index, self.facts)):
                 return None
-        return Place(buffer, tuple(simplify(e, self.facts) for e in origin), along)
+        return BufferRegion(buffer, tuple(simplify(e, self.facts) for e in origin), along)
 
 
 def _loads(e: n.Expr) -> bool:

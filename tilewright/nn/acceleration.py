@@ -14,7 +14,7 @@ from ..core.errors import UserError
 from ..functional import torch_tensors
 from ..functional.plans import OURS, THEIRS, Plan, decide, plan_for
 from ..functional.problem import Problem
-from ..functional.signature import Options, options_tuple
+from ..functional.signature import CallOptions, options_tuple
 from ..functional.torch_timing import Around, both, in_turns
 from ..report.table import Column, table
 from . import modules
@@ -187,7 +187,7 @@ def _seen(model: Any, inputs: tuple[Any, ...]) -> dict[str, tuple[Any, Any]]:
 def problem_of(module: Any, x: Any) -> Problem:
     """What a convolution of PyTorch's computes on an input."""
     _, operator = _KINDS[type(module)]
-    options = Options(module.stride, module.padding, module.dilation, module.groups)
+    options = CallOptions(module.stride, module.padding, module.dilation, module.groups)
     if "transpose" in operator:
         options = options._replace(output_padding=tuple(module.output_padding))
     extras = (module.weight, module.bias, None, None)

@@ -33,7 +33,7 @@ from ..codegen.abi import (
     SizeFact,
 )
 from ..codegen.exported import elf
-from ..codegen.llvm.compile import compile_ir, host_machine
+from ..codegen.llvm.compile import compile_ir, host_processor
 from ..core.errors import UserError
 from ..core.paths import file_path
 from ..core.target import Target
@@ -93,7 +93,7 @@ def _described(program: CompiledProgram, kind: str) -> dict[str, Any]:
         "called": list(program.called),
     }
     if kind == "llvm" and "mcpu" not in dict(Target(program.target).labels):
-        description["features"] = _needed(host_machine().features)
+        description["features"] = _needed(host_processor().features)
     return description
 
 
@@ -221,9 +221,9 @@ def _program(archive: zipfile.ZipFile, described: dict[str, Any]) -> CompiledPro
 
 def _for_this_cpu(program: CompiledProgram, needed: list[str]) -> CompiledProgram:
     """The program, compiled anew where its machine code uses what this processor lacks."""
-    if not needed or set(needed) <= set(_needed(host_machine().features)):
+    if not needed or set(needed) <= set(_needed(host_processor().features)):
         return program
-    code = compile_ir(program.source, host_machine())
+    code = compile_ir(program.source, host_processor())
     return replace(program, binary=code.binary, compile_seconds=code.seconds)
 
 

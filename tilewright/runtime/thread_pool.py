@@ -33,7 +33,7 @@ _WORKERS_AT = 512
 def compiled_now(text: str) -> bytes:
     """The object file of some LLVM IR for this machine, from LLVM."""
     compiler = import_module("..codegen.llvm.compile", __package__)  # not needed where all code is known
-    binary: bytes = compiler.compile_ir(text, compiler.host_machine()).binary
+    binary: bytes = compiler.compile_ir(text, compiler.host_processor()).binary
     return binary
 
 

@@ -10,12 +10,12 @@ import tilewright as tvm
 from tests.passes.running import finish
 from tilewright import te
 from tilewright.codegen.kernel import kernels_of
-from tilewright.codegen.llvm.compile import Machine, compile_ir
+from tilewright.codegen.llvm.compile import Processor, compile_ir
 from tilewright.codegen.llvm.module import write_module
-from tilewright.codegen.llvm.statements import Options
+from tilewright.codegen.llvm.statements import CodeOptions
 from tilewright.codegen.names import Names
 
-ANY = Machine("x86-64", "", 0, False)
+ANY = Processor("x86-64", "", 0, False)
 
 
 def matmul() -> tuple[te.Schedule, list[te.Tensor]]:
@@ -54,6 +54,6 @@ def test_the_ir_reads_so(
 ) -> None:
     s, args = make()
     function = finish(tvm.lower(s, args).functions[0], "llvm", check=True)
-    text = write_module(kernels_of(function, Names()), ANY, Options())
+    text = write_module(kernels_of(function, Names()), ANY, CodeOptions())
     golden(f"llvm/{make.__name__}.ll", text)
     assert compile_ir(text, ANY).binary

@@ -189,7 +189,7 @@ def test_many_modules_come_and_go() -> None:
 
 
 def test_code_that_llvm_refuses_is_our_mistake() -> None:
-    from tilewright.codegen.llvm.compile import compile_ir, host_machine
+    from tilewright.codegen.llvm.compile import compile_ir, host_processor
 
     with pytest.raises(InternalError, match="LLVM refuses"):
-        compile_ir("define nonsense", host_machine())
+        compile_ir("define nonsense", host_processor())

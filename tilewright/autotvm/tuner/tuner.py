@@ -20,7 +20,7 @@ from ...tune.records.format import MeasureInput, Pair, pairs_of
 from ...tune.search.strategy import Seen, Strategy
 from ...tune.search.subclass import SubclassSearch
 from ...tune.session.own_runner import OwnRunnerSession
-from ...tune.session.run import Options, Run
+from ...tune.session.run import Run, SearchOptions
 from ...tune.session.show import scale_of, warn_of_nothing
 from ...tune.session.trials import Trial, flops_of
 from ...tune.space.config import Config
@@ -101,7 +101,9 @@ class Tuner:
         builder, runner = checked_options(measure_option)
         self.n_trial, self.early_stopping = n_trial, early_stopping or 1e9
         with session_of(self.task.target, builder, runner, called) as session:
-            options = Options(n_trial, early_stopping, count_invalid, confirm, builder.processes, si_prefix, seconds)
+            options = SearchOptions(
+                n_trial, early_stopping, count_invalid, confirm, builder.processes, si_prefix, seconds
+            )
             # A subclass of a tuner that has a strategy may override `next_batch`, too.
             strategy = SubclassSearch(self) if self._has_own_search else self.strategy
             run = Run(self.task, strategy, session, options)

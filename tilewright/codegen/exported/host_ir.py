@@ -11,7 +11,7 @@ from ...expr import operators as op
 from ...loops.nodes import Allocate, Buffer, Evaluate, Launch, Seq, Stmt
 from ..kernel import Kernel, root
 from ..llvm.binding import PACKED
-from ..llvm.compile import Machine
+from ..llvm.compile import Processor
 from ..llvm.expr import ExprWriter
 from ..llvm.mathlib import MathLibrary
 from ..llvm.types import LLVMValue, memory_type, value_type
@@ -22,7 +22,7 @@ from .signature import DONE, OUT_OF_MEMORY, WRONG_SIZE, Signature, scalar_c_type
 _ALIGN = 64
 
 
-def entry_points(signatures: Sequence[Signature], kernels: Sequence[Sequence[Kernel]], machine: Machine) -> str:
+def entry_points(signatures: Sequence[Signature], kernels: Sequence[Sequence[Kernel]], machine: Processor) -> str:
     """A module that defines the entry points, and declares what they call."""
     module = ModuleWriter(machine)
     library = MathLibrary(module)

@@ -18,7 +18,7 @@ from .probe import complaint
 
 
 @dataclass(frozen=True)
-class Machine:
+class Processor:
     """The processor that code is made for."""
 
     cpu: str
@@ -44,7 +44,7 @@ class MachineCode:
 
 
 @cache
-def host_machine(cpu: str | None = None, features: str | None = None) -> Machine:
+def host_processor(cpu: str | None = None, features: str | None = None) -> Processor:
     """This machine's processor; `cpu` and `features` (LLVM's names) name another one instead."""
     llvm = binding()
     if cpu is None:
@@ -55,12 +55,12 @@ def host_machine(cpu: str | None = None, features: str | None = None) -> Machine
         has_fma = known.get("fma", False) or platform.machine() == "aarch64"
         has_scale = bool(wide) and llvm.llvm_version_info >= (22,)
         has_vnni = known.get("avx512vnni", False) and "-avx512vnni" not in extra
-        return Machine(llvm.get_host_cpu_name(), flags + extra, wide, has_fma, has_scale, has_vnni)
+        return Processor(llvm.get_host_cpu_name(), flags + extra, wide, has_fma, has_scale, has_vnni)
     has_vnni = any(shape.family == "vpdpbusd" for shape in x86_hardware(cpu, features or "").matrix_shapes)
-    return Machine(cpu, features or "", 0, "+fma" in (features or ""), has_vnni=has_vnni)
+    return Processor(cpu, features or "", 0, "+fma" in (features or ""), has_vnni=has_vnni)
 
 
-def machine_of(target: Target) -> Machine:
+def machine_of(target: Target) -> Processor:
     """The processor that a target names: `-mcpu=...`, or this machine's; `-mattr=...` adds features.
 
     `-opt-level=0` to 3 (as without it) is how hard LLVM tries.
@@ -81,9 +81,9 @@ def machine_of(target: Target) -> Machine:
                 f"target {str(target)!r}: {refused}",
                 primitive="Target",
                 fix="name them as LLVM does (-mcpu=skylake -mattr=+avx2,-fma), or leave them out: then it is this "
-                f"processor, {host_machine().cpu}",
+                f"processor, {host_processor().cpu}",
             )
-    return replace(host_machine(labels.get("mcpu"), labels.get("mattr")), level=int(level))
+    return replace(host_processor(labels.get("mcpu"), labels.get("mattr")), level=int(level))
 
 
 def _refuse_foreign(target: Target, triple: str | None) -> None:
@@ -101,7 +101,7 @@ def _refuse_foreign(target: Target, triple: str | None) -> None:
 
 @not_while_forking
 @lru_cache(maxsize=128)
-def compile_ir(source: str, machine: Machine) -> MachineCode:
+def compile_ir(source: str, machine: Processor) -> MachineCode:
     """The object file of a module; the same request in one process compiles once."""
     began = time.perf_counter()
     module, target = _optimised(source, machine)
@@ -109,7 +109,7 @@ def compile_ir(source: str, machine: Machine) -> MachineCode:
 
 
 @not_while_forking
-def with_imports(source: str, machine: Machine, imports: Sequence[str]) -> str:
+def with_imports(source: str, machine: Processor, imports: Sequence[str]) -> str:
     """A module linked with others, given as LLVM IR; of functions that several define, the last definition counts.
 
     Raises UserError for text that LLVM does not take.
@@ -143,7 +143,7 @@ def bitcode(source: str) -> bytes:
 
 
 @not_while_forking
-def assembly(source: str, machine: Machine) -> str:
+def assembly(source: str, machine: Processor) -> str:
     """The machine code of a module, as text."""
     module, target = _optimised(source, machine)
     target.set_asm_verbosity(True)
@@ -152,7 +152,7 @@ def assembly(source: str, machine: Machine) -> str:
 
 
 @not_while_forking
-def optimised_ir(source: str, machine: Machine) -> str:
+def optimised_ir(source: str, machine: Processor) -> str:
     """A module after LLVM's passes."""
     return str(_optimised(source, machine)[0])
 
@@ -167,7 +167,7 @@ MOST_IN_A_BLOCK = 16_384
 """Largest block of a module that LLVM optimises: so does that of choosing instructions."""
 
 
-def _optimised(source: str, machine: Machine) -> tuple[Any, Any]:
+def _optimised(source: str, machine: Processor) -> tuple[Any, Any]:
     llvm = binding()
     blocks = source.split(":\n")  # each block begins with its label
     longest = max(block.count("\n") for block in blocks)
@@ -187,7 +187,7 @@ def _optimised(source: str, machine: Machine) -> tuple[Any, Any]:
     return module, target
 
 
-def _target_machine(machine: Machine) -> Any:
+def _target_machine(machine: Processor) -> Any:
     llvm = binding()
     triple = llvm.Target.from_default_triple()
     made = triple.create_target_machine(

@@ -17,10 +17,10 @@ from ..kernel import Kernel, Param, called_in, kernels_of
 from ..names import Names
 from .binding import PACKED
 from .calls import check_intrinsics
-from .compile import Machine, compile_ir, machine_of, with_imports
+from .compile import Processor, compile_ir, machine_of, with_imports
 from .convert import from_single
 from .mathlib import MathLibrary
-from .statements import BodyWriter, Options
+from .statements import BodyWriter, CodeOptions
 from .types import LLVMValue, memory_type
 from .writer import FunctionWriter, ModuleWriter
 
@@ -46,18 +46,18 @@ def compile_llvm(functions: tuple[Function, ...], target: Target) -> CompiledPro
     )  # fmt: skip
 
 
-def _options(target: Target) -> Options:
+def _options(target: Target) -> CodeOptions:
     chosen = dict(target.labels).get("fp-contract", "on")
     if chosen not in ("on", "off"):
         raise UserError(f"target {str(target)!r}: -fp-contract={chosen}", primitive="Target", fix='give "on" or "off"')
-    return Options(contract=chosen == "on")
+    return CodeOptions(contract=chosen == "on")
 
 
 def _kinds(kernel: Kernel) -> tuple[str, ...]:
     return tuple("buffer" if isinstance(p, Buffer) else str(p.dtype) for p in kernel.params)
 
 
-def write_module(kernels: tuple[Kernel, ...], machine: Machine, options: Options) -> str:
+def write_module(kernels: tuple[Kernel, ...], machine: Processor, options: CodeOptions) -> str:
     """The IR of some kernels."""
     module = ModuleWriter(machine)
     library = MathLibrary(module)

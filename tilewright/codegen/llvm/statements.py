@@ -48,7 +48,7 @@ ONE = LLVMValue("i64", "1")
 
 
 @dataclass(frozen=True)
-class Options:
+class CodeOptions:
     """Options of the generated code."""
 
     contract: bool = True
@@ -58,7 +58,7 @@ class Options:
 class BodyWriter:
     """Writes one function: `i32 name(params..., [i64 begin, i64 end])`."""
 
-    def __init__(self, module: ModuleWriter, library: MathLibrary, options: Options, name: str) -> None:
+    def __init__(self, module: ModuleWriter, library: MathLibrary, options: CodeOptions, name: str) -> None:
         self.module = module
         self.library = library
         self.options = options

@@ -8,14 +8,14 @@ from contextlib import suppress
 from ...core.errors import InternalError
 from ...core.text import LONGEST_NAME, identifier, remark
 from ...expr.nodes import Call
-from .compile import Machine
+from .compile import Processor
 from .types import LLVMValue, vector
 
 
 class ModuleWriter:
     """What the functions of a module share: declarations, helper functions, metadata."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Processor) -> None:
         self.machine = machine
         self.functions: list[str] = []
         self._declared: dict[str, str] = {}

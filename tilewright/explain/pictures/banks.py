@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...core.hardware import MemoryScope, WarpMemory
-from ..counting import Access
+from ..counting import AccessCount
 from ..findings import Findings
 from .svg import FONT, Picture
 
@@ -58,7 +58,7 @@ def bank_pictures(found: Findings) -> list[Picture]:
     ]
 
 
-def draw_banks(access: Access, memory: WarpMemory) -> Picture:
+def draw_banks(access: AccessCount, memory: WarpMemory) -> Picture:
     """The banks side by side; what waits for another word of its bank stands below it."""
     found = phases(access.sample, access.width, memory)
     cycles, least = sum(phase.cycles for phase in found), len(found)

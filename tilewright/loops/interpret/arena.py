@@ -6,17 +6,17 @@ import numpy as np
 
 from ...core.dtype import DType
 from ...expr.numerics import Value
-from .memory import Place
+from .memory import Address
 
 
-def byte_places(place: Place) -> list[Place]:
+def byte_places(place: Address) -> list[Address]:
     """The places of the bytes of an element of a view."""
     buffer = place.view.buffer
     first = place.offset * buffer.dtype.bytes + (buffer.byte_offset or 0)
-    return [Place(place.view, first + i) for i in range(buffer.dtype.bytes)]
+    return [Address(place.view, first + i) for i in range(buffer.dtype.bytes)]
 
 
-def byte_stores(place: Place, value: Value) -> list[tuple[Place, Value]]:
+def byte_stores(place: Address, value: Value) -> list[tuple[Address, Value]]:
     """The places of the bytes of an element, and what goes there for it to have a value."""
     array = np.asarray(value, place.view.buffer.dtype.numpy)
     split = np.ascontiguousarray(array).reshape((*array.shape, 1)).view(np.uint8)

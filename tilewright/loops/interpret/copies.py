@@ -12,7 +12,7 @@ import numpy as np
 from ...core.hardware import MemoryScope
 from ...expr.numerics import Value
 from .grid import Grid
-from .memory import Place, Report, active_lanes, bits_of
+from .memory import Address, Report, active_lanes, bits_of
 
 
 class Flight:
@@ -20,7 +20,7 @@ class Flight:
 
     __slots__ = ("epochs", "groups", "lanes", "place", "report", "value")
 
-    def __init__(self, grid: Grid, place: Place, value: Value, lanes: Value, report: Report | None) -> None:
+    def __init__(self, grid: Grid, place: Address, value: Value, lanes: Value, report: Report | None) -> None:
         self.epochs = grid.epochs[MemoryScope.SHARED].copy()
         self.place = place
         self.value = value
@@ -36,7 +36,7 @@ class Flights:
     def __init__(self) -> None:
         self.under_way: list[Flight] = []
 
-    def issue(self, grid: Grid, place: Place, value: Value, mask: Value, report: Report | None) -> None:
+    def issue(self, grid: Grid, place: Address, value: Value, mask: Value, report: Report | None) -> None:
         """A copy sets out; what it goes to holds no value from here on."""
         storage = place.storage
         dtype = storage.dtype
@@ -92,7 +92,7 @@ def _arrive(flight: Flight, mask: Value) -> None:
         flight.report("race: several threads copy different values to one element", (mask, None))
 
 
-def _store(grid: Grid, place: Place, value: Value, mask: Value, report: Report | None) -> None:
+def _store(grid: Grid, place: Address, value: Value, mask: Value, report: Report | None) -> None:
     if place.storage.shadow is None or report is None:
         place.storage.store(place, value, mask)
     else:

@@ -12,7 +12,7 @@ from ...expr.effects import ATOMICS, PACKED, PREFETCH
 from ...expr.numerics import INTRINSICS, Value
 from ..calls import ARRAY, FOREIGN, called_function
 from ..storage import AddressOf
-from .memory import InterpretError, Place
+from .memory import Address, InterpretError
 
 Get = Callable[[Value], Value]
 OUTSIDE = frozenset((*FOREIGN, *ATOMICS, PACKED, PREFETCH))
@@ -109,7 +109,7 @@ def _pointer(expressions: Any, arg: AddressOf) -> Callable[[Value], Pick]:
     locate, size = expressions.place(arg.buffer, place.indices), expressions.get(arg.extent)
 
     def get(mask: Value) -> Pick:
-        at: Place = locate(mask)
+        at: Address = locate(mask)
         cells, extent, storage = at.cells, size(mask), at.storage
 
         def pick(lane: tuple[Any, ...]) -> Any:

@@ -39,7 +39,7 @@ class View:
             strides.append(strides[-1] * extent)
         self.strides = tuple(reversed(strides)) if extents else ()
 
-    def place(self, indices: list[Value], mask: Value, report: Report | None) -> tuple[Place, bool]:
+    def place(self, indices: list[Value], mask: Value, report: Report | None) -> tuple[Address, bool]:
         """Where `indices` are, and whether that holds for any mask; lanes that are off may be anywhere.
 
         Reports active lanes that are out of bounds.
@@ -63,10 +63,10 @@ class View:
                     report(f"index {at} is out of bounds of {_declared(self)}", (active, indices))
                 index = np.where(outside, 0, index)[()]
             total = total + (index if stride == 1 else index * stride)
-        return Place(self, total), inside
+        return Address(self, total), inside
 
 
-class Place:
+class Address:
     """Where an access goes: the element number `offset` in each lane's copy of the storage."""
 
     __slots__ = ("_actors", "_cells", "_rows", "offset", "storage", "view")
@@ -133,7 +133,7 @@ class Storage:
         data = np.full((size, *copies), poison, kind)
         return cls(data, dtype, np.zeros((size, *copies), np.bool_) if track else None)
 
-    def _gather(self, array: Value, place: Place) -> Value:
+    def _gather(self, array: Value, place: Address) -> Value:
         """`array` (shaped as data) at a place; a view of it where the offset is the same for all lanes."""
         offset = place.offset
         if not isinstance(offset, np.ndarray):
@@ -144,7 +144,7 @@ class Storage:
             return array.take(offset[..., 0], axis=0)
         return array.reshape(-1).take(place.cells)
 
-    def load(self, place: Place, mask: Value, report: Report | None) -> Value:
+    def load(self, place: Address, mask: Value, report: Report | None) -> Value:
         """The values at a place; reports active lanes that read what was never written."""
         if self.written is not None and report is not None:
             there = self._gather(self.written, place)
@@ -154,7 +154,7 @@ class Storage:
                     report("reads memory that was never written", (unset, None))
         return self._gather(self.data, place)
 
-    def store(self, place: Place, value: Value, mask: Value) -> None:
+    def store(self, place: Address, value: Value, mask: Value) -> None:
         """Write `value` at a place in the active lanes; of lanes that meet in one cell the last wins."""
         offset = place.offset
         if not isinstance(offset, np.ndarray) and self.copy is not None and self.copy.ndim == 4:
@@ -187,7 +187,7 @@ class Storage:
         lost = mask if self.copy.ndim == 4 else mask.any(axis=(0, 1, 2))
         self.written &= ~lost
 
-    def store_checked(self, place: Place, value: Value, mask: Value, actors: Value, report: Report) -> None:
+    def store_checked(self, place: Address, value: Value, mask: Value, actors: Value, report: Report) -> None:
         """`store`, and report races with what other threads wrote and read."""
         shadow = self.shadow
         if shadow is None:
@@ -214,7 +214,7 @@ class Storage:
         shadow.wrote(where, who)
         return None
 
-    def check_read(self, place: Place, mask: Value, actors: Value, report: Report) -> None:
+    def check_read(self, place: Address, mask: Value, actors: Value, report: Report) -> None:
         """Report a race where another thread wrote what is read, with no barrier in between."""
         if self.shadow is None:
             return
@@ -232,7 +232,7 @@ def active_lanes(mask: Value, *values: Value) -> list[Value]:
     return [array[on] for array in full]
 
 
-def _lanes_of(place: Place, actors: Value, mask: Value, race: Race) -> Value:
+def _lanes_of(place: Address, actors: Value, mask: Value, race: Race) -> Value:
     """The lanes that take part in a race, as a mask over the grid."""
     cells, actors = np.broadcast_arrays(place.cells, actors)
     found = (cells == race.cell) & (actors == race.actor)

@@ -52,9 +52,9 @@ from ..nodes import (
 from .arena import byte_stores
 from .copies import Flights
 from .grid import TAGS, Grid, footprint, stored_roots, thread_loops
-from .machine import Machine
 from .memory import InterpretError
 from .races import EVERY, Shadow
+from .running_function import RunningFunction
 from .values import own
 
 Run = Callable[[Value], None]  # runs a statement in the lanes of the mask (None: all)
@@ -91,7 +91,7 @@ def interpret(
         array[...] = data.reshape(array.shape)
 
 
-class Runner(Machine):
+class Runner(RunningFunction):
     """Runs statements."""
 
     def statement(self, stmt: Stmt) -> Run:

@@ -19,14 +19,14 @@ from ...expr.traverse import variables
 from ..nodes import AllReduce, Buffer, is_exchange
 from . import functions
 from .arena import byte_places, value_of_bytes
-from .memory import InterpretError, Place, Report, View
+from .memory import Address, InterpretError, Report, View
 
 Get = Callable[[Value], Value]  # activity mask (None: all lanes) -> value
-Locate = Callable[[Value], Place]
+Locate = Callable[[Value], Address]
 Slot = list[Any]  # one value, None where it must be computed
 
 
-class Machine(Protocol):
+class EvaluationContext(Protocol):
     """What expressions need of the running program."""
 
     env: dict[n.Var, Value]
@@ -36,7 +36,7 @@ class Machine(Protocol):
 
     def view(self, buffer: Buffer) -> View: ...
     def report_for(self, buffer: Buffer) -> Report | None: ...
-    def check_read(self, place: Place, mask: Value) -> None: ...
+    def check_read(self, place: Address, mask: Value) -> None: ...
     def fail(self, text: str, lanes: Value) -> None: ...
     def define(self, var: n.Var, value: Value) -> None: ...
     def forget(self, var: n.Var) -> None: ...
@@ -86,7 +86,7 @@ class Expressions:
     variable, what must be forgotten.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: EvaluationContext) -> None:
         self.machine = machine
         self.slots: dict[n.Var, list[Slot]] = {}
         self.made: dict[n.Expr, Get] = {}
@@ -144,9 +144,9 @@ class Expressions:
         steady = not any(self.can_fault(i) for i in indices)
         slot = self._slot(*indices) if steady else [None]
 
-        def run(mask: Value) -> Place:
+        def run(mask: Value) -> Address:
             view = machine.view(buffer)
-            known: Place | None = slot[0]
+            known: Address | None = slot[0]
             if known is not None and known.view is view:
                 return known
             place, always = view.place([i(mask) for i in values], mask, report)

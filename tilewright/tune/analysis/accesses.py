@@ -29,7 +29,7 @@ class LoopFact:
 
 
 @dataclass(frozen=True)
-class Access:
+class AffineAccess:
     """One buffer that a statement reads or writes.
 
     `moves[d, l]` is how far the index of dimension d moves when loop l takes a step, from the origin of all loops;
@@ -62,7 +62,7 @@ class Statement:
 
     name: str
     loops: tuple[LoopFact, ...]
-    accesses: tuple[Access, ...]
+    accesses: tuple[AffineAccess, ...]
     operations: int
 
     @cached_property
@@ -104,7 +104,7 @@ def _statement(store: Store, loops: tuple[LoopFact, ...]) -> Statement:
     return Statement(store.buffer.name, loops, tuple(accesses), operations)
 
 
-def _access(buffer: Buffer, indices: tuple[Expr, ...], writes: bool, loops: tuple[LoopFact, ...]) -> Access:
+def _access(buffer: Buffer, indices: tuple[Expr, ...], writes: bool, loops: tuple[LoopFact, ...]) -> AffineAccess:
     shape = np.array([e.value if isinstance(e, IntImm) else 1 for e in buffer.shape], dtype=np.float64)
     moves = np.zeros((len(indices), len(loops)))
     for d, index in enumerate(indices):
@@ -113,7 +113,7 @@ def _access(buffer: Buffer, indices: tuple[Expr, ...], writes: bool, loops: tupl
         for place, loop in enumerate(loops):
             if loop.var in used:
                 moves[d, place] = _value(index, {loop.var: 1}, {}) - at_origin
-    return Access(buffer, writes, moves, shape)
+    return AffineAccess(buffer, writes, moves, shape)
 
 
 def _value(e: Expr, at: dict[Var, int], memo: dict[Expr, int]) -> int:

@@ -15,7 +15,7 @@ from ...core.hardware import Hardware, LoopKind, MemoryScope, ThreadTag
 from ...refine.usage import KernelUse
 from ..space.knobs import Knob, SplitKnob
 from ..space.space import Space
-from .accesses import Access, Statement
+from .accesses import AffineAccess, Statement
 
 KINDS = ("knob", "itervar", "curve")
 Features = dict[str, float]
@@ -98,7 +98,7 @@ def _curve(statement: Statement) -> Iterator[tuple[str, float]]:
         yield f"{k}.stride", _log(_thread_stride(statement, access))
 
 
-def _thread_stride(statement: Statement, access: Access) -> float:
+def _thread_stride(statement: Statement, access: AffineAccess) -> float:
     """How far apart neighbouring threads access, in elements."""
     for depth, loop in enumerate(statement.loops):
         if loop.thread is ThreadTag.THREAD_X:

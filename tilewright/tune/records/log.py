@@ -108,14 +108,14 @@ class RecordLog:
 
 
 @dataclass(frozen=True)
-class Problem:
+class SkippedLine:
     """A line of a log that is not a record."""
 
     line: int
     reason: str
 
 
-def read(source: Iterable[bytes | str], name: str, problems: list[Problem] | None = None) -> Iterator[Pair]:
+def read(source: Iterable[bytes | str], name: str, problems: list[SkippedLine] | None = None) -> Iterator[Pair]:
     """The measurements in lines; empty lines and comments are passed over.
 
     What is not a record is put into `problems`, or reported to the `autotvm` logger, and skipped.
@@ -132,7 +132,7 @@ def read(source: Iterable[bytes | str], name: str, problems: list[Problem] | Non
             reason = shorten(error.message if isinstance(error, UserError) else str(error), _LONGEST_REASON)
             skipped += 1
             if problems is not None:
-                problems.append(Problem(number, reason))
+                problems.append(SkippedLine(number, reason))
             elif skipped <= _MOST_WARNINGS:
                 logger.warning("%s:%d: skipped: %s", name, number, reason)
     if problems is None and skipped > _MOST_WARNINGS:
@@ -194,7 +194,9 @@ def _check_is_file(path: Path) -> None:
         )
 
 
-def load_from_file(filename: str | bytes | os.PathLike[str], problems: list[Problem] | None = None) -> Iterator[Pair]:
+def load_from_file(
+    filename: str | bytes | os.PathLike[str], problems: list[SkippedLine] | None = None
+) -> Iterator[Pair]:
     """The measurements of a log file, in order; see `read` for what happens to lines that are none."""
     path = path_of(filename, "load_from_file")
     try:
@@ -205,7 +207,7 @@ def load_from_file(filename: str | bytes | os.PathLike[str], problems: list[Prob
     return _closing(file, path, problems)
 
 
-def _closing(file: IO[bytes], path: Path, problems: list[Problem] | None) -> Iterator[Pair]:
+def _closing(file: IO[bytes], path: Path, problems: list[SkippedLine] | None) -> Iterator[Pair]:
     with file:
         try:
             yield from read(file, str(path), problems)
@@ -221,6 +223,6 @@ def _unreadable(path: Path, error: OSError) -> UserError:
     )
 
 
-def load_from_buffer(file: IO[Any], problems: list[Problem] | None = None) -> Iterator[Pair]:
+def load_from_buffer(file: IO[Any], problems: list[SkippedLine] | None = None) -> Iterator[Pair]:
     """The measurements of an open file, from where it stands."""
     return read(file, getattr(file, "name", "<buffer>"), problems)

@@ -25,7 +25,7 @@ _LEAST_SECONDS = 1e-3
 
 
 @dataclass
-class Share:
+class TaskShare:
     """One task: its kind (the template), the operations of one run, and its weight.
 
     `costs` has the least seconds after each trial, infinite until something was measured; `given` counts the trials
@@ -74,7 +74,7 @@ class Share:
         return self.weight * (ALPHA * lately + (1 - ALPHA) * hope) / self.trial_seconds
 
 
-def choose(shares: Sequence[Share]) -> int | None:
+def choose(shares: Sequence[TaskShare]) -> int | None:
     """Return the number of the task that gets the next slice; None where nothing is left to try."""
     left = [number for number, share in enumerate(shares) if not share.over]
     fresh = next((number for number in left if not shares[number].given), None)

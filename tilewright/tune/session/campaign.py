@@ -10,7 +10,7 @@ from dataclasses import replace
 from ...core.log import logger
 from ...measure.job import Job
 from ...measure.outcome import Outcome
-from .allotment import Share, choose
+from .allotment import TaskShare, choose
 from .overview import Overview
 from .prefilter import Prefilter
 from .run import Measurer, Run
@@ -49,7 +49,9 @@ class Campaign:
         self.measurer = measurer
         self.trials = trials
         self.seconds = seconds
-        self.shares = [Share(run.task.name, run.task.flop, weight) for run, weight in zip(runs, weights, strict=True)]
+        self.shares = [
+            TaskShare(run.task.name, run.task.flop, weight) for run, weight in zip(runs, weights, strict=True)
+        ]
         for run, share in zip(runs, self.shares, strict=True):
             if run.tally.best is not None and run.tally.resumed:
                 seconds_now = run.task.flop / run.tally.best.flops if run.tally.best.flops else None

@@ -13,7 +13,7 @@ from ...measure.outcome import MeasureErrorNo
 from ..records.best import best_of
 from ..records.format import MeasureInput, Pair, mean_cost
 from ..records.history import applies
-from ..space.choices import Choice as AnyChoice
+from ..space.choices import Choice
 from ..space.config import Config
 from ..task import Workload
 from .trials import gist
@@ -54,7 +54,7 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChoiceInsight:
     """One choice of a knob: how many measurements have it, their least and their median seconds."""
 
     shown: str
@@ -64,13 +64,13 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Knob:
+class KnobInsight:
     """A knob: the share of the variance of log(time) that it explains, its number of choices, and its best choices."""
 
     name: str
     worth: float
     number: int
-    choices: tuple[Choice, ...]
+    choices: tuple[ChoiceInsight, ...]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Insight:
     spent: dict[str, float]
     points: tuple[Point, ...]
     causes: tuple[Cause, ...]
-    knobs: tuple[Knob, ...]
+    knobs: tuple[KnobInsight, ...]
     winner: Pair | None
     runner_up: Pair | None
     flop: float
@@ -167,21 +167,21 @@ def _causes(pairs: Sequence[Pair]) -> tuple[Cause, ...]:
     return (*causes, *([Cause("others", rest, "")] if rest else []))
 
 
-def _knobs(pairs: Sequence[Pair]) -> tuple[Knob, ...]:
+def _knobs(pairs: Sequence[Pair]) -> tuple[KnobInsight, ...]:
     """Return the knobs that take more than one value, the most influential first."""
     last: dict[Any, tuple[Config, float]] = {}
     for inp, result in pairs:
         if result.error_no == MeasureErrorNo.NO_ERROR:  # an index hashes in no time
             config = inp.config
             last[config if config.index is None else config.index] = config, mean_cost(result)
-    same: dict[str, dict[int, tuple[AnyChoice, list[float]]]] = {}
+    same: dict[str, dict[int, tuple[Choice, list[float]]]] = {}
     for config, cost in last.values():
         for name, choice in config.items():  # most are the same objects, which compares faster than what they hold
             own = same.setdefault(name, {})
             if (known := own.get(id(choice))) is None:
                 own[id(choice)] = known = (choice, [])
             known[1].append(cost)
-    groups: dict[str, dict[AnyChoice, list[float]]] = {}
+    groups: dict[str, dict[Choice, list[float]]] = {}
     for name, own in same.items():
         for choice, costs in own.values():
             groups.setdefault(name, {}).setdefault(choice, []).extend(costs)
@@ -189,10 +189,10 @@ def _knobs(pairs: Sequence[Pair]) -> tuple[Knob, ...]:
     return tuple(sorted(found, key=lambda knob: -knob.worth))
 
 
-def _knob(name: str, choices: dict[AnyChoice, list[float]]) -> Knob:
-    rows = [Choice(str(choice), len(costs), min(costs), median(costs)) for choice, costs in choices.items()]
+def _knob(name: str, choices: dict[Choice, list[float]]) -> KnobInsight:
+    rows = [ChoiceInsight(str(choice), len(costs), min(costs), median(costs)) for choice, costs in choices.items()]
     rows.sort(key=lambda row: row.best)
-    return Knob(name, _explained(list(choices.values())), len(rows), tuple(rows[:_MOST_CHOICES]))
+    return KnobInsight(name, _explained(list(choices.values())), len(rows), tuple(rows[:_MOST_CHOICES]))
 
 
 def _explained(groups: Sequence[Sequence[float]]) -> float:

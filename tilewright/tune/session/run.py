@@ -46,7 +46,7 @@ class Measurer(Protocol):
 
 
 @dataclass(frozen=True)
-class Options:
+class SearchOptions:
     """Limits and options of a run.
 
     `trials`: configurations to measure; `seconds`: after so many, no new candidate is measured; `early_stopping`: end
@@ -88,7 +88,7 @@ class Run:
         task: Task,
         strategy: Strategy,
         measurer: Measurer,
-        options: Options,
+        options: SearchOptions,
         listeners: Sequence[Listener] = (),
     ) -> None:
         self.task = task

@@ -16,12 +16,12 @@ from ..describe import describe
 from ..nodes import Buffer, Function
 from .copies import Flights
 from .grid import Grid
-from .memory import InterpretError, Place, Report, Storage, View
+from .memory import Address, InterpretError, Report, Storage, View
 from .races import Shadow
 from .values import Expressions
 
 
-class Machine:
+class RunningFunction:
     """A running function: variables, memory, and the grid while a kernel runs."""
 
     def __init__(
@@ -195,7 +195,7 @@ class Machine:
                 self.fail(f"{what} where not all threads of the block come by; missing", ~on & uneven)
         return shape
 
-    def check_read(self, place: Place, mask: Value) -> None:
+    def check_read(self, place: Address, mask: Value) -> None:
         """Report a race of this read."""
         buffer = place.view.buffer
         report = self.report_for(buffer)
