@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright
+from tests.errors.refused import refused
 from tilewright import te, tir
 from tilewright.arith.simplify import simplify
 from tilewright.expr.nodes import Expr, IntImm
@@ -65,3 +66,20 @@ def test_arguments_of_calls_with_effects_are_simplified() -> None:
     x = te.var("x")
     call = tir.call_extern("int32", "f", x + 1 - 1)
     assert str(simplify(call - call)) == 'T.call_extern("int32", "f", x) - T.call_extern("int32", "f", x)'
+
+
+def test_the_magnitude_of_a_call_is_of_one_call() -> None:
+    seen: list[int] = []
+
+    def counted(x: int) -> int:
+        seen.append(x)
+        return -(x + 1)
+
+    tilewright.register_func("test.negative", counted, override=True)
+    B = te.compute((3,), lambda i: te.abs(tir.call_packed("test.negative", i)), name="B")
+    out = tilewright.nd.empty((3,), "int32")
+    tilewright.build(te.create_schedule(B.op), [B], "llvm")(out)
+    assert seen == [0, 1, 2]
+    assert out.numpy().tolist() == [1, 2, 3]
+    with refused("abs", "calls a function with an effect", fix="call_pure_extern"):
+        te.abs(tir.call_extern("int64", "f"))

@@ -146,3 +146,19 @@ def test_a_step_that_does_not_fit_leaves_the_schedule_alone(damage: Any, tmp_pat
         fresh.load_steps(path)
     assert text(fresh, others) == before
     assert fresh.steps == []
+
+
+def test_the_record_of_a_schedule() -> None:
+    """One schedule for each step, as the legacy API's `te.keep_schedule_record` keeps them: a tile is three steps."""
+    s, tensors = matmul()
+    C = tensors[2]
+    assert s.primitive_record == ["vanilla"]
+    xo, yo, xi, yi = s[C].tile(*C.op.axis, 8, 8)
+    k, _ = s[C].split(C.op.reduce_axis[0], factor=4)
+    s[C].reorder(xo, k, yo, xi, yi)
+    s[C].parallel(xo)
+    assert s.primitive_record == ["vanilla", "split", "split", "reorder", "split", "reorder", "parallel"]
+    record = s.schedule_record
+    assert [len(each.steps) for each in record] == list(range(7))
+    assert [len(each[C].leaf_iter_vars) for each in record] == [3, 4, 5, 5, 6, 6, 6]
+    assert str(tw.lower(record[-1], tensors)) == str(tw.lower(s, tensors))

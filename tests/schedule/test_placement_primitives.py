@@ -5,9 +5,12 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tilewright
+from tests.errors.refused import refused
+from tests.loops.running import run
 from tests.lowering.same_program import differences
 from tests.schedule.programs import Chain, Plain, expect, loops, names
 from tilewright import te
@@ -306,3 +309,44 @@ def test_cache_write_of_pairs() -> None:
     caches = s.cache_write([low, high], "local")
     assert [c.name for c in caches] == ["both.local.v0", "both.local.v1"]
     assert s[low].op.input_tensors == tuple(caches)
+
+
+@pytest.mark.parametrize("factor", [None, 4])
+def test_cache_write_of_sums_of_growing_length(factor: int | None) -> None:
+    """The range of the reduction depends on the element: that of the cache depends on the cache's axes."""
+    A = te.placeholder((10,), name="A")
+
+    def total(i: te.PrimExpr) -> te.PrimExpr:
+        k = te.reduce_axis((0, i + 1), name="k")
+        return te.sum(A[k], axis=k)
+
+    B = te.compute((10,), total, name="B")
+    values = np.random.default_rng(0).uniform(-1, 1, 10).astype("float32")
+
+    def right(s: te.Schedule) -> None:
+        out = np.full(10, 77, "float32")
+        run(tilewright.lower(s, [A, B])["main"], values, out)
+        np.testing.assert_allclose(out, np.cumsum(values), rtol=1e-5)
+
+    s = te.create_schedule(B.op)
+    if factor is not None:
+        s[B].split(B.op.axis[0], factor=factor)
+        right(s)
+    cache = s.cache_write(B, "local")
+    assert s[cache].op.reduce_axis[0] in s[cache].leaf_iter_vars
+    right(s)
+    s[cache].compute_at(s[B], B.op.axis[0])
+    right(s)
+    s[cache].split(s[cache].op.reduce_axis[0], factor=3)
+    right(s)
+    with refused("reorder", "the range of 'k.outer' of stage 'B.local' depends on", fix="inside of"):
+        s = te.create_schedule(B.op)
+        cache = s.cache_write(B, "local")
+        s[cache].reorder(s[cache].split(s[cache].op.reduce_axis[0], factor=3)[0], s[cache].op.axis[0])
+        tilewright.lower(s, [A, B])
+    for primitive in ("fuse", "rfactor"):
+        s = te.create_schedule(B.op)
+        with refused(
+            primitive, "the range of the reduction axis 'k' of stage 'B' depends on a data axis", fix="where="
+        ):
+            s[B].fuse(*B.op.axis, *B.op.reduce_axis) if primitive == "fuse" else s.rfactor(B, B.op.reduce_axis[0])

@@ -11,7 +11,7 @@ import tilewright as tw
 from tests.errors.refused import refused
 from tests.loops.running import floats, run
 from tests.programs.harness import build, every_target
-from tilewright import te
+from tilewright import te, tir
 
 
 def rows(dtype: str = "float32") -> tuple[te.Schedule, te.Tensor, te.Tensor]:
@@ -235,3 +235,23 @@ def test_what_is_prefetched_is_there() -> None:
         s[C].prefetch(B, C.op.axis[0], 1)
         with refused("prefetch", "stage 'C' prefetches 'B' at 'i', but 'B' is computed inside", fix="outside of 'i'"):
             tw.lower(s, [A, C])
+
+
+def test_prefetches_as_statements() -> None:
+    """`tir.Prefetch` of a region, and `tir.prefetch` of an address with the hints of the legacy API."""
+    ib = tir.ir_builder.create()
+    buffer = tir.decl_buffer((64, 40), "float32", name="A")
+    A = ib.buffer_ptr(buffer)
+    with ib.for_range(0, 60, name="i") as i:
+        rows = tw.ir.Range.from_min_extent(i + 1, 2)
+        ib.emit(tir.Prefetch(buffer, [rows, tw.ir.Range(0, 20)]))
+        ib.emit(tir.Call("int32", "tir.prefetch", [tir.address_of(A[i, 0]), 0, 3, 1]))
+    program = tw.IRModule.from_expr(tir.PrimFunc([buffer], ib.get()).with_attr("global_symbol", "f"))
+    assert "for prefetch_A_0, prefetch_A_1 in T.grid(2, 2):" in str(program)
+    f = tw.build(program, None, "llvm")
+    assert f.get_source("ll").count("call void @llvm.prefetch") == 2
+    f(tw.nd.array(floats(64, 40)))
+    with refused("Prefetch", "which has 2 dimension(s)", fix="one range per dimension"):
+        tir.Prefetch(buffer, [rows])
+    with refused("call_intrin", "tir.prefetch of 3", fix="address_of"):
+        tir.call_intrin("int32", "tir.prefetch", 3)

@@ -46,9 +46,9 @@ def domain_guards(found: StageBounds, values: Values, known: Sequence[StageGuard
     facts = found.facts
     for other in known:
         facts = facts.assume(other.condition)
-    for axis in found.stage.roots:
+    for axis in found.stage.roots:  # of a reduction axis the whole range runs, wherever that depends on data axes
         dom, part = axis.dom, found.ranges[axis]
-        if dom is None or (dom.min is part.min and dom.extent is part.extent):
+        if dom is None or axis.kind is AxisKind.REDUCE or (dom.min is part.min and dom.extent is part.extent):
             continue
         offset = subtract(values[axis], dom.min)
         for guard in (greater_equal(offset, 0), less(offset, dom.extent)):

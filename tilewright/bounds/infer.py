@@ -12,7 +12,8 @@ from ..arith.simplify import simplify
 from ..core.errors import Suspect, UserError
 from ..core.hardware import LoopKind, ThreadTag
 from ..expr.nodes import Expr, IntImm, Var
-from ..expr.operators import const
+from ..expr.operators import cast, const
+from ..expr.traverse import substitute, uses_any
 from ..schedule.inlining import inlined_bodies
 from ..schedule.value import Schedule, Stage
 from ..tensor.axis import IterVar, Range
@@ -20,7 +21,7 @@ from ..tensor.extern import ExternOp
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor, read_tensors
 from .demand import Region, demand, running_loops
-from .nest import Loop, axes_of_threads, outer_loops
+from .nest import Loop, axes_of_threads, axis_values, outer_loops
 from .reads import check_reads
 from .value import Bounds as Bounds
 from .value import StageBounds as StageBounds
@@ -100,10 +101,27 @@ def _bounds_of(
     fixed = axes_of_threads(stage)
     for relation in stage.relations:
         ranges.update(relation.ranges_down(ranges, fixed.__contains__, simplify))
+    growing = _growing(stage, ranges)
+    ranges.update(growing)
+    for relation in stage.relations if growing else ():
+        ranges.update(relation.ranges_down(ranges, fixed.__contains__, simplify))
     facts = own_facts(stage, ranges, outer_facts(outer, outside))
     widened = {axis: part.widened for axis, part in zip(data, needed, strict=True) if part.widened}
     region = tuple(part.range for part in needed)
     return StageBounds(stage, body, ranges, region, scope, outer, facts, widened)
+
+
+def _growing(stage: Stage, ranges: dict[IterVar, Range]) -> dict[IterVar, Range]:
+    """The ranges of reduction axes that depend on data axes, in terms of the loops of these."""
+    ends = {a: (ranges[a].min, ranges[a].extent) for a in stage.op.reduce_axis}
+    varying = [a for a, pair in ends.items() if not all(isinstance(e, IntImm) for e in pair)]
+    own = {axis.var for axis in stage.op.axis} if varying else set()
+    found = [a for a in varying if any(uses_any(e, own) for e in ends[a])]
+    if not found:
+        return {}
+    values = axis_values(stage, ranges)
+    there = {a.var: cast(a.var.dtype, values[a]) for a in stage.op.axis}
+    return {a: Range.from_min_extent(*(simplify(substitute(e, there)) for e in ends[a])) for a in found}
 
 
 def advances(schedule: Schedule, stage: Stage, scan: ScanOp) -> bool:

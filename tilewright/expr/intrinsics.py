@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..core.dtype import BOOL
+from ..core.dtype import BOOL, DType
 from ..core.errors import UserError
 from . import nodes as n
+from .effects import acts
 from .operators import as_expr, cast, const, match_types, maximum, negate, select
 
 FLOAT_UNARY = (
@@ -93,7 +94,23 @@ def absolute(x: Any) -> n.Expr:
     e = as_expr(x)
     if e.dtype.is_float:
         return n.Call("fabs", (e,), e.dtype)
+    if acts(e):  # what is written twice would be called twice
+        return _of_call(e)
     return _number(e, "abs") if e.dtype.kind in ("uint", "handle") else select(e >= 0, e, negate(e))
+
+
+def _of_call(e: n.Expr) -> n.Expr:
+    """The magnitude of an integer that a call with an effect computes."""
+    if e.dtype.kind in ("uint", "handle"):
+        return _number(e, "abs")
+    if e.dtype.bits > 32:
+        raise UserError(
+            f"abs of `{e}`, of type {e.dtype}, which calls a function with an effect",
+            primitive="abs",
+            fix="give the value a name first, x = ib.let('x', call), or declare the function pure: call_pure_extern",
+        )
+    wide = DType("float64").with_lanes(e.dtype.lanes)  # holds each of these integers
+    return cast(e.dtype, n.Call("fabs", (cast(wide, e),), wide))
 
 
 def clip(x: Any, low: Any, high: Any) -> n.Expr:

@@ -130,9 +130,17 @@ class FloatImm(Expr):
 
 @node(derived={"dtype": "handle"}, handle=DType("handle"))
 class StringImm(Expr):
-    """A string argument of a call."""
+    """A string argument of a call; equal to its text."""
 
     value: str
+
+    def __eq__(self, other: object) -> Any:
+        return self.value == other if isinstance(other, str) else super().__eq__(other)
+
+    def __ne__(self, other: object) -> Any:
+        return self.value != other if isinstance(other, str) else super().__ne__(other)
+
+    __hash__ = Expr.__hash__
 
 
 @node()

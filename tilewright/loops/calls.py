@@ -18,7 +18,7 @@ from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope
 from ..expr.bits import REINTERPRET, reinterpret
-from ..expr.effects import ATOMICS, EFFECTS, EXTERN, LLVM, PACKED, PURE_EXTERN, PURE_LLVM
+from ..expr.effects import ATOMICS, EFFECTS, EXTERN, LLVM, PACKED, PREFETCH, PURE_EXTERN, PURE_LLVM
 from ..expr.intrinsics import TABLE
 from ..expr.matrix_calls import MATRIX_CALLS, matrix_call
 from ..expr.nodes import Call, Expr, IntImm, Load, StringImm
@@ -257,9 +257,9 @@ def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Exp
     dtype
         The type of its value; that of known intrinsics follows from their arguments.
     func_name
-        "tir.exp" and the other functions of `te`; "tir.address_of"; "tir.atomic_add" (of an address and a value),
-        `_sub`, `_min`, `_max`, `_and`, `_or`, `_xor`, `_exchange`; "tir.call_extern" and its kin; the calls of matrix
-        instructions; one that `tvm.ir.register_op_attr` has declared.
+        "tir.exp" and the other functions of `te`; "tir.address_of"; "tir.prefetch" (of an address); "tir.atomic_add"
+        (of an address and a value), `_sub`, `_min`, `_max`, `_and`, `_or`, `_xor`, `_exchange`; "tir.call_extern" and
+        its kin; the calls of matrix instructions; one that `tvm.ir.register_op_attr` has declared.
     *args
         Its arguments.
 
@@ -283,6 +283,8 @@ def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Exp
         return _applied(_OPERATORS[name], func_name, args)
     if name == STORAGE_SYNC:
         return _storage_sync(args)
+    if name == PREFETCH:
+        return _prefetch(args)
     if name == "address_of":
         return _applied(address_of, func_name, args)
     if name in TABLE:
@@ -295,6 +297,16 @@ def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Exp
         fix=f"use one of {', '.join((*MATRIX_CALLS, *ATOMICS))}, or the intrinsics of te (te.exp, te.sqrt ...); "
         'a C function is called by call_extern("float32", "name", x)',
     )
+
+
+def _prefetch(args: tuple[Any, ...]) -> Expr:
+    """Bring the cache line of an address into the cache; kinds and levels, which follow it, are hints of hints."""
+    place = address_of(args[0]) if args and isinstance(args[0], Load) else args[0] if args else None
+    if not isinstance(place, AddressOf):
+        raise UserError(
+            f"tir.prefetch of {place!r}", primitive="call_intrin", fix="give an address: tir.address_of(A[i])"
+        )
+    return Call(PREFETCH, (AddressOf(place.place, place.extent, True, False),), DType("int32"))
 
 
 STORAGE_SYNC = "tvm_storage_sync"

@@ -6,23 +6,26 @@ Each checks what it is given and builds a node of `nodes.py`; asked by `isinstan
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, ThreadTag
 from ..expr.constructors import constructor
+from ..expr.effects import PREFETCH
 from ..expr.nodes import Expr, IntImm, Load, Var
-from ..expr.operators import as_expr, cast, condition, const
+from ..expr.operators import add, as_expr, cast, condition, const, subtract
 from ..expr.operators import condition as test_of
 from ..expr.traverse import substitute
-from ..tensor.axis import IterVar
+from ..tensor.axis import IterVar, Range
 from ..tensor.tensor import Tensor
 from .assertions import asserting, assertion_of
 from .calls import for_effect
 from .functions import PrimFunction
 from .ir_builder import BufferVar
 from .nodes import Allocate, Buffer, Evaluate, For, Function, If, Let, Program, Seq, Stmt, Store, While, seq
+from .prefetching import prefetched
 
 _BY_NUMBER = (LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.UNROLLED, LoopKind.THREAD)
 
@@ -188,6 +191,20 @@ def make_evaluate(value: Any, span: Any = None) -> Stmt:
     return for_effect(as_expr(value))
 
 
+def make_prefetch(buffer: Any, bounds: Any, span: Any = None) -> Stmt:
+    """Bring a region of a buffer, one range per dimension, into the cache: one instruction per cache line."""
+    held = _buffer(buffer, "Prefetch")
+    given = list(bounds) if isinstance(bounds, (list, tuple)) else []
+    if len(given) != len(held.shape) or not all(isinstance(part, Range) for part in given):
+        raise UserError(
+            f"the region {bounds!r} of {held.name!r}, which has {len(held.shape)} dimension(s)",
+            primitive="Prefetch",
+            fix="give one range per dimension: [tvm.ir.Range.from_min_extent(i, 4), tvm.ir.Range(0, 16)]",
+        )
+    ends = [(as_expr(part.min), subtract(add(part.min, part.extent), 1)) for part in given]
+    return prefetched(partial(Load, held), held.name, ends, held.dtype)
+
+
 def make_allocate(buffer_var: Any, dtype: Any, extents: Any, condition: Any, body: Any, *more: Any) -> Stmt:
     """Storage for the buffer `buffer_var`, whose type and extents these are, within the body."""
     buffer = _buffer(buffer_var, "Allocate")
@@ -280,6 +297,7 @@ STATEMENTS: dict[str, Any] = {
         ("BufferLoad", Load, make_buffer_load, _reads(Buffer)),
         ("ProducerLoad", Load, make_producer_load, _reads(Tensor)),
         ("LetStmt", Let, make_let, None), ("Let", _NoNode, make_let_expr, None), ("SeqStmt", Seq, make_seq, None),
+        ("Prefetch", Evaluate, make_prefetch, lambda stmt: getattr(stmt.value, "name", "") == PREFETCH),
         ("Evaluate", Evaluate, make_evaluate, None), ("Allocate", Allocate, make_allocate, None),
         ("AttrStmt", For, make_attr, lambda loop: loop.kind is LoopKind.THREAD),
         ("PrimFunc", Function, make_prim_func, None), ("IRModule", Program, make_module, None),
@@ -289,6 +307,6 @@ STATEMENTS["IRModule"].from_expr = module_of
 LEGACY_NAMES: dict[type, str] = {
     made.node: f"tir.{name}"
     for name, made in STATEMENTS.items()
-    if name not in ("AttrStmt", "AssertStmt", "Let", "ProducerLoad")
+    if name not in ("AttrStmt", "AssertStmt", "Let", "Prefetch", "ProducerLoad")
 }
 """What the legacy API calls a node, where that is not its own name."""

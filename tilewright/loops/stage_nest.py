@@ -121,6 +121,18 @@ class StageNest:
                     primitive="lower",
                     fix=f"reduce over an axis with te.sum(..., axis={var.name}); add a variable to the arguments",
                 )
+        for depth, loop in enumerate(self.loops):
+            extent = self.found.ranges[loop.axis].extent
+            if isinstance(extent, IntImm):
+                continue
+            later = next((x for x in self.loops[depth + 1 :] if x.var in variables(extent)), None)
+            if later is not None:
+                raise UserError(
+                    f"the range of {loop.axis.name!r} of stage {self.stage.name!r} depends on {later.axis.name!r}, a "
+                    "loop inside of it",
+                    primitive="reorder",
+                    fix=f"keep {loop.axis.name!r} inside of {later.axis.name!r}",
+                )
 
     def _check_depth(self) -> None:
         around = (*self.found.outer, *self.loops)

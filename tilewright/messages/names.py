@@ -91,7 +91,7 @@ INSTEAD: dict[str, dict[str, str]] = {
     },
     "tir": {
         "Load": "A[i, j]: an element of a tensor; tir.BufferLoad(buffer, [i, j])",
-        **dict.fromkeys(("Store", "Free", "Prefetch", "ProducerStore", "ProducerRealize"), _STATEMENTS),
+        **dict.fromkeys(("Store", "Free", "ProducerStore", "ProducerRealize"), _STATEMENTS),
         **dict.fromkeys(("DeclBuffer", "BufferRealize"), _STATEMENTS),
         **dict.fromkeys(("Block", "BlockRealize", "Schedule", "MatchBufferRegion"), _BLOCKS),
         **dict.fromkeys(("call_cpacked", "call_tir"), "tir.call_packed, of a function that tw.register_func names"),

@@ -98,7 +98,7 @@ _SETTLED = {
     "tir.enable_equiv_terms_in_cse_tir": "common subexpressions are left to the back end's compiler",
     "tir.debug_keep_trivial_loop": "loops of one iteration are written as their bodies",
     "tir.merge_static_smem": "buffers of shared memory share it where their lifetimes allow",
-    "te.keep_schedule_record": "s.steps holds the steps of every schedule",
+    "te.keep_schedule_record": "every schedule has its schedule_record and its primitive_record",
 }
 """Keys of the legacy API that change nothing here, and why."""
 

@@ -11,6 +11,7 @@ from ..core.errors import UserError, warn_caller
 from ..expr.nodes import Expr, IntImm
 from ..expr.operand import Operand
 from ..expr.operators import as_expr
+from ..expr.traverse import uses_any
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.script import ScriptOp
 from .value import At, Inlined, Schedule, Stage
@@ -109,6 +110,18 @@ def data_axis(stage: Stage, axis: IterVar, primitive: str, why: str) -> None:
             primitive=primitive,
             fix=f"use {others}",
         )
+
+
+def of_fixed_range(stage: Stage, primitive: str) -> None:
+    """Check that no reduction axis of `stage` has a range that depends on a data axis."""
+    own = {axis.var for axis in stage.op.axis}
+    for axis in stage.op.reduce_axis:
+        if axis.dom is not None and (uses_any(axis.dom.min, own) or uses_any(axis.dom.extent, own)):
+            raise UserError(
+                f"the range of the reduction axis {axis.name!r} of stage {stage.name!r} depends on a data axis",
+                primitive=primitive,
+                fix="reduce over the longest range, under a condition: te.sum(..., axis=k, where=k < n)",
+            )
 
 
 def not_mixed(stage: Stage, primitive: str, axis: IterVar | None = None) -> None:

@@ -69,6 +69,16 @@ def read_steps(path: Any, begun: Schedule) -> list[Any]:
     return steps
 
 
+def _in_parts(step: list[Any], axes: int) -> list[list[Any]]:
+    """A step as the legacy API counts it: `tile` is two splits, of a stage with so many `axes`, and a reorder."""
+    if step[0] != "tile":
+        return [step]
+    _, stage, x, y, x_factor, y_factor = step
+    xo, xi, yo, yi = ({"axis": [stage["stage"], axes + k]} for k in range(4))
+    splits = [["split", stage, x, x_factor, None], ["split", stage, y, y_factor, None]]
+    return [*splits, ["reorder", stage, xo, yo, xi, yi]]
+
+
 class KeptSteps:
     """A handle of a schedule whose steps are written to files and read from them."""
 
@@ -77,6 +87,7 @@ class KeptSteps:
     _begun: Schedule
     _references: References
     copy: Callable[[], Any]
+    replay: Callable[[Sequence[Any]], None]
 
     @property
     def computed(self) -> tuple[Tensor, ...]:
@@ -87,6 +98,24 @@ class KeptSteps:
     def recorded(self) -> list[Any]:
         """The steps as JSON data."""
         return [step.to_json() for step in self.steps]
+
+    @property
+    def primitive_record(self) -> list[str]:
+        """The names of the steps under the legacy API's names: first "vanilla", then each step's; a `tile` is three."""
+        return ["vanilla", *(part[0] for step in self.steps for part in _in_parts(step.to_json(), 0))]
+
+    @property
+    def schedule_record(self) -> list[Any]:
+        """The schedule as it was after each entry of `primitive_record`, as schedules of their own."""
+        at = type(self)(self._begun)  # type: ignore[call-arg]
+        found = [at.copy()]
+        for step in self.steps:
+            stages = at.value.stages
+            own = next((stages[arg["stage"]] for arg in step.args if isinstance(arg, dict) and "stage" in arg), None)
+            for part in _in_parts(step.to_json(), 0 if own is None else len(own.all_axes)):
+                at.replay([part])
+                found.append(at.copy())
+        return found
 
     def save_steps(self, path: Any) -> None:
         """Write the steps of this schedule to a file, as JSON."""

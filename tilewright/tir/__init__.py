@@ -7,6 +7,7 @@ from ..core.refusals import missing_from_module as _missing
 from ..expr.bits import ceildiv, infinity, ldexp, logaddexp, nextafter, reinterpret
 from ..expr.constructors import CONSTRUCTORS as _NODES
 from ..expr.constructors import constructor as _constructor
+from ..expr.fixed_point import q_multiply_shift, q_multiply_shift_per_axis
 from ..expr.intrinsics import TABLE as _TABLE
 from ..expr.nodes import Call as _Call
 from ..expr.nodes import Expr as PrimExpr
@@ -71,6 +72,7 @@ For, IfThenElse, SeqStmt, Evaluate = (_STATEMENTS[f] for f in ("For", "IfThenEls
 LetStmt, Let, Allocate, AttrStmt = (_STATEMENTS[f] for f in ("LetStmt", "Let", "Allocate", "AttrStmt"))
 BufferStore, BufferLoad, ProducerLoad = (_STATEMENTS[f] for f in ("BufferStore", "BufferLoad", "ProducerLoad"))
 PrimFunc, While, AssertStmt = (_STATEMENTS[f] for f in ("PrimFunc", "While", "AssertStmt"))
+Prefetch = _STATEMENTS["Prefetch"]
 exp, exp2, exp10 = _TABLE["exp"], _TABLE["exp2"], _TABLE["exp10"]
 log, log2, log10, log1p = _TABLE["log"], _TABLE["log2"], _TABLE["log10"], _TABLE["log1p"]
 sqrt, rsqrt, power, pow = _TABLE["sqrt"], _TABLE["rsqrt"], _TABLE["power"], _TABLE["pow"]

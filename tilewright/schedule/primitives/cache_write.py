@@ -10,7 +10,7 @@ from ...arith.simplify import simplify
 from ...core.errors import UserError
 from ...expr.nodes import Expr
 from ...expr.operators import add, as_expr, cast, const, if_then_else, likely, subtract
-from ...expr.traverse import substitute
+from ...expr.traverse import substitute, uses_any
 from ...tensor.axis import AxisKind, IterVar, Range
 from ...tensor.reduction import Reduce
 from ...tensor.tensor import ComputeOp, Tensor
@@ -28,8 +28,9 @@ def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule,
 
     `stage` starts over with its own data axes as its loops; the cache has data axes of its own, one for each
     loop that `stage` had and in their order (so splits made before change the cache's layout), and the same
-    reduction axes. What was computed inside `stage` is computed inside the cache. Returns the cached
-    tensor(s). Raises UserError for an input, and where a reduction axis has been split already.
+    reduction axes; one whose range depends on a data axis is made anew. What was computed inside `stage` is computed
+    inside the cache. Returns the cached tensor(s). Raises UserError for an input, and where a reduction axis has been
+    split already.
     """
     has_loops(stage, "cache_write")
     if not stage.op.body:
@@ -50,13 +51,15 @@ def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule,
     moved = tuple(a for a in stage.leaves if a.kind is AxisKind.REDUCE)
     ranges, values = loop_layout(stage)
     axes = tuple(IterVar(f"{a.name}.c", Range(ranges[a].extent), AxisKind.DATA) for a in data)
-    body = tuple(_moved_body(stage, e, dict(zip(data, axes, strict=True)), ranges) for e in stage.op.body)
+    own = dict(zip(data, axes, strict=True))
+    terms = _terms_of_loops(stage, own, ranges)
+    body = tuple(_moved_body(stage, e, own, terms, ranges) for e in stage.op.body)
     cache = ComputeOp(f"{stage.op.name}.{scope}", axes, body, stage.op.tag, stage.op.attrs)
     copy = tuple(t(*(simplify(values[a]) for a in data)) for t in cache.outputs)
     schedule, made = schedule.with_new_stage(cache, before=stage.id)
-    twin = {**dict(zip(data, axes, strict=True)), **{a: a for a in moved}}
+    twin = {**own, **terms}
     prefetches = tuple(p._replace(axis=twin[p.axis]) for p in stage.prefetches)
-    leaves = tuple(twin[a] for a in stage.leaves) if stage.declared else (*axes, *moved)
+    leaves = tuple(twin[a] for a in stage.leaves) if stage.declared else (*axes, *(terms[a] for a in moved))
     declared = (twin[stage.declared[0]], stage.declared[1]) if stage.declared else None
     schedule = schedule.with_stage(replace(made, scope=kind, leaves=leaves, prefetches=prefetches, declared=declared))
     out = ComputeOp(stage.op.name, stage.op.axis, copy, "", stage.op.attrs)
@@ -79,17 +82,49 @@ def loop_layout(stage: Stage) -> tuple[dict[IterVar, Range], dict[IterVar, Expr]
     return ranges, values
 
 
-def _moved_body(stage: Stage, body: Expr, axes: dict[IterVar, IterVar], ranges: dict[IterVar, Range]) -> Expr:
-    """The body in terms of the cache's axes, which follow the loops of `stage`; guarded where a split is uneven."""
+def _values(stage: Stage, axes: dict[IterVar, IterVar], ranges: dict[IterVar, Range]) -> dict[IterVar, Expr]:
+    """The value of each axis of `stage` in terms of the cache's axes, which follow its loops."""
     values: dict[IterVar, Expr] = {a: as_expr(axes.get(a, a)) for a in stage.leaves}
-    guards: list[Expr] = []
     for relation in reversed(stage.relations):
         values.update(relation.values_up(values, ranges))
+    return values
+
+
+def _on_axes_of_cache(stage: Stage, values: dict[IterVar, Expr]) -> dict[Any, Expr]:
+    return {a.var: simplify(cast(a.var.dtype, values[a])) for a in stage.op.axis}
+
+
+def _terms_of_loops(stage: Stage, axes: dict[IterVar, IterVar], ranges: dict[IterVar, Range]) -> dict[IterVar, IterVar]:
+    """The reduction axis of the cache for each of the stage's: the same where its range depends on no data axis."""
+    own = {a.var for a in stage.op.axis}
+    found = {a: a for a in stage.leaves if a.kind is AxisKind.REDUCE}
+    for a in found:
+        if a.dom is not None and (uses_any(a.dom.min, own) or uses_any(a.dom.extent, own)):
+            there = _on_axes_of_cache(stage, _values(stage, axes, ranges))
+            low, extent = (simplify(substitute(e, there)) for e in (a.dom.min, a.dom.extent))
+            found[a] = IterVar(a.name, Range.from_min_extent(low, extent), a.kind)
+    return found
+
+
+def _moved_body(
+    stage: Stage,
+    body: Expr,
+    axes: dict[IterVar, IterVar],
+    terms: dict[IterVar, IterVar],
+    ranges: dict[IterVar, Range],
+) -> Expr:
+    """The body in terms of the cache's axes, which follow the loops of `stage`; guarded where a split is uneven."""
+    values = _values(stage, axes, ranges)
+    guards: list[Expr] = []
+    for relation in reversed(stage.relations):
         if isinstance(relation, Split) and not is_even(relation, ranges):
             guard = relation.guard(values, ranges)
             guards.extend([] if guard is None else [simplify(guard)])
-    mapping: dict[Any, Expr] = {a.var: simplify(cast(a.var.dtype, values[a])) for a in stage.op.axis}
+    mapping = _on_axes_of_cache(stage, values) | {a.var: b.var for a, b in terms.items() if b is not a}
     made: Expr = substitute(body, mapping)
+    if isinstance(made, Reduce) and any(b is not a for a, b in terms.items()):
+        own = tuple(terms.get(a, a) for a in made.axes)
+        made = Reduce(made.combiner, made.source, own, made.condition, made.value_index, made.init)
     if not isinstance(made, Reduce) and any(isinstance(relation, Fuse) for relation in stage.relations):
         # Here quotients and remainders of a fused loop still make up a whole; pieces of it may not, later.
         facts = EMPTY.bind_all({axes[a].var: (const(0, a.var.dtype), ranges[a].extent) for a in axes})

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...core.errors import UserError, warn_caller
 from ...expr.operators import const
 from ...tensor.axis import AxisKind, IterVar, Range
-from ..legality import attached_to, different, has_loops, in_one_nest, leaf, names
+from ..legality import attached_to, different, has_loops, in_one_nest, leaf, names, of_fixed_range
 from ..relations import Fuse, Singleton
 from ..value import At, Schedule, Stage
 
@@ -55,6 +55,8 @@ def _fuse_pair(schedule: Schedule, stage: Stage, outer: IterVar, inner: IterVar)
             primitive="fuse",
             fix="fuse data axes with data axes, and reduction axes with reduction axes",
         )
+    if outer.kind is not inner.kind:
+        of_fixed_range(stage, "fuse")
     kind = AxisKind.REDUCE if AxisKind.REDUCE in (outer.kind, inner.kind) else outer.kind
     fused = IterVar(f"{outer.name}.{inner.name}.fused", None, kind)
     changed = replace(

@@ -14,7 +14,7 @@ from ...expr.traverse import substitute
 from ...tensor.axis import AxisKind, IterVar, Range
 from ...tensor.reduction import Reduce
 from ...tensor.tensor import ComputeOp, Tensor
-from ..legality import has_loops, leaf, names, not_mixed, of_stage
+from ..legality import has_loops, leaf, names, not_mixed, of_fixed_range, of_stage
 from ..relations import Split
 from ..value import At, Schedule, Stage
 from .cache_write import is_even, loop_layout
@@ -49,6 +49,7 @@ def rfactor(
             f"{of_stage(loop, stage)} is a data axis", primitive="rfactor", fix=f"use a reduction axis: {reductions}"
         )
     not_mixed(stage, "rfactor")
+    of_fixed_range(stage, "rfactor")
     position = _position(factor_axis, stage)
     ranges, _ = loop_layout(stage)
     twins = {a: IterVar(a.name, a.dom, AxisKind.DATA) for a in stage.op.axis}
