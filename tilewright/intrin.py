@@ -3,12 +3,14 @@
 from tilewright import intrin as ti
 
 s[D].tensorize(i, ti.mma("float16"))  # the 32 lanes of a warp of an NVIDIA GPU, together
+s[D].tensorize(i, ti.wgmma("float16"))  # the four warps of a warpgroup of a Hopper GPU, together
 s[D].tensorize(k, ti.dp4a("int8"))  # one thread of it: four products a sum
 s[D].tensorize(j, ti.vnni())  # one thread of a CPU: four products for each of 16 sums
 """
 
 from .core.atoms import ATOMS as _ATOMS
 from .core.atoms import DOTS as _DOTS
+from .core.atoms import WARPGROUP_ATOMS as _WARPGROUP_ATOMS
 from .core.atoms import Atom as Atom
 from .core.errors import UserError as _UserError
 
@@ -51,6 +53,39 @@ def mma(operands: str, accumulator: str = "") -> Atom:
             + ("" if isinstance(accumulator, str) and not accumulator else f" with sums in {accumulator!r}"),
             primitive="mma",
             fix=f"use one of {', '.join(repr(name) for name in _ATOMS if '16_' not in name)}",
+        )
+    return found
+
+
+def wgmma(operands: str, accumulator: str = "") -> Atom:
+    """Return the matrix instruction of a warpgroup: `wgmma` of sm_90, for operands of one type.
+
+    Four warps execute it together: those that threadIdx.y counts, whose extent is 4. The tensorized loops are those of
+    one of them: 16 rows, which follow those of the warp before, and as many columns as registers hold. The hardware
+    reads both operands from shared memory, in rows of 128 bytes of terms (64 of float16, 32 of float32, 128 of int8),
+    whose pieces the compiler swizzles.
+
+    Parameters
+    ----------
+    operands
+        "float16", "bfloat16": float32 sums. "int8", "uint8": int32 sums. "tf32": float32 operands and sums; the
+        hardware ignores the bits of an operand beyond the 11 significant ones.
+    accumulator
+        "float16" for float16 operands: float16 sums, in half the registers.
+
+    Raises
+    ------
+    UserError
+        For any other name.
+    """
+    given = (operands, accumulator)
+    name = f"wgmma_{operands}" if all(isinstance(each, str) for each in given) else ""
+    found = _WARPGROUP_ATOMS.get(f"{name}_{accumulator}") or _WARPGROUP_ATOMS.get(name)
+    if found is None or accumulator not in ("", found.accumulator):
+        raise _UserError(
+            f"there is no wgmma for operands {operands!r}" + (f" with sums in {accumulator!r}" if accumulator else ""),
+            primitive="wgmma",
+            fix='give "float16", "bfloat16", "tf32", "int8" or "uint8"; only of "float16" may sums be "float16" too',
         )
     return found
 

@@ -44,6 +44,10 @@ struct Thread {
   const char* instruction = nullptr;
   std::vector<Copy> issued;
   std::deque<std::vector<Copy>> groups;
+  std::vector<GroupProduct> multiplied;
+  std::deque<std::vector<GroupProduct>> products;
+  std::vector<bool*> unfenced;
+  bool may_multiply = false;
 };
 
 struct Touch {  // who accessed a byte of shared memory last, and when
@@ -57,6 +61,7 @@ struct Region {
   size_t size;
   unsigned address;
   std::vector<Touch> written, read;
+  bool* unfenced;  // bytes that threads have written, which wgmma does not see yet
 };
 
 struct Range {
@@ -147,14 +152,14 @@ void __syncthreads() {
 
 static int warp_of(const Thread* t) { return number(t) / 32; }
 
-/// Wait until all lanes of the warp are here; the last one computes for all of them.
-static void together(const char* instruction, void* operands, void (*compute)(void**, int)) {
-  int first = warp_of(current) * 32, count = (int)threads.size() - first;
-  if (count > 32) count = 32;
+/// Wait until all lanes of the warp, or of a warpgroup, are here; the last one computes for all of them.
+static void together(const char* instruction, void* operands, void (*compute)(void**, int), int size = 32) {
+  int first = number(current) / size * size, count = (int)threads.size() - first;
+  if (count > size) count = size;
   current->operands = operands;
   current->instruction = instruction;
   current->state = IN_WARP;
-  void* all[32];
+  void* all[128];
   for (int i = 0; i < count; ++i) {
     Thread& lane = threads[first + i];
     if (lane.state != IN_WARP) {
@@ -218,7 +223,7 @@ void emulated_shared(void* begin, size_t size) {
   for (Region& region : regions)
     if (region.begin == begin) return;
   unsigned address = regions.empty() ? 1024 : (regions.back().address + (unsigned)regions.back().size + 1023) / 1024 * 1024;
-  regions.push_back({(char*)begin, size, address, std::vector<Touch>(size), std::vector<Touch>(size)});
+  regions.push_back({(char*)begin, size, address, std::vector<Touch>(size), std::vector<Touch>(size), new bool[size]()});
   memset(begin, 0xff, size);
 }
 
@@ -266,6 +271,8 @@ static void touch(Region& region, size_t at, bool writes) {
       fail("a race: byte %zu of shared memory is written, which thread %d reads", at, read.thread);
     now.by_several = unordered(written) || (written.by_several && written.block_epoch == block_epoch);
     written = now;
+    region.unfenced[at] = true;
+    current->unfenced.push_back(&region.unfenced[at]);
   } else {
     if (unordered(written) && !written.by_several)
       fail("a race: byte %zu of shared memory is read, which thread %d writes", at, written.thread);
@@ -312,8 +319,16 @@ extern "C" void __ubsan_handle_type_mismatch_v1(void*, unsigned long long at) {
 
 // Asynchronous copies
 
+static Region* region_at(const void* p, size_t size);
+
 static void complete(const std::vector<Copy>& group) {
   for (const Copy& copy : group) {
+    Region* region = region_at(copy.to, copy.size);
+    for (int i = 0; i < copy.size; ++i) {
+      bool* byte = &region->unfenced[copy.to - region->begin + i];
+      *byte = true;
+      current->unfenced.push_back(byte);
+    }
     memset(copy.to, 0, copy.size);
     memcpy(copy.to, copy.from, copy.given);
   }
@@ -456,6 +471,103 @@ static void multiply(void** all, int count) {
 
 void emulated_mma(Product* mine) { together("mma.sync", mine, multiply); }
 
+// Warpgroups
+
+/// Row r of a matrix is 128 bytes behind row r - 1, and 8 rows so far behind the 8 before as the matrix says. Of 128
+/// bytes, piece p of 16 lies at p xor the number of the 128 bytes.
+static char* byte_of(unsigned long long matrix, int row, int byte) {
+  if (matrix >> 62 != 1) fail("wgmma: the matrix is not swizzled by 128 bytes");
+  if (matrix >> 49 & 7) fail("wgmma: the matrix has a base offset");
+  unsigned start = (unsigned)(matrix & 0x3fff) << 4, apart = (unsigned)(matrix >> 32 & 0x3fff) << 4;
+  if (start >> 7 & 7) fail("wgmma: a matrix begins within 1,024 bytes");
+  unsigned at = start + row / 8 * apart + row % 8 * 128 + byte;
+  return at_shared(at ^ (at >> 7 & 7) << 4, 1, "wgmma");
+}
+
+static int bytes_of(Type type) { return type == TF32 ? 4 : type == S8 || type == U8 ? 1 : 2; }
+
+static double element_at(const GroupProduct& what, unsigned long long matrix, int row, int x) {
+  unsigned long long word = 0;
+  int size = bytes_of(what.type);
+  for (int i = 0; i < size; ++i) word |= (unsigned long long)(unsigned char)*byte_of(matrix, row, x * size + i) << 8 * i;
+  return element(what.type, word, 0);
+}
+
+static void read_matrix(const GroupProduct& what, unsigned long long matrix, int rows) {
+  for (int row = 0; row < rows; ++row)
+    for (int byte = 0; byte < what.k * bytes_of(what.type); ++byte) {
+      char* at = byte_of(matrix, row, byte);
+      Region* region = region_at(at, 1);
+      touch(*region, at - region->begin, false);
+      if (region->unfenced[at - region->begin]) fail("wgmma reads what no fence.proxy.async has made visible");
+    }
+}
+
+static void issue(void** all, int count) {
+  if (count != 128) fail("wgmma in a warpgroup of %d threads", count);
+  const GroupProduct& what = *(GroupProduct*)all[0];
+  for (int i = 0; i < 128; ++i) {
+    const GroupProduct& mine = *(GroupProduct*)all[i];
+    if (mine.a != what.a || mine.b != what.b) fail("wgmma: thread %d has another matrix", i);
+  }
+  read_matrix(what, what.a, 64);
+  read_matrix(what, what.b, what.n);
+}
+
+/// The sums of a lane: of row 16 w + lane / 4 for warp w and 8 rows on, two neighbours of every 8 columns.
+static void multiply_group(const GroupProduct& what, int thread) {
+  int warp = thread / 32 % 4, lane = thread % 32;
+  for (int i = 0; i < what.n / 2; ++i) {
+    int row = 16 * warp + lane / 4 + 8 * (i / 2 % 2), column = 8 * (i / 4) + lane % 4 * 2 + i % 2;
+    double sum = 0;
+    for (int x = 0; x < what.k; ++x) sum += element_at(what, what.a, row, x) * element_at(what, what.b, column, x);
+    if (what.sums == SUM_S32) {
+      int* d = (int*)what.d[i];
+      *d = (int)((unsigned)*d + (unsigned)(long long)sum);
+    } else if (what.sums == SUM_F32) {
+      *(float*)what.d[i] = truncated(*(float*)what.d[i] + sum);
+    } else {
+      unsigned short* d = (unsigned short*)what.d[i / 2] + i % 2;
+      *d = emulated_half_bits((float)(emulated_half(*d) + sum));
+    }
+  }
+}
+
+void emulated_wgmma(const GroupProduct& mine) {
+  GroupProduct own = mine;
+  if (!current->may_multiply) fail("wgmma without wgmma.fence");
+  current->multiplied.push_back(mine);
+  together("wgmma", &own, issue, 128);
+}
+
+static void nothing(void**, int) {}
+
+void emulated_wgmma_fence() {
+  current->may_multiply = true;
+  together("wgmma.fence", nullptr, nothing, 128);
+}
+
+void emulated_wgmma_commit() {
+  current->products.push_back(std::move(current->multiplied));
+  current->multiplied.clear();
+  together("wgmma.commit_group", nullptr, nothing, 128);
+}
+
+/// Products are computed only here, from what lies in memory then: sums that are read before are old ones.
+void emulated_wgmma_wait(int pending) {
+  together("wgmma.wait_group", nullptr, nothing, 128);
+  while ((int)current->products.size() > pending) {
+    for (const GroupProduct& what : current->products.front()) multiply_group(what, number(current));
+    current->products.pop_front();
+  }
+  current->may_multiply = false;
+}
+
+void emulated_fence_async() {
+  for (bool* byte : current->unfenced) *byte = false;
+  current->unfenced.clear();
+}
+
 // Grids
 
 static void start_thread(Thread& t, char* stack) {
@@ -472,7 +584,10 @@ static void run_block() {
   size_t count = (size_t)blockDim.x * blockDim.y * blockDim.z;
   threads.assign(count, Thread());
   warp_epochs.assign((count + 31) / 32, 0);
-  for (Region& region : regions) memset(region.begin, 0xff, region.size);
+  for (Region& region : regions) {
+    memset(region.begin, 0xff, region.size);
+    memset(region.unfenced, 0, region.size);
+  }
   while (stacks.size() < count) {
     void* made = mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (made == MAP_FAILED) return fail("no memory for the stack of a thread");

@@ -19,6 +19,14 @@ struct Product {  // mma.sync: the words of a lane
   unsigned long long a[4], b[2];
 };
 
+struct GroupProduct {  // wgmma: the registers of a lane, and the matrices in shared memory
+  int n, k;
+  Type type;
+  Sums sums;
+  unsigned long long a, b;
+  void* d[128];
+};
+
 [[gnu::format(printf, 1, 2)]] void fail(const char* format, ...);
 void __syncthreads();
 int __all_sync(unsigned mask, int holds);
@@ -33,6 +41,11 @@ void emulated_commit();
 void emulated_wait(int pending);
 void emulated_ldmatrix(int count, bool transposed, unsigned* const* words, unsigned at);
 void emulated_mma(Product* mine);
+void emulated_wgmma(const GroupProduct& mine);
+void emulated_wgmma_fence();
+void emulated_wgmma_commit();
+void emulated_wgmma_wait(int pending);
+void emulated_fence_async();
 float emulated_half(unsigned short bits);
 unsigned short emulated_half_bits(float x);
 unsigned short emulated_bfloat_bits(float x, bool to_zero);

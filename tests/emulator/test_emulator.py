@@ -12,6 +12,7 @@ import tilewright as tw
 from benchmarks.matmul import Tiling, product
 from tests.emulator.device import EmulationError, compiler, emulated, emulation
 from tests.emulator.translate import translate
+from tests.programs import warpgroups
 from tilewright.codegen.abi import CompiledProgram
 from tilewright.runtime.module import Module
 
@@ -76,6 +77,37 @@ def test_a_piece_that_is_not_aligned(pipelined: CompiledProgram) -> None:
 def test_an_instruction_that_some_lanes_do_not_reach(pipelined: CompiledProgram) -> None:
     with pytest.raises(EmulationError, match=r"ldmatrix: lane 3 is at a barrier|the other lanes do not come|lane \d+ "):
         run(changed(pipelined, 'asm volatile("ldmatrix', 'if (threadIdx.x != 3) asm volatile("ldmatrix'))
+
+
+@pytest.fixture(scope="module")
+def grouped() -> CompiledProgram:
+    """A product of 64×32×128 by a warpgroup."""
+    s, args = warpgroups.product(64, 32, 128, by=warpgroups.Groups(1, 32, 2))
+    return emulated(s, args).program
+
+
+def test_a_product_of_a_warpgroup_is_right(grouped: CompiledProgram) -> None:
+    assert run(grouped) == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("fence_async();", "", "wgmma reads what no fence.proxy.async has made visible"),
+        ("__syncthreads();", "", "a race: byte .* of shared memory is read, which thread"),
+        ("wgmma_begin_float32_32(D);", "", "wgmma without wgmma.fence"),
+        ("0x4000000000000000ull", "0ull", "the matrix is not swizzled by 128 bytes"),
+        ("wgmma_matrix(B_shared", "wgmma_matrix(64 + B_shared", "a matrix begins within 1,024 bytes"),
+        ("wgmma_matrix(B_shared", "wgmma_matrix(1024 * threadIdx_y + B_shared", "thread 32 has another matrix"),
+    ],
+)
+def test_what_is_wrong_around_a_warpgroup(grouped: CompiledProgram, old: str, new: str, says: str) -> None:
+    with pytest.raises(EmulationError, match=says):
+        run(changed(grouped, old, new))
+
+
+def test_sums_that_are_not_awaited_are_old_ones(grouped: CompiledProgram) -> None:
+    assert run(changed(grouped, "wgmma.wait_group.sync.aligned 0;", "wgmma.wait_group.sync.aligned 9;")) > 0
 
 
 def test_an_instruction_that_it_does_not_know() -> None:

@@ -9,7 +9,18 @@ _SHARED = re.compile(r"__shared__ ((?:__align__\(\d+\) )?[\w ]+?) (\w+)\[(\d+)\]
 _DYNAMIC = re.compile(r"extern __shared__ (?:__align__\(\d+\) )?unsigned char (\w+)\[\];")
 _KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(([^)]*)\)')
 _MMA = re.compile(r"mma\.sync\.aligned\.m(\d+)n8k(\d+)\.row\.col\.(\w+)\.(\w+)\.\4\.\3")
+_GROUPED = re.compile(
+    r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.(\w+)\.(\w+)\.\4 (\{.*\}, %\d+, %\d+, p)((?:, [01])*);"
+)
 _SUMS = {"f16": "SUM_F16", "f32": "SUM_F32", "s32": "SUM_S32", "f64": "SUM_F64"}
+
+
+_PLAIN = {
+    "wgmma.fence.sync.aligned": "emulated_wgmma_fence",
+    "wgmma.commit_group.sync.aligned": "emulated_wgmma_commit",
+    "wgmma.wait_group.sync.aligned": "emulated_wgmma_wait",
+    "fence.proxy.async.shared::cta": "emulated_fence_async",
+}
 
 
 def translate(source: str) -> str:
@@ -78,6 +89,9 @@ def _instruction(text: str, operands: list[str]) -> str:
     guarded = re.fullmatch(r"\{ \.reg \.pred p; setp\.ne\.b32 p, %(\d+), 0; @p (.*) \}", text)
     if guarded:
         return f"if ({operands[int(guarded[1])]}) {{ {_instruction(guarded[2], operands)} }}"
+    grouped = _GROUPED.search(text)
+    if grouped:
+        return _warpgroup(grouped, operands)
     opcode, _, rest = text.rstrip(";").partition(" ")
     given = [_operand(part.strip(), operands) for part in _split(rest, ",")] if "{ .reg" not in text else []
     made = _copy(opcode, given) or _matrix(opcode, rest, operands) or _number(opcode, given)
@@ -89,6 +103,8 @@ def _operand(part: str, operands: list[str]) -> str:
 
 
 def _copy(opcode: str, given: list[str]) -> str:
+    if opcode in _PLAIN:
+        return f"{_PLAIN[opcode]}({', '.join(given)});"
     if opcode == "cp.async.commit_group":
         return "emulated_commit();"
     if opcode == "cp.async.wait_group":
@@ -121,6 +137,18 @@ def _matrix(opcode: str, rest: str, operands: list[str]) -> str:
         f"{{ Product product_ = {{{found[1]}, {found[2]}, {len(a)}, {len(b)}, {found[4].upper()}, {_SUMS[found[3]]}, "
         f"{{{places}}}, {raw[0]}, {raw[1]}}}; emulated_mma(&product_); }}"
     )
+
+
+def _warpgroup(found: re.Match[str], operands: list[str]) -> str:
+    """A product of a warpgroup: its sums, its two matrices, and the rest of the operands as they must be."""
+    columns, terms, sums, kind = found[1], found[2], found[3], found[4]
+    held, a, b, rest = _split(found[5], ",")
+    assert rest.strip() == "p"
+    assert found[6] in ("", ", 1, 1", ", 1, 1, 0, 0")
+    words = [_operand(each, operands) for each in _split(held.strip(" {}"), ",")]
+    places = ", ".join(f"(void*)&{word}" for word in words)
+    given = ", ".join(_operand(each, operands) for each in (a, b))
+    return f"{{ emulated_wgmma({{{columns}, {terms}, {kind.upper()}, {_SUMS[sums]}, {given}, {{{places}}}}}); }}"
 
 
 def _number(opcode: str, given: list[str]) -> str:

@@ -38,7 +38,8 @@ class StageBounds:
     `ranges` covers all its axes; `region` is the part of the tensor that is computed and stored (one range per
     dimension); `widened` says, for each axis whose range is larger than needed, why. `facts` are the ranges of the
     loops around the stage and of its own. `contraction` says which of its loops a matrix instruction computes,
-    `fragment` how its result is distributed over the lanes of a warp.
+    `fragment` how its result is distributed over the lanes of a warp, and `align` what its address in memory is a
+    multiple of, in bytes.
     """
 
     stage: Stage
@@ -51,6 +52,7 @@ class StageBounds:
     widened: dict[IterVar, str]
     contraction: Contraction | None = None
     fragment: Fragment | None = None
+    align: int = 64
 
 
 Bounds = dict[int, StageBounds]

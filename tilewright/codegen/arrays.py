@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce
 from math import inf
 
@@ -27,6 +28,25 @@ def array_size(buffer: Buffer) -> int:
             )
         size = int(most)
     return max(1, size)
+
+
+_USUAL = 128
+"""Bytes up to which the alignment of a buffer is a wish; vector accesses need 16."""
+
+
+def strict_align(buffer: Buffer) -> int:
+    """What the address of a shared array is a multiple of, in bytes, beside others in one pool."""
+    return buffer.align if buffer.align > _USUAL else 16
+
+
+def shared_offsets(buffers: Iterable[Buffer]) -> tuple[dict[Buffer, int], int]:
+    """The byte at which each shared array of a kernel begins in a pool of them, and the bytes of the pool."""
+    offsets: dict[Buffer, int] = {}
+    end = 0
+    for buffer in buffers:
+        offsets[buffer] = -(-end // strict_align(buffer)) * strict_align(buffer)
+        end = offsets[buffer] + shared_bytes(buffer)
+    return offsets, end
 
 
 def shared_bytes(buffer: Buffer) -> int:

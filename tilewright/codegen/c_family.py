@@ -34,7 +34,7 @@ from ..loops.nodes import (
     Tensorized,
     While,
 )
-from .arrays import array_size, note_of, shared_bytes
+from .arrays import array_size, note_of, shared_offsets, strict_align
 from .c_expr import SUM, ExprWriter
 from .calls import vector_argument
 from .copies import Pieces, write_copies_where, write_copy, write_copy_loop, write_sequence
@@ -48,6 +48,7 @@ from .merged_loads import loads_at_risk
 from .names import Names
 from .vector_accesses import VectorAccesses
 from .vectors import flat_index
+from .warpgroups import write_warpgroup
 
 
 def write_source(dialect: Dialect, kernels: tuple[Kernel, ...]) -> tuple[str, frozenset[Buffer]]:
@@ -125,16 +126,15 @@ class KernelWriter:
     def _shared_arrays(self) -> list[str]:
         """Declare shared arrays at the top, whichever loop allocates them."""
         lines = []
-        offset = 0
+        offsets, _ = shared_offsets(self.kernel.shared)
         if self.kernel.dynamic_shared_bytes:
-            pool = self.names.fresh("shared_memory")
-            lines.append(f"  extern __shared__ __align__(128) unsigned char {pool}[];")
+            pool, align = self.names.fresh("shared_memory"), max(128, *map(strict_align, offsets))
+            lines.append(f"  extern __shared__ __align__({align}) unsigned char {pool}[];")
         for buffer in self.kernel.shared:
             size, name = array_size(buffer), self.names(buffer)
             if self.kernel.dynamic_shared_bytes:
                 kind = self.dialect.storage_type(buffer.dtype)
-                text = f"{kind}* const {name} = ({kind}*)({pool} + {offset});"
-                offset += shared_bytes(buffer)
+                text = f"{kind}* const {name} = ({kind}*)({pool} + {offsets[buffer]});"
             else:
                 align = self._alignment(buffer)
                 text = self.dialect.array(MemoryScope.SHARED, buffer.dtype, name, size, align)
@@ -149,6 +149,8 @@ class KernelWriter:
 
     def _alignment(self, buffer: Buffer) -> int:
         if any(view.memory is buffer for view in self.views):
+            return buffer.align
+        if strict_align(buffer) > 16 and buffer.scope is MemoryScope.SHARED:
             return buffer.align
         return 16 if buffer in self.aligned else 0
 
@@ -264,11 +266,14 @@ class KernelWriter:
         """Emit nothing: lifetimes are for passes."""
 
     def _barrier(self, s: Barrier) -> None:
+        if self.kernel.warpgroups and self.dialect.has_matrix_instructions and s.scope is MemoryScope.SHARED:
+            self._line(f"{self.expr.helper('fence_async')}();")
         self._line(self.dialect.barrier(s.scope))
 
     def _tensorized(self, s: Tensorized) -> None:
         if self.dialect.has_matrix_instructions:
-            (write_dots if s.atom.by_thread else write_product)(self, s)
+            write = write_dots if s.atom.by_thread else write_warpgroup if s.atom.by_warpgroup else write_product
+            write(self, s)
         else:
             self._stmt(s.body)
 

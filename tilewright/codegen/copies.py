@@ -56,7 +56,7 @@ def write_sequence(writer: Writer, stmts: Sequence[Stmt]) -> None:
     iterations are issued meanwhile.
     """
     copies: list[Stmt] = []
-    shared = any(isinstance(stmt, Tensorized) and shares_copies(stmt) for stmt in stmts)
+    shared = any(isinstance(stmt, Tensorized) and (stmt.atom.by_warpgroup or shares_copies(stmt)) for stmt in stmts)
     for stmt in stmts:
         if isinstance(stmt, Commit) or (is_copying(stmt) and (shared or not tests_borders(stmt))):
             copies.append(stmt)

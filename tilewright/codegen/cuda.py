@@ -16,8 +16,9 @@ from .atomics import CUDA_HELPERS, cuda_atomic
 from .dialect import C_WORDS, MATH, OWNED, Dialect, Parameter, is_half, signature, storage_dtype
 from .dots import dot_helpers
 from .matrix_helpers import matrix_helpers
+from .warpgroup_helpers import WARPGROUP_HELPERS
 
-_MATRIX = r"(?:mma|ldmatrix|word_of|dp4a|swizzled|tf32|bf16|promote|add_low|shared_address)(?:_\w+)?"
+_MATRIX = r"(?:mma|ldmatrix|word_of|dp4a|swizzled|tf32|bf16|promote|add_low|shared_address|wgmma|fence_async)(?:_\w+)?"
 """The helper functions of matrix instructions."""
 _HELPER = "static __device__ __forceinline__"
 
@@ -174,6 +175,7 @@ class Cuda(Dialect):
         "  return x != x ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;\n#endif\n}",
         **matrix_helpers(ATOMS),
         **dot_helpers(DOTS),
+        **WARPGROUP_HELPERS,
         "unmerged": _UNMERGED,
         **{f"{kind}_pair": _pair(kind, letters) for kind, letters in (("float16", "f16"), ("bfloat16", "bf16"))},
     }

@@ -40,6 +40,8 @@ class Kernel:
     """The functions that the body calls, which somebody else defines."""
     dynamic_shared_bytes: int = 0
     read: frozenset[Buffer] = frozenset()
+    warpgroups: bool = False
+    """Whether it has instructions of a warpgroup."""
 
     @property
     def threads(self) -> int | None:
@@ -107,6 +109,7 @@ def _describe(launch: Launch, name: str, function: Function) -> Kernel:
     allocated: dict[Buffer, None] = {}
     used: dict[n.Var, None] = {}
     called: set[str] = set()
+    warpgroups = False
     bound: set[n.Var] = {var for _, var, _ in launch.threads}
     for at in post_order(launch.body):
         if isinstance(at, n.Var):
@@ -125,6 +128,7 @@ def _describe(launch: Launch, name: str, function: Function) -> Kernel:
             bound.add(at.var)
         elif isinstance(at, Tensorized):
             bound |= {at.row, at.column, at.depth}
+            warpgroups |= at.atom.by_warpgroup
     outside = {b: None for b in {**loaded, **stored} if b not in allocated}
     scalars = {v: None for v in used if v not in bound}
     params: dict[Param, None] = {p: None for p in function.params if p in outside}
@@ -144,6 +148,7 @@ def _describe(launch: Launch, name: str, function: Function) -> Kernel:
         frozenset(used),
         frozenset(called),
         read=frozenset(loaded),
+        warpgroups=warpgroups,
     )
 
 

@@ -12,7 +12,7 @@ from ..core.target import Target
 from ..expr import nodes as n
 from ..loops.nodes import Store
 from ..loops.walk import statements, stored_stages
-from .arrays import array_size, shared_bytes
+from .arrays import array_size, shared_offsets
 from .kernel import Kernel, constant
 
 
@@ -22,7 +22,7 @@ def check(kernel: Kernel, target: Target) -> Kernel:
     Raises UserError where a block has too many threads, a grid too many blocks, or the shared buffers do not
     fit.
     """
-    total = sum(shared_bytes(buffer) for buffer in kernel.shared)
+    _, total = shared_offsets(kernel.shared)
     for broken in exceeded(target.hardware, _known_extents(kernel), total):
         raise _ERRORS[broken.limit](kernel, target, broken)
     return kernel if total <= target.shared_bytes else replace(kernel, dynamic_shared_bytes=total)

@@ -95,7 +95,12 @@ def _taken_apart(s: For) -> _Loop | None:
     at = next((i for i, part in enumerate(parts) if isinstance(part, Tensorized)), 0)
     copies, counts = parts[2:at], parts[at + 1 :]
     product: Any = parts[at]
-    if not at or product.atom.by_thread or not all(isinstance(part, Commit) or is_copying(part) for part in copies):
+    if (
+        not at
+        or product.atom.by_thread
+        or product.atom.by_warpgroup
+        or not all(isinstance(part, Commit) or is_copying(part) for part in copies)
+    ):
         return None
     stored = [part for part in counts if isinstance(part, Store)]
     counters: dict[Buffer, Expr] = {store.buffer: store.value for store in stored}

@@ -22,6 +22,7 @@ from .names import Names
 from .nvrtc import CompiledSource, compile_cuda
 from .opencl import OpenCl
 from .spills import without_needless_spills
+from .warpgroups import architecture, check_overlap
 
 _DIALECTS: dict[str, Dialect] = {"cuda": Cuda(), "opencl": OpenCl()}
 
@@ -32,13 +33,15 @@ def compile_program(functions: tuple[Function, ...], target: Target) -> Compiled
         return compile_llvm(functions, target)
     if target.kind == "c":
         return compile_c_program(functions, target)
-    program, _ = generate(functions, target)
+    program, kernels = generate(functions, target)
     if target.kind != "cuda" or not program.kernels:
         return program
-    code = _compiled_cuda(program, target)
+    arch = architecture(kernels, target)
+    code = _compiled_cuda(program, arch)
     source, code = without_needless_spills(
-        program.source, code, target.hardware, lambda changed: compile_cuda(changed, target.arch)
+        program.source, code, target.hardware, lambda changed: compile_cuda(changed, arch)
     )
+    check_overlap(code.log)
     program = replace(program, source=source)
     dynamic = {kernel.name: kernel.dynamic_shared_bytes for kernel in program.kernels}
     resources = {
@@ -50,9 +53,9 @@ def compile_program(functions: tuple[Function, ...], target: Target) -> Compiled
     return replace(program, binary=code.cubin, resources=resources, log=code.log, compile_seconds=code.seconds)
 
 
-def _compiled_cuda(program: CompiledProgram, target: Target) -> CompiledSource:
+def _compiled_cuda(program: CompiledProgram, arch: str) -> CompiledSource:
     try:
-        return compile_cuda(program.source, target.arch)
+        return compile_cuda(program.source, arch)
     except InternalError as error:
         raise unknown_functions(program, error) or error from error
 

@@ -1,4 +1,4 @@
-"""Matrix atoms: the instructions that `tensorize` can put in the place of a loop nest, as two tables.
+"""Matrix atoms: the instructions that `tensorize` can put in the place of a loop nest, as tables.
 
 An atom multiplies a tile A (m×k) by a tile B (k×n) and adds the result to a tile of sums D (m×n).
 
@@ -13,6 +13,10 @@ else 4) of which each holds one or more neighbours along k:
 - a lane holds the words of A at row group + 8 * (r % halves) and word member + 4 * (r // halves) of that row;
 - it holds the words of B at column group and word member + 4 * r of that column;
 - it holds the sums at row group + 8 * h and columns 2 * member and 2 * member + 1, for h < halves.
+
+`WARPGROUP_ATOMS` are those that four warps execute together ("Asynchronous Warpgroup Level Matrix Instructions"). Of
+64 rows, warp w computes rows 16 * w and on, whose sums are distributed over its lanes as above, for every 8 columns; it
+loads no fragments, since the hardware reads both operands from shared memory by itself.
 """
 
 from __future__ import annotations
@@ -21,6 +25,16 @@ from dataclasses import dataclass
 
 from .dtype import DType
 from .hardware import Hardware, MatrixShape
+
+LANES = 32
+"""The lanes that share a fragment."""
+
+WARPGROUP = 4
+"""The warps of a warpgroup."""
+
+_LETTERS = {"float16": "f16", "bfloat16": "bf16", "tfloat32": "tf32", "float64": "f64", "float32": "f32"}
+_LETTERS |= {"int8": "s8", "uint8": "u8", "int32": "s32"}
+"""How PTX spells a type."""
 
 _PARTIAL_TERMS = {1: 32, 2: 64}
 """Tensor cores truncate sums, so few terms are summed by themselves: fewer in one set, where low parts add to them."""
@@ -58,6 +72,11 @@ class Atom:
         return self.shape.level == "thread"
 
     @property
+    def by_warpgroup(self) -> bool:
+        """Whether the four warps of a warpgroup execute it together, each for its own rows."""
+        return self.shape.level == "warpgroup"
+
+    @property
     def converts(self) -> bool:
         """Whether the hardware multiplies numbers of another type than the operands in memory."""
         return not self.by_thread and self.shape.operands != self.operands
@@ -89,8 +108,8 @@ class Atom:
 
     @property
     def m(self) -> int:
-        """Rows of A and D."""
-        return self.shape.m
+        """Rows of A and D: of those that a warpgroup computes, the part of one of its warps."""
+        return self.shape.m // WARPGROUP if self.by_warpgroup else self.shape.m
 
     @property
     def n(self) -> int:
@@ -141,6 +160,10 @@ class Atom:
         rows = ["".join(str(column * self.k + term).rjust(4) for column in range(self.n)) for term in range(self.k)]
         return "\n".join([head, *(f"term {term}:{row}" for term, row in enumerate(rows))])
 
+    def width(self, columns: int) -> int:
+        """The most columns that one instruction computes of a tile of so many; 0 where no width divides them."""
+        return max((n for n in self.shape.n if columns % n == 0), default=0)
+
     def runs_on(self, hardware: Hardware) -> bool:
         """Whether the hardware has the instruction."""
         return self.shape in hardware.matrix_shapes
@@ -153,12 +176,20 @@ def _dp4a(name: str, kind: str) -> Atom:
     )
 
 
+def _wgmma(operands: str, sums: str, k: int, kind: str = "") -> Atom:
+    """A row of the instructions of a warpgroup; `nN` stands for the columns, of which it has many widths."""
+    kind = kind or operands
+    widths = tuple(n for n in range(8, 257, 8) if sums != "int32" or n <= 24 or n % 16 == 0)
+    types = ".".join((_LETTERS[sums], _LETTERS[kind], _LETTERS[kind]))
+    name = {"float32": "tf32"}.get(operands, operands) + ("_float16" if sums == "float16" else "")
+    needed = MatrixShape("wgmma", 16 * WARPGROUP, widths, k, kind, sums, "warpgroup", "shared", "shared")
+    return Atom(f"wgmma_{name}", operands, sums, needed, f"wgmma.mma_async.sync.aligned.m64nNk{k}.{types}")
+
+
 def _atom(name: str, operands: str, sums: str, shape: tuple[int, int, int], kind: str, products: int = 1) -> Atom:
     """A row of the table; `kind` is the type of the operands to the hardware."""
     m, n, k = shape
-    letters = {"float16": "f16", "bfloat16": "bf16", "tfloat32": "tf32", "float64": "f64", "float32": "f32"}
-    letters |= {"int8": "s8", "uint8": "u8", "int32": "s32"}
-    types = ".".join((letters[sums], letters[kind], letters[kind], letters[sums]))
+    types = ".".join((_LETTERS[sums], _LETTERS[kind], _LETTERS[kind], _LETTERS[sums]))
     needed = MatrixShape("mma.sync", m, (n,), k, kind, sums)
     return Atom(name, operands, sums, needed, f"mma.sync.aligned.m{m}n{n}k{k}.row.col.{types}", products)
 
@@ -175,9 +206,6 @@ class Fragment:
     columns: tuple[int, ...]
     halves: int
 
-
-LANES = 32
-"""The lanes that share a fragment."""
 
 ATOMS: dict[str, Atom] = {
     atom.name: atom
@@ -212,6 +240,20 @@ DOTS: dict[str, Atom] = {
 """The instructions of one thread by name: four products a sum. Of VNNI, 16 neighbouring columns share a row's terms."""
 
 
+WARPGROUP_ATOMS: dict[str, Atom] = {
+    atom.name: atom
+    for atom in (
+        _wgmma("float16", "float32", 16),
+        _wgmma("float16", "float16", 16),
+        _wgmma("bfloat16", "float32", 16),
+        _wgmma("float32", "float32", 8, "tfloat32"),
+        _wgmma("int8", "int32", 32),
+        _wgmma("uint8", "int32", 32),
+    )
+}
+"""The instructions of a warpgroup by name, "wgmma_" and that of the atom of a warp: both operands in shared memory."""
+
+
 def atom_named(name: str) -> Atom | None:
     """The atom of that name, or None."""
-    return ATOMS.get(name) or DOTS.get(name)
+    return ATOMS.get(name) or DOTS.get(name) or WARPGROUP_ATOMS.get(name)

@@ -377,8 +377,11 @@ class Counter:
         rows, columns, depth = stmt.extents
         done = float((self.points.weights * self.points.active.any(axis=1)).sum())
         self.counts.matrix_operations += done * 2 * rows * columns * depth
-        pieces = (rows // atom.m) * (columns // atom.n) * (depth // atom.k)
+        width = atom.width(columns) if atom.by_warpgroup else atom.n
+        pieces = (rows // atom.m) * (columns // width) * (depth // atom.k)
         self.counts.matrix_instructions += done * pieces * atom.products
+        if atom.by_warpgroup:  # the hardware reads its operands by itself
+            return
         for operand, line, lines in ((stmt.a, stmt.row, rows), (stmt.b, stmt.column, columns)):
             if isinstance(operand, Load) and isinstance(operand.source, Buffer):
                 self._fragments(stmt, operand.source, operand.indices, line, lines)

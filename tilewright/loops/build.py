@@ -104,7 +104,14 @@ class _Builder:
                 aligns = tuple((d, *stage.aligns[a]) for d, a in enumerate(stage.op.axis) if a in stage.aligns)
                 layout = Layout(aligns, fragment=found.fragment, swizzle=swizzled_line(found, k))
                 buffer = Buffer(
-                    tensor.name, tensor.dtype, shape, found.scope, note=stage.name, layout=layout, stages=stage.stages
+                    tensor.name,
+                    tensor.dtype,
+                    shape,
+                    found.scope,
+                    found.align,
+                    note=stage.name,
+                    layout=layout,
+                    stages=stage.stages,
                 )
                 self.buffers[stage_id, k] = buffer
             if isinstance(found.stage.op, ScanOp):

@@ -144,7 +144,7 @@ class _Table:
         if isinstance(value, Target):
             return ["target", str(value)]
         if isinstance(value, atoms.Atom):
-            return ["atom", next(name for name, atom in atoms.ATOMS.items() if atom == value)]
+            return ["atom", value.name]
         return ["row", self._row(value)]
 
     def _row(self, value: Any) -> int:
@@ -218,7 +218,7 @@ def _decoded(value: Any, made: list[Any]) -> Any:
     if kind == "target":
         return Target(parts[0])
     if kind == "atom":
-        return atoms.ATOMS[parts[0]]
+        return atoms.atom_named(parts[0])
     if kind == "dict":
         return {_decoded(key, made): _decoded(part, made) for key, part in parts}
     found = [_decoded(part, made) for part in parts]

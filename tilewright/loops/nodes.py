@@ -234,6 +234,7 @@ class Tensorized(Stmt):
     `body` is what one lane of it computes, and stays the meaning: whoever does not know the instruction runs it. `a`,
     `b` and `sums` are loads in terms of the variables `row`, `column` and `depth`, which the statement defines, and
     which take `extents` values from 0; a lane accesses the sums that it holds. `lane` is its number in the warp.
+    An instruction of a warpgroup is complete when the statement ends: back ends wait for it.
     """
 
     atom: Atom

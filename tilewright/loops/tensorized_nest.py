@@ -87,6 +87,9 @@ class TensorizedNest(StageNest):
                     "none: te.compute((m, padded), lambda i, k: te.if_then_else(k < n, A[i, k], 0))",
                 )
         inside = {loop.var for loop in self.loops[self.start - 1 :]}
+        if self.matched.atom.by_warpgroup:  # all of its warps come, those whose rows nobody needs too
+            around = (*self.found.outer, *self.loops)
+            inside |= {loop.var for loop in around if loop.tag is not None and loop.tag.is_thread}
         return not used & inside
 
     def _tensorized(self, body: Stmt) -> Stmt:

@@ -264,6 +264,8 @@ class _Verifier:
 
     def _tensorized(self, stmt: Tensorized) -> None:
         self._integer(stmt.lane, "the lane of a warp", stmt)
+        if stmt.atom.by_warpgroup and self.diverges:
+            self.fail("some threads of the block do not reach an instruction of a warpgroup", stmt)
         with self._bound(stmt, stmt.row, stmt.column, stmt.depth):
             for part in (stmt.a, stmt.b, stmt.sums):
                 if not isinstance(part, e.Load):

@@ -53,6 +53,10 @@ def flatten_storage(function: Function, target: Target, options: Options) -> Fun
     return function.with_body(visit(function.body))
 
 
+_OWN_SIZE = 64
+"""Bytes up to which a buffer is aligned to its own size; what an instruction demands beyond that stays."""
+
+
 def _is_flat(buffer: Buffer) -> bool:
     return len(buffer.shape) == 1 and buffer.layout.given is None and buffer.dtype.lanes == 1
 
@@ -63,9 +67,9 @@ def _flat(buffer: Buffer, is_param: bool) -> Buffer:
         line = SWIZZLE_LINE // buffer.dtype.bytes
         size = simplify(multiply(floordiv(add(size, line - 1), line), line))
     align = buffer.align
-    if not is_param and isinstance(size, IntImm):
+    if not is_param and isinstance(size, IntImm) and align <= _OWN_SIZE:
         bytes_held = max(1, size.value * buffer.dtype.bytes)
-        align = min(64, 1 << int(math.log2(bytes_held)))
+        align = min(_OWN_SIZE, 1 << int(math.log2(bytes_held)))
     alias = buffer if is_param else None
     kept = Layout(swizzle=buffer.layout.swizzle)
     kind, size = buffer.dtype.scalar, multiply(size, buffer.dtype.lanes)

@@ -78,6 +78,10 @@ def _kernel(body: Stmt, alignment: int | None) -> Stmt:
     return _with_views(body, views) if views else body
 
 
+_USUAL = 64
+"""An alignment that all memory meets."""
+
+
 def _views(shared: list[Buffer], clashes: Clashes) -> dict[Buffer, Buffer]:
     """The buffers that lie in the memory of others, each as a view of one that none of them is in use with."""
     owners: dict[Buffer, list[Buffer]] = {}
@@ -86,7 +90,9 @@ def _views(shared: list[Buffer], clashes: Clashes) -> dict[Buffer, Buffer]:
         fitting = (
             owner
             for owner, held in owners.items()
-            if owner.dtype == buffer.dtype and not any(frozenset((buffer, other)) in clashes for other in held)
+            if owner.dtype == buffer.dtype
+            and buffer.align <= max(owner.align, _USUAL)
+            and not any(frozenset((buffer, other)) in clashes for other in held)
         )
         owner = next(fitting, None)
         if owner is None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..arith.affine import Affine
 from ..arith.modular import modular
 from ..core.errors import UserError
 from ..core.hardware import SWIZZLE_PIECE
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Broadcast, Expr, IntImm, Load, Ramp
-from ..expr.operators import bitwise_and, bitwise_xor, const, shift_left, shift_right
+from ..expr.operators import add, bitwise_and, bitwise_xor, const, shift_left, shift_right
 from ..loops import uses
 from ..loops.nodes import Buffer, Function, Launch, Store, Tensorized
 from ..loops.storage import AddressOf
@@ -82,6 +83,21 @@ def _exchanged(buffer: Buffer, index: Expr) -> Expr:
                 fix=f"vectorize by at most {together} elements, or pad the rows instead: storage_align",
             )
     line, pieces = buffer.layout.swizzle // buffer.dtype.bytes, together.bit_length() - 1
-    number = bitwise_and(shift_right(base, line.bit_length() - 1), 7)
-    place = bitwise_xor(base, shift_left(number, pieces))
+    groups, rest = _whole_groups(base, 8 * line)
+    number = bitwise_and(shift_right(rest, line.bit_length() - 1), 7)
+    place = add(groups, bitwise_xor(rest, shift_left(number, pieces)))
     return Ramp(place, const(1, place.dtype), index.dtype.lanes) if isinstance(index, Ramp) else place
+
+
+def _whole_groups(index: Expr, group: int) -> tuple[Expr, Expr]:
+    """The index as whole groups of eight lines, which change no line's number modulo 8, and the rest.
+
+    What moves by whole groups, as the slot of a ring does, then stays outside of the exchange.
+    """
+    form = Affine.of(index)
+    moving = {atom: k for atom, k in form.terms.items() if k % group == 0}
+    if not moving and not form.const >= group:
+        return const(0, index.dtype), index
+    kept = {atom: k for atom, k in form.terms.items() if atom not in moving}
+    apart = form.const - form.const % group
+    return Affine(moving, apart, form.dtype).to_expr(), Affine(kept, form.const - apart, form.dtype).to_expr()

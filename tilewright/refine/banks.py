@@ -26,7 +26,7 @@ def crowded_banks(schedule: Schedule, bounds: Bounds, memory: WarpMemory) -> lis
     found: list[str] = []
     for each in bounds.values():
         matched = each.contraction
-        if matched is None or matched.atom.by_thread:
+        if matched is None or matched.atom.by_thread or matched.atom.by_warpgroup:
             continue
         for operand, lines in ((matched.a, matched.rows), (matched.b, matched.columns)):
             assert isinstance(operand.source, Tensor)

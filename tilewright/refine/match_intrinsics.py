@@ -29,6 +29,7 @@ from ..tensor.tensor import Tensor
 from .conflicts import Demands
 from .contraction import check_hardware, contraction, extent, local_indices, refuse
 from .match_dots import match_dot
+from .match_warpgroups import match_warpgroup
 
 
 def match_intrinsics(schedule: Schedule, bounds: Bounds, target: Target, options: Options) -> Bounds:
@@ -59,6 +60,9 @@ def match_intrinsics(schedule: Schedule, bounds: Bounds, target: Target, options
         made[found.stage.id] = replace(dealt, contraction=matched, fragment=fragment)
         for reader in readers:
             made[reader.stage.id] = _dealt_reader(schedule, reader, found, fragment, matched.atom, demands)
+        if matched.atom.by_warpgroup:
+            match_warpgroup(schedule, made, found, matched)
+            continue
         for operand, lines in ((matched.a, matched.rows), (matched.b, matched.columns)):
             _spread_over_banks(schedule, made, found, matched, operand, lines, demands)
     return made

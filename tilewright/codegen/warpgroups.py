@@ -1,0 +1,114 @@
+"""Instructions of a warpgroup as source: products of tiles in shared memory, issued together, then awaited.
+
+    barrier                      // what was copied is there, for the hardware too: fence_async
+    begin; product of each step; commit
+    copies for later iterations  // while the hardware multiplies
+    end                          // the sums are there, and the tiles have been read
+
+So a statement is complete when it ends, as its body is: no other pass has to know that the instruction is asynchronous.
+Each thread fences what it stored by itself, or by copies that it awaited, before the barrier behind which a warpgroup
+reads it (`fence_async`), since the instruction reads memory on another way than threads do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ..arith.simplify import simplify
+from ..core.errors import UserError
+from ..core.hardware import SWIZZLE_LINE, ThreadTag
+from ..core.target import Target
+from ..expr.nodes import Expr, Load
+from ..expr.operators import const
+from ..expr.traverse import substitute
+from ..loops.nodes import Tensorized
+from .copies import write_held_back
+from .kernel import Kernel
+from .matrix import Writer
+from .warpgroup_helpers import edge, operand_bytes, product, spelling
+
+_SERIALIZED = re.compile(r"\(C75(?:08|1[0-7])\)[^\n]*")
+"""Notes of ptxas on products that it lets run one after another only, or that are not awaited as they should be."""
+
+
+def architecture(kernels: Sequence[Kernel], target: Target) -> str:
+    """What kernels are compiled for: with instructions that only one generation has, that generation alone."""
+    return (
+        f"{target.arch}a" if any(kernel.warpgroups for kernel in kernels) and target.arch[-1].isdigit() else target.arch
+    )
+
+
+def check_overlap(log: str) -> None:
+    """Raise UserError where ptxas makes products of a warpgroup wait for each other."""
+    found = _SERIALIZED.search(log)
+    if found:
+        raise UserError(
+            f"the products of a warpgroup do not run asynchronously: {found[0]}",
+            primitive="tensorize",
+            fix="compute fewer columns in a warpgroup: the sums and the addresses of copies have to fit in registers",
+        )
+
+
+def write_warpgroup(writer: Writer, stmt: Tensorized) -> None:
+    """Write a `Tensorized` of a warpgroup, and the copies that were held back between its issue and its end."""
+    writer.has_matrices = True
+    atom = stmt.atom
+    _, columns, depth = stmt.extents
+    width = atom.width(columns)
+    with writer._block(""):
+        shape = " x ".join(map(str, stmt.extents))
+        spelled = spelling(atom, width)
+        writer._line(f"// {shape} (rows, columns, depth) for each of four warps by {spelled}")
+        a, b = (_named(writer, stmt, operand, letter) for operand, letter in ((stmt.a, "a"), (stmt.b, "b")))
+        pieces = [(at, _sums(writer, stmt, at)) for at in range(0, columns, width)]
+        for _, sums in pieces:
+            writer._line(f"{_helper(writer, edge(atom, width, ends=False))}({sums});")
+        function, size = _helper(writer, product(atom, width)), operand_bytes(atom)
+        for step in range(0, depth * size, atom.k * size):
+            for at, sums in pieces:
+                writer._line(f"{function}({sums}, {_further(a, step)}, {_further(b, step + at * SWIZZLE_LINE)});")
+        writer._line('asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");')
+        write_held_back(writer)
+        for _, sums in pieces:
+            writer._line(f"{_helper(writer, edge(atom, width, ends=True))}({sums});")
+
+
+def _named(writer: Writer, stmt: Tensorized, operand: Expr, letter: str) -> str:
+    """The name of an operand's matrix, which is declared."""
+    name: str = writer.names.fresh(f"{letter}_matrix")
+    writer._line(f"const unsigned long long {name} = {_matrix(writer, stmt, operand)};")
+    return name
+
+
+def _helper(writer: Writer, made: tuple[str, str]) -> str:
+    """The name of a helper function that is made for the widths in use."""
+    name, text = made
+    writer.expr.helpers.setdefault(name, f"{writer.dialect.helper_prefix} {text}")
+    return name
+
+
+def _further(matrix: str, distance: int) -> str:
+    """A matrix so many bytes behind another one."""
+    return f"{matrix} + {distance >> 4}" if distance else matrix
+
+
+def _matrix(writer: Writer, stmt: Tensorized, operand: Expr) -> str:
+    """The matrix of a warpgroup: from the first row of its first warp on."""
+    assert isinstance(operand, Load)
+    zero = const(0, "int32")
+    warp = next((var for tag, var, _ in writer.kernel.launch.threads if tag is ThreadTag.THREAD_Y), None)
+    at = dict.fromkeys((stmt.row, stmt.column, stmt.depth), zero) | ({} if warp is None else {warp: zero})
+    index = simplify(substitute(operand.indices[0], at))
+    pointer = writer._pointer(operand.source, index)
+    return f"{writer.expr.helper('wgmma_matrix')}({pointer})"
+
+
+def _sums(writer: Writer, stmt: Tensorized, column: int) -> str:
+    """The sums of a lane from a column on."""
+    assert isinstance(stmt.sums, Load)
+    place = {stmt.row: const(0, "int32"), stmt.column: const(column, "int32")}
+    index = simplify(substitute(stmt.sums.indices[0], place))
+    if stmt.sums.dtype.bytes < 4:  # two of them are a register
+        writer.aligned.add(stmt.sums.source.memory)  # type: ignore[attr-defined]
+    return writer._pointer(stmt.sums.source, index)
