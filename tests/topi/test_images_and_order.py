@@ -99,11 +99,20 @@ def test_running_sums(target: str) -> None:
     check(cases, target)
 
 
+def _of_some(rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The order of the first elements along dimension 1; the others keep their places."""
+    found = np.broadcast_to(np.arange(rows.shape[1])[None, :, None], rows.shape).astype("int32")
+    for (i, j), count in np.ndenumerate(counts.clip(0, rows.shape[1])):
+        found[i, :count, j] = np.argsort(rows[i, :count, j], kind="stable")
+    return found
+
+
 @every_target
 def test_order(target: str) -> None:
     ties = RANDOM.integers(-9, 9, (3, 70, 2)).astype("float32")
     odd = ties[0, :, 0].copy()
     odd[[3, 40]] = np.nan
+    counts = RANDOM.integers(-1, 75, (3, 2)).astype("int32")
     bytes_ = RANDOM.integers(-100, 100, (5, 33)).astype("int8")
     down = np.argsort(-ties, 1, kind="stable")
     long = RANDOM.normal(0, 1, (1, 9000)).astype("float32")
@@ -112,6 +121,8 @@ def test_order(target: str) -> None:
         Case("sort down", lambda x: topi.sort(x, -1, 0), [bytes_], np.sort(bytes_, -1)[:, ::-1], "schedule_sort"),
         Case("sort nan", topi.sort, [odd], np.sort(odd), "schedule_sort"),
         Case("sort long", topi.sort, [long], np.sort(long), "schedule_sort", on_opencl=False),
+        Case("argsort of some", lambda x, n: topi.argsort(x, n, 1, 1, "int32"), [ties, counts],
+             _of_some(ties, counts), "schedule_argsort"),
         Case("argsort", lambda x: topi.argsort(x, None, 1, 1, "int32"), [ties],
              np.argsort(ties, 1, kind="stable").astype("int32"), "schedule_argsort"),
         Case("topk", lambda x: topi.topk(x, 5, 1), [ties],

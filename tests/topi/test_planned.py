@@ -165,3 +165,42 @@ def test_windows_are_part_of_programs(weights: str) -> None:
     found = np.full(of.out_shape, np.nan, "float16")
     interpret(finished, [data, kernels, found], outputs=[finished.buffers[-1]])
     np.testing.assert_array_equal(found, of.numpy(data.astype("float64"), kernels.astype("float64")) * 2)
+
+
+@on_grids
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_products_on_tensor_cores(dtype: str, target: str) -> None:
+    """Of matrices and of batches, with what follows in the same kernel; on a target without, as declared."""
+    a, b, bias = values(48, 64).astype(dtype), values(32, 64).astype(dtype), values(32)
+    given = [(te.placeholder(x.shape, str(x.dtype), f"A{i}"), x) for i, x in enumerate((a, b, bias))]
+    product = lambda: topi.nn.relu(topi.cuda.dense_tensorcore(*(t for t, _ in given), "float32"))
+    wide = a.astype("float32") @ b.T.astype("float32")
+    np.testing.assert_array_equal(run(product, given, target, "schedule_dense_tensorcore"), np.maximum(wide + bias, 0))
+    pair = [(te.placeholder((2, *x.shape), dtype, "B"), np.stack([x, x[::-1]])) for x in (a, b)]
+    batch = lambda: topi.cuda.batch_matmul_tensorcore(pair[0][0], pair[1][0], None, "float32")
+    expected = np.stack([wide, wide[::-1, ::-1]])
+    np.testing.assert_array_equal(run(batch, pair, target, "schedule_batch_matmul_tensorcore"), expected)
+    if target == "cuda" or dtype == "float32":
+        last = np.ascontiguousarray(IMAGE.transpose(0, 2, 3, 1)).astype(dtype)
+        taps = np.ascontiguousarray(FILTERS.transpose(2, 3, 1, 0)).astype(dtype)
+        images = [(te.placeholder(x.shape, dtype, f"I{i}"), x) for i, x in enumerate((last, taps))]
+        conv = lambda: topi.cuda.conv2d_nhwc_tensorcore(*(t for t, _ in images), 1, 1, 1, "float32")
+        found = run(conv, images, target, "schedule_conv2d_nhwc_tensorcore")
+        np.testing.assert_array_equal(found, PLAIN.transpose(0, 2, 3, 1))
+
+
+def test_tensor_core_names_use_matrix_instructions_on_cuda() -> None:
+    """Where nothing covers the product, as here a batch of one for all, it is declared as it is."""
+    x, y, once = (
+        te.placeholder((4, 64, 64), "float16"),
+        te.placeholder((4, 64, 64), "float16"),
+        te.placeholder((1, 64, 64), "float16"),
+    )
+    with tw.target.Target("cuda"):
+        made = topi.cuda.batch_matmul_tensorcore(x, y, None, "float32")
+        plain = topi.cuda.batch_matmul_tensorcore(x, once, None, "float32")
+        turned = topi.cuda.batch_matmul_tensorcore(x, y, None, "float32", False, False)
+        s = topi.cuda.schedule_batch_matmul_tensorcore([made])
+    assert "mma.sync" in tw.build(s, [x, y, made], "cuda").imported_modules[0].get_source()
+    assert not plain.op.attrs
+    assert not turned.op.attrs

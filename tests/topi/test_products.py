@@ -182,6 +182,24 @@ def test_channels_in_blocks(target: str) -> None:
 
 
 @every_target
+def test_images_packed_for_dot_products(target: str) -> None:
+    image, kernels, halves = (RANDOM.integers(-90, 90, s).astype("int8") for s in
+                              ((1, 16, 7, 6), (8, 16, 3, 3), (8, 8, 3, 3)))  # fmt: skip
+    one, wide = (1, 1), image.astype("int32")
+    plain = testing.convnd_python(wide, kernels.astype("int32"), one, one, one, one)
+    parts = testing.convnd_python(wide, halves.astype("int32"), one, one, one, one, 2)
+    packed = lambda a: testing.layout_transform_python(a, "NCHW", "NCHW4c")
+    taps = np.ascontiguousarray(kernels.reshape(2, 4, 4, 4, 3, 3).transpose(0, 2, 4, 5, 1, 3))
+    whole, of_groups = topi.cuda.conv2d_NCHWc_int8, topi.cuda.group_conv2d_NCHWc_int8
+    cases = [
+        product("images", lambda x, w: whole(x, w, 1, 1, 1, "NCHW", "int32"), [image, kernels], packed(plain)),
+        product("packed", lambda x, w: whole(x, w, 1, 1, 1, "NCHW4c", "int32"), [packed(image), taps], packed(plain)),
+        product("groups", lambda x, w: of_groups(x, w, 1, 1, 1, 2), [image, halves], packed(parts)),
+    ]
+    check(cases, target)
+
+
+@every_target
 def test_winograd_and_gradients(target: str) -> None:
     image, kernels = values(2, 3, 9, 10), values(4, 3, 3, 3)
     expected = testing.convnd_python(image, kernels, (1, 1), (1, 1), (1, 1), (1, 1))
@@ -194,6 +212,8 @@ def test_winograd_and_gradients(target: str) -> None:
     cases = [
         product("winograd", lambda x, w: nn.conv2d_winograd_nchw(x, w, 1, 1, 1, "float32"), [image, kernels], expected),
         product("winograd packed", packed, [image, kernels], expected),
+        product("winograd last", lambda x, w: nn.conv2d_winograd_nhwc(x, w, 1, 1, 1, "float32"),
+                [last(image), kernel_last(kernels)], last(expected)),
         product("by input", lambda w, g: nn.depthwise_conv2d_backward_input_nhwc(w, g, grads.shape, data.shape, 2, 1),
                 [filters, grads], by_input),
         product("by filter", lambda x, g: nn.depthwise_conv2d_backward_weight_nhwc(x, g, grads.shape, taps, 2, 1),
@@ -201,6 +221,6 @@ def test_winograd_and_gradients(target: str) -> None:
         product("depthwise", lambda x, w: nn.depthwise_conv2d_nhwc(x, w, 2, 1), [data, filters],
                 testing.depthwise_conv2d_python_nhwc(data, filters, 2, 1)),
     ]  # fmt: skip
-    for case in cases[:2]:
+    for case in cases[:3]:
         case.atol = 1e-3
     check(cases, target)

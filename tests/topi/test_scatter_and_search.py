@@ -94,6 +94,7 @@ def test_scatter(target: str) -> None:
              np.float32([7, 1, 7, 1])], dense),
         Case("dense by a tensor", lambda i, v, d: topi.sparse_to_dense(i, (5,), v, d),
              [columns, np.float32(3), np.float32(-2)], np.float32([3, 3, 3, -2, -2])),
+        Case("inverse", topi.invert_permutation, [np.array([2, 0, 3, 1], "int32")], np.array([1, 3, 0, 2], "int32")),
         Case("dense line", lambda i, v: topi.sparse_to_dense(i, (5,), v), [columns, np.float32(3)],
              np.float32([3, 3, 3, 0, 0])),
         Case("of a result", lambda x, i, u: topi.scatter_elements(x * 2, i, u + 1, 1), [A, where, news],

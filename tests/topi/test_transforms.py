@@ -81,7 +81,12 @@ def test_joining_and_parts(target: str) -> None:
         Case("tile", lambda x: topi.tile(x, (2, 1, 3)), [A], np.tile(A, (2, 1, 3))),
         Case("tile more", lambda x: topi.tile(x, (2, 3, 1)), [WHOLE], np.tile(WHOLE, (2, 3, 1))),
         Case("tile last", lambda x: topi.tile(x, 2), [A], np.tile(A, 2)),
-    ]
+        Case("slice of tensors", lambda x, b, e, s: topi.dynamic_strided_slice(x, b, e, s, (2, 2, 5)),
+             [A, *(np.array(v, "int64") for v in ([1, -1], [3, 0], [1, -2]))], A[1:3, -1:0:-2]),
+        Case("slice of nothing", lambda x: topi.strided_slice(x, [0, 2], [3, 2]) + 1, [A], A[0:3, 2:2]),
+        Case("reshape of nothing", lambda x: topi.reshape(x, (2, 0)), [A[:, :0, :4]], np.zeros((2, 0), "float32")),
+        Case("bits", lambda x: topi.reinterpret(x, "int32"), [A], A.view("int32")),
+    ]  # fmt: skip
     for number, cut in enumerate(SLICES):
         cases.append(Case(f"slice {number}", lambda x, c=cut: topi.strided_slice(x, *c), [A], sliced(A, *cut)))
     check(cases, target)
@@ -104,6 +109,7 @@ def test_indexing(target: str) -> None:
         Case("take batch", lambda x, i: topi.take(x, i, 1, 1, "fast"), [A, inside[:, 0]], batch),
         Case("gather", lambda x, i: topi.gather(x, 1, i), [A, inside], np.take_along_axis(A, inside, 1)),
         Case("gather_nd", topi.gather_nd, [A, nd], testing.gather_nd_python(A, nd)),
+        Case("gather_nd floats", topi.gather_nd, [A, nd.astype("float32")], testing.gather_nd_python(A, nd)),
         Case("where", topi.where, [truth, A, -2 * A], np.where(truth, A, -2 * A)),
         Case("where mixed", lambda c, y: topi.where(c, 1.5, y), [WHOLE[:4, :5], A],
              np.where(WHOLE[:4, :5], np.float32(1.5), A)),

@@ -19,6 +19,7 @@ from . import scan as scan
 from . import scattering as scattering
 from . import searching as searching
 from . import selection as selection
+from . import signal as signal
 from . import tag as tag
 from . import tensor as tensor
 from . import testing as testing
@@ -63,6 +64,7 @@ from .indexing import take as take
 from .indexing import trilu as trilu
 from .indexing import where as where
 from .joining import concatenate as concatenate
+from .joining import dynamic_strided_slice as dynamic_strided_slice
 from .joining import repeat as repeat
 from .joining import split as split
 from .joining import stack as stack
@@ -102,6 +104,7 @@ from .math import log2 as log2
 from .math import log10 as log10
 from .math import logical_not as logical_not
 from .math import negative as negative
+from .math import reinterpret as reinterpret
 from .math import round as round
 from .math import rsqrt as rsqrt
 from .math import sigmoid as sigmoid
@@ -129,6 +132,7 @@ from .reduction import sum as sum
 from .scan import cumprod as cumprod
 from .scan import cumsum as cumsum
 from .scattering import index_put as index_put
+from .scattering import invert_permutation as invert_permutation
 from .scattering import scatter_elements as scatter_elements
 from .scattering import scatter_nd as scatter_nd
 from .scattering import sparse_to_dense as sparse_to_dense
@@ -144,6 +148,8 @@ from .shapes import reshape as reshape
 from .shapes import reverse_sequence as reverse_sequence
 from .shapes import squeeze as squeeze
 from .shapes import transpose as transpose
+from .signal import dft as dft
+from .signal import stft as stft
 from .sort import argsort as argsort
 from .sort import sort as sort
 from .sort import topk as topk

@@ -137,7 +137,7 @@ def gather_nd(a: Tensor, indices: Tensor) -> Tensor:
     a
         The tensor.
     indices
-        A tensor of integers from 0 on, of shape (K, ...): result (...) is part `a[indices[0, ...], ...,
+        A tensor of whole numbers from 0 on, of shape (K, ...): result (...) is part `a[indices[0, ...], ...,
         indices[K - 1, ...]]`.
 
     Returns
@@ -149,7 +149,8 @@ def gather_nd(a: Tensor, indices: Tensor) -> Tensor:
     UserError
         Where K is not constant, or larger than the rank of `a`.
     """
-    data, where = tensor(a, "a", "gather_nd"), index_tensor(indices, "indices", "gather_nd")
+    data, where = tensor(a, "a", "gather_nd"), tensor(indices, "indices", "gather_nd")
+    where = where if where.dtype.is_float else index_tensor(where, "indices", "gather_nd")
     depth = known(where.shape[0]) if where.ndim else None
     if depth is None or not 0 < depth <= data.ndim:
         raise UserError(
@@ -160,9 +161,14 @@ def gather_nd(a: Tensor, indices: Tensor) -> Tensor:
     outer = where.ndim - 1
     return moved(
         [*where.shape[1:], *data.shape[depth:]],
-        lambda i: data(*(where(k, *i[:outer]) for k in range(depth)), *i[outer:]),
+        lambda i: data(*(_as_index(where(k, *i[:outer])) for k in range(depth)), *i[outer:]),
         "gather_nd",
     )
+
+
+def _as_index(number: Expr) -> Expr:
+    """Convert an index that is stored as a floating-point number."""
+    return o.cast("int32", number) if number.dtype.is_float else number
 
 
 def where(condition: Tensor, x: Any, y: Any) -> Tensor:

@@ -10,8 +10,8 @@ from ..core.errors import UserError
 from ..core.refusals import missing_from_module as _missing
 from ..expr import operators as o
 from ..expr.nodes import Expr
-from ..tensor.tensor import Tensor
-from .argument_checks import dimension, integer, integers, known, one_of, sizes, tensor
+from ..tensor.tensor import Tensor, extents
+from .argument_checks import dimension, index_tensor, integer, integers, known, one_of, sizes, tensor
 from .argument_checks import tensors as tensor_list
 from .shapes import moved
 
@@ -224,12 +224,12 @@ def strided_slice(
 
     Returns
     -------
-    The part, as a tensor of the same rank.
+    The part, as a tensor of the same rank. As in NumPy, it has no elements where `end` is not behind `begin`.
 
     Raises
     ------
     UserError
-        For lists of different lengths, and for a part without elements.
+        For lists of different lengths, and for a stride of 0.
     """
     data = tensor(a, "a", "strided_slice")
     mode = one_of(slice_mode, ("end", "size"), "slice_mode", "strided_slice")
@@ -254,18 +254,71 @@ def strided_slice(
         if each[2] == 0:
             raise UserError("a stride is 0", primitive="strided_slice", fix="give steps of 1 and more, or below 0")
         parts[d] = range(*slice(*each).indices(size))
-        if not parts[d]:
-            raise UserError(
-                f"no element of dimension {d}, of extent {size}, lies from {cut[0]} to {cut[1]} by {cut[2]}",
-                primitive="strided_slice",
-                fix="give an end behind the begin in the direction of the stride",
-            )
     shape = [o.const(len(parts[d])) if d in parts else n for d, n in enumerate(data.shape)]
     return moved(
         shape,
         lambda i: data(*(e * parts[d].step + parts[d].start if d in parts else e for d, e in enumerate(i))),
         "strided_slice",
     )
+
+
+def _within(index: Expr, size: Expr) -> Expr:
+    """The nearest index of a dimension."""
+    return o.minimum(o.maximum(index, o.const(0, index.dtype)), size - 1)
+
+
+def dynamic_strided_slice(a: Tensor, begin: Tensor, end: Tensor, strides: Tensor, output_shape: Any) -> Tensor:
+    """Take every stride-th element from `begin` on, along each dimension, where tensors say from where and how far.
+
+    Parameters
+    ----------
+    a
+        The tensor.
+    begin, end, strides
+        Integers, one for each of the first dimensions, which are sliced. A `begin` below 0 counts from the end of its
+        dimension, and one outside of it is moved to its nearest element.
+    output_shape
+        The shape of the result, which nothing else tells when the operator is declared; `end` is not read. Elements
+        behind the last one repeat that.
+
+    Returns
+    -------
+    A tensor of shape `output_shape`.
+
+    Raises
+    ------
+    UserError
+        For tensors of other shapes, and for a shape of another rank.
+    """
+    name = "dynamic_strided_slice"
+    data = tensor(a, "a", name)
+    cuts = {argument: index_tensor(t, argument, name) for argument, t in
+            (("begin", begin), ("end", end), ("strides", strides))}  # fmt: skip
+    counts = [known(t.shape[0]) if t.ndim == 1 else None for t in cuts.values()]
+    if None in counts or len(set(counts)) > 1 or (counts[0] or 0) > data.ndim:
+        shown = ", ".join(f"{argument} {list(t.shape)}" for argument, t in cuts.items())
+        raise UserError(
+            f"the shapes are {shown}, and {data.name!r} has {data.ndim} dimension(s)",
+            primitive=name,
+            fix="give three tensors of one dimension, with an entry for each dimension that is sliced",
+        )
+    shape = extents(list(output_shape) if isinstance(output_shape, (list, tuple)) else [output_shape], name, data.name)
+    if len(shape) != data.ndim:
+        raise UserError(
+            f"output_shape has {len(shape)} extents, and {data.name!r} {data.ndim} dimension(s)",
+            primitive=name,
+            fix="give an extent for each dimension",
+        )
+    first, steps = cuts["begin"], cuts["strides"]
+
+    def place(d: int, i: Any) -> Any:
+        size = o.cast(first.dtype, data.shape[d])
+        start = o.if_then_else(o.less(first(d), 0), first(d) + size, first(d))
+        start = _within(start, size)
+        return _within(start + o.cast(first.dtype, i) * o.cast(first.dtype, steps(d)), size)
+
+    sliced = range(counts[0] or 0)
+    return moved(shape, lambda i: data(*(place(d, e) if d in sliced else e for d, e in enumerate(i))), name)
 
 
 if not TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.refusals import missing_from_module as _missing
+from ..expr import bits
 from ..expr import operators as o
 from ..expr.intrinsics import TABLE
 from ..expr.nodes import Expr
@@ -168,6 +169,29 @@ def _bound(given: Any, kind: DType) -> Expr:
     if isinstance(given, (int, float)) and not isinstance(given, bool) and kind.is_int:
         return o.const(min(max(given, min_value(kind).value), max_value(kind).value), kind)  # type: ignore[attr-defined]
     return o.cast(kind, o.as_expr(given))
+
+
+def reinterpret(x: Tensor, dtype: Any) -> Tensor:
+    """Read the bits of each element as a value of another type.
+
+    Parameters
+    ----------
+    x
+        A tensor of any shape.
+    dtype
+        An integer or floating-point type of as many bits.
+
+    Returns
+    -------
+    A tensor of the shape of `x`, of type `dtype`.
+
+    Raises
+    ------
+    UserError
+        For a type of another size, and for bool.
+    """
+    data, kind = tensor(x, "x", "reinterpret"), element_type(dtype, "reinterpret")
+    return elementwise(data, lambda e: bits.reinterpret(kind, e), "reinterpret")
 
 
 def fixed_point_multiply(x: Tensor, multiplier: int, shift: int) -> Tensor:

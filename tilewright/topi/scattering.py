@@ -307,6 +307,39 @@ def _scattered(
     return computed_by(name, [source, where, news], [(source.shape, source.dtype)], write)[0]
 
 
+def invert_permutation(data: Tensor) -> Tensor:
+    """Find for each number of a permutation where it stands.
+
+    Parameters
+    ----------
+    data
+        A tensor of one dimension that holds each of 0 ... n - 1 once.
+
+    Returns
+    -------
+    A tensor of the shape and type of `data`: `out[data[i]] == i`.
+
+    Raises
+    ------
+    UserError
+        For numbers that are not integers, and for tensors of more dimensions.
+    """
+    name = "invert_permutation"
+    source = rank_of(index_tensor(data, "data", name), 1, "data", name)
+
+    def write(statement: Statement, ins: Sequence[Any], outs: Sequence[Any]) -> None:
+        (numbers,), (out,) = ins, outs
+
+        def store(i: Any) -> None:
+            inside, place = _within(numbers[i], source.shape[0])
+            with statement.ib.if_scope(inside):
+                out[place] = o.cast(source.dtype, i)
+
+        statement.each(elements(source), store)
+
+    return computed_by(name, [source], [(source.shape, source.dtype)], write)[0]
+
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:

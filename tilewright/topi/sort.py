@@ -21,7 +21,9 @@ from ..loops.nodes import Buffer, Stmt
 from ..tensor.axis import thread_axis
 from ..tensor.extern import ExternOp
 from ..tensor.tensor import Tensor, compute
-from .argument_checks import dimension, element_type, flag, integer, one_of, sizes, tensor
+from .argument_checks import dimension, element_type, flag, index_tensor, integer, known, one_of, sizes, tensor
+from .shapes import reshape
+from .statements import product, stored
 from .tag import INJECTIVE
 
 _THREADS = 256
@@ -63,7 +65,8 @@ def argsort(
     data
         A tensor of numbers, whose extent along `axis` is constant.
     valid_count
-        None: all elements are sorted.
+        For each row, how many elements are sorted: a tensor of integers of the shape of `data` without `axis`. The
+        elements behind them keep their places. By default all elements are sorted.
     axis
         The dimension.
     is_ascend
@@ -78,14 +81,11 @@ def argsort(
     Raises
     ------
     UserError
-        For `valid_count`, for bool, and for an extent that is not constant.
+        For bool, for an extent that is not constant, and for a `valid_count` of another shape.
     """
-    if valid_count is not None:
-        raise UserError(
-            "argument 'valid_count' is given", primitive="argsort", fix="mask the rest first: topi.sequence_mask"
-        )
     source, at, length = _row(data, axis, "argsort")
-    _, places = _sorted(source, at, length, flag(is_ascend, "is_ascend", "argsort"))
+    valid = None if valid_count is None else _counts(valid_count, source, at)
+    _, places = _sorted(source, at, length, flag(is_ascend, "is_ascend", "argsort"), valid)
     return _back(source, at, places, length, element_type(dtype, "argsort"), "argsort")
 
 
@@ -142,8 +142,23 @@ def _row(data: Any, axis: Any, primitive: str) -> tuple[Tensor, int, int]:
     return source, at, length
 
 
-def _sorted(source: Tensor, at: int, length: int, ascending: bool) -> tuple[Tensor, Tensor]:
-    """Values and places of each row in order, padded to a power of two."""
+def _counts(valid_count: Any, source: Tensor, at: int) -> Tensor:
+    """The number of elements that are sorted, one for each row."""
+    counts = index_tensor(valid_count, "valid_count", "argsort")
+    shape = [n for d, n in enumerate(source.shape) if d != at]
+    if [known(n) for n in counts.shape] != [known(n) for n in shape]:
+        raise UserError(
+            f"valid_count {counts.name!r} has the shape {list(counts.shape)}",
+            primitive="argsort",
+            fix=f"give a count for each row: a tensor of shape {shape}",
+        )
+    return reshape(counts, [product(shape)])
+
+
+def _sorted(
+    source: Tensor, at: int, length: int, ascending: bool, valid: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Values and places of each row in order, padded to a power of two; of the first `valid` elements, where given."""
     shape = [n for d, n in enumerate(source.shape) if d != at]
     count = 1
     for n in sizes(source, [d for d in range(source.ndim) if d != at], "sort"):
@@ -161,16 +176,22 @@ def _sorted(source: Tensor, at: int, length: int, ascending: bool) -> tuple[Tens
     rows: Tensor = compute((count, length), element, "T_sort_rows", INJECTIVE, {"store": True})
     current = Target.current()
     ins = [decl_buffer((count, length), str(source.dtype), "rows")]
+    read = [rows]
+    if valid is not None:
+        read.append(stored(valid))
+        ins.append(decl_buffer((count,), str(valid.dtype), "counts"))
     outs = [
         decl_buffer((count, padded), kind, name) for kind, name in ((str(source.dtype), "values"), ("int32", "places"))
     ]
-    given = ins[0], outs[0], outs[1], (count, length, padded), ascending
+    given = ins, outs[0], outs[1], (count, length, padded), ascending
     if current is not None and current.is_gpu:
         statement = _on_grid(*given, current)
     else:
         statement = _on_processors(*given)
     shapes = ((o.const(count), o.const(padded)),) * 2
-    op = ExternOp("T_sort", (rows,), shapes, (source.dtype, outs[1].dtype), statement, tuple(ins), tuple(outs), "sort")
+    op = ExternOp(
+        "T_sort", tuple(read), shapes, (source.dtype, outs[1].dtype), statement, tuple(ins), tuple(outs), "sort"
+    )
     return op.output(0), op.output(1)
 
 
@@ -188,7 +209,7 @@ def _back(source: Tensor, at: int, rows: Tensor, count: int, kind: Any, name: st
     return made
 
 
-def _before(length: int, ascending: bool, a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> Expr:
+def _before(length: Any, ascending: bool, a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> Expr:
     """Whether the pair `a` of value and place comes before `b`: padding last, equal values by place."""
     (x, i), (y, j) = a, b
     ahead = o.less(x, y) if ascending else o.greater(x, y)
@@ -212,7 +233,7 @@ Each = Callable[[int, Callable[[Any], None]], None]
 def _network(
     ib: ir_builder.IRBuilder,
     arrays: tuple[Any, Any],
-    lengths: tuple[int, int],
+    lengths: tuple[Any, int],
     up: bool,
     each: Each,
     wait: Callable[[], None],
@@ -253,13 +274,20 @@ class _Part:
         self.buffer[i if self.row is None else (self.row, i)] = value
 
 
+def _valid(ib: ir_builder.IRBuilder, given: list[Buffer], row: Any, length: int) -> Any:
+    """How many elements of a row are sorted."""
+    if len(given) == 1:
+        return length
+    return ib.let("valid", o.minimum(o.cast("int32", ib.buffer_ptr(given[1])[row]), length))
+
+
 def _on_grid(
-    rows: Buffer, values: Buffer, places: Buffer, sizes: tuple[int, int, int], ascending: bool, target: Target
+    given: list[Buffer], values: Buffer, places: Buffer, sizes: tuple[int, int, int], ascending: bool, target: Target
 ) -> Stmt:
     """A block sorts a row, in shared memory where it fits."""
     count, length, padded = sizes
     ib = ir_builder.create()
-    source, out, where = (ib.buffer_ptr(b) for b in (rows, values, places))
+    source, out, where = (ib.buffer_ptr(b) for b in (given[0], values, places))
     row, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
     threads = min(_THREADS, padded // 2)
     ib.scope_attr(row, "thread_extent", count)
@@ -281,9 +309,10 @@ def _on_grid(
         held[0][i] = source[row.var, o.minimum(i, length - 1)]
         held[1][i] = i
 
+    valid = _valid(ib, given, row.var, length)
     each(padded, load)
     wait()
-    _network(ib, held, (length, padded), ascending, each, wait)
+    _network(ib, held, (valid, padded), ascending, each, wait)
     if small:
 
         def store(i: Any) -> None:
@@ -294,11 +323,13 @@ def _on_grid(
     return ib.get()
 
 
-def _on_processors(rows: Buffer, values: Buffer, places: Buffer, sizes: tuple[int, int, int], ascending: bool) -> Stmt:
+def _on_processors(
+    given: list[Buffer], values: Buffer, places: Buffer, sizes: tuple[int, int, int], ascending: bool
+) -> Stmt:
     """Processors sort rows."""
     count, length, padded = sizes
     ib = ir_builder.create()
-    source, out, where = (ib.buffer_ptr(b) for b in (rows, values, places))
+    source, out, where = (ib.buffer_ptr(b) for b in (given[0], values, places))
 
     def each(total: int, work: Callable[[Any], None]) -> None:
         with ib.for_range(0, total, "i") as i:
@@ -311,8 +342,9 @@ def _on_processors(rows: Buffer, values: Buffer, places: Buffer, sizes: tuple[in
             held[0][i] = source[row, o.minimum(i, length - 1)]
             held[1][i] = i
 
+        valid = _valid(ib, given, row, length)
         each(padded, load)
-        _network(ib, held, (length, padded), ascending, each, lambda: None)
+        _network(ib, held, (valid, padded), ascending, each, lambda: None)
     return ib.get()
 
 

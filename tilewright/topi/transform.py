@@ -13,6 +13,7 @@ from .indexing import take as take
 from .indexing import trilu as trilu
 from .indexing import where as where
 from .joining import concatenate as concatenate
+from .joining import dynamic_strided_slice as dynamic_strided_slice
 from .joining import repeat as repeat
 from .joining import split as split
 from .joining import stack as stack
@@ -26,6 +27,7 @@ from .ranges import meshgrid as meshgrid
 from .ranges import ndarray_size as ndarray_size
 from .ranges import shape as shape
 from .ranges import unravel_index as unravel_index
+from .scattering import invert_permutation as invert_permutation
 from .scattering import sparse_to_dense as sparse_to_dense
 from .selection import adv_index as adv_index
 from .selection import sliding_window as sliding_window

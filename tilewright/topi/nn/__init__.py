@@ -53,7 +53,11 @@ from .elementwise import relu as relu
 from .elementwise import scale_shift as scale_shift
 from .elementwise import scale_shift_nchw as scale_shift_nchw
 from .elementwise import scale_shift_nhwc as scale_shift_nhwc
+from .embedding import embed as embed
+from .embedding import embed_grad as embed_grad
+from .fifo_buffer import fifo_buffer as fifo_buffer
 from .loss import nll_loss as nll_loss
+from .lstm import lstm as lstm
 from .matmul import batch_matmul as batch_matmul
 from .matmul import matmul as matmul
 from .normalization import instance_norm as instance_norm
@@ -73,6 +77,7 @@ from .softmax import softmax as softmax
 from .upsampling import upsampling as upsampling
 from .upsampling import upsampling3d as upsampling3d
 from .winograd import conv2d_winograd_nchw as conv2d_winograd_nchw
+from .winograd import conv2d_winograd_nhwc as conv2d_winograd_nhwc
 from .winograd import conv2d_winograd_weight_transform as conv2d_winograd_weight_transform
 from .winograd import winograd_transform_matrices as winograd_transform_matrices
 

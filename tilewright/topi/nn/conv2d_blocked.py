@@ -36,7 +36,7 @@ def conv2d_NCHWc(
     same(x.shape[1], w.shape[1], "the blocks of channels of data and kernel", "conv2d_NCHWc")
     same(x.shape[4], w.shape[4], "the channels of a block of data and kernel", "conv2d_NCHWc")
     chunk, lane = reduce_axis((0, x.shape[1]), name="ic_outer"), reduce_axis((0, x.shape[4]), name="ic_inner")
-    return _blocked(
+    return blocked(
         x, (w.shape[0], w.shape[5]), w.shape[2:4], (stride, padding, dilation), out_dtype, "conv2d_NCHWc",
         lambda _o, kh, kw, _l: (chunk, lane), lambda o, kh, kw, i: w(o, chunk, kh, kw, lane, i), [chunk, lane],
     )  # fmt: skip
@@ -62,7 +62,7 @@ def conv2d_NCHWc_int8(
     same(w.shape[6], group, "the last extent of kernel and n_elems", name)
     chunk, four = reduce_axis((0, x.shape[1]), name="ic_outer"), reduce_axis((0, w.shape[4]), name="ic_f_inner")
     one = reduce_axis((0, group), name="ic_s_inner")
-    return _blocked(
+    return blocked(
         x, (w.shape[0], w.shape[5]), w.shape[2:4], (stride, padding, dilation), out_dtype, name,
         lambda _o, kh, kw, _l: (chunk, four * group + one),
         lambda o, kh, kw, i: w(o, chunk, kh, kw, four, i, one), [chunk, four, one],
@@ -90,7 +90,7 @@ def depthwise_conv2d_NCHWc(
         number = floordiv(o * w.shape[5] + lane, times)
         return floordiv(number, x.shape[4]), floormod(number, x.shape[4])
 
-    return _blocked(
+    return blocked(
         x, (w.shape[0], w.shape[5]), w.shape[2:4], (stride, padding, dilation), out_dtype, name,
         channel, lambda o, kh, kw, i: w(o, 0, kh, kw, 0, i), [],
     )  # fmt: skip
@@ -114,7 +114,7 @@ def _checked(
     return x, w
 
 
-def _blocked(
+def blocked(
     x: Tensor, filters: Any, kernel: Any, window: Any, out_dtype: Any, name: str, channel: Any, weight: Any, over: Any
 ) -> Tensor:
     """The sums over a window and the axes `over`; `channel` and `weight` say what each term reads."""

@@ -136,15 +136,20 @@ def conv2d_winograd_weight_transform(kernel: Tensor, tile_size: int) -> Tensor:
     return _transformed_kernel(w, integer(tile_size, "tile_size", name, 1), size, w.dtype)
 
 
-def _transformed_kernel(w: Tensor, tile: int, size: int, kind: Any) -> Tensor:
+def _transformed_kernel(w: Tensor, tile: int, size: int, kind: Any, last: bool = False) -> Tensor:
+    """Kernels (CO, CI, r, r), or with `last` (r, r, CI, CO), as (n, n, CI, CO)."""
     _, _, g = winograd_transform_matrices(tile, size, kind)
     row, column = reduce_axis((0, size), name="r_kh"), reduce_axis((0, size), name="r_kw")
     n = tile + size - 1
+    channels, filters = w.shape[2:] if last else (w.shape[1], w.shape[0])
+
+    def element(eps: Any, nu: Any, ci: Any, co: Any) -> Any:
+        value = w(row, column, ci, co) if last else w(co, ci, row, column)
+        return reduce_sum(o.cast(kind, value) * g(eps, row) * g(nu, column), axis=[row, column])
+
     made: Tensor = compute(
-        (n, n, w.shape[1], w.shape[0]),
-        lambda eps, nu, ci, co: reduce_sum(
-            o.cast(kind, w(co, ci, row, column)) * g(eps, row) * g(nu, column), axis=[row, column]
-        ),
+        (n, n, channels, filters),
+        element,
         "kernel_pack",
         "winograd_kernel",
     )
@@ -190,45 +195,103 @@ def conv2d_winograd_nchw(
     UserError
         For strides and dilations other than 1, kernels that are not square, and shapes that do not fit.
     """
-    name = "conv2d_winograd_nchw"
-    x = rank_of(tensor(data, "data", name), 4, "data", name, "(N, CI, H, W)")
-    w = rank_of(tensor(weight, "weight", name), 4, "weight", name)
+    return _convolved((data, weight), (strides, padding, dilation), out_dtype, pre_computed, "NCHW")
+
+
+def conv2d_winograd_nhwc(
+    data: Tensor,
+    weight: Tensor,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    out_dtype: Any,
+    pre_computed: bool = False,
+    auto_scheduler_rewritten_layout: str = "",
+    meta_schedule_original_shape: Any = None,
+) -> Tensor:
+    """Convolve images with channels last by Winograd's transforms of tiles, as `conv2d_winograd_nchw` does.
+
+    Parameters
+    ----------
+    data
+        Images (N, H, W, CI).
+    weight
+        Kernels (r, r, CI, CO); with `pre_computed`, what `conv2d_winograd_weight_transform` returned for r = 3.
+    strides, dilation
+        1, the only ones that tiles can share.
+    padding
+        See `padding_of`.
+    out_dtype
+        The type to accumulate in.
+    pre_computed
+        Whether the kernels are transformed already.
+    auto_scheduler_rewritten_layout, meta_schedule_original_shape
+        Accepted for old scripts, without effect.
+
+    Returns
+    -------
+    A tensor (N, OH, OW, CO).
+
+    Raises
+    ------
+    UserError
+        For strides and dilations other than 1, kernels that are not square, and shapes that do not fit.
+    """
+    return _convolved((data, weight), (strides, padding, dilation), out_dtype, pre_computed, "NHWC")
+
+
+def _convolved(
+    tensors: tuple[Any, Any], window: tuple[Any, Any, Any], out_dtype: Any, pre_computed: Any, layout: str
+) -> Tensor:
+    """Check the arguments of a convolution of images of a layout, and compute it in tiles."""
+    name = f"conv2d_winograd_{layout.lower()}"
+    last = layout == "NHWC"
+    x = rank_of(tensor(tensors[0], "data", name), 4, "data", name, f"({', '.join(layout)})")
+    w = rank_of(tensor(tensors[1], "weight", name), 4, "weight", name)
+    strides, padding, dilation = window
     if numbers(strides, 2, "strides", name) != (1, 1) or numbers(dilation, 2, "dilation", name) != (1, 1):
         raise UserError(
             f"strides={strides!r} and dilation={dilation!r}",
             primitive=name,
-            fix="use conv2d_nchw for other strides and dilations",
+            fix=f"use conv2d_{layout.lower()} for other strides and dilations",
         )
     kind = element_type(out_dtype or x.dtype, name)
     if flag(pre_computed, "pre_computed", name):
         size, tile, packed = 3, (known(w.shape[0]) or 6) - 2, w
         channels, filters = w.shape[2], w.shape[3]
     else:
-        size = known(w.shape[2]) or 0
-        if not size or known(w.shape[3]) != size:
+        at = 0 if last else 2  # of the kernels' heights
+        size = known(w.shape[at]) or 0
+        if not size or known(w.shape[at + 1]) != size:
             raise UserError(f"weight has the shape {list(w.shape)}", primitive=name, fix="give square kernels")
         tile = 4 if size == 3 else 2
-        packed, channels, filters = _transformed_kernel(w, tile, size, kind), w.shape[1], w.shape[0]
-    same(x.shape[1], channels, "the channels of data and weight", name)
-    before, after = padding_of(padding, [o.const(size)] * 2, name)
-    return _tiles(x, packed, (tile, size), (before, after), (filters, kind))
+        packed = _transformed_kernel(w, tile, size, kind, last)
+        channels, filters = packed.shape[2:]
+    same(x.shape[layout.index("C")], channels, "the channels of data and weight", name)
+    around = padding_of(padding, [o.const(size)] * 2, name)
+    return _tiles(x, packed, (tile, size), around, (filters, kind), layout)
 
 
-def _tiles(x: Tensor, packed: Tensor, sizes: tuple[int, int], around: Any, result: tuple[Any, Any]) -> Tensor:
+def _tiles(
+    x: Tensor, packed: Tensor, sizes: tuple[int, int], around: Any, result: tuple[Any, Any], layout: str
+) -> Tensor:
     """Tiles of the data, transformed; their products summed over channels; transformed back, and put together."""
     (m, r), (before, after), (filters, kind) = sizes, around, result
-    n, batch, channels = m + r - 1, x.shape[0], x.shape[1]
-    places = [x.shape[d + 2] + before[d] + after[d] - r + 1 for d in range(2)]
+    extent = dict(zip(layout, x.shape, strict=True))
+    n, batch, channels = m + r - 1, extent["N"], extent["C"]
+    places = [extent["HW"[d]] + before[d] + after[d] - r + 1 for d in range(2)]
     rows, columns = (o.floordiv(size + m - 1, m) for size in places)
     # As much more border as the last tiles stick out.
     more = [after[d] + count * m - size for d, (count, size) in enumerate(zip((rows, columns), places, strict=True))]
-    padded = pad(x, [0, 0, *before], [0, 0, *more], name="data_pad")
+    low, high = ({"N": 0, "C": 0, **dict(zip("HW", each, strict=True))} for each in (before, more))
+    padded = pad(x, [low[d] for d in layout], [high[d] for d in layout], name="data_pad")
     a, b, _ = winograd_transform_matrices(m, r, kind)
     count = batch * rows * columns
 
     def image(c: Any, p: Any, eps: Any, nu: Any) -> Any:
         row, column = o.floormod(o.floordiv(p, columns), rows), o.floormod(p, columns)
-        return o.cast(kind, padded(o.floordiv(p, rows * columns), c, row * m + eps, column * m + nu))
+        at = {"N": o.floordiv(p, rows * columns), "C": c, "H": row * m + eps, "W": column * m + nu}
+        return o.cast(kind, padded(*(at[d] for d in layout)))
 
     tiles = compute((channels, count, n, n), image, "input_tile", "injective")
     re, rn = reduce_axis((0, n), name="r_eps"), reduce_axis((0, n), name="r_nu")
@@ -253,9 +316,11 @@ def _tiles(x: Tensor, packed: Tensor, sizes: tuple[int, int], around: Any, resul
         "winograd_inverse",
     )
 
-    def element(i: Any, f: Any, y: Any, z: Any) -> Any:
-        tile = (i * rows + o.floordiv(y, m)) * columns + o.floordiv(z, m)
-        return back(f, tile, o.floormod(y, m), o.floormod(z, m))
+    def element(*indices: Any) -> Any:
+        at = dict(zip(layout, indices, strict=True))
+        tile = (at["N"] * rows + o.floordiv(at["H"], m)) * columns + o.floordiv(at["W"], m)
+        return back(at["C"], tile, o.floormod(at["H"], m), o.floormod(at["W"], m))
 
-    made: Tensor = compute((batch, filters, *places), element, "conv2d_winograd_nchw", "conv2d_winograd_nchw")
+    name, shape = f"conv2d_winograd_{layout.lower()}", {"N": batch, "C": filters, "H": places[0], "W": places[1]}
+    made: Tensor = compute([shape[d] for d in layout], element, name, name)
     return made

@@ -45,6 +45,11 @@ from .scatter import nll_loss_python as nll_loss_python
 from .scatter import scatter_elements_python as scatter_elements_python
 from .scatter import scatter_nd_python as scatter_nd_python
 from .scatter import unique_python as unique_python
+from .sequences import dft_python as dft_python
+from .sequences import embed_grad_python as embed_grad_python
+from .sequences import fifo_buffer_python as fifo_buffer_python
+from .sequences import lstm_python as lstm_python
+from .sequences import stft_python as stft_python
 from .transform import batch_to_space_nd_python as batch_to_space_nd_python
 from .transform import depth_to_space_python as depth_to_space_python
 from .transform import gather_nd_python as gather_nd_python

@@ -18,7 +18,7 @@ from ..templates.planned import follower, planned
 from .blocked import block_on_processors
 from .injective import one_element_each
 from .reduce import reduce_to
-from .stages import LANES, count, given_outputs, inline_elements, is_reduction, read_through, reductions
+from .stages import LANES, computed, count, given_outputs, inline_elements, is_reduction, read_through, reductions
 
 _FEW_TERMS = 8
 _MANY_TERMS = 64
@@ -49,8 +49,9 @@ def schedule_products(outs: Any, target: Target, primitive: str) -> ScheduleHand
             out = op
         sums_to(s, op, out, target)
         done.add(out)
-    for out in operations:
-        if out not in done and not is_reduction(out):
+    for out in computed(s):
+        alone = out in operations or (out.attrs.get("store") and out not in owned)
+        if alone and out not in done and not is_reduction(out):
             one_element_each(s, out, target)
     return s
 

@@ -33,7 +33,9 @@ schedule_group_conv2d_nhwc schedule_group_conv1d_ncw schedule_group_conv1d_trans
 schedule_group_conv2d_transpose_nchw schedule_conv2d_nchw_winograd schedule_conv2d_NCHWc_int8
 schedule_depthwise_conv2d_backward_input_nhwc schedule_depthwise_conv2d_backward_weight_nhwc
 schedule_group_conv1d_nwc schedule_dilation2d_nchw schedule_dilation2d_nhwc schedule_correlation_nchw
-schedule_deformable_conv2d_nchw schedule_deformable_conv2d_nhwc"""
+schedule_deformable_conv2d_nchw schedule_deformable_conv2d_nhwc schedule_conv2d_nhwc_tensorcore
+schedule_conv2d_nhwc_winograd_direct schedule_conv2d_nhwc_winograd_tensorcore schedule_conv2d_winograd_nhwc
+schedule_group_conv2d_NCHWc_int8"""
 
 FAMILIES = (
     Family(
@@ -44,7 +46,8 @@ FAMILIES = (
     Family(
         reduce.schedule_reduce,
         "Schedule reductions, and what follows them element by element.",
-        "schedule_reduce schedule_lrn schedule_pool_grad schedule_scan schedule_unique schedule_searchsorted",
+        "schedule_reduce schedule_lrn schedule_pool_grad schedule_scan schedule_unique schedule_searchsorted "
+        "schedule_dft schedule_stft",
     ),
     Family(
         reduce.schedule_reduce,
@@ -62,7 +65,8 @@ FAMILIES = (
         "Schedule matrix products, batches of them, and what follows element by element.",
         "schedule_dense schedule_matmul schedule_batch_matmul schedule_einsum schedule_dense_small_batch "
         "schedule_dense_large_batch schedule_dense_nopack schedule_dense_pack schedule_dense_int8 "
-        "schedule_conv2d_winograd_weight_transform",
+        "schedule_conv2d_winograd_weight_transform schedule_lstm "
+        "schedule_dense_tensorcore schedule_batch_matmul_tensorcore",
     ),
     Family(
         products.schedule_products,
@@ -73,7 +77,7 @@ FAMILIES = (
         injective.schedule_injective,
         "Schedule operators given by statements, which were declared for this target and run as they stand.",
         "schedule_sort schedule_argsort schedule_topk schedule_extern schedule_scatter "
-        "schedule_scatter_add schedule_scatter_nd",
+        "schedule_scatter_add schedule_scatter_nd schedule_embed_grad",
     ),
 )
 

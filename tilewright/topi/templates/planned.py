@@ -13,13 +13,15 @@ from typing import Any
 from ...core.errors import UserError
 from ...core.target import Target
 from ...expr.nodes import IntImm
+from ...expr.operators import cast
+from ...expr.traverse import loads
 from ...schedule.handle import ScheduleHandle
-from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from ...tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, compute
 from ...tune.space.config import Config
 from ...tune.task import Workload, freeze
 from . import CONV2D, DEPTHWISE, Depthwise
 from .fusion import declared, is_declared, workload_of
-from .template import PackagedTemplate
+from .template import PackagedTemplate, cheapest
 from .workload import sum_dtype
 
 Convolve = Callable[..., Tensor]
@@ -33,44 +35,111 @@ def ask(answers: Answers) -> None:
     _asked[:] = [answers]
 
 
-def by_template(kind: type[Any], layout: str, plain: Convolve, target: Callable[[], Target]) -> Convolve:
+def by_template(
+    kind: type[Any],
+    layout: str,
+    plain: Convolve,
+    target: Callable[[], Target],
+    strategies: Sequence[PackagedTemplate[Any]] = (),
+    name: str = "",
+) -> Convolve:
     """Return `plain`, an operator over data and filters, as it is declared for the first configuration of a template.
 
     What the templates do not cover (sizes that are known at the call, other types of results) is declared as it is.
+    With `strategies`, only these may compute it; `name` is then the operator's.
     """
-
-    legacy = f"{plain.__name__}.cuda"
+    template: PackagedTemplate[Any] = DEPTHWISE if kind is Depthwise else CONV2D
+    able, name = tuple(strategies) or template.strategies, name or plain.__name__
 
     def convolve(
         Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any = 1, *rest: Any, **more: Any
     ) -> Tensor:
         made = plain(Input, Filter, stride, padding, dilation, *rest, **more)
         workload = _workload(kind, layout, Input, Filter, (stride, padding, dilation), made)
-        on = target()
-        if workload is None:
-            return made
-        template: PackagedTemplate[Any] = DEPTHWISE if kind is Depthwise else CONV2D
-        if not any(strategy.covers(workload, on) for strategy in template.strategies):
-            return made
-        called = (legacy, *map(freeze, (Input, Filter, stride, padding, dilation)), str(made.dtype))
-        chosen, config = _measured(template, workload, on, called) or template.choose(workload, on)
-        return declared(chosen, config, workload, on, (Input, Filter), None, str(made.dtype))
+        called = (f"{name}.cuda", *map(freeze, (Input, Filter, stride, padding, dilation)), str(made.dtype))
+        return _planned(able, workload, (Input, Filter), target(), called, made)
 
-    convolve.__name__ = convolve.__qualname__ = plain.__name__
+    convolve.__name__ = convolve.__qualname__ = name
     convolve.__doc__ = plain.__doc__
     return convolve
 
 
+def product_by_template(
+    kind: type[Any],
+    plain: Convolve,
+    target: Callable[[], Target],
+    strategies: Sequence[PackagedTemplate[Any]],
+    name: str,
+) -> Convolve:
+    """Return a product of matrices `plain`, with its options, declared for the first configuration of `strategies`.
+
+    As with `by_template`, what these do not cover is declared as it is. A bias is added to what a template computes.
+    """
+
+    def multiply(x: Tensor, y: Tensor, *rest: Any, **more: Any) -> Tensor:
+        made = plain(x, y, *rest, **more)
+        summands = [t for t in (*rest, *more.values()) if isinstance(t, Tensor)]
+        product = next(t for t in made.op.input_tensors if isinstance(t.op, ComputeOp)) if summands else made
+        called = (f"{name}.cuda", freeze(x), freeze(y), str(product.dtype))
+        workload = _product_workload(kind, x, y, product)
+        computed = _planned(strategies, workload, (x, y), target(), called, product)
+        if computed is product:
+            return made
+        if not summands:
+            return computed
+        (bias,) = summands
+        added: Tensor = compute(
+            made.shape, lambda *i: computed(*i) + cast(made.dtype, bias(i[-1])), "T_add", "broadcast"
+        )
+        return added
+
+    multiply.__name__ = multiply.__qualname__ = name
+    multiply.__doc__ = plain.__doc__
+    return multiply
+
+
+def _product_workload(kind: type[Any], x: Tensor, y: Tensor, made: Tensor) -> Any:
+    """The workload of the product `made` of two tensors; None where templates do not compute the same."""
+    inputs = all(isinstance(t.op, PlaceholderOp) for t in (x, y))
+    if not inputs or x.dtype != y.dtype or not all(isinstance(e, IntImm) for t in (x, y) for e in t.shape):
+        return None
+    found = kind.of(tuple(int(e) for e in x.shape), int(y.shape[-2]), str(x.dtype))
+    weights = tuple(int(e) for e in y.shape)
+    turned = weights != found.weights_shape or tuple(int(e) for e in made.shape) != found.out_shape
+    # Square factors have the same shape in every order: the declaration tells how they are read.
+    last = made.op.reduce_axis[0].var if made.op.reduce_axis else None
+    read = all(load.indices[-1] is last for load in loads(*made.op.body[0].children()))
+    return None if turned or not read or str(made.dtype) not in (found.result, sum_dtype(found.dtype)) else found
+
+
+def _planned(
+    strategies: Sequence[PackagedTemplate[Any]],
+    workload: Any,
+    inputs: tuple[Tensor, Tensor],
+    target: Target,
+    called: Workload,
+    made: Tensor,
+) -> Tensor:
+    """A workload declared as one of some strategies needs it; `made` where none covers it."""
+    able = [] if workload is None else [each for each in strategies if each.covers(workload, target)]
+    if not able:
+        return made
+    chosen = _measured(able, workload, target, called)
+    if chosen is None:
+        best = cheapest(able, workload, target)
+        chosen = best, best.first(workload.args, target)
+    return declared(*chosen, workload, target, inputs, None, str(made.dtype))
+
+
 def _measured(
-    template: PackagedTemplate[Any], workload: Any, target: Target, called: Workload
+    able: Sequence[PackagedTemplate[Any]], workload: Any, target: Target, called: Workload
 ) -> tuple[PackagedTemplate[Any], Config] | None:
     """The strategy and the configuration that logs know, under the package's names or as the legacy task `called`."""
     if not _asked:
         return None
-    able = [strategy for strategy in template.strategies if strategy.covers(workload, target)]
     args: Workload = freeze(workload.args)
     for place, found in _asked[0](target, [*((strategy.name, *args) for strategy in able), called]):
-        strategy = able[place] if place < len(able) else template.choose(workload, target)[0]
+        strategy = able[place] if place < len(able) else cheapest(able, workload, target)
         config = getattr(found, "config", found)
         space = strategy.strategy(target).space(workload)
         index = space.find(config) if isinstance(config, Config) else None

@@ -30,8 +30,11 @@ from ..references import depth_to_space_python as depth_to_space_python
 from ..references import depthwise_conv2d_python_nchw as depthwise_conv2d_python_nchw
 from ..references import depthwise_conv2d_python_nhwc as depthwise_conv2d_python_nhwc
 from ..references import depthwise_gradients_python as depthwise_gradients_python
+from ..references import dft_python as dft_python
 from ..references import dilate_python as dilate_python
 from ..references import dilation2d_nchw_python as dilation2d_nchw_python
+from ..references import embed_grad_python as embed_grad_python
+from ..references import fifo_buffer_python as fifo_buffer_python
 from ..references import fixed_point_multiply_python as fixed_point_multiply_python
 from ..references import gather_nd_python as gather_nd_python
 from ..references import grid_sample_python as grid_sample_python
@@ -42,6 +45,7 @@ from ..references import layer_norm_python as layer_norm_python
 from ..references import layout_transform_python as layout_transform_python
 from ..references import log_softmax_python as log_softmax_python
 from ..references import lrn_python as lrn_python
+from ..references import lstm_python as lstm_python
 from ..references import matrix_set_diag_python as matrix_set_diag_python
 from ..references import nll_loss_python as nll_loss_python
 from ..references import one_hot_python as one_hot_python
@@ -60,6 +64,7 @@ from ..references import sequence_mask_python as sequence_mask_python
 from ..references import softmax_python as softmax_python
 from ..references import space_to_batch_nd_python as space_to_batch_nd_python
 from ..references import space_to_depth_python as space_to_depth_python
+from ..references import stft_python as stft_python
 from ..references import take_python as take_python
 from ..references import unique_python as unique_python
 from .arrays import adaptive_pool as adaptive_pool
