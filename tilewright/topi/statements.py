@@ -12,7 +12,6 @@ from ..loops.declare import decl_buffer
 from ..tensor.axis import thread_axis
 from ..tensor.extern import ExternOp
 from ..tensor.tensor import ComputeOp, Tensor, compute
-from .schedules.stages import is_reduction
 from .tag import INJECTIVE
 
 _THREADS = 256
@@ -72,7 +71,7 @@ def computed_by(
     `outputs` are shapes and types. An input that is not stored anywhere yet, such as the result of another operator,
     is stored first.
     """
-    read = [stored(t) if isinstance(t.op, ComputeOp) and not is_reduction(t.op) else t for t in inputs]
+    read = [stored(t) if isinstance(t.op, ComputeOp) and not t.op.reduce_axis else t for t in inputs]
     ins = [decl_buffer(t.shape, str(t.dtype), t.name) for t in read]
     shapes = tuple(tuple(o.as_expr(n) for n in shape) for shape, _ in outputs)
     outs = [
