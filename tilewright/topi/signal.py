@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from ..core.dtype import INT32
 from ..core.errors import UserError
 from ..core.refusals import missing_from_module as _missing
 from ..expr import operators as o
@@ -19,8 +20,6 @@ from ..tensor.reduction import sum as reduce_sum
 from ..tensor.tensor import Tensor, compute
 from .argument_checks import flag, integer, known, rank_of, same, sizes, tensor
 from .tag import COMM_REDUCE, INJECTIVE
-
-_INT32 = (1 << 31) - 1
 
 
 def dft(re_data: Tensor, im_data: Tensor, inverse: Any = False) -> tuple[Tensor, Tensor]:
@@ -157,7 +156,7 @@ def _signal(given: Any, argument: str, primitive: str) -> Tensor:
 
 def _turn(row: Expr, k: Expr, length: int) -> Expr:
     """The place in the table of the angle of term `k`."""
-    wide = "int64" if length * length > _INT32 else "int32"
+    wide = "int64" if length * length > INT32.max_value else "int32"
     return o.cast("int32", o.floormod(o.cast(wide, row) * o.cast(wide, k), length))
 
 
