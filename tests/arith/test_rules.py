@@ -11,11 +11,13 @@ import pytest
 
 from tests.arith import generate
 from tests.arith.exact import UndefinedError, evaluate, size
-from tilewright.arith.rules import RULES
+from tilewright.arith.rules import RULES as LOWERING_RULES
+from tilewright.arith.rules import lattice
 from tilewright.arith.rules.pattern import Pattern, Rule, Wild, compile_rules
 from tilewright.core.dtype import BOOL, FLOAT32, DType
 from tilewright.expr import nodes as n
 
+RULES = [*LOWERING_RULES, *lattice.RULES]
 INSTANCES = 150
 NARROW = [DType(name) for name in ("uint8", "int8", "uint16", "int16", "uint32", "uint64")]
 NUMERIC = [*NARROW, *(DType(name) for name in ("bool", "int32", "int64", "float16", "float32", "float64"))]

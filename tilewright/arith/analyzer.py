@@ -10,13 +10,14 @@ from typing import Any, ClassVar, NoReturn
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.refusals import missing
-from ..expr.nodes import Expr, Var
+from ..expr.nodes import TRUE, Expr, Var
 from ..expr.operators import as_expr, condition, const
 from ..expr.traverse import substitute, uses_any
 from .facts import EMPTY, Bound
 from .int_set import IntervalSet, as_domains, as_set, facts_of, neg_inf, pos_inf, swept
 from .interval import bounds
 from .modular import residues
+from .rearrange import rearrange
 from .simplify import prove, prove_equal, simplify
 
 _INFINITY = 2**63 - 1
@@ -144,14 +145,19 @@ class Analyzer:
         return swept(e, as_domains(dom_map, "int_set"), self._facts)
 
     def simplify(self, expr: Any, steps: int = 2) -> Expr:
-        """The simplest expression found of the same value; `steps` is accepted for old scripts."""
-        return simplify(self._known(expr), self._facts)
+        """Return the shortest expression found of the same value; `steps` is accepted for old scripts."""
+        return rearrange(simplify(self._known(expr), self._facts), self._facts)
 
-    rewrite_simplify = canonical_simplify = simplify
+    rewrite_simplify = simplify
+
+    def canonical_simplify(self, expr: Any, steps: int = 2) -> Expr:
+        """Return an expression of the same value in the form that lowering gives it: sums, multiplied out."""
+        return simplify(self._known(expr), self._facts)
 
     def can_prove(self, expr: Any, strength: int = 0) -> bool:
         """Whether the condition provably holds; `strength` is accepted for old scripts."""
-        return prove(self._known(condition(expr, "can_prove")), self._facts)
+        simpler = simplify(self._known(condition(expr, "can_prove")), self._facts)
+        return simpler is TRUE or rearrange(simpler, self._facts) is TRUE
 
     def can_prove_equal(self, lhs: Any, rhs: Any) -> bool:
         """Whether two expressions provably have one value."""

@@ -1,0 +1,117 @@
+"""What the analyzer makes of sums of minima, maxima and choices: shorter forms, of equal values."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.arith import generate
+from tests.arith.exact import UndefinedError, evaluate
+from tilewright import arith, te, tir
+from tilewright.arith.rearrange import rearrange, weight
+from tilewright.arith.simplify import simplify
+from tilewright.expr import nodes as n
+
+x, y, z = te.var("x"), te.var("y"), te.var("z")
+least, most, select = te.min, te.max, tir.Select
+div, mod, trunc, rest = tir.floordiv, tir.floormod, tir.truncdiv, tir.truncmod
+low = x < 0
+vector = tir.Ramp(x, 1, 4)
+
+SUMS: list[tuple[Any, Any]] = [
+    (least(x, y - z) + z, least(x + z, y)),
+    (least(x - z, y) + z, least(x, y + z)),
+    (most(x, y - 10) + 10, most(x + 10, y)),
+    (2 * z + least(x, y - 2 * z), least(z * 2 + x, y)),
+    (most(x, y) + least(x, y), x + y),
+    (least(x, y) + most(y, x), x + y),
+    (least(x, y) - x, least(y - x, 0)),
+    (x - least(x, y), most(x - y, 0)),
+    (x - most(x + y, 0), least(y * -1, x)),
+    (least(x + y, z) - x, least(y, z - x)),
+    (least(x, y) - least(y, x), 0),
+    (least(x, y) - least(x + 10, y + 10), -10),
+    (least(x + 10, y + 1) - least(x, y - 9), 10),
+    (least(y + x, z + x), least(y, z) + x),
+    (least(x - y, x - z), x - most(y, z)),
+    (least(y - x, z - x), least(y, z) - x),
+    (least(x * 3, 9), least(x, 3) * 3),
+    (least(3 - x, 2), 3 - most(x, 1)),
+    (least(most(x, y), most(z, x)), most(least(y, z), x)),
+    (most(least(y, x), least(x, z)), least(most(y, z), x)),
+    (least(x, y) * most(y, x), x * y),
+    (select(low, y, 0) + select(low, 1, z), select(low, y + 1, z)),
+    (select(low, y, 1) - select(low, 1, z), select(low, y - 1, z * -1 + 1)),
+    (select(low, y, z) - y, select(low, 0, z - y)),
+    (least(select(low, y, 0), select(low, 1, z)), select(low, least(y, 1), least(z, 0))),
+    (div(x + 5, 3) - div(x, 3), div(mod(x, 3) + 5, 3)),
+    (trunc(x, 8) * 8 + rest(x, 8), x),
+    (div(least(x * 6, y), 2), least(x * 3, div(y, 2))),
+    (x - y < 0, x < y),
+    (x - y >= 0, y <= x),
+    (least(x, 11) < 10, x < 10),
+    (least(x, 8) < 10, True),
+    (most(8, x) > 10, x >= 11),
+    (most(x, 12) > 10, True),
+    (tir.And(x.equal(y), x != y), False),
+    (tir.Or(x != y, x.equal(y)), True),
+    (tir.Ramp(x, 4, 4) * tir.Broadcast(y, 4), tir.Ramp(x * y, y * 4, 4)),
+    (tir.clz(te.const(8, "int32")), 28),
+]
+
+
+@pytest.mark.parametrize(("given", "wanted"), SUMS, ids=[str(pair[0]) for pair in SUMS])
+def test_the_analyzer_finds_the_shorter_form(given: Any, wanted: Any) -> None:
+    analyzer = arith.Analyzer()
+    found = analyzer.rewrite_simplify(given)
+    assert str(found) in (str(wanted), str(analyzer.canonical_simplify(wanted)))
+    assert analyzer.simplify(found) is found
+
+
+def test_lowering_keeps_the_form_in_which_it_is_written() -> None:
+    assert str(arith.Analyzer().canonical_simplify(least(x, y) - x)) == "T.min(x, y) - x"
+
+
+def test_what_only_the_shorter_form_shows_is_proven() -> None:
+    assert arith.Analyzer().can_prove(least(x + 10, y + 1) - least(x, y - 9) >= 10)
+    assert not arith.Analyzer().can_prove(least(x, y) - x < 0)
+
+
+def choices(r: Random, names: Any, depth: int) -> n.Expr:
+    """Mostly sums of minima, maxima and choices."""
+    if depth == 0:
+        return r.choice((*names, generate.const(r.randint(-6, 6))))
+    a, b = choices(r, names, depth - 1), choices(r, names, depth - 1)
+    pick = r.random()
+    if pick < 0.5:
+        return r.choice((n.Add, n.Sub))(a, b)
+    if pick < 0.8:
+        return r.choice((n.Min, n.Max))(a, b)
+    if pick < 0.9:
+        return r.choice((n.Select, n.IfThenElse))(r.choice(generate.COMPARES)(r.choice(names), generate.const(2)), a, b)
+    return r.choice((n.Mul, n.FloorDiv, n.FloorMod, n.Div, n.Mod))(a, generate.const(r.choice((2, 3, 4))))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rearranging_keeps_values(seed: int) -> None:
+    r = Random(seed)
+    shorter = 0
+    for _ in range(120):
+        scene = generate.scene(r)
+        e = choices(r, scene.names, r.randint(2, 4))
+        if r.random() < 0.3:
+            e = r.choice(generate.COMPARES)(e, choices(r, scene.names, 1))
+        before = simplify(e, scene.facts)
+        after = rearrange(before, scene.facts)
+        assert after.dtype == e.dtype
+        assert weight(after) <= weight(before) + 2
+        shorter += weight(after) < weight(before)
+        for env in scene.values(r, 12):
+            try:
+                value = evaluate(e, env)
+            except UndefinedError:
+                continue
+            assert evaluate(after, env) == value, f"{e}  ->  {before}  ->  {after} at {env}"
+    assert shorter

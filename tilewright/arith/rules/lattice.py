@@ -1,0 +1,58 @@
+"""Rules of minima, maxima, choices and conditions of one another, for the simplifier that users call.
+
+Lowering does without them: programs that are printed keep the form in which they were written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...expr.nodes import EQ, FALSE, NE, TRUE, And, IfThenElse, Max, Min, Mul, Or, Select
+from .pattern import Rule, compile_rules, match, rule, wild
+
+c, u, v, w, x, y, z = wild("c u v w x y z")
+
+
+def _both_orders(kind: Any, a: Any, b: Any) -> list[Any]:
+    return [match(kind, a, b), match(kind, b, a)]
+
+
+def _factored(outer: Any, inner: Any) -> list[Rule]:
+    """min(max(x, y), max(x, z)) = max(min(y, z), x), in every order, and the same with min and max exchanged."""
+    return [
+        rule(match(outer, first, second), lambda x, y, z: inner(outer(y, z), x))
+        for first in _both_orders(inner, x, y)
+        for second in _both_orders(inner, x, z)
+    ]
+
+
+def _joined(kind: Any, choice: Any) -> Rule:
+    """Two choices by one condition are one choice."""
+    return rule(
+        match(kind, match(choice, c, u, v), match(choice, c, w, x)),
+        lambda c, u, v, w, x: choice(c, kind(u, w), kind(v, x)),
+    )
+
+
+def _product(of_min: Any, of_max: Any) -> list[Rule]:
+    return [
+        rule(match(Mul, of_min, of_max), lambda x, y: Mul(x, y)),
+        rule(match(Mul, of_max, of_min), lambda x, y: Mul(x, y)),
+    ]
+
+
+def _never_both(kind: Any, result: Any) -> list[Rule]:
+    """x == y and x != y, in every order."""
+    one, other = match(EQ, x, y), match(NE, x, y)
+    return [rule(match(kind, a, b), lambda: result) for a, b in ((one, other), (other, one))]
+
+
+RULES = [
+    *_factored(Min, Max),
+    *_factored(Max, Min),
+    *(_joined(kind, choice) for kind in (Min, Max) for choice in (Select, IfThenElse)),
+    *(one for pair in _both_orders(Max, x, y) for one in _product(match(Min, x, y), pair)),
+    *_never_both(And, FALSE),
+    *_never_both(Or, TRUE),
+]
+COMPILED = compile_rules(RULES)
