@@ -1,10 +1,14 @@
 """Record tables of measured configurations, by which the machine model and every search are judged.
 
     python -m benchmarks.tables --seconds 150 --out DIR [NAME ...]
+    python -m benchmarks.tables --choose 36 --chosen FILE [NAME ...]
+    python -m benchmarks.tables --seconds 60 --out DIR --chosen FILE
 
 Each space gets its share of the time, and one file, DIR/NAME.log: configurations in a random order that the seed
 decides, in the format of logs, with the registers, spills and shared memory of the kernel beside each. A file that
-exists is resumed. `tests/data/tables` holds what these commands wrote on an H200, compressed.
+exists is resumed. `tests/data/tables` holds what these commands wrote on an H200, compressed. `--choose` writes, for
+each packaged template, its first configuration and those that differ from it in a knob or two or that the model ranks
+high, and needs no GPU; with the file alone, these are measured, all tables in one go.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,9 +39,12 @@ from tilewright.measure.option import LocalBuilder, LocalRunner
 from tilewright.measure.outcome import Failure, Measured, Outcome, to_result
 from tilewright.measure.session import MeasureSession
 from tilewright.topi.templates import named
+from tilewright.tune.model.ranking import rank
+from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.records.format import COMPILER, MeasureInput, Notes, encode
 from tilewright.tune.session.prefilter import Prefilter
 from tilewright.tune.space.config import Config
+from tilewright.tune.space.moves import Moves
 from tilewright.tune.task import Task, freeze
 
 _BATCH, _LOOKED_AT = 48, 256
@@ -152,6 +159,31 @@ TABLES: dict[str, Table] = {
     "mma-8x256x14-f32": _by("topi/conv2d.mma", shape=(8, 256, 14, 14)),
     "window-16x32x56-f16": _by("topi/conv2d.window", shape=(16, 32, 56, 56), **_LAST),
     "window-16x64x56-f16": _by("topi/conv2d.window", shape=(16, 64, 56, 56), **_LAST),
+    "line-4096-k8": _by("topi/conv1d", shape=4096, kernel=8),
+    "line-262144-k15": _by("topi/conv1d", shape=262144, kernel=15),
+    "line-1000000-k3": _by("topi/conv1d", shape=1_000_000, kernel=3),
+    "line-65536-k128": _by("topi/conv1d", shape=65536, kernel=128),
+    "line-16384-k32-f16": _by("topi/conv1d", shape=16384, kernel=32, dtype="float16"),
+    "pool-64x112": _by("topi/pool", shape=(1, 64, 112, 112), kernel=3, stride=2, padding=1),
+    "pool-16x256x14-f16": _by("topi/pool", shape=(16, 256, 14, 14), how="average", stride=2, **_LAST),
+    "pool-8x512x7": _by("topi/pool", shape=(8, 512, 7, 7), how="average", kernel=7),
+    "pool-32x96x56": _by("topi/pool", shape=(32, 96, 56, 56), kernel=3, padding=1),
+    "transposed-64x56": _by("topi/conv_transpose", shape=(1, 64, 56, 56), filters=32, kernel=4, stride=2, padding=1),
+    "transposed-8x256x14-f16": _by(
+        "topi/conv_transpose", shape=(8, 256, 14, 14), filters=128, kernel=4, stride=2, padding=1, dtype="float16"
+    ),
+    "transposed-128x28-k2": _by("topi/conv_transpose", shape=(1, 128, 28, 28), filters=64, kernel=2, stride=2),
+    "transposed-4x64x28": _by("topi/conv_transpose", shape=(4, 64, 28, 28), filters=64, layout="NHWC"),
+    "dw-4x16x32-k7": _by("topi/depthwise", shape=(3, 4, 16, 32), kernel=7),
+    "dw-256x21": _by("topi/depthwise", shape=(1, 256, 21, 21)),
+    "dw-256x64": _by("topi/depthwise", shape=(1, 256, 64, 64)),
+    "dw-256x96-k5-m2": _by("topi/depthwise", shape=(1, 256, 96, 96), kernel=5, multiplier=2),
+    "dw-32x112": _by("topi/depthwise", shape=(1, 32, 112, 112)),
+    "dw-96x56-k7": _by("topi/depthwise", shape=(1, 96, 56, 56), kernel=7),
+    "dw-96x56-k7-f16": _by("topi/depthwise", shape=(1, 96, 56, 56), kernel=7, dtype="float16"),
+    "dw-16x576x14s2": _by("topi/depthwise", shape=(16, 576, 14, 14), stride=2),
+    "dw1d-2x3072x202": _by("topi/depthwise", shape=(2, 3072, 1, 202), kernel=(1, 3)),
+    "dw1d-512x4096-k31": _by("topi/depthwise", shape=(1, 512, 1, 4096), kernel=(1, 31)),
 }
 USUAL = ("tutorial", "depthwise", "conv1d", "r50-b1-l1.3x3", "r50-b1-l3.3x3")
 
@@ -165,13 +197,21 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--min-repeat-ms", type=float, default=2)
+    parser.add_argument("--choose", type=int, default=0, metavar="N", help="so many beside the first configuration")
+    parser.add_argument("--chosen", type=Path, metavar="FILE", help="the configurations to measure, or to write")
     given = parser.parse_args()
+    if given.choose:
+        given.chosen.write_text(json.dumps({name: near(name, given.choose, given.seed) for name in given.names}))
+        return
     given.out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     runner = LocalRunner(timeout=4, number=1, repeat=3, min_repeat_ms=given.min_repeat_ms, cooldown_interval=0)
     left = sum(TABLES[name].share for name in given.names)
     with MeasureSession(given.target, LocalBuilder(timeout=8), runner) as session:
         print(f"{session.attributes.name}, {session.target}", flush=True)
+        if given.chosen is not None:
+            record_chosen(json.loads(given.chosen.read_text()), session, given.out, began + given.seconds)
+            return
         for name in given.names:
             share = TABLES[name].share
             until = time.monotonic() + (given.seconds - (time.monotonic() - began)) * share / left
@@ -190,7 +230,7 @@ def record(name: str, session: MeasureSession, path: Path, seed: int, until: flo
         prefilter = None
         if table.keep is None:  # a cut-down space has few configurations that cannot run
             prefilter = stack.enter_context(Prefilter(task, session.target, "knob", LocalBuilder().processes))
-        batches = _batches(table, session.target, prefilter, known, seed, until)
+        batches = _batches(task, _chunks(table, task, seed), prefilter, known, until)
         for job, outcome in session.measure_all(batches):
             if time.monotonic() >= until:
                 break
@@ -204,12 +244,42 @@ def record(name: str, session: MeasureSession, path: Path, seed: int, until: flo
     return f"{name:20} {done:6} measured in {seconds:6.1f} s ({rate}), {failures} failed, best {best * 1e6:.2f} µs"
 
 
+def record_chosen(chosen: dict[str, list[int]], session: MeasureSession, out: Path, until: float) -> None:
+    """Measure the chosen configurations of many tables as one stream, and print the first and the best of each."""
+    tasks = {name: TABLES[name].task(session.target) for name in chosen}
+    batches = ([replace(job_of(tasks[name], session.target, index), key=(name, index)) for index in chosen[name]]
+               for name in chosen if time.monotonic() < until)  # fmt: skip
+    seconds: dict[str, dict[int, float]] = {name: {} for name in chosen}
+    for job, outcome in session.measure_all(batches):
+        name, index = job.key
+        with (out / f"{name}.log").open("a") as log:
+            log.write(_line(tasks[name], session, replace(job, key=index), outcome) + "\n")
+        if isinstance(outcome, Measured):
+            seconds[name][index] = outcome.mean
+        if time.monotonic() >= until:
+            break
+    for name, found in seconds.items():
+        first, best = found.get(chosen[name][0], float("nan")), min(found.values(), default=float("nan"))
+        print(f"{name:24} {len(found):4} of {len(chosen[name]):4}: first {first * 1e6:8.2f}, best {best * 1e6:8.2f} µs")
+
+
+def near(name: str, count: int, seed: int) -> list[int]:
+    """The first configuration of a packaged template, and so many that are like it or that the model ranks high."""
+    task, rng = TABLES[name].task(Target.parse("cuda -arch=sm_90")), np.random.default_rng(seed)
+    space = task.config_space
+    first = named(task.name).first(task.args, task.target).index
+    points = np.repeat(np.array([space.point(first)], dtype=np.int64), 8 * count, axis=0)
+    beside = rng.permutation(np.array(space.indices(Moves(space, rng).mutated(points, knobs=2))))
+    runs = np.isfinite(Scorer(task).seconds(beside.tolist()))
+    return list(dict.fromkeys([first, *rank(task, count // 4).indices, *beside[runs].tolist()]))[: count + 1]
+
+
 def _batches(
-    table: Table, target: Target, prefilter: Prefilter | None, known: set[int], seed: int, until: float
+    task: Task, chunks: Iterable[Sequence[int]], prefilter: Prefilter | None, known: set[int], until: float
 ) -> Iterator[list[Job]]:
-    """Configurations that can run, in an order that the seed decides, while there is time."""
-    task = table.task(target)
-    for some in _chunks(table, task, seed):
+    """Those of the configurations that can run, while there is time."""
+    assert task.target is not None
+    for some in chunks:
         possible = new = [index for index in some if index not in known]
         if prefilter is not None:
             possible = [index for index, found in prefilter.inspect(new).items() if found.refusal is None]
@@ -218,7 +288,7 @@ def _batches(
         for at in range(0, len(possible), size):
             if time.monotonic() >= until:
                 return
-            yield [job_of(task, target, index) for index in possible[at : at + size]]
+            yield [job_of(task, task.target, index) for index in possible[at : at + size]]
 
 
 def _chunks(table: Table, task: Task, seed: int) -> Iterator[Sequence[int]]:
