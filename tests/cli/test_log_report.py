@@ -14,6 +14,10 @@ from tests.tune.test_records import pair
 from tilewright.autotvm.record import encode
 from tilewright.core.architectures import NVIDIA
 from tilewright.core.boards import BOARDS
+from tilewright.core.target import Target
+from tilewright.measure.outcome import MeasureResult
+from tilewright.topi.templates import CONV1D, Conv1d
+from tilewright.tune.records.format import MeasureInput
 from tilewright.tune.session.insight import insights
 
 __all__ = ["log"]
@@ -89,6 +93,20 @@ def test_a_log_without_records(tmp_path, text):
     status, _, made = page(tmp_path, path)
     assert status == 1
     assert "no measurements" in made
+
+
+def test_winners_are_compiled_while_there_is_time(tmp_path):
+    task = CONV1D.task(Conv1d.of(4096, 8), Target("cuda"))
+    inp = MeasureInput(task.target, task, task.config_space.get(3))
+    path = tmp_path / "one.log"
+    path.write_text(encode(inp, MeasureResult((1e-6,), 0, 0.1, 1.0)) + "\n")
+    _, _, made = page(tmp_path, path)
+    assert "__global__" in made
+    assert "Spilled bytes" in made
+    assert "not compiled here" not in made
+    out = tmp_path / "hasty.html"
+    assert run("report", path, "-o", out, "--compile-seconds", "0")[0] == 0
+    assert "that takes more than the 0 s for all winners" in out.read_text(encoding="utf-8")
 
 
 def test_json(log):

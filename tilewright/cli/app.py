@@ -255,8 +255,11 @@ def log_report_command(
     programs: Annotated[
         int, typer.Option("--programs", min=0, metavar="N", help="Winners to compile and show with their source.")
     ] = 3,
+    compile_seconds: Annotated[
+        float, typer.Option("--compile-seconds", min=0, metavar="S", help="Time for compiling them, all together.")
+    ] = 2.0,
 ) -> None:
     """Write a report on logs as one page for a browser: progress, failures, knobs, time, and the winners."""
     from .log_report import report
 
-    raise typer.Exit(report(paths, out, as_json, programs))
+    raise typer.Exit(report(paths, out, as_json, programs, compile_seconds))

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from ..report.inline_svg import COLORS, Steps, clean, step_chart
 from ..report.page import Markup, Number, bar, facts, fold, grid, page
 from ..report.units import NONE, duration
 from ..tune.records.format import mean_cost
 from ..tune.session.insight import Insight
+from .winner import CompiledWinner
 
 _MOST_RUNS = 24
 """Workloads with sections of their own; a table has the others."""
 _MOST_ROWS = 500
 _MOST_REASON = 400
-
-
-@dataclass(frozen=True)
-class CompiledWinner:
-    """A winner, compiled: its loop program, its source, the bytes of its arguments, and what each kernel takes."""
-
-    text: str = ""
-    source: str = ""
-    moved: float = 0.0
-    resources: dict[str, dict[str, Any]] = field(default_factory=dict)
-    missing: str = ""
 
 
 @dataclass(frozen=True)
@@ -193,8 +182,9 @@ def _compiled(program: CompiledWinner | None) -> str:
         for what, text in (("program", program.text), ("source", program.source))
         if text
     ]
+    parts += [f"<p class=dim>The compiler remarks: {clean(remark[:_MOST_REASON])}</p>" for remark in program.remarks]
     if program.missing:
-        parts.append(f"<p class=dim>The winner cannot be compiled here: {clean(program.missing[:_MOST_REASON])}</p>")
+        parts.append(f"<p class=dim>The winner is not compiled here: {clean(program.missing[:_MOST_REASON])}</p>")
     return "".join(parts)
 
 

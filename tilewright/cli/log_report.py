@@ -11,19 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from ..core.boards import BOARDS
-from ..core.errors import UserError
-from ..driver import build, lower_for
 from ..report.files import write_text
-from ..tune.analysis.candidate import inspect_candidate
 from ..tune.records.format import MeasureInput, Pair, mean_cost
 from ..tune.records.log import SkippedLine
 from ..tune.session.insight import Insight, insights
 from .console import print_lines
 from .log import read_log, workload_name
-from .log_page import CompiledWinner, LoggedWorkload, whole_page
-
-_MOST_TEXT = 60_000
-"""Characters of a program or a source that the page shows."""
+from .log_page import LoggedWorkload, whole_page
+from .winner import CompiledWinner, Winners
 
 
 @dataclass(frozen=True)
@@ -33,13 +28,17 @@ class _Log:
     found: list[Insight]
 
 
-def report(paths: Sequence[Path], out: Path, as_json: bool, programs: int) -> int:
-    """Write the report; `programs` is how many winners are compiled to show them. Returns the exit status."""
+def report(paths: Sequence[Path], out: Path, as_json: bool, programs: int, compile_seconds: float = 2.0) -> int:
+    """Write the report; returns the exit status.
+
+    `programs` is how many winners are compiled to show them, in at most `compile_seconds` all together.
+    """
     logs = [_read(path) for path in dict.fromkeys(paths)]
     runs: list[LoggedWorkload] = []
+    winners = Winners(compile_seconds)
     for log in logs:
         for found in log.found:
-            made = _program(found.winner) if found.winner is not None and len(runs) < programs else None
+            made = winners.compiled(found.winner[0]) if found.winner is not None and len(runs) < programs else None
             runs.append(LoggedWorkload(str(log.path), workload_name(found.workload), found, made, _bound(found, made)))
     if as_json:
         sys.stdout.write(json.dumps([_data(run) for run in runs], indent=1) + "\n")
@@ -60,41 +59,6 @@ def _read(path: Path) -> _Log:
     finally:
         if enabled:
             gc.enable()
-
-
-def _program(winner: Pair) -> CompiledWinner:
-    """Compile a winner, as far as that goes here."""
-    inp, _ = winner
-    refusal = inspect_candidate(inp.task, inp.config, inp.target).refusal
-    if refusal is not None:
-        return CompiledWinner(missing=refusal.reason)
-    text, source, moved, missing, resources = "", "", 0.0, "", {}
-    try:
-        schedule, args = inp.task.instantiate(inp.config)
-        text = lower_for(inp.target, schedule, args).script()
-        moved = float(sum(_bytes(tensor) for tensor in args))
-        module = build(schedule, args, inp.target)
-        kernels = "\n".join(part.get_source() for part in module.imported_modules)
-        source = kernels or module.get_source()
-        resources = {name: vars(taken) for name, taken in module.resources.items()}
-    except UserError as error:
-        missing = error.message
-    except Exception as error:  # a template of another version may raise anything; the rest of the page stands
-        missing = f"{type(error).__name__}: {error}"
-    return CompiledWinner(_cut(text), _cut(source), moved, resources, missing)
-
-
-def _bytes(tensor: Any) -> float:
-    size = 1.0
-    for extent in tensor.shape:
-        size *= int(extent)
-    return size * float(tensor.dtype.bits) / 8 if hasattr(tensor.dtype, "bits") else size * 4
-
-
-def _cut(text: str) -> str:
-    return (
-        text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}\n... and {len(text) - _MOST_TEXT:,} characters more"
-    )
 
 
 def _bound(found: Insight, made: CompiledWinner | None) -> float:
