@@ -16,6 +16,7 @@ import numpy as np
 from ..core.errors import InternalError, UserError
 from ..core.forking import keep_from_forks, new_lock, not_while_forking
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere
+from .pocl_declarations import WITHOUT_HEADER, declarations
 
 if TYPE_CHECKING:
     from ..codegen.abi import CompiledProgram, KernelAbi
@@ -25,6 +26,7 @@ _QUIET = ["-w"]
 """Without remarks about generated code: PoCL counts them on stderr, where no user can do anything about them."""
 OPTIONS = "TILEWRIGHT_OPENCL_OPTIONS"
 """The environment variable with more options for the device's compiler, such as -cl-opt-disable."""
+_POCL = "Portable Computing Language"
 _DOUBLES = "cl_khr_fp64"
 _AFTER_A_FAULT = "a kernel may have left its arrays before this call; TILEWRIGHT_DEBUG=1 names the one that fails"
 _NOTHING = "__kernel void nothing(__global int* a) { a[0] = 0; }"
@@ -73,6 +75,12 @@ class _Device:
         keep_from_forks()
         with _failures(self, f"{self.device.name.strip()} does not open"):
             return self.cl.Context([self.device])
+
+    @cached_property
+    def declares_all(self) -> bool:
+        """Whether its compiler reads declarations of all built-in functions first, as PoCL's does."""
+        platform, language = str(self.device.platform.name), str(self.device.opencl_c_version)
+        return platform.strip() == _POCL and language.startswith("OpenCL C 1.2")
 
     def check_process(self) -> None:
         """UserError in a fork of the process that uses the device."""
@@ -198,7 +206,7 @@ class OpenClDriver(Driver):
         with _building, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a compiler's remarks about generated code are no news to the caller
             try:
-                built = at.cl.Program(at.context, program.source).build(options=[*_QUIET, *options])
+                built = _built(at, program.source, options)
             except at.cl.Error as error:
                 if options and not _takes(at, options):
                     raise UserError(
@@ -243,6 +251,17 @@ def _failures(at: _Device, what: str) -> Iterator[None]:
         lost = getattr(error, "code", None) in (status.OUT_OF_RESOURCES, status.INVALID_COMMAND_QUEUE)
         hint = f"\n  fix: {_AFTER_A_FAULT}" if lost else ""
         raise DeviceError(f"{what}: {error}{hint}", _code(error)) from error
+
+
+def _built(at: _Device, source: str, options: list[str]) -> Any:
+    """A program, compiled; for PoCL, with declarations of what it calls in place of those of all functions."""
+    declared = declarations(source) if at.declares_all else None
+    if declared is not None and not any(option.startswith("-cl-std") for option in options):
+        try:
+            return at.cl.Program(at.context, declared + source).build(options=[*_QUIET, WITHOUT_HEADER, *options])
+        except at.cl.Error:  # what is wrong is said of the source as it is, below
+            pass
+    return at.cl.Program(at.context, source).build(options=[*_QUIET, *options])
 
 
 def _takes(at: _Device, options: list[str]) -> bool:
