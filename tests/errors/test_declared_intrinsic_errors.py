@@ -33,7 +33,7 @@ def test_declarations() -> None:
         te.decl_tensor_intrin(y.op, lambda ins, outs: 3, "ours")
     with refused("decl_tensor_intrin", "returns 4 statement(s)", fix="the body, the reset and the update"):
         te.decl_tensor_intrin(y.op, lambda ins, outs: [nothing(ins, outs)] * 4)
-    with refused("decl_tensor_intrin", "scalar_params=['a']", fix="read the numbers from a tensor"):
+    with refused("decl_tensor_intrin", "scalar_params=['a']", fix="the variables that its declaration uses"):
         te.decl_tensor_intrin(y.op, nothing, scalar_params=["a"])
     with refused("decl_tensor_intrin", "binds of the intrinsic", "which is not a mapping", fix="default_buffer_params"):
         te.decl_tensor_intrin(y.op, nothing, binds=3)  # type: ignore[arg-type]
@@ -42,8 +42,8 @@ def test_declarations() -> None:
     with refused("decl_tensor_intrin", "maps", fix="map its inputs and outputs to buffers"):
         te.decl_tensor_intrin(y.op, nothing, binds={y: 3})  # type: ignore[dict-item]
     n = te.size_var("n")
-    z = te.compute((n,), lambda i: i, name="z")
-    with refused("decl_tensor_intrin", "has the shape [n]", fix="constant shape"):
+    z = te.compute((n + 1,), lambda i: i, name="z")
+    with refused("decl_tensor_intrin", "has the shape [n + 1]", fix="extents of an axis"):
         te.decl_tensor_intrin(z.op, nothing)
     other = tir.decl_buffer((8,), "float32", "other")
     with refused("decl_tensor_intrin", "uses 'other', which is not one of its buffers", fix="read the buffers in ins"):

@@ -100,3 +100,14 @@ def test_memory_of_a_warp_and_of_any_size_is_shared_memory(target: str, scope: s
         a, b = np.random.default_rng(0).random(64, "float32"), tw.nd.empty((64,), "float32", device)
         module(tw.nd.array(a, device), b)
         np.testing.assert_allclose(b.numpy(), a.reshape(2, 32)[:, ::-1].ravel() + 1)
+
+
+def test_offsets_that_are_multiples_of_a_stride() -> None:
+    rows, step = te.var("rows"), te.var("step")
+    matrix = tir.decl_buffer((8, 4), "float32", "M", strides=[rows, step])
+    i = te.var("i")
+    for offset, indices in ((rows * i, (i, 0)), (step * 3, (0, 3)), (i * step + step, (0, i + 1))):
+        place = matrix.access_ptr("r", offset=offset).place
+        assert all(bool(a == b) for a, b in zip(place.indices, indices, strict=True)), place
+    with refused("access_ptr", "lie apart along its last dimension", fix="leave offset out"):
+        matrix.access_ptr("r", offset=i)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.errors.refused import refused
 from tests.programs.harness import every_target
 from tests.te.test_declared_intrinsics import by_loops, gemv_intrin
 from tilewright import te, tir
@@ -118,3 +119,110 @@ def test_a_region_of_a_leading_dimension_of_one() -> None:
     C = te.compute((5, 8), lambda i: double(A[i, :]), name="C")
     a = numbers(5, 8)
     np.testing.assert_allclose(run(te.create_schedule(C.op), [A, C], "llvm", a), a * 2, rtol=1e-6)
+
+
+def scaled() -> Any:
+    """z = x * v + w of four values, by numbers v and w."""
+    v, w = te.var("v", "float32"), te.var("w")
+    x = te.placeholder((4,), name="x")
+    z = te.compute((4,), lambda i: x[i] * v + w.astype("float32"), name="z")
+
+    def statement(ins: Any, outs: Any, numbers: Any) -> Any:
+        whole = ins[0].vload(0, "float32x4") * numbers[0].astype("float32x4")
+        return outs[0].vstore(0, whole + numbers[1].astype("float32").astype("float32x4"))
+
+    return te.decl_tensor_intrin(z.op, statement, "scaled", None, [v, w], {"offset_factor": 1})
+
+
+@pytest.mark.parametrize("called", [True, False])
+def test_an_intrinsic_of_numbers(called: bool) -> None:
+    """What stands in the place of a number may depend on the loops around the intrinsic."""
+    A, intrin = te.placeholder((6, 4), name="A"), scaled()
+
+    def values(i: Any, *j: Any) -> Any:
+        return intrin(A[i, 0:4], i * 3, 7 - i) if called else A[i, j[0]] * (i * 3).astype("float32")
+
+    if called:
+        C = te.compute((6, 4), lambda i: values(i), name="C")
+    else:
+        C = te.compute((6, 4), lambda i, j: values(i, j) + (7 - i).astype("float32"), name="C")
+    s = te.create_schedule(C.op)
+    if not called:
+        s[C].tensorize(C.op.axis[1], intrin)
+    a, i = numbers(6, 4), np.arange(6)[:, None]
+    np.testing.assert_allclose(run(s, [A, C], "llvm", a), a * (3 * i) + 7 - i, rtol=1e-6)
+
+
+def test_numbers_are_the_same_for_all_elements() -> None:
+    A, intrin = te.placeholder((6, 4), name="A"), scaled()
+    C = te.compute((6, 4), lambda i, j: A[i, j] * j.astype("float32") + i.astype("float32"), name="C")
+    s = te.create_schedule(C.op)
+    s[C].tensorize(C.op.axis[1], intrin)
+    with refused("tensorize", "stage 'C' computes", "but the intrinsic 'scaled' computes"):
+        tw.lower(s, [A, C])
+    with refused("compute", "of 2 number(s) is called with 1", fix="v, w"):
+        te.compute((6, 4), lambda i: intrin(A[i, 0:4], i))
+
+
+def any_gemv() -> Any:
+    """z[i] = sum of x[i, k] * y[k], of any size."""
+    n, m = te.var("n"), te.var("m")
+    x, y = te.placeholder((n, m), name="x"), te.placeholder((m,), name="y")
+    k = te.reduce_axis((0, m), name="k")
+    z = te.compute((n,), lambda i: te.sum(x[i, k] * y[k], axis=k), name="z")
+
+    def statement(ins: Any, outs: Any) -> Any:
+        def loops(reset: bool) -> Any:
+            ib = tir.ir_builder.create()
+            a, b, out = (ib.buffer_ptr(buffer) for buffer in (*ins, *outs))
+            with ib.for_range(0, ins[0].shape[0]) as i:
+                if reset:
+                    out[i] = 0.0
+                with ib.for_range(0, m) as j:
+                    out[i] = out[i] + a[i, j] * b[j]
+            return ib.get()
+
+        return loops(True), None, loops(False)
+
+    rows = tir.decl_buffer(x.shape, x.dtype, "rows", strides=[te.var("s"), 1], offset_factor=1)
+    return te.decl_tensor_intrin(z.op, statement, "gemv", {x: rows}, None, {"offset_factor": 1})
+
+
+@pytest.mark.parametrize("called", [True, False])
+def test_an_intrinsic_of_any_size(called: bool) -> None:
+    """Its extents are those of the regions that it is called on, or of the loops that it takes the place of."""
+    A, B = te.placeholder((12, 20), name="A"), te.placeholder((20,), name="B")
+    gemv = any_gemv()
+    if called:
+        k = te.reduce_axis((0, 4), name="k")
+        tiles = slice(k * 5, k * 5 + 5)
+        C = te.compute((3, 4), lambda i: gemv(A[i * 4 : i * 4 + 4, tiles], B[tiles], reduce_axis=k), name="C")
+        s = te.create_schedule(C.op)
+    else:
+        k = te.reduce_axis((0, 20), name="k")
+        C = te.compute((12,), lambda i: te.sum(A[i, k] * B[k], axis=k), name="C")
+        s = te.create_schedule(C.op)
+        i, inner = s[C].split(C.op.axis[0], factor=4)
+        ko, ki = s[C].split(k, factor=5)
+        s[C].reorder(i, ko, inner, ki)
+        s[C].tensorize(inner, gemv)
+    a, b = numbers(12, 20), numbers(20)
+    np.testing.assert_allclose(run(s, [A, B, C], "llvm", a, b).ravel(), a @ b, rtol=1e-5)
+
+
+def test_a_variable_extent_has_one_value() -> None:
+    n = te.var("n")
+    x = te.placeholder((n, n), name="x")
+    z = te.compute((n, n), lambda i, j: x[i, j] + 1, name="z")
+    rows = tir.decl_buffer(x.shape, x.dtype, "rows", strides=[te.var("s"), 1], offset_factor=1)
+
+    def statement(ins: Any, outs: Any) -> Any:
+        return tir.call_extern("int32", "f", ins[0], outs[0])
+
+    square = te.decl_tensor_intrin(z.op, statement, "square", {x: rows}, None, {"offset_factor": 1})
+    A = te.placeholder((8, 8), name="A")
+    C = te.compute((8, 8), lambda i, j: A[i, j] + 1, name="C")
+    s = te.create_schedule(C.op)
+    s[C].tensorize(s[C].split(C.op.axis[0], factor=4)[1], square)
+    with refused("tensorize", "'j' of stage 'C' runs over 8 values, but 'n' of", "is 4 along", fix="4 values of 'j'"):
+        tw.lower(s, [A, C])

@@ -37,7 +37,7 @@ class DType(str):
     """Largest value of an integer or boolean type."""
     _known: ClassVar[dict[str, DType]] = {}
 
-    def __new__(cls, name: str | type | np.dtype | None) -> DType:
+    def __new__(cls, name: Any) -> DType:
         found = cls._known.get(name) if isinstance(name, str) else None
         return found if found is not None else cls._parse(name)
 
@@ -116,6 +116,8 @@ class DType(str):
 def _type_name(given: Any) -> str:
     """The name of a Python or NumPy type; "" for what is none (NumPy takes None for float64)."""
     try:
+        if hasattr(given, "type_name"):  # a type annotation
+            return str(given.type_name)
         return "" if given is None else _PYTHON_TYPES.get(given) or str(np.dtype(given))
     except Exception:  # NumPy asks an object for its `dtype`, which may fail in any way
         return ""

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from ..core.dtype import BOOL, DType
 from ..core.errors import UserError
 from ..core.node import Node, node
+from ..core.type_annotations import PointerType, PrimType, TypeAnnotation
 from .effects import noted
 from .operand import BUILD, TEXT, Operand
 from .runtime_value import same
@@ -66,12 +67,12 @@ A_SIZE = Known(minimum=0)
 class Var(Expr):
     """A named scalar. Each `Var` is its own identity: two of one name are different variables."""
 
-    __slots__ = ("dtype", "known", "name")
+    __slots__ = ("_annotation", "dtype", "known", "name")
     FIELDS = ("name", "dtype", "known")
     acts_below = False
     choices_below = 0
 
-    def __init__(self, name: str, dtype: str = "int32", known: Known = ANYTHING) -> None:
+    def __init__(self, name: str, dtype: str | TypeAnnotation = "int32", known: Known = ANYTHING) -> None:
         if not isinstance(name, str) or not isinstance(known, Known):
             raise UserError(
                 f"a variable cannot be made of {name!r} and {known!r}", fix='give a name: te.var("n"), te.size_var("n")'
@@ -79,6 +80,13 @@ class Var(Expr):
         self.name = name
         self.dtype = DType(dtype)
         self.known = known
+        self._annotation = None if isinstance(dtype, str) else dtype
+
+    @property
+    def type_annotation(self) -> TypeAnnotation:
+        """The type of the variable as the legacy API writes it."""
+        given = self._annotation
+        return given if isinstance(given, (PrimType, PointerType)) else PrimType(self.dtype)
 
 
 class SizeVar(Var):

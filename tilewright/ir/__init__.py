@@ -3,12 +3,14 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ..core.refusals import missing_from_module as _missing
+from ..core.type_annotations import PointerType, PrimType
 from ..expr.nodes import Expr as PrimExpr
 from ..expr.op_registry import register_intrin_lowering as register_intrin_lowering
 from ..expr.op_registry import register_op_attr as register_op_attr
 from ..loops.constructors import STATEMENTS as _STATEMENTS
 from ..loops.json_form import load_json, save_json
 from ..loops.structural import assert_structural_equal, structural_equal, structural_hash
+from ..runtime import array_json as _array_json
 from ..tensor.axis import Range
 from . import container as container
 from .container import Array, Map

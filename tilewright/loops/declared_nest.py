@@ -13,7 +13,7 @@ from ..expr.operators import add, all_of, const, equal, floormod, subtract
 from ..expr.traverse import rewrite, substitute, uses_any
 from ..schedule.legality import names
 from ..tensor.axis import AxisKind, IterVar
-from .match_declared import Box, BufferRegion, Matcher, assign, axis_terms, refuse
+from .match_declared import Box, BufferRegion, Matcher, assign, axis_terms, refuse, sizes_of
 from .nodes import NOTHING, Buffer, If, Stmt, Store, seq
 from .stage_nest import NestContext, StageNest
 
@@ -121,11 +121,13 @@ class DeclaredNest(StageNest):
         op = self.intrin.op
         free = tuple(axis.var for axis in (*op.axis, *op.reduce_axis))
         facts = self.found.facts
+        sizes = sizes_of(self.stage.name, self.intrin, self.boxes, self.chosen)
         for axis in (*op.axis, *op.reduce_axis):
             assert axis.dom is not None
-            facts = facts.bind(axis.var, axis.dom.min, axis.dom.extent)
+            facts = facts.bind(axis.var, axis.dom.min, substitute(axis.dom.extent, sizes))
         matcher = Matcher(self.stage.name, self.intrin, self._read, facts, free)
-        matcher.match(self.found.body, axis_terms(self.boxes, self.chosen))
+        matcher.match(self.found.body, axis_terms(self.boxes, self.chosen), sizes)
+        self.given = matcher.scalars | sizes
         count = len(op.input_tensors)
         places: dict[Buffer, BufferRegion] = {}
         for tensor, buffer in zip(op.input_tensors, self.intrin.buffers[:count], strict=True):
@@ -141,7 +143,7 @@ class DeclaredNest(StageNest):
 
     def _bound_values(self) -> dict[n.Var, n.Expr]:
         """The strides and offsets that the buffers of the intrinsic leave open."""
-        values: dict[n.Var, n.Expr] = {}
+        values: dict[n.Var, n.Expr] = dict(self.given)
         for buffer, place in self.places.items():
             held = place.buffer
             if buffer.dtype != held.dtype:
@@ -152,7 +154,7 @@ class DeclaredNest(StageNest):
                 )
             own, theirs = buffer.strides, held.strides
             for dimension, d in enumerate(place.along):
-                size = buffer.shape[dimension]
+                size = substitute(buffer.shape[dimension], values)
                 if not (isinstance(size, n.IntImm) and size.value == 1):
                     self._bind(values, own[dimension], theirs[d], buffer, place, f"stride {dimension}")
             offset = simplify(held.layout.offset(held.shape, place.origin), self.found.facts)

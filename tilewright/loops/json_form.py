@@ -87,6 +87,9 @@ def _schedule(computed: tuple[Tensor, ...], recorded: list[Any]) -> ScheduleHand
     return made
 
 
+VALUES: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {}
+"""What floors above add: the class of a kind of value, what it is as JSON data, and what makes it of that again."""
+
 _MAKERS: dict[str, Callable[..., Any]] = {
     **{kind.__name__: kind for kind in _FIELDS},
     **_NODES,
@@ -145,6 +148,9 @@ class _Table:
             return ["target", str(value)]
         if isinstance(value, atoms.Atom):
             return ["atom", value.name]
+        for name, (kind_of_value, written, _) in VALUES.items():
+            if isinstance(value, kind_of_value):
+                return ["value", name, written(value)]
         return ["row", self._row(value)]
 
     def _row(self, value: Any) -> int:
@@ -157,7 +163,7 @@ class _Table:
                     f"{kind.__name__} {value!r} is not part of a program that can be written as JSON",
                     primitive="save_json",
                     fix="give expressions, statements, functions, tensors of te.placeholder, te.compute and te.scan, "
-                    "schedules, or lists of them",
+                    "schedules, arrays, or lists of them",
                 )
             parts = [self.encoded(getattr(value, name)) for name in names]
             found = self._at[id(value)] = len(self.rows)
@@ -219,6 +225,8 @@ def _decoded(value: Any, made: list[Any]) -> Any:
         return Target(parts[0])
     if kind == "atom":
         return atoms.atom_named(parts[0])
+    if kind == "value":
+        return VALUES[parts[0]][2](parts[1])
     if kind == "dict":
         return {_decoded(key, made): _decoded(part, made) for key, part in parts}
     found = [_decoded(part, made) for part in parts]

@@ -23,6 +23,7 @@ from ..tensor.reduction import Reduce
 from ..tensor.tensor import ComputeOp, Tensor
 from .storage import Buffer
 
+Sizes = dict[n.Var, n.Expr]
 _COMMUTE = (n.Add, n.Mul, n.Min, n.Max, n.And, n.Or, n.EQ, n.NE)
 
 
@@ -54,10 +55,10 @@ def assign(name: str, intrin: TensorIntrin, boxes: Sequence[Box], axes: Sequence
     wanted = [_extent(axis) for axis in axes]
     first = len(boxes) - len(axes)
     chosen = list(boxes[first:]) if first >= 0 else []
-    if [box.extent for box in chosen] != wanted or any(box.extent != 1 for box in boxes[: max(first, 0)]):
+    if not _fit(chosen, wanted) or any(box.extent != 1 for box in boxes[: max(first, 0)]):
         chosen = [box for box in boxes if box.extent != 1]
     found = ", ".join(f"{box.axis.name}: {box.extent}" for box in boxes) or "none"
-    expected = ", ".join(f"{axis.name}: {extent}" for axis, extent in zip(axes, wanted, strict=True)) or "none"
+    expected = ", ".join(f"{axis.name}: {axis.dom.extent if axis.dom else ''}" for axis in axes) or "none"
     regions = f"the regions of the stage are ({found}), those of the intrinsic ({expected})"
     if len(chosen) != len(axes):
         refuse(
@@ -66,7 +67,7 @@ def assign(name: str, intrin: TensorIntrin, boxes: Sequence[Box], axes: Sequence
             "tensorize a loop around exactly the axes that the intrinsic has",
         )
     for box, axis, extent in zip(chosen, axes, wanted, strict=False):
-        if box.extent != extent:
+        if extent not in (None, box.extent):
             refuse(
                 f"axis {box.axis.name!r} of stage {name!r} runs over {box.extent} values inside the tensorized loops, "
                 f"axis {axis.name!r} of the intrinsic {intrin.name!r} over {extent}; {regions}",
@@ -75,11 +76,35 @@ def assign(name: str, intrin: TensorIntrin, boxes: Sequence[Box], axes: Sequence
     return {box.axis: axis for box, axis in zip(chosen, axes, strict=True)}
 
 
-def _extent(axis: IterVar) -> int:
+def _fit(boxes: Sequence[Box], wanted: Sequence[int | None]) -> bool:
+    return len(boxes) == len(wanted) and all(e in (None, box.extent) for box, e in zip(boxes, wanted, strict=True))
+
+
+def _extent(axis: IterVar) -> int | None:
+    """The values of an axis of an intrinsic; None where each use says how many."""
     size = axis.dom.extent if axis.dom is not None else None
+    if isinstance(size, n.Var):
+        return None
     if not isinstance(size, n.IntImm):
-        refuse(f"axis {axis.name!r} of an intrinsic has the extent {size}", "declare intrinsics of constant extents")
+        refuse(f"axis {axis.name!r} of an intrinsic has the extent {size}", "declare it with a constant or a variable")
     return size.value
+
+
+def sizes_of(stage: str, intrin: TensorIntrin, boxes: Sequence[Box], chosen: dict[IterVar, IterVar]) -> Sizes:
+    """What the extents of the intrinsic's axes are that are variables."""
+    found: Sizes = {}
+    for box in boxes:
+        axis = chosen.get(box.axis)
+        size = axis.dom.extent if axis is not None and axis.dom is not None else None
+        if isinstance(size, n.Var):
+            value = found.setdefault(size, const(box.extent, size.dtype))
+            if value != const(box.extent, size.dtype):
+                refuse(
+                    f"axis {box.axis.name!r} of stage {stage!r} runs over {box.extent} values, but {size.name!r} of "
+                    f"the intrinsic {intrin.name!r} is {value} along another axis",
+                    f"split so that the tensorized loops run over {value} values of {box.axis.name!r}",
+                )
+    return found
 
 
 @dataclass
@@ -97,12 +122,14 @@ class Matcher:
     """The axes of the intrinsic."""
     places: dict[Tensor, BufferRegion] = field(default_factory=dict)
     """Where each tensor of the intrinsic lies."""
+    scalars: dict[n.Var, n.Expr] = field(default_factory=dict)
+    """What the numbers stand for that the intrinsic is given beside tensors."""
 
-    def match(self, body: Sequence[n.Expr], values: dict[n.Var, n.Expr]) -> None:
+    def match(self, body: Sequence[n.Expr], values: dict[n.Var, n.Expr], sizes: Sizes) -> None:
         """Match all values of an element; `values`: the axes of the stage, in terms of those of the intrinsic."""
         op = self.intrin.op
         assert isinstance(op, ComputeOp)
-        for ours, theirs in zip(body, op.body, strict=True):
+        for ours, theirs in zip(body, (substitute(e, sizes) for e in op.body), strict=True):
             if isinstance(ours, Reduce) != isinstance(theirs, Reduce):
                 self._differ(ours, theirs, "one of them is a reduction")
             if isinstance(ours, Reduce) and isinstance(theirs, Reduce):
@@ -143,19 +170,26 @@ class Matcher:
             return True
         if ours.dtype != theirs.dtype:
             return False
-        if ours.dtype.is_int and not _loads(ours) and not _loads(theirs):
+        if theirs in self.intrin.scalar_params:
+            return self._stands_for(theirs, ours)
+        given = not _loads(theirs) and not uses_any(theirs, self.intrin.scalar_params)
+        if ours.dtype.is_int and not _loads(ours) and given:
             return prove_equal(simplify(ours, self.facts), simplify(theirs, self.facts))
         if type(ours) is not type(theirs) or getattr(ours, "name", None) != getattr(theirs, "name", None):
             return False
         mine, other = ours.children(), theirs.children()
         if len(mine) != len(other) or not mine:
             return False
-        before = dict(self.places)
+        places, scalars = dict(self.places), dict(self.scalars)
         if all(map(self._equal, mine, other)):
             return True
-        self.places.clear()
-        self.places.update(before)
+        self.places, self.scalars = places, scalars
         return isinstance(ours, _COMMUTE) and all(map(self._equal, reversed(mine), other))
+
+    def _stands_for(self, scalar: n.Var, value: n.Expr) -> bool:
+        """Whether a number of the intrinsic's can be that value, which is one for all of its elements."""
+        known = self.scalars.setdefault(scalar, value)
+        return known is value and not uses_any(value, self.free) and not _loads(value)
 
     def _loads_alike(self, ours: n.Load, theirs: n.Load) -> bool:
         source: Any = ours.source

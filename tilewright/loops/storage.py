@@ -10,12 +10,29 @@ from ..core.errors import UserError
 from ..core.hardware import MemoryScope
 from ..core.node import node
 from ..core.refusals import not_made
-from ..expr.nodes import Expr, IntImm, Load, Ramp
-from ..expr.operators import as_expr, const, multiply, subtract
+from ..expr.nodes import Add, Expr, IntImm, Load, Mul, Ramp
+from ..expr.operators import add, as_expr, const, multiply, subtract
 from .layout import ROW_MAJOR, Layout
 
 STATEMENTS: dict[str, Callable[..., Any]] = {}
 """Constructors of statements, by name; `nodes.py` fills it, so that storage need not know the grammar."""
+
+
+def _multiple(e: Expr, of: Expr) -> Expr | None:
+    """How many times a stride an offset is, where the offset is written so: 3 for `stride * 3`."""
+    if e is of:
+        return const(1, e.dtype)
+    if isinstance(e, IntImm) and e.value == 0:
+        return e
+    if isinstance(e, Mul):
+        for factor, other in ((e.a, e.b), (e.b, e.a)):
+            times = _multiple(factor, of)
+            if times is not None:
+                return multiply(times, other)
+    if isinstance(e, Add):
+        left, right = _multiple(e.a, of), _multiple(e.b, of)
+        return None if left is None or right is None else add(left, right)
+    return None
 
 
 class Buffer:
@@ -175,6 +192,10 @@ class Buffer:
         """Indices of the place that is `flat` elements from the first, whatever the strides: the last one counts."""
         if isinstance(self.strides[-1], IntImm) and self.strides[-1].value == 1:
             return (*(const(0, "int32") for _ in self.shape[:-1]), flat)
+        for d, stride in enumerate(self.strides):
+            times = _multiple(flat, stride)
+            if times is not None:
+                return tuple(times if at == d else const(0, "int32") for at in range(len(self.shape)))
         raise UserError(
             f"the elements of buffer {self.name!r} lie apart along its last dimension, so that no index is {flat} "
             "elements from the first",

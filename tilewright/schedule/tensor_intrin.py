@@ -22,7 +22,7 @@ class TensorIntrin:
 
     `body` computes all of `op`. Where a reduction is only partly inside, `reset` stores the first values and `update`
     adds to what is there; without a reset, `body` computes the first part. What statements and buffers are is known to
-    the floors above.
+    the floors above. `scalar_params` are variables that stand for numbers, which differ between uses.
     """
 
     name: str
@@ -31,6 +31,7 @@ class TensorIntrin:
     body: Any
     reset: Any
     update: Any
+    scalar_params: tuple[Any, ...] = ()
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:

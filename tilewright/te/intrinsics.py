@@ -15,7 +15,7 @@ from ..core.atoms import ATOMS
 from ..core.errors import UserError
 from ..core.own_code import calling
 from ..expr.matrix_calls import MATRIX_CALLS
-from ..expr.nodes import Call, Cast, Expr, IntImm, Load, Mul
+from ..expr.nodes import Call, Cast, Expr, IntImm, Load, Mul, Var
 from ..expr.traverse import post_order
 from ..loops.declare import decl_buffer
 from ..loops.nodes import Buffer, Evaluate, Stmt
@@ -29,7 +29,7 @@ _DOES = {"tvm_load_matrix_sync": "load", "tvm_store_matrix_sync": "store", "tvm_
 
 def decl_tensor_intrin(
     op: Any,
-    fcompute: Callable[[list[Any], list[Any]], Any],
+    fcompute: Callable[..., Any],
     name: str = "tensor_intrin",
     binds: Mapping[Tensor, Buffer] | None = None,
     scalar_params: Any = None,
@@ -40,7 +40,8 @@ def decl_tensor_intrin(
     Parameters
     ----------
     op
-        The operation that says what the intrinsic computes, on tensors of constant shape.
+        The operation that says what the intrinsic computes. The extents of its axes may be variables; each use of the
+        intrinsic gives them a constant value.
     fcompute
         Called with two lists of buffers, those of the inputs and those of the outputs; returns the statement that
         computes `op`, or a tuple of three: that one, one that stores the first values of a reduction (a reset), and one
@@ -51,7 +52,8 @@ def decl_tensor_intrin(
         Buffers of `tir.decl_buffer` for some of the tensors: `strides=[te.var("s"), 1]` takes any distance of rows,
         `offset_factor=1` any place in memory.
     scalar_params
-        Refused: numbers come as tensors.
+        Variables in `op` that stand for numbers: the function is called with a third list, of these, and a use of the
+        intrinsic has for each of them the expression in its place, which is the same for all of its elements.
     default_buffer_params
         Arguments of `tir.decl_buffer` for the other tensors, such as {"offset_factor": 1}.
 
@@ -73,15 +75,11 @@ def decl_tensor_intrin(
         )
     tensors = (*op.input_tensors, *op.outputs)
     buffers = _buffers(tensors, binds, default_buffer_params, name)
-    if scalar_params:
-        raise UserError(
-            f"scalar_params={scalar_params!r} of the intrinsic {name!r}",
-            primitive="decl_tensor_intrin",
-            fix="leave it out: read the numbers from a tensor",
-        )
+    scalars = _scalars(scalar_params, name)
     count = len(op.input_tensors)
+    given = [list(buffers[:count]), list(buffers[count:]), *([list(scalars)] if scalars else [])]
     with calling(f"fcompute of the intrinsic {name!r}"):
-        made = fcompute(list(buffers[:count]), list(buffers[count:]))
+        made = fcompute(*given)
     parts = [_statement(part, name) for part in (made if isinstance(made, (list, tuple)) else [made])]
     called = [part.value.name for stmt in parts if stmt is not None for part in post_order(stmt) if _calls(part)]
     if called:
@@ -96,7 +94,18 @@ def decl_tensor_intrin(
         if stmt is not None:
             check_buffers(stmt, buffers, name, "decl_tensor_intrin")
     body, reset, update = (*parts, None, None, None)[:3]
-    return TensorIntrin(name, op, buffers, body, reset, update)
+    return TensorIntrin(name, op, buffers, body, reset, update, scalars)
+
+
+def _scalars(given: Any, name: str) -> tuple[Var, ...]:
+    found = tuple(given) if isinstance(given, (list, tuple)) else () if given is None else (given,)
+    if not all(isinstance(each, Var) for each in found):
+        raise UserError(
+            f"scalar_params={given!r} of the intrinsic {name!r}",
+            primitive="decl_tensor_intrin",
+            fix='give the variables that its declaration uses: scalar_params=[w] of w = te.var("w")',
+        )
+    return found
 
 
 def _statement(part: Any, name: str) -> Stmt | None:
@@ -127,12 +136,14 @@ def _buffers(tensors: tuple[Tensor, ...], binds: Any, defaults: Any, name: str) 
                 primitive="decl_tensor_intrin",
                 fix="map its inputs and outputs to buffers: binds={a: tir.decl_buffer(a.shape, a.dtype, ...)}",
             )
+    op = tensors[-1].op
+    sizes = {axis.dom.extent for axis in op.loop_axes if axis.dom is not None and isinstance(axis.dom.extent, Var)}
     for tensor in tensors:
-        if not all(isinstance(extent, IntImm) for extent in tensor.shape):
+        if not all(isinstance(extent, IntImm) or extent in sizes for extent in tensor.shape):
             raise UserError(
                 f"tensor {tensor.name!r} of the intrinsic {name!r} has the shape {list(tensor.shape)}",
                 primitive="decl_tensor_intrin",
-                fix="declare intrinsics on tensors of constant shape; only strides and offsets may be variables",
+                fix="use constants, and variables that are extents of an axis of the computation",
             )
     known = list(inspect.signature(decl_buffer).parameters)[3:]
     unknown = next((key for key in defaults or {} if key not in known), None)

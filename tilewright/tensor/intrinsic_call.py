@@ -6,16 +6,17 @@ dimensions are those of the intrinsic, whose meaning becomes the value of an ele
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from ..arith.simplify import simplify
 from ..core.errors import UserError
 from ..core.own_code import calling
 from ..core.text import one_line
 from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operand import Operand
-from ..expr.operators import add, as_expr, const, subtract
+from ..expr.operators import add, as_expr, cast, const, subtract
 from ..expr.runtime_value import declaring
 from ..expr.traverse import rewrite, substitute
 from .axis import AxisKind, IterVar, Range
@@ -59,6 +60,10 @@ class IntrinsicCall:
     regions: tuple[tuple[Any, tuple[Expr, ...], tuple[int, ...]], ...]
     """For each input: the tensor, where the region begins, and the dimensions that the intrinsic's own run over."""
     axes: tuple[IterVar, ...]
+    scalars: tuple[Expr, ...] = ()
+    """What the numbers of the intrinsic are."""
+    sizes: Mapping[Var, Expr] = field(default_factory=dict)
+    """What the extents of the intrinsic's axes are that are variables."""
 
     def dimensions(self) -> int:
         """How many of the last dimensions the intrinsic computes, its leading ones of extent 1 left out."""
@@ -66,24 +71,33 @@ class IntrinsicCall:
 
     def _moving(self) -> list[IterVar]:
         own = list(self.intrin.op.axis)
-        while len(own) > 1 and _constant(own[0].dom.extent if own[0].dom else None) == 1:
+        while len(own) > 1 and self._extent(own[0]) == 1:
             own.pop(0)
         return own
+
+    def _range(self, axis: IterVar) -> Range | None:
+        known = axis.dom is None or not isinstance(axis.dom.extent, Var)
+        return axis.dom if known else Range(substitute(axis.dom.extent, self.sizes))  # type: ignore[union-attr]
+
+    def _extent(self, axis: IterVar) -> int | None:
+        return _constant(substitute(axis.dom.extent, self.sizes)) if axis.dom is not None else None
 
     def element(self, own: Sequence[IterVar]) -> tuple[Expr, ...]:
         """The values of an element; `own`: the last axes of the computation, in the place of the intrinsic's."""
         op = self.intrin.op
         values: dict[Var, Expr] = {axis.var: const(0, axis.var.dtype) for axis in op.axis}
+        values.update(self.sizes)
+        values.update(zip(self.intrin.scalar_params, self.scalars, strict=True))
         for axis, theirs in zip(own, self._moving(), strict=True):
-            wanted = theirs.dom.extent if theirs.dom else None
-            if axis.dom is None or _constant(axis.dom.extent) != _constant(wanted):
+            wanted = self._extent(theirs)
+            if axis.dom is None or _constant(axis.dom.extent) != wanted:
                 self._refuse(
                     f"computes {wanted} elements along {theirs.name!r}, and the tensor has "
                     f"{axis.dom.extent if axis.dom else None} there",
                     "give the tensor the extents of the intrinsic in its last dimensions",
                 )
             values[theirs.var] = as_expr(axis)
-        inner = {axis: IterVar(axis.name, axis.dom, AxisKind.REDUCE) for axis in op.reduce_axis}
+        inner = {axis: IterVar(axis.name, self._range(axis), AxisKind.REDUCE) for axis in op.reduce_axis}
         values.update({axis.var: as_expr(fresh) for axis, fresh in inner.items()})
         made = tuple(rewrite(substitute(e, values), self._on_regions) for e in op.body)
         return tuple(self._reduced(e, inner) for e in made)
@@ -145,7 +159,15 @@ _VARARGS = 0x04
 
 def call_intrinsic(intrin: Any, args: Sequence[Any], reduce_axis: Any) -> IntrinsicCall:
     """The call of a declared intrinsic on regions, one per input."""
-    inputs = intrin.op.input_tensors
+    inputs, numbers = intrin.op.input_tensors, intrin.scalar_params
+    scalars = [arg for arg in args if not isinstance(arg, TensorRegion)] if numbers else []
+    args = [arg for arg in args if not any(arg is scalar for scalar in scalars)]
+    if len(scalars) != len(numbers):
+        raise UserError(
+            f"the intrinsic {intrin.name!r} of {len(numbers)} number(s) is called with {len(scalars)}",
+            primitive="compute",
+            fix=f"give one for each of {', '.join(var.name for var in numbers)}, in order",
+        )
     if len(args) != len(inputs) or not all(isinstance(arg, TensorRegion) for arg in args):
         raise UserError(
             f"the intrinsic {intrin.name!r} of {len(inputs)} input(s) is called with {', '.join(map(repr, args))}",
@@ -162,11 +184,15 @@ def call_intrinsic(intrin: Any, args: Sequence[Any], reduce_axis: Any) -> Intrin
             primitive="compute",
             fix='make it with te.reduce_axis((0, n), name="k")',
         )
-    regions = tuple(_region(intrin, arg, tensor) for arg, tensor in zip(args, inputs, strict=True))
-    return IntrinsicCall(intrin, regions, axes)
+    sizes: dict[Var, Expr] = {}
+    regions = tuple(_region(intrin, arg, tensor, sizes) for arg, tensor in zip(args, inputs, strict=True))
+    values = tuple(cast(var.dtype, as_expr(given)) for var, given in zip(numbers, scalars, strict=True))
+    return IntrinsicCall(intrin, regions, axes, values, sizes)
 
 
-def _region(intrin: Any, given: TensorRegion, wanted: Any) -> tuple[Any, tuple[Expr, ...], tuple[int, ...]]:
+def _region(
+    intrin: Any, given: TensorRegion, wanted: Any, sizes: dict[Var, Expr]
+) -> tuple[Any, tuple[Expr, ...], tuple[int, ...]]:
     tensor = given.tensor
     parts = list(given.parts)
     if Ellipsis in [part for part in parts if part is Ellipsis] or len(parts) > tensor.ndim:
@@ -183,8 +209,12 @@ def _region(intrin: Any, given: TensorRegion, wanted: Any) -> tuple[Any, tuple[E
             raise _wrong_region(intrin, given, wanted)
         origin.append(begin)
         along.append(d)
-        extents.append(_constant(subtract(end, begin)))
-    shape = [_constant(extent) for extent in wanted.shape]
+        extents.append(_constant(simplify(subtract(end, begin))))
+    open_sizes = [extent for extent in wanted.shape if isinstance(extent, Var) and extent not in sizes]
+    if open_sizes and len(wanted.shape) == len(extents):
+        ends = zip(wanted.shape, extents, strict=True)
+        sizes.update({size: const(e, size.dtype) for size, e in ends if size in open_sizes and e is not None})
+    shape = [_constant(substitute(extent, sizes)) for extent in wanted.shape]
     while len(shape) > len(extents) and shape[0] == 1:
         shape.pop(0)
     if shape != extents or None in extents:
