@@ -340,6 +340,24 @@ def test_inequalities() -> None:
     assert same(shifted.src_to_dst[x], new + y)
 
 
+def test_ranges_of_inequalities_have_constant_extents() -> None:
+    """Of several bounds the closest pair makes the range; the others are relations."""
+    box = {x: te.Range(-100, 100), y: te.Range(0, 10)}
+    found = arith.solve_linear_inequalities([x + y <= 20, x - y >= 10], [x, y], box)
+    assert (found.ranges[y].min.value, found.ranges[y].extent.value) == (0, 6)
+    assert same(found.ranges[x].min, y + 10)
+    assert found.ranges[x].extent.value == 11
+    assert [str(each) for each in found.relations] == ["x + y < 21"]
+    moved = arith.solve_linear_inequalities([x + y <= 20, x - y >= 10], [x, y], box, deskew_range=True)
+    testing.check_int_constraints_trans_consistency(moved)
+    point = arith.solve_linear_inequalities([x + y >= 10, x - y >= 2, x <= 6], [x, y])
+    assert [(int(point.ranges[v].min), int(point.ranges[v].extent)) for v in (x, y)] == [(6, 1), (4, 1)]
+    assert not point.relations
+    kept = arith.solve_linear_inequalities([x <= 6, x >= 6, x - z * y >= 0, x - z * y <= 0], [x, y, z])
+    assert (int(kept.ranges[x].min), int(kept.ranges[x].extent)) == (6, 1)
+    assert len(kept.relations) == 2
+
+
 @pytest.mark.parametrize("deskew", [False, True])
 @pytest.mark.parametrize("seed", range(40))
 def test_solutions_of_inequalities_stay(seed: int, deskew: bool) -> None:
@@ -360,6 +378,63 @@ def test_solutions_of_inequalities_stay(seed: int, deskew: bool) -> None:
             low = evaluate(span.min, here)
             inside = inside and low <= here[v] < low + evaluate(span.extent, here)
         assert inside == expected, (given, held)
+
+
+def test_unions_from_within() -> None:
+    union = arith.int_set.union_lower_bound
+    none, all_ = arith.int_set.neg_inf(), arith.int_set.pos_inf()
+    assert union([Set(none, 0), Set(1, all_)]).is_everything()
+    assert str(union([Set(0, 3), Set(2, 9)])) == "IntervalSet[0, 9]"
+    assert str(union([Set(5, 9), Set(-2, 4)])) == "IntervalSet[-2, 9]"
+    assert str(union([Set(0, 3), Set(5, 9)])) == "IntervalSet[0, 3]"
+    assert str(union([Set(x, x + 3), Set(x + 4, x + 5)])) == "IntervalSet[x, x + 5]"
+    assert union([]).is_nothing()
+    with refused("union_lower_bound", "3 is not a list", fix="arith.IntervalSet"):
+        union(3)
+
+
+def test_products_of_unknown_sign() -> None:
+    held = arith.Analyzer().int_set(x * y, {x: Set(0, 10)})
+    for value in (-3, 0, 7):
+        products = [k * value for k in range(11)]
+        found = [evaluate(end, {y: value}) for end in (held.min_value, held.max_value)]
+        assert found == [min(products), max(products)]
+
+
+def span(low: Any, extent: int) -> te.Range:
+    return te.Range.from_min_extent(low, extent)
+
+
+def test_regions_that_are_swept() -> None:
+    lower, strict, upper = (
+        getattr(arith, f"estimate_region_{name}") for name in ("lower_bound", "strict_bound", "upper_bound")
+    )
+    box = {x: te.Range(0, 16), y: te.Range(0, 4)}
+    assert lower([span(x, 2), span(x + 1, 3)], {x: te.Range(0, 64)}, True) is None  # they depend on each other
+    assert strict([span(x * 4, 2)], {x: te.Range(0, 64)}, True) is None  # with gaps
+    for each in (lower, strict, upper):
+        assert str(each([span(x * 4, 8)], {x: te.Range(0, 64)}, True)) == "[IntervalSet[0, 259]]"
+        assert str(each([span(5 - x, 2)], {x: te.Range(0, 4)}, True)) == "[IntervalSet[2, 6]]"
+        assert str(each([span(x, 1), span(y, 3)], box, True)) == "[IntervalSet[0, 15], IntervalSet[0, 5]]"
+        assert str(each([span(z, 2)], box, True)) == "[IntervalSet[z, z + 1]]"
+    assert str(lower([span((x * 4 + y) * 4, 8)], box, x * 4 + y < 63)) == "[IntervalSet[0, 255]]"
+    assert str(upper([span(x * 4, 2)], {x: te.Range(0, 64)}, True)) == "[IntervalSet[0, 253]]"
+    assert str(upper([span(x * y, 1)], box, True)) == "[IntervalSet[0, 45]]"
+    with refused("estimate_region_lower_bound", "region=3 is not a list of ranges", fix="te.Range"):
+        lower(3, box, True)
+    with refused("estimate_region_upper_bound", "var_dom=3 does not map variables", fix="te.Range"):
+        upper([span(x, 1)], 3, True)
+    with refused("estimate_region_strict_bound", "`x + 1` is not a variable", fix="te.Range"):
+        strict([span(x, 1)], {x + 1: te.Range(0, 8)}, True)
+
+
+def test_bounds_of_what_divides_by_a_negative_number_and_of_what_is_no_comparison() -> None:
+    for e, low, high in ((x // -8 > 3, "neg_inf", "-32"), (x // -8 >= 3, "neg_inf", "-24"),
+                         (x // -8 < 3, "-23", "pos_inf"), (x // -8 <= 3, "-31", "pos_inf")):  # fmt: skip
+        found = arith.deduce_bound(x, e, {}, {})
+        assert (str(found.min_value), str(found.max_value)) == (low, high)
+    assert arith.deduce_bound(x, x + y, {}, {}).is_nothing()
+    assert arith.deduce_bound(x, (x * 4).equal(y), {y: Set(2, 3)}, {}).is_nothing()
 
 
 # Errors
@@ -388,8 +463,8 @@ def test_what_is_refused() -> None:
         arith.solve_linear_equations([(x * y).equal(3)], [x, y])
     with refused("solve_linear_equations", "no variable is given", fix="give the variables"):
         arith.solve_linear_equations([x.equal(3)], [])
-    with refused("solve_linear_inequalities", "is not linear in x, y", fix="constant multiples"):
-        arith.solve_linear_inequalities([x * y < 3], [x, y])
+    with refused("solve_linear_inequalities", "is not an ordering or an equation of x, y", fix="sums of multiples"):
+        arith.solve_linear_inequalities([x != y], [x, y])
 
 
 def test_helpers_of_tests() -> None:

@@ -10,10 +10,10 @@ from .analyzer import ModularSet as ModularSet
 from .deduce import deduce_bound as deduce_bound
 from .int_set import IntervalSet as IntervalSet
 from .int_set import IntSet as IntSet
+from .integer_inequalities import solve_linear_inequalities as solve_linear_inequalities
 from .integer_systems import IntConstraints as IntConstraints
 from .integer_systems import IntConstraintsTransform as IntConstraintsTransform
 from .integer_systems import solve_linear_equations as solve_linear_equations
-from .integer_systems import solve_linear_inequalities as solve_linear_inequalities
 from .iter_map import detect_iter_map as detect_iter_map
 from .iter_map import inverse_affine_iter_map as inverse_affine_iter_map
 from .iter_map import iter_map_simplify as iter_map_simplify
@@ -28,6 +28,9 @@ from .iter_marks import IterSumExpr as IterSumExpr
 from .iter_marks import normalize_iter_map_to_expr as normalize_iter_map_to_expr
 from .linear_equations import detect_clip_bound as detect_clip_bound
 from .linear_equations import detect_linear_equation as detect_linear_equation
+from .region_bounds import estimate_region_lower_bound as estimate_region_lower_bound
+from .region_bounds import estimate_region_strict_bound as estimate_region_strict_bound
+from .region_bounds import estimate_region_upper_bound as estimate_region_upper_bound
 
 if not TYPE_CHECKING:  # the legacy API has a module of this name
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..core.errors import UserError
 from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm, Var
-from ..expr.operators import add, as_expr, condition, const, floordiv, floormod, multiply, subtract
+from ..expr.operators import add, as_expr, const, floordiv, floormod, multiply, subtract
 from ..expr.traverse import post_order, uses_any
 from .facts import Facts
 from .int_set import (
@@ -43,7 +43,7 @@ def deduce_bound(var: Any, cond: Any, hint_map: Any, relax_map: Any) -> Interval
     Returns
     -------
     IntervalSet
-        The condition holds for every value in it; nothing where no such set is found.
+        The condition holds for every value in it; nothing where no such set is found, as for what is not a comparison.
     """
     target = as_expr(var)
     if not isinstance(target, Var):
@@ -51,14 +51,14 @@ def deduce_bound(var: Any, cond: Any, hint_map: Any, relax_map: Any) -> Interval
     relaxed = as_domains(relax_map, "deduce_bound")
     hints = {**as_domains(hint_map, "deduce_bound"), **relaxed}
     hints.pop(target, None)
-    test = condition(cond, "deduce_bound")
+    test = as_expr(cond)
     if not isinstance(test, n.Compare) or not test.a.dtype.is_int or isinstance(test, n.NE):
         return NOTHING
     search = _Search(target, relaxed, facts_of(hints))
     gap = subtract(test.a, test.b)
     if isinstance(test, n.EQ):
         low, high = search.at_least(gap, const(0, gap.dtype)), search.at_most(gap, const(0, gap.dtype))
-        return _both(low, high)
+        return _both(low, high, search.facts)
     if sum(1 for side in (test.a, test.b) if uses_any(side, [target])) == 1:  # a quotient or a max as it is written
         gap, rest = (test.a, test.b) if uses_any(test.a, [target]) else (test.b, test.a)
         greater = isinstance(test, (n.GT, n.GE)) is (gap is test.a)
@@ -69,7 +69,7 @@ def deduce_bound(var: Any, cond: Any, hint_map: Any, relax_map: Any) -> Interval
     return search.at_least(gap, add(rest, strict)) if greater else search.at_most(gap, subtract(rest, strict))
 
 
-def _both(a: IntervalSet, b: IntervalSet) -> IntervalSet:
+def _both(a: IntervalSet, b: IntervalSet, facts: Facts) -> IntervalSet:
     """The values in both sets, where one of the two has each end."""
     if a.is_nothing() or b.is_nothing():
         return NOTHING
@@ -77,6 +77,8 @@ def _both(a: IntervalSet, b: IntervalSet) -> IntervalSet:
     for mine, theirs, pick in ((a.min_value, b.min_value, n.Max), (a.max_value, b.max_value, n.Min)):
         there = [end for end in (mine, theirs) if end not in INFINITIES]
         ends.append(simplify(pick(*there)) if len(there) == 2 else there[0] if there else mine)
+    if INFINITIES.isdisjoint(ends) and prove(ends[0] > ends[1], facts):
+        return NOTHING
     return IntervalSet(ends[0], ends[1])
 
 
@@ -109,11 +111,14 @@ class _Search:
         if isinstance(e, n.FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0:
             edge = multiply(value, e.b) if greater else subtract(multiply(add(value, 1), e.b), 1)
             return self._solve(e.a, edge, greater)
+        if isinstance(e, n.FloorDiv) and isinstance(e.b, IntImm) and e.b.value < 0:
+            edge = multiply(value, e.b) if greater else add(multiply(add(value, 1), e.b), 1)
+            return self._solve(e.a, edge, not greater)
         if isinstance(e, (n.Min, n.Max)):
             a, b = self._solve(e.a, value, greater), self._solve(e.b, value, greater)
             if isinstance(e, n.Max) is greater:  # one side is enough
                 return next((each for each in (a, b) if each.is_everything()), b if a.is_nothing() else a)
-            return _both(a, b)
+            return _both(a, b, self.facts)
         return NOTHING
 
     def _outer(self, e: Any, value: Expr, greater: bool) -> IntervalSet:

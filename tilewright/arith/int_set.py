@@ -189,11 +189,25 @@ def _combined(e: Expr, domains: Mapping[Var, IntervalSet], facts: Facts) -> Ends
     if isinstance(e, FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0:
         low, high = _combined(e.a, domains, facts)
         return low if low in INFINITIES else low // e.b, high if high in INFINITIES else high // e.b
+    if isinstance(e, Mul) and (made := _scaled(e, domains, facts)) is not None:
+        return made
     low_bound, high_bound = bounds(e, facts_of(domains, facts))
     return (
         IntImm(int(low_bound), e.dtype) if low_bound > -(2**62) else NEGATIVE_INFINITY,
         IntImm(int(high_bound), e.dtype) if high_bound < 2**62 else POSITIVE_INFINITY,
     )
+
+
+def _scaled(e: Mul, domains: Mapping[Var, IntervalSet], facts: Facts) -> Ends | None:
+    """The ends of a product one factor of which stays symbolic, of any sign."""
+    held, factor = (e.a, e.b) if uses_any(e.a, domains) else (e.b, e.a)
+    if uses_any(factor, domains):
+        return None
+    ends = _combined(held, domains, facts)
+    if not INFINITIES.isdisjoint(ends):
+        return None
+    low, high = (simplify(Mul(end, factor), facts) for end in ends)
+    return minimum(low, high), maximum(low, high)
 
 
 def _sum(form: Affine, domains: Mapping[Var, IntervalSet], facts: Facts) -> Ends:
@@ -217,3 +231,36 @@ def _extreme(kind: type, a: Expr, b: Expr) -> Expr:
     if a in INFINITIES or b in INFINITIES:
         return b if a in INFINITIES else a
     return maximum(a, b) if kind is Max else minimum(a, b)
+
+
+def union_lower_bound(sets: Any) -> IntervalSet:
+    """Return an interval within the union of intervals: what the first one and those that touch it cover.
+
+    Parameters
+    ----------
+    sets
+        A list of intervals, each of which may lack ends.
+    """
+    if not isinstance(sets, (list, tuple)):
+        raise UserError(f"{sets!r} is not a list", primitive="union_lower_bound", fix="give [arith.IntervalSet(0, 7)]")
+    found: IntervalSet | None = None
+    for each in sets:
+        held = as_set(each, "the union", "union_lower_bound")
+        if found is None or found.is_nothing():
+            found = held
+        elif _touches(held.min_value, found.max_value) and _touches(found.min_value, held.max_value):
+            low = _outer(found.min_value, held.min_value, NEGATIVE_INFINITY, minimum)
+            high = _outer(found.max_value, held.max_value, POSITIVE_INFINITY, maximum)
+            found = IntervalSet(low, high)
+    return NOTHING if found is None else found
+
+
+def _touches(low: Expr, high: Expr) -> bool:
+    """Whether an interval that begins at `low` leaves no gap behind one that ends at `high`."""
+    if low is NEGATIVE_INFINITY or high is POSITIVE_INFINITY:
+        return True
+    return low not in INFINITIES and high not in INFINITIES and prove(low <= add(high, 1))
+
+
+def _outer(a: Expr, b: Expr, infinity: Expr, pick: Any) -> Expr:
+    return infinity if a is infinity or b is infinity else simplify(pick(a, b))

@@ -1,8 +1,7 @@
-"""Systems of linear equations and inequalities over the integers, solved.
+"""Systems of linear equations over the integers, solved; what they share with those of inequalities.
 
 Equations are brought to Smith normal form: the solutions are then one particular solution and all integer combinations
-of some others. Inequalities are solved by Fourier-Motzkin elimination, one variable after the other: each gets bounds
-in terms of those after it. Both are in A. Schrijver, "Theory of Linear and Integer Programming" (Wiley, 1986).
+of some others (A. Schrijver, "Theory of Linear and Integer Programming", Wiley, 1986).
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ from ..expr.operators import (
     const,
     floordiv,
     floormod,
-    maximum,
-    minimum,
     multiply,
     subtract,
 )
@@ -30,7 +27,7 @@ from ..expr.ranges import Range
 from ..expr.traverse import substitute
 from .facts import EMPTY, Facts
 from .int_set import as_domains, facts_of, swept
-from .linear_equations import as_variables, coefficients, nonnegative_forms
+from .linear_equations import as_variables, coefficients
 from .simplify import simplify
 from .smith import smith_normal_form
 
@@ -74,7 +71,7 @@ class IntConstraintsTransform:
         return f"IntConstraintsTransform({self.src}, {self.dst}, {self.src_to_dst}, {self.dst_to_src})"
 
 
-def _problem(equations: Any, variables: Any, ranges: Any, primitive: str) -> IntConstraints:
+def problem(equations: Any, variables: Any, ranges: Any, primitive: str) -> IntConstraints:
     if isinstance(equations, IntConstraints):
         return equations
     given = [condition(e, primitive) for e in (equations if isinstance(equations, (tuple, list)) else [equations])]
@@ -114,7 +111,7 @@ def solve_linear_equations(equations: Any, variables: Any = None, ranges: Any = 
     UserError
         For what is not an equation linear in the variables, with constant coefficients.
     """
-    src = _problem(equations, variables, ranges, "solve_linear_equations")
+    src = problem(equations, variables, ranges, "solve_linear_equations")
     rows, right = _matrix(src)
     diagonal, left, columns, back = smith_normal_form(rows, len(src.variables))
     facts = _facts(src)
@@ -194,7 +191,7 @@ def _target(
             ranges[v] = Range.from_min_extent(
                 held.min_value, simplify(add(subtract(held.max_value, held.min_value), 1), facts)
             )
-    inside = facts_of(as_domains(ranges, "ranges"), _others(src))
+    inside = facts_of(as_domains(ranges, "ranges"), known_of_parameters(src))
     for old, held_range in src.ranges.items():
         if old not in src_to_dst:
             continue
@@ -208,7 +205,7 @@ def _target(
     return IntConstraints(free, {**others, **ranges}, list(dict.fromkeys(relations)))
 
 
-def _others(src: IntConstraints) -> Facts:
+def known_of_parameters(src: IntConstraints) -> Facts:
     """What is known of the parameters."""
     return facts_of({v: held for v, held in as_domains(src.ranges, "ranges").items() if v not in src.variables}, EMPTY)
 
@@ -221,150 +218,3 @@ def _used(*parts: Expr) -> set[Expr]:
         from_all.add(at)
         stack += at.children()
     return from_all
-
-
-class _Bounds:
-    """Bounds of one variable: `low` and `high` hold an expression of later variables for each inequality."""
-
-    def __init__(self) -> None:
-        self.low: list[Expr] = []
-        self.high: list[Expr] = []
-
-
-def solve_linear_inequalities(
-    equations: Any, variables: Any = None, ranges: Any = None, deskew_range: bool = False
-) -> IntConstraints | IntConstraintsTransform:
-    """Solve comparisons that are linear in integer variables.
-
-    Parameters
-    ----------
-    equations
-        Comparisons with constant coefficients of the variables.
-    variables
-        The variables to solve for; the range of each is in terms of those after it.
-    ranges
-        What is known of variables: {variable: te.Range(begin, end)}.
-    deskew_range
-        Whether to return new variables instead, whose ranges begin at 0.
-
-    Returns
-    -------
-    IntConstraints or IntConstraintsTransform
-        The same solutions: a range for each variable that has both ends, and the relations that are left. Where there
-        are none, no variable and the relation False.
-
-    Raises
-    ------
-    UserError
-        For what is not a comparison linear in the variables, with constant coefficients.
-    """
-    src = _problem(equations, variables, ranges, "solve_linear_inequalities")
-    found, rest = _eliminated(src)
-    facts = _others(src)
-    solved: dict[Var, Range] = {}
-    relations = [each for each in rest if each is not TRUE]
-    for v in src.variables:
-        low = _joined(found[v].low, maximum, facts)
-        high = _joined(found[v].high, minimum, facts)
-        if low is not None and high is not None:
-            solved[v] = Range.from_min_extent(low, simplify(add(subtract(high, low), 1), facts))
-            continue
-        relations += [simplify(each, facts) for each in ([v >= low] if low is not None else [])]
-        relations += [simplify(each, facts) for each in ([v <= high] if high is not None else [])]
-    others = {v: r for v, r in src.ranges.items() if v not in src.variables}
-    if any(each is FALSE for each in relations):
-        nothing = IntConstraints([], {}, [FALSE])
-        return IntConstraintsTransform(src, nothing, {}, {}) if deskew_range else nothing
-    dst = IntConstraints(src.variables, {**others, **solved}, relations)
-    return _deskewed(src, dst) if deskew_range else dst
-
-
-def _joined(ends: list[Expr], pick: Any, facts: Facts) -> Expr | None:
-    made: Expr | None = None
-    for end in dict.fromkeys(ends):
-        made = end if made is None else simplify(pick(made, end), facts)
-    return made
-
-
-def _eliminated(src: IntConstraints) -> tuple[dict[Var, _Bounds], list[Expr]]:
-    """For each variable, its bounds in terms of later ones and of parameters; and conditions on parameters alone."""
-    facts = _others(src)
-    forms = _forms(src, facts)
-    found: dict[Var, _Bounds] = {}
-    for v in src.variables:
-        here = found[v] = _Bounds()
-        lower: list[tuple[int, Expr]] = []
-        upper: list[tuple[int, Expr]] = []
-        left: dict[Expr, None] = {}
-        for form in forms:
-            parts = coefficients(form, [v])
-            factor = simplify(parts[0].get(v, const(0, v.dtype))) if parts else None
-            if parts is None or not isinstance(factor, IntImm):
-                raise _not_linear(form, src)
-            if factor.value == 0:
-                left[form] = None
-            elif factor.value > 0:
-                lower.append((factor.value, simplify(parts[1], facts)))
-            else:
-                upper.append((-factor.value, simplify(parts[1], facts)))
-        # k * v + rest >= 0
-        here.low = [simplify(multiply(floordiv(rest, k), -1), facts) for k, rest in lower]
-        here.high = [simplify(floordiv(rest, k), facts) for k, rest in upper]
-        for k, rest in lower:
-            for j, other in upper:
-                both = simplify(add(multiply(rest, j), multiply(other, k)), facts)
-                if simplify(both >= const(0, both.dtype), facts) is not TRUE:
-                    left[both] = None
-        forms = list(left)
-    return found, [simplify(form >= const(0, form.dtype), facts) for form in forms]
-
-
-def _not_linear(form: Any, src: IntConstraints) -> UserError:
-    return UserError(
-        f"`{form}` is not linear in {', '.join(v.name for v in src.variables)}",
-        primitive="solve_linear_inequalities",
-        fix="give comparisons of sums of constant multiples of the variables: x + y * 2 < 8",
-    )
-
-
-def _forms(src: IntConstraints, facts: Facts) -> list[Expr]:
-    """What is at least 0."""
-    conditions = list(src.relations)
-    for v in src.variables:
-        if v in src.ranges:
-            held = src.ranges[v]
-            conditions += [v >= held.min, v < add(held.min, held.extent)]
-    forms: dict[Expr, None] = {}
-    for each in conditions:
-        parts = nonnegative_forms(each)
-        if parts is None:
-            raise _not_linear(each, src)
-        for part in parts:
-            form = simplify(part, facts)
-            if simplify(form >= const(0, form.dtype), facts) is not TRUE:
-                forms[form] = None
-    return list(forms)
-
-
-def _deskewed(src: IntConstraints, dst: IntConstraints) -> IntConstraintsTransform:
-    """Variables that count from the lower end of each range."""
-    fresh: list[Var] = []
-    to_src: dict[Var, Expr] = {}
-    to_dst: dict[Var, Expr] = {}
-    ranges: dict[Var, Range] = {v: r for v, r in dst.ranges.items() if v not in dst.variables}
-    for v in reversed(dst.variables):  # the last one's range uses none of the others
-        held = dst.ranges.get(v)
-        if held is None:
-            made, low = Var(f"{v.name}_shifted", v.dtype), const(0, v.dtype)
-        else:
-            low, extent = (simplify(substitute(e, to_src)) for e in (held.min, held.extent))
-            if isinstance(extent, IntImm) and extent.value == 1:
-                to_src[v] = low
-                continue
-            made = Var(f"{v.name}_shifted", v.dtype)
-            ranges[made] = Range.from_min_extent(const(0, v.dtype), extent)
-        fresh.insert(0, made)
-        to_src[v] = simplify(add(made, low))
-        to_dst[made] = simplify(subtract(v, held.min)) if held is not None else v
-    relations = [simplify(substitute(each, to_src)) for each in dst.relations]
-    return IntConstraintsTransform(src, IntConstraints(fresh, ranges, relations), to_src, to_dst)
