@@ -40,6 +40,11 @@ def shows(e: n.Expr, text: str, known: Facts = EMPTY) -> None:
             {"bz": 196},
             "ry * 917504 + bz * 65536 + rx * 65536 - 983040",
         ),
+        (  # the quotient of x % 32 is written of x, its remainder of parts of x
+            ((x * 4 + y) % 32) // 9 * 9 + (x % 8 * 4 + y) % 9 // 3 * 3 + ((x * 4 + y) % 32) % 9 % 3,
+            {"x": 32, "y": 4},
+            "x % 8 * 4 + y",
+        ),
         (x + 3, {}, "x + 3"),
         (3 - r, {}, "3 - r"),
         (n.Sub(const(0), x), {}, "x * (-1)"),

@@ -41,7 +41,13 @@ def _join(form: Affine, pieces: Pieces, facts: Facts) -> Affine | None:
         for other, j, above in pieces:
             if above.low != below.high or j * below.low != k * above.low:
                 continue
-            if above.low % below.low == 0 == above.high % above.low and _congruent(above.base, below.base, above.low):
+            if above.low % below.low:
+                continue
+            if above.high % above.low:  # the digit below is then that of x % a itself, which may be written otherwise
+                whole = remainder(above.base, above.high, facts)
+                if _congruent(whole, below.base, above.low):
+                    return _replaced(form, {atom, other}, quotient(whole, below.low, facts), k)
+            elif _congruent(above.base, below.base, above.low):
                 if above.high:
                     joined = digits(above.base, below.low, above.high, facts)
                 else:
