@@ -25,6 +25,7 @@ from ..core.hardware import MemoryScope
 from ..core.target import Target
 from ..core.text import remark
 from ..expr import nodes as n
+from ..expr.effects import RETURN
 from ..expr.traverse import post_order
 from ..loops.calls import addresses, has_effect, is_packed, refuse_packed
 from ..loops.nodes import (
@@ -167,7 +168,9 @@ class _HostWriter:
                 raise self._unbound(s.buffer)
             self._line(f"noted({self.expr(s.indices[0])})")  # an assertion about sizes, which the host knows
         elif isinstance(s, Evaluate):
-            if is_packed(s.value):
+            if isinstance(s.value, n.Call) and s.value.name == RETURN:
+                self._line(f"return {self._result(s.value.args[0])}")
+            elif is_packed(s.value):
                 self._line(self.expr(s.value))
             elif has_effect(s.value):
                 raise UserError(
@@ -188,6 +191,14 @@ class _HostWriter:
             (at,) = e.indices or (n.IntImm(0, INT32),)
             return f"element({self._handle(e.source)}, {str(e.dtype)!r}, {self.expr(at)})"
         return self.expr(e)
+
+    def _result(self, e: n.Expr) -> str:
+        """The text of a returned number, which wraps as those of compiled code do."""
+        text, bits = self._value(e), e.dtype.bits
+        if not e.dtype.is_int or not e.children() or isinstance(e, n.Load):
+            return text
+        half = 1 << (bits - 1) if e.dtype.kind == "int" else 0
+        return f"({text} + {half}) % {1 << bits} - {half}"
 
     def _unbound(self, buffer: Buffer) -> UserError:
         stage = buffer.note or root(buffer).name

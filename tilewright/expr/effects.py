@@ -14,10 +14,12 @@ LLVM, PURE_LLVM = "call_llvm_intrin", "call_llvm_pure_intrin"
 PACKED = "call_packed"
 PREFETCH = "prefetch"
 """Brings the cache line of an address into the cache."""
+RETURN = "ret"
+"""Ends the call of a function, whose value is its argument."""
 ATOMICS = tuple(f"atomic_{what}" for what in "add sub min max and or xor exchange".split())
 FAILED = "assertion_failed"
 """Says that an assertion does not hold: its message, and where it was written."""
-EFFECTS: set[str] = {EXTERN, LLVM, PACKED, PREFETCH, FAILED, *ATOMICS}
+EFFECTS: set[str] = {EXTERN, LLVM, PACKED, RETURN, PREFETCH, FAILED, *ATOMICS}
 """The names of functions with effects; users may declare more of them."""
 SEEN: set[str] = set()
 """Those of them that any expression of this process calls."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ..core.dtype import INT32
 from .nodes import Call, Expr
 
@@ -11,3 +14,18 @@ MATRIX_CALLS = ("tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_mma_sync",
 def matrix_call(name: str) -> Expr:
     """The call of one of them: which one it is is all that counts."""
     return Call(name, (), INT32)
+
+
+def _matrix_function(name: str) -> Callable[..., Expr]:
+    def called(*args: Any, span: Any = None) -> Expr:
+        return matrix_call(name)
+
+    called.__name__ = called.__qualname__ = name
+    called.__doc__ = (
+        f"The call of the matrix instruction `{name}`, for `te.decl_tensor_intrin`.\n\n    Its arguments are accepted "
+        "as in the legacy API: the compiler lays fragments out itself."
+    )
+    return called
+
+
+tvm_load_matrix_sync, tvm_store_matrix_sync, tvm_mma_sync, tvm_fill_fragment = map(_matrix_function, MATRIX_CALLS)

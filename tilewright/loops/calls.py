@@ -18,7 +18,7 @@ from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope
 from ..expr.bits import REINTERPRET, reinterpret
-from ..expr.effects import ATOMICS, EFFECTS, EXTERN, LLVM, PACKED, PREFETCH, PURE_EXTERN, PURE_LLVM
+from ..expr.effects import ATOMICS, EFFECTS, EXTERN, LLVM, PACKED, PREFETCH, PURE_EXTERN, PURE_LLVM, RETURN
 from ..expr.intrinsics import TABLE
 from ..expr.matrix_calls import MATRIX_CALLS, matrix_call
 from ..expr.nodes import Call, Expr, IntImm, Load, StringImm
@@ -38,6 +38,7 @@ from ..expr.operators import (
     shift_right,
 )
 from ..expr.printer import PRINTED, PRINTED_CALLS, ExprPrinter
+from ..expr.returns import ret
 from ..expr.traverse import post_order
 from .nodes import Barrier, Evaluate, Stmt
 from .storage import AddressOf, Buffer
@@ -55,12 +56,18 @@ def has_effect(e: Any) -> bool:
 
 
 def is_packed(e: Any) -> bool:
-    """Whether an expression is a call of a packed function, which host code makes."""
-    return isinstance(e, Call) and e.name == PACKED
+    """Whether an expression is what host code does: the call of a packed function, or a return."""
+    return isinstance(e, Call) and e.name in (PACKED, RETURN)
 
 
 def refuse_packed(call: Call) -> None:
     """UserError for the call of a packed function, which is Python, in compiled code."""
+    if call.name == RETURN:
+        raise UserError(
+            f"`{call}` stands inside a kernel",
+            primitive="ret",
+            fix="return outside of thread loops, or build for llvm, where host code runs the loops",
+        )
     if is_packed(call):
         raise UserError(
             f"the packed function {called_function(call)!r} is called inside a kernel",
@@ -285,6 +292,8 @@ def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Exp
         return _storage_sync(args)
     if name == PREFETCH:
         return _prefetch(args)
+    if name == RETURN:
+        return _applied(ret, func_name, args)
     if name == "address_of":
         return _applied(address_of, func_name, args)
     if name in TABLE:

@@ -90,7 +90,7 @@ class Entry:
         with self._lock:
             self._runs.clear()
 
-    def __call__(self, *args: Any, **named: Any) -> None:
+    def __call__(self, *args: Any, **named: Any) -> Any:
         if named:
             raise arguments.by_name(self._entry, named)
         try:
@@ -101,14 +101,13 @@ class Entry:
             run = self._prepare(args)
         try:
             with self._lock:
-                run(*args)
-            return
+                return run(*args)
         except (AttributeError, TypeError) as error:
             failed = error
         arguments.explain(self._entry, self._kind, args)
         raise failed
 
-    def _prepare(self, args: tuple[Any, ...]) -> Callable[..., None]:
+    def _prepare(self, args: tuple[Any, ...]) -> Callable[..., Any]:
         """The host function for the device that the arguments are on; raises where they are wrong."""
         arguments.explain(self._entry, self._kind, args)
         on = device(self._kind) if self._first_array is None else args[self._first_array].device
@@ -118,7 +117,7 @@ class Entry:
                 run = self._runs[on] = self._bind(on.require())
         return run
 
-    def _bind(self, on: Device) -> Callable[..., None]:
+    def _bind(self, on: Device) -> Callable[..., Any]:
         """The host code, with all that it names, for one device."""
         launchers = self._loaded.on(on)
         if _Debug.on():
@@ -270,8 +269,8 @@ class Module:
         self.imported_modules: list[Any] = [DeviceModule(program)] if program.kernels and not for_cpu else []
         self.type_key = str(self.target.kind) if for_cpu else "host"
 
-    def __call__(self, *args: Any, **named: Any) -> None:
-        self.entry_func(*args, **named)
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.entry_func(*args, **named)
 
     def __getitem__(self, name: str) -> Entry:
         return self.get_function(name, query_imports=True)

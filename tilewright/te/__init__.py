@@ -8,6 +8,7 @@ s = te.create_schedule(B.op)
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ..core.refusals import missing_from_module as _missing
+from ..expr.bits import logaddexp
 from ..expr.intrinsics import TABLE as _TABLE
 from ..expr.nodes import SizeVar, Var
 from ..expr.operators import (

@@ -9,6 +9,7 @@ from ..expr.constructors import CONSTRUCTORS as _NODES
 from ..expr.constructors import constructor as _constructor
 from ..expr.fixed_point import q_multiply_shift, q_multiply_shift_per_axis
 from ..expr.intrinsics import TABLE as _TABLE
+from ..expr.matrix_calls import tvm_fill_fragment, tvm_load_matrix_sync, tvm_mma_sync, tvm_store_matrix_sync
 from ..expr.nodes import Call as _Call
 from ..expr.nodes import Expr as PrimExpr
 from ..expr.nodes import SizeVar, StringImm, Var
@@ -36,7 +37,9 @@ from ..expr.operators import any_of as any
 from ..expr.operators import divide as div
 from ..expr.operators import floordiv as indexdiv
 from ..expr.operators import floormod as indexmod
+from ..expr.returns import ret
 from ..expr.shuffle import shuffle as Shuffle
+from ..expr.vector_parts import dp4a, vectorcombine, vectorhigh, vectorlow
 from ..loops import ir_builder as ir_builder
 from ..loops import legacy_fields as _legacy_fields
 from ..loops.calls import (
@@ -83,7 +86,9 @@ erf, sigmoid, clz, popcount = _TABLE["erf"], _TABLE["sigmoid"], _TABLE["clz"], _
 floor, ceil, trunc, round, nearbyint = (_TABLE[f] for f in ("floor", "ceil", "trunc", "round", "nearbyint"))
 abs, isnan, isinf, isfinite = (_TABLE[f] for f in ("abs", "isnan", "isinf", "isfinite"))
 
-expr = stmt = op = _sys.modules[__name__]  # the legacy API's modules of expressions, statements and functions
+expr = stmt = op = buffer = function = _sys.modules[
+    __name__
+]  # the legacy API's modules of expressions, statements and functions
 
 __all__ = [name for name in dir() if not name.startswith("_")]
 
