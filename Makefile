@@ -20,6 +20,9 @@ PYTEST_ARGS ?=
 N ?= 2000
 SEED ?= 1
 
+# Tests and commands start many processes: without bytecode, each of them compiles the package again.
+export PYTHONDONTWRITEBYTECODE :=
+
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 

@@ -12,8 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import tilewright
+from tilewright.cli import main
+from tilewright.cli.app import app
 
 SMALL = {
     "conv1d": ["--M", "61", "--N", "7"],
@@ -145,15 +148,31 @@ def test_charts_are_optional(climb: Climb, hidden: Callable[..., str], tmp_path:
         ),
     ],
 )
-def test_a_wrong_option_is_two_lines_and_status_2(climb: Climb, options: list[str], message: str) -> None:
-    done = climb("conv1d", *options)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
+def test_a_wrong_option_is_two_lines_and_status_2(
+    options: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refused(["conv1d", *SMALL["conv1d"], *options], monkeypatch, capsys) == message
 
 
-def test_an_even_kernel(climb: Climb) -> None:
-    done = climb("depthwise", "--kernel", "4")
-    assert done.returncode == 2
-    assert "use an odd one, such as 5" in done.stderr
+def test_an_even_kernel(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "use an odd one, such as 5" in refused(["depthwise", "--kernel", "4"], monkeypatch, capsys)
+
+
+def refused(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run the command in this process, which must refuse its arguments: what it writes to stderr."""
+    monkeypatch.setattr(sys, "argv", ["tilewright", "ladder", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    return said.err
+
+
+def test_a_mistake_ends_the_process_with_status_2(climb: Climb) -> None:
+    done = climb("conv1d", "--variant", "v9")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: there is no variant 'v9' of conv1d\n")
 
 
 @pytest.mark.opencl
@@ -174,10 +193,10 @@ def test_ctrl_c_ends_with_a_short_line_and_whole_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [[], ["ladder"], ["ladder", "conv1d"], ["ladder", "depthwise"], ["run"], ["tune"]])
 def test_help_reads_well(command: list[str]) -> None:
-    done = subprocess.run([sys.executable, "-m", "tilewright", *command, "--help"], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert " ".join(["Usage: tilewright", *command]) in done.stdout
-    assert "<bool>" not in done.stdout
+    done = CliRunner().invoke(app, [*command, "--help"], prog_name="tilewright")
+    assert done.exit_code == 0
+    assert " ".join(["Usage: tilewright", *command]) in done.output
+    assert "<bool>" not in done.output
 
 
 def test_the_version() -> None:

@@ -133,7 +133,7 @@ def on_device(workload, kind, count):
 
 @pytest.mark.parametrize("workload", cases())
 def test_on_the_cpu(workload):
-    on_device(workload, "llvm", 2)
+    on_device(workload, "llvm", 1)
 
 
 SLOW_TO_COMPILE = 9 * 9
@@ -143,7 +143,14 @@ SLOW_TO_COMPILE = 9 * 9
 @pytest.mark.opencl
 @pytest.mark.parametrize("workload", cases([w for w in WORKLOADS if w.terms < SLOW_TO_COMPILE]))
 def test_on_opencl(workload):
-    on_device(workload, "opencl", 2)
+    on_device(workload, "opencl", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["llvm", pytest.param("opencl", marks=pytest.mark.opencl)])
+@pytest.mark.parametrize("workload", cases([w for w in WORKLOADS if w.terms < SLOW_TO_COMPILE]))
+def test_more_configurations(workload, kind):
+    on_device(workload, kind, 6)
 
 
 @pytest.mark.cuda

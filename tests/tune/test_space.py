@@ -18,6 +18,7 @@ from tilewright.tune.space import factors, lazy
 from tilewright.tune.space.choices import SplitChoice, ValueChoice
 from tilewright.tune.space.config import Config
 from tilewright.tune.space.knobs import annotate_knob, reorder_knob, split_knob, value_knob
+from tilewright.tune.space.predicates import innermost
 from tilewright.tune.space.space import Space
 
 
@@ -241,3 +242,32 @@ def test_a_value_is_equal_to_what_a_log_makes_of_it():
 def test_an_index_is_a_whole_number(name):
     with pytest.raises(UserError, match=r"is (not )?a whole number"):
         getattr(autotvm.task.ConfigSpace(), name)("x")
+
+
+def test_a_predicate_is_asked_once_for_choices_that_are_alike_to_it():
+    asked = []
+
+    def small(choices):
+        asked.append((choices["x"].size[-1], choices["y"].size[-1]))
+        return choices["x"].size[-1] * choices["y"].size[-1] <= 8
+
+    knobs = [split_knob("x", 24, num_outputs=3), split_knob("y", 16, num_outputs=2)]
+    plain, alike = (Space(knobs).where(small, ("x", "y"), "", part) for part in (None, innermost))
+    right = [plain.is_index_valid(i) for i in range(plain.range_length)]
+    asked.clear()
+    assert alike.size == sum(right)
+    assert len(set(asked)) == len(asked) == 8 * 5  # the divisors of 24 and of 16
+    assert [alike.is_index_valid(i) for i in range(alike.range_length)] == right
+
+
+def test_a_predicate_may_read_knobs_that_it_was_not_seen_to_read():
+    knobs = [value_knob(name, range(3)) for name in "abc"]
+    space = (
+        Space(knobs)
+        .where(lambda e: e["a"].val != 2 or e["c"].val > 0, ("a",))
+        .where(lambda e: e["b"].val <= e["c"].val, ("b", "c"))
+        .where(lambda e: e["a"].val <= e["b"].val, ("a", "b"))
+    )
+    right = [(a, b, c) for c in range(3) for b in range(3) for a in range(3) if a <= b <= c and (a != 2 or c > 0)]
+    found = [space.get(i) for i in range(space.range_length) if space.is_index_valid(i)]
+    assert [tuple(config[name].val for name in "abc") for config in found] == right

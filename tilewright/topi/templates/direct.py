@@ -19,6 +19,7 @@ from ...tensor.axis import IterVar
 from ...tensor.tensor import Tensor
 from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
+from ...tune.space.predicates import innermost
 from ...tune.space.space import Space
 from ...tune.task import Expectation
 from .declarations import sums_of
@@ -98,12 +99,13 @@ def space(of: Images) -> Space:
         covered = all(prod(choices[n].size[1:]) >= e for n, e in zip(("tile_y", "tile_x"), of.places, strict=True))
         return choices["planes"].val == "memory" or bool(covered)
 
+    fits = f"{REGISTERS} registers and {STEPS} products per thread"
     return (
         Space(knobs)
-        .where(aligned, ("tile_c", "tile_x", "chunk", "window"), "a thread's tile of whole chunks")
-        .where(small, (*_TILES, "tile_f", "chunk", "window"), f"{REGISTERS} registers and {STEPS} products per thread")
+        .where(aligned, ("tile_c", "tile_x", "chunk", "window"), "a thread's tile of whole chunks", innermost)
+        .where(small, (*_TILES, "tile_f", "chunk", "window"), fits, innermost)
         .where(whole, ("tile_y", "tile_x", "planes"), "whole planes in a block that shares them")
-        .where(block, _TILES, f"at most {_LARGEST_BLOCK} threads per block")
+        .where(block, _TILES, f"at most {_LARGEST_BLOCK} threads per block", _threads)
     )
 
 
@@ -111,6 +113,11 @@ def _small(of: Images) -> bool:
     """Whether blocks may fetch whole planes: rows too short for wide loads, and planes that are small."""
     alone = of.layout == "NCHW" and of.groups == of.shape[1]
     return alone and prod(of.shape[2:]) * BYTES[of.dtype] <= _PLANE_BYTES and of.shape[3] * BYTES[of.dtype] < _ROW_BYTES
+
+
+def _threads(choice: Any) -> int:
+    """Return the extent over threads."""
+    return int(choice.sizes[-2])
 
 
 def _tiles(extent: int) -> list[list[int]]:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from math import prod
 
 import numpy as np
 
 from ...core.errors import UserError
 from ...core.own_code import calling
-from .choices import Choice
+from .choices import Choice, SplitChoice
 from .knobs import Knob
 
 Test = Callable[[Mapping[str, Choice]], bool]
+
+Part = Callable[[Choice], Hashable]
+"""What of a choice counts."""
+
+
+def innermost(choice: Choice) -> Hashable:
+    """Let only the last extent of a split count, which one thread computes; all of any other choice."""
+    return choice.sizes[-1] if isinstance(choice, SplitChoice) else repr(choice)
+
 
 TABLE_LIMIT = 1 << 18
 """Largest number of tabulated combinations (a quarter of a second). Larger groups are tested point by point."""
@@ -24,11 +32,16 @@ _SAMPLES = 256
 
 @dataclass(frozen=True)
 class Predicate:
-    """What a configuration must meet: `test` of the choices of the knobs `names`; `reason` says what it is about."""
+    """What a configuration must meet: `test` of the choices of the knobs `names`; `reason` says what it is about.
+
+    `part` returns what of a choice the test depends on, without one all of it: the test is asked once for all choices
+    that agree in that.
+    """
 
     test: Test
     names: tuple[str, ...]
     reason: str
+    part: Part | None = None
 
 
 class _Watched(Mapping[str, Choice]):
@@ -54,6 +67,32 @@ class _Watched(Mapping[str, Choice]):
 
     def __len__(self) -> int:
         return len(self._choices)
+
+
+class _UnseenError(KeyError):
+    """A test reads a knob that it was not seen to read."""
+
+
+class _Known(dict[str, Choice]):
+    """The choices of the knobs that a test was seen to read."""
+
+    def __missing__(self, name: str) -> Choice:
+        raise _UnseenError(name)
+
+
+def _alike(knob: Knob, part: Part | None) -> tuple[np.ndarray, list[Choice]]:
+    """Return the number of each choice's kind, and one choice of each kind."""
+    if part is None:
+        return np.arange(len(knob)), list(knob.choices)
+    numbers: dict[Hashable, int] = {}
+    chosen: list[Choice] = []
+    kinds = []
+    for choice in knob.choices:
+        kind = numbers.setdefault(part(choice), len(numbers))
+        if kind == len(chosen):
+            chosen.append(choice)
+        kinds.append(kind)
+    return np.array(kinds, dtype=np.intp), chosen
 
 
 def names_read(test: Test, knobs: Sequence[Knob]) -> tuple[str, ...]:
@@ -83,9 +122,34 @@ class Group:
 
     @cached_property
     def table(self) -> np.ndarray:
-        """For every combination of places, whether it is allowed."""
-        flags = (self.holds(places) for places in product(*map(range, self.shape)))
-        return np.fromiter(flags, bool, prod(self.shape)).reshape(self.shape)
+        """For every combination of places, whether it is allowed.
+
+        The predicates of few combinations come first, and the others are asked only about what those leave open.
+        """
+        allowed = np.ones(self.shape, bool)
+        axes = [tuple(i for i, k in enumerate(self.knobs) if k.name in p.names) for p in self.predicates]
+        for predicate, read in sorted(zip(self.predicates, axes, strict=True), key=lambda pair: self._count(pair[1])):
+            try:
+                self._rule_out(allowed, predicate, read)
+            except _UnseenError:  # it reads more knobs than it did when it was watched
+                self._rule_out(allowed, predicate, tuple(range(len(self.knobs))))
+        return allowed
+
+    def _count(self, axes: tuple[int, ...]) -> int:
+        return prod(self.shape[i] for i in axes)
+
+    def _rule_out(self, allowed: np.ndarray, predicate: Predicate, axes: tuple[int, ...]) -> None:
+        """Clear what a predicate forbids, which reads the knobs `axes`, in a table over all knobs."""
+        others = tuple(i for i in range(len(self.knobs)) if i not in axes)
+        alike = [_alike(self.knobs[i], predicate.part) for i in axes]
+        where = np.ix_(*(kinds for kinds, _ in alike))
+        holds = np.zeros([len(choices) for _, choices in alike], bool)
+        np.logical_or.at(holds, where, allowed.any(axis=others))  # only these are asked about
+        names = [self.knobs[i].name for i in axes]
+        for places in np.argwhere(holds).tolist():
+            chosen = (choices[place] for (_, choices), place in zip(alike, places, strict=True))
+            holds[tuple(places)] = predicate.test(_Known(zip(names, chosen, strict=True)))
+        allowed &= np.expand_dims(holds[where], others)
 
     @cached_property
     def allowed(self) -> np.ndarray:

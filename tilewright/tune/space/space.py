@@ -19,7 +19,7 @@ from .choices import Choice
 from .config import Config
 from .indices import Indices
 from .knobs import Knob
-from .predicates import Group, Predicate, Test, group, names_read
+from .predicates import Group, Part, Predicate, Test, group, names_read
 
 _MOST_IN_64_BITS = 1 << 62
 _REDRAWS = 64  # rounds of drawing again what a predicate too large to tabulate rules out
@@ -41,11 +41,11 @@ class Space(Indices):
             return Space([knob if k.name == knob.name else k for k in self.knobs], self.predicates)
         return Space((*self.knobs, knob), self.predicates)
 
-    def where(self, test: Test, names: Sequence[str] = (), reason: str = "") -> Space:
+    def where(self, test: Test, names: Sequence[str] = (), reason: str = "", part: Part | None = None) -> Space:
         """This space without the configurations that fail `test`, which gets the choices by name.
 
         `names`: the knobs that the test reads (found by trying it where none is named); `reason` is what a
-        configuration that fails is told.
+        configuration that fails is told; `part`: what of a choice the test depends on, by default all.
         """
         if not callable(test):
             raise UserError(
@@ -60,9 +60,8 @@ class Space(Indices):
         for name in names:
             self[name]
         used = tuple(names) or names_read(test, self.knobs)
-        return Space(
-            self.knobs, (*self.predicates, Predicate(test, used, reason or f"a predicate of {', '.join(used)}"))
-        )
+        predicate = Predicate(test, used, reason or f"a predicate of {', '.join(used)}", part)
+        return Space(self.knobs, (*self.predicates, predicate))
 
     def multi_filter(self, filter: Test, names: Sequence[str] = (), reason: str = "") -> None:
         """Rule out the configurations that fail `filter`, in this very space: of a task, before it is tuned.
