@@ -32,7 +32,18 @@ from tilewright.driver import build
 from tilewright.functional import shipped
 from tilewright.functional.problem import Problem
 from tilewright.measure.outcome import MeasureResult
-from tilewright.topi.templates import ALL, CONV2D, CONV2D_GEMM, CONV2D_MMA, CONV2D_TF32, CONV2D_WINDOW, Conv2d, cheapest
+from tilewright.topi.templates import (
+    ALL,
+    CONV2D,
+    CONV2D_GEMM,
+    CONV2D_MMA,
+    CONV2D_TF32,
+    CONV2D_WGMMA,
+    CONV2D_WGMMA_TF32,
+    CONV2D_WINDOW,
+    Conv2d,
+    cheapest,
+)
 from tilewright.tune.records.format import MeasureInput, encode
 
 TARGET = Target("cuda -arch=sm_90")
@@ -59,6 +70,8 @@ MODES = (
 ALLOWED = {"ieee": 2e-6, "fp32": 2e-6, "tf32": 1.2e-3, "float16": 1e-3, "bfloat16": 6e-3, "int8": 0.0}
 STRATEGIES = {"ieee": CONV2D_GEMM, "tf32": CONV2D_TF32}
 """The template of a mode; elsewhere the one by matrix instructions."""
+ROUNDING = [CONV2D_TF32, CONV2D_WGMMA_TF32]
+"""Those that round float32."""
 Job = tuple[str, str, str, int]
 """The row, the mode, the template's name, and the configuration's index."""
 
@@ -78,7 +91,8 @@ def _named(name: str) -> Any:
 def first_of(of: Conv2d, mode: str) -> Any:
     """The strategy that a call takes without a record, in the precision of a mode."""
     able = [t for t in CONV2D.strategies if t.covers(of, TARGET) and not (mode == "ieee" and t is CONV2D_MMA)]
-    return cheapest(able + [CONV2D_TF32] * mode.startswith("tf32"), of, TARGET)
+    rounding = [t for t in ROUNDING if mode.startswith("tf32") and t.covers(of, TARGET)]
+    return cheapest(able + rounding, of, TARGET)
 
 
 def jobs_of(name: str, mode: str, trials: int) -> Iterator[Job]:
@@ -91,6 +105,9 @@ def jobs_of(name: str, mode: str, trials: int) -> Iterator[Job]:
     yield from _jobs_of(name, mode, of, template, trials)
     if template is CONV2D_MMA and CONV2D_WINDOW.covers(of, TARGET):
         yield from _jobs_of(name, mode, of, CONV2D_WINDOW, max(1, trials // 3))
+    wide = CONV2D_WGMMA_TF32 if mode.startswith("tf32") else CONV2D_WGMMA
+    if wide.covers(of, TARGET):
+        yield from _jobs_of(name, mode, of, wide, max(1, trials // 2))
 
 
 def _listed(wanted: tuple[str, str, int]) -> list[Job]:

@@ -304,8 +304,10 @@ def test_templates_are_known_by_name():
     assert {t.name for t in templates.ALL} == {
         "topi/conv1d", "topi/conv2d", "topi/conv2d.direct", "topi/conv2d.grouped", "topi/depthwise",
         "topi/depthwise.direct", "topi/depthwise.mma", "topi/conv2d.gemm", "topi/conv2d.mma", "topi/conv2d.tf32",
-        "topi/conv2d.window", "topi/dense", "topi/dense.mma", "topi/dense.tf32", "topi/batch_matmul",
-        "topi/batch_matmul.mma", "topi/batch_matmul.tf32", "topi/conv_transpose", "topi/pool",
+        "topi/conv2d.window", "topi/conv2d.wgmma", "topi/conv2d.wgmma_tf32", "topi/dense", "topi/dense.mma",
+        "topi/dense.tf32", "topi/dense.wgmma", "topi/dense.wgmma_tf32", "topi/batch_matmul", "topi/batch_matmul.mma",
+        "topi/batch_matmul.tf32", "topi/batch_matmul.wgmma", "topi/batch_matmul.wgmma_tf32", "topi/conv_transpose",
+        "topi/pool",
     }  # fmt: skip
     workload = Conv2d.of((1, 8, 7, 7))
     assert autotvm.task.create("topi/conv2d", workload.args, "opencl").flop == workload.flop

@@ -50,9 +50,11 @@ Padding = Annotated[
 Product = Annotated[
     str | None,
     _strategy(
-        "Template: matrix instructions (mma), or those that round float32 (tf32).", "ordinary arithmetic",
+        "Template: matrix instructions (mma), those that round float32 (tf32), or those of Hopper's warpgroups (wgmma) "
+        "and for float32 (wgmma_tf32).",
+        "ordinary arithmetic",
     ),
-]  # fmt: skip
+]
 
 
 def _type(*further: str) -> Any:
@@ -292,8 +294,8 @@ def conv2d(
         str | None,
         _strategy(
             "Template: products of tiles (gemm), by matrix instructions (mma), by those that round float32 (tf32), by "
-            "matrix instructions on a tile of the image (window) or of several small groups at once (grouped), or "
-            "windows in registers (direct).",
+            "those of Hopper's warpgroups (wgmma) and for float32 (wgmma_tf32), by matrix instructions on a tile of "
+            "the image (window) or of several small groups at once (grouped), or windows in registers (direct).",
             "the tutorial's for NCHW, else the one expected to be fastest",
         ),
     ] = None,

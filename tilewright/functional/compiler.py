@@ -117,9 +117,9 @@ def strategies_of(problem: Problem, target: Target) -> tuple[list[PackagedTempla
     able = [t for t in general.strategies if t.covers(workload, target)]
     if problem.precision == "ieee":
         able = [t for t in able if t is not templates.CONV2D_MMA]
-    rounding: PackagedTemplate[Any] = templates.CONV2D_TF32
-    if problem.precision == "tf32" and general is templates.CONV2D and rounding.covers(workload, target):
-        able.append(rounding)
+    if problem.precision == "tf32" and general is templates.CONV2D:
+        rounding: list[PackagedTemplate[Any]] = [templates.CONV2D_TF32, templates.CONV2D_WGMMA_TF32]
+        able += [t for t in rounding if t.covers(workload, target)]
     return able, workload
 
 

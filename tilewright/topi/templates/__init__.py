@@ -10,6 +10,7 @@ from . import (
     contraction_cpu,
     contraction_mma,
     contraction_simt,
+    contraction_wgmma,
     conv1d,
     conv2d,
     cpu,
@@ -90,6 +91,25 @@ CONV2D_TF32: PackagedTemplate[Conv2d] = PackagedTemplate(
     runs_on=_TF32.runs_on,
     scope=f"float32 and large groups on {_MATRIX_UNITS}",
 )
+_WARPGROUPS = "GPUs with matrix instructions of warpgroups (sm_90)"
+_WGMMA = contraction_wgmma.Wgmma(implicit_gemm.contraction_of, implicit_gemm.views_of, contraction_wgmma.USUAL)
+_WGMMA_TF32 = contraction_wgmma.Wgmma(implicit_gemm.contraction_of, implicit_gemm.views_of, contraction_wgmma.ROUNDED)
+CONV2D_WGMMA: PackagedTemplate[Conv2d] = PackagedTemplate(
+    "topi/conv2d.wgmma",
+    Conv2d,
+    _WGMMA.strategy(implicit_gemm.covers),
+    replace(cpu.IMAGES, covers=never),
+    runs_on=_WGMMA.runs_on,
+    scope=f"16-bit floats and 8-bit integers whose terms are neighbours (NHWC) on {_WARPGROUPS}",
+)
+CONV2D_WGMMA_TF32: PackagedTemplate[Conv2d] = PackagedTemplate(
+    "topi/conv2d.wgmma_tf32",
+    Conv2d,
+    _WGMMA_TF32.strategy(implicit_gemm.covers),
+    replace(cpu.IMAGES, covers=never),
+    runs_on=_WGMMA_TF32.runs_on,
+    scope=f"float32 whose terms are neighbours (NHWC) on {_WARPGROUPS}",
+)
 CONV2D_WINDOW: PackagedTemplate[Conv2d] = PackagedTemplate(
     "topi/conv2d.window",
     Conv2d,
@@ -112,10 +132,12 @@ _PRODUCT_MMA = contraction_mma.Mma(matmul.contraction_of, matmul.views_of)
 _PRODUCT_TF32 = contraction_mma.Mma(matmul.contraction_of, matmul.views_of, contraction_mma.ROUNDED)
 
 
-def _by_matrix_instructions(name: str, kind: type[Any], by: contraction_mma.Mma[Any]) -> PackagedTemplate[Any]:
+def _by_matrix_instructions(
+    name: str, kind: type[Any], by: contraction_mma.Mma[Any], scope: str = _MATRIX_UNITS
+) -> PackagedTemplate[Any]:
     """The strategy of products by matrix instructions, which no CPU has."""
     on_cpu = replace(_PRODUCT_ON_CPU, covers=never)
-    return PackagedTemplate(name, kind, by.strategy(always), on_cpu, runs_on=by.runs_on, scope=_MATRIX_UNITS)
+    return PackagedTemplate(name, kind, by.strategy(always), on_cpu, runs_on=by.runs_on, scope=scope)
 
 
 DENSE_MMA: PackagedTemplate[Dense] = _by_matrix_instructions("topi/dense.mma", Dense, _PRODUCT_MMA)
@@ -126,9 +148,23 @@ BATCH_MATMUL_MMA: PackagedTemplate[BatchMatmul] = _by_matrix_instructions(
 BATCH_MATMUL_TF32: PackagedTemplate[BatchMatmul] = _by_matrix_instructions(
     "topi/batch_matmul.tf32", BatchMatmul, _PRODUCT_TF32
 )
-DENSE: PackagedTemplate[Dense] = PackagedTemplate("topi/dense", Dense, _PRODUCT_ON_GPU, _PRODUCT_ON_CPU, (DENSE_MMA,))
+_PRODUCT_WGMMA = contraction_wgmma.Wgmma(matmul.contraction_of, matmul.views_of, contraction_wgmma.USUAL)
+_PRODUCT_WGMMA_TF32 = contraction_wgmma.Wgmma(matmul.contraction_of, matmul.views_of, contraction_wgmma.ROUNDED)
+DENSE_WGMMA: PackagedTemplate[Dense] = _by_matrix_instructions("topi/dense.wgmma", Dense, _PRODUCT_WGMMA, _WARPGROUPS)
+DENSE_WGMMA_TF32: PackagedTemplate[Dense] = _by_matrix_instructions(
+    "topi/dense.wgmma_tf32", Dense, _PRODUCT_WGMMA_TF32, _WARPGROUPS
+)
+BATCH_MATMUL_WGMMA: PackagedTemplate[BatchMatmul] = _by_matrix_instructions(
+    "topi/batch_matmul.wgmma", BatchMatmul, _PRODUCT_WGMMA, _WARPGROUPS
+)
+BATCH_MATMUL_WGMMA_TF32: PackagedTemplate[BatchMatmul] = _by_matrix_instructions(
+    "topi/batch_matmul.wgmma_tf32", BatchMatmul, _PRODUCT_WGMMA_TF32, _WARPGROUPS
+)
+DENSE: PackagedTemplate[Dense] = PackagedTemplate(
+    "topi/dense", Dense, _PRODUCT_ON_GPU, _PRODUCT_ON_CPU, (DENSE_MMA, DENSE_WGMMA)
+)
 BATCH_MATMUL: PackagedTemplate[BatchMatmul] = PackagedTemplate(
-    "topi/batch_matmul", BatchMatmul, _PRODUCT_ON_GPU, _PRODUCT_ON_CPU, (BATCH_MATMUL_MMA,)
+    "topi/batch_matmul", BatchMatmul, _PRODUCT_ON_GPU, _PRODUCT_ON_CPU, (BATCH_MATMUL_MMA, BATCH_MATMUL_WGMMA)
 )
 CONV1D: PackagedTemplate[Conv1d] = PackagedTemplate("topi/conv1d", Conv1d, conv1d.ON_GPU, cpu.LINE)
 CONV2D: PackagedTemplate[Conv2d] = PackagedTemplate(
@@ -136,7 +172,7 @@ CONV2D: PackagedTemplate[Conv2d] = PackagedTemplate(
     Conv2d,
     conv2d.ON_GPU,
     cpu.IMAGES,
-    (CONV2D_DIRECT, CONV2D_GROUPED, CONV2D_GEMM, CONV2D_MMA, CONV2D_WINDOW),
+    (CONV2D_DIRECT, CONV2D_GROUPED, CONV2D_GEMM, CONV2D_MMA, CONV2D_WINDOW, CONV2D_WGMMA),
 )
 DEPTHWISE: PackagedTemplate[Depthwise] = PackagedTemplate(
     "topi/depthwise", Depthwise, depthwise.ON_GPU, cpu.IMAGES, (DEPTHWISE_DIRECT, DEPTHWISE_MMA)
@@ -150,8 +186,10 @@ POOLING = PoolingTemplate("topi/pool", Pooling, elementwise.ON_GPU, elementwise.
 ALL.extend(
     (
         *(CONV1D, CONV2D, CONV2D_DIRECT, CONV2D_GROUPED, CONV2D_GEMM, CONV2D_MMA, CONV2D_TF32, CONV2D_WINDOW),
+        *(CONV2D_WGMMA, CONV2D_WGMMA_TF32),
         *(DEPTHWISE, DEPTHWISE_DIRECT, DEPTHWISE_MMA, TRANSPOSED, POOLING),
-        *(DENSE, DENSE_MMA, DENSE_TF32, BATCH_MATMUL, BATCH_MATMUL_MMA, BATCH_MATMUL_TF32),
+        *(DENSE, DENSE_MMA, DENSE_TF32, DENSE_WGMMA, DENSE_WGMMA_TF32),
+        *(BATCH_MATMUL, BATCH_MATMUL_MMA, BATCH_MATMUL_TF32, BATCH_MATMUL_WGMMA, BATCH_MATMUL_WGMMA_TF32),
     )
 )
 _registered: list[Template] = [*ALL, *legacy_names.LEGACY]
@@ -174,6 +212,7 @@ _SCHEDULES = (
     contraction_cpu,
     contraction_mma,
     contraction_simt,
+    contraction_wgmma,
     conv1d,
     conv2d,
     cpu,

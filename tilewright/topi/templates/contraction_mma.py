@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import gcd, prod
+from math import gcd, inf, prod
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ...core.atoms import ATOMS, Atom
+from ...core.atoms import WARPGROUP, Atom, atom_named
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar, thread_axis
@@ -25,7 +25,7 @@ from .contraction_schedule import Begun, begin, bind_tiles, pad_rows, result_axe
 from .gpu import USUAL as USUAL_GPU
 from .gpu import Gpu
 from .matrix_units import has_atoms
-from .mma_cost import MmaTile, depths, expected, ranked, splits, stages, tiles, warp_tiles
+from .mma_cost import MmaTile, depths, ranked, splits, stages, tiles, warp_tiles
 from .template import ScheduleStrategy
 from .tensors import Tensors
 from .workload import Convolution
@@ -40,6 +40,10 @@ ROUNDED: Mapping[str, str] = {"float32": "tf32"}
 
 class Mma(Generic[W]):
     """The strategy for workloads that are contractions, by the atoms of `atoms`, by the type of the elements."""
+
+    warpgroups = False
+    """Whether the warps of a warpgroup compute neighbouring rows together."""
+    tile: type[MmaTile] = MmaTile
 
     def __init__(
         self,
@@ -61,7 +65,9 @@ class Mma(Generic[W]):
 
         def tailored(target: Target) -> ScheduleStrategy[W]:
             on = Gpu.of(target)
-            return made if on == self.gpu else Mma(self.contraction_of, self.views_of, self.atoms, on).strategy(covers)
+            if on == self.gpu:
+                return made
+            return type(self)(self.contraction_of, self.views_of, self.atoms, on).strategy(covers)
 
         made = ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, able, self.order, self.cost)
         made = replace(made, expected=self.expected, tailored=tailored)
@@ -78,7 +84,9 @@ class Mma(Generic[W]):
 
     def atom(self, of: W) -> Atom:
         """The instruction for a workload."""
-        return ATOMS[self.atoms[of.element]]
+        found = atom_named(self.atoms[of.element])
+        assert found is not None
+        return found
 
     def space(self, of: W) -> Space:
         """The knobs.
@@ -92,7 +100,7 @@ class Mma(Generic[W]):
         made, atom = self.contraction_of(of), self.atom(of)
 
         def possible(choices: Any) -> bool:
-            return MmaTile.of(choices).is_possible(made, atom)
+            return self.tile.of(choices).is_possible(made, atom)
 
         names = ("rows", "columns", "depth", "split", "stages", "store", "tiles")
         return Space(
@@ -109,25 +117,30 @@ class Mma(Generic[W]):
 
     def usual(self, of: W) -> dict[str, Any]:
         """The choices that cost least by the model of `mma_cost`."""
-        return ranked(self.contraction_of(of), self.atom(of), self.gpu)[0].wanted()
+        return self.ranked(of)[0].wanted()
 
     def order(self, of: W) -> list[dict[str, Any]]:
         """All choices that the model ranks, those that cost least first."""
-        return [tile.wanted() for tile in ranked(self.contraction_of(of), self.atom(of), self.gpu)]
+        return [tile.wanted() for tile in self.ranked(of)]
+
+    def ranked(self, of: W) -> tuple[MmaTile, ...]:
+        """The tiles that the model ranks, those that cost least first."""
+        return ranked(self.contraction_of(of), self.atom(of), self.gpu)
 
     def cost(self, of: W) -> float:
         """The cycles that the first configuration takes by that model."""
-        return expected(self.contraction_of(of), self.atom(of), self.gpu)
+        found = self.ranked(of)
+        return found[0].cycles(self.contraction_of(of), self.atom(of), self.gpu) if found else inf
 
     def expected(self, of: W, choices: Mapping[str, Any]) -> Expectation:
         """What that model expects of a configuration."""
-        made, tile = self.contraction_of(of), MmaTile.of(choices)
+        made, tile = self.contraction_of(of), self.tile.of(choices)
         cycles = tile.cycles(made, self.atom(of), self.gpu)
         return Expectation(cycles, tile.warps * self.gpu.hardware.warp, tile.blocks(made))
 
     def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
         """Declare the contraction in whole tiles of a configuration, on elements as they are."""
-        made, tile = self.contraction_of(of), MmaTile.of(config)
+        made, tile = self.contraction_of(of), self.tile.of(config)
         padded = Padded(
             rounded(made.rows.extent, prod(tile.rows) * tile.tiles),
             rounded(made.columns.extent, prod(tile.columns)),
@@ -138,9 +151,9 @@ class Mma(Generic[W]):
 
     def schedule(self, of: W, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         """Apply a configuration."""
-        made, tile = self.contraction_of(of), MmaTile.of(config)
+        made, tile = self.contraction_of(of), self.tile.of(config)
         begun = begin(made, s, t, tile.split)
-        axes, holder, warp = _bound(made, tile, s, begun)
+        axes, holder, warp = _bound(made, tile, s, begun, self.warpgroups)
         sums = begun.sums
         shared = [s.cache_read(view, "shared", [sums]) for view in begun.views]
         s[sums].compute_at(s[holder], warp)
@@ -175,7 +188,9 @@ class _Loops(NamedTuple):
     tile: IterVar
 
 
-def _bound(of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Begun) -> tuple[_Loops, Tensor, IterVar]:
+def _bound(
+    of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Begun, warpgroups: bool = False
+) -> tuple[_Loops, Tensor, IterVar]:
     """Bind blocks and warps; returns the loops of the result, the stage that reads the sums, and its warps' loop.
 
     The sums are read by the stage that stores results, or by its copy in shared memory, from where a block stores whole
@@ -189,10 +204,18 @@ def _bound(of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Begun) -> t
         axes = result_axes(of, s, out)
     loops, i, j = _over_tiles(of, tile, s, out, *axes, bind=True)
     if tile.staged:
-        store_vectors(s, out, (i, j), (tile.rows[0], tile.columns[0]), gcd(of.run, prod(tile.columns)))
+        warps = (tile.rows[0] // WARPGROUP, WARPGROUP) if warpgroups else (tile.rows[0], tile.columns[0])
+        store_vectors(s, out, (i, j), warps, gcd(of.run, prod(tile.columns)))
         s[holder].compute_at(s[out], loops.tile)
         pad_rows(s, holder)
         *_, i, j = s[holder].op.axis
+    if warpgroups:  # its four warps are neighbours along threadIdx.y
+        group, i = s[holder].split(i, factor=WARPGROUP * tile.rows[1])
+        iw, ii = s[holder].split(i, factor=tile.rows[1])
+        s[holder].reorder(group, iw, ii, *_over_lanes(s, holder, j, tile.run(of)))
+        s[holder].bind(group, thread_axis("threadIdx.z"))
+        s[holder].bind(iw, thread_axis("threadIdx.y"))
+        return loops, holder, iw
     (iw, ii), (jw, ji) = (s[holder].split(x, factor=pair[1]) for x, pair in ((i, tile.rows), (j, tile.columns)))
     s[holder].reorder(iw, jw, ii, *_over_lanes(s, holder, ji, tile.run(of)))
     s[holder].bind(iw, thread_axis("threadIdx.z"))

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from math import inf
 from typing import Any
 
-from ...core.atoms import ATOMS
+from ...core.atoms import atom_named
 from ...core.target import Target
 from ...tune.task import Expectation
 from . import direct, direct_choice
@@ -20,7 +20,10 @@ def has_atoms(names: Collection[str]) -> Callable[[Target | None], bool]:
     """Return whether a target has all of these instructions; without a target, the usual GPU is asked for."""
 
     def runs_on(target: Target | None) -> bool:
-        return target is None or (target.kind == "cuda" and all(ATOMS[name].runs_on(target.hardware) for name in names))
+        if target is None or target.kind != "cuda":
+            return target is None
+        atoms = map(atom_named, names)
+        return all(atom is not None and atom.runs_on(target.hardware) for atom in atoms)
 
     return runs_on
 

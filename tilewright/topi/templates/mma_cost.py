@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from math import ceil, exp, inf, log, prod
+from math import ceil, exp, log, prod
 from typing import Any
 
 from ...core.atoms import LANES, Atom
@@ -44,7 +44,7 @@ _PER_COPY, _SPILLED = 2.5, 30.0
 """Registers that a copy keeps for its address and condition; cycles of a slice for each register that is not there."""
 _LEAST_ROWS = 256
 """Rows for each tile of a block from which on a block may compute several: there have to be enough blocks."""
-_FULL = 4
+FULL = 4
 """Blocks per multiprocessor beyond which the depth is not divided further."""
 
 
@@ -271,7 +271,7 @@ def candidates(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> Iterator[MmaTil
         if not 1 <= r[0] * c[0] <= 8 or r[1] * c[1] > 64 * 128:
             continue
         count = ceil(of.rows.extent / prod(r)) * ceil(of.columns.extent / prod(c)) * of.batch
-        shares = [n for n in splits(of) if n == 1 or count * n <= _FULL * gpu.processors]
+        shares = [n for n in splits(of) if n == 1 or count * n <= FULL * gpu.processors]
         ways = product(depths(of, atom), shares, stages(), (False, True))
         for tile in (MmaTile(r, c, *way) for way in ways):
             if tile.is_possible(of, atom, on):
@@ -298,9 +298,3 @@ def ranked(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> tuple[MmaTile, ...]
     """Return tiles, those that cost least first."""
     found = [(tile.cycles(of, atom, gpu), n, tile) for n, tile in enumerate(candidates(of, atom, gpu))]
     return tuple(tile for _, _, tile in sorted(found, key=lambda each: each[:2]))
-
-
-def expected(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> float:
-    """Return the cycles of the tile that costs least; infinity where there is none."""
-    found = ranked(of, atom, gpu)
-    return found[0].cycles(of, atom, gpu) if found else inf
