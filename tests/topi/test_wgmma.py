@@ -42,6 +42,7 @@ CONVOLUTIONS = (
     Conv2d.of((2, 32, 11, 9), 24, stride=2, dtype="float16", layout="NHWC"),
     Conv2d.of((1, 32, 9, 9), 48, **LAST),
 )
+SMALL = Conv2d.of((1, 64, 6, 11), 16, kernel=(1, 2), dtype="float16", **LAST)
 PRODUCTS = (
     (DENSE_WGMMA, Dense.of((130, 200), 72, "float16")),
     (DENSE_WGMMA, Dense.of((49, 130), 33, "int8")),
@@ -58,7 +59,7 @@ def arrays_of(workload, epilogue):
     return inputs, right, np.full(workload.out_shape, 77, str(workload.result))
 
 
-@pytest.mark.parametrize("workload", cases((CONVOLUTIONS[0], CONVOLUTIONS[2])))
+@pytest.mark.parametrize("workload", cases((SMALL,)))
 def test_by_the_interpreter(workload):
     """With races and reads of unwritten memory found; NVRTC compiles it."""
     for config, epilogue in zip(
@@ -86,6 +87,21 @@ def test_on_cuda(template, workload):
         check(arrays[-1].numpy(), right, ALLOWED[workload.element])
 
 
+STATIONARY = Conv2d.of((3, 96, 16, 17), 64, kernel=1, padding=0, dtype="float16", **LAST)
+"""A layer with so many positions that the filters of a block may stay for several tiles of them."""
+
+
+@pytest.mark.cuda
+def test_tiles_below_each_other_on_cuda():
+    inputs, right, poison = arrays_of(STATIONARY, EPILOGUES[2])
+    for stages, store in itertools.product((2, 3), ("fragments", "shared", "vectors")):
+        wanted = {"rows": [4, 16], "columns": [1, 32], "stages": stages, "store": store, "tiles": 3}
+        config = CONV2D_WGMMA.strategy(CUDA).nearest(STATIONARY, wanted)
+        arrays = [array(values, device=device("cuda")) for values in (*inputs, poison)]
+        build(*CONV2D_WGMMA.program(config, STATIONARY, Target("cuda"), EPILOGUES[2]), "cuda")(*arrays)
+        check(arrays[-1].numpy(), right, EPSILON["float16"])
+
+
 EMULATED = (
     (CONV2D_WGMMA, CONVOLUTIONS[1], {"rows": [4, 16], "columns": [1, 32], "split": 1, "stages": 2, "store": "vectors"}),
     (
@@ -94,14 +110,16 @@ EMULATED = (
         {"rows": [4, 16], "columns": [1, 16], "split": 2, "stages": 3, "store": "fragments"},
     ),
     (*PRODUCTS[0], {"rows": [8, 16], "columns": [1, 64], "split": 1, "stages": 3, "store": "shared"}),
+    (CONV2D_WGMMA, STATIONARY, {"rows": [4, 16], "columns": [1, 32], "stages": 2, "store": "vectors", "tiles": 3}),
 )
 
 
 @emulates
-@pytest.mark.parametrize(("template", "workload", "wanted"), EMULATED, ids=["vectors", "fragments", "shared"])
+@pytest.mark.parametrize(("template", "workload", "wanted"), EMULATED, ids=["vectors", "fragments", "shared", "tiles"])
 def test_the_source_computes_it(template, workload, wanted):
     config = template.strategy(CUDA).nearest(workload, wanted)
     assert config["store"].val == wanted["store"]
+    assert config["tiles"].val == wanted.get("tiles", 1)
     inputs, right, poison = arrays_of(workload, EPILOGUES[0])
     with emulation():
         arrays = [tw.nd.array(values, tw.cuda()) for values in (*inputs, poison)]

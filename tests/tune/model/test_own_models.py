@@ -20,6 +20,7 @@ CUDA = Target.parse("cuda -arch=sm_90")
 LAYERS = [
     Conv2d.of((4, 32, 14, 14), 32, dtype="float16", layout="NHWC"),
     Conv2d.of((1, 32, 14, 14), 32),
+    Conv2d.of((4, 32, 14, 14), 32, layout="NHWC"),
     Conv2d.of((1, 32, 28, 28), 32, groups=8, dtype="float16"),
     Depthwise.of((2, 16, 28, 28), 7, dtype="float16"),
     Dense.of((64, 128), 64, dtype="float16"),

@@ -94,6 +94,7 @@ class Views:
 class Padded:
     """The extents of a contraction rounded up to whole tiles.
 
+    With a `slice`, factors have their terms in slices of so many, one behind the other: each is a matrix by itself.
     With a `run`, columns of the product are in the order in which a lane of a matrix instruction holds so many
     neighbours of the result: of each 4 * run columns, lane m holds those from m * run on, two in each piece of 8.
     """
@@ -102,6 +103,7 @@ class Padded:
     columns: int
     depth: int
     run: int = 0
+    slice: int = 0
 
     def column(self, place: Any) -> Any:
         """The column of the result at a place among the columns of the product."""
@@ -166,24 +168,31 @@ def declare(of: Contraction, views: Views, padded: Padded, kind: str) -> Tensor:
     before = (of.batch,) if batches else ()
     b_name = ("b",) if batches else ()
 
+    def sliced(value: Element) -> Element:
+        return lambda *indices: value(*indices[:-3], indices[-2], indices[-3] * padded.slice + indices[-1])
+
     def view(name: str, value: Element, extent: int, letter: str, along_depth: bool) -> Tensor:
-        dims = (extent, padded.depth) if along_depth else (padded.depth, extent)
-        letters = (letter, "k") if along_depth else ("k", letter)
+        dims: tuple[int, ...] = (extent, padded.depth) if along_depth else (padded.depth, extent)
+        letters: tuple[str, ...] = (letter, "k") if along_depth else ("k", letter)
+        if padded.slice:
+            dims, letters = (padded.depth // padded.slice, extent, padded.slice), ("slice", letter, "k")
+            value = sliced(value)
         made: Tensor = compute((*before, *dims), value, name, varargs_names=[*b_name, *letters])
         return made
 
     lhs = view("left", left, padded.rows, "i", of.rows.along_depth)
     rhs = view("right", right, padded.columns, "j", of.columns.along_depth)
-    k = reduce_axis((0, padded.depth), name="k")
+    k = reduce_axis((0, padded.slice or padded.depth), name="k")
+    terms = [reduce_axis((0, padded.depth // padded.slice), name="slice"), k] if padded.slice else [k]
 
     def product(*indices: Any) -> Any:
         b, i, places = indices[:batches], indices[batches], indices[batches + 1 :]
         j = places[0]
         for place, extent in zip(places[1:], padded.column_shape[1:], strict=True):
             j = j * extent + place
-        a = lhs(*b, i, k) if of.rows.along_depth else lhs(*b, k, i)
-        c = rhs(*b, j, k) if of.columns.along_depth else rhs(*b, k, j)
-        return reduce_sum(cast(of.sum_dtype, a) * cast(of.sum_dtype, c), [k])
+        a = lhs(*b, *terms[:-1], i, k) if of.rows.along_depth else lhs(*b, k, i)
+        c = rhs(*b, *terms[:-1], j, k) if of.columns.along_depth else rhs(*b, k, j)
+        return reduce_sum(cast(of.sum_dtype, a) * cast(of.sum_dtype, c), terms)
 
     letters = ("j", "piece", "lane", "neighbour")[: len(padded.column_shape)]
     shape = (*before, padded.rows, *padded.column_shape)

@@ -146,8 +146,13 @@ class Mma(Generic[W]):
             rounded(made.columns.extent, prod(tile.columns)),
             rounded(made.depth, tile.depth * tile.split),
             tile.run(made),
+            self.slice(tile),
         )
         return declare(made, self.views_of(of, data, weights), padded, of.element)
+
+    def slice(self, tile: MmaTile) -> int:
+        """The terms of a slice, where the factors lie slice by slice; else 0."""
+        return tile.depth if self.warpgroups and tile.tiles > 1 else 0
 
     def schedule(self, of: W, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         """Apply a configuration."""
@@ -157,7 +162,10 @@ class Mma(Generic[W]):
         sums = begun.sums
         shared = [s.cache_read(view, "shared", [sums]) for view in begun.views]
         s[sums].compute_at(s[holder], warp)
-        slices, inner = s[sums].split(s[sums].op.reduce_axis[0], factor=tile.depth)
+        slices, *terms = s[sums].op.reduce_axis
+        inner = terms[0] if terms else None
+        if inner is None:
+            slices, inner = s[sums].split(slices, factor=tile.depth)
         data = s[sums].op.axis
         s[sums].reorder(slices, *data, inner)
         whole, size = rounded(made.depth, tile.depth * tile.split), (prod(tile.rows), prod(tile.columns))
@@ -165,7 +173,7 @@ class Mma(Generic[W]):
             stays = tile.tiles > 1 and operand is made.columns
             if stays:
                 s[each].compute_at(s[begun.out], axes.block)
-            elif tile.tiles > 1 and tile.depth >= whole:
+            elif tile.tiles > 1 and (terms or tile.depth >= whole):
                 s[each].compute_at(s[begun.out], axes.tile)
             else:
                 s[each].compute_at(s[sums], slices)

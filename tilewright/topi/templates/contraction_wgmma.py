@@ -7,12 +7,13 @@ hardware reads them there, so that warps load no fragments; the rest is as in `c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .contraction_mma import Mma
-from .mma_cost import MmaTile, splits
+from .mma_cost import MmaTile, splits, tiles
 from .wgmma_cost import WgmmaTile, column_tiles, depth_of, ranked, row_tiles, stages
 from .workload import Convolution
 
@@ -41,7 +42,7 @@ class Wgmma(Mma[W]):
         def possible(choices: Any) -> bool:
             return WgmmaTile.of(choices).is_possible(made, atom)
 
-        names = ("rows", "columns", "depth", "split", "stages", "store")
+        names = ("rows", "columns", "depth", "split", "stages", "store", "tiles")
         return Space(
             [
                 split_knob("rows", made.rows.extent, "candidate", candidate=row_tiles(made.rows)),
@@ -50,6 +51,7 @@ class Wgmma(Mma[W]):
                 value_knob("split", splits(made)),
                 value_knob("stages", stages()),
                 value_knob("store", ["fragments", "shared", "vectors"]),
+                replace(value_knob("tiles", tiles(made)), unsaid=0),
             ]
         ).where(possible, names, "a block that the hardware can hold")
 

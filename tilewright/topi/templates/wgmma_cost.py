@@ -9,16 +9,17 @@ measured on an H200.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from math import ceil, inf, prod
 
 from ...core.atoms import LANES, WARPGROUP, Atom
 from ...core.dtype import DType
-from ...core.hardware import SWIZZLE_LINE, SWIZZLE_PIECE, Hardware
+from ...core.hardware import SWIZZLE_LINE, SWIZZLE_PIECE, Hardware, MemoryScope
 from .contraction import Contraction, Operand
 from .gpu import USUAL, Gpu
-from .mma_cost import FULL, MmaTile, splits
+from .mma_cost import FULL, MmaTile, splits, tiles
 
 _COLUMN, _READ = 2.0, 128.0
 """Cycles of the tensor cores for a column of 64 sums of a slice; bytes of shared memory that they read in a cycle."""
@@ -37,6 +38,8 @@ _LAUNCH, _KERNEL, _TAIL = 3080.0, 2060.0, 0.473
 """Cycles of a first kernel, and of a further one; waves that are not full."""
 _OVERHEAD = 40
 """Registers for addresses and loops."""
+_STATIONARY = 4
+"""Slices of the columns' factor that may stay in shared memory for several tiles of rows."""
 
 
 class WgmmaTile(MmaTile):
@@ -47,16 +50,35 @@ class WgmmaTile(MmaTile):
         return self.columns[1] * 16 * DType(atom.accumulator).bytes // 4 // LANES + _OVERHEAD
 
     def shared_bytes(self, of: Contraction, atom: Atom) -> int:
-        """Bytes of slices in shared memory; results lie where slices were."""
+        """Bytes of slices in shared memory; results lie where slices were, unless those of the next tile are there."""
         rows, columns = prod(self.rows), prod(self.columns)
         results = rows * (columns + 8) * max(DType(atom.operands).bytes, 2) if self.staged else 0
+        if self.tiles > 1:
+            slices = self.slices(of)
+            return (columns + rows * self.stages) * SWIZZLE_LINE * slices + results + 8 * SWIZZLE_LINE
         return max((rows + columns) * SWIZZLE_LINE * self.stages, results) + 8 * SWIZZLE_LINE
+
+    def slices(self, of: Contraction) -> int:
+        """Slices of a block, or of each of its tiles."""
+        return ceil(of.depth / (self.depth * self.split))
 
     def is_possible(self, of: Contraction, atom: Atom, on: Hardware | None = None) -> bool:
         """Whether the hardware can run it, and every block has work."""
+        on, threads = on or USUAL.hardware, self.warps * LANES
         # Of results that go through shared memory, a tile holds no more than there are.
         fits = prod(self.rows) <= of.rows.extent and prod(self.columns) <= of.columns.extent
-        return super().is_possible(of, atom, on) and atom.width(self.columns[1]) > 0 and (fits or not self.staged)
+        power = prod(self.columns) & (prod(self.columns) - 1) == 0
+        return (
+            threads <= on.block.threads
+            and self.registers(atom) <= on.registers_at(threads)
+            and self.shared_bytes(of, atom) <= on.memory(MemoryScope.SHARED).most
+            and self.split * self.depth < of.depth + self.depth
+            and self.stages <= (self.tiles if self.tiles > 1 else self.slices(of))
+            and (self.tiles == 1 or (self.split == of.batch == 1 and self.slices(of) <= _STATIONARY))
+            and atom.width(self.columns[1]) > 0
+            and (not self.staged or (fits and power and self.split == 1))
+            and (not self.vectors or self._has_runs(of))
+        )
 
     def cycles(self, of: Contraction, atom: Atom, gpu: Gpu) -> float:
         """Cycles that the contraction takes."""
@@ -65,16 +87,16 @@ class WgmmaTile(MmaTile):
         if not resident:
             return inf
         blocks = self.blocks(of)
-        at_once, slices = min(resident, ceil(blocks / gpu.processors)), ceil(of.depth / (self.depth * self.split))
+        at_once, slices = min(resident, ceil(blocks / gpu.processors)), self.slices(of)
         groups = self.warps // WARPGROUP
         busy = max(groups * max(_COLUMN * columns, (columns + 64) * SWIZZLE_LINE / _READ), self._issued(of, gpu))
         late = _LATENCY * _AHEAD ** (self.stages - 1)
         slice_cycles = max(busy + late, at_once * busy * (1 + _CROWD))
         stored_by = _STAGED if self.staged else _VECTORS if self.vectors else _STORE
-        wave = slices * slice_cycles + columns * 16 / LANES * stored_by * groups * at_once + _BLOCK
+        wave = self.tiles * (slices * slice_cycles + columns * 16 / LANES * stored_by * groups * at_once) + _BLOCK
         waves = blocks / (gpu.processors * at_once)
         full = ceil(waves) if waves <= 3 else waves + _TAIL
-        moved = (rows + columns) * slices * SWIZZLE_LINE * blocks / _BANDWIDTH
+        moved = (rows * self.tiles + columns) * slices * SWIZZLE_LINE * blocks / _BANDWIDTH
         return max(full * wave, moved, self._written(of)) + _LAUNCH + self._added(of)
 
     def _issued(self, of: Contraction, gpu: Gpu) -> float:
@@ -120,7 +142,7 @@ def depth_of(atom: Atom) -> int:
 
 def stages() -> list[int]:
     """Slices in flight."""
-    return [2, 3, 4, 5, 6]
+    return [1, 2, 3, 4, 5, 6]
 
 
 def candidates(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> Iterator[WgmmaTile]:
@@ -133,6 +155,19 @@ def candidates(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> Iterator[WgmmaT
             tile = WgmmaTile(rows, columns, depth_of(atom), split, stage, store == "shared", 1, store == "vectors")
             if tile.is_possible(of, atom, gpu.hardware):
                 yield tile
+            yield from _stationary(tile, count, of, atom, gpu)
+
+
+def _stationary(tile: WgmmaTile, count: int, of: Contraction, atom: Atom, gpu: Gpu) -> Iterator[WgmmaTile]:
+    """The tile with so many of them per block that one or two waves of blocks do all `count` of them."""
+    if tile.split > 1 or of.batch > 1 or tile.slices(of) > _STATIONARY:
+        return
+    below = tiles(of)
+    resident = replace(tile, tiles=max(2, tile.stages)).resident(of, atom, gpu.hardware)
+    for least in {count / (gpu.processors * resident * waves) for waves in (1, 2)} if resident else ():
+        made = replace(tile, tiles=next((n for n in below if n >= least), below[-1]))
+        if made.tiles > 1 and made.is_possible(of, atom, gpu.hardware):
+            yield made
 
 
 @lru_cache(maxsize=256)
