@@ -231,7 +231,11 @@ class StageNest:
         body = self.found.body[0]
         if not isinstance(body, Reduce):
             raise TypeError(f"{self.stage.name} is not a reduction")
-        return body
+        combiner = body.combiner.where(self._root_values())
+        if combiner is body.combiner:
+            return body
+        made: Reduce = Reduce(combiner, body.source, body.axes, body.condition, body.value_index, body.init)
+        return made
 
     def _kept(self) -> Stmt:
         """What an iteration stores, where the schedule wants it stored."""
@@ -277,10 +281,13 @@ class StageNest:
             for d, (p, i) in enumerate(zip(places, indices, strict=True))
         )
 
+    def _root_values(self) -> dict[Var, Expr]:
+        """What the axes of the operation are in terms of the loops, as they stand."""
+        return {axis.var: cast(axis.var.dtype, self.values[axis]) for axis in self.stage.roots}
+
     def _concrete(self, e: Expr) -> Expr:
         """A body expression over loop variables and buffers."""
-        roots = {axis.var: cast(axis.var.dtype, self.values[axis]) for axis in self.stage.roots}
-        memo: dict[Any, Any] = dict(roots)
+        memo: dict[Any, Any] = dict(self._root_values())
 
         def visit(x: Any) -> Any:
             done = memo.get(x)

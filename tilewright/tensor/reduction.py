@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, reduce
 from typing import Any
 
@@ -56,6 +56,13 @@ class CommReducer:
         """The combination of two tuples of values."""
         mapping = {**dict(zip(self.lhs, lhs, strict=True)), **dict(zip(self.rhs, rhs, strict=True))}
         return tuple(substitute(e, mapping) for e in self.result)
+
+    def where(self, values: Mapping[Any, Expr]) -> CommReducer:
+        """This way to combine where variables, such as the axes of the element, have values."""
+        if not values or not any(uses_any(e, values) for e in (*self.result, *self.identity)):
+            return self
+        result, identity = (tuple(substitute(e, values) for e in part) for part in (self.result, self.identity))
+        return CommReducer(self.name, self.lhs, self.rhs, result, identity)
 
 
 @node(derived={"dtype": "source[value_index].dtype"})

@@ -122,9 +122,9 @@ def _moved_body(
             guards.extend([] if guard is None else [simplify(guard)])
     mapping = _on_axes_of_cache(stage, values) | {a.var: b.var for a, b in terms.items() if b is not a}
     made: Expr = substitute(body, mapping)
-    if isinstance(made, Reduce) and any(b is not a for a, b in terms.items()):
+    if isinstance(made, Reduce):
         own = tuple(terms.get(a, a) for a in made.axes)
-        made = Reduce(made.combiner, made.source, own, made.condition, made.value_index, made.init)
+        made = Reduce(made.combiner.where(mapping), made.source, own, made.condition, made.value_index, made.init)
     if not isinstance(made, Reduce) and any(isinstance(relation, Fuse) for relation in stage.relations):
         # Here quotients and remainders of a fused loop still make up a whole; pieces of it may not, later.
         facts = EMPTY.bind_all({axes[a].var: (const(0, a.var.dtype), ranges[a].extent) for a in axes})

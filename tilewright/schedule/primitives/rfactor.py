@@ -121,13 +121,13 @@ def _partial_body(
                 inside = logical_and(inside, likely(simplify(guard)))
     # The condition may read what the guard keeps inside its tensor.
     condition: Expr = logical_and(inside, substitute(body.condition, mapping))
-    source = tuple(substitute(e, mapping) for e in body.source)
+    source, combiner = tuple(substitute(e, mapping) for e in body.source), body.combiner.where(mapping)
     if remaining:
         axes = tuple(remaining.values())
-        return tuple(Reduce(body.combiner, source, axes, condition, k, ()) for k in range(len(stage.op.body)))
+        return tuple(Reduce(combiner, source, axes, condition, k, ()) for k in range(len(stage.op.body)))
     if isinstance(condition, n.IntImm):
         return source
-    return tuple(if_then_else(condition, e, z) for e, z in zip(source, body.combiner.identity, strict=True))
+    return tuple(if_then_else(condition, e, z) for e, z in zip(source, combiner.identity, strict=True))
 
 
 def _moved_inside(schedule: Schedule, stage: Stage, partial: int, axes: dict[IterVar, IterVar]) -> Schedule:
