@@ -69,6 +69,11 @@ def jobs_of(
     if known is not None:
         template, first = known.template, known.config
     found = dict.fromkeys([(template.name, first.index)])
+    known = recorded(able, of, TARGET, fused=True) if shipped and epilogue else None
+    if known is not None:
+        found[known.template.name, known.config.index] = None
+        for index in _compiled_otherwise(known.template, of, known.config, trials):
+            found[known.template.name, index] = None
     for other in family.strategies:
         if other.covers(of, TARGET):
             found[other.name, other.first(of.args, TARGET).index] = None
@@ -76,6 +81,7 @@ def jobs_of(
         found.update(dict.fromkeys((family.name, index) for index in _of_small_images(of, trials // 3)))
     for which, choices in seeds.get(f"{name} {mode}", ()):
         found[which, _named(which).strategy(TARGET).nearest(of, choices).index] = None
+    found.update(dict.fromkeys((template.name, index) for index in _compiled_otherwise(template, of, first, trials)))
     found.update(dict.fromkeys((template.name, index) for index in _drawn(template, of, trials)))
     for at, (which, index) in enumerate(found):
         if at < max(trials, 1) or (
@@ -90,6 +96,17 @@ def jobs_of(
         yield name, mode, template.name, first.index, True
 
 
+def _compiled_otherwise(template: PackagedTemplate[Any], of: Any, config: Config, trials: int) -> Iterator[int]:
+    """A configuration with its loops in another order, and with other limits of registers."""
+    strategy = template.strategy(TARGET)
+    knobs = {knob.name: [choice.data for choice in knob.choices] for knob in strategy.space(of).knobs}
+    same = {name: choice.size[1:] if hasattr(choice, "size") else choice.data for name, choice in config.items()}
+    names = [name for name in ("order", "resident") if name in knobs]
+    every = list(product(*(knobs[name] for name in names)))
+    for choices in every[: max(1, trials // 2)] if names else ():
+        yield strategy.nearest(of, {**same, **dict(zip(names, choices, strict=True))}).index
+
+
 def _drawn(template: PackagedTemplate[Any], of: Any, trials: int) -> Iterator[int]:
     """Configurations that the model likes, and some of the others; of the 1-D convolution, a grid."""
     strategy = template.strategy(TARGET)
@@ -97,6 +114,8 @@ def _drawn(template: PackagedTemplate[Any], of: Any, trials: int) -> Iterator[in
     if order and not template.name.endswith(".direct"):
         some = order[: 2 * trials // 3] + order[2 * trials // 3 :: max(1, 3 * len(order) // max(trials, 1))]
         yield from (strategy.nearest(of, choices).index for choices in some)
+        for choices in order[:4] if "resident" in (knob.name for knob in strategy.space(of).knobs) else ():
+            yield from _compiled_otherwise(template, of, strategy.nearest(of, choices), trials)
         return
     if not template.name.endswith(".direct"):
         for threads, own, terms, shared in product((32, 64, 128, 256), (1, 2, 4), (32, 8), ("none", "weights", "both")):
@@ -107,7 +126,8 @@ def _drawn(template: PackagedTemplate[Any], of: Any, trials: int) -> Iterator[in
     near = [each for cost, each in ranked if cost < 2.5 * ranked[0][0]]
     some = near[: 2 * trials // 3] + near[2 * trials // 3 :: max(1, 3 * len(near) // max(trials, 1))]
     for tile, block in some:
-        yield strategy.nearest(of, wanted(tile, block)).index
+        for order in ("terms", "rows") if of.layout == "NCHW" and of.groups == of.shape[1] else ("terms",):
+            yield strategy.nearest(of, {**wanted(tile, block), "order": order}).index
     if len(strategy.space(of)["planes"].choices) > 1:
         for tile, block in near[: 2 * trials]:
             config = strategy.nearest(of, {**wanted(tile, block), "planes": "shared"})

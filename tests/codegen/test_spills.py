@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tilewright import te
 from tilewright.codegen.abi import Resources
 from tilewright.codegen.nvrtc import CompiledSource, compile_cuda
 from tilewright.codegen.spills import without_needless_spills
 from tilewright.core.target import Target
+from tilewright.driver import build
 
 HARDWARE = Target.parse("cuda -arch=sm_90").hardware
 SOURCE = (
@@ -61,3 +63,16 @@ def compile_cuda_never(source: str) -> CompiledSource:
 def test_launch_bounds_with_one_block_compile() -> None:
     found = compile_cuda(SOURCE.replace("(96)", "(96, 1)"), "sm_90")
     assert set(found.resources) == {"first", "second"}
+
+
+@pytest.mark.parametrize(("pragmas", "asked"), [((), ""), ((3,), ", 3"), ((2, 5), ", 5")])
+def test_a_schedule_asks_for_resident_blocks(pragmas: tuple[int, ...], asked: str) -> None:
+    A = te.placeholder((1024,), name="A")
+    B = te.compute((1024,), lambda i: A[i] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    axes = s[B].split(B.op.axis[0], factor=64)
+    for axis, tag, blocks in zip(axes, ("blockIdx.x", "threadIdx.x"), (*pragmas, 0, 0), strict=False):
+        s[B].bind(axis, te.thread_axis(tag))
+        if blocks:
+            s[B].pragma(axis, "resident_blocks", blocks)
+    assert f"__launch_bounds__(64{asked}) " in build(s, [A, B], Target("cuda -arch=sm_90")).program.source

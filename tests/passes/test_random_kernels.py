@@ -34,7 +34,7 @@ def filled(kernel: Function) -> Function:
     body = seq(*first, body)
     for buffer in reversed(held):
         body = Allocate(buffer, body)
-    return kernel.with_body(Launch(launch.name, launch.threads, body))
+    return kernel.with_body(launch.with_body(body))
 
 
 def result(kernel: Function) -> np.ndarray:

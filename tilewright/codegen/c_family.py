@@ -102,7 +102,9 @@ class KernelWriter:
         top = len(self.lines)
         self._stmt(self.kernel.launch.body)
         self.lines[top:top] = self._shared_arrays()
-        head = self.dialect.header(self.kernel.name, parameters, self.kernel.threads, self.has_matrices)
+        # With one block per multiprocessor asked for, ptxas spends registers on loading ahead, not on more blocks.
+        resident = self.kernel.launch.resident or int(self.has_matrices)
+        head = self.dialect.header(self.kernel.name, parameters, self.kernel.threads, resident)
         buffers = [p for p in self.kernel.params if isinstance(p, Buffer)]
         notes = [f"// {self.names(b)}: {remark(b.note)}" for b in buffers if b.note not in ("", b.name, self.names(b))]
         return "\n".join([*notes, head + " {", *self.lines, "}"])

@@ -276,11 +276,8 @@ class Cuda(Dialect):
     def thread_index(self, tag: ThreadTag) -> str:
         return tag.value
 
-    def header(
-        self, name: str, parameters: Sequence[Parameter], threads: int | None, prefers_registers: bool = False
-    ) -> str:
-        # With one block per multiprocessor asked for, ptxas spends registers on loading ahead, not on more blocks.
-        bounds = f"__launch_bounds__({threads}{', 1' * prefers_registers}) " if threads else ""
+    def header(self, name: str, parameters: Sequence[Parameter], threads: int | None, resident: int = 0) -> str:
+        bounds = f"__launch_bounds__({threads}{f', {resident}' * (resident > 0)}) " if threads else ""
         return signature(f'extern "C" __global__ void {bounds}{name}', [self._declare(p) for p in parameters], "")
 
     def _declare(self, p: Parameter) -> str:

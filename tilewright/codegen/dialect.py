@@ -192,10 +192,8 @@ class Dialect(ABC):
         """The expression of a hardware thread index."""
 
     @abstractmethod
-    def header(
-        self, name: str, parameters: Sequence[Parameter], threads: int | None, prefers_registers: bool = False
-    ) -> str:
-        """The kernel's signature, up to its opening brace; it may prefer more registers to more resident blocks."""
+    def header(self, name: str, parameters: Sequence[Parameter], threads: int | None, resident: int = 0) -> str:
+        """The kernel's signature, up to its opening brace; so many `resident` blocks are to fit a multiprocessor."""
 
     @abstractmethod
     def preamble(self, dtypes: frozenset[DType]) -> list[str]:

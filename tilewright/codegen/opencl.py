@@ -125,9 +125,7 @@ class OpenCl(PlainC):
     def thread_index(self, tag: ThreadTag) -> str:
         return f"get_{'group' if tag.is_block else 'local'}_id({tag.dimension})"
 
-    def header(
-        self, name: str, parameters: Sequence[Parameter], threads: int | None, prefers_registers: bool = False
-    ) -> str:
+    def header(self, name: str, parameters: Sequence[Parameter], threads: int | None, resident: int = 0) -> str:
         return signature(f"__kernel void {name}", [self._declare(p) for p in parameters], "")
 
     def _declare(self, p: Parameter) -> str:

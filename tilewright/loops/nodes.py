@@ -258,11 +258,19 @@ class Seq(Stmt):
 
 @node()
 class Launch(Stmt):
-    """A kernel launch: `threads` maps each hardware index used to (variable, extent)."""
+    """A kernel launch: `threads` maps each hardware index used to (variable, extent).
+
+    `resident` is how many blocks the compiler makes room for on a multiprocessor; with 0 it decides by itself.
+    """
 
     name: str
     threads: tuple[tuple[ThreadTag, Var, Expr], ...]
     body: Stmt
+    resident: int
+
+    def with_body(self, body: Stmt, threads: tuple[tuple[ThreadTag, Var, Expr], ...] | None = None) -> Launch:
+        """This launch with another body, and with other extents where they are given."""
+        return Launch(self.name, self.threads if threads is None else threads, body, self.resident)
 
 
 NOTHING = Seq(())

@@ -53,7 +53,7 @@ def _host(stmt: Stmt, sizes: tuple[int, ...]) -> Stmt:
         return stmt
     facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
     threads = frozenset(var for tag, var, _ in stmt.threads if tag.is_thread)
-    return Launch(stmt.name, stmt.threads, _Copier(sizes, uses.written(stmt.body)).visit(stmt.body, facts, threads))
+    return stmt.with_body(_Copier(sizes, uses.written(stmt.body)).visit(stmt.body, facts, threads))
 
 
 def without_commits(stmt: Stmt) -> Stmt:

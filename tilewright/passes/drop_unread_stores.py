@@ -58,7 +58,7 @@ def _host(stmt: Stmt) -> Stmt:
     before, (body, _) = stmt.body, _Sweep(viewed).back(stmt.body, NO_SOURCES)
     while body is not before:  # what only a dropped store read need not be stored either
         before, (body, _) = body, _Sweep(viewed).back(body, NO_SOURCES)
-    return stmt if body is stmt.body else Launch(stmt.name, stmt.threads, _without_unused(body))
+    return stmt if body is stmt.body else stmt.with_body(_without_unused(body))
 
 
 class _Sweep:

@@ -31,7 +31,7 @@ def hoist_divisions(function: Function, target: Target, options: Options) -> Fun
 def _host(stmt: Stmt) -> Stmt:
     if isinstance(stmt, Launch):
         threads = [var for _, var, _ in stmt.threads]
-        return Launch(stmt.name, stmt.threads, _scope(stmt.body, set(threads), set(threads), set()))
+        return stmt.with_body(_scope(stmt.body, set(threads), set(threads), set()))
     return map_statements(stmt, _host)
 
 

@@ -55,7 +55,7 @@ def lower_thread_reduce(function: Function, target: Target, options: Options) ->
 def _host(stmt: Stmt, warp: int) -> Stmt:
     if isinstance(stmt, Launch):
         body = _hoisted(_kernel(stmt.body, stmt, warp))
-        return stmt if body is stmt.body else Launch(stmt.name, stmt.threads, body)
+        return stmt if body is stmt.body else stmt.with_body(body)
     return map_statements(stmt, lambda child: _host(child, warp))
 
 

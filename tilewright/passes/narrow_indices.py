@@ -88,7 +88,7 @@ def _launch(stmt: Launch, facts: Facts) -> Stmt:
     body: Stmt = substitute(stmt.body, {var: Cast(INT64, narrow) for var, narrow in variables.items()})
     threads = tuple((tag, variables.get(var, var), extent) for tag, var, extent in stmt.threads)
     ranges = {var: (const(0, var.dtype), _as_narrow(extent, facts)) for _, var, extent in threads}
-    return Launch(stmt.name, threads, _visit(body, facts.bind_all(ranges)))
+    return stmt.with_body(_visit(body, facts.bind_all(ranges)), threads)
 
 
 def _fits(e: Expr, facts: Facts) -> bool:

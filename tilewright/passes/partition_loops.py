@@ -34,7 +34,7 @@ def _host(stmt: Stmt) -> Stmt:
         if not any(map(_is_guard, statements(stmt.body))):
             return stmt
         facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
-        return Launch(stmt.name, stmt.threads, _visit(stmt.body, facts))
+        return stmt.with_body(_visit(stmt.body, facts))
     return map_statements(stmt, _host)
 
 

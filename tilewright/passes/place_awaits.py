@@ -65,7 +65,7 @@ def _kernels(stmt: Stmt) -> Stmt:
     scene = Scene(frozenset(var for tag, var, _ in stmt.threads if tag.is_thread), facts)
     far = 1 + max(copy.buffer.slices for copy in copies)
     body, _ = _Placer((), {}, far).place(stmt.body, scene, _State())
-    return Launch(stmt.name, stmt.threads, body)
+    return stmt.with_body(body)
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def _kernels(stmt: Stmt) -> Stmt:
         found = AccessFinder((scope,), only=buffers)
         if found.touches(body):
             body = _Placer(scope, found, memory).place(body, scene).stmt
-    return stmt if body is stmt.body else Launch(stmt.name, stmt.threads, body)
+    return stmt if body is stmt.body else stmt.with_body(body)
 
 
 def _passed_on(body: Stmt) -> frozenset[Buffer]:

@@ -62,7 +62,7 @@ def _host(stmt: Stmt, hardware: Hardware) -> Stmt:
         return map_statements(stmt, lambda child: _host(child, hardware))
     facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
     scene = Scene(frozenset(var for tag, var, _ in stmt.threads if tag.is_thread), facts)
-    return Launch(stmt.name, stmt.threads, _visit(stmt.body, scene, _spare_registers(stmt, hardware)))
+    return stmt.with_body(_visit(stmt.body, scene, _spare_registers(stmt, hardware)))
 
 
 def _spare_registers(kernel: Launch, hardware: Hardware) -> int:

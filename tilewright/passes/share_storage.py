@@ -54,7 +54,7 @@ def share_storage(function: Function, target: Target, options: Options) -> Funct
         extents = [extent for tag, _, extent in stmt.threads if tag.is_thread]
         # One thread gets no barriers, and without them compilers move accesses of different types past each other.
         several = not all(isinstance(extent, IntImm) and extent.value == 1 for extent in extents)
-        return Launch(stmt.name, stmt.threads, _kernel(stmt.body, memory.alignment if several else None))
+        return stmt.with_body(_kernel(stmt.body, memory.alignment if several else None))
 
     return function.with_body(visit(function.body))
 

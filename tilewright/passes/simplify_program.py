@@ -58,7 +58,7 @@ def simplify_statement(stmt: Stmt, facts: Facts) -> Stmt:
     if isinstance(stmt, Launch):
         threads = tuple((tag, var, simplify(extent, facts)) for tag, var, extent in stmt.threads)
         inside = facts.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in threads})
-        return Launch(stmt.name, threads, simplify_statement(stmt.body, inside))
+        return stmt.with_body(simplify_statement(stmt.body, inside), threads)
     return stmt
 
 

@@ -30,6 +30,7 @@ from ..loops.nodes import (
 )
 from ..loops.thread_extents import last_stage, thread_extents, thread_loops
 from ..loops.walk import statements
+from ..schedule.primitives.annotate import RESIDENT_BLOCKS
 
 _Doers = tuple[frozenset[Buffer], tuple[Var, ...]]  # the buffer, and the thread indices restricted to 0
 _NONE: frozenset[Buffer] = frozenset()
@@ -73,7 +74,9 @@ def _launch(stmt: For, names: _Names) -> Launch:
     body = substitute(_strip(stmt), {var: index for var, index in same.items() if var is not index})
     body = _alone(body, tuple(var for tag, var in threads.items() if tag.is_thread))
     ordered = sorted(extents.items(), key=lambda item: _ORDER[item[0]])
-    return Launch(names.fresh(), tuple((tag, threads[tag], extent) for tag, extent in ordered), body)
+    indices = tuple((tag, threads[tag], extent) for tag, extent in ordered)
+    asked = [int(value) for loop in loops for key, value in loop.pragmas if key == RESIDENT_BLOCKS]
+    return Launch(names.fresh(), indices, body, max(asked, default=0))
 
 
 def _refuse_parallel(kernel: Stmt) -> None:

@@ -26,7 +26,7 @@ def unroll_local_accesses(function: Function, target: Target, options: Options) 
     def host(stmt: Stmt) -> Stmt:
         if isinstance(stmt, Launch):
             wanted = index_variables(stmt.body, MemoryScope.LOCAL)
-            return Launch(stmt.name, stmt.threads, _visit(stmt.body, wanted, most)[0])
+            return stmt.with_body(_visit(stmt.body, wanted, most)[0])
         return map_statements(stmt, host)
 
     return function.with_body(host(function.body))

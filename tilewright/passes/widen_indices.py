@@ -107,7 +107,7 @@ class _Widener:
             return For(var, low, extent, stmt.kind, stmt.thread, stmt.pragmas, self.statement(stmt.body))
         if isinstance(stmt, Launch):
             threads = tuple((tag, self._counter(var), self.wide(extent)) for tag, var, extent in stmt.threads)
-            return Launch(stmt.name, threads, self.statement(stmt.body))
+            return stmt.with_body(self.statement(stmt.body), threads)
         if isinstance(stmt, Store):
             return Store(self.buffer(stmt.buffer), tuple([self.wide(i) for i in stmt.indices]), self.value(stmt.value))
         if isinstance(stmt, Allocate):

@@ -105,9 +105,7 @@ class C(PlainC):
     def thread_index(self, tag: ThreadTag) -> str:
         raise InternalError("functions of a CPU have no thread indices")
 
-    def header(
-        self, name: str, parameters: Sequence[Parameter], threads: int | None, prefers_registers: bool = False
-    ) -> str:
+    def header(self, name: str, parameters: Sequence[Parameter], threads: int | None, resident: int = 0) -> str:
         return signature(f"static int32_t {name}", [self._declare(p) for p in parameters] or ["void"], "")
 
     def _declare(self, p: Parameter) -> str:

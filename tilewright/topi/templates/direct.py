@@ -53,6 +53,7 @@ _THREADS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 16, 24, 28, 32, 48, 56, 64, 96, 128,
 _INNER = (1, 2, 3, 4, 5, 6, 7, 8, 14, 16)
 _LARGEST_BLOCK = 512
 _PLANE_BYTES, _ROW_BYTES = 2048, 128
+_RESIDENT = (0, 1, 2, 3, 4, 5, 6, 8)
 _TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 _TILES = ("tile_c", "tile_y", "tile_x")
 
@@ -64,7 +65,9 @@ def space(of: Images) -> Space:
     group, over blocks and a thread's own (in NHWC all of them are of `tile_c`); `tile_y`, `tile_x`: rows and columns,
     over blocks, threads and a thread's own. `chunk`: neighbours that are loaded at once. `window`: what of it a thread
     holds at a time, see `Window`; rows slide in NHWC only. `planes`: where windows are loaded from; a block may fetch
-    whole small images to shared memory first.
+    whole small images to shared memory first. `order`: which loop of a sum is outermost, over the terms or over a
+    thread's rows of results, which are then complete one after another. `resident`: how many blocks the compiler makes
+    room for on a multiprocessor; 0 leaves it the choice.
     """
     last = of.layout == "NHWC"
     rows, columns = of.places
@@ -79,6 +82,8 @@ def space(of: Images) -> Space:
         value_knob("chunk", [c for c in (1, 2, 4, 8) if c <= widest(of)]),
         value_knob("window", [w.value for w in Window if last or not w.slides]),
         value_knob("planes", ["memory", "shared"] if _small(of) else ["memory"]),
+        value_knob("order", ["terms"] if last or of.groups < of.shape[1] else ["terms", "rows"]),
+        value_knob("resident", _RESIDENT),
     ]
 
     def aligned(choices: Mapping[str, Any]) -> bool:
@@ -91,6 +96,9 @@ def space(of: Images) -> Space:
     def small(choices: Mapping[str, Any]) -> bool:
         tile = tile_of(choices)
         return tile.steps(of) <= STEPS and tile.registers(of) <= REGISTERS
+
+    def ordered(choices: Mapping[str, Any]) -> bool:
+        return bool(choices["order"].val == "terms" or choices["window"].val == Window.ALL.value)
 
     def block(choices: Mapping[str, Any]) -> bool:
         return prod(int(choices[name].size[-2]) for name in _TILES) <= _LARGEST_BLOCK
@@ -105,6 +113,7 @@ def space(of: Images) -> Space:
         .where(aligned, ("tile_c", "tile_x", "chunk", "window"), "a thread's tile of whole chunks", innermost)
         .where(small, (*_TILES, "tile_f", "chunk", "window"), fits, innermost)
         .where(whole, ("tile_y", "tile_x", "planes"), "whole planes in a block that shares them")
+        .where(ordered, ("window", "order"), "a whole window where rows of results are outermost")
         .where(block, _TILES, f"at most {_LARGEST_BLOCK} threads per block", _threads)
     )
 
@@ -148,7 +157,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     s[padded].set_scope("local")
     block, thread, vector = _tile(of, config, s, out)
     s[sums].compute_at(s[out], thread)
-    at, term = _order_terms(of, tile, s, sums)
+    at, term = _order_terms(of, tile, s, sums, config["order"].val == "rows")
     s[padded].compute_at(*((s[out], thread) if at is None else (s[sums], at)))
     if tile.chunk > 1:
         together = padded.op.axis[-1]
@@ -171,13 +180,17 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         at_once = gcd(tile.channels * prod(of.kernel), ACCESS // BYTES[of.dtype])
         if at_once > 1:
             s[mine].vectorize(s[mine].split(s[mine].fuse(*mine.op.axis), factor=at_once)[1])
+    if config["resident"].val:
+        s[out].pragma(thread, "resident_blocks", config["resident"].val)
     width = gcd(config["tile_c" if of.layout == "NHWC" else "tile_x"].size[-1], _storable(of))
     if width > 1:
         s[out].vectorize(s[out].split(vector, factor=width)[1])
 
 
-def _order_terms(of: Images, tile: Tile, s: ScheduleHandle, sums: Tensor) -> tuple[IterVar | None, IterVar]:
-    """Order the loops over the terms of a thread's sums.
+def _order_terms(
+    of: Images, tile: Tile, s: ScheduleHandle, sums: Tensor, by_rows: bool
+) -> tuple[IterVar | None, IterVar]:
+    """Order the loops over the terms of a thread's sums, within those over its rows of results or around them.
 
     Returns the loop in which a part of the window is loaded, None where all of it is before them, and the innermost
     loop over terms, in which weights are read.
@@ -192,6 +205,10 @@ def _order_terms(of: Images, tile: Tile, s: ScheduleHandle, sums: Tensor) -> tup
     if tile.shares_groups(of):
         s[sums].reorder(ry, rx, *channels, *sums.op.axis)
         return ry if tile.window is Window.ROW else None, channels[0]
+    if by_rows:
+        n, f, y, x = sums.op.axis
+        s[sums].reorder(n, y, f, ry, rx, x)
+        return None, rx
     s[sums].reorder(*channels, ry, rx, *sums.op.axis)
     if channels:  # several windows are under way at once
         channels = list(s[sums].split(channels[0], factor=_channels_at_once(of, tile)))

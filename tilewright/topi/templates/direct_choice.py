@@ -140,6 +140,8 @@ def wanted(tile: Tile, block: tuple[int, int, int]) -> dict[str, Any]:
         "chunk": tile.chunk,
         "window": tile.window.value,
         "planes": "memory",
+        "order": "terms",
+        "resident": 0,
     }
 
 

@@ -107,7 +107,7 @@ class Block:
 
     def wanted(self) -> dict[str, Any]:
         """Return the choices of the knobs."""
-        return {"tile_y": [self.down, self.rows], "tile_x": [self.across, self.eights], "vector": 8}
+        return {"tile_y": [self.down, self.rows], "tile_x": [self.across, self.eights], "vector": 8, "resident": 1}
 
 
 def _seen(of: Conv2d, rows: int, eights: int) -> tuple[int, int]:
@@ -134,7 +134,8 @@ def space(of: Conv2d) -> Space:
     """The knobs.
 
     `tile_y`: rows of results, over blocks, warps and a warp's own; `tile_x`: the same of columns, by eights. `vector`:
-    channels of the image that a thread copies at once.
+    channels of the image that a thread copies at once. `resident`: blocks that the compiler makes room for on a
+    multiprocessor.
     """
     found = blocks(of)
     down, across = ({(b.down, b.rows) for b in found}, {(b.across, b.eights) for b in found})
@@ -142,6 +143,7 @@ def space(of: Conv2d) -> Space:
         split_knob("tile_y", of.places[0], "candidate", candidate=[[-1, *pair] for pair in sorted(down)]),
         split_knob("tile_x", _eights(of), "candidate", candidate=[[-1, *pair] for pair in sorted(across)]),
         value_knob("vector", [4, 8]),
+        value_knob("resident", [1, 2, 3, 4, 5, 6]),
     ]
 
     def possible(choices: Mapping[str, Any]) -> bool:
@@ -154,8 +156,8 @@ def _block_of(choices: Mapping[str, Any]) -> Block:
     return Block(*choices["tile_y"].size[1:], *choices["tile_x"].size[1:])
 
 
-def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config) -> Tensor:
-    """Declare the packed weights, the padded image, and the products over whole tiles."""
+def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
+    """Declare the packed weights, the padded image, and the products over whole tiles, which start at a bias."""
     (images, channels, height, width), (kh, kw) = of.shape, of.kernel
     (sy, sx), (dy, dx) = of.stride, of.dilation
     (top, left, _, _), group = of.padding, channels // of.groups
@@ -178,7 +180,8 @@ def declare(of: Conv2d, data: Tensor, weights: Tensor, config: Config) -> Tensor
     def summed(n: Any, p: Any, y: Any, o: Any, *inner: Any) -> Any:
         f, j = _inner(of, *inner)
         seen = image(n, p, y * sy + ry * dy, (o * _EIGHT + j) * sx + rx * dx, rc)
-        return reduce_sum(cast("float32", taps(p, ry, rx, f, rc)) * cast("float32", seen), [ry, rx, rc])
+        start = None if bias is None else cast("float32", bias(p * _PACK + f))
+        return reduce_sum(cast("float32", taps(p, ry, rx, f, rc)) * cast("float32", seen), [ry, rx, rc], init=start)
 
     products = compute((images, packs, rows, eights, *_inner(of, _PACK, _EIGHT)), summed, "products")
 
@@ -202,7 +205,7 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     """Tile the results over blocks and warps; image and weights in shared memory, sums in the registers of warps."""
     out = t.out
     (products,) = t.sums.op.input_tensors
-    taps, image = sorted(products.op.input_tensors, key=lambda each: each.op.name != "taps")
+    taps, image = (next(t for t in products.op.input_tensors if t.op.name == name) for name in ("taps", "image"))
     s[products].set_scope("local")
     n, f, y, x = from_layout(of.layout, tuple(out.op.axis))
     pack, f = s[out].split(f, factor=_PACK)
@@ -216,6 +219,7 @@ def schedule(of: Conv2d, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     few = of.shape[0] * of.groups <= GRID_LIMIT
     bind_all(s, out, (packs, tiles), ("blockIdx.y", "blockIdx.x") if few else ("blockIdx.x", "blockIdx.y"))
     bind_all(s, out, (warp,), ("threadIdx.y",))
+    s[out].pragma(warp, "resident_blocks", config["resident"].val)
     s[products].compute_at(s[out], warp)
     *_, row, o, left, right = products.op.axis
     ry, rx, rc = products.op.reduce_axis
@@ -258,7 +262,11 @@ def covers(of: Conv2d) -> bool:
 
 runs_on = has_atoms(_TYPES.values())
 ON_GPU: ScheduleStrategy[Conv2d] = modelled(
-    ScheduleStrategy(space, schedule, usual, declare, covers), usual=usual, order=order, cost=cost, expected=expected
+    ScheduleStrategy(space, schedule, usual, declare, covers, starts_at_bias=True),
+    usual=usual,
+    order=order,
+    cost=cost,
+    expected=expected,
 )
 DIRECT: ScheduleStrategy[Conv2d] = direct_beside(covers)
 """The direct strategy for convolutions in groups, whose cost tells which of both is the choice."""

@@ -119,7 +119,9 @@ def _nearest(space: Space, wanted: Mapping[str, Any]) -> int:
 
 
 def _place_of(knob: Any, wanted: Any) -> int | None:
-    """The place of a choice that is exactly as wanted; None where there is none."""
+    """The place of a choice that is exactly as wanted, the first where nothing is; None where there is none."""
+    if wanted is None:
+        return 0
     if not isinstance(wanted, list):
         return next((place for place, choice in enumerate(knob.choices) if choice.data == wanted), None)
     return next((place for place, choice in enumerate(knob.choices) if list(choice.sizes[1:]) == wanted), None)
