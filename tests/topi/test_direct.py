@@ -23,6 +23,7 @@ from tilewright.runtime.device import device
 from tilewright.topi.templates import ACTIVATIONS, ALL, CONV2D, DEPTHWISE, Conv2d, Depthwise, Epilogue
 from tilewright.tune.analysis.candidate import inspect_candidate
 from tilewright.tune.records.log import load_from_file
+from tilewright.tune.space.config import Config
 
 FAMILIES = {Conv2d: CONV2D, Depthwise: DEPTHWISE}
 WORKLOADS = (
@@ -288,6 +289,30 @@ def test_a_record_from_before_a_knob_means_what_it_did():
     target = tw.target.Target("cuda -arch=sm_90")
     before, after = (tw.lower(*template.instantiate(c, old.task.args, target)) for c in (old.config, now))
     assert str(before) == str(after)
+
+
+def test_a_record_from_before_the_limit_of_registers_leaves_it_to_the_compiler():
+    workload, target = Depthwise.of((1, 8, 12, 16), 3), Target("cuda -arch=sm_90")
+    (direct,) = [each for each in DEPTHWISE.others if each.name == "topi/depthwise.direct"]
+    now = direct.first(workload.args, target)
+    old = Config({name: choice for name, choice in now.items() if name not in ("order", "resident")}, now.index)
+    assert direct.gpu.space(workload).find(old) == now.index
+    before, after = (direct.program(config, workload, target) for config in (old, now))
+    assert str(tw.lower(*before)) == str(tw.lower(*after))
+
+
+def test_a_limit_of_registers_costs_where_it_crowds_them():
+    """Asked of a thread of many inputs and sums; hardly of one of few."""
+    (direct,) = [each for each in DEPTHWISE.others if each.name == "topi/depthwise.direct"]
+    workload = Depthwise.of((1, 64, 96, 96), 5)
+    costs = {}
+    for rows, resident in ((6, 0), (6, 8), (1, 0), (1, 8)):
+        wanted = {"tile_c": [1, 1], "tile_y": [8, rows], "tile_x": [24, 4], "resident": resident, "window": "all"}
+        choices = direct.gpu.nearest(workload, wanted)
+        assert choices["resident"].val == resident
+        costs[rows, resident] = direct.gpu.expected(workload, choices).cycles
+    assert costs[6, 8] > 1.5 * costs[6, 0]
+    assert costs[1, 0] < costs[1, 8] < 1.6 * costs[1, 0]
 
 
 def test_the_usual_layout_is_not_part_of_the_key():

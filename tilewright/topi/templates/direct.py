@@ -54,6 +54,9 @@ _INNER = (1, 2, 3, 4, 5, 6, 7, 8, 14, 16)
 _LARGEST_BLOCK = 512
 _PLANE_BYTES, _ROW_BYTES = 2048, 128
 _RESIDENT = (0, 1, 2, 3, 4, 5, 6, 8)
+_LIVE, _ASKED = 0.6, 1.01
+"""The part of a thread's inputs and sums that is in registers at a time, below which it spills; and what a limit costs
+where nothing else is known: so the compiler's own choice comes first."""
 _TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 _TILES = ("tile_c", "tile_y", "tile_x")
 
@@ -82,8 +85,8 @@ def space(of: Images) -> Space:
         value_knob("chunk", [c for c in (1, 2, 4, 8) if c <= widest(of)]),
         value_knob("window", [w.value for w in Window if last or not w.slides]),
         value_knob("planes", ["memory", "shared"] if _small(of) else ["memory"]),
-        value_knob("order", ["terms"] if last or of.groups < of.shape[1] else ["terms", "rows"]),
-        value_knob("resident", _RESIDENT),
+        replace(value_knob("order", ["terms"] if last or of.groups < of.shape[1] else ["terms", "rows"]), unsaid=0),
+        replace(value_knob("resident", _RESIDENT), unsaid=0),
     ]
 
     def aligned(choices: Mapping[str, Any]) -> bool:
@@ -157,7 +160,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     s[padded].set_scope("local")
     block, thread, vector = _tile(of, config, s, out)
     s[sums].compute_at(s[out], thread)
-    at, term = _order_terms(of, tile, s, sums, config["order"].val == "rows")
+    at, term = _order_terms(of, tile, s, sums, "order" in config and config["order"].val == "rows")
     s[padded].compute_at(*((s[out], thread) if at is None else (s[sums], at)))
     if tile.chunk > 1:
         together = padded.op.axis[-1]
@@ -180,7 +183,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         at_once = gcd(tile.channels * prod(of.kernel), ACCESS // BYTES[of.dtype])
         if at_once > 1:
             s[mine].vectorize(s[mine].split(s[mine].fuse(*mine.op.axis), factor=at_once)[1])
-    if config["resident"].val:
+    if "resident" in config and config["resident"].val:  # older records leave it to the compiler
         s[out].pragma(thread, "resident_blocks", config["resident"].val)
     width = gcd(config["tile_c" if of.layout == "NHWC" else "tile_x"].size[-1], _storable(of))
     if width > 1:
@@ -328,7 +331,15 @@ def covers(of: Images) -> bool:
 def expected(of: Images, choices: Mapping[str, Any], gpu: Gpu = USUAL) -> Expectation:
     """What the model of `direct_choice` expects of a configuration."""
     channels, rows, columns = (int(choices[name].size[-2]) for name in _TILES)
-    return expected_of(of, tile_of(choices), (channels, rows, columns), gpu)
+    tile = tile_of(choices)
+    found = expected_of(of, tile, (channels, rows, columns), gpu)
+    resident = choices["resident"].val
+    if not resident:
+        return found
+    warps = -(-found.threads // gpu.hardware.warp)
+    allowed = gpu.hardware.multiprocessor.registers // (resident * warps * gpu.hardware.warp)
+    crowded = max(1.0, _LIVE * tile.registers(of) / allowed)
+    return found._replace(cycles=found.cycles * crowded * _ASKED)
 
 
 def tailored_to(gpu: Gpu) -> ScheduleStrategy[Any]:
