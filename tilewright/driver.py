@@ -227,7 +227,11 @@ def _check_arguments(args: Any, name: Any) -> None:
             fix="give the tensors in the order of the function's parameters: lower(s, [A, W, B])",
         )
     if not isinstance(name, str):
-        raise UserError(f"the name of the function is {name!r}", primitive="lower", fix='give some text: name="conv"')
+        raise UserError(
+            f"the name of the function is {name!r}, which is not text",
+            primitive="lower",
+            fix='give some text: name="conv"',
+        )
 
 
 Source = ScheduleHandle | Schedule | Function | Program

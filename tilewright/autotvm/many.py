@@ -156,13 +156,13 @@ def _checked(tasks: Any, weights: Any, tuner: Any, budget: Any, trials: Any) -> 
     if budget is None and trials is None:
         raise UserError("neither a budget nor trials are given", primitive="tune_tasks", fix='give budget="15m"')
     if trials is not None and (isinstance(trials, bool) or not isinstance(trials, int) or trials < 1):
-        raise UserError(f"trials={trials!r} is not a number of trials", primitive="tune_tasks", fix="trials=1000")
+        raise UserError(f"trials={trials!r} is not a number of trials", primitive="tune_tasks", fix="give trials=1000")
     made = [1.0] * len(tasks) if weights is None else list(weights)
     right = all(isinstance(one, (int, float)) and 0 < one < float("inf") for one in made)
     if len(made) != len(tasks) or not right:
         raise UserError(
             f"weights={weights!r} are not {len(tasks)} positive numbers",
             primitive="tune_tasks",
-            fix="one for each task",
+            fix="give one positive number for each task",
         )
     return made

@@ -48,7 +48,9 @@ def explain(task: Any, config: Any, compiled: bool = False) -> str:
     _check(task, "explain")
     if not isinstance(config, Config):
         raise UserError(
-            f"the configuration is {config!r}", primitive="explain", fix="give one: task.config_space.get(0)"
+            f"the configuration is {config!r}, which is not a configuration",
+            primitive="explain",
+            fix="give one: task.config_space.get(0)",
         )
     return explanation.explain(task, config, compiled=bool(compiled))
 
@@ -56,5 +58,7 @@ def explain(task: Any, config: Any, compiled: bool = False) -> str:
 def _check(task: Any, primitive: str) -> None:
     if not isinstance(task, Task) or task.target is None:
         raise UserError(
-            f"the task is {task!r}", primitive=primitive, fix='make one: autotvm.task.create("conv2d", args, target)'
+            f"the task is {task!r}, which is not a task",
+            primitive=primitive,
+            fix='make one: autotvm.task.create("conv2d", args, target)',
         )

@@ -99,7 +99,9 @@ class TuneOptions:
             raise UserError(f"--tuner {self.tuner} is unknown", fix=f"use {', '.join(_TUNERS)}", where="")
         if not 0 <= self.least_gain < 1:
             raise UserError(
-                f"--least-gain {self.least_gain:g} is not a part", fix="give one from 0 to 1, such as 0.01", where=""
+                f"--least-gain {self.least_gain:g} is not a fraction",
+                fix="give a fraction from 0 to 1, such as 0.01",
+                where="",
             )
         if self.least_gain and self.tuner != "auto":
             raise UserError(

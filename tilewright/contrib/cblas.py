@@ -47,7 +47,9 @@ def batch_matmul(lhs: Any, rhs: Any, transa: Any = False, transb: Any = False, *
 
 def _flag(given: Any) -> bool:
     if not isinstance(given, (bool, int)):
-        raise UserError(f"transposing is {given!r}", primitive="cblas", fix="give True or False")
+        raise UserError(
+            f"transposing is {given!r}, which is neither True nor False", primitive="cblas", fix="give True or False"
+        )
     return bool(given)
 
 

@@ -14,7 +14,9 @@ from ..core.errors import UserError
 def find_clang(required: bool = True) -> list[str]:
     """Return the paths of clang that are there; raise UserError where one is required and there is none."""
     if not isinstance(required, (bool, int)):
-        raise UserError(f"required={required!r}", primitive="find_clang", fix="give True or False")
+        raise UserError(
+            f"required={required!r} is neither True nor False", primitive="find_clang", fix="give True or False"
+        )
     found = shutil.which("clang")
     if found is None and required:
         raise UserError(

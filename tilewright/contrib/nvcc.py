@@ -29,7 +29,7 @@ def have_tensorcore(compute_version: Any = None, target: Any = None) -> bool:
     major = compute_version.partition(".")[0] if isinstance(compute_version, str) else ""
     if not major.isdecimal():
         raise UserError(
-            f"compute_version is {compute_version!r}",
+            f"compute_version is {compute_version!r}, which is not a compute capability",
             primitive="have_tensorcore",
             fix='give the compute capability of a device: tvm.cuda(0).compute_version, such as "9.0"',
         )
@@ -69,7 +69,9 @@ def compile_cuda(
         For source that NVRTC refuses, with its log; where NVRTC is not installed.
     """
     if not isinstance(code, str):
-        raise UserError(f"the code is {code!r}", primitive="compile_cuda", fix="give CUDA source as text")
+        raise UserError(
+            f"the code is {code!r}, which is not text", primitive="compile_cuda", fix="give CUDA source as text"
+        )
     if not isinstance(target_format, str) or target_format not in ("cubin", "ptx"):
         raise UserError(
             f"target_format={target_format!r} is not known", primitive="compile_cuda", fix='give "cubin" or "ptx"'
@@ -98,7 +100,9 @@ def parse_compute_version(compute_version: Any) -> tuple[int, int]:
     major, _, minor = compute_version.partition(".") if isinstance(compute_version, str) else ("", "", "")
     if not major.isdecimal() or not (minor or "0").isdecimal():
         raise UserError(
-            f"compute_version is {compute_version!r}", primitive="parse_compute_version", fix='give such as "9.0"'
+            f"compute_version is {compute_version!r}, which is not a compute capability",
+            primitive="parse_compute_version",
+            fix='give the version as text, such as "9.0"',
         )
     return int(major), int(minor or 0)
 

@@ -27,7 +27,11 @@ def memoize(key: str, save_at_exit: bool = False) -> Callable[[Callable[..., Any
         A decorator. Where an argument or a value has no hash, the function is called each time.
     """
     if not isinstance(key, str):
-        raise UserError(f"the key is {key!r}", primitive="memoize", fix='name the function: @memoize("ref.conv2d")')
+        raise UserError(
+            f"the key is {key!r}, which is not text",
+            primitive="memoize",
+            fix='name the function: @memoize("ref.conv2d")',
+        )
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

@@ -68,7 +68,7 @@ def float_imm(dtype: Any, value: Any, span: Any = None) -> n.Expr:
 
 def _lanes(lanes: Any, name: str) -> int:
     if isinstance(lanes, bool) or not isinstance(lanes, int) or lanes < 2:
-        raise UserError(f"lanes={lanes!r}", primitive=name, fix="give an int of at least 2: 4")
+        raise UserError(f"lanes={lanes!r} is not a number of lanes", primitive=name, fix="give an int of at least 2: 4")
     return lanes
 
 

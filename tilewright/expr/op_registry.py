@@ -73,7 +73,7 @@ def register_op_attr(op_name: Any, attr_key: str, value: Any = None, level: int 
         )
     if attr_key == "TCallEffectKind" and value is not None and not isinstance(value, int):
         raise UserError(
-            f"TCallEffectKind of {op_name} is {value!r}",
+            f"TCallEffectKind of {op_name} is {value!r}, which is not an effect",
             primitive="register_op_attr",
             fix="give tir.CallEffectKind.Pure, or Opaque",
         )
@@ -116,7 +116,7 @@ def register_intrin_lowering(op_name: Any, target: str, *, f: Rule | None = None
     name = _name(op_name, "register_intrin_lowering")
     if f is not None and not callable(f):
         raise UserError(
-            f"the rule of {op_name} for {target} is {f!r}",
+            f"the rule of {op_name} for {target} is {f!r}, which is not a function",
             primitive="register_intrin_lowering",
             fix="give a function of the call: lambda op: tir.call_pure_extern(op.dtype, 'logf', op.args[0])",
         )

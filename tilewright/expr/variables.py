@@ -41,7 +41,11 @@ def size_var(
 def _known(primitive: str, name: str, dtype: str, minimum: int | None, maximum: int | None, multiple_of: int) -> Known:
     """The declared facts, checked; ends of the range are moved to multiples."""
     if not isinstance(name, str):
-        raise UserError(f"the name of a variable is {name!r}", primitive=primitive, fix=f'give te.{primitive}("n")')
+        raise UserError(
+            f"the name of a variable is {name!r}, which is not text",
+            primitive=primitive,
+            fix=f'give te.{primitive}("n")',
+        )
     facts = {"minimum": minimum, "maximum": maximum, "multiple_of": multiple_of}
     for what, value in facts.items():
         given = value is not None or what == "multiple_of"

@@ -109,7 +109,7 @@ def seconds_of(tune: Tune) -> float:
         return 5.0
     if isinstance(tune, (int, float)) and not isinstance(tune, bool) and tune > 0:
         return float(tune)
-    raise UserError(f"tune is {tune!r}", fix='give None, "quick", or a number of seconds')
+    raise UserError(f"tune is {tune!r}, which is not a budget", fix='give None, "quick", or a number of seconds')
 
 
 def forget() -> None:

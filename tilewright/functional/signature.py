@@ -345,7 +345,7 @@ def activation_name(name: str, activation: Any) -> str:
     if isinstance(activation, str) and activation in ACTIVATIONS:
         return activation
     raise UserError(
-        f"activation is {activation!r}",
+        f"activation is {activation!r}, which is not known",
         primitive=name,
         fix=f"give {', '.join(ACTIVATIONS)}, or a function of an expression: lambda v: te.max(v, 0)",
     )

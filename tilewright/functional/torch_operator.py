@@ -94,7 +94,9 @@ def _padding(name: str, given: Any, covered: Sequence[int], stride: Any) -> list
     """A padding in full: before, then after."""
     found = padding_of(given, covered)
     if found is None or (given == "same" and any(s != 1 for s in _numbers(stride, len(covered)))):
-        raise UserError(f"padding is {given!r}", primitive=name, fix="give numbers of at least 0")
+        raise UserError(
+            f"padding is {given!r}, which is not a padding", primitive=name, fix="give numbers of at least 0"
+        )
     return list(found)
 
 

@@ -24,7 +24,7 @@ def asserting(condition: Any, message: Any, body: Stmt) -> If:
     text = message.value if isinstance(message, StringImm) else message
     if not isinstance(text, str):
         raise UserError(
-            f"the message is {message!r}",
+            f"the message is {message!r}, which is not text",
             primitive="AssertStmt",
             fix='give a text: tir.AssertStmt(n > 0, "there are no rows", body)',
         )

@@ -63,7 +63,11 @@ def _kind(given: Any) -> LoopKind:
         return _BY_NUMBER[given]
     found = next((kind for kind in LoopKind if given == kind.value), None)
     if found is None:
-        raise UserError(f"there is no loop of kind {given!r}", primitive="For", fix="give one of tir.ForKind")
+        raise UserError(
+            f"there is no loop of kind {given!r}",
+            primitive="For",
+            fix="give a member of tir.ForKind: tir.ForKind.SERIAL",
+        )
     return found
 
 

@@ -113,7 +113,7 @@ def bound_tensors(binds: Mapping[Tensor, Buffer] | None) -> dict[Tensor, Buffer]
     """`binds`, checked: each buffer has its tensor's type and shape."""
     if binds is not None and not isinstance(binds, Mapping):
         raise UserError(
-            f"binds is {binds!r}",
+            f"binds is {binds!r}, which is not a mapping",
             primitive="lower",
             fix="map tensors to buffers: binds={A: tir.decl_buffer(A.shape, ...)}",
         )

@@ -80,7 +80,9 @@ def ir_transform(stmt: Any, preorder: Visit | None, postorder: Visit | None, onl
         isinstance(only_enable, (list, tuple)) and all(isinstance(name, str) for name in only_enable)
     ):
         raise UserError(
-            f"only_enable is {only_enable!r}", primitive="ir_transform", fix='give a list of names: ["tir.For"]'
+            f"only_enable is {only_enable!r}, which is not a list of names",
+            primitive="ir_transform",
+            fix='give a list of names: ["tir.For"]',
         )
     wanted = None if only_enable is None else frozenset(only_enable)
     memo: dict[Any, Any] = {}

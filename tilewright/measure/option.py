@@ -139,8 +139,10 @@ def measure_option(builder: str | LocalBuilder = "local", runner: Any = "local",
     made_builder = LocalBuilder() if isinstance(builder, str) and builder == "local" else builder
     made_runner = LocalRunner() if isinstance(runner, str) and runner == "local" else runner
     if not isinstance(made_builder, LocalBuilder):
-        raise UserError(f"builder={builder!r}", primitive="measure_option", fix="give autotvm.LocalBuilder(...)")
+        raise UserError(
+            f"builder={builder!r} is not a builder", primitive="measure_option", fix="give autotvm.LocalBuilder(...)"
+        )
     if not isinstance(made_runner, LocalRunner) and not is_own_runner(made_runner):
         fix = "give autotvm.LocalRunner(...) or autotvm.RPCRunner(...)"
-        raise UserError(f"runner={runner!r}", primitive="measure_option", fix=fix)
+        raise UserError(f"runner={runner!r} is not a runner", primitive="measure_option", fix=fix)
     return {"builder": made_builder, "runner": made_runner}

@@ -110,7 +110,9 @@ def whole(value: Any) -> Expr | None:
 def to_range(dom: Any, primitive: str, name: str) -> Range:
     """A range from a `Range`, a pair (begin, end), or an extent; `name` is the axis it is for."""
     if not isinstance(name, str):
-        raise UserError(f"the name of the axis is {name!r}", primitive=primitive, fix='give some text: name="k"')
+        raise UserError(
+            f"the name of the axis is {name!r}, which is not text", primitive=primitive, fix='give some text: name="k"'
+        )
     if isinstance(dom, Range):
         return dom
     parts = tuple(dom) if isinstance(dom, (tuple, list)) else (dom,)

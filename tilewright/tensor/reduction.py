@@ -91,7 +91,9 @@ def comm_reducer(
 
     if not isinstance(name, str):
         raise UserError(
-            f"the name of the reducer is {name!r}", primitive="comm_reducer", fix='give some text: name="both"'
+            f"the name of the reducer is {name!r}, which is not text",
+            primitive="comm_reducer",
+            fix='give some text: name="both"',
         )
 
     @cache

@@ -304,7 +304,11 @@ def extents(shape: Any, primitive: str, name: str) -> tuple[Expr, ...]:
 
 def _check_name(name: Any, primitive: str) -> None:
     if not isinstance(name, str):
-        raise UserError(f"the name of the tensor is {name!r}", primitive=primitive, fix='give some text: name="A"')
+        raise UserError(
+            f"the name of the tensor is {name!r}, which is not text",
+            primitive=primitive,
+            fix='give some text: name="A"',
+        )
 
 
 def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:

@@ -188,5 +188,7 @@ def element_type(given: Any, primitive: str) -> DType:
         return DType(given)
     except (UserError, TypeError, ValueError):
         raise UserError(
-            f"argument 'dtype' is {given!r}", primitive=primitive, fix='name a type: dtype="float32"'
+            f"argument 'dtype' is {given!r}, which is not a type",
+            primitive=primitive,
+            fix='name a type: dtype="float32"',
         ) from None

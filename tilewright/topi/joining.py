@@ -132,7 +132,7 @@ def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
         cuts = [0, *(integer(c, "indices_or_sections", "split", 0) for c in indices_or_sections), size]
         if cuts != sorted(cuts):
             raise UserError(
-                f"argument 'indices_or_sections' is {indices_or_sections!r}",
+                f"argument 'indices_or_sections' is {indices_or_sections!r}, which are not ascending places",
                 primitive="split",
                 fix=f"give places in ascending order, up to {size}",
             )

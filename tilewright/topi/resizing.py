@@ -135,7 +135,9 @@ def _resized(
     empty = roi is None or (isinstance(roi, (list, tuple)) and all(isinstance(e, (int, float)) and e == 0 for e in roi))
     if not empty:  # a region of zeros is what old scripts give for none
         raise UserError(
-            f"argument 'roi' is {roi!r}", primitive=primitive, fix="give None, and cut with topi.strided_slice first"
+            f"argument 'roi' is {roi!r}, but regions are not supported",
+            primitive=primitive,
+            fix="give None, and cut with topi.strided_slice first",
         )
     dims = spatial_of(source, layout, spatial, primitive)
     wanted = integers(size, len(dims), "size", primitive, 1)

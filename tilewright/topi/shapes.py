@@ -139,7 +139,7 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
         order = [dimension(d, data.ndim, "transpose", "axes") for d in given]
         if sorted(order) != list(range(data.ndim)):
             raise UserError(
-                f"argument 'axes' is {axes!r}",
+                f"argument 'axes' is {axes!r}, which is not an order of the dimensions",
                 primitive="transpose",
                 fix=f"name each of {data.ndim} dimensions once: {list(reversed(range(data.ndim)))}",
             )

@@ -184,7 +184,7 @@ class Task:
         """The schedule of a configuration, and its arguments; raises UserError where it makes none."""
         if not isinstance(config, Config):
             raise UserError(
-                f"the configuration is {config!r}",
+                f"the configuration is {config!r}, which is not a configuration",
                 primitive="task.instantiate",
                 fix="give one of the task's space: task.config_space.get(0)",
             )

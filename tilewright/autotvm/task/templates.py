@@ -87,7 +87,7 @@ def template(task_name: str | Callable[..., Any], func: Callable[..., Any] | Non
         return template(task_name.__qualname__, task_name)
     if not isinstance(task_name, str):
         raise UserError(
-            f"the name of the template is {task_name!r}",
+            f"the name of the template is {task_name!r}, which is not text",
             primitive="template",
             fix='name it in parentheses: @autotvm.template("conv2d")',
         )

@@ -170,5 +170,7 @@ def _check_name(primitive: str, task_name: Any) -> None:
     if not isinstance(task_name, str):
         shown = task_name.__name__ if inspect.isfunction(task_name) else repr(task_name)
         raise UserError(
-            f"the name of the task is {shown}", primitive=primitive, fix=f'name it: @autotvm.{primitive}("conv2d.mine")'
+            f"the name of the task is {shown}, which is not text",
+            primitive=primitive,
+            fix=f'name it: @autotvm.{primitive}("conv2d.mine")',
         )

@@ -19,5 +19,9 @@ class AutoTuner(Tuner):
     def __init__(self, task: Task, *, seed: int | None = None, least_gain: float = 0.0) -> None:
         space_of(task)
         if isinstance(least_gain, bool) or not isinstance(least_gain, (int, float)) or not 0 <= least_gain < 1:
-            raise UserError(f"least_gain={least_gain!r}", primitive="AutoTuner", fix="give a part, such as 0.01")
+            raise UserError(
+                f"least_gain={least_gain!r} is not a fraction from 0 to 1",
+                primitive="AutoTuner",
+                fix="give a fraction, such as 0.01",
+            )
         super().__init__(task, automatic(task, seed, least_gain))

@@ -287,7 +287,7 @@ def checked_options(measure_option: Any) -> tuple[LocalBuilder, LocalRunner | Ru
         builder = runner = None
     if not isinstance(builder, LocalBuilder) or not (isinstance(runner, LocalRunner) or is_own_runner(runner)):
         raise UserError(
-            f"measure_option is {measure_option!r}",
+            f"measure_option is {measure_option!r}, which is not what autotvm.measure_option returns",
             primitive="tune",
             fix="give autotvm.measure_option(builder=autotvm.LocalBuilder(), runner=autotvm.LocalRunner())",
         )
@@ -298,7 +298,9 @@ def space_of(task: Any) -> Space:
     """Return the space of a task; UserError for what is not one."""
     if not isinstance(task, Task):
         raise UserError(
-            f"the task is {task!r}", primitive="tuner", fix='make one: autotvm.task.create("conv2d", args, target)'
+            f"the task is {task!r}, which is not a task",
+            primitive="tuner",
+            fix='make one: autotvm.task.create("conv2d", args, target)',
         )
     return task.config_space
 

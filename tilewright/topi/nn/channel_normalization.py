@@ -95,7 +95,9 @@ def _trained(
     small, part = numbers
     if isinstance(part, bool) or not isinstance(part, (int, float)) or not 0 <= part <= 1:
         raise UserError(
-            f"argument 'momentum' is {part!r}", primitive="batch_norm", fix="give a number from 0 to 1, such as 0.1"
+            f"argument 'momentum' is {part!r}, which is not a number from 0 to 1",
+            primitive="batch_norm",
+            fix="give a number from 0 to 1, such as 0.1",
         )
     group = Group(data, [d for d in range(data.ndim) if d != channel], "batch_norm")
     mean, variance = group.moments("T_batch_norm")

@@ -64,7 +64,11 @@ def convolution(
 
 def _check_groups(channels: Any, filters: Any, groups: Any, arguments: tuple[str, str], primitive: str) -> None:
     if not isinstance(groups, int):
-        raise UserError(f"argument 'groups' is {groups!r}", primitive=primitive, fix="give a whole number: groups=2")
+        raise UserError(
+            f"argument 'groups' is {groups!r}, which is not a whole number of at least 1",
+            primitive=primitive,
+            fix="give a whole number: groups=2",
+        )
     for extent, what in ((channels, f"{arguments[0]}'s channels"), (filters, f"{arguments[1]}'s filters")):
         if groups < 1 or (isinstance(extent, IntImm) and extent.value % groups):
             raise UserError(

@@ -87,7 +87,7 @@ def depthwise_conv2d_backward_weight_nhwc(
     data, grads = _given({"Input": Input, "Out_grad": Out_grad}, {"Out_grad": oshape}, name)
     shape = extents(fshape, name, "filter")
     if len(shape) != 4:
-        raise UserError(f"fshape is {fshape!r}", primitive=name, fix="give (KH, KW, C, M)")
+        raise UserError(f"fshape is {fshape!r}, which is not four extents", primitive=name, fix="give (KH, KW, C, M)")
     slide = _slide(stride, padding, shape[:2], name)
     rn, ry, rx = (reduce_axis((0, n), name=a) for n, a in zip(grads.shape[:3], ("db", "dh", "dw"), strict=True))
 

@@ -257,7 +257,9 @@ def lrn(data: Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: flo
     data = tensor(data, "data", "lrn")
     channel, width = dimension(axis, data.ndim, "lrn"), integer(size, "size", "lrn", 1)
     if width % 2 == 0:
-        raise UserError(f"argument 'size' is {size}", primitive="lrn", fix="give an odd number of channels: size=5")
+        raise UserError(
+            f"argument 'size' is {size}, which is even", primitive="lrn", fix="give an odd number of channels: size=5"
+        )
     k = reduce_axis((0, width), name="k")
 
     def squares(*i: Any) -> Any:

@@ -96,7 +96,7 @@ def padding_of(padding: Any, kernel: Sequence[Any], primitive: str) -> tuple[Seq
         return each[:count], each[-count:]
     forms = {1: "an int, (left, right)", 2: "an int, (vertical, horizontal), (top, left, bottom, right)"}
     raise UserError(
-        f"argument 'padding' is {padding!r}",
+        f"argument 'padding' is {padding!r}, which is not a padding",
         primitive=primitive,
         fix=f'give {forms.get(count, "an int")}, "SAME" or "VALID"; none below 0',
     )

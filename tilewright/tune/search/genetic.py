@@ -36,7 +36,11 @@ class GeneticSearch(Strategy):
                     f"{name}={value!r} is not a whole number of 1 or more", primitive="GATuner", fix="give an int"
                 )
         if not isinstance(mutation_prob, (int, float)) or not 0 <= mutation_prob <= 1:
-            raise UserError(f"mutation_prob={mutation_prob!r}", primitive="GATuner", fix="give a number from 0 to 1")
+            raise UserError(
+                f"mutation_prob={mutation_prob!r} is not a probability",
+                primitive="GATuner",
+                fix="give a number from 0 to 1",
+            )
         self.pop_size = min(pop_size, max(space.size, 1))
         self.elite_num = min(elite_num, self.pop_size)
         self.mutation_prob = mutation_prob

@@ -38,7 +38,11 @@ class Strategy(ABC):
 
     def __init__(self, space: Space, seed: int | None = None) -> None:
         if seed is not None and (not isinstance(seed, (int, np.integer)) or seed < 0):
-            raise UserError(f"seed={seed!r}", primitive="tuner", fix="give 0 or more, or leave it out")
+            raise UserError(
+                f"seed={seed!r} is not a whole number of at least 0",
+                primitive="tuner",
+                fix="give 0 or more, or leave it out",
+            )
         self.space = space
         self.rng = np.random.default_rng(seed)
         self.tried: set[int] = set()

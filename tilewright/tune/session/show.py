@@ -28,7 +28,9 @@ def scale_of(si_prefix: str) -> float:
     """The factor of an SI prefix; UserError for other text."""
     if not isinstance(si_prefix, str) or si_prefix not in _PREFIXES:
         raise UserError(
-            f"si_prefix={si_prefix!r}", primitive="tune", fix=f"use one of {', '.join(filter(None, _PREFIXES))}"
+            f"si_prefix={si_prefix!r} is not a prefix",
+            primitive="tune",
+            fix=f"use one of {', '.join(filter(None, _PREFIXES))}",
         )
     return _PREFIXES[si_prefix]
 

@@ -130,7 +130,9 @@ def extent_of(axis: Any, name: str) -> int:
 def check_name(name: Any, primitive: str) -> None:
     """UserError for a knob's name that is not text: logs could not hold it."""
     if not isinstance(name, str) or not name:
-        raise UserError(f"the name of a knob is {name!r}", primitive=primitive, fix='give some text: "tile_x"')
+        raise UserError(
+            f"the name of a knob is {name!r}, which is not text", primitive=primitive, fix='give some text: "tile_x"'
+        )
 
 
 def listed(values: Any, name: str, what: str, primitive: str) -> list[Any]:
