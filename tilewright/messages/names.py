@@ -222,7 +222,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         "TrackerServer": "a Dask scheduler, and autotvm.RPCRunner(key, host, port) for its workers",
         **dict.fromkeys(("graph_tuner", "apply_graph_best", "apply_fixed_config"), _LOGS),
         "FallbackConfigEntity": "autotvm.task.ConfigEntity",
-        "feature": "nothing: the tuner takes features from the lowered program",
         **{name: f"autotvm.task.{name}" for name in ("args_to_workload", "serialize_args", "ApplyConfig")},
         **dict.fromkeys(("utils", "util"), "np and math, which have what it had"),
     },
@@ -230,7 +229,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "visualize_progress": "autotvm.callback.Monitor()",
     },
     "autotvm.tuner": {
-        **dict.fromkeys(("xgboost_cost_model", "model_based_tuner", "sa_model_optimizer"), "autotvm.tuner.XGBTuner"),
+        **dict.fromkeys(("model_based_tuner", "sa_model_optimizer"), "autotvm.tuner.XGBTuner"),
     },
     "autotvm.measure": {
         "request_remote": _HERE,

@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ...core.refusals import missing_from_module as _missing
 from .. import callback as callback
-from . import droplet_tuner, ga_tuner, index_based_tuner, tuner, xgboost_tuner
+from . import droplet_tuner, ga_tuner, index_based_tuner, tuner, xgboost_cost_model, xgboost_tuner
 from .auto_tuner import AutoTuner
 from .droplet_tuner import DropletTuner
 from .ga_tuner import GATuner
 from .index_based_tuner import GridSearchTuner, RandomTuner
 from .tuner import Tuner
+from .xgboost_cost_model import XGBoostCostModel
 from .xgboost_tuner import XGBTuner
 
 __all__ = [name for name in dir() if not name.startswith("_")]

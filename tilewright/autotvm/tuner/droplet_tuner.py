@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tune.search.droplet import DropletSearch
+from ...tune.search.droplet import AROUND, DropletSearch
 from ...tune.task import Task
 from .tuner import Tuner, space_of
 
@@ -39,6 +39,27 @@ class DropletTuner(Tuner):
     def step(self) -> int:
         """How far, in places of a knob's choices, the neighbours are that are measured next."""
         return self._search.step
+
+    @property
+    def batch(self) -> int:
+        """The least number of configurations that are looked at around the best."""
+        return AROUND
+
+    @property
+    def total_execution(self) -> int:
+        """How far the step can grow: the largest number of choices of a knob."""
+        return max(self.dims, default=0)
+
+    @property
+    def best_choice(self) -> tuple[int, list[int], float]:
+        """The best so far: its index, the places of its choices, and its speed in FLOP/s."""
+        point, score = self._search.best
+        return self.space.index(point), list(point), score
+
+    @property
+    def visited(self) -> set[int]:
+        """The indices of the configurations that were tried; before the first, of those that will be."""
+        return set(self._search.tried or self._search.around)
 
     @property
     def next(self) -> list[int]:

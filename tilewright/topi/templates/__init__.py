@@ -22,6 +22,7 @@ from . import (
     grouped_mma,
     implicit_gemm,
     legacy_names,
+    lines,
     matmul,
     pooling,
     transposed,
@@ -192,7 +193,7 @@ ALL.extend(
         *(BATCH_MATMUL, BATCH_MATMUL_MMA, BATCH_MATMUL_TF32, BATCH_MATMUL_WGMMA, BATCH_MATMUL_WGMMA_TF32),
     )
 )
-_registered: list[Template] = [*ALL, *legacy_names.LEGACY]
+_registered: list[Template] = [*ALL, *legacy_names.LEGACY, lines.LINES]
 for _template in _registered:
     register(_template)
 

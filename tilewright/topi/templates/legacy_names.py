@@ -19,7 +19,7 @@ from ...tune.task import Declared, Program, thaw
 from .convolutions import Conv2d, Depthwise
 from .fusion import workload_of
 from .matmul import BatchMatmul, Dense
-from .template import ALL, PackagedTemplate
+from .template import ALL, PackagedTemplate, cheapest
 from .transposed import Transposed
 from .workload import Convolution
 
@@ -29,11 +29,15 @@ Read = Callable[..., tuple[Convolution, Any]]
 
 @dataclass(frozen=True)
 class LegacyTemplate:
-    """A packaged template under a legacy task's name; `example` are its arguments, for messages."""
+    """A packaged template under a legacy task's name.
+
+    `example` are its arguments, for messages; `only` are the strategies that it may take, by default all.
+    """
 
     name: str
     read: Read
     example: str
+    only: tuple[str, ...] = ()
 
     def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:
         """The space of the workload, and the operations of one run."""
@@ -60,8 +64,16 @@ class LegacyTemplate:
                 primitive="task.create",
                 fix=f"give out_dtype={workload.result!r}, or write a template of your own",
             )
-        kind = next(t for t in ALL if t.kind is type(workload))
-        return kind.choose(workload, target)[0], workload
+        if not self.only:
+            return next(t for t in ALL if t.kind is type(workload)).choose(workload, target)[0], workload
+        able = [t for t in ALL if t.name in self.only and t.covers(workload, target)]
+        if not able:
+            raise UserError(
+                f"the template {self.name!r} does not cover {workload.title}",
+                primitive="task.create",
+                fix=f"use one of another name, such as {workload.name!r}",
+            )
+        return cheapest(able, workload, target), workload
 
 
 def _sizes(tensor: Tensor) -> tuple[int, ...]:
@@ -78,6 +90,7 @@ def _images(kind: type[Any], layout: str) -> Read:
         data: Tensor, kernel: Tensor, strides: Any, padding: Any, dilation: Any, out_dtype: Any = None
     ) -> tuple[Convolution, Any]:
         options = {"layout": layout, "stride": strides, "padding": _lower(padding), "dilation": dilation}
+        options |= {"weights": "HWIO"} if layout == "NHWC" else {}
         return workload_of(kind, data, kernel, options), out_dtype
 
     return read
@@ -139,6 +152,7 @@ _TABLE: dict[str, tuple[Read, str]] = {
     "conv2d_nchw.cuda": (_images(Conv2d, "NCHW"), _CONV),
     "conv2d_nchw_winograd.cuda": (_images(Conv2d, "NCHW"), _CONV),
     "conv2d_hwcn.cuda": (_images(Conv2d, "HWCN"), _CONV),
+    "conv2d_nhwc.cuda": (_images(Conv2d, "NHWC"), _CONV),
     "depthwise_conv2d_nchw.cuda": (_images(Depthwise, "NCHW"), _CONV),
     "group_conv2d_nchw.cuda": (_grouped, "data, kernel, stride, padding, dilation, groups, out_dtype"),
     "conv2d_transpose_nchw.cuda": (_transposed, "data, kernel, strides, padding, out_dtype, output_padding"),
@@ -150,5 +164,13 @@ _TABLE: dict[str, tuple[Read, str]] = {
     ),
     **dict.fromkeys(("batch_matmul.cuda", "batch_matmul.x86"), (_batch_matmul, "x, y")),
 }
-LEGACY = [LegacyTemplate(name, read, example) for name, (read, example) in _TABLE.items()]
+_MATRIX_INSTRUCTIONS: dict[str, tuple[Read, str, tuple[str, ...]]] = {
+    "conv2d_nhwc_tensorcore.cuda": (_images(Conv2d, "NHWC"), _CONV, ("topi/conv2d.mma", "topi/conv2d.window")),
+    "dense_tensorcore.cuda": (_dense, "data, weight, None, out_dtype", ("topi/dense.mma",)),
+    "batch_matmul_tensorcore.cuda": (_batch_matmul, "x, y", ("topi/batch_matmul.mma",)),
+}
+LEGACY = [
+    *(LegacyTemplate(name, read, example) for name, (read, example) in _TABLE.items()),
+    *(LegacyTemplate(name, *rest) for name, rest in _MATRIX_INSTRUCTIONS.items()),
+]
 """The templates, to be registered."""

@@ -58,12 +58,16 @@ class AffineAccess:
 
 @dataclass(frozen=True)
 class Statement:
-    """A store: its loops, outermost first, its accesses, and the operations of one execution."""
+    """A store: its loops, outermost first, its accesses, and the operations of one execution.
+
+    `arithmetic` counts those on floating-point numbers: additions and subtractions, products, divisions and remainders.
+    """
 
     name: str
     loops: tuple[LoopFact, ...]
     accesses: tuple[AffineAccess, ...]
     operations: int
+    arithmetic: tuple[int, int, int] = (0, 0, 0)
 
     @cached_property
     def extents(self) -> np.ndarray:
@@ -95,13 +99,15 @@ def _visit(stmt: Stmt, loops: tuple[LoopFact, ...]) -> Iterator[Statement]:
 
 def _statement(store: Store, loops: tuple[LoopFact, ...]) -> Statement:
     accesses = [_access(store.buffer, store.indices, True, loops)]
-    operations = 0
+    operations, counts = 0, [0, 0, 0]
     for e in post_order(store.value):
         if isinstance(e, Load) and isinstance(e.source, Buffer):
             accesses.append(_access(e.source, e.indices, False, loops))
         elif isinstance(e, n.Binary):
             operations += 1
-    return Statement(store.buffer.name, loops, tuple(accesses), operations)
+            if e.dtype.is_float and type(e) in _COUNTED:
+                counts[_COUNTED[type(e)]] += 1
+    return Statement(store.buffer.name, loops, tuple(accesses), operations, (counts[0], counts[1], counts[2]))
 
 
 def _access(buffer: Buffer, indices: tuple[Expr, ...], writes: bool, loops: tuple[LoopFact, ...]) -> AffineAccess:
@@ -132,6 +138,7 @@ def _value(e: Expr, at: dict[Var, int], memo: dict[Expr, int]) -> int:
     return found
 
 
+_COUNTED: dict[type[Expr], int] = {n.Add: 0, n.Sub: 0, n.Mul: 1, n.Div: 2, n.Mod: 2}
 _ARITHMETIC: dict[type[Expr], Callable[[int, int], int]] = {
     n.Add: lambda a, b: a + b,
     n.Sub: lambda a, b: a - b,

@@ -14,7 +14,7 @@ from ...core.errors import UserError
 from ..space.space import Space
 from .strategy import Seen, Strategy
 
-_AROUND = 16
+AROUND = 16
 """Least number of configurations around the best: where there are fewer in line with it, two knobs move at a time."""
 
 
@@ -64,7 +64,7 @@ class DropletSearch(Strategy):
         """The configurations a step away that were not tried: in line with the best, then askew where these are few."""
         dims = [k for k, size in enumerate(self.space.dims) if size > 1]
         moves: list[tuple[tuple[int, int], ...]] = [((k, by),) for k in dims for by in (self.step, -self.step)]
-        if len(moves) < _AROUND:
+        if len(moves) < AROUND:
             signs = list(product((self.step, -self.step), repeat=2))
             moves += [((k, a), (m, b)) for k, m in combinations(dims, 2) for a, b in signs]
         for move in moves:

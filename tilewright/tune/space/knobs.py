@@ -71,6 +71,11 @@ class Knob:
         return f"{self.label} len={len(self)}"
 
     @property
+    def num_output(self) -> int:
+        """The legacy name of `outputs`."""
+        return self.outputs
+
+    @property
     def entities(self) -> Sequence[Choice]:
         """The legacy name of `choices`."""
         return self.choices if isinstance(self.choices, Choices) else list(self.choices)
@@ -94,11 +99,6 @@ class SplitKnob(Knob):
 
     policy: str = "factors"
     product: int = 1
-
-    @property
-    def num_output(self) -> int:
-        """The legacy name of `outputs`."""
-        return self.outputs
 
 
 @dataclass(frozen=True, repr=False)

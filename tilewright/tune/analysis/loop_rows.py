@@ -1,0 +1,102 @@
+"""The features of loops in the legacy form: one row per loop, with what it does to each access inside.
+
+What sets sums to their start is left out, so that a schedule's rows have as many numbers in every order of its loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from ...core.hardware import LoopKind, ThreadTag
+from ...expr.nodes import Var
+from .accesses import AffineAccess, LoopFact, Statement
+
+_TAGS = [ThreadTag.BLOCK_X, ThreadTag.BLOCK_Y, ThreadTag.BLOCK_Z, ThreadTag.THREAD_X, ThreadTag.THREAD_Y,
+         ThreadTag.THREAD_Z]  # fmt: skip
+_KINDS = [LoopKind.UNROLLED, LoopKind.VECTORIZED, LoopKind.PARALLEL, LoopKind.SERIAL]
+_PLACES = len(_TAGS) + len(_KINDS) + 1
+
+
+@dataclass
+class Row:
+    """A loop: its depth from 1 on, iterations around and inside of it, its place among the kinds, and its accesses."""
+
+    var: Var
+    extent: int
+    depth: int
+    around: int
+    inside: int = -1
+    kind: int = 0
+    arithmetic: list[int] = field(default_factory=lambda: [0, 0, 0])
+    touched: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """For each access: stride, -1, elements touched, times each is used, and the two per thread or block."""
+
+    @property
+    def attributes(self) -> list[int]:
+        """Extent, depth, iterations around and inside, and a 1 in the place of the loop's kind."""
+        return [self.extent, self.depth, self.around, self.inside, *(int(i == self.kind) for i in range(_PLACES))]
+
+
+def loop_rows(statements: Sequence[Statement]) -> list[Row]:
+    """Return a row for each loop, in the order in which they begin."""
+    rows: dict[Var, Row] = {}
+    numbers: dict[str, int] = {}
+    for statement in _updates(statements):
+        around = 1
+        for depth, loop in enumerate(statement.loops):
+            around *= loop.extent
+            rows.setdefault(loop.var, Row(loop.var, loop.extent, depth + 1, around, kind=_kind(loop)))
+        for access in statement.accesses:
+            name = access.buffer.name
+            number = numbers[name] = numbers.get(name, -1) + 1
+            _touch(rows, statement.loops, access, f"{name}_{number}")
+        if statement.loops:
+            own = rows[statement.loops[-1].var].arithmetic
+            own[:] = [a + b for a, b in zip(own, statement.arithmetic, strict=True)]
+    return list(rows.values())
+
+
+def _updates(statements: Sequence[Statement]) -> list[Statement]:
+    """The statements without those that only set what another one adds to."""
+    both = {s.accesses[0].buffer for s in statements if _reads(s)}
+    return [s for s in statements if _reads(s) or s.accesses[0].buffer not in both]
+
+
+def _reads(statement: Statement) -> bool:
+    """Whether a statement reads what it writes."""
+    written, *read = statement.accesses
+    return any(access.buffer is written.buffer for access in read)
+
+
+def _kind(loop: LoopFact) -> int:
+    if loop.thread in _TAGS:
+        return _TAGS.index(loop.thread)
+    if loop.thread is not None:
+        return _PLACES - 1
+    return len(_TAGS) + (_KINDS.index(loop.kind) if loop.kind in _KINDS else len(_KINDS) - 1)
+
+
+def _level(loop: LoopFact) -> int:
+    """2 for blocks, 1 for threads and processors, else 0."""
+    place = _kind(loop)
+    return 2 if place < 3 else 1 if place < len(_TAGS) or loop.kind is LoopKind.PARALLEL else 0
+
+
+def _touch(rows: dict[Var, Row], loops: Sequence[LoopFact], access: AffineAccess, name: str) -> None:
+    """Enter an access into the rows of the loops around it."""
+    strides = [int(abs(stride)) for stride in access.strides]
+    extents = [loop.extent for loop in loops]
+    moves, stays = (
+        [prod(n for n, s in zip(extents[d:], strides[d:], strict=True) if bool(s) is moving) for d in range(len(loops))]
+        for moving in (True, False)
+    )
+    for d, loop in enumerate(loops):
+        base = next(
+            (i for i in range(d + 1, len(loops)) if _level(loops[i - 1]) == _level(loops[i]) + 1 == _level(loop)), 0
+        )
+        shared = (moves[d] // moves[base], stays[d] // stays[base]) if base else (0, 0)
+        row = rows[loop.var]
+        row.touched[name] = (strides[d], -1, moves[d], stays[d], *shared)
+        row.inside = max(row.inside, moves[d] * stays[d])
