@@ -195,3 +195,12 @@ def test_names_of_the_droplet_tuner() -> None:
     assert tuner.best_choice == (0, [0, 0], 0.0)
     assert tuner.visited == set(tuner.next)
     assert all(knob.num_output == 2 for knob in task.config_space.space_map.values())
+
+
+def test_a_point_is_a_list() -> None:
+    space = autotvm.ConfigSpace()
+    space.define_knob("a", [1, 2])
+    with refused("index", "is not the place of each knob's choice", fix="give 1 numbers"):
+        space.index(np.array(1))
+    with refused("width", "columns={} is not a number of columns", fix="an int"):
+        tw.intrin.mma("float16").width({})

@@ -8,18 +8,18 @@ in the place of its kind, `["_arith_", additions, products, divisions]`, and for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log2
+from math import log2 as _log2
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..bounds.infer import infer_bounds
+from ..bounds.infer import infer_bounds as _infer_bounds
 from ..core.errors import UserError
 from ..core.refusals import missing_from_module as _missing
-from ..loops.build import build_function
+from ..loops.build import build_function as _build_function
 from ..schedule.handle import ScheduleHandle
-from ..tune.analysis.accesses import statements
-from ..tune.analysis.loop_rows import loop_rows
+from ..tune.analysis.accesses import statements as _statements
+from ..tune.analysis.loop_rows import loop_rows as _loop_rows
 
 _KINDS = [f"ann_{i}" for i in range(20)]
 _NAMES = {"_attr_": ["length", "nest_level", "topdown", "bottomup", *_KINDS], "_arith_": ["add", "mul", "div"]}
@@ -47,10 +47,10 @@ def get_itervar_feature(sch: ScheduleHandle, args: Sequence[Any], take_log: bool
         raise UserError(f"{sch!r} is not a schedule", primitive="feature", fix="give te.create_schedule(C.op)")
     if not isinstance(args, (list, tuple)):
         raise UserError(f"args={args!r} is not a list", primitive="feature", fix="give the tensors: [A, B, C]")
-    nest = statements(build_function(sch.value, infer_bounds(sch.value), args))
+    nest = _statements(_build_function(sch.value, _infer_bounds(sch.value), args))
     scaled = _log if take_log else lambda number: number
     found = []
-    for row in loop_rows(nest):
+    for row in _loop_rows(nest):
         extent, depth, around, inside, *kind = row.attributes
         made: list[list[Any]] = [["_itervar_", row.var]]
         made.append(["_attr_", scaled(extent), depth, scaled(around), scaled(inside), *kind])
@@ -61,7 +61,7 @@ def get_itervar_feature(sch: ScheduleHandle, args: Sequence[Any], take_log: bool
 
 
 def _log(number: float) -> float:
-    return -log2(1 - number) if number < 0 else log2(1 + number)
+    return -_log2(1 - number) if number < 0 else _log2(1 + number)
 
 
 def flatten_itervar_feature(fea: Sequence[Any]) -> np.ndarray:

@@ -66,3 +66,20 @@ def tempdir(custom_path: str | os.PathLike[str] | None = None, keep_for_debug: b
         Whether it stays.
     """
     return TempDirectory(custom_path, keep_for_debug)
+
+
+_SOURCES = (".c", ".cc", ".cpp", ".cu", ".cl", ".ll")
+
+
+def is_source_path(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is that of source code, by its ending: C, C++, CUDA, OpenCL, or LLVM's."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise UserError(f"{path!r} is not a path", primitive="is_source_path", fix='give some text: "lib.cc"')
+    return os.fspath(path).endswith(_SOURCES)
+
+
+def which(exec_name: str) -> str | None:
+    """Return the path of a command, or None where there is no such command."""
+    if not isinstance(exec_name, str):
+        raise UserError(f"{exec_name!r} is not a name", primitive="which", fix='give some text: "cc"')
+    return shutil.which(exec_name)

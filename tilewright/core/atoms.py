@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .dtype import DType
+from .errors import UserError
 from .hardware import Hardware, MatrixShape
 
 LANES = 32
@@ -162,6 +163,10 @@ class Atom:
 
     def width(self, columns: int) -> int:
         """The most columns that one instruction computes of a tile of so many; 0 where no width divides them."""
+        if isinstance(columns, bool) or not isinstance(columns, int):
+            raise UserError(
+                f"columns={columns!r} is not a number of columns", primitive="width", fix="give an int: 256"
+            )
         return max((n for n in self.shape.n if columns % n == 0), default=0)
 
     def runs_on(self, hardware: Hardware) -> bool:

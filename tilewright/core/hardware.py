@@ -21,6 +21,10 @@ class MemoryScope(enum.Enum):
     SHARED = "shared"
     LOCAL = "local"
 
+    def __call__(self) -> str:
+        """The name, as `buffer.scope()` says it in the legacy API."""
+        return str(self.value)
+
     @classmethod
     def parse(cls, name: str) -> MemoryScope | None:
         """The scope of that name, or None where there is no such scope."""

@@ -102,9 +102,20 @@ _FIELDS: dict[type, dict[str, Callable[[Any], Any]]] = {
     },
     Program: {
         "script": lambda program: partial(show_program, program),
-        "get_global_vars": lambda program: lambda: [f.name for f in program.functions],
+        "get_global_vars": lambda program: lambda: [GlobalVar(f.name) for f in program.functions],
     },
 }
+
+
+class GlobalVar(str):
+    """The name of a function in a program."""
+
+    __slots__ = ()
+
+    @property
+    def name_hint(self) -> str:
+        """The name."""
+        return str(self)
 
 
 def _is_it(self: Any, other: object) -> bool:

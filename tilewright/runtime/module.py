@@ -288,6 +288,12 @@ class Module:
             raise UserError(f"the module has no function {name!r}", fix=f"it has {', '.join(self._entries)}")
         return found
 
+    def implements_function(self, name: str, query_imports: bool = False) -> bool:
+        """Whether the module has a function of that name; with `query_imports`, or an imported module."""
+        mine = isinstance(name, str) and (name == LEGACY_ENTRY or name in self._entries)
+        imported = [m for m in self.imported_modules if isinstance(m, Module)] if query_imports else []
+        return mine or any(m.implements_function(name) for m in imported)
+
     def import_module(self, module: Module) -> None:
         """Let `module[name]` find the functions of another module, too."""
         if not isinstance(module, Module):

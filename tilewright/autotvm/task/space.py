@@ -186,7 +186,8 @@ class ConfigSpace(Ambient, Indices):
 
     def index(self, point: Sequence[int]) -> int:
         """The index of a point."""
-        listed = isinstance(point, (list, tuple, np.ndarray)) and len(point) == len(self.dims)
+        given = isinstance(point, (list, tuple)) or (isinstance(point, np.ndarray) and point.ndim == 1)
+        listed = given and len(point) == len(self.dims)
         if not listed:
             raise UserError(
                 f"{point!r} is not the place of each knob's choice, which is a whole number",

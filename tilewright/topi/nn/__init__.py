@@ -74,6 +74,7 @@ from .pooling_gradient import pool_grad as pool_grad
 from .softmax import fast_softmax as fast_softmax
 from .softmax import log_softmax as log_softmax
 from .softmax import softmax as softmax
+from .softmax import softmax_common as softmax_common
 from .upsampling import upsampling as upsampling
 from .upsampling import upsampling3d as upsampling3d
 from .winograd import conv2d_winograd_nchw as conv2d_winograd_nchw

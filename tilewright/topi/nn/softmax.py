@@ -81,6 +81,25 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
 fast_softmax = softmax  # the legacy approximation; this one is exact
 
 
+def softmax_common(x: Tensor, axis: int, use_fast_exp: bool = False) -> Tensor:
+    """Compute `softmax`, whose exponential function is exact here whatever `use_fast_exp` says.
+
+    Parameters
+    ----------
+    x
+        A tensor of floats.
+    axis
+        The dimension along which rows lie.
+    use_fast_exp
+        Accepted for old scripts, without effect.
+
+    Returns
+    -------
+    A tensor of the shape and type of `x`.
+    """
+    return softmax(x, axis)
+
+
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     """Compute the logarithm of `softmax` of each row, without overflow.
 

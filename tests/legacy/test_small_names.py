@@ -1,0 +1,56 @@
+"""Small names that scripts of the legacy API use: of buffers, programs, modules, folders, and softmax."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.errors.refused import refused
+from tilewright import te, tir, topi
+from tilewright.contrib import utils
+
+
+def test_a_buffer_says_its_scope_by_call() -> None:
+    assert tir.decl_buffer((4,), scope="shared").scope() == "shared"
+    assert tir.decl_buffer((4,)).scope() == "global"
+
+
+def test_variables_of_a_program_have_names() -> None:
+    x = te.var("x")
+    module = tw.IRModule({"main": tir.PrimFunc([x], tir.Evaluate(x))})
+    (found,) = module.get_global_vars()
+    assert (found, found.name_hint) == ("main", "main")
+    assert module[found] is not None
+
+
+def test_a_module_says_what_it_implements() -> None:
+    a = te.placeholder((8,), name="A")
+    b = te.compute((8,), lambda i: a[i] + 1, name="B")
+    module = tw.build(te.create_schedule(b.op), [a, b], "llvm", name="add1")
+    assert module.implements_function("add1")
+    assert not module.implements_function("other")
+    assert not module.implements_function(3)  # type: ignore[arg-type]
+
+
+def test_paths_of_sources_and_of_commands() -> None:
+    assert utils.is_source_path("a.cc")
+    assert not utils.is_source_path("a.o")
+    assert utils.which("sh")
+    assert utils.which("no such command") is None
+    with refused("is_source_path", "3 is not a path", fix="lib.cc"):
+        utils.is_source_path(3)  # type: ignore[arg-type]
+    with refused("which", "3 is not a name", fix="cc"):
+        utils.which(3)  # type: ignore[arg-type]
+    with utils.tempdir() as folder:
+        assert os.path.isdir(folder.relpath(""))
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_softmax_of_old_scripts(fast: bool) -> None:
+    x = te.placeholder((2, 3), name="X")
+    made = topi.nn.softmax_common(x, 1, fast)
+    assert tuple(map(int, made.shape)) == (2, 3)
+    assert np.dtype(str(made.dtype)) == np.float32
