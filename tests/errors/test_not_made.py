@@ -28,6 +28,7 @@ from tilewright.runtime.module import Module
         (te.IterVar, ("i", 4, 0), "te.reduce_axis"),
         (te.Schedule, (5,), "te.create_schedule"),
         (te.Stage, (5, 0), "s[B]"),
+        (te.Stage, (te.create_schedule(te.placeholder((4,)).op), 10**40), "s[B]"),
         (tir.Buffer, ("A", "float32", 4), "tir.decl_buffer"),
         (tw.nd.Device, ("gpu3", 0), "tw.cpu()"),
         (tw.nd.NDArray, ("cpu", "float32", (4,), None), "nd.array"),

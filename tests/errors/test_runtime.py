@@ -102,6 +102,12 @@ def test_a_function_that_is_not_in_the_module() -> None:
         sized()["h"]
 
 
+def test_what_is_no_name_of_a_function() -> None:
+    wrong: Any = [1]
+    with refused("", "the module has no function [1]", fix="it has g"):
+        sized()[wrong]
+
+
 @pytest.mark.opencl
 def test_options_that_the_compiler_of_opencl_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_OPENCL_OPTIONS", "-cl-no-such-option")

@@ -268,6 +268,11 @@ def test_cache_write() -> None:
             B_1[i * 64 + j] = B_local_1[0]""")
 
 
+def test_cache_write_of_a_stage_is_that_of_its_tensor() -> None:
+    e = Product()
+    assert e.s.cache_write(e.s[e.B], "local").op is not e.B.op
+
+
 def test_cache_write_after_splits_lays_the_cache_out_as_the_loops() -> None:
     """The stage starts over; the cache has an axis for each of its former loops, as the legacy compiler does it."""
     e = Product()

@@ -55,7 +55,7 @@ def assuming(e: Expr, cond: Expr, facts: Facts) -> Expr:
         if choices(e) > MOST_CHOICES:
             return e
         useful = decidable(e, facts)
-    if not useful or useful.isdisjoint(_variables(cond, facts)) or choices(e) > MOST_CHOICES:
+    if not useful or choices(e) > MOST_CHOICES or useful.isdisjoint(_variables(cond, facts)):
         return e
     return visit(e, ready(facts.assume(cond, memory=True)))
 

@@ -7,7 +7,7 @@ from typing import Any
 from ..expr import nodes as n
 from ..expr.nodes import FALSE, TRUE, Expr
 from .affine import Affine
-from .assume import assuming, harmless
+from .assume import MOST_CHOICES, assuming, choices, harmless
 from .engine import FORMS, HANDLERS, atom, linear, visit
 from .facts import Facts
 from .generic import again
@@ -21,9 +21,9 @@ def _choice(e: Any, facts: Facts) -> Expr:
     a, b = visit(e.true_value, facts), visit(e.false_value, facts)
     if a is not b:
         lazy = isinstance(e, n.IfThenElse)  # a Select evaluates each branch where its condition fails, too
-        if lazy or harmless(a):
+        if choices(a) <= MOST_CHOICES and (lazy or harmless(a)):  # deeper ones stay as they are
             a = assuming(a, cond, facts)
-        if lazy or harmless(b):
+        if choices(b) <= MOST_CHOICES and (lazy or harmless(b)):
             b = assuming(b, negated(cond, facts), facts)
     return again(type(e)(cond, a, b), facts)
 

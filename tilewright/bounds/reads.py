@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from ..arith.affine import Affine
@@ -18,9 +18,9 @@ from ..arith.region import extremes
 from ..arith.simplify import prove, simplify
 from ..core.errors import UserError
 from ..expr import nodes as n
-from ..expr.nodes import Expr, IntImm, Var
+from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import const, greater_equal, less, maximum, minimum, subtract
-from ..expr.traverse import loads, variables
+from ..expr.traverse import variables
 from ..tensor.tensor import Operation, PlaceholderOp, topological
 from .call_checks import ReadCheck, point_checks, range_check
 from .witnesses import GuardedRead, check_witness, guarded_reads, is_guarded, positive_forms
@@ -177,8 +177,10 @@ class _Reader:
                 if is_guarded(index, extent.value, self.constant_ends, forms):
                     continue
             conditions = read.stated if conditions is None else conditions
+            if any([self._reads(e) for e in (index, *conditions)]):
+                continue
             used = variables(index, *conditions)
-            if not self.occur_together(frozenset(used)) or loads(index, *conditions):
+            if not self.occur_together(frozenset(used)):
                 continue
             ends = {var: self.constant_ends[var] for var in used if var in self.constant_ends}
             if len(ends) == len(used) and isinstance(extent, IntImm):
@@ -186,6 +188,24 @@ class _Reader:
             elif self._stated(used):
                 wide = {var: _ends(self.spans[var], var) for var in used if var in self.spans}
                 yield from point_checks(self.op.name, read, d, wide, self.occurs)
+
+    def _reads(self, root: Expr) -> bool:
+        """Whether an expression reads a tensor; in a chain of conditions, each level is asked once."""
+        known, waiting = self._reading, [root]
+        while waiting:
+            at = waiting[-1]
+            children = at.children() if at not in known else ()
+            if unknown := [child for child in children if child not in known]:
+                waiting += unknown
+                continue
+            waiting.pop()
+            if at not in known:
+                known[at] = isinstance(at, Load) or any([known[child] for child in children])
+        return known[root]
+
+    @cached_property
+    def _reading(self) -> dict[Any, bool]:
+        return {}
 
     @cached_property
     def constant_ends(self) -> dict[Var, tuple[int, int]]:

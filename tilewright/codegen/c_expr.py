@@ -72,6 +72,9 @@ _BITWISE = {
 MOST_READ = 128
 """Nodes of an expression, written out, from which on parts that it reads often are computed once."""
 OFTEN = 4
+TANGLED = 16, 4_096
+"""How often nodes are written on average, and how many in all, from which on parts that are read twice count, too:
+where each level reads the one below twice, what is written doubles with each, and so does the compiler's work."""
 
 
 def read_often(e: n.Expr, sizes: dict[n.Expr, int]) -> frozenset[n.Expr]:
@@ -80,13 +83,16 @@ def read_often(e: n.Expr, sizes: dict[n.Expr, int]) -> frozenset[n.Expr]:
     The compiler of the target finds them too, unless there are too many; its time grows with what is written out.
     `sizes` holds what is known of how large expressions are, written out, and gains what is found.
     """
-    if _written_size(e, sizes) < MOST_READ:
+    written = _written_size(e, sizes)
+    if written < MOST_READ:
         return frozenset()
     readers: dict[n.Expr, int] = {}
     for node in post_order(e):
         for child in node.children():
             readers[child] = readers.get(child, 0) + 1
-    wide = (node for node, count in readers.items() if count >= OFTEN and sizes.get(node, 1) > 3)
+    times, most = TANGLED
+    often = 2 if written > max(most, times * len(readers)) else OFTEN
+    wide = (node for node, count in readers.items() if count >= often and sizes.get(node, 1) > 3)
     scalars = (node for node in wide if isinstance(node, n.Expr) and node.dtype.lanes == 1)
     return frozenset(node for node in scalars if node.dtype.is_float and not (SEEN and acts(node)))
 

@@ -33,12 +33,13 @@ def _visit(stmt: Stmt, facts: Facts) -> Stmt:
 
 def _expr(root: Expr, facts: Facts) -> Expr:
     memo: dict[Any, Any] = {}
+    clean: dict[Any, bool] = {}
 
     def visit(e: Any) -> Any:
         done = memo.get(e)
         if done is None:
             done = e.map_children(visit)
-            if isinstance(done, Select) and not _safe(done, facts):
+            if isinstance(done, Select) and not _safe(done, facts, clean):
                 done = IfThenElse(done.condition, done.true_value, done.false_value)
             memo[e] = done
         return done
@@ -47,10 +48,30 @@ def _expr(root: Expr, facts: Facts) -> Expr:
     return made
 
 
-def _safe(e: Select, facts: Facts) -> bool:
-    """Return whether evaluating both branches is safe: they read only what the condition reads, or in bounds."""
+def _safe(e: Select, facts: Facts, clean: dict[Any, bool]) -> bool:
+    """Return whether evaluating both branches is safe: they read only what the condition reads, or in bounds.
+
+    `clean` holds which expressions are known to have nothing harmful below them, and gains what is found.
+    """
+    if _clean(e.true_value, facts, clean) and _clean(e.false_value, facts, clean):
+        return True
     known = set(post_order(e.condition))
     return all(node in known or _harmless(node, facts) for node in post_order(e.true_value, e.false_value))
+
+
+def _clean(root: Expr, facts: Facts, clean: dict[Any, bool]) -> bool:
+    """Return whether everything below an expression is harmless; in a chain of choices, each level is asked once."""
+    waiting: list[Any] = [root]
+    while waiting:
+        at = waiting[-1]
+        unknown = [] if at in clean else [child for child in at.children() if child not in clean]
+        if unknown:
+            waiting += unknown
+            continue
+        waiting.pop()
+        if at not in clean:
+            clean[at] = _harmless(at, facts) and all([clean[child] for child in at.children()])
+    return clean[root]
 
 
 def _harmless(node: Any, facts: Facts) -> bool:

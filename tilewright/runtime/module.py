@@ -279,7 +279,9 @@ class Module:
         """The function of that name; with `query_imports`, of an imported module, too."""
         found = self._entries.get(self.entry_name if name == LEGACY_ENTRY else name) if isinstance(name, str) else None
         imported = (
-            [m for m in self.imported_modules if isinstance(m, Module)] if found is None and query_imports else []
+            [m for m in self.imported_modules if isinstance(m, Module)]
+            if found is None and query_imports and isinstance(name, str)
+            else []
         )
         holder = next((m for m in imported if name in m._entries), None)
         if holder is not None:

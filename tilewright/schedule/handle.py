@@ -225,7 +225,9 @@ class ScheduleHandle(Explained, KeptSteps):
                 fix="cache one stage at a time",
             )
         made = self.apply("cache_write", self.value.stages[ids.pop()], scope)
-        return list(made) if isinstance(tensor, (list, tuple)) else made[given[0].value_index]
+        if isinstance(tensor, Tensor):
+            return made[tensor.value_index]
+        return made[0] if len(made) == 1 and tensor is given[0] else list(made)  # of an operation or a stage: all
 
     def rfactor(self, tensor: Any, axis: IterVar, factor_axis: int = 0) -> Any:
         """Keep a partial result of the reduction `tensor` per iteration of its loop `axis`; see the primitive.
@@ -261,7 +263,8 @@ class StageHandle(StageView):
     __slots__ = ("id", "schedule")
 
     def __init__(self, schedule: ScheduleHandle, stage_id: int) -> None:
-        if not isinstance(schedule, ScheduleHandle) or not isinstance(stage_id, int):
+        known = isinstance(schedule, ScheduleHandle) and isinstance(stage_id, int)
+        if not known or stage_id not in schedule.value.stages:
             raise not_made("Stage", "ask the schedule for it: s[B]")
         self.schedule = schedule
         self.id = stage_id
