@@ -39,7 +39,7 @@ def test_a_missing_name_without_words_is_a_plain_error(monkeypatch: pytest.Monke
 
 
 def test_a_missing_name_of_the_legacy_api_has_words() -> None:
-    assert isinstance(missing("the stage", "transform_layout", ["split"]), UserAttributeError)
+    assert isinstance(missing("the stage", "axis", ["split"]), UserAttributeError)
 
 
 def test_words_are_loaded_when_they_are_needed() -> None:

@@ -278,6 +278,21 @@ def _prefetch(used: bool, on_grid: bool) -> Program:
     return s, [A, B], plus_one
 
 
+def _transform_layout(used: bool, on_grid: bool) -> Program:
+    A = te.placeholder((8, 12), name="A")
+    B = te.compute((8, 12), lambda i, j: A[i, j] + 1, name="B")
+    C = te.compute((8, 12), lambda i, j: B[i, j] * 2, name="C")
+    s = te.create_schedule(C.op)
+    if used:
+        s[B].transform_layout(lambda i, j: [j // 4, i, j % 4])
+    if on_grid:
+        for T in (B, C):
+            outer, *inner = s[T].leaf_iter_vars
+            s[T].bind(outer, te.thread_axis("blockIdx.x"))
+            s[T].bind(s[T].fuse(*inner), te.thread_axis("threadIdx.x"))
+    return s, [A, C], lambda a: 2 * (a + 1)
+
+
 def _rolling_buffer(used: bool, on_grid: bool) -> Program:
     s, A, B, C = stencil()
     y, x = C.op.axis
@@ -394,6 +409,9 @@ ENTRIES: dict[str, Entry] = {
         _ring(lambda tile: tile.double_buffer()), _of(chain, lambda s, A, B, C: s[B].double_buffer()), "'B'"
     ),
     "prefetch": Entry(_prefetch, _of(matrix, lambda s, A, B: s[B].prefetch(A, B.op.axis[0], 0)), "offset=0"),
+    "transform_layout": Entry(
+        _transform_layout, _of(chain, lambda s, A, B, C: s[B].transform_layout(lambda i: [i // 5, i % 5])), "'B'"
+    ),
     "rolling_buffer": Entry(_rolling_buffer, _of(stencil, lambda s, A, B, C: s[B].rolling_buffer()), "'B'"),
     "env_threads": Entry(_env_threads, _of(matrix, lambda s, A, B: s[B].env_threads([])), "'B'", "grid"),
     "set_store_predicate": Entry(

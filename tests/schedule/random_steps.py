@@ -27,7 +27,7 @@ def draw_schedule(program: RandomProgram, steps: int = 8, gpu: bool | None = Non
             if stage.is_output or isinstance(stage.op, ScanOp):
                 bind_output(program, i, threads)
     actions += [fetch, fetch, crossed] if on_gpu else []
-    actions += [padded, staged, root, factored, grouped, rolled, prefetched]
+    actions += [padded, staged, root, factored, grouped, rolled, prefetched, transformed]
     for _ in range(program.between(0, steps)):
         action = program.pick(actions)
         if action in (fetch, crossed):
@@ -213,6 +213,17 @@ def prefetched(program: RandomProgram) -> None:
             read += f".op.input_tensors[{program.pick(range(len(further)))}]"
         k = program.pick(range(len(leaves(program, i))))
         program.do(f"s.stages[{i}].prefetch({read}, {loop(i, k)}, {program.pick([1, 2, 5])})")
+
+
+def transformed(program: RandomProgram) -> None:
+    """One dimension in tiles, whose number comes first, or the dimensions the other way around."""
+    i = some_stage(program)
+    axes = program.schedule.stages[i].op.axis
+    if axes and not program.schedule.stages[i].is_output:
+        at, tile = program.pick(range(len(axes))), program.pick([1, 2, 4])
+        tiled = [f"x[{at}] // {tile}", *(f"x[{d}]" for d in range(len(axes)) if d != at), f"x[{at}] % {tile}"]
+        turned = [f"x[{d}]" for d in reversed(range(len(axes)))]
+        program.do(f"s.stages[{i}].transform_layout(lambda *x: [{', '.join(program.pick([tiled, turned]))}])")
 
 
 def virtual(program: RandomProgram) -> None:

@@ -48,7 +48,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("AutoInlineElemWise", "AutoInlineInjective", "AutoInlineBroadcast"), _INLINE),
         **dict.fromkeys(("TensorComputeOp", "BaseComputeOp"), _OPERATIONS),
         "SpecializedCondition": "te.if_then_else in the declaration",
-        "AXIS_SEPARATOR": _LAYOUT,
         "clip": "te.max(low, te.min(x, high))",
         "mean": "te.sum(A[i, k], axis=k) in one te.compute, then B[i] / n in the next",
         "average": "te.sum(A[i, k], axis=k) in one te.compute, then B[i] / n in the next",
@@ -243,7 +242,6 @@ INSTEAD: dict[str, dict[str, str]] = {
     },
     "the stage": {
         "store_predicate": "s[B].set_store_predicate(condition) sets it; s[B].value.store_predicate is it",
-        "transform_layout": _LAYOUT,
         "axis": "s[B].op.axis, and s[B].op.reduce_axis",
         **{name: f"it belongs to the schedule: s.{name}(...)" for name in ("cache_read", "cache_write", "rfactor")},
     },

@@ -27,6 +27,7 @@ from .primitives.rolling_buffer import rolling_buffer
 from .primitives.split import split
 from .primitives.tensorize import tensorize
 from .primitives.tile import tile
+from .primitives.transform_layout import indices_of, transform_layout
 from .stage_view import StageView
 from .steps import RecordedNumber, References, Step
 from .steps_file import KeptSteps
@@ -61,6 +62,7 @@ PRIMITIVES: dict[str, Callable[..., tuple[Schedule, Any]]] = {
         tensorize,
         prefetch,
         rolling_buffer,
+        transform_layout,
     )
 }
 
@@ -412,6 +414,10 @@ class StageHandle(StageView):
         """Keep what the next iteration of the loop around the stage needs again."""
         self._apply("rolling_buffer")
         return self
+
+    def transform_layout(self, mapping_function: Any) -> list[IterVar]:
+        """Give the stage other dimensions, `lambda i, j: [j // 4, i, j % 4]`; returns their axes."""
+        return list(self._apply("transform_layout", indices_of(self.schedule.value, self.value, mapping_function)))
 
     def tensorize(self, var: IterVar, intrin: Any) -> StageHandle:
         """Compute a loop and all loops inside it by a matrix instruction, or by an intrinsic of one's own."""

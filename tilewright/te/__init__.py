@@ -30,6 +30,7 @@ from ..expr.operators import floordiv as indexdiv
 from ..expr.operators import floormod as indexmod
 from ..expr.variables import size_var, var
 from ..loops.tracing import trace
+from ..schedule.primitives.transform_layout import AXIS_SEPARATOR
 from ..tensor.axis import IterVar, Range
 from ..tensor.extern import ExternOp
 from ..tensor.gradient.adjoints import gradient
