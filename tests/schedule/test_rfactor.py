@@ -190,18 +190,6 @@ def test_refused() -> None:
         s.rfactor(C, C.op.axis[0])
 
 
-def test_refused_where_a_data_loop_ends_that_others_are_computed_in() -> None:
-    A = te.placeholder((6, 32), name="A")
-    C = te.compute((6, 32), lambda i, j: A[i, j] * 2, name="C")
-    k = te.reduce_axis((0, 32), "k")
-    B = te.compute((6,), lambda i: te.sum(C[i, k], axis=k), name="B")
-    s = te.create_schedule(B.op)
-    outer, _ = s[B].split(B.op.axis[0], factor=2)
-    s[C].compute_at(s[B], outer)
-    with refused("rfactor", "stage 'C' is computed at 'i.outer' of 'B'", fix="call rfactor before splitting"):
-        s.rfactor(B, k)
-
-
 def test_a_condition_that_reads_is_asked_inside_the_tensor_only() -> None:
     """The guard of an uneven split comes before a condition that reads the tensor."""
     A, k = te.placeholder((7,), name="A"), te.reduce_axis((0, 7), "k")
@@ -211,3 +199,22 @@ def test_a_condition_that_reads_is_asked_inside_the_tensor_only() -> None:
     values, out = floats(7), empty(1)
     run(tw.lower(s, [A, B])["main"], values, out)
     np.testing.assert_allclose(out, values[values > 0].sum(), rtol=1e-5)
+
+
+def test_a_stage_at_a_loop_that_ends_moves_and_can_be_placed_again() -> None:
+    A = te.placeholder((16, 32), name="A")
+    D = te.compute((16, 32), lambda i, k: A[i, k] * 2, name="D")
+    k = te.reduce_axis((0, 32), name="k")
+    B = te.compute((16,), lambda i: te.sum(D[i, k], axis=k), name="B")
+    s = te.create_schedule(B.op)
+    outer, _ = s[B].split(B.op.axis[0], factor=4)
+    s[D].compute_at(s[B], outer)
+    _, inner = s[B].split(k, factor=8)
+    with pytest.warns(UserWarning, match="'D' was computed at 'i.outer', a loop that ends with rfactor"):
+        partial = s.rfactor(B, inner)
+    values, out = floats(16, 32), np.full(16, 77, "float32")
+    for axis in (None, s[partial].op.axis[0]):
+        if axis is not None:
+            s[D].compute_at(s[partial], axis)
+        run(tw.lower(s, [A, B])["main"], values, out)
+        np.testing.assert_allclose(out, 2 * values.sum(1), rtol=1e-4, atol=1e-5)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...arith.simplify import simplify
-from ...core.errors import UserError
+from ...core.errors import UserError, warn_caller
 from ...expr import nodes as n
 from ...expr.nodes import Expr
 from ...expr.operators import add, as_expr, cast, if_then_else, likely, logical_and
@@ -135,13 +135,13 @@ def _moved_inside(schedule: Schedule, stage: Stage, partial: int, axes: dict[Ite
     for other in schedule.in_order():
         at = other.placement
         if isinstance(at, At) and at.stage == stage.id:
-            if at.axis not in axes:
-                raise UserError(
-                    f"stage {other.name!r} is computed at {at.axis.name!r} of {stage.name!r}, a loop that ends with "
-                    "rfactor, after which the loops start over",
-                    primitive="rfactor",
-                    fix=f"call rfactor before splitting the data axes of {stage.name!r}, or place {other.name!r} "
-                    "afterwards",
+            loop = axes.get(at.axis)
+            if loop is None:  # a part of a data axis, of which the loops start over
+                loop = schedule.stages[partial].op.axis[-1]
+                warn_caller(
+                    f"stage {other.name!r} was computed at {at.axis.name!r}, a loop that ends with rfactor: until it "
+                    f"is placed elsewhere, it is computed at {loop.name!r} of {schedule.stages[partial].name!r}",
+                    UserWarning,
                 )
-            schedule = schedule.with_stage(replace(other, placement=At(partial, axes[at.axis])))
+            schedule = schedule.with_stage(replace(other, placement=At(partial, loop)))
     return schedule
