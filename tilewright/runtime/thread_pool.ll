@@ -1,22 +1,27 @@
 ; The thread pool of the CPU back end. thread_pool.py starts its threads; kernels call @tilewright_parallel_for.
 ;
-; One loop at a time is run by all threads. Its iterations are cut into chunks, which the threads claim one by one from
-; `ticket`: the loop's number in the high half, the chunks not yet claimed in the low one. A claim is one
-; compare-and-swap of both, so a thread that comes late finds another number, or nothing left, and touches nothing.
-; Whoever has claimed a chunk may read the description of the loop: the loop is not over before that chunk is.
+; One loop at a time is run by all threads. Its iterations are cut into chunks, and each thread has a share of them, the
+; same in every loop of that extent: so it finds in its cache what it stored there in the loop before. A thread that has
+; no chunk left takes those of the next threads, so a late thread holds nobody up.
+;
+; The chunks of a share are claimed one by one from its ticket: the loop's number in the high half, the chunks not yet
+; claimed in the low one. A claim is one compare-and-swap of both, so a thread that comes late finds another number, or
+; nothing left, and touches nothing. Whoever has claimed a chunk may read the description of the loop: the loop is not
+; over before that chunk is. A thread reports the chunks of one share together.
 ;
 ; Threads wait by spinning for @spin_cycles, then in the kernel (futex). Who wakes others first changes what they
 ; wait on and then looks whether they sleep; who goes to sleep first says so and then looks again (in the kernel).
 ; All of that is sequentially consistent, so no wake-up is lost.
 
 %Pool = type {
-  i64, [15 x i64],                 ; 0  ticket                              (each group has two cache lines to itself)
+  i32, [31 x i32],                 ; 0  started: threads that have a share  (each group has two cache lines to itself)
   i32, [31 x i32],                 ; 2  pending: chunks of this loop that are not finished
   i32, i32, [30 x i32],            ; 4  number of the latest loop; 5 how many threads sleep, waiting for the next
   i32, i32, [30 x i32],            ; 7  busy: a loop is being run; 8 whether its caller sleeps
   i32, i32, [30 x i32],            ; 10 threads, beside the caller; 11 whether they are to end
   ptr, ptr, i64, i64, i64, i32     ; 13 body, 14 closure, 15 extent, 16 size of a chunk, 17 chunks, 18 error
 }
+; Behind it, from byte TICKETS_AT on, the tickets of the shares, 128 bytes apart: the caller's, then those of the threads.
 
 @tilewright_pool = global ptr null, align 8
 @spin_cycles = internal constant i64 SPIN_CYCLES
@@ -57,8 +62,32 @@ done:
   ret i32 %now
 }
 
-; Claim chunks of loop `%number` and run them, until there are none.
-define internal void @work(ptr %pool, i32 %number) nounwind {
+; The ticket of a share.
+define internal ptr @ticket(ptr %pool, i64 %share) nounwind {
+  %lines = shl i64 %share, 7
+  %offset = add i64 %lines, TICKETS_AT
+  %at = getelementptr i8, ptr %pool, i64 %offset
+  ret ptr %at
+}
+
+; How many threads run a loop, the caller included.
+define internal i64 @threads(ptr %pool) nounwind {
+  %workers.at = getelementptr %Pool, ptr %pool, i32 0, i32 10
+  %workers = load i32, ptr %workers.at
+  %threads = add i32 %workers, 1
+  %wide = zext i32 %threads to i64
+  ret i64 %wide
+}
+
+; The first chunk of a share.
+define internal i64 @first(i64 %share, i64 %chunks, i64 %threads) nounwind {
+  %scaled = mul i64 %share, %chunks
+  %first = udiv i64 %scaled, %threads
+  ret i64 %first
+}
+
+; Claim chunks of loop `%number` and run them, those of share `%own` first, until there are none.
+define internal void @work(ptr %pool, i32 %number, i64 %own) nounwind {
 entry:
   %pending = getelementptr %Pool, ptr %pool, i32 0, i32 2
   %sleeps = getelementptr %Pool, ptr %pool, i32 0, i32 8
@@ -68,19 +97,27 @@ entry:
   %size.at = getelementptr %Pool, ptr %pool, i32 0, i32 16
   %chunks.at = getelementptr %Pool, ptr %pool, i32 0, i32 17
   %error.at = getelementptr %Pool, ptr %pool, i32 0, i32 18
+  %threads = call i64 @threads(ptr %pool)
+  br label %visit
+visit:
+  %share = phi i64 [ %own, %entry ], [ %next, %further ]
+  %visited = phi i64 [ 1, %entry ], [ %visited.more, %further ]
+  %ticket.at = call ptr @ticket(ptr %pool, i64 %share)
+  %behind = add i64 %share, 1
   br label %look
 look:
-  %ticket = load atomic i64, ptr %pool seq_cst, align 8
+  %finished = phi i32 [ 0, %visit ], [ %finished, %claim ], [ %finished.more, %ran ]
+  %ticket = load atomic i64, ptr %ticket.at seq_cst, align 8
   %high = lshr i64 %ticket, 32
   %whose = trunc i64 %high to i32
   %left = and i64 %ticket, 4294967295
   %ours = icmp eq i32 %whose, %number
   %some = icmp ne i64 %left, 0
   %go = and i1 %ours, %some
-  br i1 %go, label %claim, label %done
+  br i1 %go, label %claim, label %report
 claim:
   %taken = sub i64 %ticket, 1
-  %swap = cmpxchg ptr %pool, i64 %ticket, i64 %taken seq_cst seq_cst
+  %swap = cmpxchg ptr %ticket.at, i64 %ticket, i64 %taken seq_cst seq_cst
   %claimed = extractvalue { i64, i1 } %swap, 1
   br i1 %claimed, label %run, label %look
 run:
@@ -89,22 +126,45 @@ run:
   %extent = load i64, ptr %extent.at
   %size = load i64, ptr %size.at
   %chunks = load i64, ptr %chunks.at
-  %chunk = sub i64 %chunks, %left
+  %over = call i64 @first(i64 %behind, i64 %chunks, i64 %threads)
+  %chunk = sub i64 %over, %left
   %begin = mul i64 %chunk, %size
   %full = add i64 %begin, %size
   %end = call i64 @llvm.smin.i64(i64 %full, i64 %extent)
   %status = call i32 %body(ptr %closure, i64 %begin, i64 %end)
+  %finished.more = add i32 %finished, 1
+  %bad = icmp ne i32 %status, 0
+  br i1 %bad, label %failed, label %ran
+failed:
   %all = atomicrmw or ptr %error.at, i32 %status seq_cst
-  %before = atomicrmw sub ptr %pending, i32 1 seq_cst
-  %last = icmp eq i32 %before, 1
-  br i1 %last, label %finished, label %look
-finished:
+  br label %ran
+ran:
+  br label %look
+report:
+  %none = icmp eq i32 %finished, 0
+  br i1 %none, label %move, label %subtract
+subtract:
+  %before = atomicrmw sub ptr %pending, i32 %finished seq_cst
+  %last = icmp eq i32 %before, %finished
+  br i1 %last, label %complete, label %move
+complete:
   %sleeping = load atomic i32, ptr %sleeps seq_cst, align 4
   %wake = icmp ne i32 %sleeping, 0
-  br i1 %wake, label %wake.caller, label %look
+  br i1 %wake, label %wake.caller, label %done
 wake.caller:
   call void @futex_wake(ptr %pending)
-  br label %look
+  br label %done
+move:
+  ; A ticket of another loop: this one is over.
+  %seen.all = icmp uge i64 %visited, %threads
+  %current = xor i1 %ours, true
+  %stop = or i1 %seen.all, %current
+  br i1 %stop, label %done, label %further
+further:
+  %visited.more = add i64 %visited, 1
+  %wrapped = icmp eq i64 %behind, %threads
+  %next = select i1 %wrapped, i64 0, i64 %behind
+  br label %visit
 done:
   ret void
 }
@@ -115,6 +175,9 @@ entry:
   %number.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
   %sleepers = getelementptr %Pool, ptr %pool, i32 0, i32 5
   %ending = getelementptr %Pool, ptr %pool, i32 0, i32 11
+  %earlier = atomicrmw add ptr %pool, i32 1 seq_cst
+  %index = add i32 %earlier, 1
+  %own = zext i32 %index to i64
   br label %wait
 wait:
   %seen = phi i32 [ 0, %entry ], [ %seen, %slept ], [ %number, %did ]
@@ -136,7 +199,7 @@ woken:
   %ends = icmp ne i32 %end, 0
   br i1 %ends, label %over, label %did
 did:
-  call void @work(ptr %pool, i32 %number)
+  call void @work(ptr %pool, i32 %number, i64 %own)
   br label %wait
 over:
   ret ptr null
@@ -156,7 +219,7 @@ try:
   %busy = getelementptr %Pool, ptr %pool, i32 0, i32 7
   %swap = cmpxchg ptr %busy, i32 0, i32 1 seq_cst seq_cst
   %ours = extractvalue { i32, i1 } %swap, 1
-  br i1 %ours, label %share, label %by.itself
+  br i1 %ours, label %deal.out, label %by.itself
 by.itself:
   %some = icmp sgt i64 %extent, 0
   br i1 %some, label %whole, label %nothing
@@ -165,14 +228,11 @@ whole:
   ret i32 %status
 nothing:
   ret i32 0
-share:
-  ; Four chunks a thread: enough for a slow thread to be helped, few enough for claiming to cost nothing.
-  %workers.at = getelementptr %Pool, ptr %pool, i32 0, i32 10
-  %workers = load i32, ptr %workers.at
-  %threads = add i32 %workers, 1
-  %most = mul i32 %threads, 4
-  %most.wide = zext i32 %most to i64
-  %wanted = call i64 @llvm.smin.i64(i64 %extent, i64 %most.wide)
+deal.out:
+  ; Up to sixteen chunks per thread: a claim of one's own share costs nothing, and what is left over at the end is short.
+  %threads = call i64 @threads(ptr %pool)
+  %most = mul i64 %threads, 16
+  %wanted = call i64 @llvm.smin.i64(i64 %extent, i64 %most)
   %extent.up = add i64 %extent, %wanted
   %extent.up1 = sub i64 %extent.up, 1
   %size = sdiv i64 %extent.up1, %wanted
@@ -199,8 +259,19 @@ share:
   %number = add i32 %latest, 1
   %number.wide = zext i32 %number to i64
   %high = shl i64 %number.wide, 32
-  %ticket = or i64 %high, %chunks
-  store atomic i64 %ticket, ptr %pool seq_cst, align 8
+  br label %deal
+deal:
+  %share = phi i64 [ 0, %deal.out ], [ %behind, %deal ]
+  %behind = add i64 %share, 1
+  %from = call i64 @first(i64 %share, i64 %chunks, i64 %threads)
+  %to = call i64 @first(i64 %behind, i64 %chunks, i64 %threads)
+  %own = sub i64 %to, %from
+  %ticket = or i64 %high, %own
+  %ticket.at = call ptr @ticket(ptr %pool, i64 %share)
+  store atomic i64 %ticket, ptr %ticket.at release, align 8
+  %dealt = icmp eq i64 %behind, %threads
+  br i1 %dealt, label %publish, label %deal
+publish:
   store atomic i32 %number, ptr %number.at seq_cst, align 4
   %sleepers.at = getelementptr %Pool, ptr %pool, i32 0, i32 5
   %sleepers = load atomic i32, ptr %sleepers.at seq_cst, align 4
@@ -210,7 +281,7 @@ wake:
   call void @futex_wake(ptr %number.at)
   br label %join
 join:
-  call void @work(ptr %pool, i32 %number)
+  call void @work(ptr %pool, i32 %number, i64 0)
   %sleeps = getelementptr %Pool, ptr %pool, i32 0, i32 8
   %spun = call i32 @spin(ptr %pending, i32 0, i1 true)
   br label %check

@@ -23,7 +23,8 @@ from .llvm_link import keep_for_ever, link
 VARIABLE = "TILEWRIGHT_NUM_THREADS"
 SPIN_CYCLES = 50_000
 """How long a thread spins for the next loop, about 20 µs, before it sleeps: less than sleeping and waking take."""
-_POOL_BYTES = 1024
+_POOL_BYTES, _TICKET_BYTES = 1024, 128
+"""Of a pool without its tickets, and of one ticket."""
 _WORDS = {"x86_64": ("202", "pause"), "aarch64": ("98", "yield")}
 """By machine: the number of the futex system call, and the instruction that makes spinning cheap."""
 _SLEEPING_AT = 260
@@ -58,7 +59,7 @@ class _Code:
         with open(os.path.join(os.path.dirname(__file__), "thread_pool.ll"), encoding="utf-8") as file:
             text = file.read()
         text = text.replace("i64 FUTEX", f"i64 {futex}").replace("PAUSE", pause)
-        text = text.replace("i64 SPIN_CYCLES", f"i64 {SPIN_CYCLES}")
+        text = text.replace("i64 SPIN_CYCLES", f"i64 {SPIN_CYCLES}").replace("TICKETS_AT", str(_POOL_BYTES))
         names = [*OF_THREADS, "tilewright_worker", "tilewright_end_pool", "tilewright_pool"]
         held, found = link(compiled_for_host(text), names, {})
         keep_for_ever(held)
@@ -120,7 +121,7 @@ class ThreadPool:
         return _code().functions
 
     def _start(self, code: _Code, workers: int) -> None:
-        memory = ctypes.create_string_buffer(_POOL_BYTES + 128)
+        memory = ctypes.create_string_buffer(_POOL_BYTES + (workers + 1) * _TICKET_BYTES + 128)
         address = ctypes.addressof(memory)
         address += -address % 128
         self._kept.append(memory)
