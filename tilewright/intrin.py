@@ -82,8 +82,9 @@ def wgmma(operands: str, accumulator: str = "") -> Atom:
     name = f"wgmma_{operands}" if all(isinstance(each, str) for each in given) else ""
     found = _WARPGROUP_ATOMS.get(f"{name}_{accumulator}") or _WARPGROUP_ATOMS.get(name)
     if found is None or accumulator not in ("", found.accumulator):
+        sums = "" if isinstance(accumulator, str) and not accumulator else f" with sums in {accumulator!r}"
         raise _UserError(
-            f"there is no wgmma for operands {operands!r}" + (f" with sums in {accumulator!r}" if accumulator else ""),
+            f"there is no wgmma for operands {operands!r}{sums}",
             primitive="wgmma",
             fix='give "float16", "bfloat16", "tf32", "int8" or "uint8"; only of "float16" may sums be "float16" too',
         )

@@ -139,6 +139,9 @@ def cells(folder: Path) -> list[Cell]:
     optimised = ("tests/programs", "tests/runtime", "tests/topi", "tests/schedule")
     made += [
         Cell("OpenCL optimised", optimised, {"TILEWRIGHT_OPENCL_OPTIONS": ""}, options=("-m", "opencl and not slow")),
+        Cell("warnings are errors", (*BASIC, "tests/measure/test_session.py"), {"PYTHONWARNINGS": "error"}),
+        Cell("python -O", (*BASIC, "tests/measure/test_session.py"), {"PYTHONOPTIMIZE": "1"}),
+        Cell("python -OO", (*BASIC, "tests/measure/test_session.py"), {"PYTHONOPTIMIZE": "2"}),
         Cell("locale C", (*BASIC, "tests/cli"), {"LC_ALL": "C", "LANG": "C"}),
         Cell("time zone of Kiritimati", (*BASIC, "tests/cli"), {"TZ": "Pacific/Kiritimati"}),
     ]

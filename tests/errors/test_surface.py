@@ -140,6 +140,18 @@ def test_a_producer_of_arrays_that_raises(source: Any) -> None:
         nd.from_dlpack(source)
 
 
+def test_an_array_interface_that_raises_keeps_its_type() -> None:
+    class Absent:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            raise LookupError("not loaded yet")
+
+    with pytest.raises(LookupError, match="not loaded yet") as caught:
+        nd.array(Absent())
+    (note,) = caught.value.__notes__
+    assert note.startswith("raised by the values' own __array__, called from ")
+    assert "test_surface.py" in note
+
+
 def test_names_of_hardware_that_are_no_targets() -> None:
     for name, meant in (("gpu", "cuda"), ("nvidia", "cuda"), ("cpu", "llvm"), ("x86", "llvm"), ("rocm", "opencl")):
         with refused("Target", f"unknown target kind '{name}'", fix=f"write '{meant}'"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilewright as tw
@@ -66,6 +67,9 @@ def test_an_unknown_atom() -> None:
         intrin.wgmma("float64")
     with refused("wgmma", "operands 'int8' with sums in 'float16'", fix='only of "float16"'):
         intrin.wgmma("int8", "float16")
+    odd: Any = np.zeros(3)
+    with refused("wgmma", "operands 'int8' with sums in array([0., 0., 0.])"):
+        intrin.wgmma("int8", odd)
 
 
 def test_hardware_without_the_instruction() -> None:

@@ -464,7 +464,8 @@ def test_the_best_of_several_logs_and_forms(tmp_path):
     def best(records):
         return autotvm.apply_history_best(records).query(Target("opencl"), task.workload).index
 
-    assert best(str(first)) == best(first) == best(first.open(encoding="utf-8")) == 3
+    with first.open(encoding="utf-8") as opened:
+        assert best(str(first)) == best(first) == best(opened) == 3
     assert best([str(first), str(second)]) == 7
     assert best([pair(1, 1e-3), pair(2, 1e-4)]) == 2
     assert best([str(first), [pair(11, 1e-5)]]) == 11

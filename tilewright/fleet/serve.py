@@ -17,6 +17,8 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..core.log import logger
+from ..measure.children import tuner_mark
+from ..measure.guard import folder_name
 from .addresses import is_loopback
 from .worker import Host, WorkerOptions, attach
 
@@ -34,7 +36,8 @@ async def serve(address: str, security: Any, options: WorkerOptions) -> None:
     try:
         announcement = await host.open()
         print(f"{host.name}: {announcement.attributes.name}, for {address}", flush=True)
-        with tempfile.TemporaryDirectory(prefix="tilewright-worker-") as folder:
+        # Named so that the guard removes it where this process is killed.
+        with tempfile.TemporaryDirectory(prefix=folder_name(tuner_mark(), "worker-")) as folder:
             while not stop.is_set():
                 await _join(address, security, host, stop, folder)
     finally:

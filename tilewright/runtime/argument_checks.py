@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import UserError
+from ..core.own_code import calling
 
 if TYPE_CHECKING:
     from ..core.dtype import DType
@@ -47,7 +48,8 @@ def host_values(data: Any, primitive: str) -> np.ndarray:
             fix="say what stands in the masked places: x.filled(0)",
         )
     try:
-        values = np.asarray(data)
+        with calling("the values' own __array__"):
+            values = np.asarray(data)
     except UserError:
         raise
     except (ValueError, RuntimeError, TypeError) as error:
