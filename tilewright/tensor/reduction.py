@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from typing import Any
 
 import ml_dtypes
@@ -83,12 +83,27 @@ class Reduce(Expr):
 def comm_reducer(
     fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"
 ) -> Callable[..., Any]:
-    """A reduction of one's own.
+    """Make a reduction of one's own.
 
-    `fcombine(x, y)` combines two values (or two tuples of values), `fidentity(dtype, ...)` gives the
-    neutral value(s). The result is called like `te.sum`: with an expression or a tuple of them, and `axis`.
+    Parameters
+    ----------
+    fcombine : callable
+        Combines two values, `fcombine(x, y)`, or two tuples of values of one length; associative and commutative.
+    fidentity : callable
+        Returns the neutral value for a dtype, `fidentity(dtype)`, or one for each of several: `fidentity(dtype, ...)`.
+    name : str
+        The name in programs and errors.
+
+    Returns
+    -------
+    callable
+        Called like `te.sum`: with an expression or a tuple of them, and the reduction axis or axes, `axis`.
+
+    Raises
+    ------
+    UserError
+        For a name that is not text; at its first use, for functions that do not fit the values.
     """
-
     if not isinstance(name, str):
         raise UserError(
             f"the name of the reducer is {name!r}, which is not text",
@@ -96,34 +111,7 @@ def comm_reducer(
             fix='give some text: name="both"',
         )
 
-    @cache
-    def combiner(dtypes: tuple[DType, ...]) -> CommReducer:
-        single = len(dtypes) == 1
-        lhs = tuple(Var(f"x{i}" if i else "x", d) for i, d in enumerate(dtypes))
-        rhs = tuple(Var(f"y{i}" if i else "y", d) for i, d in enumerate(dtypes))
-        result = _called(name, "fcombine", fcombine, (lhs[0], rhs[0]) if single else (lhs, rhs))
-        neutral = _called(name, "fidentity", fidentity, dtypes)
-        results, identity = (
-            (x,) if single or not isinstance(x, (tuple, list)) else tuple(x) for x in (result, neutral)
-        )
-        if len(results) != len(dtypes) or len(identity) != len(dtypes):
-            raise UserError(
-                f"{name} combines {len(dtypes)} values, but its combiner returns {len(results)} and its identity "
-                f"{len(identity)}",
-                primitive="comm_reducer",
-                fix=f"return {len(dtypes)} values from fcombine and fidentity, or reduce {len(results)} of them",
-            )
-        kinds = [as_expr(e, d) for e, d in zip(results, dtypes, strict=True)]
-        for e, d in zip(kinds, dtypes, strict=True):
-            if e.dtype != d:
-                raise UserError(
-                    f"fcombine of the reducer {name!r} returns `{e}` of type {e.dtype} for values of type {d}",
-                    primitive="comm_reducer",
-                    fix=f'give a value of their type, such as te.if_then_else(x > y, x, y), or convert: .astype("{d}")',
-                )
-        return CommReducer(
-            name, lhs, rhs, tuple(kinds), tuple(const(e, d) for e, d in zip(identity, dtypes, strict=True))
-        )
+    combiner = cache(partial(_combiner, name, fcombine, fidentity))
 
     def reduction(expr: Any, *values: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
         if axis is None and values and _names_axes(values[0]):
@@ -152,6 +140,34 @@ def comm_reducer(
         f"With values instead of axes: {name}(a, b), {name}(a, b, c)."
     )
     return reduction
+
+
+def _combiner(
+    name: str, fcombine: Callable[..., Any], fidentity: Callable[..., Any], dtypes: tuple[DType, ...]
+) -> CommReducer:
+    """The reducer of values of some types, by the functions that `comm_reducer` is given."""
+    single = len(dtypes) == 1
+    lhs = tuple(Var(f"x{i}" if i else "x", d) for i, d in enumerate(dtypes))
+    rhs = tuple(Var(f"y{i}" if i else "y", d) for i, d in enumerate(dtypes))
+    result = _called(name, "fcombine", fcombine, (lhs[0], rhs[0]) if single else (lhs, rhs))
+    neutral = _called(name, "fidentity", fidentity, dtypes)
+    results, identity = ((x,) if single or not isinstance(x, (tuple, list)) else tuple(x) for x in (result, neutral))
+    if len(results) != len(dtypes) or len(identity) != len(dtypes):
+        raise UserError(
+            f"{name} combines {len(dtypes)} values, but its combiner returns {len(results)} and its identity "
+            f"{len(identity)}",
+            primitive="comm_reducer",
+            fix=f"return {len(dtypes)} values from fcombine and fidentity, or reduce {len(results)} of them",
+        )
+    kinds = [as_expr(e, d) for e, d in zip(results, dtypes, strict=True)]
+    for e, d in zip(kinds, dtypes, strict=True):
+        if e.dtype != d:
+            raise UserError(
+                f"fcombine of the reducer {name!r} returns `{e}` of type {e.dtype} for values of type {d}",
+                primitive="comm_reducer",
+                fix=f'give a value of their type, such as te.if_then_else(x > y, x, y), or convert: .astype("{d}")',
+            )
+    return CommReducer(name, lhs, rhs, tuple(kinds), tuple(const(e, d) for e, d in zip(identity, dtypes, strict=True)))
 
 
 def _names_axes(given: Any) -> bool:
