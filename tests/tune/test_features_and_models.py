@@ -204,3 +204,25 @@ def test_a_point_is_a_list() -> None:
         space.index(np.array(1))
     with refused("width", "columns={} is not a number of columns", fix="an int"):
         tw.intrin.mma("float16").width({})
+
+
+def test_ranks_and_curves() -> None:
+    utils = autotvm.utils
+    assert utils.get_rank([3.0, 9.0, 9.0, 1.0]).tolist() == [2, 0, 1, 3]
+    assert utils.max_curve([1.0, 3.0, 2.0]).tolist() == [1, 3, 3]
+    assert utils.mean_curve([1.0, 3.0, 2.0]).tolist() == [1, 2, 2]
+    assert sorted(utils.sample_ints(2, 6, 4)) == [2, 3, 4, 5]
+    assert (utils.get_const_int(te.const(3)), utils.get_const_tuple((te.const(3), 4))) == (3, (3, 4))
+    assert (utils.get_func_name(product), utils.get_func_name(Random(0))) == ("product", "Random")
+    with refused("sample_ints", "5 numbers from 2 to 6", fix="at most as many"):
+        utils.sample_ints(2, 6, 5)
+    with refused("get_rank", "['x'] are not numbers", fix="a list"):
+        utils.get_rank(["x"])
+    with refused("max_curve", "3 is not a list of numbers", fix="a list"):
+        utils.max_curve(3)
+
+
+def test_numbers_among_the_options_of_a_target() -> None:
+    target = tw.target.Target("llvm -mcpu=skylake-avx512 -num-cores=4")
+    assert (target.attrs["num-cores"], target.attrs["mcpu"]) == (4, "skylake-avx512")
+    assert tw.target.Target(str(target)) == target

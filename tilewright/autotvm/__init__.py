@@ -12,7 +12,7 @@ with autotvm.apply_history_best("matmul.log"), tvm.target.Target("cuda"):
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ..core.refusals import missing_from_module as _missing
-from . import callback, database, env, feature, measure, record, task, templates, tophub, tuner
+from . import callback, database, env, feature, measure, record, task, templates, tophub, tuner, utils
 from .env import GLOBAL_SCOPE
 from .many import tune_tasks
 from .measure import LocalBuilder, LocalRunner, MeasureErrorNo, MeasureInput, MeasureResult, RPCRunner, measure_option

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _LISTS = ("libs", "mattr", "keys")
+_NUMBERS = ("num-cores", "opt-level")
 
 
 class TargetView:
@@ -25,7 +26,7 @@ class TargetView:
             block = self.hardware.block.threads
             found |= {"max_num_threads": block, "max_threads_per_block": block, "thread_warp_size": self.hardware.warp}
         found |= dict(self.limits)
-        return found | {name: _listed(text) if name in _LISTS else text for name, text in self.labels}
+        return found | {name: _value(name, text) for name, text in self.labels}
 
     def get_attr(self, name: str, default: Any = None) -> Any:
         """An option by name; `default` where the target does not have it."""
@@ -64,6 +65,13 @@ class TargetView:
     def export(self) -> dict[str, Any]:
         """The target as a mapping that makes it anew."""
         return {"kind": str(self.kind), **self.attrs}
+
+
+def _value(name: str, text: str) -> Any:
+    """An option as a list or a number, where it is one."""
+    if name in _LISTS:
+        return _listed(text)
+    return int(text) if name in _NUMBERS and text.isdecimal() else text
 
 
 def _listed(text: str) -> list[str]:

@@ -222,7 +222,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("graph_tuner", "apply_graph_best", "apply_fixed_config"), _LOGS),
         "FallbackConfigEntity": "autotvm.task.ConfigEntity",
         **{name: f"autotvm.task.{name}" for name in ("args_to_workload", "serialize_args", "ApplyConfig")},
-        **dict.fromkeys(("utils", "util"), "np and math, which have what it had"),
+        "util": "autotvm.utils",
     },
     "autotvm.callback": {
         "visualize_progress": "autotvm.callback.Monitor()",
