@@ -21,6 +21,7 @@ from tests.emulator import device
 from tests.emulator.device import EmulationError, emulation
 from tests.passes.running import finish
 from tilewright import intrin, te
+from tilewright.core.atoms import WARPGROUP_ATOMS, Atom
 from tilewright.core.dtype import DType
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
@@ -30,6 +31,7 @@ from tilewright.runtime.module import Module
 GPU = "cuda -arch=sm_90"
 ERRORS = {"float16": 4e-6, "bfloat16": 4e-6, "tf32": 1e-3, "3xtf32": 4e-7, "float64": 1e-14, "int8": 0.0, "uint8": 0.0}
 ERRORS |= {"float16_float16": 1e-3, "bf16x6": 4e-7, "3xtf32_one": 8e-7}
+OF_WARPGROUPS = {name: ERRORS[name.removeprefix("wgmma_")] for name in WARPGROUP_ATOMS}
 EPILOGUES: dict[str, Callable[[Any, Any], Any]] = {
     "plain": lambda d, b: d,
     "bias": lambda d, b: te.max(d + b, te.const(0, d.dtype)),
@@ -63,11 +65,16 @@ class Case:
     swizzled: tuple[bool, bool]
 
 
+def atom_of(name: str) -> Atom:
+    """The instruction of a case."""
+    return WARPGROUP_ATOMS[name] if name in WARPGROUP_ATOMS else intrin.mma(name)
+
+
 def draw(seed: int, small: bool = False) -> Case:
-    """The case of a seed; `small` ones are for the interpreter."""
+    """The case of a seed; `small` ones are for the interpreter. Every fifth is for a warpgroup."""
     rng = random.Random(seed)
-    name = rng.choice(list(ERRORS))
-    atom = intrin.mma(name)
+    name = rng.choice(list(ERRORS if seed % 5 else OF_WARPGROUPS))
+    atom = atom_of(name)
     turned = (False, True) if atom.per_word == 4 else (rng.random() < 0.5, rng.random() < 0.5)
     warp = (
         atom.m * rng.choice((1, 1, 2) if small else (1, 2, 3, 4)),
@@ -75,6 +82,8 @@ def draw(seed: int, small: bool = False) -> Case:
     )
     warps = (rng.choice((1, 2)), rng.choice((1, 2)))
     depth = atom.k * rng.choice((1, 2) if small else (1, 2, 3, 4))
+    if atom.by_warpgroup:  # its four warps have 16 rows each, and slices 128 bytes of terms
+        turned, warp, warps, depth = (False, True), (64, 2 * warp[1]), (warps[0], 1), 4 * atom.k
     block = (warps[0] * warp[0], warps[1] * warp[1])
     tiles = (rng.choice((1, 2)), rng.choice((1, 2)), rng.choice((1, 2, 3) if small else (1, 2, 5)))
     partial = rng.random() < 0.4
@@ -85,13 +94,13 @@ def draw(seed: int, small: bool = False) -> Case:
         seed, name, turned, warps, warp, depth, (m, n, k), rng.choice((0, 0, 2)),
         (rng.choice((1, 2, 3)), rng.choice((1, 2, 4))), rng.random() < 0.6, pads_terms,
         rng.choice(list(EPILOGUES)), rng.random() < 0.4, rng.random() < 0.3,
-        (rng.random() < 0.4, rng.random() < 0.4),
+        (rng.random() < 0.4, rng.random() < 0.4) if not atom.by_warpgroup else (False, False),
     )  # fmt: skip
 
 
 def program(case: Case) -> tuple[te.Schedule, list[Any]]:
     """The schedule of a case and its arguments: two operands, a bias, the result."""
-    atom, (m, n, k) = intrin.mma(case.atom), case.sizes
+    atom, (m, n, k) = atom_of(case.atom), case.sizes
     sums, kind = atom.accumulator, atom.operands
     ahead = (case.batch,) if case.batch else ()
     shapes = [(k, m) if case.turned[0] else (m, k), (n, k) if case.turned[1] else (k, n)]
@@ -131,6 +140,8 @@ def _padded(T: Any, k: int, terms: int, place: int, ahead: int) -> Any:
 
 def _schedule(s: te.Schedule, case: Case, C: Any, D: Any, operands: list[Any]) -> None:
     block = (case.warps[0] * case.warp[0], case.warps[1] * case.warp[1])
+    atom = atom_of(case.atom)
+    below = 4 if atom.by_warpgroup else 1
     s[D].set_scope("local")
     held = s.cache_write(C, "shared") if case.through_shared else C
     tiles = [s.cache_read(T, "shared", [D]) for T in operands]
@@ -141,13 +152,15 @@ def _schedule(s: te.Schedule, case: Case, C: Any, D: Any, operands: list[Any]) -
         s[C].bind(axis, te.thread_axis(tag))
     if case.through_shared:
         rest = s[C].fuse(i, j)
-        for tag, size in (("threadIdx.x", 32), ("threadIdx.y", case.warps[1]), ("threadIdx.z", case.warps[0])):
+        for tag, size in (("threadIdx.x", 32), ("threadIdx.y", case.warps[1] * below), ("threadIdx.z", case.warps[0])):
             rest, thread = s[C].split(rest, size)
             s[C].bind(thread, te.thread_axis(tag))
         s[held].compute_at(s[C], outer)
         i, j = held.op.axis[-2:]
     warp_i, warp_j, i, j = s[held].tile(i, j, *case.warp)
     s[held].bind(warp_i, te.thread_axis("threadIdx.z"))
+    if atom.by_warpgroup:
+        warp_j, i = s[held].split(i, 16)
     s[held].bind(warp_j, te.thread_axis("threadIdx.y"))
     s[D].compute_at(s[held], warp_j)
     outer, inner = s[D].split(s[D].op.reduce_axis[0], case.depth)
@@ -161,14 +174,14 @@ def _schedule(s: te.Schedule, case: Case, C: Any, D: Any, operands: list[Any]) -
             s[tile].pipeline(stages)
         if swizzled and _has_swizzled_rows(case, operand):
             s[tile].storage_swizzle()
-    s[D].tensorize(s[D].op.axis[-2], intrin.mma(case.atom))
+    s[D].tensorize(s[D].op.axis[-2], atom)
 
 
 def _has_swizzled_rows(case: Case, operand: int) -> bool:
     """Whether the rows of an operand's tile in shared memory have a power of two bytes, of at least 16."""
     along_depth = case.turned[operand] == bool(operand)
     row = case.depth if along_depth else case.warps[operand] * case.warp[operand]
-    row *= DType(intrin.mma(case.atom).operands).bytes
+    row *= DType(atom_of(case.atom).operands).bytes
     return row >= 16 and row & (row - 1) == 0
 
 
@@ -196,7 +209,7 @@ def wanted(case: Case, inputs: list[np.ndarray]) -> np.ndarray:
 def error(case: Case, found: np.ndarray, right: np.ndarray) -> float:
     """How many times the error is what it may be: relative to the norm; of float16 results, its rounding included."""
     norm = max(float(np.linalg.norm(right)), 1e-30)
-    most = max(4 * ERRORS[case.atom], 5e-4 if found.dtype == np.float16 else 0, 1e-30)
+    most = max(4 * {**ERRORS, **OF_WARPGROUPS}[case.atom], 5e-4 if found.dtype == np.float16 else 0, 1e-30)
     return float(np.linalg.norm(found.astype("float64") - right)) / norm / most
 
 

@@ -2,7 +2,7 @@
 
 A slice has the 128 bytes of terms that the hardware reads of a row. The tensor cores compute it in four instructions
 for each warpgroup; meanwhile its warps copy a later slice. What shows is the time until a slice is there, unless
-another block of the multiprocessor multiplies then. The constants are fitted to 120 kernels of dense convolutions
+another block of the multiprocessor multiplies then. The constants are fitted to 390 kernels of dense convolutions
 measured on an H200.
 """
 
@@ -23,18 +23,18 @@ from .mma_cost import FULL, MmaTile, splits, tiles
 
 _COLUMN, _READ = 2.0, 128.0
 """Cycles of the tensor cores for a column of 64 sums of a slice; bytes of shared memory that they read in a cycle."""
-_LATENCY, _AHEAD, _CROWD = 2692.0, 0.15, 0.243
-"""Cycles until a slice is there, the part of them that shows with each further slice in flight; how much slower blocks
-multiply that share a multiprocessor."""
-_COPY, _WINDOWED = 0.83, 15.5
+_GAP, _LATENCY, _AHEAD, _CROWD = 136.0, 1222.0, 0.346, 0.279
+"""Cycles between the products of two slices; until a slice is there, and the part of them that shows with each further
+slice in flight; how much slower blocks multiply that share a multiprocessor."""
+_COPY, _WINDOWED = 9.65, 35.2
 """Issue slots to copy 16 bytes; further ones where borders are tested."""
-_BLOCK, _STORE, _STAGED, _VECTORS = 2476.0, 7.58, 13.9, 7.57
+_BLOCK, _STORE, _STAGED, _VECTORS = 478.0, 22.7, 18.5, 9.99
 """Cycles to begin and end a block; for a register of sums that is stored, goes through shared memory, or is part of a
 vector."""
-_BANDWIDTH, _WRITTEN, _PAIRS = 6566.0, 2310.0, 524.0
+_BANDWIDTH, _WRITTEN, _PAIRS = 6030.0, 1397.0, 235.0
 """Bytes a cycle that all multiprocessors get from the L2 cache, that they store, and that lanes store in pairs of
 16-bit results, which fill half a sector."""
-_LAUNCH, _KERNEL, _TAIL = 3080.0, 2060.0, 0.473
+_LAUNCH, _KERNEL, _TAIL = 1191.0, 891.0, 0.363
 """Cycles of a first kernel, and of a further one; waves that are not full."""
 _OVERHEAD = 40
 """Registers for addresses and loops."""
@@ -90,7 +90,7 @@ class WgmmaTile(MmaTile):
         at_once, slices = min(resident, ceil(blocks / gpu.processors)), self.slices(of)
         groups = self.warps // WARPGROUP
         busy = max(groups * max(_COLUMN * columns, (columns + 64) * SWIZZLE_LINE / _READ), self._issued(of, gpu))
-        late = _LATENCY * _AHEAD ** (self.stages - 1)
+        late = _GAP + _LATENCY * _AHEAD ** (self.stages - 1)
         slice_cycles = max(busy + late, at_once * busy * (1 + _CROWD))
         stored_by = _STAGED if self.staged else _VECTORS if self.vectors else _STORE
         wave = self.tiles * (slices * slice_cycles + columns * 16 / LANES * stored_by * groups * at_once) + _BLOCK
