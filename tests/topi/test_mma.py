@@ -146,6 +146,18 @@ def test_filters_that_stay_on_cuda(workload, depth, stages):
         check(arrays[-1].numpy(), right, EPSILON[workload.dtype])
 
 
+@pytest.mark.parametrize(
+    ("shape", "rows", "tiles"), [((64, 64, 7, 7), [1, 64], 7), ((64, 96, 28, 28), [1, 16], 48)], ids=str
+)
+def test_tiles_that_end_within_an_image(shape, rows, tiles):
+    """Positions of a tile are a range, though images, rows and columns of results in shared memory are not."""
+    workload = Conv2d.of(shape, 128, kernel=1, padding=0, layout="NHWC", dtype="float16")
+    wanted = {"rows": rows, "columns": [4, 32], "depth": 16, "split": 1, "stages": 2, "store": "shared", "tiles": tiles}
+    config = CONV2D_MMA.strategy(CUDA).nearest(workload, wanted)
+    assert MmaTile.of(config).tiles == tiles
+    assert lower_for(CUDA, *CONV2D_MMA.program(config, workload, CUDA)).functions
+
+
 IN_VECTORS = (
     (Conv2d.of((1, 32, 7, 5), 96, layout="NHWC", dtype="float16", weights="OHWI"), [2, 16], [1, 64], 16, 1),
     (Conv2d.of((3, 16, 15, 15), 32, kernel=1, padding=0, layout="NHWC", dtype="bfloat16"), [1, 32], [1, 32], 16, 2),

@@ -55,7 +55,8 @@ def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule,
     terms = _terms_of_loops(stage, own, ranges)
     body = tuple(_moved_body(stage, e, own, terms, ranges) for e in stage.op.body)
     cache = ComputeOp(f"{stage.op.name}.{scope}", axes, body, stage.op.tag, stage.op.attrs)
-    copy = tuple(t(*(simplify(values[a]) for a in data)) for t in cache.outputs)
+    written = [values[a] if _is_fused(stage) else simplify(values[a]) for a in data]
+    copy = tuple(t(*written) for t in cache.outputs)
     schedule, made = schedule.with_new_stage(cache, before=stage.id)
     twin = {**own, **terms}
     prefetches = tuple(p._replace(axis=twin[p.axis]) for p in stage.prefetches)
@@ -90,8 +91,10 @@ def _values(stage: Stage, axes: dict[IterVar, IterVar], ranges: dict[IterVar, Ra
     return values
 
 
-def _on_axes_of_cache(stage: Stage, values: dict[IterVar, Expr]) -> dict[Any, Expr]:
-    return {a.var: simplify(cast(a.var.dtype, values[a])) for a in stage.op.axis}
+def _on_axes_of_cache(stage: Stage, values: dict[IterVar, Expr], whole: bool = False) -> dict[Any, Expr]:
+    """The values of a stage's axes, each simplified by itself unless they are to be simplified as a `whole`."""
+    found = {a.var: cast(a.var.dtype, values[a]) for a in stage.op.axis}
+    return found if whole else {var: simplify(value) for var, value in found.items()}
 
 
 def _terms_of_loops(stage: Stage, axes: dict[IterVar, IterVar], ranges: dict[IterVar, Range]) -> dict[IterVar, IterVar]:
@@ -120,13 +123,13 @@ def _moved_body(
         if isinstance(relation, Split) and not is_even(relation, ranges):
             guard = relation.guard(values, ranges)
             guards.extend([] if guard is None else [simplify(guard)])
-    mapping = _on_axes_of_cache(stage, values) | {a.var: b.var for a, b in terms.items() if b is not a}
+    fused = not isinstance(body, Reduce) and _is_fused(stage)
+    mapping = _on_axes_of_cache(stage, values, whole=fused) | {a.var: b.var for a, b in terms.items() if b is not a}
     made: Expr = substitute(body, mapping)
     if isinstance(made, Reduce):
         own = tuple(terms.get(a, a) for a in made.axes)
         made = Reduce(made.combiner.where(mapping), made.source, own, made.condition, made.value_index, made.init)
-    if not isinstance(made, Reduce) and any(isinstance(relation, Fuse) for relation in stage.relations):
-        # Here quotients and remainders of a fused loop still make up a whole; pieces of it may not, later.
+    if fused:
         facts = EMPTY.bind_all({axes[a].var: (const(0, a.var.dtype), ranges[a].extent) for a in axes})
         made = simplify(made, facts)
     for guard in guards:
@@ -137,6 +140,14 @@ def _moved_body(
         else:
             made = if_then_else(likely(guard), made, as_expr(0, made.dtype))
     return made
+
+
+def _is_fused(stage: Stage) -> bool:
+    """Whether axes of a stage are digits of a fused loop.
+
+    They make up a whole while they are written alike: simplified by themselves, or later, pieces of it may not.
+    """
+    return any(isinstance(relation, Fuse) for relation in stage.relations)
 
 
 def is_even(relation: Split, ranges: dict[IterVar, Range]) -> bool:
