@@ -25,6 +25,7 @@ from . import (
     lines,
     matmul,
     pooling,
+    prepared_data,
     transposed,
     window_mma,
 )
@@ -74,8 +75,10 @@ CONV2D_GEMM: PackagedTemplate[Conv2d] = PackagedTemplate(
     replace(cpu.IMAGES, covers=never),
     scope="GPUs, and large groups",
 )
-_MMA = contraction_mma.Mma(implicit_gemm.contraction_of, implicit_gemm.views_of)
-_TF32 = contraction_mma.Mma(implicit_gemm.contraction_of, implicit_gemm.views_of, contraction_mma.ROUNDED)
+_MMA = contraction_mma.Mma(implicit_gemm.contraction_of, implicit_gemm.views_of, prepared=prepared_data.FORMS)
+_TF32 = contraction_mma.Mma(
+    implicit_gemm.contraction_of, implicit_gemm.views_of, contraction_mma.ROUNDED, prepared=prepared_data.FORMS
+)
 CONV2D_MMA: PackagedTemplate[Conv2d] = PackagedTemplate(
     "topi/conv2d.mma",
     Conv2d,

@@ -59,6 +59,8 @@ class Contraction:
         The result's dimensions that count batches, rows and columns, the slowest first.
     grouped : tuple of (int, int), optional
         A dimension of the result, and the extent of its faster part; its slower part counts batches.
+    prepared : tuple of int
+        Bytes that each kernel writes that lays out a factor before the product.
     """
 
     batch: int
@@ -73,6 +75,7 @@ class Contraction:
     period: int = 1
     run: int = 1
     grouped: tuple[int, int] | None = None
+    prepared: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import gcd, inf, prod
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...core.atoms import WARPGROUP, Atom, atom_named
@@ -25,7 +26,7 @@ from .contraction_schedule import Begun, begin, bind_tiles, pad_rows, result_axe
 from .gpu import USUAL as USUAL_GPU
 from .gpu import Gpu
 from .matrix_units import has_atoms
-from .mma_cost import MmaTile, depths, ranked, splits, stages, tiles, warp_tiles
+from .mma_cost import DIRECT, Forms, MmaTile, depths, ranked, splits, stages, tiles, warp_tiles
 from .template import ScheduleStrategy
 from .tensors import Tensors
 from .workload import Convolution
@@ -38,8 +39,19 @@ ROUNDED: Mapping[str, str] = {"float32": "tf32"}
 """The atom for elements of a type whose operands may be rounded to 11 bits."""
 
 
+class Form(NamedTuple):
+    """A way in which workloads are contractions: of data as it is, or as a kernel before lays it out."""
+
+    contraction_of: Callable[[Any], Contraction]
+    views_of: Callable[[Any, Tensor, Tensor], Views]
+    covers: Callable[[Any], bool]
+
+
 class Mma(Generic[W]):
-    """The strategy for workloads that are contractions, by the atoms of `atoms`, by the type of the elements."""
+    """The strategy for workloads that are contractions, by the atoms of `atoms`, by the type of the elements.
+
+    `prepared` are the forms that take a kernel before the product, by the choices of the knob `data`.
+    """
 
     warpgroups = False
     """Whether the warps of a warpgroup compute neighbouring rows together."""
@@ -51,11 +63,13 @@ class Mma(Generic[W]):
         views_of: Callable[[W, Tensor, Tensor], Views],
         atoms: Mapping[str, str] = USUAL,
         gpu: Gpu = USUAL_GPU,
+        prepared: Mapping[str, Form] = MappingProxyType({}),
     ) -> None:
         self.contraction_of = contraction_of
         self.views_of = views_of
         self.atoms = atoms
         self.gpu = gpu
+        self.prepared = prepared
 
     def strategy(self, covers: Callable[[W], bool]) -> ScheduleStrategy[W]:
         """The strategy as templates take it, for those workloads for which `covers` holds."""
@@ -67,11 +81,20 @@ class Mma(Generic[W]):
             on = Gpu.of(target)
             if on == self.gpu:
                 return made
-            return type(self)(self.contraction_of, self.views_of, self.atoms, on).strategy(covers)
+            return type(self)(self.contraction_of, self.views_of, self.atoms, on, self.prepared).strategy(covers)
 
         made = ScheduleStrategy(self.space, self.schedule, self.usual, self.declare, able, self.order, self.cost)
         made = replace(made, expected=self.expected, tailored=tailored)
         return made
+
+    def forms(self, of: W) -> Forms:
+        """The contractions that compute a workload, by the choices of the knob `data`."""
+        found = [(name, form.contraction_of(of)) for name, form in self.prepared.items() if form.covers(of)]
+        return ((DIRECT, self.contraction_of(of)), *found)
+
+    def form(self, of: W, tile: MmaTile) -> Contraction:
+        """The contraction of which a tile is a part."""
+        return dict(self.forms(of))[tile.data]
 
     def runs_on(self, target: Target | None) -> bool:
         """Whether a target has the instructions."""
@@ -95,25 +118,27 @@ class Mma(Generic[W]):
         `split`: blocks that share the depth of one tile. `stages`: slices in flight. `store`: whether results go from
         fragments to memory, through shared memory as whole vectors, or from fragments as vectors, by columns in an
         order in which a lane holds neighbours. `tiles`: tiles of rows that a block computes one
-        after another, for which the columns' factor stays in shared memory.
+        after another, for which the columns' factor stays in shared memory. `data`, where there is a choice: whether
+        the product reads it as it lies, or as a kernel before lays it out.
         """
-        made, atom = self.contraction_of(of), self.atom(of)
+        made, atom, forms = self.contraction_of(of), self.atom(of), dict(self.forms(of))
 
         def possible(choices: Any) -> bool:
-            return self.tile.of(choices).is_possible(made, atom)
+            tile = self.tile.of(choices)
+            return tile.is_possible(forms[tile.data], atom)
 
-        names = ("rows", "columns", "depth", "split", "stages", "store", "tiles")
-        return Space(
-            [
-                split_knob("rows", made.rows.extent, "candidate", candidate=warp_tiles(made.rows, atom.m)),
-                split_knob("columns", made.columns.extent, "candidate", candidate=warp_tiles(made.columns, atom.n)),
-                value_knob("depth", depths(made, atom)),
-                value_knob("split", splits(made)),
-                value_knob("stages", stages()),
-                value_knob("store", ["fragments", "shared", "vectors"]),
-                replace(value_knob("tiles", tiles(made)), unsaid=0),
-            ]
-        ).where(possible, names, "a block that the hardware can hold")
+        names = ("rows", "columns", "depth", "split", "stages", "store", "tiles", "data")[: 7 + (len(forms) > 1)]
+        knobs = [
+            split_knob("rows", made.rows.extent, "candidate", candidate=warp_tiles(made.rows, atom.m)),
+            split_knob("columns", made.columns.extent, "candidate", candidate=warp_tiles(made.columns, atom.n)),
+            value_knob("depth", depths(made, atom)),
+            value_knob("split", splits(made)),
+            value_knob("stages", stages()),
+            value_knob("store", ["fragments", "shared", "vectors"]),
+            replace(value_knob("tiles", tiles(made)), unsaid=0),
+            replace(value_knob("data", list(forms)), unsaid=0),
+        ]
+        return Space(knobs[: len(names)]).where(possible, names, "a block that the hardware can hold")
 
     def usual(self, of: W) -> dict[str, Any]:
         """The choices that cost least by the model of `mma_cost`."""
@@ -125,22 +150,25 @@ class Mma(Generic[W]):
 
     def ranked(self, of: W) -> tuple[MmaTile, ...]:
         """The tiles that the model ranks, those that cost least first."""
-        return ranked(self.contraction_of(of), self.atom(of), self.gpu)
+        return ranked(self.forms(of), self.atom(of), self.gpu)
 
     def cost(self, of: W) -> float:
         """The cycles that the first configuration takes by that model."""
         found = self.ranked(of)
-        return found[0].cycles(self.contraction_of(of), self.atom(of), self.gpu) if found else inf
+        return found[0].cycles(self.form(of, found[0]), self.atom(of), self.gpu) if found else inf
 
     def expected(self, of: W, choices: Mapping[str, Any]) -> Expectation:
         """What that model expects of a configuration."""
-        made, tile = self.contraction_of(of), self.tile.of(choices)
+        tile = self.tile.of(choices)
+        made = self.form(of, tile)
         cycles = tile.cycles(made, self.atom(of), self.gpu)
         return Expectation(cycles, tile.warps * self.gpu.hardware.warp, tile.blocks(made))
 
     def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
         """Declare the contraction in whole tiles of a configuration, on elements as they are."""
-        made, tile = self.contraction_of(of), self.tile.of(config)
+        tile = self.tile.of(config)
+        made = self.form(of, tile)
+        views_of = self.views_of if tile.data == DIRECT else self.prepared[tile.data].views_of
         padded = Padded(
             rounded(made.rows.extent, prod(tile.rows) * tile.tiles),
             rounded(made.columns.extent, prod(tile.columns)),
@@ -148,7 +176,7 @@ class Mma(Generic[W]):
             tile.run(made),
             self.slice(tile),
         )
-        return declare(made, self.views_of(of, data, weights), padded, of.element)
+        return declare(made, views_of(of, data, weights), padded, of.element)
 
     def slice(self, tile: MmaTile) -> int:
         """The terms of a slice, where the factors lie slice by slice; else 0."""
@@ -156,7 +184,8 @@ class Mma(Generic[W]):
 
     def schedule(self, of: W, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         """Apply a configuration."""
-        made, tile = self.contraction_of(of), self.tile.of(config)
+        tile = self.tile.of(config)
+        made = self.form(of, tile)
         begun = begin(made, s, t, tile.split)
         axes, holder, warp = _bound(made, tile, s, begun, self.warpgroups)
         sums = begun.sums

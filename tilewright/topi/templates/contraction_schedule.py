@@ -17,7 +17,11 @@ from .schedule_helpers import bind_all
 from .tensors import Tensors
 
 _REDUCERS = 128
-"""Threads of a block of the kernel that adds partial sums."""
+"""Threads of a block of the kernel that adds partial sums, or transposes."""
+_LINE, _VECTOR, _PIXELS = 128, 16, 4
+"""Bytes that lie in one line of the cache, and that one thread stores at a time; pixels of a thread that transposes."""
+TRANSPOSED = "transposed"
+"""The tag of a stage that puts channels last."""
 
 
 class Begun(NamedTuple):
@@ -57,11 +61,28 @@ def contracted(sums: Tensor) -> Tensor:
 
 
 def repack(s: ScheduleHandle, view: Tensor) -> None:
-    """Schedule what a view reads that is not an argument: weights in another order, a kernel of its own."""
+    """Schedule what a view reads that is not an argument: a factor in another order, a kernel of its own."""
     for source in view.op.input_tensors:
-        if isinstance(source.op, ComputeOp):
+        if isinstance(source.op, ComputeOp) and source.op.tag == TRANSPOSED:
+            _transpose(s, source)
+        elif isinstance(source.op, ComputeOp):
             block, thread = s[source].split(s[source].fuse(*source.op.axis), factor=256)
             bind_all(s, source, (block, thread), ("blockIdx.x", "threadIdx.x"))
+
+
+def _transpose(s: ScheduleHandle, image: Tensor) -> None:
+    """Schedule an image that puts channels last: a warp writes whole lines, and reads whole sectors of channels."""
+    n, y, x, channel = image.op.axis
+    wide = _VECTOR // DType(image.dtype).bytes
+    channel, lanes = s[image].split(channel, factor=wide)
+    channel, line = s[image].split(channel, factor=gcd(int(str(image.shape[-1])) // wide, _LINE // _VECTOR))
+    pixel, own = s[image].split(s[image].fuse(y, x), factor=_PIXELS)
+    block, place = s[image].split(pixel, factor=_REDUCERS // (_LINE // _VECTOR))
+    s[image].reorder(n, channel, block, place, line, own, lanes)
+    outer, thread = s[image].fuse(n, channel), s[image].fuse(place, line)
+    s[image].unroll(own)
+    s[image].vectorize(lanes)
+    bind_all(s, image, (outer, block, thread), ("blockIdx.x", "blockIdx.y", "threadIdx.x"))
 
 
 def result_axes(of: Contraction, s: ScheduleHandle, out: Tensor) -> tuple[list[IterVar], IterVar, IterVar]:

@@ -20,28 +20,38 @@ from ...core.hardware import Hardware, MemoryScope
 from .contraction import Contraction, Operand, rounded
 from .gpu import USUAL, Gpu
 
+DIRECT = "direct"
+"""The form of a workload whose data is read as it lies."""
+Forms = tuple[tuple[str, Contraction], ...]
+"""The contractions that compute a workload, by what they are called."""
 Pair = tuple[int, int]
 """Of a block's rows or columns: warps, and the tile of one warp."""
-_BANDWIDTH = 2310.0
+_BANDWIDTH = 2130.0
 """Bytes a cycle that all multiprocessors get from the L2 cache."""
 _HALVES, _NARROW = 585.0, ("float16", "bfloat16")
 """The same where lanes store pairs of 16-bit results, which fill half a sector; the types of such results."""
-_BLOCK_START, _LATENCY, _KERNEL, _LAUNCH = 1980.0, 286.0, 2060.0, 3080.0
+_BLOCK_START, _LATENCY, _KERNEL, _LAUNCH = 3850.0, 100.0, 2150.0, 1120.0
 """Cycles to begin and end a block, of a load from L2, of a further kernel, and of a first one."""
-_SINGLE, _ROUNDED, _SPLIT, _BYTES = 10.5, 10.6, 26.5, 12.8
+_SINGLE, _ROUNDED, _SPLIT, _BYTES = 6.68, 9.69, 26.8, 12.8
 """Cycles of a scheduler for a matrix instruction: of 16-bit floats, tf32, three products of parts, and integers."""
-_FRAGMENT, _STORE, _STAGED = 0.229, 6.89, 12.2
+_FRAGMENT, _STORE, _STAGED = 0.567, 9.55, 9.71
 """Cycles for a register of a fragment, and for a register of sums that is stored, or goes through shared memory."""
-_COPY, _WINDOWED, _SYNCHRONOUS, _UNPACKED = 16.2, 29.3, 2.39, 3.0
-"""Issue slots to copy neighbours; further ones where borders are tested, where registers are between, and for less than
-a word."""
-_AHEAD, _SLICE, _CROWD, _ALONE, _TAIL = 0.149, 124.0, 0.387, 1.0, 0.207
+_COPY, _WINDOWED, _SYNCHRONOUS = 29.7, 39.8, 2.75
+"""Issue slots to copy neighbours; further ones where borders are tested, and where registers are between."""
+_UNPACKED, _UNEVEN = 0.5, 55.3
+"""Further ones for less than a word, which no hardware copies asynchronously; and where such copies find their places
+one by one: in slices of whole windows, in parts of a depth, and in tiles that are there in part."""
+_AHEAD, _SLICE, _CROWD, _ALONE, _TAIL = 0.1, 78.6, 0.358, 1.01, 0.207
 """The part of the latency that shows with slices in flight; cycles around a barrier, and how they grow with warps; how
 much slower a warp is alone; waves that are not full."""
 _OVERHEAD, _SPLIT_OVERHEAD = 44, 36
 """Registers for addresses and loops; where operands are split into parts."""
-_PER_COPY, _SPILLED = 2.5, 30.0
+_PER_COPY, _SPILLED = 5.0, 5.68
 """Registers that a copy keeps for its address and condition; cycles of a slice for each register that is not there."""
+_STORES = ((False, False), (True, False), (False, True))
+"""Results from fragments, through shared memory, and in vectors from fragments."""
+_MEAN = 0.93
+"""What kernels take in the mean of what the model says: the fit counts too little twice as much as too much."""
 _LEAST_ROWS = 256
 """Rows for each tile of a block from which on a block may compute several: there have to be enough blocks."""
 FULL = 4
@@ -64,6 +74,7 @@ class MmaTile:
     staged: bool = False
     tiles: int = 1
     vectors: bool = False
+    data: str = DIRECT
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> MmaTile:
@@ -72,7 +83,8 @@ class MmaTile:
         depth, split, flying = (choices[name].val for name in ("depth", "split", "stages"))
         below = choices["tiles"].val if "tiles" in choices else 1  # older records have one tile per block
         store = choices["store"].val
-        return cls(rows, columns, depth, split, flying, store == "shared", below, store == "vectors")
+        data = choices["data"].val if "data" in choices else DIRECT
+        return cls(rows, columns, depth, split, flying, store == "shared", below, store == "vectors", data)
 
     def run(self, of: Contraction) -> int:
         """Neighbouring results that a lane stores as a vector of 16 bytes; 0 where columns are in their own order."""
@@ -179,7 +191,8 @@ class MmaTile:
         narrow = of.dtype in _NARROW and self.split == 1
         pairs = narrow and not self.staged and not self.vectors
         written = results * (2 if narrow else 4) / (_HALVES if pairs else _BANDWIDTH)
-        return max(full * wave, moved, written) + _LAUNCH + stored
+        before = sum(_KERNEL + 2 * size / _BANDWIDTH for size in of.prepared)
+        return _MEAN * (max(full * wave, moved, written) + _LAUNCH + stored + before)
 
     def _address_registers(self, of: Contraction, threads: int) -> float:
         """Registers for the addresses and conditions of copies, where all slices have the same.
@@ -201,10 +214,14 @@ class MmaTile:
         A copy finds its tap by itself where slices do not consist of whole windows or parts of one; hardware copies no
         less than 4 bytes asynchronously.
         """
-        parts = self.depth % of.period and of.period % self.depth
+        whole = self.depth % of.period == 0
+        parts = of.period % self.depth and (of.columns.along_depth or not whole)
         windowed = of.period > 1 and (not operand.along_depth or (parts and operand is of.rows))
         narrow = operand.together * DType(of.dtype).bytes < 4
-        return _COPY + _WINDOWED * windowed + _SYNCHRONOUS * (self.stages == 1) + _UNPACKED * narrow
+        size = prod(self.rows if operand is of.rows else self.columns)
+        uneven = narrow and of.period > 1 and (whole or operand.extent % size > 0 or self.split > 1)
+        copy = _COPY + _WINDOWED * windowed + _SYNCHRONOUS * (self.stages == 1)
+        return copy + _UNPACKED * narrow + _UNEVEN * uneven
 
     def wanted(self) -> dict[str, Any]:
         """The choices that make it."""
@@ -216,6 +233,7 @@ class MmaTile:
             "stages": self.stages,
             "store": "vectors" if self.vectors else "shared" if self.staged else "fragments",
             "tiles": self.tiles,
+            "data": self.data,
         }
 
 
@@ -272,8 +290,12 @@ def candidates(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> Iterator[MmaTil
             continue
         count = ceil(of.rows.extent / prod(r)) * ceil(of.columns.extent / prod(c)) * of.batch
         shares = [n for n in splits(of) if n == 1 or count * n <= FULL * gpu.processors]
-        ways = product(depths(of, atom), shares, stages(), (False, True))
-        for tile in (MmaTile(r, c, *way) for way in ways):
+        if of.prepared:  # in whole vectors along the depth, in flight
+            ways = product((n for n in depths(of, atom) if n >= 4 * atom.k), shares, (2, 4), _STORES[:1])
+        else:
+            ways = product(depths(of, atom), shares, stages(), _STORES)
+        for depth, split, flying, (staged, vectors) in ways:
+            tile = MmaTile(r, c, depth, split, flying, staged, vectors=vectors)
             if tile.is_possible(of, atom, on):
                 yield tile
             yield from _stationary(tile, count, below, of, atom, gpu)
@@ -294,7 +316,11 @@ def _stationary(
 
 
 @lru_cache(maxsize=256)
-def ranked(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> tuple[MmaTile, ...]:
+def ranked(forms: Forms, atom: Atom, gpu: Gpu = USUAL) -> tuple[MmaTile, ...]:
     """Return tiles, those that cost least first."""
-    found = [(tile.cycles(of, atom, gpu), n, tile) for n, tile in enumerate(candidates(of, atom, gpu))]
+    made, known = dict(forms), depths(forms[0][1], atom)
+    tiles = (
+        replace(tile, data=name) for name, of in forms for tile in candidates(of, atom, gpu) if tile.depth in known
+    )
+    found = [(tile.cycles(made[tile.data], atom, gpu), n, tile) for n, tile in enumerate(tiles)]
     return tuple(tile for _, _, tile in sorted(found, key=lambda each: each[:2]))
