@@ -15,9 +15,18 @@ from . import app_cache, app_tune, app_worker
 from .commands import Command, Group
 from .console import complain
 
+
+class _Commands(Group):
+    """All commands, in the order in which a newcomer meets them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        first = ("ladder", "tune", "log", "run", "cache", "doctor", "worker")
+        return sorted(super().list_commands(ctx), key=first.index)
+
+
 app = typer.Typer(
     name="tilewright",
-    cls=Group,
+    cls=_Commands,
     help="A tensor-expression compiler: declare a computation, schedule it, run it as a GPU kernel.",
     no_args_is_help=True,
     add_completion=False,
@@ -209,7 +218,7 @@ def log_show_command(
     path: LogArgument,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, metavar="INT", help="Lines per workload.")] = 30,
 ) -> None:
-    """Show what a log holds: for each workload the fastest configurations, and how often what failed."""
+    """Show what a log holds: for each workload the fastest configurations, and how often each failure occurred."""
     from .log import show
 
     raise typer.Exit(show(path, rows))
