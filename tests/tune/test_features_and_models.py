@@ -56,6 +56,8 @@ def test_flat_features_and_their_names() -> None:
     np.testing.assert_array_equal(flat, np.float32(feature.get_itervar_feature_flatten(s, args)))
     with refused("feature", "3 is not a schedule", fix="te.create_schedule"):
         feature.get_itervar_feature(3, args)
+    with refused("feature", "take_log=array([1, 2]) is not True or False", fix="take_log=True"):
+        feature.get_itervar_feature(s, args, np.array([1, 2]))
     with refused("feature", "args=3 is not a list", fix="[A, B, C]"):
         feature.get_itervar_feature(s, 3)
     with refused("flatten_itervar_feature", "[3] are not features", fix="get_itervar_feature"):

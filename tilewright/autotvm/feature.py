@@ -45,6 +45,8 @@ def get_itervar_feature(sch: ScheduleHandle, args: Sequence[Any], take_log: bool
     """
     if not isinstance(sch, ScheduleHandle):
         raise UserError(f"{sch!r} is not a schedule", primitive="feature", fix="give te.create_schedule(C.op)")
+    if not isinstance(take_log, (bool, int)):
+        raise UserError(f"take_log={take_log!r} is not True or False", primitive="feature", fix="take_log=True")
     if not isinstance(args, (list, tuple)):
         raise UserError(f"args={args!r} is not a list", primitive="feature", fix="give the tensors: [A, B, C]")
     nest = _statements(_build_function(sch.value, _infer_bounds(sch.value), args))
