@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.tables import TABLES
 from tilewright.core.target import Target
 from tilewright.tune.model.machine import Machine, Rates, Weights
-from tilewright.tune.model.prediction import predict
+from tilewright.tune.model.prediction import Prediction, predict
 from tilewright.tune.model.ranking import LATER
 from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.model.work import NAMES, Counts
@@ -31,7 +31,7 @@ from tilewright.tune.model.work import NAMES, Counts
 class Measured:
     """One table: indices, measured seconds, the counts that the model has of each, and registers as compiled.
 
-    `own` has what a template with a model of its own expects.
+    `own` has what a template with a model of its own expects; `weights` are those of a template with some of its own.
     """
 
     name: str
@@ -40,10 +40,16 @@ class Measured:
     counts: Counts
     registers: np.ndarray
     own: np.ndarray | None = None
+    weights: Weights | None = None
 
     def predicted(self, machine: Machine) -> np.ndarray:
         """Return the predicted seconds."""
-        return predict(self.counts, machine).seconds if self.own is None else self.own
+        return self.prediction(machine).seconds if self.own is None else self.own
+
+    def prediction(self, machine: Machine) -> Prediction:
+        """Return what the model of the machine predicts."""
+        on = machine if self.weights is None else replace(machine, weights=self.weights)
+        return predict(self.counts, on)
 
 
 def read(path: Path, target: Target) -> Measured:
@@ -68,7 +74,9 @@ def read(path: Path, target: Target) -> Measured:
         print(f"{name}: {(~good).sum()} measured ones have no prediction")
     kept = {key: value[good] for key, value in counts.items()}
     own = scores.seconds[good] if task.declared.expected is not None else None
-    return Measured(name, indices[good], seconds[good], kept, registers[good], own)
+    usual = task.declared.usual
+    weights = None if usual is None else usual.weights
+    return Measured(name, indices[good], seconds[good], kept, registers[good], own, weights)
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
@@ -112,7 +120,7 @@ def loss(tables: list[Measured], machine: Machine) -> float:
     """How wrong the model is: errors of logarithms, those of fast configurations the most, and of their order."""
     total = 0.0
     for table in tables:
-        predicted = predict(table.counts, machine).seconds
+        predicted = table.prediction(machine).seconds
         wrong = np.log(predicted / table.seconds)
         weight = (table.seconds.min() / table.seconds) ** 0.5
         centred = wrong - 0.7 * np.average(wrong, weights=weight)
@@ -152,7 +160,9 @@ def thinned(table: Measured, seed: int, most: int = 400) -> Measured:
         return table
     kept = np.sort(np.random.default_rng(seed).choice(len(table.indices), most, replace=False))
     counts = {name: values[kept] for name, values in table.counts.items()}
-    return Measured(table.name, table.indices[kept], table.seconds[kept], counts, table.registers[kept])
+    return replace(
+        table, indices=table.indices[kept], seconds=table.seconds[kept], counts=counts, registers=table.registers[kept]
+    )
 
 
 def _changed(of: Any, factors: dict[str, float]) -> Any:
@@ -165,6 +175,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--fit", action="store_true")
     parser.add_argument("--rates", action="store_true", help="fit some of the rates as well")
+    parser.add_argument("--direct", action="store_true", help="fit the weights of kernels that load directly")
     parser.add_argument("--hold", nargs="*", default=[], metavar="NAME")
     parser.add_argument("--rounds", type=int, default=4000)
     parser.add_argument("--seed", type=int, default=0)
@@ -175,6 +186,7 @@ def main() -> None:
     show(tables, machine)
     if given.fit:
         used = [thinned(table, given.seed) for table in tables if table.name not in given.hold and table.own is None]
+        used = [replace(table, weights=None) for table in used if (table.weights is not None) == given.direct]
         machine = fitted(used, machine, given.rounds, given.seed, given.rates)
         show(tables, machine)
         print(machine.weights)
@@ -189,7 +201,7 @@ def show(tables: list[Measured], machine: Machine) -> None:
         rank, first, ten, part = judged(table, machine)
         of_registers = ""
         if table.own is None:
-            of_registers = f"{correlation(predict(table.counts, machine).registers, table.registers):6.2f}"
+            of_registers = f"{correlation(table.prediction(machine).registers, table.registers):6.2f}"
         print(f"{table.name:22} {len(table.indices):7} {rank:6.3f} {first:6.2f} {ten:6.2f} {part:6.2f} {of_registers}")
 
 

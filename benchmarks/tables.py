@@ -183,6 +183,15 @@ TABLES: dict[str, Table] = {
     "dw-96x56-k7-f16": _by("topi/depthwise", shape=(1, 96, 56, 56), kernel=7, dtype="float16"),
     "dw-16x576x14s2": _by("topi/depthwise", shape=(16, 576, 14, 14), stride=2),
     "dw1d-2x3072x202": _by("topi/depthwise", shape=(2, 3072, 1, 202), kernel=(1, 3)),
+    "held-line-100000-k9": _by("topi/conv1d", shape=100_000, kernel=9),
+    "held-line-30000-k5-f16": _by("topi/conv1d", shape=30_000, kernel=5, dtype="float16"),
+    "held-pool-4x128x28": _by("topi/pool", shape=(4, 128, 28, 28), stride=2),
+    "held-pool-192x35": _by("topi/pool", shape=(1, 192, 35, 35), how="average", kernel=3, padding=1),
+    "held-transposed-32x28": _by("topi/conv_transpose", shape=(1, 32, 28, 28), filters=16),
+    "held-transposed-2x128x7": _by("topi/conv_transpose", shape=(2, 128, 7, 7), kernel=4, stride=2, padding=1),
+    "held-dw-144x28-k5": _by("topi/depthwise", shape=(1, 144, 28, 28), kernel=5),
+    "held-dw-8x32x56s2": _by("topi/depthwise", shape=(8, 32, 56, 56), stride=2),
+    "held-dw1d-4x256x1000": _by("topi/depthwise", shape=(4, 256, 1, 1000), kernel=(1, 9)),
     "dw1d-512x4096-k31": _by("topi/depthwise", shape=(1, 512, 1, 4096), kernel=(1, 31)),
 }
 USUAL = ("tutorial", "depthwise", "conv1d", "r50-b1-l1.3x3", "r50-b1-l3.3x3")

@@ -14,7 +14,7 @@ from .commands import Command, Group
 app = typer.Typer(
     name="tune",
     cls=Group,
-    help="Search for the fastest schedule of a convolution; every candidate is built, checked and timed.",
+    help="Search for the fastest schedule of an operator; every candidate is built, checked and timed.",
     no_args_is_help=True,
 )
 

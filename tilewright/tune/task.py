@@ -19,6 +19,7 @@ from ..measure.job import ReferenceFunc
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import Tensor, placeholder
 from .flops import count_flop
+from .model.machine import Weights
 from .space.config import Config
 from .space.space import Space
 
@@ -49,19 +50,33 @@ class Expected:
     order: Callable[[int], list[int]]
 
 
+class Usual(NamedTuple):
+    """A template's rule of thumb: what finds the index of its configuration, and the lead that beats it.
+
+    The ranking of a space begins with it. Another configuration comes before it if the model expects it to be faster by
+    more than the part `lead`, which is what the model errs by among configurations that are good. `weights` are those
+    of the model for kernels like the template's.
+    """
+
+    find: Callable[[], int]
+    lead: float
+    weights: Weights
+
+
 @dataclass(frozen=True)
 class Declared:
     """What a template declares for a workload: its space, and the operations it counts itself (0: count them).
 
     `reference` gives random inputs and the outputs that are right for them, in the order of the arguments, where the
     template knows a quicker way than evaluating the tensors' declarations. `expected` ranks the space where the model
-    of the machine does not cover the template, as with matrix instructions.
+    of the machine does not cover the template, as with matrix instructions. `usual` is where the ranking begins.
     """
 
     space: Space
     flop: float = 0
     reference: ReferenceFunc | None = None
     expected: Expected | None = None
+    usual: Usual | None = None
 
 
 class Template(Protocol):

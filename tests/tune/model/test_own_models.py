@@ -10,7 +10,7 @@ import pytest
 
 from tilewright import autotvm
 from tilewright.core.target import Target
-from tilewright.topi.templates import ALL, BatchMatmul, Conv1d, Conv2d, Dense, Depthwise
+from tilewright.topi.templates import ALL, BatchMatmul, Conv1d, Conv2d, Dense, Depthwise, Pooling, Transposed
 from tilewright.tune.model.ranking import rank
 from tilewright.tune.model.scoring import Scorer
 from tilewright.tune.search.guided import GuidedSearch, automatic
@@ -71,6 +71,33 @@ def test_those_without_are_te_compute_stages_that_the_model_of_the_machine_cover
     for template in without[:3]:
         task = task_of(template)
         assert np.isfinite(Scorer(task).score(task.config_space.draw(np.random.default_rng(0), 32)).seconds).any()
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        Conv1d.of(4096, 8),
+        Conv1d.of(65536, 128),
+        Depthwise.of((1, 64, 32, 32)),
+        Pooling.of((1, 16, 28, 28), kernel=3, stride=2, padding=1),
+        Transposed.of((1, 16, 14, 14), 16, 4, 2, 1),
+    ],
+    ids=lambda of: str(of.name),
+)
+def test_a_rule_of_thumb_comes_first_unless_another_has_a_lead(of: Any) -> None:
+    template = next(template for template in ALL if template.kind is type(of))
+    task = template.task(of, CUDA)
+    usual = task.declared.usual
+    assert usual is not None
+    first, thumb = template.first(of.args, CUDA).index, usual.find()
+    took, would_take = Scorer(task).seconds([first, thumb])
+    assert first == thumb or took * (1 + usual.lead) < would_take
+    best = rank(task, 8)
+    lead = Scorer(task).seconds([best.indices[0]])[0]
+    assert best.indices[0] == thumb or lead * (1 + usual.lead) < would_take
+    assert len(set(best.indices)) == len(best.indices) == 8
+    if task.config_space.range_length <= 600:
+        assert first == best.indices[0]
 
 
 def test_on_a_cpu_there_is_none() -> None:

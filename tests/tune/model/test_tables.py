@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import model_fit, replay
+from benchmarks.tables import TABLES as TABLES_OF
 from tilewright.core.target import Target
 from tilewright.tune.model.machine import Machine
 
@@ -60,6 +61,49 @@ def test_what_is_ranked_first_is_nearly_the_best_of_a_whole_space(name: str) -> 
     _, first, ten, _ = model_fit.judged(table, Machine.of(CUDA, "NVIDIA H200"))
     assert first >= 0.85
     assert ten >= 0.95
+
+
+GENERAL = ["line-4096-k8", "line-65536-k128", "dw-96x56-k7", "dw1d-2x3072x202", "pool-64x112", "transposed-64x56"]
+"""Tables of packaged templates that begin with the configuration of the rule of thumb."""
+MORE = [
+    "line-262144-k15",
+    "line-16384-k32-f16",
+    "line-1000000-k3",
+    "dw-4x16x32-k7",
+    "dw-256x21",
+    "dw-32x112",
+    "dw-256x64",
+    "dw1d-512x4096-k31",
+    "pool-16x256x14-f16",
+    "pool-8x512x7",
+    "transposed-128x28-k2",
+    "transposed-4x64x28",
+    "dw-256x96-k5-m2",
+    "dw-96x56-k7-f16",
+    "dw-16x576x14s2",
+    "transposed-8x256x14-f16",
+    "pool-32x96x56",
+]
+
+
+def first_of(name: str) -> tuple[float, float]:
+    """How fast the rule of thumb, and the best of a table, are beside the configuration that is ranked first."""
+    table = model_fit.read(TABLES / f"{name}.log.xz", CUDA)
+    predicted = table.predicted(Machine.of(CUDA, "NVIDIA H200"))
+    usual = TABLES_OF[name].task(CUDA).declared.usual
+    assert usual is not None
+    (thumb,) = np.flatnonzero(table.indices == usual.find())
+    best = predicted.argmin()
+    first = thumb if predicted[thumb] <= predicted[best] * (1 + usual.lead) else best
+    return float(table.seconds[thumb] / table.seconds[first]), float(table.seconds.min() / table.seconds[first])
+
+
+@pytest.mark.parametrize("names", [GENERAL, pytest.param(GENERAL + MORE, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_first_configurations_of_general_templates_are_faster_than_rules_of_thumb(names: list[str]) -> None:
+    beside_rules, beside_best = np.array([first_of(name) for name in names]).T
+    assert beside_rules.min() > 0.93
+    assert np.exp(np.log(beside_rules).mean()) > 1.15
+    assert np.exp(np.log(beside_best).mean()) > 0.85
 
 
 def searched(name: str, seeds: int, trials: int) -> np.ndarray:

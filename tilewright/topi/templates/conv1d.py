@@ -15,7 +15,7 @@ from ...tune.space.space import Space
 from .convolutions import Conv1d
 from .gpu import USUAL, Gpu
 from .schedule_helpers import bind_all, fetch_together, tile_knob, written_out
-from .template import ScheduleStrategy
+from .template import LEAD, ScheduleStrategy
 from .tensors import Tensors
 
 _SHORT = 16
@@ -78,4 +78,4 @@ def _on(target: Target) -> ScheduleStrategy[Conv1d]:
     return replace(ON_GPU, usual=partial(usual, gpu=Gpu.of(target)))
 
 
-ON_GPU: ScheduleStrategy[Conv1d] = ScheduleStrategy(space, schedule, usual, tailored=_on)
+ON_GPU: ScheduleStrategy[Conv1d] = ScheduleStrategy(space, schedule, usual, ranked=True, lead=LEAD, tailored=_on)

@@ -15,7 +15,7 @@ from ...tune.space.knobs import reorder_knob, value_knob
 from ...tune.space.space import Space
 from .convolutions import Depthwise
 from .schedule_helpers import GPU, GRID_LIMIT, bind_all, fetch_together, store_together, tile_knob, written_out
-from .template import ScheduleStrategy, plain
+from .template import LEAD, ScheduleStrategy, plain
 from .tensors import Tensors
 
 _TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
@@ -136,4 +136,4 @@ def covers(of: Depthwise) -> bool:
     return of.layout == "NCHW"
 
 
-ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(space, schedule, usual, plain, covers)
+ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(space, schedule, usual, plain, covers, ranked=True, lead=LEAD)

@@ -14,7 +14,7 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .schedule_helpers import bind_all, written_out
-from .template import ScheduleStrategy
+from .template import LEAD, ScheduleStrategy
 from .tensors import Tensors
 
 
@@ -115,5 +115,5 @@ def cpu_usual(of: Images) -> dict[str, Any]:
     return {"tile_x": [16], "tile_f": [min(4, of.shared_filters)]}
 
 
-ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual)
+ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, ranked=True, lead=LEAD)
 ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(cpu_space, cpu_schedule, cpu_usual)

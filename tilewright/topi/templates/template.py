@@ -13,15 +13,18 @@ from ...core.errors import UserError
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.tensor import Tensor
+from ...tune.model.machine import DIRECT
 from ...tune.model.ranking import rank_quickly
 from ...tune.space.config import Config
 from ...tune.space.space import Space
-from ...tune.task import Declared, Expectation, Expected, Program, Task, freeze
+from ...tune.task import Declared, Expectation, Expected, Program, Task, Usual, freeze
 from .epilogue import NO_EPILOGUE, Epilogue, Expression, finish
 from .tensors import Tensors
 from .workload import Convolution
 
 W = TypeVar("W", bound=Convolution)
+LEAD = 0.2
+"""The part by which the model of the machine errs among good configurations of one layer."""
 
 
 def plain(of: Any, data: Tensor, weights: Tensor, config: Config) -> Tensor:
@@ -74,6 +77,9 @@ class ScheduleStrategy(Generic[W]):
         Returns the cycles that the first configuration is expected to take; infinity where there is no model.
     ranked : bool
         Whether the model of the machine chooses where nothing was measured, on targets that it covers.
+    lead : float, optional
+        The part by which it must expect another configuration to be faster than that of `usual`, with which the ranking
+        then begins; by default the ranking knows nothing of `usual`.
     expected : callable, optional
         Returns what its own model expects of choices, by the names of their knobs; that ranks the space.
     tailored : callable, optional
@@ -90,6 +96,7 @@ class ScheduleStrategy(Generic[W]):
     order: Callable[[W], list[dict[str, Any]]] = unordered
     cost: Callable[[W], float] = unknown
     ranked: bool = False
+    lead: float | None = None
     expected: Callable[[W, Mapping[str, Any]], Expectation] | None = None
     tailored: Callable[[Target], ScheduleStrategy[W]] | None = None
     starts_at_bias: bool = False
@@ -225,7 +232,10 @@ class PackagedTemplate(Generic[W]):
         space, expected = strategy.space(workload), None
         if strategy.expected is not None and target is not None and target.is_gpu:
             expected = Expected(partial(strategy.expected, workload), partial(strategy.likely, workload, space))
-        return Declared(space, workload.flop, workload.sample, expected)
+        usual = None
+        if strategy.lead is not None and target is not None and target.is_gpu and target.has_warps:
+            usual = Usual(lambda: _nearest(space, strategy.usual(workload)), strategy.lead, DIRECT)
+        return Declared(space, workload.flop, workload.sample, expected, usual)
 
     def _check(self, workload: W, target: Target | None) -> None:
         if not self.covers(workload, target):

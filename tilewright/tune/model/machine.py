@@ -58,6 +58,7 @@ class Weights:
     issue: float = 1.17
     registers: float = 31.4
     word: float = 2.78
+    word_once: float = 0.8
     spill: float = 0.695
     dependent: float = 2.46
     alone: float = 0.735
@@ -75,13 +76,65 @@ class Weights:
     rolled: float = 0.53
     barrier: float = 0.442
     prefetched: float = 0.12
-    sectors: float = 0.991
+    l1_capacity: float = 180e3
+    """Bytes of the L1 cache that directly loaded data keep."""
+    missed: float = 0.05
+    scattered: float = 0.4
+    branched: float = 0.1
     uneven: float = 9.2
     code: float = 0.021
     marked: float = 0.0883
     crowded: float = 136
     """Words of a thread's arrays at which loops unrolled by the compiler keep none of them in registers."""
     sharpness: float = 2.1
+    whole: float = 1.0
+    """Of all cycles; it changes no order."""
+
+
+DIRECT = Weights(
+    compare=0.00348,
+    loop_step=0.000377,
+    ldg=0.0476,
+    lds=2.34e-06,
+    lds_wave=1.54,
+    sts=5.62,
+    stg=58,
+    fill=13.7,
+    thread=24.2,
+    issue=0.408,
+    registers=27.3,
+    word=1.72,
+    word_once=0.531,
+    spill=461,
+    dependent=1.17,
+    alone=0.826,
+    busy=2.99,
+    meeting=0.323,
+    overlap=0.273,
+    serial=0.00505,
+    guarded=0.819,
+    fill_guarded=3.61,
+    guarded_ahead=1.07e-06,
+    fill_serial=0.251,
+    fill_alone=5.18,
+    tail=1.49e-06,
+    cold=0.637,
+    rolled=2.18,
+    barrier=0.0382,
+    prefetched=0.00113,
+    l1_capacity=249000,
+    missed=0.0426,
+    scattered=0.0862,
+    branched=0.689,
+    uneven=0.000287,
+    code=0.00586,
+    marked=0.527,
+    crowded=183,
+    sharpness=1.64,
+    whole=0.775,
+)
+"""Those of kernels whose threads mostly load directly what they need, once: fitted to the packaged templates of 1-D and
+depthwise convolutions, pooling and transposed convolutions."""
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,12 @@ def predict(counts: Counts, machine: Machine, compiled: Resources | None = None)
     sector = machine.hardware.warp_memory.sector
     sector_bytes = c["ldg_sectors"] * warps * sector
     l1 = each * (sector_bytes + c["stg_sectors"] * warps * sector) / rates.l1_bytes
-    missed = c["block_bytes"] ** (1 - w.sectors) * np.maximum(sector_bytes, 1) ** w.sectors
+    filled = c["fill_sectors"] * warps * sector
+    # The L1 cache keeps what threads load directly, as far as it holds that of all blocks.
+    direct = np.maximum(sector_bytes - filled, 0)
+    kept = np.minimum(c["near_bytes"], direct)
+    crowd = np.minimum(np.minimum(each, resident) * kept / w.l1_capacity, 1)
+    missed = filled + kept + (direct - kept) * np.maximum(crowd, w.missed)
     l2 = (c["blocks"] * missed + c["stored_bytes"]) / machine.multiprocessors / rates.l2_bytes
     used = np.minimum(c["blocks"], machine.multiprocessors)  # few blocks need little
     l2 = l2 * machine.multiprocessors / np.maximum(used, 1) ** 0.5 / machine.multiprocessors**0.5
@@ -86,6 +91,8 @@ def predict(counts: Counts, machine: Machine, compiled: Resources | None = None)
         w.busy * busy
         + w.overlap * rates.global_latency * (1 + waited)
         + w.cold * rates.global_latency * c["first_tails"]
+        + w.scattered * c["guarded_sectors"]
+        + w.branched * rates.shared_latency * c["branched"]
         + w.rolled * rates.shared_latency * c["loop_steps"]
         + c["barriers"] * (w.barrier * rates.barrier * np.sqrt(warps) + w.meeting * rates.shared_latency)
     )
@@ -93,7 +100,7 @@ def predict(counts: Counts, machine: Machine, compiled: Resources | None = None)
     start = each * rates.block_start
     cycles = dict(zip(TERMS, (issue, shared, l1, l2, memory, latency, start), strict=True))
     total = sum(value**w.sharpness for value in cycles.values()) ** (1 / w.sharpness)
-    seconds = total / rates.clock + rates.launch_seconds
+    seconds = w.whole * total / rates.clock + rates.launch_seconds
     return Prediction(seconds, {name: value / rates.clock for name, value in cycles.items()}, resident, registers)
 
 
@@ -112,7 +119,9 @@ def _registers(c: Counts, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     w = machine.weights
     limit = np.minimum(machine.hardware.registers_per_thread, machine.hardware.multiprocessor.registers
                        // np.maximum(c["threads"], 1))  # fmt: skip
-    wanted = w.registers + w.word * c["local_words"] + np.minimum(c["held"], 32) * 0.5
+    # Where tiles are filled again and again, values of several steps are alive at once.
+    word = np.where(c["phases"] > 1, w.word, w.word_once)
+    wanted = w.registers + word * c["local_words"] + np.minimum(c["held"], 32) * 0.5
     granted = np.ceil(np.clip(wanted, 16, np.maximum(limit, 16)) / 8) * 8
     return granted, np.maximum(wanted - np.maximum(limit, 16), 0) / np.maximum(wanted, 1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,7 +37,10 @@ class Scorer:
     def __init__(self, task: Task, machine: Machine | None = None) -> None:
         assert task.target is not None
         self.task = task
+        usual = task.declared.usual
         self.machine = machine or Machine.of(task.target)
+        if usual is not None:
+            self.machine = replace(self.machine, weights=usual.weights)
         self.structures = Structures(task)
 
     def score(self, points: np.ndarray) -> Scores:

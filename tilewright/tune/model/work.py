@@ -23,6 +23,7 @@ from ...tensor.axis import AxisKind
 from ...tensor.reduction import Reduce
 from ...tensor.tensor import Tensor
 from .extents import Form, KernelExtents, StageExtents, constant, form_of, reach
+from .guards import behind_branches, is_clipped, is_guarded, only_copies
 from .lanes import Lanes, address, sectors, unravelled, value_of, wavefronts
 from .padding import never_loads
 from .structure import Structure
@@ -38,6 +39,7 @@ NAMES = (
     "ldg", "ldg_sectors", "stg", "stg_sectors", "lds", "lds_waves", "sts", "sts_waves", "fill_loads",
     "barriers", "phases", "serial_loads", "block_bytes", "unique_bytes", "stored_bytes", "spilled", "held",
     "uneven", "guarded", "fill_guarded", "fill_serial", "fill_alone", "fill_tails", "first_tails", "marked",
+    "fill_sectors", "near_bytes", "guarded_sectors", "branched",
 )  # fmt: skip
 _TOGETHER = 8
 """Number of iterations up to which the back end's compiler unrolls a loop completely."""
@@ -188,24 +190,36 @@ class Work:
             self.made["accumulators"] = np.maximum(self.made["accumulators"], found.elements)
         roots = {axis.var: form for axis, form in found.forms.items()}
         axes = self.lanes.axes(self.structure, self.columns, found)
+        predicated = (self.explicit & ~loops.apart) | only_copies(found)
+        branches = behind_branches(found, self.kernel, np.broadcast_to(self.explicit, self.count))
+        waits = np.zeros(self.count, bool)
         for load in loads(*found.body):
-            source = self._source(load)
+            source, guarded = self._source(load), is_guarded(load, found.body)
             if source is not None and source.scope is MemoryScope.LOCAL:
                 continue
+            if source is not None:
+                waits = waits | branches | (guarded & ~predicated)
             forms = [form_of(index, roots, found.loop_extents)[0] for index in load.indices]
             moved = {var for form in forms for var, step in form.items() if np.any(step)}
             times = loops.repeated(moved) / vector
             if source is not None:
                 times = times * self._distinct(found, forms, loops)
             place = self._place(load, source, axes)
-            wide = self._merged(found, source, forms, loops) if source is not None else 1
+            joins = source is not None and not guarded  # a guarded load stays by itself
+            wide = self._merged(found, source, forms, loops) if joins and source is not None else 1
             self._load(load, source, place, times / wide, vector * wide)
             if source is None:
                 self._add("serial_loads", np.minimum(times, loops.rolled()))
                 # If we unroll, guarded loads become predicated loads that are issued together.
-                alone = np.where(self.explicit & ~loops.apart, np.minimum(times, loops.rolled()), times)
-                self._add("guarded", alone * _is_guarded(load, found.body))
+                # Behind branches, a load that several results need is not found to be the same one.
+                together = predicated & ~(branches & self.explicit)
+                each = loops.total() if guarded else times
+                alone = np.where(together, np.minimum(times, loops.rolled()), each)
+                alone = alone * (guarded | (branches & self.explicit))
+                self._add("guarded", alone)
+                self._add("guarded_sectors", alone * sectors(place, load.dtype.bytes, self.memory, vector))
                 self._footprint(found, load, forms)
+        self._add("branched", np.where(waits, loops.total(), 0))
         if found.scope is MemoryScope.LOCAL and not found.stage.is_output:
             return
         place = address([axes[axis.var] for axis in found.stage.op.axis], found.region)
@@ -309,20 +323,21 @@ class Work:
             if source is None:
                 # Unrolled loads are issued together. In a loop, guarded loads wait for their values one by one, and
                 # others by fours, since the back end's compiler unrolls long loops by four.
-                is_guarded, together = compares > 0, self.explicit | (each <= _TOGETHER)
-                if not is_guarded:
+                checked, together = compares > 0, self.explicit | (each <= _TOGETHER)
+                if not checked:
                     together = together | (each <= self.unrolls)
-                self._add("fill_guarded", np.where(together & is_guarded, times, 0))
-                self._add("fill_serial", np.where(together, 0, times if is_guarded else times / _AT_A_TIME))
+                self._add("fill_guarded", np.where(together & checked, times, 0))
+                self._add("fill_serial", np.where(together, 0, times if checked else times / _AT_A_TIME))
                 # Not all threads fill the last part. Its own condition makes it a branch: its loads are issued when the
                 # parts before it have arrived.
                 partial = (found.elements % (self.kernel.threads * vector) != 0) & ~self._ends_in_padding(found, each)
-                self._add("fill_tails", np.where(partial, turns, 0) * is_guarded)
-                self._add("first_tails", partial * is_guarded)
+                self._add("fill_tails", np.where(partial, turns, 0) * checked)
+                self._add("first_tails", partial * checked)
                 # In a loop, a guarded load waits for its own value, and for the branch around it everywhere.
-                alone = ~np.asarray(together) if is_guarded else _is_clipped(found)
+                alone = ~np.asarray(together) if checked else is_clipped(found)
                 self._add("fill_alone", np.where(alone, times, 0))
                 kind = load.dtype.bytes
+                self._add("fill_sectors", times * sectors(place, kind, self.memory, vector))
                 self._add("block_bytes", turns * found.elements * kind)
                 self._add("unique_bytes", float(prod(global_shape(load)) * kind))
         self._add("sts", times)
@@ -365,6 +380,9 @@ class Work:
         ends = zip(forms, shape, strict=True)
         spans = [np.minimum(reach(form, found.loop_extents, inside) + 1, extent) for form, extent in ends]
         self._add("block_bytes", _product(spans) * load.dtype.bytes)
+        sector = self.memory.sector
+        row = np.ceil((spans[-1] - 1) * load.dtype.bytes / sector + 1) if spans else 1
+        self._add("near_bytes", _product(spans[:-1]) * row * sector)
         self._add("unique_bytes", float(prod(shape) * load.dtype.bytes))
 
 
@@ -393,24 +411,8 @@ def _uneven(found: StageExtents) -> Number:
     return np.maximum(computed / max(1, prod(constant(e) for e in found.stage.op.shape)) - 1, 0)
 
 
-def _is_clipped(found: StageExtents) -> np.ndarray:
-    """Whether a tile extends beyond its tensor somewhere: each element is then loaded behind a branch of its own."""
-    clipped: np.ndarray = np.False_  # type: ignore[assignment]
-    for size, begin, extent in zip(found.region, found.begins, found.stage.op.shape, strict=True):
-        clipped = clipped | (size + reach(begin, found.loop_extents) > constant(extent))
-    return clipped
-
-
 def _column(value: Number) -> Number:
     return value[:, None] if isinstance(value, np.ndarray) and value.ndim == 1 else value
-
-
-def _is_guarded(load: n.Load, body: tuple[Expr, ...]) -> bool:
-    """Whether a load is guarded: its value must arrive before the next load is issued."""
-    return any(
-        isinstance(e, (n.Select, n.IfThenElse)) and any(part is load for part in post_order(e))
-        for e in post_order(*body)
-    )
 
 
 def operations(body: tuple[Expr, ...]) -> tuple[float, float, float]:

@@ -1,0 +1,63 @@
+"""Guarded loads: which of them wait for each other.
+
+A load with a condition becomes a predicated load, which is issued with its neighbours, or stands behind a branch, where
+its value must arrive before the next load is issued.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...core.hardware import MemoryScope, ThreadTag
+from ...expr import nodes as n
+from ...expr.nodes import Expr
+from ...expr.traverse import post_order
+from ...tensor.reduction import Reduce
+from .extents import KernelExtents, StageExtents, constant, reach
+from .traced import Number
+
+
+def is_guarded(load: n.Load, body: tuple[Expr, ...]) -> bool:
+    """Whether a load has a condition."""
+    return any(
+        isinstance(e, (n.Select, n.IfThenElse)) and any(part is load for part in post_order(e))
+        for e in post_order(*body)
+    )
+
+
+def only_copies(found: StageExtents) -> bool:
+    """Whether a stage copies into registers: the back end's compiler predicates its guarded loads."""
+    is_local = found.scope is MemoryScope.LOCAL and not found.stage.is_output
+    return is_local and not isinstance(found.body[0], Reduce)
+
+
+def is_clipped(found: StageExtents) -> np.ndarray:
+    """Whether a tile extends beyond its tensor somewhere: each element is then loaded behind a branch of its own."""
+    clipped: np.ndarray = np.False_  # type: ignore[assignment]
+    for size, begin, extent in zip(found.region, found.begins, found.stage.op.shape, strict=True):
+        clipped = clipped | (size + reach(begin, found.loop_extents) > constant(extent))
+    return clipped
+
+
+def behind_branches(found: StageExtents, kernel: KernelExtents, explicit: np.ndarray) -> np.ndarray:
+    """Whether results of a thread may lie outside of the output, with a condition at each of their steps.
+
+    If we unroll, one condition becomes one branch around everything; several alternate, and loads wait in each. If the
+    back end's compiler unrolls, they wait behind a single condition too.
+    """
+    apart = np.zeros(len(explicit), bool)
+    if not isinstance(found.body[0], Reduce) or found.stage.is_output:
+        return apart
+    for out in (each for each in kernel.stages if each.stage.is_output):
+        own = {loop.var for loop in out.path if loop.tag is None or loop.tag is ThreadTag.VTHREAD}
+        for axis in out.stage.op.axis:
+            form, size = out.forms[axis], constant(axis.dom.extent if axis.dom is not None else 1)
+            results: Number = 1
+            for var in own:
+                results = results * (out.loop_extents[var] if np.any(form.get(var, 0)) else 1)
+            over = reach(form, out.loop_extents) + 1 - size
+            # A condition on neighbours that divide the extent holds for all of them or for none.
+            is_one = (reach(form, out.loop_extents, own) + 1 == results) & (size % results == 0)
+            merged = np.asarray(explicit) & np.asarray(is_one)
+            apart = apart | ((over > 1) & ~merged)
+    return apart
