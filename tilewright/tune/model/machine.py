@@ -58,7 +58,7 @@ class Weights:
     issue: float = 1.17
     registers: float = 31.4
     word: float = 2.78
-    word_once: float = 0.8
+    word_once: float = 2.78
     spill: float = 0.695
     dependent: float = 2.46
     alone: float = 0.735
@@ -76,6 +76,7 @@ class Weights:
     rolled: float = 0.53
     barrier: float = 0.442
     prefetched: float = 0.12
+    sectors: float = 0.991
     l1_capacity: float = 180e3
     """Bytes of the L1 cache that directly loaded data keep."""
     missed: float = 0.05
@@ -122,6 +123,7 @@ DIRECT = Weights(
     rolled=2.18,
     barrier=0.0382,
     prefetched=0.00113,
+    sectors=1.0,
     l1_capacity=249000,
     missed=0.0426,
     scattered=0.0862,
