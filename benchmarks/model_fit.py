@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.tables import TABLES
 from tilewright.core.target import Target
-from tilewright.tune.model.machine import Machine, Rates, Weights
+from tilewright.tune.model.machine import DIRECT, Machine, Rates, Weights
 from tilewright.tune.model.prediction import Prediction, predict
 from tilewright.tune.model.ranking import LATER
 from tilewright.tune.model.scoring import Scorer
@@ -74,8 +74,7 @@ def read(path: Path, target: Target) -> Measured:
         print(f"{name}: {(~good).sum()} measured ones have no prediction")
     kept = {key: value[good] for key, value in counts.items()}
     own = scores.seconds[good] if task.declared.expected is not None else None
-    usual = task.declared.usual
-    weights = None if usual is None else usual.weights
+    weights = None if task.declared.usual is None else DIRECT
     return Measured(name, indices[good], seconds[good], kept, registers[good], own, weights)
 
 

@@ -19,7 +19,6 @@ from ..measure.job import ReferenceFunc
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import Tensor, placeholder
 from .flops import count_flop
-from .model.machine import Weights
 from .space.config import Config
 from .space.space import Space
 
@@ -54,13 +53,12 @@ class Usual(NamedTuple):
     """A template's rule of thumb: what finds the index of its configuration, and the lead that beats it.
 
     The ranking of a space begins with it. Another configuration comes before it if the model expects it to be faster by
-    more than the part `lead`, which is what the model errs by among configurations that are good. `weights` are those
-    of the model for kernels like the template's.
+    more than the part `lead`, which is what the model errs by among configurations that are good. Such templates are
+    those whose threads mostly load directly what they need: the model has weights of their own for them.
     """
 
     find: Callable[[], int]
     lead: float
-    weights: Weights
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from ...core.errors import UserError
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.tensor import Tensor
-from ...tune.model.machine import DIRECT
 from ...tune.model.ranking import rank_quickly
 from ...tune.space.config import Config
 from ...tune.space.space import Space
@@ -234,7 +233,7 @@ class PackagedTemplate(Generic[W]):
             expected = Expected(partial(strategy.expected, workload), partial(strategy.likely, workload, space))
         usual = None
         if strategy.lead is not None and target is not None and target.is_gpu and target.has_warps:
-            usual = Usual(lambda: _nearest(space, strategy.usual(workload)), strategy.lead, DIRECT)
+            usual = Usual(lambda: _nearest(space, strategy.usual(workload)), strategy.lead)
         return Declared(space, workload.flop, workload.sample, expected, usual)
 
     def _check(self, workload: W, target: Target | None) -> None:

@@ -12,7 +12,7 @@ from ...core.hardware import Hardware, MemoryScope
 from ...core.limits import HOPELESS
 from ..task import Expected, Task
 from .extents import KernelExtents, NotModelledError, infer, kernels
-from .machine import Machine
+from .machine import DIRECT, Machine
 from .prediction import Prediction, predict
 from .structure import Structure, Structures
 from .traced import Columns
@@ -37,10 +37,9 @@ class Scorer:
     def __init__(self, task: Task, machine: Machine | None = None) -> None:
         assert task.target is not None
         self.task = task
-        usual = task.declared.usual
         self.machine = machine or Machine.of(task.target)
-        if usual is not None:
-            self.machine = replace(self.machine, weights=usual.weights)
+        if task.declared.usual is not None:
+            self.machine = replace(self.machine, weights=DIRECT)
         self.structures = Structures(task)
 
     def score(self, points: np.ndarray) -> Scores:
