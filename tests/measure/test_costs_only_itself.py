@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import gc
 import logging
 import os
@@ -124,6 +125,8 @@ def _changes() -> dict[str, Callable[[], Any]]:
         "collector": gc.disable,
         "warnings": lambda: warnings.simplefilter("error"),
         "logging": lambda: logging.disable(logging.CRITICAL),
+        "function of a module": lambda: setattr(np, "array", None),
+        "builtin function": lambda: setattr(builtins, "round", None),
         "files": lambda: setattr(gc, "left_open_by_a_test", [open(os.devnull) for _ in range(20)]),
         "memory": lambda: setattr(gc, "leaked_by_a_test", np.ones(family.LARGEST_GROWTH + (32 << 20), np.uint8)),
     }
