@@ -16,6 +16,7 @@ from tests.topi.test_mma import CUDA, EPSILON, check, configs
 from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
 from tilewright.functional.compiler import strategies_of
+from tilewright.functional.explain import _TF32
 from tilewright.functional.problem import Problem
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
@@ -168,3 +169,7 @@ def test_float32_takes_it_only_where_rounding_is_allowed():
     assert "topi/conv2d.wgmma_tf32" in names("tf32")
     assert not any("wgmma" in name for name in names("fp32") | names("ieee"))
     assert CONV2D_MMA.name in names("fp32")
+
+
+def test_a_call_says_what_its_template_does_to_operands():
+    assert set(_TF32) == {"topi/conv2d.tf32", CONV2D_WGMMA_TF32.name}

@@ -20,6 +20,11 @@ from .plans import THEIRS, Plan, plan_for
 from .signature import OPERATORS, Arrays, CallOptions, Signature, options_tuple, signature
 from .store import store
 
+_TF32 = {
+    "topi/conv2d.tf32": "operands are rounded to 11 significant bits",
+    "topi/conv2d.wgmma_tf32": "operands are cut to 11 significant bits: errors of some 7e-4",
+}
+"""What templates do to float32 operands that may be rounded."""
 _EXTRAS = ("weight", "bias", "residual", "out")
 
 
@@ -92,6 +97,7 @@ def _lines(checked: Signature, plan: Plan, rival: str) -> list[str]:
         size = f"{len(executable.launches)} kernel(s), the last one of grid {launch.grid} and block {launch.block}"
         lines += [f"runs:    {choice.template}, {size}" if plan.on.kind == "cuda" else f"runs:    {choice.template}"]
         lines += [f"config:  {choice.config}", f"because: {choice.why}"]
+        lines += [f"tf32:    {_TF32[choice.template]}"] if choice.template in _TF32 else []
     if choice.seconds:
         other = f", {rival} {choice.rival_seconds * 1e6:.2f} µs" if choice.rival_seconds else ""
         lines.append(f"time:    {choice.seconds * 1e6:.2f} µs{other}")
