@@ -168,7 +168,7 @@ def reference(a, w, p):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="a problem of a hundredth of the size")
     parser.add_argument("--show", action="store_true", help="print the program of each step")
     args = parser.parse_args()

@@ -120,7 +120,7 @@ def measure(case, dev, number=20, repeat=11):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--show", action="store_true", help="print the program of each step")
     parser.add_argument("--size", type=int, default=96, help="rows and columns of a channel")
     args = parser.parse_args()

@@ -138,7 +138,7 @@ def run(step, n, data):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--size", type=int, default=512, help=f"rows of the square matrices, a multiple of {LANES}")
     parser.add_argument("--show", choices=[step.__name__ for step in STEPS], help="print the loops of that step")
     options = parser.parse_args()

@@ -128,7 +128,7 @@ def check(step, n, target):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--size", type=int, help="rows of the square matrices, a multiple of 128 (4096; 128 on a CPU)")
     parser.add_argument("--show", choices=[step.__name__ for step in STEPS], help="print loops and CUDA of a step")
     options = parser.parse_args()
