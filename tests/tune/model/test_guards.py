@@ -30,7 +30,7 @@ def test_a_result_too_many_costs_nothing_and_several_a_branch_per_step() -> None
     assert sticks_out["branched"] == 128 * 4
 
 
-@pytest.mark.parametrize(("length", "branched"), [(4096 - 8, 0), (4096 - 9, 0), (4096 - 10, 16)])
+@pytest.mark.parametrize(("length", "branched"), [(4096 - 8, 16), (4096 - 9, 0), (4096 - 10, 16)])
 def test_a_condition_on_neighbours_that_divide_the_results_is_one_branch(length: int, branched: int) -> None:
     line = Conv1d.of(length, 8)  # as many results and 7 more, two to a thread
     whole = {"tile_r": [1, 8], "shared": "both", "auto_unroll_max_step": 64, "unroll_explicit": 1}

@@ -59,5 +59,7 @@ def behind_branches(found: StageExtents, kernel: KernelExtents, explicit: np.nda
             # A condition on neighbours that divide the extent holds for all of them or for none.
             is_one = (reach(form, out.loop_extents, own) + 1 == results) & (size % results == 0)
             merged = np.asarray(explicit) & np.asarray(is_one)
-            apart = apart | ((over > 1) & ~merged)
+            # A single element too many is one condition; if we unroll, it alternates with steps that have none.
+            few = np.where(np.asarray(explicit) & (np.asarray(results) > 1), 0, 1)
+            apart = apart | ((over > few) & ~merged)
     return apart
