@@ -38,9 +38,9 @@ _FRAGMENT, _STORE, _STAGED = 0.567, 9.55, 9.71
 """Cycles for a register of a fragment, and for a register of sums that is stored, or goes through shared memory."""
 _COPY, _WINDOWED, _SYNCHRONOUS = 29.7, 39.8, 2.75
 """Issue slots to copy neighbours; further ones where borders are tested, and where registers are between."""
-_UNPACKED, _UNEVEN = 0.5, 55.3
-"""Further ones for less than a word, which no hardware copies asynchronously; and where such copies find their places
-one by one: in slices of whole windows, in parts of a depth, and in tiles that are there in part."""
+_SCALAR, _UNEVEN, _HELD_UP = 12.0, 55.3, 1.6
+"""Fewer ones for less than a word; further ones where such copies find their places one by one: in slices of whole
+windows, in parts of a depth, and in tiles that are there in part. How much slower a warp is alone that awaits them."""
 _AHEAD, _SLICE, _CROWD, _ALONE, _TAIL = 0.1, 78.6, 0.358, 1.01, 0.207
 """The part of the latency that shows with slices in flight; cycles around a barrier, and how they grow with warps; how
 much slower a warp is alone; waves that are not full."""
@@ -175,7 +175,8 @@ class MmaTile:
         at_once = min(resident, ceil(blocks / gpu.processors))
         warps = max(1.0, at_once * self.warps / 4)
         hidden = _AHEAD ** (self.stages - 1)
-        slice_cycles = max(warps * issued, issued * _ALONE + _LATENCY * hidden) + _SLICE * exp(log(warps) * _CROWD)
+        alone = _ALONE if all(_is_asynchronous(of, operand) for operand in (of.rows, of.columns)) else _HELD_UP
+        slice_cycles = max(warps * issued, issued * alone + _LATENCY * hidden) + _SLICE * exp(log(warps) * _CROWD)
         sums = self.rows[1] * self.columns[1] / on.warp
         stored_by = _STAGED if self.staged else _STORE
         wave = self.tiles * (slices * slice_cycles + sums * stored_by * warps) + _BLOCK_START
@@ -217,11 +218,11 @@ class MmaTile:
         whole = self.depth % of.period == 0
         parts = of.period % self.depth and (of.columns.along_depth or not whole)
         windowed = of.period > 1 and (not operand.along_depth or (parts and operand is of.rows))
-        narrow = operand.together * DType(of.dtype).bytes < 4
+        narrow = not _is_asynchronous(of, operand)
         size = prod(self.rows if operand is of.rows else self.columns)
         uneven = narrow and of.period > 1 and (whole or operand.extent % size > 0 or self.split > 1)
         copy = _COPY + _WINDOWED * windowed + _SYNCHRONOUS * (self.stages == 1)
-        return copy + _UNPACKED * narrow + _UNEVEN * uneven
+        return copy - _SCALAR * narrow + _UNEVEN * uneven
 
     def wanted(self) -> dict[str, Any]:
         """The choices that make it."""
@@ -235,6 +236,11 @@ class MmaTile:
             "tiles": self.tiles,
             "data": self.data,
         }
+
+
+def _is_asynchronous(of: Contraction, operand: Operand) -> bool:
+    """Whether hardware copies a factor asynchronously: no less than a word at a time."""
+    return operand.together * DType(of.dtype).bytes >= 4
 
 
 def _cycles_of(atom: Atom) -> float:

@@ -26,6 +26,8 @@ _COLUMN, _READ = 2.0, 128.0
 _GAP, _LATENCY, _AHEAD, _CROWD = 136.0, 1222.0, 0.346, 0.279
 """Cycles between the products of two slices; until a slice is there, and the part of them that shows with each further
 slice in flight; how much slower blocks multiply that share a multiprocessor."""
+_SINGLE = 80.0
+"""Issue slots to copy less than a word, which no hardware copies asynchronously."""
 _COPY, _WINDOWED = 9.65, 35.2
 """Issue slots to copy 16 bytes; further ones where borders are tested."""
 _BLOCK, _STORE, _STAGED, _VECTORS = 478.0, 22.7, 18.5, 9.99
@@ -103,8 +105,10 @@ class WgmmaTile(MmaTile):
         """Cycles of a scheduler for the copies of a slice."""
         threads, found = self.warps * gpu.hardware.warp, 0.0
         for extent, operand in ((prod(self.rows), of.rows), (prod(self.columns), of.columns)):
-            pieces = ceil(extent * SWIZZLE_LINE / SWIZZLE_PIECE / threads)
-            found += pieces * (_COPY + _WINDOWED * self._tests(of, operand)) * self.warps / 4
+            together = min(SWIZZLE_PIECE, operand.together * DType(of.dtype).bytes)
+            pieces = ceil(extent * SWIZZLE_LINE / together / threads)
+            single = _SINGLE if together < 4 else 0.0
+            found += pieces * (_COPY + single + _WINDOWED * self._tests(of, operand)) * self.warps / 4
         return found
 
     def _written(self, of: Contraction) -> float:
