@@ -101,6 +101,13 @@ def test_mistakes() -> None:
         s[B].transform_layout(lambda i, j: [j, i])
 
 
+def test_an_argument_is_the_callers() -> None:
+    s, A, B, C = chain()
+    s[B].transform_layout(lambda i, j: [j, i])
+    with refused("transform_layout", "'B' is an argument, whose memory is the caller's", fix="leave 'B' out"):
+        tw.lower(s, [A, B, C])
+
+
 def test_readers_and_producers_that_know_the_dimensions() -> None:
     s, A, B, C = chain()
     s = te.create_schedule(C.op)

@@ -173,6 +173,12 @@ class _Builder:
                 primitive="lower",
                 fix="give the tensors that the schedule was created from",
             )
+        if self.schedule.stages[stage_id].transformed:
+            raise UserError(
+                f"tensor {arg.name!r} is an argument, whose memory is the caller's, but its stage has other dimensions",
+                primitive="transform_layout",
+                fix=f"leave {arg.name!r} out of the arguments, or keep its dimensions",
+            )
         key = (stage_id, arg.value_index)
         if key in self.buffers:
             raise UserError(f"tensor {arg.name!r} is given twice", primitive="lower", fix="name each argument once")

@@ -94,7 +94,8 @@ class Stage:
     `store_predicate` holds. `tensorized` is the outermost of the loops that a matrix instruction replaces, and which;
     `declared` that of the loops that an intrinsic of the user's replaces.
     What `is_operand` of such an instruction is loaded by it: its readers read what it copies. A `rolling` stage keeps
-    what the next iteration of the loop around it needs again; `prefetches` are its own.
+    what the next iteration of the loop around it needs again; `prefetches` are its own. A
+    `transformed` stage has other dimensions than the tensor that was declared.
     """
 
     id: int
@@ -115,6 +116,7 @@ class Stage:
     is_operand: bool = False
     rolling: bool = False
     prefetches: tuple[Prefetch, ...] = ()
+    transformed: bool = False
 
     def __repr__(self) -> str:
         return f"Stage({self.id}, {self.name}: {', '.join(a.name for a in self.leaves)})"

@@ -85,7 +85,9 @@ def transform_layout(schedule: Schedule, stage: Stage, indices: Sequence[Expr]) 
     values.update({var: simplify(cast(var.dtype, e)) for var, e in there.items()})
     op = ComputeOp(stage.op.name, axes, tuple(_moved(e, values) for e in stage.op.body), stage.op.tag, stage.op.attrs)
     terms = tuple(a for a in stage.leaves if a.kind is AxisKind.REDUCE)
-    schedule = schedule.with_stage(replace(stage, op=op, leaves=(*axes, *terms), notes=_kept(stage, terms)))
+    schedule = schedule.with_stage(
+        replace(stage, op=op, leaves=(*axes, *terms), notes=_kept(stage, terms), transformed=True)
+    )
     place = [axis.var for axis in old]
     for reader in schedule.readers(stage.id):
         schedule = _reading(schedule, schedule.stages[reader.id], stage, op, place, tuple(indices))
