@@ -119,6 +119,7 @@ INNER: dict[str, Callable[[te.Schedule, te.Tensor, te.Tensor], Any]] = {
     "pipeline": lambda s, B, C: (within(s, B, C), s[B].pipeline(3)),
     "compute_at and vectorize": lambda s, B, C: (within(s, B, C), s[B].vectorize(loop(s, B))),
     "cache_read and compute_at": lambda s, B, C: within(s, s.cache_read(B, "local", [C]), C),
+    "transform_layout": lambda s, B, C: s[B].transform_layout(lambda *i: [*i[::-1], 0]),
     "cache_write and compute_at": lambda s, B, C: within(s, s.cache_write(C, "local"), C),
 }
 
