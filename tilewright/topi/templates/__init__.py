@@ -1,10 +1,12 @@
 """Templates that come with the package: convolutions of any size, on GPUs and CPUs, ready to tune."""
 
 import copyreg
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from ...core.errors import name_lines_of
+from ...core.target import Target
 from ...tune.task import Template, lookup, register
 from . import (
     contraction_cpu,
@@ -60,13 +62,21 @@ DEPTHWISE_DIRECT: PackagedTemplate[Depthwise] = PackagedTemplate(
     cpu_channels_last.ON_CPU,
     scope="NCHW and NHWC",
 )
-DEPTHWISE_MMA: PackagedTemplate[Depthwise] = PackagedTemplate(
+
+
+def _of_images(
+    name: str, kind: type[Any], on_gpu: ScheduleStrategy[Any], runs_on: Callable[[Target | None], bool], scope: str
+) -> PackagedTemplate[Any]:
+    """A strategy of images that only some GPUs have."""
+    return PackagedTemplate(name, kind, on_gpu, replace(cpu.IMAGES, covers=never), runs_on=runs_on, scope=scope)
+
+
+DEPTHWISE_MMA: PackagedTemplate[Depthwise] = _of_images(
     "topi/depthwise.mma",
     Depthwise,
     depthwise_mma.ON_GPU,
-    replace(cpu.IMAGES, covers=never),
-    runs_on=depthwise_mma.runs_on,
-    scope=f"16-bit floats in NCHW, with stride and dilation 1, on {_MATRIX_UNITS}",
+    depthwise_mma.runs_on,
+    f"16-bit floats in NCHW, with stride and dilation 1, on {_MATRIX_UNITS}",
 )
 CONV2D_GEMM: PackagedTemplate[Conv2d] = PackagedTemplate(
     "topi/conv2d.gemm",
@@ -79,56 +89,46 @@ _MMA = contraction_mma.Mma(implicit_gemm.contraction_of, implicit_gemm.views_of,
 _TF32 = contraction_mma.Mma(
     implicit_gemm.contraction_of, implicit_gemm.views_of, contraction_mma.ROUNDED, prepared=prepared_data.FORMS
 )
-CONV2D_MMA: PackagedTemplate[Conv2d] = PackagedTemplate(
-    "topi/conv2d.mma",
-    Conv2d,
-    _MMA.strategy(implicit_gemm.covers),
-    replace(cpu.IMAGES, covers=never),
-    runs_on=_MMA.runs_on,
-    scope=f"large groups on {_MATRIX_UNITS}",
+CONV2D_MMA: PackagedTemplate[Conv2d] = _of_images(
+    "topi/conv2d.mma", Conv2d, _MMA.strategy(implicit_gemm.covers), _MMA.runs_on, f"large groups on {_MATRIX_UNITS}"
 )
-CONV2D_TF32: PackagedTemplate[Conv2d] = PackagedTemplate(
+CONV2D_TF32: PackagedTemplate[Conv2d] = _of_images(
     "topi/conv2d.tf32",
     Conv2d,
     _TF32.strategy(implicit_gemm.covers),
-    replace(cpu.IMAGES, covers=never),
-    runs_on=_TF32.runs_on,
-    scope=f"float32 and large groups on {_MATRIX_UNITS}",
+    _TF32.runs_on,
+    f"float32 and large groups on {_MATRIX_UNITS}",
 )
 _WARPGROUPS = "GPUs with matrix instructions of warpgroups (sm_90)"
 _WGMMA = contraction_wgmma.Wgmma(implicit_gemm.contraction_of, implicit_gemm.views_of, contraction_wgmma.USUAL)
 _WGMMA_TF32 = contraction_wgmma.Wgmma(implicit_gemm.contraction_of, implicit_gemm.views_of, contraction_wgmma.ROUNDED)
-CONV2D_WGMMA: PackagedTemplate[Conv2d] = PackagedTemplate(
+CONV2D_WGMMA: PackagedTemplate[Conv2d] = _of_images(
     "topi/conv2d.wgmma",
     Conv2d,
     _WGMMA.strategy(implicit_gemm.covers),
-    replace(cpu.IMAGES, covers=never),
-    runs_on=_WGMMA.runs_on,
-    scope=f"16-bit floats and 8-bit integers whose terms are neighbours (NHWC) on {_WARPGROUPS}",
+    _WGMMA.runs_on,
+    f"16-bit floats and 8-bit integers whose terms are neighbours (NHWC) on {_WARPGROUPS}",
 )
-CONV2D_WGMMA_TF32: PackagedTemplate[Conv2d] = PackagedTemplate(
+CONV2D_WGMMA_TF32: PackagedTemplate[Conv2d] = _of_images(
     "topi/conv2d.wgmma_tf32",
     Conv2d,
     _WGMMA_TF32.strategy(implicit_gemm.covers),
-    replace(cpu.IMAGES, covers=never),
-    runs_on=_WGMMA_TF32.runs_on,
-    scope=f"float32 whose terms are neighbours (NHWC) on {_WARPGROUPS}",
+    _WGMMA_TF32.runs_on,
+    f"float32 whose terms are neighbours (NHWC) on {_WARPGROUPS}",
 )
-CONV2D_WINDOW: PackagedTemplate[Conv2d] = PackagedTemplate(
+CONV2D_WINDOW: PackagedTemplate[Conv2d] = _of_images(
     "topi/conv2d.window",
     Conv2d,
     window_mma.ON_GPU,
-    replace(cpu.IMAGES, covers=never),
-    runs_on=window_mma.runs_on,
-    scope=f"windows over 16-bit floats and 8-bit integers in NHWC on {_MATRIX_UNITS}",
+    window_mma.runs_on,
+    f"windows over 16-bit floats and 8-bit integers in NHWC on {_MATRIX_UNITS}",
 )
-CONV2D_GROUPED: PackagedTemplate[Conv2d] = PackagedTemplate(
+CONV2D_GROUPED: PackagedTemplate[Conv2d] = _of_images(
     "topi/conv2d.grouped",
     Conv2d,
     grouped_mma.ON_GPU,
-    replace(cpu.IMAGES, covers=never),
-    runs_on=grouped_mma.runs_on,
-    scope=f"16-bit floats in groups of 2 to 16 channels on {_MATRIX_UNITS}",
+    grouped_mma.runs_on,
+    f"16-bit floats in groups of 2 to 16 channels on {_MATRIX_UNITS}",
 )
 _PRODUCT_ON_GPU: ScheduleStrategy[Any] = contraction_simt.Simt(matmul.contraction_of, matmul.views_of).strategy(always)
 _PRODUCT_ON_CPU: ScheduleStrategy[Any] = contraction_cpu.Packed(matmul.contraction_of, matmul.views_of).strategy(always)
