@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 from tests.conftest import why_no_cuda
+from tests.errors.refused import refused
 from tests.measure.programs import SIZE, Candidate, compile_candidate
 from tilewright import te
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
+from tilewright.measure.channel import Channel
 from tilewright.measure.client import Client
 from tilewright.measure.option import LocalBuilder, LocalRunner, measure_option
 from tilewright.measure.outcome import (
@@ -29,6 +31,7 @@ from tilewright.measure.outcome import (
     WrongAnswer,
     to_result,
 )
+from tilewright.measure.protocol import DeviceLost, RunFinished, Submit
 from tilewright.measure.replay import Recorder, ReplaySession
 from tilewright.measure.session import Job, MeasureSession
 
@@ -175,6 +178,40 @@ def test_a_server_that_is_killed_is_replaced() -> None:
                 assert client is not None
                 os.kill(client.process.pid, signal.SIGKILL)
     assert number == 12
+
+
+def test_a_server_that_ends_as_it_is_sent_a_task_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = []
+    send = Channel.send
+
+    def kill_first(channel: Channel, message: Any, seconds: float | None = None) -> None:
+        if isinstance(message, Submit):
+            sent.append(message.token)
+            if len(sent) == 2:
+                client = measuring._client
+                assert client is not None
+                client.process.kill()
+                client.process.wait()
+        send(channel, message, seconds)
+
+    with session() as measuring:
+        monkeypatch.setattr(Channel, "send", kill_first)
+        assert all(outcome.ok for _, outcome in measuring.measure(good(4)))
+    assert len(sent) >= 5  # the second one again
+
+
+def test_results_that_come_with_the_loss_of_the_last_device_are_heard(tmp_path: Path) -> None:
+    client = Client("llvm", 1, tmp_path)
+    try:
+        client.channel, server = Channel.pair()
+        server.send(RunFinished(7, RunFailed(reason="it crashed")))
+        server.send(DeviceLost(0, "it has fallen off the bus"))
+        assert [finished.token for finished in client.hear()] == [7]
+        with refused("measure", "it has fallen off the bus", fix="tilewright doctor"):
+            client.hear()
+    finally:
+        client.close()
+        client.channel.close()
 
 
 class TestReferences:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -12,6 +15,8 @@ import time
 import uuid
 from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 from tests.errors.refused import refused
 from tests.paths import python_path
@@ -100,3 +105,30 @@ def test_no_file_descriptor_is_left() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         for one in (held, *taken):
             os.close(one)
+
+
+def test_a_channel_whose_descriptor_is_beyond_1023() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+    near, far = Channel.pair()
+    try:
+        low = far.socket
+        far.socket = socket.socket(fileno=fcntl.fcntl(low.fileno(), fcntl.F_DUPFD_CLOEXEC, 1100))
+        low.close()
+        near.send("message")
+        assert far.receive() == "message"
+    finally:
+        near.close()
+        far.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_fork_that_the_system_refuses_leaves_ctrl_c_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "fork", refuse)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with refused("measure_option", "allows no other process", "temporarily unavailable", fix="ulimit -u"):
+        fork(lambda channel: None)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before

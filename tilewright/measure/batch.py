@@ -173,7 +173,7 @@ class Batch:
         if client.channel.closed:
             self._lost_server()
         elif not (client.on_host and self._building):
-            while self.runnable and len(self.running) < _AHEAD * client.usable:
+            while self.runnable and not client.channel.closed and len(self.running) < _AHEAD * client.usable:
                 self._submit(client, self.runnable.popleft())
 
     @property

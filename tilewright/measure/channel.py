@@ -89,7 +89,7 @@ class Channel:
                 return message
             if self.closed:
                 raise EOFError
-            select.select([self.socket], [], [])
+            wait([self.socket.fileno()], None)  # `select` knows no descriptor above 1023
             self._fill()
 
     def arrived(self) -> list[Any]:

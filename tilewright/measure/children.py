@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from ..core.errors import UserError
 from .channel import Channel, wait
 from .family import adopt_orphans, kill_family
 from .guard import TUNER, WORKER, began, kill_marked
@@ -187,7 +188,17 @@ def fork(main: Callable[[Channel], None], close: Iterable[Channel] = ()) -> Chil
         # Python 3.12 warns of forking with threads about. A child here runs code that takes no lock of theirs; one
         # that hangs all the same is ended at its time limit, and replaced.
         warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # too many processes, or too little memory
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            ours.close()
+            theirs.close()
+            raise UserError(
+                f"the system allows no other process that measures: {error.strerror}",
+                primitive="measure_option",
+                fix="raise the limit (ulimit -u), end others, or build fewer at once: LocalBuilder(n_parallel=1)",
+            ) from error
     if pid:
         theirs.close()
         with suppress(OSError):  # it may have done so itself

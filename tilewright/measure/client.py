@@ -60,7 +60,7 @@ class Client:
         return any(attributes.on_host for attributes in self.opened.values())
 
     def hear(self) -> list[RunFinished]:
-        """What has come from the server; UserError where no device can be used."""
+        """What has come from the server; UserError where no device can be used and every result was heard."""
         finished = []
         for message in self.channel.arrived():
             if isinstance(message, RunFinished):
@@ -75,7 +75,7 @@ class Client:
                 self.broken[message.index] = message.reason
                 if len(self.broken) < self.devices:
                     _log.warning("device %d is out of use: %s", message.index, message.reason)
-        if len(self.broken) == self.devices:
+        if len(self.broken) == self.devices and not finished:  # else the next call raises: no result is lost
             raise UserError(
                 next(iter(self.broken.values())), primitive="measure", fix="look at what `tilewright doctor` says"
             )
