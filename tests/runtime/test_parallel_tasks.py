@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -104,6 +105,18 @@ def test_loops_wait_for_what_other_threads_store(threads: int, marked: bool) -> 
         result = tw.nd.array(np.full(n, 77, np.int32))
         f(tw.nd.array(values), result)
         np.testing.assert_array_equal(result.numpy(), want)
+
+
+def test_threads_that_sleep_are_woken_for_the_shortest_tasks() -> None:
+    """Tasks wait for each other: each needs a thread, whatever a loop of their length would be worth."""
+    f = tw.build(*passed_on(2, 8, marked=True), "llvm")
+    set_num_threads(4)
+    values = np.arange(8, dtype="int32")
+    for _ in range(20):
+        result = tw.nd.array(np.full(8, 77, np.int32))
+        f(tw.nd.array(values), result)
+        np.testing.assert_array_equal(result.numpy(), values * 4 + 6)
+        time.sleep(0.001)  # in which threads go to sleep
 
 
 def test_stages_computed_inside() -> None:

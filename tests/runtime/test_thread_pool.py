@@ -168,6 +168,32 @@ def test_threads_sleep_when_there_is_nothing_to_do() -> None:
     check(module, 64, 64)  # and they wake
 
 
+def woken_by_a_run(module: Module, count: int, columns: int) -> int:
+    """How many threads a run wakes when all of them sleep."""
+    POOL.start()
+    end = time.monotonic() + 60
+    while POOL.sleeping < num_threads() - 1 and time.monotonic() < end:
+        time.sleep(0.001)
+    assert POOL.sleeping == num_threads() - 1
+    before = POOL.woken
+    check(module, count, columns)
+    return POOL.woken - before
+
+
+def test_a_short_loop_leaves_the_threads_asleep() -> None:
+    set_num_threads(4)
+    module = rows(64, 5)
+    assert woken_by_a_run(module, 64, 5) == 3  # nothing is known of it yet
+    # A run that the system interrupts looks long: one of many is not.
+    assert any(woken_by_a_run(module, 64, 5) == 0 for _ in range(100))
+
+
+def test_a_long_loop_wakes_all_threads() -> None:
+    set_num_threads(4)
+    module = rows(64, 50_000)
+    assert [woken_by_a_run(module, 64, 50_000) for _ in range(3)] == [3, 3, 3]
+
+
 def test_the_processors_that_this_process_may_use_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     assert num_threads() == len(os.sched_getaffinity(0))

@@ -9,6 +9,12 @@
 ; nothing left, and touches nothing. Whoever has claimed a chunk may read the description of the loop: the loop is not
 ; over before that chunk is. A thread reports the chunks of one share together.
 ;
+; A loop is run by as many threads as its work is worth. The caller measures the cycles that an iteration takes, and the
+; next run of the loop is judged by them: a thread that sleeps is woken only if there are @spin_cycles of work for each
+; thread, a loop shorter than dealing it out runs in the caller alone, and chunks are no shorter than @chunk_cycles. A loop
+; that runs for the first time wakes all threads. The measured cycles at most double from one run to the next, so a
+; caller that was interrupted wakes few threads in vain.
+;
 ; Threads wait by spinning for @spin_cycles, then in the kernel (futex). Who wakes others first changes what they
 ; wait on and then looks whether they sleep; who goes to sleep first says so and then looks again (in the kernel).
 ; All of that is sequentially consistent, so no wake-up is lost.
@@ -19,25 +25,33 @@
   i32, i32, [30 x i32],            ; 4  number of the latest loop; 5 how many threads sleep, waiting for the next
   i32, i32, [30 x i32],            ; 7  busy: a loop is being run; 8 whether its caller sleeps
   i32, i32, [30 x i32],            ; 10 threads, beside the caller; 11 whether they are to end
-  ptr, ptr, i64, i64, i64, i32     ; 13 body, 14 closure, 15 extent, 16 size of a chunk, 17 chunks, 18 error
+  ptr, ptr, i64, i64, i64, i32,    ; 13 body, 14 closure, 15 extent, 16 size of a chunk, 17 chunks, 18 error
+  i64                              ; 19 woken: threads that callers have woken so far
 }
-; Behind it, from byte TICKETS_AT on, the tickets of the shares, 128 bytes apart: the caller's, then those of the threads.
+; Behind it, from byte COSTS_AT on, 64 costs of loops by the address of their body, which only the caller of a loop uses;
+; from byte TICKETS_AT on, the tickets of the shares, 128 bytes apart: the caller's, then those of the threads.
+
+%Cost = type { ptr, double }       ; 0 body, 1 cycles of an iteration
 
 @tilewright_pool = global ptr null, align 8
 @spin_cycles = internal constant i64 SPIN_CYCLES
+@chunk_cycles = internal constant i64 CHUNK_CYCLES
+@deal_cycles = internal constant i64 DEAL_CYCLES
 
 declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
 declare i64 @llvm.readcyclecounter()
 declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
+declare double @llvm.minnum.f64(double, double)
 
 define internal void @futex_wait(ptr %word, i32 %while) nounwind {
   %ignored = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 128, i32 %while, ptr null, ptr null, i32 0)
   ret void
 }
 
-define internal void @futex_wake(ptr %word) nounwind {
-  %ignored = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+define internal void @futex_wake(ptr %word, i32 %most) nounwind {
+  %ignored = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 129, i32 %most, ptr null, ptr null, i32 0)
   ret void
 }
 
@@ -86,8 +100,62 @@ define internal i64 @first(i64 %share, i64 %chunks, i64 %threads) nounwind {
   ret i64 %first
 }
 
-; Claim chunks of loop `%number` and run them, those of share `%own` first, until there are none.
-define internal void @work(ptr %pool, i32 %number, i64 %own) nounwind {
+; Where the cost of a loop with that body stands, if it is known.
+define internal ptr @cost_of(ptr %pool, ptr %body) nounwind {
+  %address = ptrtoint ptr %body to i64
+  %mixed = mul i64 %address, -7046029254386353131
+  %slot = lshr i64 %mixed, 58
+  %bytes = shl i64 %slot, 4
+  %offset = add i64 %bytes, COSTS_AT
+  %at = getelementptr i8, ptr %pool, i64 %offset
+  ret ptr %at
+}
+
+; The cycles that a loop takes in one thread, judged by its last run; very many where it is not known.
+define internal double @total_cycles(ptr %pool, ptr %body, i64 %extent) nounwind {
+entry:
+  %at = call ptr @cost_of(ptr %pool, ptr %body)
+  %whose = load ptr, ptr %at
+  %known = icmp eq ptr %whose, %body
+  br i1 %known, label %judge, label %unknown
+judge:
+  %cost.at = getelementptr %Cost, ptr %at, i32 0, i32 1
+  %cost = load double, ptr %cost.at
+  %times = sitofp i64 %extent to double
+  %product = fmul double %cost, %times
+  %total = call double @llvm.minnum.f64(double %product, double 1.0e18)
+  ret double %total
+unknown:
+  ret double 1.0e18
+}
+
+; Remember that so many iterations took so many cycles in one thread.
+define internal void @remember(ptr %pool, ptr %body, i64 %iterations, i64 %cycles) nounwind {
+entry:
+  %some = icmp sgt i64 %iterations, 0
+  br i1 %some, label %measured, label %done
+measured:
+  %at = call ptr @cost_of(ptr %pool, ptr %body)
+  %cost.at = getelementptr %Cost, ptr %at, i32 0, i32 1
+  %spent = sitofp i64 %cycles to double
+  %times = sitofp i64 %iterations to double
+  %now = fdiv double %spent, %times
+  %whose = load ptr, ptr %at
+  %known = icmp eq ptr %whose, %body
+  %before = load double, ptr %cost.at
+  %twice = fmul double %before, 2.0
+  %limited = call double @llvm.minnum.f64(double %now, double %twice)
+  %cost = select i1 %known, double %limited, double %now
+  store ptr %body, ptr %at
+  store double %cost, ptr %cost.at
+  br label %done
+done:
+  ret void
+}
+
+; Claim chunks of loop `%number` and run them, those of share `%own` first, until there are none. Gives how many
+; iterations that were.
+define internal i64 @work(ptr %pool, i32 %number, i64 %own) nounwind {
 entry:
   %pending = getelementptr %Pool, ptr %pool, i32 0, i32 2
   %sleeps = getelementptr %Pool, ptr %pool, i32 0, i32 8
@@ -102,11 +170,13 @@ entry:
 visit:
   %share = phi i64 [ %own, %entry ], [ %next, %further ]
   %visited = phi i64 [ 1, %entry ], [ %visited.more, %further ]
+  %earlier = phi i64 [ 0, %entry ], [ %did, %further ]
   %ticket.at = call ptr @ticket(ptr %pool, i64 %share)
   %behind = add i64 %share, 1
   br label %look
 look:
   %finished = phi i32 [ 0, %visit ], [ %finished, %claim ], [ %finished.more, %ran ]
+  %did = phi i64 [ %earlier, %visit ], [ %did, %claim ], [ %did.more, %ran ]
   %ticket = load atomic i64, ptr %ticket.at seq_cst, align 8
   %high = lshr i64 %ticket, 32
   %whose = trunc i64 %high to i32
@@ -133,6 +203,8 @@ run:
   %end = call i64 @llvm.smin.i64(i64 %full, i64 %extent)
   %status = call i32 %body(ptr %closure, i64 %begin, i64 %end)
   %finished.more = add i32 %finished, 1
+  %iterations = sub i64 %end, %begin
+  %did.more = add i64 %did, %iterations
   %bad = icmp ne i32 %status, 0
   br i1 %bad, label %failed, label %ran
 failed:
@@ -152,7 +224,7 @@ complete:
   %wake = icmp ne i32 %sleeping, 0
   br i1 %wake, label %wake.caller, label %done
 wake.caller:
-  call void @futex_wake(ptr %pending)
+  call void @futex_wake(ptr %pending, i32 2147483647)
   br label %done
 move:
   ; A ticket of another loop: this one is over.
@@ -166,7 +238,7 @@ further:
   %next = select i1 %wrapped, i64 0, i64 %behind
   br label %visit
 done:
-  ret void
+  ret i64 %did
 }
 
 ; What each thread of the pool runs.
@@ -199,7 +271,7 @@ woken:
   %ends = icmp ne i32 %end, 0
   br i1 %ends, label %over, label %did
 did:
-  call void @work(ptr %pool, i32 %number, i64 %own)
+  %ignored = call i64 @work(ptr %pool, i32 %number, i64 %own)
   br label %wait
 over:
   ret ptr null
@@ -209,6 +281,12 @@ over:
 ; The caller runs all of it by itself where there is no pool, or the pool is busy: with the loop around this one,
 ; or with that of another caller.
 define i32 @tilewright_parallel_for(ptr %body, ptr %closure, i64 %extent) nounwind {
+  %status = call i32 @run_loop(ptr %body, ptr %closure, i64 %extent, i1 false)
+  ret i32 %status
+}
+
+; The same; with `%all`, every thread is woken, however short the loop.
+define internal i32 @run_loop(ptr %body, ptr %closure, i64 %extent, i1 %all) nounwind {
 entry:
   %pool = load atomic ptr, ptr @tilewright_pool seq_cst, align 8
   %none = icmp eq ptr %pool, null
@@ -219,7 +297,7 @@ try:
   %busy = getelementptr %Pool, ptr %pool, i32 0, i32 7
   %swap = cmpxchg ptr %busy, i32 0, i32 1 seq_cst seq_cst
   %ours = extractvalue { i32, i1 } %swap, 1
-  br i1 %ours, label %deal.out, label %by.itself
+  br i1 %ours, label %judge, label %by.itself
 by.itself:
   %some = icmp sgt i64 %extent, 0
   br i1 %some, label %whole, label %nothing
@@ -228,10 +306,41 @@ whole:
   ret i32 %status
 nothing:
   ret i32 0
+judge:
+  %threads = call i64 @threads(ptr %pool)
+  %sleepers.at = getelementptr %Pool, ptr %pool, i32 0, i32 5
+  %judged = call double @total_cycles(ptr %pool, ptr %body, i64 %extent)
+  %total.fp = select i1 %all, double 1.0e18, double %judged
+  %total = fptosi double %total.fp to i64
+  %spin = load i64, ptr @spin_cycles
+  %worth = udiv i64 %total, %spin
+  %asleep.before = load atomic i32, ptr %sleepers.at seq_cst, align 4
+  %asleep.wide = zext i32 %asleep.before to i64
+  %awake.before = sub i64 %threads, %asleep.wide
+  %others = icmp sgt i64 %awake.before, 1
+  %wakes = icmp sgt i64 %worth, 1
+  %helped = or i1 %others, %wakes
+  %deal.each = load i64, ptr @deal_cycles
+  %dealing = mul i64 %threads, %deal.each
+  %long = icmp sgt i64 %total, %dealing
+  %shared = and i1 %helped, %long
+  br i1 %shared, label %deal.out, label %short
+short:
+  %began.alone = call i64 @llvm.readcyclecounter()
+  %status.alone = call i32 %body(ptr %closure, i64 0, i64 %extent)
+  %ended.alone = call i64 @llvm.readcyclecounter()
+  %cycles.alone = sub i64 %ended.alone, %began.alone
+  call void @remember(ptr %pool, ptr %body, i64 %extent, i64 %cycles.alone)
+  store atomic i32 0, ptr %busy seq_cst, align 4
+  ret i32 %status.alone
 deal.out:
   ; Up to sixteen chunks per thread: a claim of one's own share costs nothing, and what is left over at the end is short.
-  %threads = call i64 @threads(ptr %pool)
-  %most = mul i64 %threads, 16
+  %chunk.least = load i64, ptr @chunk_cycles
+  %least = mul i64 %threads, %chunk.least
+  %each.fine = udiv i64 %total, %least
+  %each.some = call i64 @llvm.smax.i64(i64 %each.fine, i64 1)
+  %each = call i64 @llvm.smin.i64(i64 %each.some, i64 16)
+  %most = mul i64 %threads, %each
   %wanted = call i64 @llvm.smin.i64(i64 %extent, i64 %most)
   %extent.up = add i64 %extent, %wanted
   %extent.up1 = sub i64 %extent.up, 1
@@ -273,15 +382,27 @@ deal:
   br i1 %dealt, label %publish, label %deal
 publish:
   store atomic i32 %number, ptr %number.at seq_cst, align 4
-  %sleepers.at = getelementptr %Pool, ptr %pool, i32 0, i32 5
   %sleepers = load atomic i32, ptr %sleepers.at seq_cst, align 4
-  %asleep = icmp ne i32 %sleepers, 0
+  %sleepers.wide = zext i32 %sleepers to i64
+  %awake = sub i64 %threads, %sleepers.wide
+  %lacking = sub i64 %worth, %awake
+  %called = call i64 @llvm.smin.i64(i64 %lacking, i64 %sleepers.wide)
+  %asleep = icmp sgt i64 %called, 0
   br i1 %asleep, label %wake, label %join
 wake:
-  call void @futex_wake(ptr %number.at)
+  %woken.at = getelementptr %Pool, ptr %pool, i32 0, i32 19
+  %woken = load atomic i64, ptr %woken.at monotonic, align 8
+  %woken.more = add i64 %woken, %called
+  store atomic i64 %woken.more, ptr %woken.at monotonic, align 8
+  %called.narrow = trunc i64 %called to i32
+  call void @futex_wake(ptr %number.at, i32 %called.narrow)
   br label %join
 join:
-  call void @work(ptr %pool, i32 %number, i64 0)
+  %began = call i64 @llvm.readcyclecounter()
+  %iterations = call i64 @work(ptr %pool, i32 %number, i64 0)
+  %ended = call i64 @llvm.readcyclecounter()
+  %cycles = sub i64 %ended, %began
+  call void @remember(ptr %pool, ptr %body, i64 %iterations, i64 %cycles)
   %sleeps = getelementptr %Pool, ptr %pool, i32 0, i32 8
   %spun = call i32 @spin(ptr %pending, i32 0, i1 true)
   br label %check
@@ -361,7 +482,7 @@ start:
   store i32 0, ptr %arrived.at
   store i32 0, ptr %round.at
   store i32 0, ptr %failed.at
-  %status = call i32 @tilewright_parallel_for(ptr @run_task, ptr %tasks, i64 %count)
+  %status = call i32 @run_loop(ptr @run_task, ptr %tasks, i64 %count, i1 true)
   ret i32 %status
 }
 
@@ -430,6 +551,6 @@ end:
   store atomic i32 1, ptr %ending seq_cst, align 4
   %number.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
   %before = atomicrmw add ptr %number.at, i32 1 seq_cst
-  call void @futex_wake(ptr %number.at)
+  call void @futex_wake(ptr %number.at, i32 2147483647)
   ret void
 }

@@ -23,12 +23,17 @@ from .llvm_link import keep_for_ever, link
 VARIABLE = "TILEWRIGHT_NUM_THREADS"
 SPIN_CYCLES = 50_000
 """How long a thread spins for the next loop, about 20 µs, before it sleeps: less than sleeping and waking take."""
-_POOL_BYTES, _TICKET_BYTES = 1024, 128
-"""Of a pool without its tickets, and of one ticket."""
+CHUNK_CYCLES = 2_500
+"""The shortest piece of a loop that a thread claims, about 1 µs: a claim takes a fiftieth of that."""
+DEAL_CYCLES = 650
+"""What it takes to deal out a loop, per thread that looks for its share: an empty loop on 16 threads takes 4 µs."""
+_COSTS_AT, _POOL_BYTES, _TICKET_BYTES = 1024, 2048, 128
+"""Where the costs of loops stand in a pool; the bytes of a pool without its tickets, and of one ticket."""
 _WORDS = {"x86_64": ("202", "pause"), "aarch64": ("98", "yield")}
 """By machine: the number of the futex system call, and the instruction that makes spinning cheap."""
 _SLEEPING_AT = 260
 _WORKERS_AT = 512
+_WOKEN_AT = 688
 
 
 def compiled_now(text: str) -> bytes:
@@ -59,7 +64,9 @@ class _Code:
         with open(os.path.join(os.path.dirname(__file__), "thread_pool.ll"), encoding="utf-8") as file:
             text = file.read()
         text = text.replace("i64 FUTEX", f"i64 {futex}").replace("PAUSE", pause)
-        text = text.replace("i64 SPIN_CYCLES", f"i64 {SPIN_CYCLES}").replace("TICKETS_AT", str(_POOL_BYTES))
+        for name, cycles in (("SPIN", SPIN_CYCLES), ("CHUNK", CHUNK_CYCLES), ("DEAL", DEAL_CYCLES)):
+            text = text.replace(f"i64 {name}_CYCLES", f"i64 {cycles}")
+        text = text.replace("TICKETS_AT", str(_POOL_BYTES)).replace("COSTS_AT", str(_COSTS_AT))
         names = [*OF_THREADS, "tilewright_worker", "tilewright_end_pool", "tilewright_pool"]
         held, found = link(compiled_for_host(text), names, {})
         keep_for_ever(held)
@@ -95,6 +102,12 @@ class ThreadPool:
         """How many of the threads sleep, waiting for the next loop."""
         pool = _code().current.value if self.ready else None
         return ctypes.c_int32.from_address(pool + _SLEEPING_AT).value if pool else 0
+
+    @property
+    def woken(self) -> int:
+        """How many sleeping threads the loops of this pool have woken so far."""
+        pool = _code().current.value if self.ready else None
+        return ctypes.c_int64.from_address(pool + _WOKEN_AT).value if pool else 0
 
     def set_number(self, number: int | None) -> None:
         """Use that many threads from now on; None: as many as the environment says, or as there are processors."""
