@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ import pytest
 
 from tests.measure.programs import SIZE, Candidate, compile_candidate
 from tests.measure.test_session import QUICK
+from tilewright.codegen.abi import CompiledProgram
+from tilewright.core.target import Target
 from tilewright.measure.client import Client
 from tilewright.measure.option import LocalBuilder
 from tilewright.measure.outcome import Measured, Outcome
@@ -21,9 +25,11 @@ from tilewright.measure.session import Job, MeasureSession
 class Caller:
     """Asks for batches of the given sizes, and notes how many outcomes it had each time."""
 
-    def __init__(self, *sizes: int, processes: int = 4) -> None:
+    def __init__(self, *sizes: int, processes: int = 4, folder: Path | None = None) -> None:
+        """With a folder, the last of the first batch to run waits until the second batch is asked for."""
         self.sizes = sizes
         self.processes = processes
+        self.folder = folder
         self.outcomes: list[tuple[Any, Outcome]] = []
         self.had: list[int] = []
 
@@ -31,12 +37,31 @@ class Caller:
         number = 0
         for size in self.sizes:
             self.had.append(len(self.outcomes))
+            if number and self.folder is not None:
+                (self.folder / "asked").touch()
             yield [Candidate("", number + i).job("llvm") for i in range(size)]
             number += size
         self.had.append(len(self.outcomes))
 
+    def compile(self, handle: Any, tensors: list[Any], target: Target) -> CompiledProgram:
+        program = compile_candidate(handle, tensors, target)
+        if self.folder is None:
+            return program
+        (entry,) = program.entries
+        head, line_end, rest = entry.source.partition(":\n")
+        lines = [
+            "import os, time",
+            f"ran, asked = {str(self.folder / 'ran')!r}, {str(self.folder / 'asked')!r}",
+            "new = 'noted' not in globals()",
+            "globals()['noted'] = True",
+            "new and os.write(os.open(ran, os.O_WRONLY | os.O_APPEND | os.O_CREAT), b'x')",
+            f"while os.path.getsize(ran) == {self.sizes[0]} and not os.path.exists(asked): time.sleep(0.01)",
+        ]
+        source = head + line_end + "".join(f"    {line}\n" for line in lines) + rest
+        return replace(program, entries=(replace(entry, source=source),))
+
     def measure(self) -> None:
-        builder = LocalBuilder(build_func=compile_candidate, n_parallel=self.processes)
+        builder = LocalBuilder(build_func=self.compile, n_parallel=self.processes)
         with MeasureSession("llvm", builder, QUICK) as measuring:
             for job, outcome in measuring.measure_all(self.batches()):
                 self.outcomes.append((job.key.number, outcome))
@@ -58,10 +83,10 @@ def test_on_the_cpu_a_batch_is_asked_for_when_the_last_one_is_done() -> None:
     ],
 )
 def test_on_a_gpu_a_batch_is_asked_for_while_the_last_one_is_measured(
-    monkeypatch: pytest.MonkeyPatch, processes: int, had: list[int]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, processes: int, had: list[int]
 ) -> None:
     monkeypatch.setattr(Client, "on_host", False)
-    caller = Caller(32, 16, 8, processes=processes)
+    caller = Caller(32, 16, 8, processes=processes, folder=tmp_path)
     caller.measure()
     # Several outcomes may arrive at once, so it may know more than it waited for.
     assert all(known >= least for known, least in zip(caller.had, had, strict=True))

@@ -20,13 +20,13 @@ import numpy as np
 import pytest
 
 from tests.measure.programs import Candidate, compile_candidate
-from tests.measure.test_parts import run
+from tests.measure.test_parts import collected, run
 from tests.measure.test_session import QUICK, good
 from tests.tune import fakes
 from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.target import Target
 from tilewright.measure import family, pool
-from tilewright.measure.channel import Channel, Garbled
+from tilewright.measure.channel import LATE, Channel, Garbled, wait
 from tilewright.measure.children import fork
 from tilewright.measure.option import LocalBuilder, LocalRunner
 from tilewright.measure.outcome import Measured, RunFailed, shorten
@@ -77,7 +77,7 @@ def test_a_flood_of_rubbish_does_not_hold_up_the_parent() -> None:
             channel.socket.sendall(b"x" * (1 << 20))
 
     child = fork(flood)
-    time.sleep(0.1)
+    wait([child.channel.fileno()], None)
     (message,) = child.channel.arrived()
     assert isinstance(message, Garbled)
     assert message.final
@@ -110,8 +110,8 @@ def test_an_answer_for_other_work_is_none() -> None:
 
 def _changes() -> dict[str, Callable[[], Any]]:
     return {
-        "alarm": lambda: signal.alarm(1),
-        "timer": lambda: signal.setitimer(signal.ITIMER_VIRTUAL, 5),
+        "alarm": lambda: signal.alarm(1000),
+        "timer": lambda: signal.setitimer(signal.ITIMER_VIRTUAL, 1000),
         "handler": lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
         "folder": lambda: os.chdir("/"),
         "environment": lambda: os.environ.update(TILEWRIGHT_TEST="1"),
@@ -183,56 +183,65 @@ def test_good_work_keeps_its_worker() -> None:
     assert len(set(found.values())) == 1
 
 
-CHILD = "import os, sys, time; os.setsid(); open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
-
-
 @pytest.mark.parametrize("how", ["answers", "hangs", "crashes", "is closed"])
 def test_what_work_starts_ends_with_it(how: str, tmp_path: Path) -> None:
     mark = tmp_path / "child"
-    code = CHILD if how != "crashes" else CHILD.replace("os.setsid(); ", "")
 
     def work(number: int) -> None:
-        subprocess.Popen([sys.executable, "-c", code, str(mark)])
-        while not (mark.exists() and mark.read_text()):
-            time.sleep(0.01)
+        child = subprocess.Popen(["sleep", "600"], start_new_session=how != "crashes")
+        mark.write_text(str(child.pid))
         if how == "crashes":
             os.kill(os.getpid(), signal.SIGSEGV)
         if how != "answers":
             time.sleep(600)
 
     if how == "is closed":
-        workers = Pool(work, 1, 60)
+        workers = Pool(work, 1, 600)
         workers.submit([1])
         workers.start()
-        while not (mark.exists() and mark.read_text()):
-            time.sleep(0.01)
+        await_text(mark)
         workers.close()
     else:
-        run(work, [1], timeout=3)
-    end = time.monotonic() + 5
+        seconds = 1.0 if how == "hangs" else 600.0
+        while not mark.exists() or not mark.read_text():  # where its time was over before it came so far
+            run(work, [1], timeout=seconds)
+            seconds *= 2
+    end = time.monotonic() + 60
     while Path(f"/proc/{mark.read_text()}").exists() and time.monotonic() < end:
         time.sleep(0.01)
     assert not Path(f"/proc/{mark.read_text()}").exists()
 
 
-def test_a_deadline_that_nobody_watched_is_given_once_more() -> None:
+def await_text(path: Path) -> None:
+    """Wait until another process has written something to a file."""
+    while not (path.exists() and path.read_text()):
+        time.sleep(0.01)
+
+
+def test_a_deadline_that_nobody_watched_is_given_once_more(tmp_path: Path) -> None:
     """As after Ctrl-Z, which stops the one who watches and, where they were in its group, those who work."""
-    workers = Pool(lambda number: time.sleep(2.4), 1, 1.0)
+    done = tmp_path / "done"
+
+    def unwatched(workers: Pool) -> list[Any]:
+        """Let its time be over for longer than anybody watching would have taken to notice."""
+        (doing,) = workers._busy.values()
+        doing.deadline = time.monotonic() - LATE - 1
+        return workers.advance()
+
+    workers = Pool(lambda number: await_text(done), 1, 600.0)
     workers.submit([1])
     workers.start()
-    (worker,) = workers._busy
-    os.kill(worker.pid, signal.SIGSTOP)
-    time.sleep(2.1)
-    assert workers.advance() == []
-    os.kill(worker.pid, signal.SIGCONT)
-    end = time.monotonic() + 10
-    found: list[Any] = []
-    while not found and time.monotonic() < end:
-        time.sleep(0.05)
-        found = workers.advance()
+    assert unwatched(workers) == []
+    done.write_text("yes")
+    assert collected(workers) == [(1, None)]
+    done.unlink()
+    workers.submit([2])
+    workers.start()
+    assert unwatched(workers) == []
+    ((_, result),) = unwatched(workers)
     workers.close()
-    ((_, result),) = found
-    assert result is None or (isinstance(result, Died) and result.overdue and result.seconds > 2.5)
+    assert isinstance(result, Died)
+    assert result.overdue
 
 
 def test_inspections_that_somebody_else_ends_are_made_again(tmp_path: Path) -> None:

@@ -97,6 +97,14 @@ def run(work: Callable[[int], Any], numbers: list[int], size: int = 2, timeout: 
     return found
 
 
+def collected(pool: Pool) -> list[tuple[int, Any]]:
+    """What comes next of a pool's work, however long that takes."""
+    while True:
+        wait(pool.descriptors(), pool.deadline)
+        if found := pool.advance():
+            return found
+
+
 class TestPool:
     """Processes that build."""
 
@@ -145,16 +153,27 @@ class TestPool:
         assert all(found[n].how == "was killed by SIGKILL" and found[n].killed for n in (1, 4, 7))
 
     def test_the_slow_are_ended(self) -> None:
-        found = run(lambda number: time.sleep(60 * number), [0, 1, 0], timeout=0.3)
-        assert found[0] is None
-        assert isinstance(found[1], Died)
-        assert found[1].overdue
+        pool = Pool(lambda number: time.sleep(600 * number), 1, 0.3)
+        pool.submit([1])
+        pool.start()
+        ((_, late),) = collected(pool)
+        assert isinstance(late, Died)
+        assert late.overdue
+        pool.timeout = 600.0
+        pool.submit([0])
+        pool.start()
+        assert collected(pool) == [(0, None)]
+        pool.close()
 
-    def test_what_was_done_in_time_counts_however_late_it_is_collected(self) -> None:
-        pool = Pool(lambda number: number, 1, 0.2)
+    def test_what_was_done_in_time_counts_however_late_it_is_collected(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        pool = Pool(lambda number: number, 1, 600.0)
         pool.submit([5])
-        pool.advance()
-        time.sleep(0.5)
+        pool.start()
+        (child,) = pool._busy
+        while not (came := child.channel.arrived()):
+            wait([child.channel.fileno()], None)
+        monkeypatch.setattr(child.channel, "arrived", lambda: came)
+        pool._busy[child].deadline = time.monotonic() - 0.1
         assert pool.advance() == [(5, 5)]
         pool.close()
 

@@ -99,7 +99,7 @@ def assert_nothing_is_left(mark: str, tmp_path: Path) -> None:
 
 def test_templates_of_a_script_without_a_guard_are_built(tmp_path: Path) -> None:
     with script(tmp_path, "[(1, 0), (2, 0), (3, 0)]") as (process, mark):
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
         assert not err
         assert sorted(out.splitlines()) == sorted(
             ["the script runs", "1 Measured", "2 Measured", "3 Measured", "the script ends"]
@@ -118,7 +118,7 @@ def test_ctrl_c_ends_everything(work: str, seconds: float, tmp_path: Path) -> No
         process.stdout.readline()
         time.sleep(seconds)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: every process of the group gets it
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=600)
         assert "the script ends" not in out
         assert err.count("Traceback") == 1, err
         assert err.rstrip().endswith("KeyboardInterrupt")

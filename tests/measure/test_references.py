@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tilewright.core.target import Target
 from tilewright.measure import referee
 from tilewright.measure.option import LocalBuilder, LocalRunner
 from tilewright.measure.outcome import Measured, Outcome, WrongAnswer
+from tilewright.measure.pool import Pool
 from tilewright.measure.session import Job, MeasureSession
 
 TARGET = Target("llvm")
@@ -45,19 +47,32 @@ def test_a_reference_that_one_configuration_does_not_give_comes_from_another(tmp
 
 
 def test_a_reference_that_runs_out_of_time_is_tried_once_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(referee, "_SECONDS", 1.5)
+    attempts = tmp_path / "attempts"
+    attempts.touch()
+
+    class Patient(Pool):
+        """Waits a thousand seconds for every attempt but the first, which hangs."""
+
+        def _start(self, number: int) -> None:
+            before = attempts.stat().st_size
+            attempts.write_text("x" * (before + 1))
+            super()._start(number)
+            for doing in self._busy.values():
+                doing.deadline += 1000 * before
+
+    monkeypatch.setattr(referee, "Pool", Patient)
+    monkeypatch.setattr(referee, "_SECONDS", 0.5)
 
     def reference() -> tuple[list[np.ndarray], list[np.ndarray]]:
-        if not (tmp_path / "tried").exists():
-            (tmp_path / "tried").touch()
-            while True:
-                pass
+        if attempts.read_text() == "x":
+            time.sleep(1000)
         a = np.ones(SIZE, "float32")
         return [a], [a * 3.0]
 
     (outcome,) = measure([Job(Candidate("").instantiate, 0, TARGET, reference)])
-    assert isinstance(outcome, Measured)
+    assert isinstance(outcome, Measured), outcome
     assert outcome.checked
+    assert attempts.read_text() == "xx"
 
 
 def test_what_failed_is_tried_again_for_later_candidates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

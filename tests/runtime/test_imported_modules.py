@@ -29,6 +29,9 @@ def test_a_module_imports_another_one() -> None:
     assert list(b.numpy()) == [2] * 4
     with pytest.raises(UserError, match="no function 'add2'"):
         one.get_function("add2")
+    for ask in (one.get_function, one.implements_function):
+        with pytest.raises(UserError, match="argument 'query_imports' is array"):
+            ask("add2", np.ones(2))  # type: ignore[arg-type]
     with pytest.raises(UserError, match="import_module: 3 is not a module"):
         one.import_module(3)  # type: ignore[arg-type]
 

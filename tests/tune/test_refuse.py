@@ -219,10 +219,11 @@ def test_a_template_that_hangs_or_ends_its_process_harms_nobody():
         return s, [A, B]
 
     task = autotvm.task.create("tests/harmful", (8,), "opencl")
-    with Prefilter(task, Target("opencl"), "knob", processes=1, timeout=1.0) as prefilter:
+    with Prefilter(task, Target("opencl"), "knob", processes=1, timeout=600.0) as prefilter:
         inspections = prefilter.inspect([1])
-        inspections |= prefilter.inspect([0, 1, 2, 0])
-    assert list(inspections) == [1, 0, 2]
+        inspections |= prefilter.inspect([0, 1, 0])
+    assert list(inspections) == [1, 0]
     assert inspections[0].refusal is None
     assert inspections[1].refusal.reason == "its template exited with status 3"
-    assert inspections[2].refusal.reason == "making its loops takes longer than 1 s"
+    with Prefilter(task, Target("opencl"), "knob", processes=1, timeout=0.5) as prefilter:
+        assert re.fullmatch(r"making its loops takes longer than \d+ s", prefilter.inspect([2])[2].refusal.reason)

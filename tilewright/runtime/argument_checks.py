@@ -38,6 +38,13 @@ def whole_numbers(given: Any, what: str, primitive: str) -> Shape:
     return tuple(values)
 
 
+def flag(given: Any, argument: str, primitive: str) -> bool:
+    """Return `given`, which must be True or False, or a number for them, as a bool; None is False."""
+    if given is not None and not isinstance(given, int):
+        raise UserError(f"argument {argument!r} is {given!r}", primitive=primitive, fix="give True or False")
+    return bool(given)
+
+
 def host_values(data: Any, primitive: str) -> np.ndarray:
     """Numbers as a NumPy array; UserError for what holds none."""
     masks = sys.modules.get("numpy.ma")  # importing it takes longer than many programs; without it, none is masked

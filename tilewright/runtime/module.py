@@ -21,6 +21,7 @@ from ..core.target import Target
 from ..core.text import one_line
 from . import arguments
 from .access_reports import AccessReports
+from .argument_checks import flag
 from .array import NDArray
 from .device import Device, device
 from .driver import DeviceError, Launcher
@@ -277,10 +278,11 @@ class Module:
 
     def get_function(self, name: str, query_imports: bool = False) -> Entry:
         """The function of that name; with `query_imports`, of an imported module, too."""
+        further = flag(query_imports, "query_imports", "get_function")
         found = self._entries.get(self.entry_name if name == LEGACY_ENTRY else name) if isinstance(name, str) else None
         imported = (
             [m for m in self.imported_modules if isinstance(m, Module)]
-            if found is None and query_imports and isinstance(name, str)
+            if found is None and further and isinstance(name, str)
             else []
         )
         holder = next((m for m in imported if name in m._entries), None)
@@ -293,7 +295,8 @@ class Module:
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
         """Whether the module has a function of that name; with `query_imports`, or an imported module."""
         mine = isinstance(name, str) and (name == LEGACY_ENTRY or name in self._entries)
-        imported = [m for m in self.imported_modules if isinstance(m, Module)] if query_imports else []
+        further = flag(query_imports, "query_imports", "implements_function")
+        imported = [m for m in self.imported_modules if isinstance(m, Module)] if further else []
         return mine or any(m.implements_function(name) for m in imported)
 
     def import_module(self, module: Module) -> None:

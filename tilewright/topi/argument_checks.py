@@ -10,6 +10,7 @@ from ..core.dtype import DType
 from ..core.errors import UserError
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import as_expr
+from ..runtime.argument_checks import flag as flag  # one rule for modules and operators
 from ..tensor.axis import whole
 from ..tensor.tensor import Tensor
 
@@ -147,13 +148,6 @@ def one_of(given: Any, choices: Sequence[Any], argument: str, primitive: str) ->
             fix=f"use one of {', '.join(map(repr, choices))}",
         )
     return given
-
-
-def flag(given: Any, argument: str, primitive: str) -> bool:
-    """`given`, which must be True or False, or a number for them; None is False."""
-    if given is not None and not isinstance(given, (bool, int)):
-        raise UserError(f"argument {argument!r} is {given!r}", primitive=primitive, fix="give True or False")
-    return bool(given)
 
 
 def same(a: Any, b: Any, what: str, primitive: str) -> None:
