@@ -90,6 +90,31 @@ def test_filling_and_copying(dev: Device) -> None:
     assert a[:] is a
 
 
+def test_an_array_is_copied_to_itself(dev: Device) -> None:
+    a = array(np.arange(5.0), dev)
+    assert a.copyto(a) is a
+    np.testing.assert_array_equal(a.numpy(), np.arange(5.0))
+
+
+def test_what_numpy_gives_as_shapes_bytes_and_numbers() -> None:
+    assert empty(np.array([2, 3])).shape == (2, 3)
+    assert empty(np.int64(3)).shape == (3,)
+    backwards = np.array([1.5, -2.0], ">f4")
+    assert array(backwards).dtype == "float32"
+    np.testing.assert_array_equal(array(backwards).numpy(), [1.5, -2.0])
+    flags = empty((2,), "bool")
+    flags[:] = np.bool_(True)
+    assert flags.numpy().all()
+    assert device("opencl", np.int64(91)) is device("opencl", 91)
+
+
+def test_an_array_is_not_seen_without_a_copy() -> None:
+    a = array(np.ones(3))
+    np.testing.assert_array_equal(a.__array__(copy=True), np.ones(3))
+    with pytest.raises(ValueError, match="leave out copy=False"):
+        a.__array__(copy=False)
+
+
 def test_mistakes_are_explained(dev: Device) -> None:
     a = empty((2, 3), device=dev)
     with pytest.raises(

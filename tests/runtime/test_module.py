@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.codegen import programs as p
 from tests.counting import function_calls
 from tests.paths import python_path
+from tilewright import te, tir
 from tilewright.codegen.program import compile_program
 from tilewright.core.errors import TVMError, UserError
 from tilewright.core.target import Target
@@ -26,6 +28,7 @@ from tilewright.runtime.adopt import from_dlpack
 from tilewright.runtime.array import NDArray, array, empty
 from tilewright.runtime.device import Device, cpu, device, opencl
 from tilewright.runtime.module import Module
+from tilewright.runtime.packed import register_func, remove_global_func
 from tilewright.runtime.program import compile_function, compile_functions
 from tilewright.runtime.timing import BenchmarkResult
 
@@ -100,6 +103,48 @@ def test_two_threads_call_one_module(dev: Device) -> None:
 
 
 # What is wrong with a call
+
+
+def test_a_packed_function_calls_the_function_that_calls_it() -> None:
+    """Each call has its own memory between kernels, and none waits for the other."""
+    size = Var("n")
+    a = te.placeholder((size,), name="A")
+    inner = te.compute((size,), lambda i: a[i] + 1, name="inner")
+    out = te.extern(
+        (size,), [inner], lambda i, o: tir.call_packed("test.again", i[0], o[0], size), name="out", dtype="float32"
+    )
+    f = tw.build(te.create_schedule(out.op), [a, out], "llvm")
+
+    def again(data: NDArray, made: NDArray, n: int) -> None:
+        rest = empty((1,))
+        if n > 1:
+            f(array(np.full(1, 100, "float32")), rest)
+        else:
+            rest[:] = 5
+        made[:] = data.numpy() + rest.numpy()[0]
+
+    register_func("test.again", again, override=True)
+    try:
+        result = empty((2,))
+        f(array(np.array([10, 20], "float32")), result)
+    finally:
+        remove_global_func("test.again")
+    assert result.numpy().tolist() == [10 + 1 + 106, 20 + 1 + 106]
+
+
+@pytest.mark.parametrize("kind", ["llvm", "c", pytest.param("opencl", marks=pytest.mark.opencl)])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_number_of_16_bits_is_rounded_as_the_elements_are(kind: str, dtype: str) -> None:
+    x, a = te.var("x", dtype), te.placeholder((4,), dtype, name="A")
+    b = te.compute((4,), lambda i: a[i] * x, name="B")
+    s = te.create_schedule(b.op)
+    if kind == "opencl":
+        s[b].bind(b.op.axis[0], te.thread_axis("threadIdx.x"))
+    on = device("cpu" if kind != "opencl" else kind)
+    f, made = tw.build(s, [a, x, b], kind), empty((4,), dtype, on)
+    three = np.float32(3).astype(made.dtype.numpy)
+    f(array(np.full(4, 3).astype(made.dtype.numpy), on), 0.1, made)
+    assert (made.numpy() == three * np.float32(0.1).astype(made.dtype.numpy)).all()
 
 
 def test_the_number_of_arguments(dev: Device) -> None:

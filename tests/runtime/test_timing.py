@@ -55,6 +55,14 @@ def test_what_is_far_off_grows_at_least_by_the_legacy_factor() -> None:
     assert numbers == [10, 17, 28, 46]
 
 
+def test_a_function_that_takes_no_time_ends() -> None:
+    """One without a kernel, by the clock of its kernels: a hundred attempts that grow would never end."""
+    numbers, results = tried(lambda _: 0.0, number=10, repeat=2, min_repeat_ms=1)
+    assert results == (0.0, 0.0)
+    assert 10_000 <= max(numbers) < 20_000
+    assert len(numbers) < 20
+
+
 def test_without_a_least_time_one_attempt_is_enough() -> None:
     assert tried(lambda _: 1e-6, number=7, repeat=2)[0] == [7, 7]
 

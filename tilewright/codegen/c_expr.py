@@ -18,6 +18,7 @@ from ..loops.storage import AddressOf
 from .calls import OUTSIDE, write_call
 from .choices import made_by_both
 from .dialect import Dialect, is_half
+from .divisors import never_zero
 from .names import Names
 
 TERNARY, OR, AND, EQUAL, LESS, SUM, PRODUCT, UNARY, ATOM = 1, 2, 3, 7, 8, 10, 11, 12, 14
@@ -127,8 +128,8 @@ class ExprWriter:
         """A vector as an argument of a function; set with it."""
         self.helpers: dict[str, str] = {}
         self.dtypes: set[DType] = set()
-        self.positive: frozenset[n.Var] = frozenset()
-        """Variables that are not 0 wherever something is divided by them: extents of arrays and loops."""
+        self.positive: frozenset[n.Expr] = frozenset()
+        """What is not 0 wherever something is divided by it: extents of arrays and of the grid."""
         self._memo: dict[n.Expr, Text] = {}
         self._heights: dict[n.Expr, int] = {}
         self._sizes: dict[n.Expr, int] = {}
@@ -242,9 +243,7 @@ class ExprWriter:
 
     def _divides(self, divisor: n.Expr) -> bool:
         """Whether the hardware's own division by this is always defined."""
-        if isinstance(divisor, n.IntImm):
-            return divisor.value not in (0, -1)
-        return all(isinstance(at, (n.IntImm, n.Arithmetic)) or at in self.positive for at in post_order(divisor))
+        return never_zero(divisor, self.positive)
 
     def _floor_division(self, e: n.FloorDiv | n.FloorMod) -> Text:
         """Shift and mask where the divisor is a power of two."""

@@ -13,7 +13,6 @@ from ..core.hardware import MemoryScope
 from ..core.text import remark
 from ..expr import nodes as n
 from ..expr import operators as op
-from ..expr.traverse import variables
 from ..loops.nodes import (
     Allocate,
     Await,
@@ -39,6 +38,7 @@ from .c_expr import SUM, ExprWriter
 from .calls import vector_argument
 from .copies import Pieces, write_copies_where, write_copy, write_copy_loop, write_sequence
 from .dialect import Dialect, Parameter
+from .divisors import positive_in
 from .dots import write_dots
 from .kernel import Kernel, not_in_kernels, root
 from .lasting_sums import LowSums, write_lasting_sums
@@ -78,7 +78,7 @@ class KernelWriter:
         self.kernel = kernel
         self.names = Names(dialect.reserved | {kernel.name} | kernel.called, dialect.owned)
         self.expr = ExprWriter(dialect, self.names, self._element)
-        self.expr.positive = _sizes(kernel)
+        self.expr.positive = positive_in(kernel)
         self.expr.keep = self._keep
         self.vectors = VectorAccesses(self)
         self.expr.vector = partial(vector_argument, self.vectors)
@@ -323,12 +323,6 @@ class KernelWriter:
             self._line(f"{self._access(s.buffer, index)} = {self.expr.stored(s.value, s.buffer.dtype)};")
         else:
             self.vectors.store(s, index)
-
-
-def _sizes(kernel: Kernel) -> frozenset[n.Var]:
-    """Variables that size the kernel's arrays or its grid: where one is 0, nothing runs that divides by it."""
-    shapes = [extent for p in kernel.params if isinstance(p, Buffer) for extent in p.shape]
-    return frozenset(variables(*shapes, *kernel.grid, *kernel.block))
 
 
 _WRITE: dict[type, Callable[[KernelWriter, Any], None]] = {

@@ -11,8 +11,8 @@ For `A: float32[n, 64]`, `B: float32[n]` the text reads
         if blocks_x > 0: main_kernel(blocks_x, 1, 1, 64, 1, 1, A.handle, B.handle, n)
 
 The runtime supplies what is free in it: `A_layout` / `A_kind` (what a right argument's field is), `wrong` and
-its kin (which raise), `allocate`, `truncdiv`, `truncmod`, and one callable per kernel. The checks are written by
-`host_checks.py`.
+its kin (which raise), `allocate`, divisions (`floordiv` ... `quotient`), and one callable per kernel. The checks are
+written by `host_checks.py`.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ HOST_WORDS = frozenset(
         *keyword.kwlist,
         *"wrong wrong_extent wrong_size wrong_stride wrong_offset too_large too_many overlap strided beyond".split(),
         *"scalar misaligned returned element cleared noted reported allocate truncdiv truncmod packed as_array".split(),
+        *"floordiv floormod quotient".split(),
         *"min max int float bool range type main".split(),
     }
 )

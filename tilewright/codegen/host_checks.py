@@ -19,6 +19,7 @@ from ..expr import operators as op
 from ..expr.traverse import variables
 from ..loops.nodes import Buffer, Function
 from .abi import ArrayArgument, ReadFact, ScalarArgument, SizeFact
+from .dialect import is_half
 from .host_expr import HostExpr
 from .kernel import constant
 
@@ -77,7 +78,8 @@ class ArgumentChecks:
     def _scalar(self, position: int, p: n.Var) -> None:
         name = self.names(p)
         self.known.add(p)
-        self.line(f"if {_not_of_type(name, p.dtype)}: {name} = scalar({name}, {position})")
+        unless_plain = "" if is_half(p.dtype) else f"if {_not_of_type(name, p.dtype)}: "  # `scalar` rounds to 16 bits
+        self.line(f"{unless_plain}{name} = scalar({name}, {position})")
         self._declared(p, f"argument {position} of {self.function.name} ({name}: {p.dtype})", is_size=False)
 
     def _array(self, position: int, p: Buffer) -> None:
@@ -192,7 +194,7 @@ class ArgumentChecks:
         if text in self.limited:
             return
         self.limited.add(text)
-        self.line(f"if {text} > {INT32_ELEMENTS}: too_large({name!r}, {text})")
+        self.line(f"if {self.expr.operand(_narrow(size))} > {INT32_ELEMENTS}: too_large({name!r}, {text})")
 
     def _reads(self) -> None:
         """Check that reads stay inside their tensor, where that depends on the arguments of the call."""

@@ -14,11 +14,13 @@ from ..loops.storage import AddressOf, Buffer
 from .names import Names
 
 _INFIX: dict[type, str] = {
-    n.Add: "+", n.Sub: "-", n.Mul: "*", n.FloorDiv: "//", n.FloorMod: "%", n.EQ: "==", n.NE: "!=", n.LT: "<",
+    n.Add: "+", n.Sub: "-", n.Mul: "*", n.EQ: "==", n.NE: "!=", n.LT: "<",
     n.LE: "<=", n.GT: ">", n.GE: ">=", n.And: "and", n.Or: "or",
 }  # fmt: skip
 _BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 _SHIFTS = {"shift_left": "<<", "shift_right": ">>"}
+_DIVISIONS: dict[type, tuple[str, str]] = {n.FloorDiv: ("//", "floordiv"), n.FloorMod: ("%", "floormod")}
+"""Python's operators, and the functions that give 0 where a divisor is 0, as kernels do."""
 _CALLS: dict[type, str] = {n.Min: "min", n.Max: "max", n.Mod: "truncmod"}
 _CHAINS = (n.Add, n.Mul)
 
@@ -52,10 +54,14 @@ class HostExpr:
         if kind in _INFIX:
             left = self.write(e.a) if kind in _CHAINS and type(e.a) is kind else self.operand(e.a)
             return f"{left} {_INFIX[kind]} {self.operand(e.b)}"
+        if kind in _DIVISIONS and isinstance(e.b, n.IntImm) and e.b.value:
+            return f"{self.operand(e.a)} {_DIVISIONS[kind][0]} {self.operand(e.b)}"
         args = [self.write(child) for child in e.children()]
+        if kind in _DIVISIONS:
+            return f"{_DIVISIONS[kind][1]}({args[0]}, {args[1]})"
         if kind is n.Div:
             if e.dtype.is_float:
-                return f"{self.operand(e.a)} / {self.operand(e.b)}"
+                return f"quotient({args[0]}, {args[1]})"
             return f"truncdiv({args[0]}, {args[1]})"
         if kind in _CALLS:
             return f"{_CALLS[kind]}({', '.join(args)})"

@@ -130,7 +130,7 @@ class OpenCl(PlainC):
 
     def _declare(self, p: Parameter) -> str:
         if not p.pointee:  # a kernel argument cannot be a bool
-            return f"{self.storage_type(p.dtype)} {p.name}"
+            return f"{'uchar' if p.dtype.is_bool else self.scalar_type(p.dtype)} {p.name}"
         return f"__global {'const ' * p.constant}{self.storage_type(p.dtype)}*{' restrict' * p.alone} {p.name}"
 
     def preamble(self, dtypes: frozenset[DType]) -> list[str]:

@@ -65,16 +65,23 @@ class _Gate:
         self.inside = {thread: depth for thread, depth in self.inside.items() if thread == me}
         self.forking = 0
         for lock in _locks:
-            lock._at_fork_reinit()  # type: ignore[attr-defined]  # as the standard library does with its own
+            lock._at_fork_reinit()  # type: ignore[union-attr]  # as the standard library does with its own
 
 
 _gate = _Gate()
-_locks: WeakSet[threading.Lock] = WeakSet()
+_locks: WeakSet[threading.Lock | threading.RLock] = WeakSet()
 
 
 def new_lock() -> threading.Lock:
     """A lock that is free in a forked child, whoever held it in the parent."""
     lock = threading.Lock()
+    _locks.add(lock)
+    return lock
+
+
+def new_reentrant_lock() -> threading.RLock:
+    """A lock of that kind, which the thread that holds it may take again."""
+    lock = threading.RLock()
     _locks.add(lock)
     return lock
 

@@ -122,6 +122,9 @@ def scalar(entry: EntryPoint, position: int, arg: Any) -> bool | int | float:
         raise UserError(f"{who} is {arg!r}, of type {type(arg).__name__}", fix=f"pass a number of type {dtype}")
     number: Any = arg
     value = bool(number) if dtype.is_bool else float(number) if dtype.is_float else int(number)
+    if dtype.is_float and dtype.bits == 16:  # a kernel takes it as a float32, which has to be one of these numbers
+        with np.errstate(over="ignore"):
+            return float(np.asarray(value).astype(dtype.numpy))
     if dtype.is_int and not dtype.min_value <= value <= dtype.max_value:
         raise UserError(
             f"{who} is {value}, which does not fit", fix=f"{dtype} holds {dtype.min_value} to {dtype.max_value}"

@@ -174,6 +174,8 @@ class NDArray:
             )
         if self.layout is APART or target.layout is APART:
             target.copyfrom(self.numpy())
+        elif target.handle is self.handle:  # itself: OpenCL refuses such a copy
+            pass
         elif target.device is self.device:
             self.device.driver.copy(self.device.index, self.handle, target.handle, self.nbytes)
         else:
@@ -210,7 +212,7 @@ class NDArray:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._refuse_parts(key)
-        if isinstance(value, (int, float, complex, bool, np.number)):
+        if isinstance(value, (int, float, complex, bool, np.generic)):
             value = np.full(self._host_shape(), converted(host_values(value, "copyfrom"), self.dtype, "copyfrom"))
         self.copyfrom(value)
 
@@ -223,6 +225,8 @@ class NDArray:
             )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:  # NumPy's protocol wants this error
+            raise ValueError("the values of an array on a device cannot be had without a copy: leave out copy=False")
         data = self.numpy()
         return data if dtype is None else data.astype(dtype)
 
@@ -312,7 +316,8 @@ def empty(
 ) -> NDArray:
     """A new array with undefined content; `ctx` is the legacy name of `device`."""
     on = _on(device, ctx)
-    whole = whole_numbers((shape,) if hasattr(shape, "__index__") else shape, "shape", "empty")
+    single = hasattr(shape, "__index__") and not getattr(shape, "ndim", 0)  # NumPy's arrays have `__index__`, too
+    whole = whole_numbers((shape,) if single else shape, "shape", "empty")
     if any(extent < 0 for extent in whole):
         raise UserError(f"an array cannot have the shape {whole}", primitive="empty", fix="give extents of at least 0")
     kind = DType(dtype)
@@ -338,6 +343,6 @@ def array(data: Any, device: Device | None = None, ctx: Device | None = None, dt
         on = _on(device, ctx) if device is not None or ctx is not None else data.device
         return data.copyto(on)
     values = host_values(data.numpy() if isinstance(data, NDArray) else data, "array")
-    kind = DType(dtype or values.dtype)
+    kind = DType(dtype or values.dtype.newbyteorder("="))
     shape = values.shape if kind.lanes == 1 else values.shape[:-1]
     return empty(shape, kind, device, ctx).copyfrom(values)

@@ -133,6 +133,7 @@ def device(name: str | int | Device | Target, index: int = 0) -> Device:
         raise UserError(
             f"{index!r} is not a device number", primitive="device", fix=f"count devices from 0: tw.{kind}(0)"
         )
+    index = int(index)  # NumPy's integers count, too
     found = _devices.get((kind, index))
     return found if found is not None else _devices.setdefault((kind, index), Device(kind, index))
 

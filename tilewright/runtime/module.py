@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from threading import get_ident
 from typing import Any, ClassVar
 from weakref import WeakSet
 
@@ -13,7 +14,7 @@ from ..codegen.abi import ArrayArgument, CompiledProgram, EntryPoint, Resources
 from ..codegen.llvm.forms import show
 from ..core.dtype import DType
 from ..core.errors import UserError
-from ..core.forking import new_lock
+from ..core.forking import new_lock, new_reentrant_lock
 from ..core.own_code import calling
 from ..core.paths import file_path
 from ..core.refusals import not_made
@@ -24,6 +25,7 @@ from .access_reports import AccessReports
 from .argument_checks import flag
 from .array import NDArray
 from .device import Device, device
+from .divisions import DIVISIONS
 from .driver import DeviceError, Launcher
 from .exports import write_module
 from .layout import kind_of, layout_of
@@ -81,7 +83,10 @@ class Entry:
         self._loaded = loaded or _Loaded(program)
         self._kind = device(Target(program.target)).kind
         self._runs: dict[Device, Callable[..., None]] = {}
-        self._lock = new_lock()
+        self._calls_python = "packed(" in entry.source
+        self._lock = new_reentrant_lock() if self._calls_python else new_lock()
+        self._running_in = 0
+        """The thread that runs it, as `get_ident` names it; of functions that call Python."""
         takes_array = [isinstance(argument, ArrayArgument) for argument in entry.arguments]
         self._first_array = takes_array.index(True) if any(takes_array) else None
         _Debug.entries.add(self)
@@ -102,21 +107,35 @@ class Entry:
             run = self._prepare(args)
         try:
             with self._lock:
-                return run(*args)
+                return self._run_python(run, args) if self._calls_python else run(*args)
         except (AttributeError, TypeError) as error:
             failed = error
         arguments.explain(self._entry, self._kind, args)
         raise failed
 
+    def _run_python(self, run: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Call host code that calls Python, which may call this very function."""
+        if self._running_in == get_ident():
+            return self._bind(self._on(args))(*args)  # with memory of its own between kernels
+        self._running_in = get_ident()
+        try:
+            return run(*args)
+        finally:
+            self._running_in = 0
+
     def _prepare(self, args: tuple[Any, ...]) -> Callable[..., Any]:
         """The host function for the device that the arguments are on; raises where they are wrong."""
         arguments.explain(self._entry, self._kind, args)
-        on = device(self._kind) if self._first_array is None else args[self._first_array].device
+        on = self._on(args)
         with self._lock:
             run = self._runs.get(on)
             if run is None:
                 run = self._runs[on] = self._bind(on.require())
         return run
+
+    def _on(self, args: tuple[Any, ...]) -> Device:
+        """The device that right arguments are on."""
+        return device(self._kind) if self._first_array is None else args[self._first_array].device
 
     def _bind(self, on: Device) -> Callable[..., Any]:
         """The host code, with all that it names, for one device."""
@@ -130,8 +149,7 @@ class Entry:
             "returned": returned,
             "as_array": array_maker(on),
             "element": element_reader(on),
-            "truncdiv": _truncdiv,
-            "truncmod": lambda a, b: a - _truncdiv(a, b) * b,
+            **DIVISIONS,
             **arguments.Complaints(entry, self._kind, on).names(),
             **launchers,
             **{limit.name: limit.allowed for limit in entry.limits},
@@ -180,10 +198,6 @@ class Entry:
 
     def __repr__(self) -> str:
         return one_line(f"<function {self.name} for {self._program.target}>")
-
-
-def _truncdiv(a: int, b: int) -> int:
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
 def _watched(name: str, launch: Launcher, on: Device) -> Launcher:

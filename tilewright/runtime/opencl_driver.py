@@ -6,7 +6,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -53,9 +53,12 @@ def _takes_files(folder: str) -> bool:
     probe = os.path.join(folder, f".tilewright-{os.getpid()}")
     try:
         os.mkdir(probe)
-        os.rmdir(probe)
+    except FileExistsError:  # another thread looks at the same moment, or one that was killed did
+        return True
     except OSError:
         return False
+    with suppress(OSError):
+        os.rmdir(probe)
     return True
 
 

@@ -175,7 +175,7 @@ def _default() -> int:
     text = os.environ.get(VARIABLE, "")
     if not text:
         return len(os.sched_getaffinity(0))
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise UserError(f"{VARIABLE}={text!r} is not a positive whole number", fix="give 1 or more, or unset it")
     return int(text)
 
@@ -186,7 +186,7 @@ POOL = ThreadPool()
 def set_num_threads(number: int | None) -> None:
     """Run parallel loops of CPU code on `number` threads, the caller's included.
 
-    None (the start) means what the environment variable TILEWRIGHT_NUM_THREADS says, or one a processor.
+    None (the start) means what the environment variable TILEWRIGHT_NUM_THREADS says, or one per processor.
     """
     POOL.set_number(number)
 

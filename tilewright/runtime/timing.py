@@ -16,6 +16,8 @@ from .device import Device
 _MARGIN = 1.03
 _MOST = 10**12
 """The largest option that means something: beyond that, a measurement would not end."""
+_NOTHING = 1_000
+"""So many times the number of runs in no time at all: the clock is not coarse, the function starts no kernel."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ def measure(run: Callable[[], None], on: Device, options: TimingOptions) -> Benc
         while True:
             seconds = seconds_of(number)
             if seconds * 1e3 >= options.min_repeat_ms or zeros >= options.limit_zero_time_iterations:
+                break
+            if seconds == 0 and number >= _NOTHING * options.number:
                 break
             zeros += seconds == 0
             number = _more(number, seconds, options.min_repeat_ms * 1e-3)

@@ -17,6 +17,7 @@ from ..abi import CompiledProgram, KernelAbi
 from ..arrays import note_of
 from ..c_compiler import CSource, c_compiler, compile_c, merged
 from ..c_family import KernelWriter
+from ..exported.device_calls import ARITHMETIC
 from ..exported.host_c import HostEntry
 from ..exported.linker import compiled
 from ..exported.signature import signatures
@@ -69,8 +70,9 @@ def _source(
         helpers.update(writer.expr.helpers)
     parts = [f"/* Made by Tilewright for {remark(str(target))}. */", "\n".join(_C.preamble(frozenset()))]
     parts += [*_prototypes(functions), *helpers.values(), *texts, *map(_packed, kernels)]
-    for signature, own in zip(signatures(functions, found, entries), found, strict=True):
-        parts.append(_entry(signature, own))
+    made = [_entry(signature, own) for signature, own in zip(signatures(functions, found, entries), found, strict=True)]
+    parts += [ARITHMETIC] if any("tilewright_" in text for text in made) else []
+    parts += made
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
+ARITHMETIC = r"""__attribute__((unused)) static int64_t tilewright_truncdiv(int64_t a, int64_t b) {
+  return b == 0 ? 0 : a / b;
+}
+__attribute__((unused)) static int64_t tilewright_truncmod(int64_t a, int64_t b) {
+  return b == 0 ? 0 : a % b;
+}
+__attribute__((unused)) static int64_t tilewright_floordiv(int64_t a, int64_t b) {
+  return b == 0 ? 0 : a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+__attribute__((unused)) static int64_t tilewright_floormod(int64_t a, int64_t b) {
+  return b == 0 ? 0 : a - tilewright_floordiv(a, b) * b;
+}
+__attribute__((unused)) static int64_t tilewright_min(int64_t a, int64_t b) { return a < b ? a : b; }
+__attribute__((unused)) static int64_t tilewright_max(int64_t a, int64_t b) { return a > b ? a : b; }"""
+"""Functions that the host's part of a program in C computes sizes by; a division by 0 gives 0, as in kernels."""
+
 COMMON = r"""#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -10,15 +26,6 @@ COMMON = r"""#define _GNU_SOURCE
 #include <stdlib.h>
 
 enum { OUT_OF_MEMORY = 1, NO_DEVICE = 3, CONTEXTS = 16 };
-
-__attribute__((unused)) static int64_t tilewright_floordiv(int64_t a, int64_t b) {
-  return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
-__attribute__((unused)) static int64_t tilewright_floormod(int64_t a, int64_t b) {
-  return a - tilewright_floordiv(a, b) * b;
-}
-__attribute__((unused)) static int64_t tilewright_min(int64_t a, int64_t b) { return a < b ? a : b; }
-__attribute__((unused)) static int64_t tilewright_max(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static atomic_flag tilewright_lock = ATOMIC_FLAG_INIT;
 
@@ -115,7 +122,7 @@ __attribute__((unused)) static int32_t tilewright_launch(
 }"""
 
 _OPENCL = r"""typedef struct {
-  void *context, *program;
+  void *context, *device, *program;
   void *kernels[KERNELS + 1];
 } tilewright_loaded;
 typedef struct {
@@ -152,7 +159,7 @@ static int tilewright_driver(void) {
     && tilewright_find((void **)&cl.enqueue, "clEnqueueNDRangeKernel"));
 }
 
-/* The kernels in the queue's context, built once for each. */
+/* The kernels for the queue's context and device, built once for each pair. */
 static tilewright_loaded *tilewright_load(void *queue) {
   static tilewright_loaded known[CONTEXTS];
   void *context = NULL, *device = NULL;
@@ -162,7 +169,7 @@ static tilewright_loaded *tilewright_load(void *queue) {
   if (cl.info(queue, 0x1091, sizeof device, &device, NULL)) return NULL;   /* CL_QUEUE_DEVICE */
   for (int i = 0; i < CONTEXTS; ++i) {
     tilewright_loaded *at = &known[i];
-    if (at->context == context) return at;
+    if (at->context == context && at->device == device) return at;
     if (at->context) continue;
     const char *text = (const char *)tilewright_image;
     const size_t length = IMAGE_BYTES;
@@ -173,6 +180,7 @@ static tilewright_loaded *tilewright_load(void *queue) {
       if (wrong) return NULL;
     }
     at->context = context;
+    at->device = device;
     return at;
   }
   return NULL;

@@ -10,16 +10,18 @@ from ...expr import nodes as n
 from ...loops.nodes import Allocate, Buffer, Evaluate, For, If, Launch, Let, LoopKind, Seq, Stmt
 from ..abi import CompiledProgram
 from ..kernel import Kernel, root
-from .device_calls import CALLS, COMMON, TYPES
+from .device_calls import ARITHMETIC, CALLS, COMMON, TYPES
 from .elf import SECTION
 from .header import prototype
 from .signature import DONE, WRONG_SIZE, Signature, scalar_c_type
 
 _INFIX: dict[type, str] = {
-    n.Add: "+", n.Sub: "-", n.Mul: "*", n.Div: "/", n.Mod: "%", n.EQ: "==", n.NE: "!=", n.LT: "<", n.LE: "<=",
+    n.Add: "+", n.Sub: "-", n.Mul: "*", n.EQ: "==", n.NE: "!=", n.LT: "<", n.LE: "<=",
     n.GT: ">", n.GE: ">=", n.And: "&&", n.Or: "||",
 }  # fmt: skip
 _CALLS: dict[type, str] = {
+    n.Div: "tilewright_truncdiv",
+    n.Mod: "tilewright_truncmod",
     n.FloorDiv: "tilewright_floordiv",
     n.FloorMod: "tilewright_floormod",
     n.Min: "tilewright_min",
@@ -39,7 +41,7 @@ def launcher(
     image = program.source.encode() if kind == "opencl" else program.binary or b""
     names = ", ".join(f'"{abi.name}"' for abi in program.kernels) or "0"
     dynamic = ", ".join(str(abi.dynamic_shared_bytes) for abi in program.kernels) or "0"
-    parts = [f"/* Made by Tilewright for {remark(program.target)}. */", COMMON]
+    parts = [f"/* Made by Tilewright for {remark(program.target)}. */", COMMON, ARITHMETIC]
     parts += [_bytes("tilewright_image", image + b"\0")]
     parts += [
         f"enum {{ KERNELS = {len(program.kernels)}, IMAGE_BYTES = {len(image)} }};",
