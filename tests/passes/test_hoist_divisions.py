@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from tests.loops.programs import load, loop, store
+import numpy as np
+
+from tests.loops.programs import alloc, buf, function, launch, load, loop, store
 from tests.passes.kernels import A, B, i, inside, kernel, same, tx
 from tests.passes.running import run_pass
+from tilewright.core.dtype import INT32
+from tilewright.expr.nodes import IntImm
 from tilewright.expr.operators import floordiv, floormod, truncdiv
 from tilewright.expr.traverse import post_order
-from tilewright.loops.nodes import For, Let, Store
+from tilewright.loops.interpret import interpret
+from tilewright.loops.nodes import For, If, Let, Store, seq
 from tilewright.passes.hoist_divisions import hoist_divisions
 
 
@@ -44,3 +49,18 @@ def test_divisions_within_divisions() -> None:
     same(before, made)
     lets = [node for node in post_order(made.body) if isinstance(node, Let)]
     assert len(lets) == 2
+
+
+def test_a_division_of_what_is_read_stays_behind_its_guard_and_its_store() -> None:
+    held, there, out = buf("H", 1, dtype="int32", scope="local"), buf("N", 8, dtype="int32"), buf("M", 8, dtype="int32")
+    quotient = floordiv(load(there, tx), 3)
+    guarded = If(tx < 8, store(out, tx, quotient * quotient), None)
+    taken = floordiv(load(held, 0) + tx, 3)
+    stale = [store(held, 0, IntImm(5, INT32)), store(out, tx, taken), store(held, 0, IntImm(0, INT32))]
+    body = seq(guarded, alloc(held, *stale, If(tx < 8, store(out, tx, taken + load(out, tx)), None)))
+    before = function((there, out), launch(body, tx=(tx, 8)))
+    made = run_pass(hoist_divisions, before)
+    assert not [node for node in post_order(made.body) if isinstance(node, Let)]
+    result = np.zeros(8, "int32")
+    interpret(made, [np.arange(8, dtype="int32"), result], races=False)
+    np.testing.assert_array_equal(result, (np.arange(8) + 5) // 3 + np.arange(8) // 3)

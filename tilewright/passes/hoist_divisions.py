@@ -2,7 +2,9 @@
 
 Integer division is the most expensive index arithmetic on a GPU, and fused axes leave several copies of the same
 division in indices and guards. Each division by a constant is bound to a name at the head of the innermost loop (or the
-kernel) whose variable it depends on. That place may be outside of guards, since such a division cannot fault.
+kernel) whose variable it depends on. That place may be outside of guards, since such a division cannot fault. Divisions
+of what is read from memory stay where they are: behind guards that keep the read inside its buffer, and behind stores
+and barriers that it must see.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from typing import Any
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Div, Expr, FloorDiv, FloorMod, IntImm, Mod, Var
-from ..expr.traverse import substitute, variables
+from ..expr.traverse import post_order, substitute, variables
+from ..loops import uses
+from ..loops.calls import has_effect
 from ..loops.nodes import For, Function, Launch, Let, Stmt, map_statements
 
 _DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
@@ -87,7 +91,7 @@ def _count(node: Any, counts: Counter[Expr], without: set[Any], visits: dict[Any
     found = divides
     for child in node.children():
         found = _count(child, counts, without, visits) or found
-    if divides and node.dtype.is_int and node.dtype.lanes == 1 and isinstance(node.b, IntImm):
+    if divides and node.dtype.is_int and node.dtype.lanes == 1 and isinstance(node.b, IntImm) and node.b.value:
         counts[node] += 1
     if not found:
         without.add(node)
@@ -96,7 +100,7 @@ def _count(node: Any, counts: Counter[Expr], without: set[Any], visits: dict[Any
 
 def _belongs(e: Expr, own: set[Var], known: set[Var]) -> bool:
     used = set(variables(e))
-    return bool(used & own) and used <= known
+    return bool(used & own) and used <= known and not uses.read(e) and not any(map(has_effect, post_order(e)))
 
 
 def _name(e: Any) -> str:
