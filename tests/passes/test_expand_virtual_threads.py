@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.loops.programs import alloc, buf, function, load, loop, store, thread
 from tests.passes.kernels import A, B, copy, i, same
 from tests.passes.running import run_pass
+from tilewright import tir
 from tilewright.core.errors import UserError
 from tilewright.core.hardware import LoopKind
 from tilewright.expr.nodes import Var
 from tilewright.expr.traverse import post_order
-from tilewright.loops.nodes import Allocate, For, Seq, Stmt, Store, seq
+from tilewright.loops.interpret import interpret
+from tilewright.loops.nodes import Allocate, Evaluate, For, Seq, Stmt, Store, seq
 from tilewright.loops.verify import Form, verify
 from tilewright.passes.expand_virtual_threads import MAX_COPIES, expand_virtual_threads
 
@@ -67,3 +70,18 @@ def test_a_vthread_without_a_constant_extent_is_refused() -> None:
     n = Var("n")
     with pytest.raises(UserError, match="a vthread has the extent `n`"):
         run_pass(expand_virtual_threads, function((A, B, n), thread("vt", n, copy)))
+
+
+def test_storage_that_a_call_fills_grows() -> None:
+    """Each vthread adds to an element of its own."""
+    local, out = buf("L", 1, dtype="int32", scope="local"), buf("M", 4, dtype="int32")
+
+    def body(v: Var) -> Stmt:
+        adding = Evaluate(tir.call_intrin("int32", "tir.atomic_add", tir.address_of(load(local, 0)), v + 1))
+        return alloc(local, store(local, 0, 10), adding, store(out, v, load(local, 0)))
+
+    made = run_pass(expand_virtual_threads, function((out,), thread("vt", 4, body)))
+    verify(made, Form.FLAT)
+    result = np.zeros(4, "int32")
+    interpret(made, [result])
+    assert result.tolist() == [11, 12, 13, 14]

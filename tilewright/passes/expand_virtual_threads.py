@@ -16,7 +16,9 @@ from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import add, const, multiply
 from ..expr.traverse import post_order, substitute
+from ..loops import uses
 from ..loops.nodes import Allocate, Buffer, For, Function, If, Seq, Stmt, Store, map_statements, seq
+from ..loops.uses import NO_SOURCES, Sources
 from ..loops.walk import statements, stored_stages
 
 MAX_COPIES = 16  # from here on the copies are a loop
@@ -57,17 +59,17 @@ class _Expansion:
 
     def _touched(self, body: Stmt) -> set[Buffer]:
         """The buffers whose contents differ between the vthreads, found by following stores to a fixed point."""
-        uses = [(store.buffer, self._uses(store, conditions)) for store, conditions in _stores(body, ())]
+        writes = [(buffers, self._uses(parts)) for buffers, parts in _writes(body, ())]
         touched: set[Buffer] = set()
         size = -1
         while size != len(touched):
             size = len(touched)
-            touched |= {buffer for buffer, used in uses if self.var in used or used & touched}
+            touched.update(*(buffers for buffers, used in writes if self.var in used or used & touched))
         return touched
 
-    def _uses(self, store: Store, conditions: tuple[Expr, ...]) -> set[Any]:
-        """The buffers that a store's value, place and circumstances are read from; the vthread's variable if used."""
-        nodes = post_order(*store.indices, store.value, *conditions)
+    def _uses(self, parts: tuple[Expr, ...]) -> set[Any]:
+        """The buffers that expressions read; the vthread's variable if used."""
+        nodes = post_order(*parts)
         return {n.source if isinstance(n, Load) else n for n in nodes if isinstance(n, Load) or n is self.var}
 
     def _depends(self, node: Any) -> bool:
@@ -137,10 +139,13 @@ class _Expansion:
         return seq(*(substitute(stmt, {self.var: value}) for value in values))
 
 
-def _stores(stmt: Stmt, conditions: tuple[Expr, ...]) -> list[tuple[Store, tuple[Expr, ...]]]:
-    """Every store within a statement, with the conditions and loop bounds that it stands under."""
-    if isinstance(stmt, Store):
-        return [(stmt, conditions)]
+def _writes(stmt: Stmt, conditions: tuple[Expr, ...]) -> list[tuple[Sources, tuple[Expr, ...]]]:
+    """The buffers that each statement writes itself, by a store or a call, and what decides the values.
+
+    These are its own expressions, and the conditions and loop bounds that it stands under.
+    """
     own = tuple(child for child in stmt.children() if isinstance(child, Expr) and not isinstance(child, Var))
     under = (*conditions, *own)
-    return [found for child in stmt.children() if isinstance(child, Stmt) for found in _stores(child, under)]
+    written = uses.given_to_write(stmt) | (frozenset((stmt.buffer,)) if isinstance(stmt, Store) else NO_SOURCES)
+    found = [(written, under)] if written else []
+    return found + [each for child in stmt.children() if isinstance(child, Stmt) for each in _writes(child, under)]
