@@ -150,3 +150,20 @@ def test_a_deep_program() -> None:
     assert ir.structural_equal(deep, ir.load_json(ir.save_json([deep, x, y]))[0], map_free_vars=True)
     assert isinstance(ir.structural_hash(deep), int)
     assert isinstance(Function("f", (), tir.stmt_seq(deep)), Function)
+
+
+def test_a_part_that_stands_in_many_places_is_looked_at_once() -> None:
+    def chain(var: Any) -> Any:
+        made = var
+        for _ in range(64):
+            made = made * made + 1
+        return made
+
+    i, j = te.var("i"), te.var("j")
+    loops = [tir.For(v, 0, 8, "serial", tir.Evaluate(chain(v))) for v in (i, j)]
+    assert ir.structural_equal(*loops)
+    assert ir.structural_hash(loops[0]) == ir.structural_hash(loops[1])
+    assert ir.structural_hash(chain(x), True) == ir.structural_hash(chain(y), True)
+    assert ir.structural_hash(chain(x)) != ir.structural_hash(chain(y))
+    assert tir.analysis.undefined_vars(chain(x)) == [x]
+    assert tir.analysis.undefined_vars(loops[0]) == []

@@ -73,13 +73,18 @@ def undefined_vars(node: Any, defs: Any = ()) -> list[Var]:
         Variables that count as defined.
     """
     found: dict[Var, None] = {}
+    seen: set[tuple[Any, frozenset[Var]]] = set()
 
     def visit(at: Any, known: frozenset[Var]) -> None:
         if isinstance(at, Var):
             if at not in known:
                 found[at] = None
             return
-        inside = known.union(_defined_by(at))
+        if (at, known) in seen:
+            return
+        seen.add((at, known))
+        defined = _defined_by(at)
+        inside = known.union(defined) if defined else known
         outside = _outside(at)
         for child in at.children():
             visit(child, known if any(child is part for part in outside) else inside)

@@ -19,7 +19,7 @@ import numpy as np
 from ..core.errors import UserError
 from ..core.node import Node
 from ..core.recursion import deep
-from ..expr.nodes import Var
+from ..expr.nodes import Expr, Var
 from ..tensor.axis import IterVar, Range
 from ..tensor.reduction import CommReducer, Reduce
 from .nodes import Allocate, Buffer, For, Function, Launch, Let, Program, Tensorized
@@ -291,6 +291,8 @@ class _Hash:
         self.map_free_vars = map_free_vars
         self._numbers: dict[Any, int] = {}
         self._next = 0
+        self._known: dict[Node, int] = {}
+        """The hashes of expressions under the numbers that names have: a node may stand in many places."""
 
     def of(self, value: Any) -> int:
         """The hash under the numbers that names have so far."""
@@ -317,6 +319,15 @@ class _Hash:
         return _plain_hash(value)
 
     def _node(self, node: Any) -> int:
+        found = self._known.get(node)
+        if found is None:
+            count = self._next
+            found = self._make(node)
+            if isinstance(node, Expr) and count == self._next:  # else it would count again in another place
+                self._known[node] = found
+        return found
+
+    def _make(self, node: Any) -> int:
         outside = _OUTSIDE.get(type(node), ())
         parts = [self.of(getattr(node, name)) for name in outside]
         with self._defining(_defined_by(node)):
@@ -339,10 +350,15 @@ class _Hash:
 
     @contextmanager
     def _defining(self, names: tuple[Any, ...]) -> Iterator[None]:
-        before = {name: self._numbers.get(name) for name in names}
+        if not names:
+            yield
+            return
+        before, known = {name: self._numbers.get(name) for name in names}, self._known
+        self._known = {}
         for name in names:
             self._numbers[name] = self._count()
         yield
+        self._known = known
         for name, number in before.items():
             if number is None:
                 del self._numbers[name]
