@@ -165,3 +165,21 @@ def test_a_script_that_leaves_its_array() -> None:
     A = te.placeholder((8,), name="A")
     with refused("hybrid.script", "the script 'beyond' stores to out beyond its ends", "index 0 is 8 where i = 7"):
         beyond(A)
+
+
+def in_a_range_of_its_own(ib: Any, a: Any, out: Any) -> None:
+    with ib.for_range(0, 2, "i", kind="parallel") as i, ib.for_range(i * 4, i * 4 + 4, "j") as j:
+        out[j] = a[j] + i.astype("float32")
+
+
+def in_the_first_iteration(ib: Any, a: Any, out: Any) -> None:
+    with ib.for_range(0, 8, "i", kind="parallel") as i:
+        with ib.for_range(i, 1, "once"):
+            out[0] = i.astype("float32")
+        with ib.if_scope(i > 0):
+            out[i] = a[i]
+
+
+@pytest.mark.parametrize("body", [in_a_range_of_its_own, in_the_first_iteration])
+def test_inner_loops_over_other_elements_in_each_iteration_are_no_race(body: Body) -> None:
+    declare(body, 8)

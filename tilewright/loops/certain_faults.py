@@ -202,7 +202,9 @@ def _race(stmt: Store, scene: _Scene) -> Iterator[Fault]:
             continue
         ends = scene.ends.get(loop.var)
         several = ends is None or ends[1] > ends[0]
-        if several and loop.var in variables(value) and loop.var not in variables(*indices, *guards):
+        # A loop inside whose range depends on the iteration may go elsewhere in each, or run in only one of them.
+        ranges = (end for ends in scene.ranges.values() for end in ends)
+        if several and loop.var in variables(value) and loop.var not in variables(*indices, *guards, *ranges):
             written = f"{stmt.buffer.name}[{', '.join(map(show, stmt.indices))}]"
             how = loop.thread.value if loop.thread is not None else "a parallel loop"
             yield (
