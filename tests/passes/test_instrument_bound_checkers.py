@@ -184,3 +184,31 @@ def test_a_matrix_instruction(beyond: int) -> None:
     assert len(instructions) == (0 if beyond else 1)
     assert made.checks is not None
     assert any("reads A" in str(check) and "shared" in str(check) for check in made.checks.indices)
+
+
+@pytest.mark.parametrize("target", ["llvm", "opencl"])
+def test_the_condition_of_a_while_loop(target: str) -> None:
+    """The loop looks for the end of a list, which is not there: it ends where its buffer does."""
+    following = te.placeholder((4,), "int32", "following")
+
+    def write(ins: Any, outs: Any) -> Any:
+        ib = tir.ir_builder.create()
+        after, out = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
+        if target != "llvm":
+            ib.scope_attr(te.thread_axis("threadIdx.x"), "thread_extent", 1)
+        at = ib.allocate("int32", (1,), "at", scope="local")
+        at[0] = 0
+        out[0] = 0
+        with ib.while_loop(after[at[0]] >= 0):
+            at[0] = after[at[0]]
+            out[0] += 1
+        return ib.get()
+
+    B = te.extern((1,), [following], write, name="B", dtype="int32")
+    with PassContext(config=CHECKED):
+        module = build(te.create_schedule(B.op), [following, B], target)
+    assert call(module, target, np.array([2, -1, 1, 0], "int32"), np.zeros(1, "int32")).tolist() == [2]
+    out = np.zeros(1, "int32")
+    with refused("", "reads following[at[0]]", "index 0 is 7, but must stay within 0 to 3"):
+        call(module, target, np.array([2, -1, 7, 0], "int32"), out)
+    assert out.tolist() == [2]

@@ -11,6 +11,7 @@ This comes first, while buffers have their dimensions; later passes drop the con
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from itertools import product
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from ..expr.nodes import TRUE, Expr
 from ..expr.operators import all_of, any_of, cast, const, greater_equal, less, logical_and, logical_not, subtract
 from ..expr.traverse import post_order, substitute, variables
 from ..loops.nodes import (
+    NOTHING,
     REPORT,
     AllReduce,
     Assertion,
@@ -36,6 +38,7 @@ from ..loops.nodes import (
     Stmt,
     Store,
     Tensorized,
+    While,
     map_statements,
     seq,
 )
@@ -86,6 +89,8 @@ class _Instrumenter:
             return self._around(made, _stage(made), made.min, made.extent)
         if isinstance(made, If):
             return self._around(made, _stage(made), made.condition)
+        if isinstance(made, While):
+            return self._repeated(made)
         if isinstance(made, (Let, Evaluate)):
             return self._around(made, _stage(made), made.value)
         return made
@@ -95,6 +100,18 @@ class _Instrumenter:
         for check in reversed(self._reads(parts, stage)):
             stmt = If(check.holds, stmt, check.report)
         return stmt
+
+    def _repeated(self, stmt: While) -> Stmt:
+        """A loop whose condition reads memory ends where a read leaves its buffer, which is then reported."""
+        checks = self._reads((stmt.condition,), _stage(stmt))
+        if not checks:
+            return stmt
+        inside = reduce(logical_and, [check.holds for check in checks])
+        said: Stmt = NOTHING
+        for check in reversed(checks):
+            wrong = If(logical_not(check.holds), check.report, None)
+            said = wrong if said is NOTHING else If(check.holds, said, check.report)
+        return seq(While(logical_and(inside, stmt.condition), stmt.body), said)
 
     def _store(self, stmt: Store) -> Stmt:
         stage = _name(stmt.buffer)
