@@ -223,3 +223,15 @@ def test_views_of_one_memory_meet() -> None:
     M = buf("M", 8, scope="shared")
     V = buf("V", 8, scope="shared", of=M)
     assert outline(placed(fill(M), drain(M), fill(V), drain(V), buffers=(M,))) == ["M", "|", "B", "|", "V", "|", "B"]
+
+
+def test_a_condition_on_memory_that_changes_in_between_keeps_nothing_apart() -> None:
+    """Threads below k store; those that read from k on do so after k became smaller."""
+    k = buf("k", 1, dtype="int32", scope="local")
+
+    def outlined(*between: Stmt) -> Any:
+        write = guard(tx < load(k, 0), fill())
+        read = guard(7 - tx >= load(k, 0), drain())
+        return outline(placed(store(k, 0, 6), write, *between, read, buffers=(S, k)))
+
+    assert outlined(store(k, 0, 3)) == ["k", {"if": "S"}, "k", "|", {"if": "B"}]

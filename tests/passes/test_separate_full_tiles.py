@@ -226,3 +226,16 @@ def test_the_loops_of_a_tile_keep_their_kinds() -> None:
     made = run_pass(separate_full_tiles, function((A, B, n, m), loop(p, 10, loop(i, 8, body))))
     kinds = [node.kind for node in post_order(made.body) if isinstance(node, For) and node.var is j]
     assert set(kinds) == {LoopKind.UNROLLED}
+
+
+def test_a_guard_that_reads_what_the_tile_stores_is_asked_each_time() -> None:
+    most = buf("most", 1)
+    counted = seq(store(B, p * 8 + i, 1.0), store(most, 0, load(most, 0) - 1.0))
+    before = function((most, B), loop(p, 10, loop(i, 8, guarded(i < load(most, 0).astype("int32"), counted))))
+    made = run_pass(separate_full_tiles, before)
+    results = []
+    for each in (before, made):
+        b = np.zeros(400, "float32")
+        interpret(each, [np.full(1, 9, "float32"), b])
+        results.append(b)
+    np.testing.assert_array_equal(*results)

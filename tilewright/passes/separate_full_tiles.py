@@ -22,6 +22,7 @@ from ..core.target import Target
 from ..expr.nodes import FALSE, GE, GT, LE, LT, TRUE, Broadcast, Call, Expr, IntImm, Ramp, Var
 from ..expr.operators import add, all_of, likely, subtract
 from ..expr.traverse import conjuncts, post_order, substitute, variables
+from ..loops import uses
 from ..loops.nodes import Allocate, Evaluate, For, Function, If, Launch, Let, Seq, Stmt, Store, map_statements, seq
 
 MAX_STORES = 256
@@ -50,6 +51,8 @@ def _separated(stmt: Stmt, around: frozenset[Var]) -> Stmt | None:
     guards = [node for node in nodes if _is_guard(node)]
     if not guards or not any(_within_a_loop(stmt, guard) for guard in guards):
         return None
+    if any(not uses.written(stmt).isdisjoint(uses.read(guard.condition)) for guard in guards):
+        return None  # what one test in front of the tile finds may be another value by the time a guard asks
     if sum(isinstance(n, Store) for n in nodes) > MAX_STORES or any(isinstance(n, (Allocate, Evaluate)) for n in nodes):
         return None
     conditions = _all_hold(nodes, guards)
