@@ -51,3 +51,11 @@ CASES: list[tuple[str, str, str, Callable[[], Any]]] = [
 def test_what_statements_are_made_of(primitive: str, says: str, fix: str, wrong: Callable[[], Any]) -> None:
     with refused(primitive, says, fix=fix):
         wrong()
+
+
+def test_builders_refuse_loops_of_floats_and_negative_extents() -> None:
+    ib = tir.ir_builder.create()
+    with refused("for_range", "dtype='float32' of the loop 'i' is not an integer type", fix='give "int32"'):
+        ib.for_range(0, 4, "i", dtype="float32").__enter__()
+    with refused("allocate", "the shape [-1] of 'buf' has an extent below 0", fix="give extents of at least 0"):
+        ib.allocate("float32", (-1,))

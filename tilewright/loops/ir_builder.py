@@ -153,6 +153,12 @@ class IRBuilder:
                 f"there is no loop of kind {kind!r}", primitive="for_range", fix=f"use one of {', '.join(_KINDS)}"
             )
         wide = DType(dtype) if dtype is not None else max(low.dtype, stop.dtype, key=lambda t: t.bits)
+        if not wide.is_int or wide.lanes != 1:
+            raise UserError(
+                f"dtype={dtype!r} of the loop {name!r} is not an integer type",
+                primitive="for_range",
+                fix='give "int32"',
+            )
         var = Var(name, wide)
         first = cast(wide, low)
         extent = simplify(cast(wide, subtract(stop, low)))
@@ -197,6 +203,12 @@ class IRBuilder:
         """Storage of `shape` elements, alive to the end of the scope; `scope` is "global", "shared" or "local"."""
         given = shape if isinstance(shape, (tuple, list)) else [shape]
         extents = tuple(_integer(e, "shape", "allocate") for e in given)
+        if any(isinstance(e, IntImm) and e.value < 0 for e in extents):
+            raise UserError(
+                f"the shape {list(extents)} of {name!r} has an extent below 0",
+                primitive="allocate",
+                fix="give extents of at least 0",
+            )
         buffer = Buffer(name, dtype, extents, _place(scope, "allocate"), note=name)
         self._scopes[-1].append(lambda body: Allocate(buffer, body))
         return BufferVar(self, buffer)
