@@ -124,3 +124,22 @@ def test_what_an_earlier_session_sent_stays_with_its_worker() -> None:
     fleet.adopt("older", "gone")
     clock.now = 31
     assert [token for token, _ in fleet.overdue()[0]] == ["older"]
+
+
+def test_a_spare_worker_replaces_one_that_is_gone() -> None:
+    fleet, clock = dispatcher(most=1, grace=30)
+    fleet.join([H200, replace(H200, name="b")])
+    fleet.submit("12")
+    assert fleet.assign() == [("1", "a"), ("2", "a")]
+    fleet.leave("a")
+    fleet.enlist()
+    assert fleet.slots == 0, "it may come back to what it has"
+    clock.now = 30
+    for token, _ in fleet.overdue()[0]:
+        fleet.finish(token)
+    fleet.enlist()
+    fleet.submit("3")
+    assert fleet.assign() == [("3", "b")]
+    assert fleet.join([H200])[0] == ["worker a is not used: 1 others are used already (n_parallel)"]
+    fleet.leave("b")
+    assert fleet.slots == 0

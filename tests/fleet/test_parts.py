@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,17 @@ from tilewright.fleet.bench import Bench
 from tilewright.fleet.courier import Courier
 from tilewright.fleet.journal import Journal, State
 from tilewright.fleet.ledger import Ledger, Sent
-from tilewright.fleet.protocol import Announcement, Begins, Leave, Measure, Proceed, read_outcome, write_outcome
+from tilewright.fleet.protocol import (
+    Announcement,
+    Begins,
+    Leave,
+    Measure,
+    Proceed,
+    Unreachable,
+    read_outcome,
+    write_outcome,
+)
+from tilewright.fleet.session import FleetSession
 from tilewright.fleet.worker import builders_of, slots_of, visible_devices
 from tilewright.measure.channel import Channel
 from tilewright.measure.job import Job
@@ -99,6 +112,18 @@ class TestLedger:
     def test_a_folder_that_cannot_be_written_is_said(self, tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"cannot write to .*conv\.log\.fleet: No such file"):
             Ledger(tmp_path / "missing" / "conv.log")
+
+    def test_a_full_disk_is_said(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        ledger = Ledger(tmp_path / "conv.log")
+
+        def full(file: int, data: bytes) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", full)
+            with pytest.raises(UserError, match=r"cannot write to .*conv\.log\.fleet: No space left"):
+                ledger.send([Sent("1", "one", "a")])
+        ledger.close()
 
 
 @pytest.mark.parametrize(
@@ -240,3 +265,28 @@ def test_a_courier_that_leaves_hears_no_more_events(says_so: bool) -> None:
         ours.close()
     asyncio.run(Courier(theirs, client).run())
     assert client.topics == []
+
+
+def test_a_courier_whose_scheduler_fails_in_whatever_way_says_so() -> None:
+    ours, theirs = Channel.pair()
+    client = _Client()
+
+    async def identity(**_: Any) -> Any:
+        raise RuntimeError("it is closing")
+
+    client.scheduler.identity = identity  # type: ignore[method-assign]
+    asyncio.run(Courier(theirs, client).run())
+    assert ours.receive() == Unreachable("the scheduler does not answer: RuntimeError: it is closing")
+
+
+def test_time_in_which_nobody_looked_is_no_time_without_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.monotonic()
+    session = FleetSession("llvm", None, autotvm.RPCRunner("", "127.0.0.1", 1), first=60.0)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    for seconds in (500.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0):  # nobody looked for 500 s, then often for 54
+        now += seconds
+        session._check_presence()
+    now += 6.0
+    with pytest.raises(UserError, match=r"for 60 s no worker of tcp://127\.0\.0\.1:1 could be used"):
+        session._check_presence()
+    session.close()

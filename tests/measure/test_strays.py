@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import uuid
 from contextlib import suppress
@@ -132,3 +133,29 @@ def test_a_fork_that_the_system_refuses_leaves_ctrl_c_alive(monkeypatch: pytest.
     with refused("measure_option", "allows no other process", "temporarily unavailable", fix="ulimit -u"):
         fork(lambda channel: None)
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+
+
+def test_two_ends_that_send_much_at_once_do_not_wait_for_each_other() -> None:
+    one, other = Channel.pair()
+
+    def talk() -> None:
+        for number in range(200):
+            other.send((number, "x" * 4000))
+        heard.extend(other.receive()[0] for _ in range(200))
+
+    heard: list[int] = []
+    thread = threading.Thread(target=talk, daemon=True)
+    thread.start()
+    for number in range(200):
+        one.exchange((number, "y" * 8000))
+    assert one.holds_message
+    assert [one.receive()[0] for _ in range(200)] == list(range(200))
+    assert not one.holds_message
+    thread.join(60)
+    assert heard == list(range(200))
+    other.close()
+    with pytest.raises(BrokenPipeError):
+        one.exchange("anybody?")
+    one.close()
+    with pytest.raises(BrokenPipeError):
+        one.exchange("nobody")

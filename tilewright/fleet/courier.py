@@ -73,8 +73,8 @@ class Courier:
                 began = loop.time()
                 try:
                     await self._list()
-                except (OSError, TimeoutError) as error:
-                    self._end(f"the scheduler does not answer: {error}")
+                except Exception as error:  # Dask passes on whatever goes wrong in the scheduler
+                    self._end(f"the scheduler does not answer: {type(error).__name__}: {error}")
                     return
                 listed = loop.time()
                 await asyncio.sleep(min(5.0, 4 * (listed - began)))  # a list of a thousand workers is long

@@ -36,6 +36,11 @@ class WorkerState:
     """Whether it gets no candidates because it did not answer."""
 
     @property
+    def in_use(self) -> bool:
+        """Whether it is present, or has candidates that it may return with."""
+        return self.up or self.silent or bool(self.held)
+
+    @property
     def slots(self) -> int:
         """How many candidates it may have at a time."""
         return min(_MOST_SLOTS, self.announced.slots) if self.announced is not None else 0
@@ -80,6 +85,8 @@ class Dispatcher:
         self._up = self._slots = 0
         self._counted: dict[str, int] = {}
         """The slots of the workers that can be used."""
+        self._spare: dict[str, Announcement] = {}
+        """Workers that are there beyond the number that is used: they replace those that are gone."""
         self._room: list[dict[str, None]] = [{} for _ in range(_MOST_SLOTS)]
         """Workers that are there, have room, and have 0, 1, ... candidates."""
         self._level: dict[str, int] = {}
@@ -121,7 +128,9 @@ class Dispatcher:
         for one in announced:
             why = self._misfit(one) or self._other(one)
             place = self.places.get(one.name)
-            if not why and place is None and self.most is not None and len(self.places) >= self.most:
+            self._spare.pop(one.name, None)
+            if not why and not (place is not None and place.in_use) and self._is_full:
+                self._spare[one.name] = one
                 why = f"{self.most} others are used already (n_parallel)"
             if why:
                 refused.append(f"worker {one.name} is not used: {why}")
@@ -134,6 +143,15 @@ class Dispatcher:
                 again[one.name] = list(place.held)
             self._file(one.name)
         return refused, again
+
+    def enlist(self) -> None:
+        """Use spare workers in place of those that are gone and whose candidates are given up."""
+        while self._spare and not self._is_full:
+            self.join([self._spare.pop(next(iter(self._spare)))])
+
+    @property
+    def _is_full(self) -> bool:
+        return self.most is not None and sum(place.in_use for place in self.places.values()) >= self.most
 
     def _misfit(self, one: Announcement) -> str:
         """Why a worker does not match the request; empty where it does."""
@@ -154,6 +172,7 @@ class Dispatcher:
 
     def leave(self, name: str) -> None:
         """Record that a worker is gone."""
+        self._spare.pop(name, None)
         place = self.places.get(name)
         if place is not None and (place.up or place.silent):
             place.silent = False

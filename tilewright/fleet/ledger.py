@@ -95,5 +95,12 @@ class Ledger:
 
     def _write(self, lines: list[dict[str, object]], lead: bytes = b"") -> None:
         data = lead + b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-        while self._file >= 0 and data:
-            data = data[os.write(self._file, data) :]
+        try:
+            while self._file >= 0 and data:
+                data = data[os.write(self._file, data) :]
+        except OSError as error:
+            raise UserError(
+                f"cannot write to {self._path}: {error.strerror}",
+                primitive="fleet",
+                fix="free some disk space; the next run with this log asks the workers for what they have",
+            ) from error

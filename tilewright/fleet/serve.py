@@ -20,7 +20,7 @@ from ..core.log import logger
 from ..measure.children import tuner_mark
 from ..measure.guard import folder_name
 from .addresses import is_loopback
-from .worker import Host, WorkerOptions, attach
+from .worker import Host, WorkerOptions, attach, detach
 
 _AGAIN_SECONDS = 1.0
 CANNOT = 3
@@ -69,6 +69,7 @@ async def _join(address: str, security: Any, host: Host, stop: asyncio.Event, fo
         logger.warning("%s: the scheduler at %s is not there: %s", host.name, address, joined.exception())
     stopped.cancel()
     await asyncio.wait({asyncio.ensure_future(worker.close(timeout=2, nanny=False))}, timeout=5)
+    detach(worker)
     if not stop.is_set():
         await asyncio.sleep(_AGAIN_SECONDS)
 

@@ -44,6 +44,8 @@ _ABSENT_SECONDS = 300.0
 _FIRST_SECONDS = 60.0
 """Seconds to wait for the first worker."""
 _AGAIN_SECONDS = 1.0
+_AWAY_SECONDS = 10.0
+"""Seconds without a look at the workers after which they did not pass in waiting for them."""
 _SETTLED_AT_ONCE = 64
 
 
@@ -107,7 +109,8 @@ class FleetSession:
         self._channel: Channel | None = None
         self._again_at = self._looked = 0.0
         self._heard = time.monotonic()
-        """When a usable worker was last present."""
+        """When a usable worker was last present; time in which nobody looked does not count."""
+        self._checked = self._heard
         self._met = False
         self._said: set[str] = set()
         self._unreachable = ""
@@ -237,11 +240,14 @@ class FleetSession:
         lost, silent = self.dispatcher.overdue()
         for token, reason in lost:
             self._finish(token, RunFailed(reason=reason, killed=True))
+        self.dispatcher.enlist()
         for name in silent:
             self._tell(p.Ping(name))
         self._check_presence()
 
     def _sleep(self) -> None:
+        if self._channel is not None and self._channel.holds_message:
+            return
         descriptors = [self._channel.fileno()] if self._channel is not None and not self._channel.closed else []
         wait(descriptors, time.monotonic() + _AGAIN_SECONDS)
 
@@ -322,7 +328,7 @@ class FleetSession:
     def _tell(self, message: Any) -> None:
         if self._channel is not None:
             try:
-                self._channel.send(message)
+                self._channel.exchange(message)
             except OSError:  # it ends; what was sent is asked for again
                 self._channel.closed = True
 
@@ -368,6 +374,9 @@ class FleetSession:
     def _check_presence(self) -> None:
         """Raise UserError where no worker has been present for long."""
         now = time.monotonic()
+        if now - self._checked > _AWAY_SECONDS:  # between two searches, or stopped: a worker had no chance to be heard
+            self._heard += now - self._checked
+        self._checked = now
         if self.dispatcher.slots:
             self._heard, self._met = now, True
             return

@@ -220,6 +220,11 @@ def attach(worker: Any, host: Host, announcement: Announcement) -> None:
     worker.startup_information[ANNOUNCED] = lambda _: announcement.written()
 
 
+def detach(worker: Any) -> Host:
+    """Undo `attach`; returns the host."""
+    return _hosts.pop(str(worker.name))
+
+
 def _host_of(worker: Any) -> Host:
     return _hosts[str(worker.name)]
 
@@ -255,7 +260,7 @@ async def dask_setup(worker: Any) -> None:
 
 async def dask_teardown(worker: Any) -> None:
     """End what `dask_setup` started."""
-    _hosts.pop(str(worker.name)).close()
+    detach(worker).close()
 
 
 def visible_devices(text: str, count: int) -> list[int]:

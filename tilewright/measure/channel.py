@@ -17,6 +17,7 @@ import struct
 import time
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +82,32 @@ class Channel:
             self.socket.sendall(data)
         finally:
             self.socket.settimeout(None)  # a time limit would make reading wait, too
+
+    def exchange(self, message: Any) -> None:
+        """As `send`, and take in what arrives meanwhile: two ends that only sent would wait for each other for ever.
+
+        `holds_message` then tells what the descriptor does not.
+        """
+        if self.closed:
+            raise BrokenPipeError(errno.EPIPE, "the channel is closed")
+        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        left = memoryview(_HEAD.pack(_MARK, zlib.crc32(data), len(data)) + data)
+        poll = select.poll()
+        poll.register(self.socket.fileno(), select.POLLIN | select.POLLOUT)
+        while left:
+            ((_, events),) = poll.poll()
+            if events & select.POLLIN:
+                self._fill()
+            with suppress(BlockingIOError):
+                left = left[self.socket.send(left, socket.MSG_DONTWAIT) :]
+
+    @property
+    def holds_message(self) -> bool:
+        """Whether a whole message was taken in that nobody has asked for."""
+        if len(self._held) < _HEAD.size:
+            return False
+        mark, _, length = _HEAD.unpack_from(self._held)
+        return bool(mark != _MARK or len(self._held) >= _HEAD.size + length)
 
     def receive(self) -> Any:
         """The next message, waited for; EOFError where the other end is gone."""
