@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -132,3 +134,27 @@ def test_switched_off_is_said_as_well() -> None:
     (outcome,) = measure([Candidate("wrong").job("llvm")], LocalRunner(repeat=1, check_correctness=False))
     assert isinstance(outcome, Measured)
     assert (outcome.checked, outcome.unchecked) == (False, "check_correctness=False")
+
+
+def test_files_that_nobody_uses_make_room_where_they_take_more_than_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock = [0.0]
+    left = [1000]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=left[0]))
+    references = referee.References(lambda: clock[0])
+    paths = [str(tmp_path / name) for name in "abcd"]
+    for path in paths:
+        Path(path).write_bytes(bytes(100))
+    for path in paths[:3]:
+        references.keep(path, path)
+    left[0] = 250
+    clock[0] = 700.0
+    assert references.file(paths[0]), "used last"
+    references.keep(paths[3], paths[3])
+    assert [Path(path).exists() for path in paths] == [True, False, True, True], "until less is taken than is left"
+    assert references.wanted(paths[1])
+    clock[0] = 900.0
+    left[0] = 0
+    references.keep(paths[1], paths[1])
+    assert [bool(references.file(path)) for path in paths] == [True, True, False, True], "others may be on their way"

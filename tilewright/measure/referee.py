@@ -7,9 +7,14 @@ none does, the candidates at hand run unchecked, are recorded so, and later ones
 from __future__ import annotations
 
 import logging
+import os
+import shutil
+import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from .pool import Died, Pool
@@ -21,6 +26,8 @@ _ATTEMPTS = 3
 _OVERDUE = 2
 """Computations that may run out of time: a configuration can hang, but two in a row say that the workload is large."""
 _ROUNDS = 4
+_IDLE_SECONDS = 600.0
+"""A reference that was not used for so long may make room on the disk for others: no candidate waits with it."""
 _PAUSE = 16
 """Candidates that run unchecked after a failed round before the next one; twice as many after each."""
 
@@ -36,15 +43,25 @@ class _Failed:
 
 
 class References:
-    """The file of each workload's reference, or why there is none. Kept from call to call of `measure`."""
+    """The file of each workload's reference, or why there is none. Kept from call to call of `measure`.
 
-    def __init__(self) -> None:
-        self._files: dict[Any, str] = {}
+    The files of a session that lives for long, as a worker's, take no more than half of the space there is for them:
+    beyond that, those go that were not used for longest, and are computed again when their workload returns.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._files: dict[Any, str] = {}  # in the order of their last use
+        self._used: dict[Any, float] = {}
+        self._now = now
         self._failed: dict[Any, _Failed] = {}
 
     def file(self, workload: Any) -> str:
         """The file; empty where there is none."""
-        return self._files.get(workload, "")
+        path = self._files.pop(workload, "")
+        if path:
+            self._files[workload] = path
+            self._used[workload] = self._now()
+        return path
 
     def reason(self, workload: Any) -> str:
         """Why there is none."""
@@ -64,12 +81,26 @@ class References:
     def keep(self, workload: Any, path: str) -> None:
         """It is in this file."""
         self._files[workload] = path
+        self._used[workload] = self._now()
         self._failed.pop(workload, None)
+        self._make_room(Path(path).parent)
 
     def drop(self, workload: Any, path: str) -> None:
         """This file cannot be read any more."""
         if self._files.get(workload) == path:
-            del self._files[workload]
+            del self._files[workload], self._used[workload]
+
+    def _make_room(self, folder: Path) -> None:
+        """Remove files that were not used for long, while all of them take more than is left."""
+        with suppress(OSError):
+            taken, left = sum(map(_size, self._files.values())), shutil.disk_usage(folder).free
+            for workload, path in list(self._files.items()):
+                if taken <= left or self._now() - self._used[workload] < _IDLE_SECONDS:
+                    return
+                size = _size(path)
+                Path(path).unlink(missing_ok=True)
+                taken, left = taken - size, left + size
+                self.drop(workload, path)
 
     def fail(self, workload: Any, reason: str, final: bool) -> None:
         """A round of attempts ended without one."""
@@ -78,6 +109,13 @@ class References:
         failed.left = _PAUSE << failed.rounds
         failed.rounds += 1
         failed.final = final or failed.rounds >= _ROUNDS
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:  # somebody has removed it
+        return 0
 
 
 @dataclass
