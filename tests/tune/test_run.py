@@ -19,7 +19,7 @@ from tilewright import autotvm
 from tilewright.autotvm.record import encode, load_from_file
 from tilewright.core.target import Target
 from tilewright.error import UserError
-from tilewright.measure.outcome import BuildFailed, Measured, MeasureResult, RunFailed, TimedOut, WrongAnswer
+from tilewright.measure.outcome import BuildFailed, Measured, MeasureResult, Refused, RunFailed, TimedOut, WrongAnswer
 from tilewright.tune.records.format import MeasureInput, Notes
 from tilewright.tune.records.history import History
 from tilewright.tune.search.annealing import AnnealingSearch
@@ -602,3 +602,11 @@ def test_what_was_best_for_another_shape_is_tried_first() -> None:
     first = [large.config_space.get(index)["x"].size[1:] for index in measurer.asked[:8]]
     assert [128, 2] in first
     assert run.tally.resumed == 0
+
+
+def test_a_search_ends_where_the_compiler_refuses_everything(monkeypatch, caplog):
+    monkeypatch.setattr("tilewright.tune.session.run._HOPELESS", 40)
+    run, _, measurer = tune(lambda index: Refused(reason="there is no compiler"), confirm=0)
+    assert run.tally.done == 0
+    assert 40 <= len(measurer.asked) < 80
+    assert "the compiler refuses 40 configurations in a row: the search ends here" in caplog.text

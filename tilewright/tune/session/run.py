@@ -31,7 +31,7 @@ _LARGEST_BATCH = 32
 _TRANSFERRED = 4
 """Configurations of other workloads that are tried first."""
 _HOPELESS = 2000
-"""The search ends after so many rejected candidates in a row."""
+"""The search ends after so many rejected candidates in a row, before they are built or by the compiler."""
 
 
 class Measurer(Protocol):
@@ -106,6 +106,7 @@ class Run:
         self._device: DeviceAttributes | None = None
         self._good: dict[int, Trial] = {}
         self._outstanding: list[int] = []
+        self._refused_by_compiler = 0  # in a row
         self._records: list[Trial] = []
         """The records that decide the best: all measurements, and wrong answers."""
         self._features: dict[int, Features] = {}
@@ -218,6 +219,9 @@ class Run:
         """Return about `count` configurations to measure next; none where nothing is left to try."""
         if not self._features:
             self.strategy.meet(self._attributes.name)
+        if self._refused_by_compiler >= _HOPELESS:
+            logger.warning("the compiler refuses %d configurations in a row: the search ends here", _HOPELESS)
+            return []
         batch, self._outstanding = self._outstanding, []
         if batch:
             self._features.update((i, found.features) for i, found in prefilter.inspect(batch).items())
@@ -230,8 +234,10 @@ class Run:
         """Record the outcome of a configuration; returns its trial, None if it does not count as one."""
         self._under_way -= 1
         if isinstance(outcome, Refused):
+            self._refused_by_compiler += 1
             self._refuse(index, outcome)
             return None
+        self._refused_by_compiler = 0
         self.tally.done += 1
         trial = self._take(self.tally.done, index, outcome)
         self._unlearned.append(self._seen(trial))
