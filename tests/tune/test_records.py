@@ -269,6 +269,18 @@ def test_a_log_that_is_deleted_or_replaced_is_gone_on_with(tmp_path):
     assert path.read_text(encoding="utf-8") == "third\nfourth\n"
 
 
+def test_a_log_whose_folder_is_gone_closes_its_file_once(tmp_path):
+    folder = tmp_path / "logs"
+    log = RecordLog(folder / "a.log")
+    (folder / "a.log").unlink()
+    folder.rmdir()
+    folder.touch()
+    with pytest.raises(UserError, match=r"cannot write to .*a\.log"):
+        log.append("{}")
+    os.fstat(log._file)  # it is open still, and no other file has its number
+    log.close()
+
+
 def test_a_log_that_cannot_be_written_is_a_mistake_at_once(tmp_path):
     with pytest.raises(UserError, match="cannot write"):
         autotvm.callback.log_to_file(str(tmp_path))
@@ -537,6 +549,18 @@ def test_contexts_nest_and_update():
 
 
 # Whole files
+
+
+def test_a_context_that_is_entered_twice_asks_each_once(tmp_path):
+    one, other = autotvm.apply_history_best([pair(3)]), autotvm.apply_history_best([])
+    known, unknown = fakes.add_task().workload, fakes.add_task(64).workload
+    with other, one, other, one, other, Target("opencl") as target:
+        assert autotvm.DispatchContext.current is other
+        assert other.query(target, known).index == 3
+        assert other.query(target, unknown).is_fallback
+        assert next(place for place, _ in other.answers(target, [unknown, known])) == 1
+    assert autotvm.DispatchContext.current not in (one, other)
+    assert other.query(target, known).is_fallback, "it stands directly within the outermost one now"
 
 
 def test_picking_splitting_and_merging(tmp_path):

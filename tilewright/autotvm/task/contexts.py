@@ -24,23 +24,16 @@ class _Current(type):
     @property
     def current(cls) -> DispatchContext:
         """The innermost context."""
-        return _current.get()
+        return _stack.get()[-1]
 
 
 class DispatchContext(metaclass=_Current):
-    """Base of the contexts; `with` makes one the innermost."""
-
-    def __init__(self) -> None:
-        self._outer: list[DispatchContext] = []
+    """Base of the contexts; `with` makes one the innermost, also where it is entered already."""
 
     def query(self, target: Target | None, workload: Any) -> Any:
         """The configuration for a workload on a target, from here or from the contexts outside."""
-        found = self._query_inside(target, workload)
-        if found is None:
-            # Outside of any `with`, a context stands directly within the outermost one.
-            outer = self._outer[-1] if self._outer else _ROOT
-            return outer.query(target, workload)
-        return found
+        known = (one._query_inside(target, workload) for one in self._outwards())
+        return next(found for found in known if found is not None)
 
     def answers(self, target: Target | None, workloads: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """The configurations that are known for one piece of work under several names, such as those of strategies.
@@ -48,11 +41,16 @@ class DispatchContext(metaclass=_Current):
         Each with the place of its name, in the order to try them: those of this context, the fastest first, then those
         of the contexts outside.
         """
-        ranks = [self._rank_inside(target, workload) for workload in workloads]
-        for _, place in sorted((rank, place) for place, rank in enumerate(ranks) if rank is not None):
-            yield place, self._query_inside(target, workloads[place])
-        if self is not _ROOT:
-            yield from (self._outer[-1] if self._outer else _ROOT).answers(target, workloads)
+        for one in self._outwards():
+            ranks = [one._rank_inside(target, workload) for workload in workloads]
+            for _, place in sorted((rank, place) for place, rank in enumerate(ranks) if rank is not None):
+                yield place, one._query_inside(target, workloads[place])
+
+    def _outwards(self) -> list[DispatchContext]:
+        """This context and those outside of it, each once; outside of any `with`, that is the outermost one."""
+        stack = _stack.get()
+        around = stack[: len(stack) - stack[::-1].index(self)] if self in stack else (_ROOT, self)
+        return list(dict.fromkeys(reversed(around)))
 
     def _query_inside(self, target: Target | None, workload: Any) -> Any:
         """The configuration that this context knows, or None."""
@@ -70,19 +68,17 @@ class DispatchContext(metaclass=_Current):
         raise NotImplementedError
 
     def __enter__(self) -> Any:
-        self._outer.append(_current.get())
-        _current.set(self)
+        _stack.set((*_stack.get(), self))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _current.set(self._outer.pop())
+        _stack.set(_stack.get()[:-1])
 
 
 class ApplyConfig(DispatchContext):
     """One configuration for whatever is asked."""
 
     def __init__(self, config: Any) -> None:
-        super().__init__()
         self._config = config
         self.workload: Any = None
 
@@ -99,7 +95,6 @@ class FallbackContext(DispatchContext):
     """Answers with a fallback configuration, the same one for a workload each time, and warns once."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.memory: dict[tuple[str, Any], Any] = {}
         self._warned: set[tuple[str, Any]] = set()
 
@@ -142,7 +137,8 @@ def _key(target: Target | None, workload: Any) -> tuple[str, Any]:
 
 
 _ROOT = FallbackContext()
-_current: ContextVar[DispatchContext] = ContextVar("autotvm context", default=_ROOT)
+_stack: ContextVar[tuple[DispatchContext, ...]] = ContextVar("autotvm contexts", default=(_ROOT,))
+"""The contexts that are entered, the outermost first."""
 
 
 def clear_fallback_cache(target: Target | None, workload: Any) -> None:

@@ -23,7 +23,6 @@ class ApplyHistoryBest(DispatchContext):
     """
 
     def __init__(self, records: Any) -> None:
-        super().__init__()
         self.history = History()
         self._given: dict[tuple[str, Any], Any] = {}
         self._doubted: set[Any] = set()

@@ -32,7 +32,8 @@ def split_workload(in_file: PathLike, clean: bool = True) -> list[Path]:
         groups.setdefault(measure_str_key(pair[0], include_config=False), []).append(pair)
     made = []
     for i, pairs in enumerate(groups.values()):
-        path = Path(f"{os.fspath(in_file)}.{i:03d}.wkl")
+        path = path_of(in_file, "record")
+        path = path.with_name(f"{path.name}.{i:03d}.wkl")
         _write(path, without_repeats(pairs) if clean else pairs)
         made.append(path)
     return made

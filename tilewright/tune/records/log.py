@@ -61,8 +61,9 @@ class RecordLog:
     def append(self, *lines: str) -> None:
         """Write lines at the end of the file, each in one piece; UserError where that fails, as on a full disk."""
         if self._on_disk and os.fstat(self._file).st_nlink == 0:  # deleted or replaced meanwhile
+            fresh = self._open()
             os.close(self._file)
-            self._file = self._open()
+            self._file = fresh
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:
