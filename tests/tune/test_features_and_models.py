@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tw
 from tests.errors.refused import refused
+from tests.tune import fakes
 from tilewright import autotvm, te
 from tilewright.autotvm import feature
 from tilewright.autotvm.tuner.xgboost_cost_model import XGBoostCostModel
@@ -121,6 +122,12 @@ def test_the_model_learns_an_order(kind: str) -> None:
     further.load_basemodel(model)
     further.fit(known, speeds(task, known))
     assert len(further.predict(range(10))) == 10
+
+
+def test_the_model_predicts_nothing_of_nothing() -> None:
+    model = XGBoostCostModel(fakes.add_task(), "knob", model="numpy")
+    model.fit(range(8), range(8))
+    assert model.predict([]).shape == (0,)
 
 
 def test_the_model_learns_from_records() -> None:

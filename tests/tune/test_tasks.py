@@ -140,6 +140,10 @@ TASK = fakes.add_task(4096)
     [
         ({"tasks": []}, r"tasks=\[\] is not a list of tasks"),
         ({"tasks": [TASK, autotvm.templates.conv1d.task("llvm", shape=(64,))]}, r"the tasks are for llvm and opencl"),
+        (
+            {"tasks": [autotvm.task.create("tests/add", (64,), f"llvm -mcpu={cpu}") for cpu in ("skylake", "znver3")]},
+            r"the tasks are for llvm -mcpu=skylake and llvm -mcpu=znver3",
+        ),
         ({"tuner": "magic"}, r"tuner='magic' is unknown"),
         ({"budget": None}, r"neither a budget nor trials are given"),
         ({"budget": "soon"}, r"budget='soon' is not a duration"),

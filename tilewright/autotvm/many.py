@@ -44,7 +44,7 @@ def tune_tasks(
     Parameters
     ----------
     tasks : sequence of Task
-        What to tune, all of one kind of target.
+        What to tune, all for one target.
     budget : float or str, optional
         Seconds for all tasks together, or text such as "15m". What is being measured then is waited for, and winners
         are confirmed after it.
@@ -144,12 +144,12 @@ def _checked(tasks: Any, weights: Any, tuner: Any, budget: Any, trials: Any) -> 
             primitive="tune_tasks",
             fix='give [autotvm.templates.conv2d.task("cuda", shape=(1, 64, 56, 56)), ...]',
         )
-    kinds = {str(task.target.kind) for task in tasks if task.target is not None}
-    if len(kinds) != 1:
+    targets = {str(task.target) if task.target is not None else "no target" for task in tasks}
+    if len(targets) != 1 or tasks[0].target is None:
         raise UserError(
-            f"the tasks are for {' and '.join(sorted(kinds)) or 'no target'}",
+            f"the tasks are for {' and '.join(sorted(targets))}",
             primitive="tune_tasks",
-            fix="tune those of one kind of target at a time",
+            fix="tune those of one target at a time",
         )
     if not isinstance(tuner, str) or tuner not in _TUNERS:
         raise UserError(f"tuner={tuner!r} is unknown", primitive="tune_tasks", fix=f"use one of {', '.join(_TUNERS)}")

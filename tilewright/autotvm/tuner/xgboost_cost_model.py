@@ -113,7 +113,8 @@ class XGBoostCostModel:
         """Return a number for each index, larger for what should be faster; `output_margin` has no effect."""
         if self._model is None:
             raise UserError("the model has learned nothing", primitive="predict", fix="call fit or fit_log first")
-        return self._model.predict(self._rows(self._indices(xs, "predict")))
+        indices = self._indices(xs, "predict")
+        return self._model.predict(self._rows(indices)) if indices else np.zeros(0)
 
     def _make(self) -> Model:
         loss = "rank" if str(self.loss_type) == "rank-binary" else self.loss_type

@@ -16,21 +16,12 @@ from ..records.history import applies
 from ..space.choices import Choice
 from ..space.config import Config
 from ..task import Workload
-from .trials import gist
+from .trials import KINDS, gist
 
 _PAUSE = 300.0
 """A pause of so many seconds between two records, beyond the time of the second, separates sessions."""
 _MOST_CAUSES = 12
 _MOST_CHOICES = 6
-_KINDS = {
-    MeasureErrorNo.INSTANTIATION_ERROR: "no kernel",
-    MeasureErrorNo.COMPILE_HOST: "no kernel",
-    MeasureErrorNo.COMPILE_DEVICE: "compile error",
-    MeasureErrorNo.RUNTIME_DEVICE: "runtime error",
-    MeasureErrorNo.WRONG_ANSWER: "wrong answer",
-    MeasureErrorNo.BUILD_TIMEOUT: "build timeout",
-    MeasureErrorNo.RUN_TIMEOUT: "run timeout",
-}
 
 
 @dataclass(frozen=True)
@@ -124,7 +115,7 @@ def kind_of(inp: MeasureInput, error_no: int) -> str:
         return "refused"
     if error_no == MeasureErrorNo.NO_ERROR:
         return "confirmed" if inp.notes.confirmed else "measured"
-    return _KINDS.get(error_no, f"error number {error_no}")
+    return KINDS.get(error_no, f"error number {error_no}")
 
 
 def _best(pairs: Sequence[Pair]) -> Pair | None:

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from ...core.own_code import calling
 from ...core.target import Target
 from ...measure.build import build
 from ...measure.channel import wait
+from ...measure.children import tuner_mark
 from ...measure.custom import BuildResult, Runner
+from ...measure.guard import folder_name
 from ...measure.job import Built, Job
 from ...measure.option import LocalBuilder
 from ...measure.outcome import BuildFailed, Failure, Measured, MeasureErrorNo, MeasureResult, Outcome, TimedOut
@@ -41,7 +44,7 @@ class OwnRunnerSession:
         self.target = Target.parse(target)
         self._builder = builder
         self._runner = runner
-        self._folder = Path(tempfile.mkdtemp(prefix="tilewright-"))
+        self._folder = Path(tempfile.mkdtemp(prefix=folder_name(tuner_mark(), "")))  # the guard removes it, too
         self._count = 0
 
     def __enter__(self) -> OwnRunnerSession:
@@ -140,14 +143,11 @@ def _outcome(result: MeasureResult) -> Outcome:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Reported(Failure):
     """A failure that a script's runner reports by its number."""
 
     number: int
-
-    def __init__(self, *, number: int, **about: Any) -> None:
-        super().__init__(**about)
-        object.__setattr__(self, "number", number)
 
     @property
     def error_no(self) -> int:

@@ -10,6 +10,7 @@ from ...measure.outcome import (
     BuildFailed,
     Failure,
     Measured,
+    MeasureErrorNo,
     MeasureResult,
     Outcome,
     Refused,
@@ -20,6 +21,16 @@ from ...measure.outcome import (
 from ..records.format import MeasureInput, mean_cost
 
 _NUMBERS = re.compile(r"\d[\d,.]*")
+KINDS = {
+    MeasureErrorNo.INSTANTIATION_ERROR: "no kernel",
+    MeasureErrorNo.COMPILE_HOST: "compile error",
+    MeasureErrorNo.COMPILE_DEVICE: "compile error",
+    MeasureErrorNo.RUNTIME_DEVICE: "runtime error",
+    MeasureErrorNo.WRONG_ANSWER: "wrong answer",
+    MeasureErrorNo.BUILD_TIMEOUT: "build timeout",
+    MeasureErrorNo.RUN_TIMEOUT: "run timeout",
+}
+"""The legacy number of a failure → its kind, in the words of `kind_of`."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +110,7 @@ def kind_of(outcome: Outcome) -> str:
             return "measured"
         case Refused():
             return "refused"
-        case BuildFailed(stage="instantiate" | "lower"):
+        case BuildFailed(stage="instantiate"):
             return "no kernel"
         case BuildFailed():
             return "compile error"
