@@ -23,7 +23,7 @@ def test_a_killed_worker_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Mo
         return list(temporary.glob("tilewright-*"))
 
     def await_folders(there: bool) -> None:
-        end = time.monotonic() + patient(30)
+        end = time.monotonic() + patient(120)
         while bool(folders()) != there and time.monotonic() < end:
             time.sleep(0.05)
         assert bool(folders()) == there

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
+from tests.counting import function_calls
 from tests.loops.programs import alloc, buf, function, launch, load, loop, ramp, spread, store, thread
 from tests.loops.running import empty, floats, run
 from tilewright.core.dtype import DType
@@ -96,9 +95,8 @@ def test_conv1d_block_by_block(lanes: int) -> None:
 
 def test_a_naive_kernel_of_two_thousand_blocks_takes_seconds_at_most() -> None:
     x, w, y = floats(2048), floats(32), empty(2079)
-    begin = time.process_time()
-    run(conv1d(2048, 32), x, w, y)
-    assert time.process_time() - begin < 5
+    kernel = conv1d(2048, 32)
+    assert function_calls(lambda: run(kernel, x, w, y)) < 1_500_000  # about a second
     np.testing.assert_allclose(y, np.convolve(x, w), rtol=1e-3, atol=1e-4)
 
 

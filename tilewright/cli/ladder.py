@@ -52,7 +52,8 @@ def climb_ladder(ladder: Ladder, options: LadderOptions) -> int:
         interrupted = True
     _show(ladder, outcomes, on, options)
     if interrupted:
-        print_lines([f"interrupted after {len(outcomes)} rows"])
+        rows = "1 row" if len(outcomes) == 1 else f"{len(outcomes)} rows"
+        print_lines([f"interrupted after {rows}"])
         return INTERRUPTED
     return FAILED if any(outcome.failure for outcome in outcomes if outcome.kind == "rung") else FINE
 
