@@ -271,3 +271,61 @@ def test_a_predicate_may_read_knobs_that_it_was_not_seen_to_read():
     right = [(a, b, c) for c in range(3) for b in range(3) for a in range(3) if a <= b <= c and (a != 2 or c > 0)]
     found = [space.get(i) for i in range(space.range_length) if space.is_index_valid(i)]
     assert [tuple(config[name].val for name in "abc") for config in found] == right
+
+
+@pytest.mark.parametrize("more", [10, 400])
+def test_a_filter_that_reads_a_knob_for_few_choices_of_another(more):
+    """Of 1,000 choices, one leads to a knob that no sample was seen to read; with 400 more, too many to tabulate."""
+    space = Space([value_knob("a", range(1000)), value_knob("b", range(more))])
+    space = space.where(lambda e: e["a"].val != 17 or e["b"].val > 3)
+    assert space.predicates[0].names == ("a",)
+    assert space.size == pytest.approx(1000 * more - 4, rel=1e-3)
+    drawn = space.draw(np.random.default_rng(0), 4000)
+    assert len(drawn) == 4000
+    assert space.admitted(drawn).all()
+    assert space.admitted(np.array([[17, 3], [17, 4], [16, 3]])).tolist() == [False, True, True]
+
+
+def test_a_filter_that_reads_an_undefined_knob_for_few_choices_is_refused():
+    space = Space([value_knob("a", range(1000))]).where(lambda e: e["a"].val != 17 or e["c"].val > 3)
+    with pytest.raises(UserError, match="the filter reads knob 'c', which is not defined"):
+        _ = space.size
+
+
+def test_equal_configurations_and_values_hash_alike():
+    a, b = value_knob("a", [1, 2]).choices[0], value_knob("b", [3]).choices[0]
+    assert len({Config({"a": a, "b": b}), Config({"b": b, "a": a})}) == 1
+    assert len({ValueChoice([1, {"x": 2}]), ValueChoice((1.0, {"x": 2}))}) == 1
+
+
+def test_a_walk_in_a_space_of_very_many_choices():
+    space = Space([split_knob("x", 2**60, "verbose", num_outputs=12), value_knob("one", [0])])
+    assert space.range_length > 1 << 40
+    assert space.random_walk(5) != 5
+    assert Space([value_knob("one", [0])]).random_walk(0) == 0
+
+
+@pytest.mark.parametrize("tuner", [autotvm.tuner.AutoTuner, autotvm.tuner.XGBTuner, autotvm.tuner.GATuner])
+def test_a_template_without_knobs_has_one_configuration(tuner):
+    @autotvm.template("tests/no_knobs")
+    def no_knobs(n):
+        a = te.placeholder((n,), name="A")
+        b = te.compute((n,), lambda i: a[i] + 1.0, name="B")
+        s = te.create_schedule(b.op)
+        s[b].bind(b.op.axis[0], te.thread_axis("threadIdx.x"))
+        return s, [a, b]
+
+    task = autotvm.task.create("tests/no_knobs", (64,), "cuda")
+    made = tuner(task, seed=1)
+    assert [config.index for config in made.next_batch(4)] == [0]
+    assert not made.has_next()
+    assert [config.index for config in autotvm.rank(task, 3)] == [0]
+
+
+def test_a_filter_of_too_many_combinations_to_ask_about_all():
+    space = Space([value_knob("a", range(1000)), value_knob("b", range(1000)), value_knob("c", range(2))])
+    space = space.where(lambda e: (e["a"].val, e["b"].val) != (17, 3) or e["c"].val == 1)
+    assert space.predicates[0].names == ("a", "b")
+    assert space.admitted(np.array([[17, 3, 0], [17, 3, 1], [17, 4, 0]])).tolist() == [False, True, True]
+    assert space.predicates[0].names == ("a", "b", "c")
+    assert len(space.draw(np.random.default_rng(0), 1000)) == 1000

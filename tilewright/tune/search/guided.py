@@ -45,7 +45,7 @@ _FAILED = 8.0
 
 def automatic(task: Task, seed: int | None = None, least_gain: float = 0.0) -> Strategy:
     """Return the default search: guided by the model if that covers the task, else annealing."""
-    if task.target is not None and task.target.is_gpu and task.target.has_warps:
+    if task.target is not None and task.target.is_gpu and task.target.has_warps and task.config_space.knobs:
         try:
             guided = GuidedSearch(task, seed, least_gain=least_gain)
             if guided.is_covered:

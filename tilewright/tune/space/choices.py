@@ -245,8 +245,7 @@ class ValueChoice(Choice):
         return isinstance(other, ValueChoice) and self.data == other.data
 
     def __hash__(self) -> int:
-        data = self.data
-        return hash(str(data)) if isinstance(data, (list, dict)) else hash(data)
+        return hash(_hashable(self.data))
 
     @property
     def numbers(self) -> list[float]:
@@ -259,6 +258,13 @@ def _json(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_json(v) for v in value]
     return value.item() if hasattr(value, "item") else value
+
+
+def _hashable(data: Any) -> Any:
+    """JSON data as what hashes, equal where the data are."""
+    if isinstance(data, list):
+        return tuple(map(_hashable, data))
+    return frozenset((key, _hashable(value)) for key, value in data.items()) if isinstance(data, dict) else data
 
 
 KINDS: dict[str, Callable[[Any], Choice]] = {

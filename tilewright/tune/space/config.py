@@ -57,7 +57,7 @@ class Config(Mapping[str, Choice]):
         return isinstance(other, Config) and self._choices == other._choices
 
     def __hash__(self) -> int:
-        return hash(tuple(self._choices.items()))
+        return hash(frozenset(self._choices.items()))  # in any order: equal ones may come from different spaces
 
     def __repr__(self) -> str:
         entries = str(list(self._choices.items()))

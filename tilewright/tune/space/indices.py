@@ -110,14 +110,13 @@ class Indices:
     def random_walk(self, point: int) -> int:
         """Return the index of a configuration that differs from that of `point` in one knob."""
         places = self.point2knob(point)
-        others = [
-            self.knob2point([*places[:k], place, *places[k + 1 :]])
-            for k, size in enumerate(self.dims)
-            for place in range(size)
-            if place != places[k]
-        ]
-        found = [index for index in others if self.is_index_valid(index)]
-        return _RANDOM.choice(found) if found else point
+        movable = [k for k, size in enumerate(self.dims) if size > 1]
+        for _ in range(_TRIES if movable else 0):  # knobs may have too many choices to list them
+            k = _RANDOM.choice(movable)
+            moved = [*places[:k], _RANDOM.randrange(self.dims[k]), *places[k + 1 :]]
+            if moved != places and self.is_index_valid(found := self.knob2point(moved)):
+                return found
+        return point
 
     def _valid(self, span: range) -> Iterable[int]:
         return filter(self.is_index_valid, span)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -55,10 +55,7 @@ class _Watched(Mapping[str, Choice]):
         self._seen.add(name)
         found = self._choices.get(name)
         if found is None:
-            known = ", ".join(self._choices) or "none"
-            raise UserError(
-                f"the filter reads knob {name!r}, which is not defined", primitive="multi_filter", fix=f"knobs: {known}"
-            )
+            raise _undefined(name, self._choices)
         return found
 
     def __iter__(self) -> Iterator[str]:
@@ -69,8 +66,29 @@ class _Watched(Mapping[str, Choice]):
         return len(self._choices)
 
 
+def _undefined(name: str, known: Iterable[str]) -> UserError:
+    return UserError(
+        f"the filter reads knob {name!r}, which is not defined",
+        primitive="multi_filter",
+        fix=f"knobs: {', '.join(known) or 'none'}",
+    )
+
+
 class _UnseenError(KeyError):
     """A test reads a knob that it was not seen to read."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class UnseenKnobError(Exception):
+    """A predicate reads a knob outside of its group, `name`: it was not seen to read it."""
+
+    def __init__(self, predicate: Predicate, name: str) -> None:
+        super().__init__(name)
+        self.predicate = predicate
+        self.name = name
 
 
 class _Known(dict[str, Choice]):
@@ -117,8 +135,18 @@ class Group:
 
     def holds(self, places: Iterable[int]) -> bool:
         """Whether the choices at these places of the group's knobs meet all predicates."""
-        choices = {k.name: k.choices[p] for k, p in zip(self.knobs, places, strict=True)}
-        return all(p.test(choices) for p in self.predicates)
+        choices = _Known((k.name, k.choices[p]) for k, p in zip(self.knobs, places, strict=True))
+        for predicate in self.predicates:
+            try:
+                if not predicate.test(choices):
+                    return False
+            except _UnseenError as error:
+                raise UnseenKnobError(predicate, error.name) from None
+        return True
+
+    def examine(self) -> None:
+        """Ask the predicates about all combinations, or many; UnseenKnobError where one reads further knobs."""
+        _ = self.allowed if self.tabulated else self.fraction
 
     @cached_property
     def table(self) -> np.ndarray:
@@ -132,8 +160,14 @@ class Group:
             try:
                 self._rule_out(allowed, predicate, read)
             except _UnseenError:  # it reads more knobs than it did when it was watched
-                self._rule_out(allowed, predicate, tuple(range(len(self.knobs))))
+                self._rule_out_by_all(allowed, predicate)
         return allowed
+
+    def _rule_out_by_all(self, allowed: np.ndarray, predicate: Predicate) -> None:
+        try:
+            self._rule_out(allowed, predicate, tuple(range(len(self.knobs))))
+        except _UnseenError as error:
+            raise UnseenKnobError(predicate, error.name) from None
 
     def _count(self, axes: tuple[int, ...]) -> int:
         return prod(self.shape[i] for i in axes)
@@ -173,8 +207,28 @@ class Group:
         return np.fromiter((self.holds(row) for row in places.tolist()), bool, len(places))
 
 
+def groups_of(knobs: Sequence[Knob], predicates: Sequence[Predicate]) -> tuple[Group, ...]:
+    """The groups of knobs that predicates tie together; knobs under no predicate are in none.
+
+    A test may read a knob for a few choices of others only, and so was not seen to read it: its group then grows.
+    """
+    known = [knob.name for knob in knobs]
+    while True:
+        made = group(knobs, predicates)
+        try:
+            for one in made:
+                one.examine()
+        except UnseenKnobError as error:
+            if error.name not in known:
+                raise _undefined(error.name, known) from None
+            more = replace(error.predicate, names=(*error.predicate.names, error.name))
+            predicates = [more if each is error.predicate else each for each in predicates]
+        else:
+            return made
+
+
 def group(knobs: Sequence[Knob], predicates: Sequence[Predicate]) -> tuple[Group, ...]:
-    """The groups of knobs that predicates tie together; knobs under no predicate are in none."""
+    """The groups by the knobs that predicates are known to read."""
     place = {knob.name: i for i, knob in enumerate(knobs)}
     sets: list[tuple[set[int], list[Predicate]]] = []
     for predicate in predicates:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 
@@ -19,7 +20,7 @@ from .choices import Choice
 from .config import Config
 from .indices import Indices
 from .knobs import Knob
-from .predicates import Group, Part, Predicate, Test, group, names_read
+from .predicates import Group, Part, Predicate, Test, UnseenKnobError, groups_of, names_read
 
 _MOST_IN_64_BITS = 1 << 62
 _REDRAWS = 64  # rounds of drawing again what a predicate too large to tabulate rules out
@@ -69,6 +70,9 @@ class Space(Indices):
         See `where` for the arguments.
         """
         self.predicates = self.where(filter, names, reason).predicates
+        self._forget_counts()
+
+    def _forget_counts(self) -> None:
         for counted in ("size", "_groups"):
             self.__dict__.pop(counted, None)
 
@@ -118,7 +122,7 @@ class Space(Indices):
 
     @cached_property
     def _groups(self) -> tuple[Group, ...]:
-        return group(self.knobs, self.predicates)
+        return groups_of(self.knobs, self.predicates)
 
     def __repr__(self) -> str:
         size = f"len={self.size}"
@@ -218,11 +222,30 @@ class Space(Indices):
         """For each row, whether no predicate rules it out."""
         flags = np.ones(len(points), bool)
         for one in self._groups:
-            flags[flags] = one.test(points[flags][:, one.at])
+            try:
+                flags[flags] = one.test(points[flags][:, one.at])
+            except UnseenKnobError as error:
+                self._regroup(error)
+                return self.admitted(points)
         return flags
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """`count` random points, each as likely as any other; a few may be less than asked in a sparse space."""
+        try:
+            return self._drawn(rng, count)
+        except UnseenKnobError as error:
+            self._regroup(error)
+            return self.draw(rng, count)
+
+    def _regroup(self, error: UnseenKnobError) -> None:
+        """Have a predicate read one more knob: the combinations are too many to have asked it about all of them."""
+        self.predicates = tuple(
+            replace(each, names=(*each.names, error.name)) if each.test is error.predicate.test else each
+            for each in self.predicates
+        )
+        self._forget_counts()
+
+    def _drawn(self, rng: np.random.Generator, count: int) -> np.ndarray:
         points = rng.integers(self.dims, size=(count, len(self.dims)))
         self.check()
         for one in self._groups:
@@ -246,5 +269,5 @@ class Space(Indices):
         """The index of each row."""
         if self.range_length > _MOST_IN_64_BITS:
             return [self.index(row) for row in points.tolist()]
-        found: list[int] = (points @ np.cumprod([1, *self.dims[:-1]])).tolist()
+        found: list[int] = (points @ np.cumprod([1, *self.dims])[:-1]).tolist()
         return found
