@@ -93,3 +93,29 @@ def test_what_the_language_has_no_word_for() -> None:
     s[B].bind(k, te.thread_axis("threadIdx.x"))
     with refused("hybrid.build", "the hybrid language has no word for AllReduce", fix="tw.lower"):
         te.hybrid.build(s, [A], [B])
+
+
+def test_infinities_and_nan_are_written_as_numbers() -> None:
+    A, k = te.placeholder((4, 8), name="A"), te.reduce_axis((0, 8), "k")
+    B = te.compute((4,), lambda i: te.max(A[i, k], axis=k), name="B")
+    C = te.compute((4,), lambda i: te.if_then_else(B[i] > 0, B[i], te.const(float("nan"), "float32")), name="C")
+    written = te.hybrid.build(te.create_schedule(C.op), [A], [C])
+    values = np.arange(32, dtype="float32").reshape(4, 8) - 12
+    np.testing.assert_array_equal(written(values), [np.nan, 3, 11, 19])
+    again = written(A)
+    out = tw.nd.empty((4,), "float32")
+    tw.build(te.create_schedule(again.op), [A, again], "llvm")(tw.nd.array(values), out)
+    np.testing.assert_array_equal(out.numpy(), [np.nan, 3, 11, 19])
+
+
+def test_files_that_cannot_be_written_or_read(tmp_path: Path) -> None:
+    module = te.hybrid.HybridModule("def f(a):\n    return a\n", "f")
+    module.save(str(tmp_path / "f"))
+    assert (tmp_path / "f.py").read_text() == module.get_source()
+    with refused("hybrid.HybridModule", "cannot be written", fix="give another path"):
+        module.save(str(tmp_path / "nowhere" / "f.py"))
+    with refused("hybrid.HybridModule", "cannot be read", fix="give a file that is there"):
+        module.load(str(tmp_path / "g.py"))
+    (tmp_path / "bytes.py").write_bytes(b"\xff\xfe")
+    with refused("hybrid.HybridModule", "holds no function", fix="give a file of save"):
+        module.load(str(tmp_path / "bytes.py"))

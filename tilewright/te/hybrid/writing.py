@@ -5,11 +5,12 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable, Sequence
 from itertools import count
-from pathlib import Path
+from math import isinf, isnan
 from typing import Any
 
 from ...core.dtype import DType
 from ...core.errors import UserError
+from ...core.paths import file_path
 from ...core.text import identifier
 from ...driver import lower
 from ...expr import nodes as n
@@ -51,13 +52,32 @@ class HybridModule:
 
     def save(self, path: str) -> None:
         """Write the text to a file; ".py" is added if the name has no ending."""
-        Path(path if Path(path).suffix else f"{path}.py").write_text(self.source, encoding="utf-8")
+        place = file_path(path, "hybrid.HybridModule", "matmul.py")
+        place = place if place.suffix else place.with_name(f"{place.name}.py")
+        try:
+            place.write_text(self.source, encoding="utf-8")
+        except OSError as error:
+            raise UserError(
+                f"{place} cannot be written: {error.strerror}",
+                primitive="hybrid.HybridModule",
+                fix="give another path",
+            ) from None
 
     def load(self, path: str) -> None:
         """Read the text from a file that `save` has written."""
-        text = Path(path).read_text(encoding="utf-8")
+        place = file_path(path, "hybrid.HybridModule", "matmul.py")
+        try:
+            text = place.read_text(encoding="utf-8")
+        except OSError as error:
+            raise UserError(
+                f"{place} cannot be read: {error.strerror}",
+                primitive="hybrid.HybridModule",
+                fix="give a file that is there",
+            ) from None
+        except UnicodeDecodeError:
+            text = ""
         head = next((line for line in text.splitlines() if line.startswith("def ")), "")
-        if not head:
+        if "(" not in head:
             raise UserError(f"{path!r} holds no function", primitive="hybrid.HybridModule", fix="give a file of save")
         self.source, self.name, self._script = text, head[4 : head.index("(")], None
 
@@ -202,7 +222,9 @@ class _Writer:
     def _constant(self, e: Any) -> str:
         if e.dtype in (DType("int32"), DType("bool")):
             return repr(bool(e.value) if e.dtype.is_bool else e.value)
-        return f"{e.dtype}({e.value!r})"
+        if isinf(e.value):  # which Python and the language write as a number that is too large
+            return f"{e.dtype}({'-' if e.value < 0 else ''}1e999)"
+        return f"{e.dtype}({'1e999 - 1e999' if isnan(e.value) else repr(e.value)})"
 
     def _divided(self, e: n.Div) -> str:
         if not e.dtype.is_float:
