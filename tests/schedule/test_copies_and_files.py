@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilewright as tw
@@ -162,3 +163,20 @@ def test_the_record_of_a_schedule() -> None:
     assert [len(each.steps) for each in record] == list(range(7))
     assert [len(each[C].leaf_iter_vars) for each in record] == [3, 4, 5, 5, 6, 6, 6]
     assert str(tw.lower(record[-1], tensors)) == str(tw.lower(s, tensors))
+
+
+def test_steps_with_numbers_of_numpy_are_kept(tmp_path: Path) -> None:
+    s, tensors = matmul()
+    A, _, C, _ = tensors
+    ko, ki = s[C].split(C.op.reduce_axis[0], np.int64(4))
+    local = s.cache_read(A, "local", [C])
+    s[local].compute_at(s[C], ko)
+    s[local].pipeline(np.int32(2))
+    s[local].storage_align(local.op.axis[0], np.int64(8), np.int64(4))
+    s[C].prefetch(A, ko, np.int64(1))
+    s[C].pragma(ki, "auto_unroll_max_step", np.int64(16))
+    s.rfactor(C, ki, np.int64(0))
+    s.save_steps(tmp_path / "steps.json")
+    again, others = matmul()
+    again.load_steps(tmp_path / "steps.json")
+    assert text(again, others) == text(s, tensors)

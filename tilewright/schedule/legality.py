@@ -142,7 +142,8 @@ def of_stage(axis: IterVar, stage: Stage) -> str:
 
 def positive(value: Any, primitive: str, argument: str, about: str) -> Expr:
     """`value` as an integer expression, checked to be at least 1 where it is known; `about` says whose it is."""
-    e = as_expr(value) if isinstance(value, (int, np.integer, Operand)) and not isinstance(value, bool) else None
+    given = int(value) if isinstance(value, np.integer) else value  # whose 64 bits would widen all indices
+    e = as_expr(given) if isinstance(given, (int, Operand)) and not isinstance(given, bool) else None
     if e is None or not e.dtype.is_int:
         raise UserError(
             f"{argument}={value!r} for {about} is not a whole number", primitive=primitive, fix="give an int >= 1"
@@ -150,6 +151,14 @@ def positive(value: Any, primitive: str, argument: str, about: str) -> Expr:
     if isinstance(e, IntImm) and e.value < 1:
         raise UserError(f"{argument}={e.value} for {about} is below 1", primitive=primitive, fix="give an int >= 1")
     return e
+
+
+def whole_number(value: Any) -> int | None:
+    """The value of an int, an integer of NumPy's or a constant; None for anything else."""
+    plain = getattr(value, "value", value)
+    if isinstance(plain, (bool, np.bool_)) or not isinstance(plain, (int, np.integer)):
+        return None
+    return int(plain)
 
 
 def no_output(schedule: Schedule, stage: Stage, primitive: str, why: str, fix: str = "") -> None:

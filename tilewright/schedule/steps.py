@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ..core.atoms import Atom
 from ..core.dtype import DType
 from ..core.errors import UserError
@@ -83,6 +85,8 @@ class References:
             return self._encode_axis(schedule, value)
         if isinstance(value, IntImm):
             return value.value
+        if isinstance(value, np.generic):
+            return value.item()
         if isinstance(value, Atom):
             return value.name
         if isinstance(value, Expr):

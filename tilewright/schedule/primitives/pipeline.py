@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...core.errors import UserError
-from ..legality import has_loops, no_output
+from ..legality import has_loops, no_output, whole_number
 from ..value import At, Schedule, Stage
 
 
@@ -42,8 +42,8 @@ def double_buffer(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
 def _staged(schedule: Schedule, stage: Stage, depth: Any, primitive: str) -> tuple[Schedule, None]:
     has_loops(stage, primitive)
     no_output(schedule, stage, primitive, "is memory of the caller's, of which there is one copy")
-    stages = getattr(depth, "value", depth)
-    if isinstance(stages, bool) or not isinstance(stages, int) or stages < 1:
+    stages = whole_number(depth)
+    if stages is None or stages < 1:
         raise UserError(
             f"depth={depth!r} for stage {stage.name!r} is not a number of copies",
             primitive=primitive,

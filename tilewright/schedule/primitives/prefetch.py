@@ -9,7 +9,7 @@ from ...core.errors import UserError
 from ...tensor.axis import IterVar
 from ...tensor.script import ScriptOp
 from ...tensor.tensor import Tensor
-from ..legality import has_loops, leaf, of_stage, without_effect
+from ..legality import has_loops, leaf, of_stage, whole_number, without_effect
 from ..value import Prefetch, Schedule, Stage
 
 
@@ -41,8 +41,8 @@ def prefetch(schedule: Schedule, stage: Stage, tensor: Any, axis: IterVar, offse
             primitive="prefetch",
             fix="give a loop that runs one iteration after the other",
         )
-    ahead = getattr(offset, "value", offset)
-    if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 1:
+    ahead = whole_number(offset)
+    if ahead is None or ahead < 1:
         raise UserError(
             f"offset={offset!r} is not a number of iterations", primitive="prefetch", fix="give an int >= 1"
         )

@@ -14,7 +14,7 @@ from ...expr.traverse import substitute
 from ...tensor.axis import AxisKind, IterVar, Range
 from ...tensor.reduction import Reduce
 from ...tensor.tensor import ComputeOp, Tensor
-from ..legality import has_loops, leaf, names, not_mixed, of_fixed_range, of_stage
+from ..legality import has_loops, leaf, names, not_mixed, of_fixed_range, of_stage, whole_number
 from ..relations import Split
 from ..value import At, Schedule, Stage
 from .cache_write import is_even, loop_layout
@@ -80,14 +80,14 @@ def rfactor(
 
 def _position(factor_axis: Any, stage: Stage) -> int:
     """The dimension of the partial result that the factored loop becomes; negative ones count from the end."""
-    dims = len(stage.op.axis) + 1
-    if isinstance(factor_axis, bool) or not isinstance(factor_axis, int) or not -dims <= factor_axis < dims:
+    dims, position = len(stage.op.axis) + 1, whole_number(factor_axis)
+    if position is None or not -dims <= position < dims:
         raise UserError(
             f"factor_axis={factor_axis!r} is not a dimension of the partial result of {stage.name!r}, which has {dims}",
             primitive="rfactor",
             fix=f"give an int from {-dims} to {dims - 1}",
         )
-    return factor_axis % dims
+    return position % dims
 
 
 def _root_values(stage: Stage, axes: dict[IterVar, IterVar], ranges: dict[IterVar, Range]) -> dict[IterVar, Expr]:

@@ -10,7 +10,7 @@ from ...expr.operand import Operand
 from ...expr.operators import as_expr
 from ...tensor.axis import AxisKind, IterVar
 from ...tensor.extern import ExternOp
-from ..legality import has_loops, names, no_output, of_stage, positive, without_effect
+from ..legality import has_loops, names, no_output, of_stage, positive, whole_number, without_effect
 from ..value import Schedule, Stage
 
 
@@ -36,11 +36,11 @@ def storage_align(schedule: Schedule, stage: Stage, axis: IterVar, factor: Any, 
             fix=f"use one of s[{stage.name}].op.axis: {names(stage.op.axis)}",
         )
     every = getattr(positive(factor, "storage_align", "factor", of_stage(axis, stage)), "value", 0)
-    shift = getattr(offset, "value", offset)
+    shift = whole_number(offset)
     if stage.is_output:
         without_effect("storage_align", f"stage {stage.name!r} is an output, whose layout the caller's arrays give")
         return schedule, None
-    if not isinstance(shift, int) or not every:
+    if shift is None or not every:
         raise UserError(
             f"factor is {factor!r} and offset {offset!r}", primitive="storage_align", fix="give two whole numbers"
         )
