@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.errors.refused import refused
 from tests.programs.harness import every_target
 from tilewright import te, tir
 from tilewright.loops.joined_kernels import join_kernels
@@ -127,3 +128,41 @@ def test_an_output_that_another_one_reads_is_kept_inside() -> None:
     c = tw.nd.empty((4,), "float32")
     tw.build(s, [A, C], "llvm")(tw.nd.array(np.arange(4, dtype="float32")), c)
     assert list(c.numpy()) == [2, 4, 6, 8]
+
+
+def two_kernels(block_of: Any) -> list[te.Tensor]:
+    """Two loops over blocks that share memory; the second reads what the block `block_of(bx)` stored in the first."""
+
+    def write(ins: Any, outs: Any) -> Any:
+        ib = tir.ir_builder.create()
+        given, passed, out = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0]), ib.buffer_ptr(outs[1])
+        near = ib.allocate("float32", (8,), name="near", scope="shared")
+        for first in (True, False):
+            with ib.new_scope():
+                bx, tx = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
+                ib.scope_attr(bx, "thread_extent", 4)
+                ib.scope_attr(tx, "thread_extent", 8)
+                at = ib.let("at", bx.var * 8)
+                if first:
+                    near[tx.var] = given[at + tx.var]
+                    passed[at + tx.var] = near[7 - tx.var]
+                else:
+                    near[tx.var] = passed[block_of(bx.var) * 8 + tx.var]
+                    out[at + tx.var] = near[7 - tx.var] + 1
+        return ib.get()
+
+    A = te.placeholder((32,), name="A")
+    return [A, *te.extern([(32,), (32,)], [A], write, name="B", dtype=["float32", "float32"])]
+
+
+def test_loops_over_blocks_that_pass_data_on_are_refused() -> None:
+    tensors = two_kernels(lambda bx: 3 - bx)
+    with refused("lower", "elements of 'B.v0' that other blocks access in another", fix="allocate near inside"):
+        tw.lower(te.create_schedule(tensors[1].op), tensors)
+    tensors = two_kernels(lambda bx: bx)
+    module = tw.build(te.create_schedule(tensors[1].op), tensors, "opencl")
+    device = tw.device("opencl")
+    values = np.arange(32, dtype="float32")
+    arrays = [tw.nd.array(values, device), *(tw.nd.empty((32,), "float32", device) for _ in range(2))]
+    module(*arrays)
+    np.testing.assert_array_equal(arrays[2].numpy(), values + 1)
