@@ -190,6 +190,7 @@ def test_analysis() -> None:
     assert tir.analysis.undefined_vars(tir.LetStmt(n, n + 1, STORE), [i, j]) == [n]
     assert tir.analysis.verify_ssa(FUNCTION)
     assert not tir.analysis.verify_ssa(tir.PrimFunc([A, B], tir.SeqStmt([LOOPS, LOOPS, LOOPS.body])))
+    assert not tir.analysis.verify_ssa(tir.PrimFunc([A, B], tir.SeqStmt([LOOPS, LOOPS])))
     assert not tir.analysis.verify_ssa(tir.PrimFunc([A, B], tir.For(i, 0, 8, "serial", LOOPS)))
     assert not tir.analysis.verify_ssa(tir.PrimFunc([A, B], INNER)), "i is not defined"
     rows = tir.decl_buffer((n,), "float32", "rows")

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+import tilewright as tw
 from tests.loops.programs import alloc, buf, function, load, loop, store, thread
 from tests.passes.running import run_pass
+from tilewright import te
 from tilewright.core.errors import UserError
 from tilewright.core.hardware import LoopKind
 from tilewright.expr.nodes import Var
@@ -187,3 +189,14 @@ def test_more_copies_than_compile_in_reasonable_time_are_refused() -> None:
     unrolled(loop(Var("t"), 100_000, again))  # a loop that stays makes no copies
     with pytest.raises(UserError, match="lower auto_unroll_max_step"):
         unrolled(marked(loop(k, 9_000, copy(k)), auto_unroll_max_step=10_000))
+
+
+def test_a_pragma_of_the_name_of_the_mark_is_a_pragma() -> None:
+    A = te.placeholder((16,), name="A")
+    B = te.compute((16,), lambda i: A[i] + 1, name="B")
+    s = te.create_schedule(B.op)
+    outer, inner = s[B].split(B.op.axis[0], 4)
+    with pytest.warns(UserWarning, match="nothing reads 'write_out'"):
+        s[B].pragma(outer, "write_out", True)
+    s[B].unroll(inner)
+    assert "for i_outer in range(4)" in str(tw.lower(s, [A, B]))

@@ -252,3 +252,10 @@ def test_a_tensor_is_no_sequence() -> None:
     for thing in (A, A[0]):
         with pytest.raises(UserError, match="list of its elements"):
             list(thing)
+
+
+def test_an_axis_leaves_the_range_that_it_is_given() -> None:
+    given = te.Range(0, 2**31 - 1)
+    axis = te.reduce_axis(given, "k")
+    assert axis.dom is not given
+    assert (axis.dom.extent.dtype, given.extent.dtype) == ("int64", "int32")

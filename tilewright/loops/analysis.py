@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,9 +56,17 @@ def _is_ssa(function: Function) -> bool:
     for buffer in function.buffers:
         known.update(e for e in post_order(*buffer.shape, *(buffer.layout.given or ())) if isinstance(e, Var))
         known.update(e for e in post_order(buffer.layout.start) if isinstance(e, Var))
-    defined = [var for node in post_order(function.body) for var in _defined_by(node)]
+    defined = [var for stmt in _every(function.body) for var in _defined_by(stmt)]
     once = len(defined) == len(set(defined)) and known.isdisjoint(defined)
     return once and not [var for var in undefined_vars(function.body) if var not in known]
+
+
+def _every(stmt: Stmt) -> Iterator[Stmt]:
+    """The statements below one, each as often as it stands there."""
+    yield stmt
+    for child in stmt.children():
+        if isinstance(child, Stmt):
+            yield from _every(child)
 
 
 @deep

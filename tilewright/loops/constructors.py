@@ -212,7 +212,7 @@ def make_prefetch(buffer: Any, bounds: Any, span: Any = None) -> Stmt:
 def make_allocate(buffer_var: Any, dtype: Any, extents: Any, condition: Any, body: Any, *more: Any) -> Stmt:
     """Storage for the buffer `buffer_var`, whose type and extents these are, within the body."""
     buffer = _buffer(buffer_var, "Allocate")
-    shape = tuple(as_expr(e) for e in extents)
+    shape = tuple(as_expr(e) for e in (extents if isinstance(extents, (tuple, list)) else (extents,)))
     if DType(dtype) != buffer.dtype or shape != buffer.shape:
         raise UserError(
             f"{dtype}{list(shape)} is not what {buffer!r} was declared as",
@@ -248,9 +248,14 @@ def make_prim_func(
     params: Any, body: Any, ret_type: Any = None, buffer_map: Any = None, attrs: Any = None, span: Any = None
 ) -> Function:
     """A function of buffers and numbers; `buffer_map` says which buffer a parameter of type handle stands for."""
+    for name, mapping in (("buffer_map", buffer_map), ("attrs", attrs)):
+        if not isinstance(mapping or {}, Mapping):
+            raise UserError(f"{name} is {mapping!r}, which is not a mapping", primitive="PrimFunc", fix="give a dict")
     at = dict(buffer_map or {})
     given = params if isinstance(params, (tuple, list)) else [params]
-    found: list[Any] = [p.buffer if isinstance(p, BufferVar) else at.get(p, p) for p in given]
+    found: list[Any] = [
+        p.buffer if isinstance(p, BufferVar) else at.get(p, p) if isinstance(p, Var) else p for p in given
+    ]
     wrong = next((p for p in found if not isinstance(p, (Buffer, Var))), None)
     if wrong is not None:
         raise UserError(f"{wrong!r} is not a parameter", primitive="PrimFunc", fix="give buffers and variables")

@@ -37,7 +37,8 @@ from ..schedule.primitives.annotate import TASKS
 from .copies import Copies
 
 MAX_AUTO_DEPTH = 8
-_WRITE_OUT = (("write_out", True),)
+_WRITE_OUT = (("write_out", object()),)
+"""The mark of loops to write out: a value of its own, which no pragma of a user's has."""
 
 
 @dataclass(frozen=True)

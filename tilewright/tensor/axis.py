@@ -145,8 +145,7 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = No
     range that is known to be reversed.
     """
     made = to_range(dom, "reduce_axis", name)
-    made.extent = counted(made.extent)
-    return IterVar(name, made, AxisKind.REDUCE)
+    return IterVar(name, Range.from_min_extent(made.min, counted(made.extent)), AxisKind.REDUCE)
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None) -> IterVar:
