@@ -538,3 +538,19 @@ def test_what_cannot_be_dealt_out_is_said() -> None:
         warnings.simplefilter("error")
         lower_for(CUDA, s, [A, B])
         lower_for(Target("opencl"), s, [A, B])
+
+
+def test_a_fill_that_is_stored_under_a_condition_keeps_its_loops() -> None:
+    """The condition is for the threads that the schedule has it run on: here for one, which stores all elements."""
+    A = te.placeholder((64,), name="A")
+    B = te.compute((64,), lambda i: A[63 - i] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    AS = s.cache_read(A, "shared", [B])
+    tx = te.thread_axis("threadIdx.x")
+    outer, inner = s[B].split(B.op.axis[0], 32)
+    bind(s, B, outer, "blockIdx.x")
+    s[B].bind(inner, tx)
+    s[AS].compute_at(s[B], inner)
+    s[AS].set_store_predicate(tx.var.equal(0))
+    assert not changes(s)
+    compiled(s, [A, B])

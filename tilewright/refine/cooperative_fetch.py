@@ -89,6 +89,8 @@ def _obstacle(schedule: Schedule, found: StageBounds, block: dict[ThreadTag, int
         return "the number of threads is known only at the call"
     if not prod(shape):
         return "it has no elements"
+    if found.stage.store_predicate is not None:
+        return "it is stored under a condition of the schedule's"
     if any(note.pragmas for note in notes):
         return "its loops carry pragmas"
     if any(n.kind not in _PLAIN_KINDS for n in notes[:-1]) or any(n.kind is LoopKind.PARALLEL for n in notes[-1:]):
