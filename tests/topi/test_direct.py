@@ -267,6 +267,24 @@ def test_sums_over_many_channels_have_a_first_configuration():
     assert inspect_candidate(task, first, cuda).refusal is None
 
 
+@pytest.mark.parametrize(
+    ("groups", "filters", "lanes"),
+    [(1, 64, 16), (8, 64, 8), (4, 24, 6), (2, 64, 16), (2, 34, 16)],
+    ids="dense eight six many prime".split(),
+)
+def test_vectors_on_a_cpu_are_of_filters_of_one_group(groups: int, filters: int, lanes: int):
+    """Filters of a vector that see the same channels share one load; 17 filters have no such vector."""
+    workload = Conv2d.of((1, 16, 9, 9), filters, padding=1, groups=groups, layout="NHWC")
+    llvm = Target("llvm")
+    config = CONV2D.others[0].first(workload.args, llvm)
+    assert config["tile_c"].size[-1] == lanes
+    program, args = CONV2D.others[0].program(config, workload, llvm)
+    data, weights = workload.inputs(np.random.default_rng(groups))
+    out = tw.nd.empty(workload.out_shape)
+    tw.build(program, args, llvm)(tw.nd.array(data), tw.nd.array(weights), out)
+    np.testing.assert_allclose(out.numpy(), workload.numpy(data.astype("float64"), weights), rtol=1e-4, atol=1e-4)
+
+
 def test_shipped_records_fit_the_templates():
     """Each names a configuration that the space of its template still has."""
     folder = Path(shipped.__file__).parent / "records"

@@ -20,7 +20,9 @@ from .tensors import Tensors
 
 _LANES = (4, 8, 16, 32)
 _COLUMNS = (1, 2, 4, 7, 8)
-_FEW = 4
+_WIDEST = 16
+"""Lanes of a vector whose filters are of one group."""
+_FEW = 32
 """Channels of a sum up to which its border is told apart at each read: to write out the padded input costs more."""
 _MANY = 1 << 16
 """Weights from which on all processors turn them: to wake the others takes some microseconds."""
@@ -28,7 +30,8 @@ _MANY = 1 << 16
 
 def space(of: Images) -> Space:
     """The knobs: channels in a vector, columns whose sums are computed together, and how far loops are written out."""
-    lanes = [[-1, n] for n in _LANES if n <= of.filters] or [[-1, of.filters]]
+    fit = {n for n in (*_LANES, _of_one_group(of)) if n <= of.filters} or {of.filters}
+    lanes = [[-1, n] for n in sorted(fit)]
     columns = [[-1, n] for n in _COLUMNS if n <= of.places[1]]
     return Space(
         [
@@ -73,12 +76,20 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     s[sums].vectorize(sums.op.axis[3])
 
 
+def _of_one_group(of: Images) -> int:
+    """Return the lanes of vectors whose filters see the same channels, which is then one value for all of them."""
+    own = of.filters // of.groups
+    if of.groups == 1 or own == 1:  # a vector of channels is one load, too
+        return _WIDEST
+    return next((n for n in range(min(own, _WIDEST), 1, -1) if own % n == 0), _WIDEST)
+
+
 def usual(of: Images) -> dict[str, Any]:
-    """Vectors of 16 channels, seven columns together, or as many as leave few over."""
+    """Vectors of 16 channels or of those of one group; seven columns together, or as many as leave few over."""
     columns = of.places[1]
     own = min((7, 8, 4), key=lambda n: (-(-columns // n) * n, -n))
     stored = of.shape[1] // of.groups > _FEW
-    return {"tile_c": [16], "tile_x": [own], "unroll_kernel": 1, "store_padding": stored}
+    return {"tile_c": [_of_one_group(of)], "tile_x": [own], "unroll_kernel": 1, "store_padding": stored}
 
 
 def covers(of: Images) -> bool:
