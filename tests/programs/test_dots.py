@@ -11,7 +11,7 @@ import pytest
 import tilewright as tw
 from tests.passes.running import finish
 from tilewright import intrin, te
-from tilewright.codegen.llvm.compile import assembly, host_processor
+from tilewright.codegen.llvm.compile import assembly, host_processor, is_left
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
 from tilewright.loops.interpret import interpret
@@ -146,6 +146,16 @@ def test_a_processor_with_vnni_runs_the_instruction() -> None:
     assert "vpdpbusd" in assembly(module.program.source, host_processor("cascadelake"))
     for other in ("skylake-avx512", "x86-64-v3"):
         assert "vpdpbusd" not in tw.build(*on_vectors(16, 64, 32), f"llvm -mcpu={other}").program.source
+
+
+@pytest.mark.parametrize("taken", ["avx512vnni", "avx512f", "avx2", "sse4.2"])
+def test_a_feature_that_is_taken_away_takes_what_needs_it(taken: str) -> None:
+    """LLVM ends the process where an intrinsic is called that the processor lacks."""
+    for processor in ("", " -mcpu=cascadelake"):
+        module = tw.build(*on_vectors(16, 64, 32), f"llvm{processor} -mattr=-{taken}")
+        assert "vpdpbusd" not in module.program.source
+    assert is_left("fma", "-avx2")
+    assert not is_left("fma", "+sse3,-avx")
 
 
 def test_operands_with_strides_of_their_own_run_the_loops() -> None:

@@ -363,3 +363,15 @@ def test_batches_by_cblas() -> None:
     out = tw.nd.empty((2, 3, 5), "float64")
     tw.build(te.create_schedule(C.op), [A, B, C], "llvm")(tw.nd.array(a), tw.nd.array(b), out)
     np.testing.assert_allclose(out.numpy(), a @ b.swapaxes(1, 2))
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_a_c_function_answers_yes_or_no(target: str) -> None:
+    A = te.placeholder((4,), name="A")
+    B = te.compute((4,), lambda i: te.if_then_else(tir.call_pure_extern("bool", "is_large", A[i]), 1.0, 2.0), name="B")
+    s = te.create_schedule(B.op)
+    code = "#include <stdbool.h>\nbool is_large(float x) { return x > 1.5f; }"
+    s[B].pragma(B.op.axis[0], "import_c", code)
+    made = tw.nd.empty((4,))
+    tw.build(s, [A, B], target)(tw.nd.array(np.arange(4, dtype="float32")), made)
+    assert made.numpy().tolist() == [2, 2, 1, 1]

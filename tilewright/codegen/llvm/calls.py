@@ -12,7 +12,7 @@ from ...expr.effects import ATOMICS, EXTERN, LLVM, PREFETCH, PURE_LLVM
 from ...loops.calls import FOREIGN, called_function, refuse_packed
 from ...loops.storage import AddressOf
 from .binding import binding
-from .types import LLVMValue, memory_type
+from .types import LLVMValue, constant, memory_type, value_type
 from .writer import FunctionWriter, ModuleWriter
 
 
@@ -43,18 +43,20 @@ def write_call(writer: Writer, e: n.Call) -> LLVMValue:
 def _foreign(writer: Writer, e: n.Call) -> LLVMValue:
     name, given = called_function(e), e.args[1:]
     args = [writer.value(arg) for arg in given]
-    kind, out = memory_type(e.dtype), writer.out
+    own = e.name in (LLVM, PURE_LLVM)
+    kind, out = (value_type if own else memory_type)(e.dtype), writer.out
     pointers = any(arg.dtype == "handle" for arg in given)
     pure = f"willreturn memory({'argmem: read' if pointers else 'none'})"
     effect = "nounwind" if e.name in (EXTERN, LLVM) else f"nounwind {pure}"
-    if e.name in (LLVM, PURE_LLVM):
+    if own:
         out.module.intrinsics[name] = e
         return out.call(name, kind, args)
     out.module.declare(name, kind, [arg.type for arg in args], effect)
     out.module.imports[name] = None
     # C's own convention: what is narrower than an int comes widened.
     texts = [_widened(value, arg.dtype) for value, arg in zip(args, given, strict=True)]
-    return out.op(kind, f"call {kind} @{name}({', '.join(texts)})", name)
+    made = out.op(kind, f"call {kind} @{name}({', '.join(texts)})", name)
+    return out.compare("icmp ne", made, constant(0, DType("uint8")), 1) if e.dtype.is_bool else made
 
 
 def _widened(value: LLVMValue, dtype: DType) -> str:

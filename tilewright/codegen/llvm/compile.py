@@ -50,14 +50,27 @@ def host_processor(cpu: str | None = None, features: str | None = None) -> Proce
     if cpu is None:
         known = dict(llvm.get_host_cpu_features())
         flags = ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(known.items()))
-        wide = 512 if known.get("avx512f") and known.get("avx512vl") else 0
         extra = f",{features}" if features else ""
-        has_fma = known.get("fma", False) or platform.machine() == "aarch64"
+        has = {name: known.get(name, False) and is_left(name, extra) for name in ("fma", "avx512vl", "avx512vnni")}
+        wide = 512 if has["avx512vl"] else 0
+        has_fma = has["fma"] or platform.machine() == "aarch64"
         has_scale = bool(wide) and llvm.llvm_version_info >= (22,)
-        has_vnni = known.get("avx512vnni", False) and "-avx512vnni" not in extra
+        has_vnni = has["avx512vnni"]
         return Processor(llvm.get_host_cpu_name(), flags + extra, wide, has_fma, has_scale, has_vnni)
-    has_vnni = any(shape.family == "vpdpbusd" for shape in x86_hardware(cpu, features or "").matrix_shapes)
+    has_vnni = is_left("avx512vnni", features or "") and any(
+        shape.family == "vpdpbusd" for shape in x86_hardware(cpu, features or "").matrix_shapes
+    )
     return Processor(cpu, features or "", 0, "+fma" in (features or ""), has_vnni=has_vnni)
+
+
+_BUILT_ON = ("sse2", "sse3", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "fma", "f16c", "avx512f")
+"""Features of x86 of which later ones need earlier ones: LLVM drops those that need one which is taken away."""
+
+
+def is_left(name: str, features: str) -> bool:
+    """Whether a processor that has a feature of x86 keeps it where these are changed, such as "+avx,-avx2"."""
+    needed = _BUILT_ON[: _BUILT_ON.index("avx2")] if name == "fma" else _BUILT_ON
+    return not any(f"-{each}" in features.split(",") for each in (name, *needed))
 
 
 def machine_of(target: Target) -> Processor:
