@@ -308,7 +308,7 @@ class ExprWriter:
 
     def _function(self, name: str, dtype: DType, e: n.Expr) -> Text:
         self.dtypes.add(dtype)
-        args = [self.write(arg) for arg in e.children()]
+        args = [self._argument(arg) for arg in e.children()]
         own = f"{name}_{dtype}"
         if own in self.dialect.helpers:
             return f"{self.helper(own)}({', '.join(args)})", ATOM
@@ -316,6 +316,11 @@ class ExprWriter:
         if text is None:
             raise InternalError(f"the {self.dialect.name} target has no function {name!r} for {dtype}")
         return self._narrowed(text, ATOM, e.dtype)
+
+    def _argument(self, e: n.Expr) -> str:
+        """The text of a function's argument; C makes an `int` of a choice among narrower integers."""
+        choice = isinstance(e, (n.Select, n.IfThenElse)) and e.dtype.is_int and self.dialect.overloads
+        return self._narrowed(self.write(e), TERNARY, e.dtype)[0] if choice else self.write(e)
 
     def _not(self, e: n.Not) -> Text:
         return f"!{self.write(e.a, UNARY)}", UNARY

@@ -71,6 +71,8 @@ class Dialect(ABC):
     """What stands before a helper function's return type."""
     helpers: ClassVar[Mapping[str, str]]
     """Bodies of helper functions that differ from language to language, by name."""
+    overloads: ClassVar[bool] = False
+    """Whether functions of integers are others for each type."""
     has_matrix_instructions: ClassVar[bool] = False
     """Whether `matrix.py` writes matrix instructions in this language; without it, their loops run."""
     intrinsics: ClassVar[Mapping[str, str]]

@@ -39,6 +39,7 @@ class OpenCl(PlainC):
         "float32": "float",
         "float64": "double",
     }
+    overloads: ClassVar[bool] = True
     literal_suffixes: ClassVar[dict[str, str]] = {"int64": "L", "uint32": "u", "uint64": "UL"}
     # Bytes, which may alias everything: compilers assume that a ushort and a half never share memory.
     helpers: ClassVar[dict[str, str]] = {

@@ -9,7 +9,7 @@ from ..arith.simplify import simplify
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..expr.nodes import Expr, IntImm
-from ..expr.operators import as_expr
+from ..expr.operators import as_expr, cast
 from ..runtime.argument_checks import flag as flag  # one rule for modules and operators
 from ..tensor.axis import whole
 from ..tensor.tensor import Tensor
@@ -137,6 +137,13 @@ def index_tensor(given: Any, argument: str, primitive: str) -> Tensor:
             fix='convert it: topi.cast(indices, "int32")',
         )
     return found
+
+
+def wide_index(index: Expr) -> Expr:
+    """An index in a signed type that holds every extent: one of int8 cannot be compared with 300."""
+    if index.dtype == "int64" or (index.dtype.kind == "int" and index.dtype.bits == 32):
+        return index
+    return cast("int32" if index.dtype.bits < 32 else "int64", index)
 
 
 def one_of(given: Any, choices: Sequence[Any], argument: str, primitive: str) -> Any:

@@ -133,7 +133,8 @@ def _divide(a: Any, b: Any) -> Expr:
 
 def _log_add_exp(a: Any, b: Any) -> Expr:
     high, low = o.maximum(a, b), o.minimum(a, b)
-    return o.add(high, TABLE["log1p"](TABLE["exp"](o.subtract(low, high))))
+    apart = o.select(o.equal(high, low), o.const(0, high.dtype), o.subtract(low, high))  # of infinities, too
+    return o.add(high, TABLE["log1p"](TABLE["exp"](apart)))
 
 
 def _logical_xor(a: Any, b: Any) -> Expr:

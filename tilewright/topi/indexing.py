@@ -20,6 +20,7 @@ from .argument_checks import (
     rank_of,
     same,
     tensor,
+    wide_index,
 )
 from .broadcast import broadcast_shape, compute_broadcast
 from .shapes import moved, unravelled
@@ -88,6 +89,7 @@ def _guarded(data: Tensor, place: Any, index: Expr, extent: Any, mode: str) -> E
     """The element at `place(index)`, where `mode` says what an index outside of the extent means."""
     if mode == "fast":
         return data(*place(index))
+    index = wide_index(index)
     extent = o.cast(index.dtype, extent)
     if mode == "wrap":
         return data(*place(o.floormod(index, extent)))
@@ -228,7 +230,7 @@ def one_hot(indices: Tensor, on_value: Any, off_value: Any, depth: int, axis: in
     on, off = (o.cast(kind, o.as_expr(v)) for v in (on_value, off_value))
 
     def element(i: list[Any]) -> Expr:
-        index = where_(*i[:at], *i[at + 1 :])
+        index = wide_index(where_(*i[:at], *i[at + 1 :]))
         return o.select(o.equal(index, o.cast(index.dtype, i[at])), on, off)
 
     return moved([*where_.shape[:at], o.const(extent), *where_.shape[at:]], element, "one_hot")
@@ -270,6 +272,7 @@ def sequence_mask(data: Tensor, valid_length: Tensor, mask_value: float = 0, axi
 
     def element(i: list[Any]) -> Expr:
         length = lengths(i[1 - along])
+        length = wide_index(length) if length.dtype.is_int else length
         return o.if_then_else(o.less(o.cast(length.dtype, i[along]), length), source(*i), value)
 
     return moved(source.shape, element, "sequence_mask")

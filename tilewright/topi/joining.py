@@ -11,7 +11,7 @@ from ..core.refusals import missing_from_module as _missing
 from ..expr import operators as o
 from ..expr.nodes import Expr
 from ..tensor.tensor import Tensor, extents
-from .argument_checks import dimension, index_tensor, integer, integers, known, one_of, sizes, tensor
+from .argument_checks import dimension, index_tensor, integer, integers, known, one_of, sizes, tensor, wide_index
 from .argument_checks import tensors as tensor_list
 from .shapes import moved
 
@@ -309,13 +309,13 @@ def dynamic_strided_slice(a: Tensor, begin: Tensor, end: Tensor, strides: Tensor
             primitive=name,
             fix="give an extent for each dimension",
         )
-    first, steps = cuts["begin"], cuts["strides"]
 
     def place(d: int, i: Any) -> Any:
+        first, step = (wide_index(cuts[argument](d)) for argument in ("begin", "strides"))
         size = o.cast(first.dtype, data.shape[d])
-        start = o.if_then_else(o.less(first(d), 0), first(d) + size, first(d))
+        start = o.if_then_else(o.less(first, 0), first + size, first)
         start = _within(start, size)
-        return _within(start + o.cast(first.dtype, i) * o.cast(first.dtype, steps(d)), size)
+        return _within(start + o.cast(first.dtype, i) * o.cast(first.dtype, step), size)
 
     sliced = range(counts[0] or 0)
     return moved(shape, lambda i: data(*(place(d, e) if d in sliced else e for d, e in enumerate(i))), name)

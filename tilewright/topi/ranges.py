@@ -11,7 +11,7 @@ from ..core.refusals import missing_from_module as _missing
 from ..expr import operators as o
 from ..expr.nodes import Expr
 from ..tensor.tensor import Tensor, compute
-from .argument_checks import element_type, index_tensor, integer, one_of, rank_of, sizes, tensor, tensors
+from .argument_checks import element_type, index_tensor, integer, one_of, rank_of, sizes, tensor, tensors, wide_index
 from .shapes import moved, unravelled
 from .tag import INJECTIVE
 
@@ -105,10 +105,10 @@ def unravel_index(indices: Tensor, shape: Any) -> Tensor:
     A tensor of shape (dimensions, ...) and of the type of `indices`.
     """
     where = index_tensor(indices, "indices", "unravel_index")
-    extents = _extents_in(shape, where.dtype)
+    extents = _extents_in(shape, wide_index(o.const(0, where.dtype)).dtype)
 
     def element(i: list[Any]) -> Expr:
-        return _chosen(i[0], unravelled(where(*i[1:]), extents))
+        return o.cast(where.dtype, _chosen(i[0], unravelled(wide_index(where(*i[1:])), extents)))
 
     return moved([o.const(len(extents)), *where.shape], element, "unravel")
 

@@ -11,7 +11,7 @@ from ..expr import operators as o
 from ..expr.nodes import Expr
 from ..loops.calls import call_intrin
 from ..tensor.tensor import Tensor
-from .argument_checks import dimension, flag, index_tensor, one_of, rank_of, same, tensor
+from .argument_checks import dimension, flag, index_tensor, one_of, rank_of, same, tensor, wide_index
 from .joining import stack
 from .math import cast
 from .shapes import moved
@@ -243,6 +243,7 @@ def _checked(data: Any, indices: Any, updates: Any, primitive: str) -> tuple[Ten
 
 def _within(index: Expr, extent: Any) -> tuple[Expr, Expr]:
     """Whether an index is inside of an extent, and the index counted from the start."""
+    index = wide_index(index)
     extent = o.cast(index.dtype, o.as_expr(extent))
     inside = o.all_of(o.greater_equal(index, -extent), o.less(index, extent))
     return inside, o.cast("int32", o.select(o.less(index, 0), index + extent, index))
