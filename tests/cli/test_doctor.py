@@ -5,12 +5,19 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.conftest import why_no_cuda
 from tilewright.cli import doctor
+from tilewright.cli.calibration import calibrate
+from tilewright.core.cache_folder import DIRECTORY_VARIABLE
+from tilewright.core.errors import UserError
+from tilewright.runtime.driver import DeviceAttributes
+from tilewright.tune.model.machine import Rates, keep
 
 
 def run() -> subprocess.CompletedProcess[str]:
@@ -39,7 +46,9 @@ def test_targets_devices_and_libraries_stand_in_tables() -> None:
 def test_a_target_that_crashes_or_hangs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def ending(code: str) -> dict[str, Any]:
         monkeypatch.setattr(doctor, "sys", type("", (), {"executable": "/bin/sh"}))
-        monkeypatch.setattr(doctor.subprocess, "run", lambda command, **options: real([*command[:2], code], **options))
+        monkeypatch.setattr(
+            doctor.subprocess, "run", lambda command, **options: real(["/bin/sh", "-c", code], **options)
+        )
         return doctor.examine("cuda")
 
     real = subprocess.run
@@ -53,3 +62,23 @@ def test_an_error_of_ours_is_the_reason(capsys: pytest.CaptureFixture[str], monk
     monkeypatch.setattr(doctor, "_program", lambda kind: doctor.device("metal"))
     doctor.probe("cuda")
     assert "unknown kind of device 'metal'" in capsys.readouterr().out
+
+
+def test_files_beside_the_caller_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "numpy.py").write_text("raise ImportError('not this one')")
+    monkeypatch.chdir(tmp_path)
+    found = doctor.examine("llvm")
+    assert found["devices"][0]["right"], found
+
+
+def test_a_gpu_of_an_unknown_architecture_is_not_calibrated() -> None:
+    on: Any = SimpleNamespace(attributes=DeviceAttributes("A GPU of tomorrow", "99.9", multi_processor_count=1))
+    with pytest.raises(UserError, match=r"A GPU of tomorrow has compute version 99\.9, of which no data are known"):
+        calibrate(on)
+
+
+def test_rates_that_cannot_be_kept_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path / "file" / "kernels"))
+    with pytest.raises(UserError, match=r"cannot write .*: Not a directory"):
+        keep("A GPU", Rates())

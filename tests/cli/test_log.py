@@ -206,3 +206,12 @@ def test_what_others_wrote_into_a_log_commands_no_terminal(log):
         assert "]0;title" in text
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
         assert not re.search("^0 lines", text, re.MULTILINE)
+
+
+def test_the_best_of_each_target(tmp_path):
+    path = tmp_path / "two.log"
+    rows = [pair(1, 4e-3, target="opencl"), pair(2, 2e-3, target="llvm"), pair(3, 3e-3, target="llvm")]
+    path.write_text("".join(encode(*row) + "\n" for row in rows), encoding="utf-8")
+    status, text = run("best", path)
+    assert status == 0
+    assert re.findall(r"(\d\.\d+) ms, (\w+)", text) == [("4.000", "opencl"), ("2.000", "llvm")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html.parser
 import json
+import os
 import shutil
 import subprocess
 
@@ -12,6 +13,7 @@ import pytest
 from tests.cli.test_log import LEGACY, log, run
 from tests.tune.test_records import pair
 from tilewright.autotvm.record import encode
+from tilewright.cli import winner
 from tilewright.core.architectures import NVIDIA
 from tilewright.core.boards import BOARDS
 from tilewright.core.target import Target
@@ -149,3 +151,9 @@ def test_a_browser_shows_it_without_an_error(log, tmp_path, width):
     )  # fmt: skip
     assert "CONSOLE" not in done.stderr, done.stderr
     assert picture.stat().st_size > 1000
+
+
+def test_a_winner_that_ends_its_compiler_says_so(monkeypatch):
+    monkeypatch.setattr(winner, "_steps", lambda found: os._exit(3))
+    found = winner.Winners(60.0).compiled(pair()[0])
+    assert found.missing == "the process that compiles it ended with status 3"

@@ -46,6 +46,7 @@ def test_a_file_of_workloads(tmp_path: Path) -> None:
         ("conv1d --shape", r"layers\.txt:1: '--shape' is not an option of conv1d with a value"),
         ("conv1d --kernel 3", r"layers\.txt:1: --shape is missing"),
         ("conv1d --shape 9 --times 0", r"layers\.txt:1: --times '0' is not a positive number"),
+        ("conv1d --shape 9 --times ²", r"layers\.txt:1: --times '²' is not a positive number"),
         ("conv1d '", r"layers\.txt:1: No closing quotation"),
     ],
 )

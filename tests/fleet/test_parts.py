@@ -87,6 +87,15 @@ class TestJournal:
             Journal(tmp_path)
         assert error.value.fix == "give each worker of a host a name of its own: --name gpu1"
 
+    def test_a_folder_that_cannot_be_written_and_a_damaged_file_are_said(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(UserError, match=r"cannot keep a journal in .*/file/own: Not a directory"):
+            Journal(tmp_path / "file" / "own")
+        (tmp_path / "journal.sqlite").write_bytes(b"no data base" * 100)
+        for _ in range(2):
+            with pytest.raises(UserError, match=r"cannot use the journal in .*: file is not a database"):
+                Journal(tmp_path)
+
 
 class TestLedger:
     def test_what_was_sent_and_has_no_record_is_there_for_the_next_session(self, tmp_path: Path) -> None:

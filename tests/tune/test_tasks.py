@@ -127,7 +127,7 @@ def test_the_session_for_users(tmp_path: Path) -> None:
     assert all(tuner.best_config is not None for tuner in first)
     records = list(autotvm.record.load_from_file(log))
     assert len(records) == 16
-    second = autotvm.tune_tasks(tasks, trials=1, measure_option=option, log=log, seed=1, confirm=0)
+    second = autotvm.tune_tasks(tasks, trials=1, measure_option=option, log=log, tuner="gridsearch", confirm=0)
     assert len(list(autotvm.record.load_from_file(log))) == 17
     assert all(after.best_flops >= before.best_flops for before, after in zip(first, second, strict=True))
 
@@ -144,6 +144,8 @@ TASK = fakes.add_task(4096)
             {"tasks": [autotvm.task.create("tests/add", (64,), f"llvm -mcpu={cpu}") for cpu in ("skylake", "znver3")]},
             r"the tasks are for llvm -mcpu=skylake and llvm -mcpu=znver3",
         ),
+        ({"least_gain": 0.1, "tuner": "xgb"}, r"least_gain=0\.1: the tuner 'xgb' expects nothing of its candidates"),
+        ({"least_gain": 2}, r"least_gain=2 is not a fraction"),
         ({"tuner": "magic"}, r"tuner='magic' is unknown"),
         ({"budget": None}, r"neither a budget nor trials are given"),
         ({"budget": "soon"}, r"budget='soon' is not a duration"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..core.errors import UserError
@@ -17,10 +17,11 @@ from ..tune.session.show import say
 from ..tune.session.trials import Trial
 from ..tune.task import Task
 from . import callback
-from .tuner import AutoTuner, GATuner, RandomTuner, Tuner, XGBTuner
+from .tuner import AutoTuner, GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
 from .tuner.tuner import Callback, Session, check_counts, checked_callbacks, checked_options, session_of, unrecorded
 
-_TUNERS = {"auto": AutoTuner, "xgb": XGBTuner, "ga": GATuner, "random": RandomTuner}
+_SEEDED: dict[str, Callable[..., Tuner]] = {"xgb": XGBTuner, "ga": GATuner, "random": RandomTuner}
+_TUNERS = ("auto", *_SEEDED, "gridsearch")
 _UNLIMITED = 1_000_000
 
 
@@ -38,6 +39,7 @@ def tune_tasks(
     resume: bool = True,
     confirm: int = 3,
     early_stopping: int | None = None,
+    least_gain: float = 0.0,
 ) -> list[Tuner]:
     """Tune many tasks in one session, on this host or on a fleet.
 
@@ -57,9 +59,9 @@ def tune_tasks(
     weights : sequence of float, optional
         What a second of each task is worth, such as how often a network runs it. By default all are worth the same.
     tuner : str
-        "auto", "xgb", "ga" or "random".
+        "auto", "xgb", "ga", "random" or "gridsearch".
     seed : int, optional
-        Of the searches.
+        Of the searches; "gridsearch" has none.
     callbacks : iterable of callable
         Called for each trial as (tuner, [input], [result]), with the tuner of its task.
     resume : bool
@@ -68,6 +70,9 @@ def tune_tasks(
         How many of the best of each task are measured again at the end.
     early_stopping : int, optional
         A task gets no more after so many trials without a better one.
+    least_gain : float
+        A task gets no more where no candidate is expected to be faster than the best by this part, such as 0.01. For
+        the tuner "auto".
 
     Returns
     -------
@@ -86,6 +91,12 @@ def tune_tasks(
     2020, section 6), which `tilewright/tune/session/allotment.py` states in full.
     """
     chosen = _checked(tasks, weights, tuner, budget, trials)
+    if least_gain and tuner != "auto":
+        raise UserError(
+            f"least_gain={least_gain!r}: the tuner {tuner!r} expects nothing of its candidates",
+            primitive="tune_tasks",
+            fix='use tuner="auto", or early_stopping',
+        )
     check_counts("tune_tasks", least=0, confirm=confirm)
     if early_stopping is not None:
         check_counts("tune_tasks", early_stopping=early_stopping)
@@ -93,7 +104,7 @@ def tune_tasks(
     called = checked_callbacks(callbacks)
     if log is not None:
         called.append(callback.log_to_file(log))
-    tuners = [_TUNERS[tuner](task, seed=seed) for task in tasks]
+    tuners = [_tuner(tuner, task, seed, least_gain) for task in tasks]
     seconds = seconds_of(budget, "tune_tasks")
     with session_of(tasks[0].target, builder, runner, called) as session:
         options = SearchOptions(_UNLIMITED, early_stopping, confirm=confirm, processes=builder.processes)
@@ -109,6 +120,12 @@ def tune_tasks(
             made.interrupted = campaign.interrupted
     say(lines(runs))
     return tuners
+
+
+def _tuner(name: str, task: Task, seed: int | None, least_gain: float) -> Tuner:
+    if name == "auto":
+        return AutoTuner(task, seed=seed, least_gain=least_gain)
+    return GridSearchTuner(task) if name == "gridsearch" else _SEEDED[name](task, seed=seed)
 
 
 def _run(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.architectures import NVIDIA
+from ..core.errors import UserError
 from ..driver import build
 from ..loops import ir_builder
 from ..runtime.array import array, empty
@@ -36,7 +37,14 @@ class _Bench:
         self.on = on
         attributes = on.attributes
         self.processors = attributes.multi_processor_count
-        self.lanes = NVIDIA["sm_" + attributes.compute_version.replace(".", "")].multiprocessor.float_lanes
+        architecture = NVIDIA.get("sm_" + attributes.compute_version.replace(".", ""))
+        if architecture is None:
+            raise UserError(
+                f"{attributes.name} has compute version {attributes.compute_version}, of which no data are known",
+                primitive="calibrate",
+                fix="leave it out: the model takes the rates of the usual GPU",
+            )
+        self.lanes = architecture.multiprocessor.float_lanes
 
     def seconds(self, body: Callable[..., None], blocks: int, threads: int, data: np.ndarray) -> float:
         """The time of a kernel whose threads run `body(builder, input, output, number of the thread)`."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..core.errors import TVMError
 from ..core.version import __version__
+from ..measure.children import package_path
 from ..report.environment import cpu_name, versions
 from ..report.table import Column, table
 from ..runtime.device import device
@@ -119,9 +120,11 @@ def _settings() -> list[str]:
 
 def examine(kind: str) -> dict[str, Any]:
     """What `probe` says of a target, from a process of its own; or why that one ended without saying anything."""
-    command = [sys.executable, "-c", f"from tilewright.cli.doctor import probe; probe({kind!r})"]
+    # -P: a file called numpy.py where the caller happens to stand is none of our business.
+    command = [sys.executable, "-P", "-c", f"from tilewright.cli.doctor import probe; probe({kind!r})"]
+    own = {**os.environ, "PYTHONPATH": package_path()}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, env=own)
     except subprocess.TimeoutExpired:
         return {"reason": f"no answer within {SECONDS} s: its driver or compiler hangs"}
     try:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..core.text import one_line
+from ..measure.outcome import MeasureResult
 from ..report.chart import WITH_CHARTS, can_draw
 from ..report.curves import Line, line_chart
 from ..report.table import Column, table
@@ -49,20 +50,24 @@ def show(path: Path, rows: int = _MOST_ROWS) -> int:
 def best(path: Path) -> int:
     """Print the best configuration of each workload, whatever device measured it."""
     pairs, problems = read_log(path)
-    known = {inp.task.workload: (inp, result) for inp, result in History(pairs, lambda _: "").pairs()}
+    known = _by_workload(History(pairs, lambda _: "").pairs())
     for workload, own in _by_workload(pairs).items():
         print_lines([heading(workload_name(workload))])
         if workload not in known:
             print_lines([f"none of {len(own)} configurations could be measured: tilewright log show {path}", ""])
-            continue
-        inp, result = known[workload]
-        where = f" on {inp.notes.device}" if inp.notes.device else ""
-        where += "" if inp.notes.checked else ", not checked"
-        cost = mean_cost(result)
-        print_lines([f"{duration(cost)}{_rate(inp.notes.flop, cost)}{where}, {inp.target}"])
-        width = max((len(name) for name in inp.config), default=0)
-        print_lines([*(one_line(f"  {name:{width}}  {choice}") for name, choice in inp.config.items()), ""])
+        for inp, result in known.get(workload, ()):
+            _print_best(inp, result)
     return _tell(path, pairs, problems)
+
+
+def _print_best(inp: MeasureInput, result: MeasureResult) -> None:
+    """Print the best configuration of a workload on a target."""
+    where = f" on {inp.notes.device}" if inp.notes.device else ""
+    where += "" if inp.notes.checked else ", not checked"
+    cost = mean_cost(result)
+    print_lines([f"{duration(cost)}{_rate(inp.notes.flop, cost)}{where}, {inp.target}"])
+    width = max((len(name) for name in inp.config), default=0)
+    print_lines([*(one_line(f"  {name:{width}}  {choice}") for name, choice in inp.config.items()), ""])
 
 
 def merge_logs(out: Path, paths: Sequence[Path]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Sequence
@@ -84,6 +85,7 @@ def tune_file(file: Path, options: TuneOptions) -> int:
             callbacks=[] if is_terminal(sys.stderr) else [_TrialLines(tasks)],
             resume=options.resume,
             early_stopping=options.early_stopping,
+            least_gain=options.least_gain,
         )
     if any(tuner.interrupted for tuner in tuners):
         print_lines(["", "interrupted; the same command goes on from here"])
@@ -125,7 +127,7 @@ def _line(words: list[str]) -> Line:
             raise UserError(f"{word!r} is not an option of {operator} with a value", fix=f"use {options}")
         given[name] = value
     times = given.pop("times", "1")
-    if not times.replace(".", "", 1).isdigit() or not float(times):
+    if not times.replace(".", "", 1).isdecimal() or not 0 < float(times) < math.inf:
         raise UserError(f"--times {times!r} is not a positive number", fix="--times 3")
     strategy = given.pop("strategy", None)
     packaged = OPERATORS[operator] if strategy is None else OPERATORS[operator].by(strategy)

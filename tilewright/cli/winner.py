@@ -66,6 +66,8 @@ class Winners:
             slow = f"that takes more than the {self.seconds:g} s for all winners; `--compile-seconds` gives more"
             found = replace(found, missing=slow)
         child.join()
+        if ended and child.exitcode:
+            found = replace(found, missing=f"the process that compiles it ended with status {child.exitcode}")
         self.left = max(0.0, self.left - (time.monotonic() - began))
         return found
 

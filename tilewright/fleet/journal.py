@@ -15,6 +15,7 @@ import uuid
 from enum import Enum, auto
 from pathlib import Path
 
+from ..core.cache_folder import DIRECTORY_VARIABLE
 from ..core.errors import UserError
 from ..measure.outcome import RunFailed
 from .protocol import write_outcome
@@ -44,8 +45,15 @@ class Journal:
     """The journal in a folder, which one worker at a time may use."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise UserError(
+                f"cannot keep a journal in {folder}: {error.strerror}",
+                primitive="worker",
+                fix=f"set {DIRECTORY_VARIABLE} to a folder that can be written",
+            ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -56,6 +64,17 @@ class Journal:
                 fix="give each worker of a host a name of its own: --name gpu1",
             ) from None
         self._life = uuid.uuid4().hex
+        try:
+            self._open(folder)
+        except sqlite3.Error as error:
+            os.close(self._lock)
+            raise UserError(
+                f"cannot use the journal in {folder}: {error}",
+                primitive="worker",
+                fix="remove the folder: outcomes that no tuner has fetched are then lost",
+            ) from error
+
+    def _open(self, folder: Path) -> None:
         self._data = sqlite3.connect(folder / "journal.sqlite", isolation_level=None)
         self._data.execute("pragma journal_mode=wal")
         # What is written outlives every process of this host. Waiting for the disk at each of a trial's four notes

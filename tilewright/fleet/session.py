@@ -27,6 +27,7 @@ from ..core.errors import UserError
 from ..core.log import logger
 from ..core.target import Target
 from ..measure.channel import Channel, wait
+from ..measure.children import package_path
 from ..measure.job import Job
 from ..measure.option import LocalBuilder
 from ..measure.outcome import WAITS, Outcome, RunFailed, shorten
@@ -338,13 +339,12 @@ class FleetSession:
         if self._channel is not None or time.monotonic() < self._again_at:
             return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "tilewright.fleet.courier", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": path},
+                env={**os.environ, "PYTHONPATH": package_path()},
                 process_group=0,
             )
         self._channel, self._unreachable = Channel(ours), ""

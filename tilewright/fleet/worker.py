@@ -24,7 +24,7 @@ from ..core.errors import UserError
 from ..core.log import logger
 from ..core.version import __version__
 from ..measure.channel import Channel
-from ..measure.children import KEEPS_MEMORY
+from ..measure.children import KEEPS_MEMORY, package_path
 from ..measure.outcome import Outcome, RunFailed
 from ..runtime.driver import DeviceAttributes
 from .journal import Journal, State
@@ -132,8 +132,6 @@ class Host:
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        package = str(Path(__file__).parents[2])
-        path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
         chosen = {} if self.options.visible is None else {"CUDA_VISIBLE_DEVICES": str(self.options.visible)}
         with theirs:
             arguments = [str(theirs.fileno()), self.options.target, str(self.builders)]
@@ -141,7 +139,7 @@ class Host:
                 [sys.executable, "-P", "-m", "tilewright.fleet.bench", *arguments],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**KEEPS_MEMORY, **os.environ, **chosen, "PYTHONPATH": path},
+                env={**KEEPS_MEMORY, **os.environ, **chosen, "PYTHONPATH": package_path()},
                 process_group=0,
             )
         self._channel, self._descriptor = Channel(ours), ours.fileno()

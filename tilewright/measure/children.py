@@ -20,6 +20,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
 
 from ..core.errors import UserError
 from .channel import Channel, wait
@@ -33,6 +34,11 @@ KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 28), "MALLOC_MMAP_THRESHOLD_"
 comparisons otherwise spend much of their time on pages that the system takes back and gives again."""
 _FATAL = (signal.SIGTERM, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 _SENT = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+
+
+def package_path() -> str:
+    """The PYTHONPATH of our processes that are started fresh, whatever folder they are started in."""
+    return os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
 
 
 def die_with(parent: int) -> None:

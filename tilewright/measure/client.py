@@ -14,7 +14,7 @@ from ..core.errors import UserError
 from ..core.log import logger as _log
 from ..runtime.driver import DeviceAttributes
 from .channel import Channel, wait
-from .children import KEEPS_MEMORY, tuner_mark
+from .children import KEEPS_MEMORY, package_path, tuner_mark
 from .guard import TUNER
 from .protocol import DeviceLost, DeviceOpened, RunFinished, RunStarted, Shutdown
 
@@ -29,7 +29,6 @@ class Client:
         if target not in _KINDS:
             raise UserError(f"candidates for {target} cannot be measured", fix=f"use one of {', '.join(_KINDS)}")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
         with theirs:
             arguments = [str(theirs.fileno()), _KINDS[target], str(devices), str(folder), str(os.getpid())]
             self.process = subprocess.Popen(
@@ -37,7 +36,7 @@ class Client:
                 [sys.executable, "-P", "-m", "tilewright.measure", *arguments],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**KEEPS_MEMORY, **os.environ, "PYTHONPATH": path, TUNER: tuner_mark()},
+                env={**KEEPS_MEMORY, **os.environ, "PYTHONPATH": package_path(), TUNER: tuner_mark()},
                 process_group=0,  # out of reach of the terminal's Ctrl-C: the caller decides when it ends
             )
         self.channel = Channel(ours)

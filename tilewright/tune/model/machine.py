@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ...core.boards import BOARDS, board_of
-from ...core.cache_folder import cache_folder
+from ...core.cache_folder import DIRECTORY_VARIABLE, cache_folder
+from ...core.errors import UserError
 from ...core.hardware import Hardware
 from ...core.target import Target
 
@@ -186,9 +187,16 @@ def keep(device: str, rates: Rates) -> Path | None:
         return None
     path = Path(folder, _FILE)
     draft = path.with_name(f".{_FILE}.{os.getpid()}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft.write_text(json.dumps({**_read(), device: asdict(rates)}, indent=2))
-    draft.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps({**_read(), device: asdict(rates)}, indent=2))
+        draft.replace(path)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {error.strerror}",
+            primitive="calibrate",
+            fix=f"set {DIRECTORY_VARIABLE} to a folder that can be written",
+        ) from error
     return path
 
 
