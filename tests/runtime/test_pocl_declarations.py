@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,11 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.paths import python_path
 from tilewright import te
 from tilewright.runtime import opencl_driver
 from tilewright.runtime.device import opencl
-from tilewright.runtime.pocl_declarations import declarations
+from tilewright.runtime.pocl_declarations import WITHOUT_HEADER, declarations
 
 _MARKS = {"__cnfn": "const", "__purefn": "pure", "__conv": "convergent"}
 _TYPE = r"unsigned|u?(?:char|short|int|long)\d*|(?:float|double|half)\d*|size_t|cl_mem_fence_flags|void"
@@ -133,7 +137,7 @@ def test_a_program_is_built_without_the_header(monkeypatch: pytest.MonkeyPatch) 
         pytest.skip("the device is not PoCL's")
     seen = _building(monkeypatch)
     assert np.allclose(_run("lean"), 2 * np.exp(np.arange(8)), rtol=1e-5)
-    assert seen == [("-w", "-D_OPENCL_H_")]
+    assert seen == [("-w", WITHOUT_HEADER)]
 
 
 @pytest.mark.opencl
@@ -142,6 +146,22 @@ def test_a_program_that_is_refused_without_the_header_gets_it(monkeypatch: pytes
     monkeypatch.setattr(opencl_driver, "declarations", lambda source: "no declaration;\n")
     assert np.allclose(_run("refused"), 2 * np.exp(np.arange(8)), rtol=1e-5)
     assert seen[-1] == ("-w",)
+
+
+REFUSED = """
+from tests.runtime.test_pocl_declarations import _run, opencl_driver
+opencl_driver.declarations = lambda source: "no declaration;\\n"
+print(_run("refused")[0])
+"""
+
+
+@pytest.mark.opencl
+def test_a_refusal_that_has_another_try_is_not_printed(tmp_path: Path) -> None:
+    """Clang's words about it would appear when the process ends."""
+    environment = {**os.environ, "PYTHONPATH": python_path(), "POCL_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", REFUSED]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("2.0\n", "")
 
 
 @pytest.mark.opencl
