@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 from tilewright.expr import nodes as n
@@ -96,3 +97,9 @@ def _lanes(f: Any, a: Any, b: Any) -> Any:
 def size(e: n.Expr) -> int:
     """How many nodes the expression has as a tree."""
     return 1 + sum(size(child) for child in e.children())
+
+
+def points(box: dict[Any, tuple[int, int]]) -> Iterator[dict[Any, int]]:
+    """All values of some variables, the ends of their ranges included."""
+    for values in product(*(range(low, high + 1) for low, high in box.values())):
+        yield dict(zip(box, values, strict=True))

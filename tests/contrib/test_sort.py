@@ -37,6 +37,12 @@ def test_orders(axis: int) -> None:
     assert np.array_equal(ordered, -np.sort(-VALUES, axis))
 
 
+def test_bfloat16_is_sorted() -> None:
+    out = tw.nd.empty(VALUES.shape, "bfloat16")
+    tw.get_global_func("tvm.contrib.sort.sort")(tw.nd.array(VALUES), out, -1, True)
+    assert np.array_equal(out.numpy().astype("float32"), np.sort(VALUES, -1))
+
+
 def test_the_first_elements_of_each_row() -> None:
     counts = np.array([[3, 0], [4, 2]], "int32")
     found = called("tvm.contrib.sort.argsort_nms", None, 2, False, counts=counts)

@@ -68,3 +68,10 @@ def test_vectors_of_several_types() -> None:
         tir.Shuffle([x, te.var("f", "float32")], [0, 1])
     with refused("Shuffle", "no vector is given"):
         tir.Shuffle([], [0])
+
+
+def test_elements_that_are_vectors() -> None:
+    held = te.placeholder((4,), "int8x4", name="A")[x]
+    for pick in (lambda: tir.Shuffle([held], [1]), lambda: tir.dp4a(held, held), lambda: tir.vectorlow("int8x2", held)):
+        with refused("", "is one element of type int8x4", fix="a tensor of int8 with one more dimension, of 4"):
+            pick()

@@ -7,6 +7,7 @@ import os
 import subprocess
 import tarfile
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -384,6 +385,20 @@ def test_temporary_folders(tmp_path: Path) -> None:
     kept = utils.tempdir(tmp_path / "kept", keep_for_debug=True)
     kept.remove()
     assert kept.path.exists()
+
+
+def test_temporary_folders_delete_what_they_have_made(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("")
+    utils.tempdir(tmp_path).remove()
+    assert (tmp_path / "mine").exists()
+    folder = utils.tempdir(tmp_path / "deep" / "new")
+    with patch("os.getpid", return_value=-1):  # a fork, which holds the same object
+        folder.remove()
+    assert folder.path.exists()
+    folder.remove()
+    assert not folder.path.exists()
+    with refused("tempdir", "mine cannot be made: File exists", fix="that can be written"):
+        utils.tempdir(tmp_path / "mine")
 
 
 SOURCE = 'extern "C" __global__ void one(float* a) { a[threadIdx.x] = 1.0f; }'

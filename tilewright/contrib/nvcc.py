@@ -9,6 +9,7 @@ from ..codegen.nvrtc import architectures, compile_users, version
 from ..core.errors import UserError
 from ..core.paths import file_path
 from ..core.target import Target
+from ..report.files import write
 
 
 def have_tensorcore(compute_version: Any = None, target: Any = None) -> bool:
@@ -66,7 +67,8 @@ def compile_cuda(
     Raises
     ------
     UserError
-        For source that NVRTC refuses, with its log; where NVRTC is not installed.
+        For source that NVRTC refuses, with its log; where NVRTC is not installed; where `path_target` cannot be
+        written.
     """
     if not isinstance(code, str):
         raise UserError(
@@ -86,7 +88,7 @@ def compile_cuda(
     more = compiler_words("compile_cuda", options=[options] if isinstance(options, str) else options)
     made = compile_users(code, target_format, wanted, tuple(more))
     if path_target is not None:
-        file_path(path_target, "compile_cuda", "kernel.cubin").write_bytes(made)
+        write(file_path(path_target, "compile_cuda", "kernel.cubin"), lambda file: file.write(made))
     return made
 
 

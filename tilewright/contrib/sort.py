@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.dtype import DType
 from ..runtime.packed import register_func
 
 
@@ -43,7 +44,7 @@ def _order(values: np.ndarray, axis: int, is_ascend: bool) -> np.ndarray:
 
 
 def _store(out: Any, values: np.ndarray) -> None:
-    out.copyfrom(values.astype(str(out.dtype)))
+    out.copyfrom(values.astype(DType(out.dtype).numpy))
 
 
 for _function in (argsort, argsort_nms, sort):

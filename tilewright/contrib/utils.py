@@ -9,22 +9,28 @@ from pathlib import Path
 from types import TracebackType
 
 from ..core.errors import UserError
+from ..core.paths import file_path
 
 
 class TempDirectory:
-    """A folder that goes when this object does, or at the end of its `with` block, or by `remove`."""
+    """A folder that goes when this object does, or at the end of its `with` block, or by `remove`.
+
+    One that was there before stays, with what is in it; and a forked process deletes nothing of its parent's.
+    """
 
     def __init__(self, custom_path: str | os.PathLike[str] | None = None, keep_for_debug: bool = False) -> None:
+        self._owner: int | None = None  # the process that deletes the folder: nobody until it is made
         if custom_path is None:
             self.temp_dir = tempfile.mkdtemp(prefix="tilewright-")
+            made = True
         else:
-            self.temp_dir = os.fspath(custom_path)
-            os.makedirs(self.temp_dir, exist_ok=True)
-        self._kept = keep_for_debug
+            self.temp_dir, made = _made(custom_path)
+        if made and not keep_for_debug:
+            self._owner = os.getpid()
 
     def remove(self) -> None:
         """Delete the folder and what is in it."""
-        if not self._kept:
+        if self._owner == os.getpid():
             shutil.rmtree(self.temp_dir, ignore_errors=True)
 
     @property
@@ -61,11 +67,31 @@ def tempdir(custom_path: str | os.PathLike[str] | None = None, keep_for_debug: b
     Parameters
     ----------
     custom_path
-        Where to make it; without it the system decides.
+        Where to make it; without it the system decides. A folder that is there is used, and stays.
     keep_for_debug
         Whether it stays.
+
+    Raises
+    ------
+    UserError
+        Where `custom_path` cannot be made.
     """
     return TempDirectory(custom_path, keep_for_debug)
+
+
+def _made(given: str | os.PathLike[str]) -> tuple[str, bool]:
+    """The path of a folder, and whether it had to be made."""
+    place = file_path(given, "tempdir", "build")
+    there = place.is_dir()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"the folder {place} cannot be made: {error.strerror}",
+            primitive="tempdir",
+            fix="give a place that can be written, or none",
+        ) from None
+    return os.fspath(given), not there
 
 
 _SOURCES = (".c", ".cc", ".cpp", ".cu", ".cl", ".ll")

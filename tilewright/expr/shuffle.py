@@ -26,7 +26,7 @@ def shuffle(vectors: Any, indices: Any, span: Any = None) -> n.Expr:
     Raises
     ------
     UserError
-        For vectors of several types, and for indices that no lane has.
+        For vectors of several types, for indices that no lane has, and for elements that are vectors.
     """
     given = [as_expr(v) for v in (vectors if isinstance(vectors, (tuple, list)) else [vectors])]
     kinds = sorted({str(v.dtype.scalar) for v in given})
@@ -64,9 +64,14 @@ def shuffle(vectors: Any, indices: Any, span: Any = None) -> n.Expr:
 
 
 def lane(e: n.Expr, i: int) -> n.Expr:
-    """Lane `i` of a vector, as a scalar expression."""
+    """Lane `i` of a vector, as a scalar expression. Raises UserError for elements of a buffer that holds vectors."""
     if e.dtype.lanes == 1:
         return e
+    if isinstance(e, n.Load) and e.source.dtype.lanes != 1:
+        raise UserError(
+            f"{e} is one element of type {e.dtype}, whose lanes have no places of their own",
+            fix=f"declare a tensor of {e.dtype.scalar} with one more dimension, of {e.dtype.lanes}",
+        )
     if isinstance(e, n.Ramp):
         return add(e.base, multiply(e.stride, const(i, e.stride.dtype)))
     if isinstance(e, n.Broadcast):

@@ -1,21 +1,17 @@
-"""Sets, bounds and linear systems under the legacy API's names; properties by counting through small boxes."""
+"""Sets and bounds under the legacy API's names; properties by counting through small boxes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product
 from random import Random
 from typing import Any
 
 import pytest
 
-from tests.arith.exact import UndefinedError, evaluate
+from tests.arith.exact import UndefinedError, evaluate, points
 from tests.arith.generate import number
 from tests.errors.refused import refused
-from tilewright import arith, te, testing, tir
+from tilewright import arith, te, tir
 from tilewright.arith.int_set import neg_inf, pos_inf
-from tilewright.arith.smith import smith_normal_form
-from tilewright.error import UserError
 
 a, b, c, d = (te.var(name) for name in "abcd")
 x, y, z = (te.var(name) for name in "xyz")
@@ -25,12 +21,6 @@ Set = arith.IntervalSet
 def same(found: Any, expected: Any) -> bool:
     """Whether two expressions provably have one value."""
     return arith.Analyzer().can_prove_equal(found, expected)
-
-
-def points(box: dict[Any, tuple[int, int]]) -> Iterator[dict[Any, int]]:
-    """All values of some variables, the ends of their ranges included."""
-    for values in product(*(range(low, high + 1) for low, high in box.values())):
-        yield dict(zip(box, values, strict=True))
 
 
 def within(held: arith.IntervalSet, value: int, env: dict[Any, int]) -> bool:
@@ -238,148 +228,6 @@ def test_a_deduced_bound_is_enough(seed: int) -> None:
                 assert evaluate(cond, {**env, a: value}), (cond, found, env, value)
 
 
-# Systems
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_smith_normal_forms(seed: int) -> None:
-    r = Random(seed)
-    rows, width = r.randint(1, 4), r.randint(1, 4)
-    matrix = [[r.randint(-6, 6) for _ in range(width)] for _ in range(rows)]
-    diagonal, left, right, back = smith_normal_form(matrix, width)
-
-    def times(m: Any, n: Any) -> Any:
-        return [[sum(p * q for p, q in zip(row, column, strict=True)) for column in zip(*n, strict=True)] for row in m]
-
-    expected = [[diagonal[i] if i == j and i < len(diagonal) else 0 for j in range(width)] for i in range(rows)]
-    assert times(times(left, matrix), right) == expected
-    assert times(right, back) == [[int(i == j) for j in range(width)] for i in range(width)]
-    assert all(value > 0 for value in diagonal)
-
-
-def test_equations_of_one_solution_and_of_none() -> None:
-    solve = arith.solve_linear_equations
-    found = solve([(x + y).equal(20), (x - y).equal(10)], [x, y])
-    assert (found.dst.variables, found.dst_to_src) == ([], {})
-    assert (found.src_to_dst[x].value, found.src_to_dst[y].value) == (15, 5)
-    none = solve([(x + y).equal(0), (x - y).equal(0), x.equal(5)], [x, y], {})
-    assert [each.value for each in none.dst.relations] == [0]
-    assert solve([(x * 2).equal(5)], [x]).dst.relations[0].value == 0
-
-
-def test_equations_of_many_solutions() -> None:
-    found = arith.solve_linear_equations([(x + y + z).equal(15), (x + y).equal(10)], [x, y, z])
-    (n0,) = found.dst.variables
-    assert same(found.src_to_dst[x], n0 + 10)
-    assert same(found.src_to_dst[y], -n0)
-    assert found.src_to_dst[z].value == 5
-    ranged = arith.solve_linear_equations([(x + y).equal(0)], [x, y], {x: te.Range(-5, 5), y: te.Range(0, 10)})
-    (n0,) = ranged.dst.variables
-    assert (ranged.dst.ranges[n0].min.value, ranged.dst.ranges[n0].extent.value) == (-9, 10)
-    parameter = arith.solve_linear_equations([(x * 2).equal(a)], [x])
-    assert same(parameter.src_to_dst[x], a // 2)
-    assert str(parameter.dst.relations) == "[a % 2 == 0]"
-
-
-def system(r: Random, relations: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, tuple[int, int]]]:
-    """Random relations of x, y, z with small coefficients, and a box."""
-    box = {v: (low := r.randint(-4, 1), low + r.randint(0, 5)) for v in (x, y, z)}
-    given = [
-        r.choice(relations)(x * r.randint(-3, 3) + y * r.randint(-3, 3) + z * r.choice((0, 1, -2)), r.randint(-5, 5))
-        for _ in range(r.randint(1, 3))
-    ]
-    return given, {v: te.Range(low, high + 1) for v, (low, high) in box.items()}, box
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_solutions_of_equations_are_in_step(seed: int) -> None:
-    """Each solution in the box is one value of the new variables, and the other way round."""
-    given, ranges, box = system(Random(seed), [tir.EQ])
-    found = arith.solve_linear_equations([each for each in given if not isinstance(each, bool)], [x, y, z], ranges)
-    solutions = [env for env in points(box) if all(evaluate(tir.all(each), env) for each in given)]
-    if [str(each) for each in found.dst.relations] == ["T.bool(False)"]:
-        assert not solutions
-        return
-    seen = set()
-    for env in solutions:
-        new = {v: evaluate(found.dst_to_src[v], env) for v in found.dst.variables}
-        assert {v: evaluate(e, new) for v, e in found.src_to_dst.items()} == env
-        for v, held in found.dst.ranges.items():
-            assert evaluate(held.min, new) <= new[v] < evaluate(held.min, new) + evaluate(held.extent, new)
-        assert all(evaluate(each, new) for each in found.dst.relations)
-        seen.add(tuple(new.values()))
-    assert len(seen) == len(solutions)
-    wide = dict.fromkeys(found.dst.variables, (-20, 20))
-    if len(wide) < 3:
-        inside = [
-            new
-            for new in points(wide)
-            if all(
-                evaluate(held.min, new) <= new[v] < evaluate(held.min, new) + evaluate(held.extent, new)
-                for v, held in found.dst.ranges.items()
-            )
-            and all(evaluate(each, new) for each in found.dst.relations)
-        ]
-        assert {tuple(new.values()) for new in inside} == seen
-
-
-def test_inequalities() -> None:
-    found = arith.solve_linear_inequalities([x + y < 20, x - y >= 10], [x, y])
-    assert same(found.ranges[x].min, y + 10)
-    assert same(found.ranges[x].extent, 10 - y * 2)
-    assert [str(each) for each in found.relations] == ["y < 5"]
-    none = arith.solve_linear_inequalities([x < 2, x > 5], [x])
-    assert (none.variables, none.ranges, str(none.relations)) == ([], {}, "[T.bool(False)]")
-    moved = arith.solve_linear_inequalities([x < 2, x > 5], [x], {x: te.Range(-20, 21)}, deskew_range=True)
-    assert (moved.dst.variables, moved.src_to_dst, moved.dst_to_src) == ([], {}, {})
-    assert str(moved.dst.relations) == "[T.bool(False)]"
-    shifted = arith.solve_linear_inequalities([x < n0 + 8 for n0 in [y]] + [x >= y], [x], deskew_range=True)
-    assert len(shifted.dst.variables) == 1
-    (new,) = shifted.dst.variables
-    assert (shifted.dst.ranges[new].min.value, shifted.dst.ranges[new].extent.value) == (0, 8)
-    assert same(shifted.src_to_dst[x], new + y)
-
-
-def test_ranges_of_inequalities_have_constant_extents() -> None:
-    """Of several bounds the closest pair makes the range; the others are relations."""
-    box = {x: te.Range(-100, 100), y: te.Range(0, 10)}
-    found = arith.solve_linear_inequalities([x + y <= 20, x - y >= 10], [x, y], box)
-    assert (found.ranges[y].min.value, found.ranges[y].extent.value) == (0, 6)
-    assert same(found.ranges[x].min, y + 10)
-    assert found.ranges[x].extent.value == 11
-    assert [str(each) for each in found.relations] == ["x + y < 21"]
-    moved = arith.solve_linear_inequalities([x + y <= 20, x - y >= 10], [x, y], box, deskew_range=True)
-    testing.check_int_constraints_trans_consistency(moved)
-    point = arith.solve_linear_inequalities([x + y >= 10, x - y >= 2, x <= 6], [x, y])
-    assert [(int(point.ranges[v].min), int(point.ranges[v].extent)) for v in (x, y)] == [(6, 1), (4, 1)]
-    assert not point.relations
-    kept = arith.solve_linear_inequalities([x <= 6, x >= 6, x - z * y >= 0, x - z * y <= 0], [x, y, z])
-    assert (int(kept.ranges[x].min), int(kept.ranges[x].extent)) == (6, 1)
-    assert len(kept.relations) == 2
-
-
-@pytest.mark.parametrize("deskew", [False, True])
-@pytest.mark.parametrize("seed", range(40))
-def test_solutions_of_inequalities_stay(seed: int, deskew: bool) -> None:
-    given, ranges, box = system(Random(seed), [tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ])
-    found = arith.solve_linear_inequalities(given, [x, y, z], ranges, deskew_range=deskew)
-    held = found.dst if isinstance(found, arith.IntConstraintsTransform) else found
-    wide = {v: (low - 2, high + 2) for v, (low, high) in box.items()}
-    for env in points(wide):
-        expected = all(box[v][0] <= env[v] <= box[v][1] for v in box) and all(evaluate(tir.all(e), env) for e in given)
-        here = dict(env)
-        if isinstance(found, arith.IntConstraintsTransform):
-            here |= {v: evaluate(found.dst_to_src[v], env) for v in found.dst.variables}
-            same_point = all(evaluate(e, here) == env[v] for v, e in found.src_to_dst.items())
-        else:
-            same_point = True
-        inside = same_point and all(evaluate(each, here) for each in held.relations)
-        for v, span in held.ranges.items():
-            low = evaluate(span.min, here)
-            inside = inside and low <= here[v] < low + evaluate(span.extent, here)
-        assert inside == expected, (given, held)
-
-
 def test_unions_from_within() -> None:
     union = arith.int_set.union_lower_bound
     none, all_ = arith.int_set.neg_inf(), arith.int_set.pos_inf()
@@ -441,8 +289,6 @@ def test_bounds_of_what_divides_by_a_negative_number_and_of_what_is_no_compariso
 
 
 def test_what_is_refused() -> None:
-    with refused("solve_linear_equations", "ranges=3 does not map variables to ranges", fix="te.Range"):
-        arith.solve_linear_equations([x.equal(1)], [x], 3)
     with refused("IntervalSet", "max_value=1.5 is not an integer", fix="pos_inf"):
         Set(1, 1.5)
     with refused("int_set", "3 is not a mapping", fix="arith.IntervalSet"):
@@ -459,37 +305,3 @@ def test_what_is_refused() -> None:
         arith.deduce_bound(3, x > 1, {}, {})
     with refused("detect_linear_equation", "`x + 1` is not a variable", fix="te.var"):
         arith.detect_linear_equation(x, [x + 1])
-    with refused("solve_linear_equations", "`x * y == 3` is not a linear equation of x, y", fix="constant multiples"):
-        arith.solve_linear_equations([(x * y).equal(3)], [x, y])
-    with refused("solve_linear_equations", "no variable is given", fix="give the variables"):
-        arith.solve_linear_equations([x.equal(3)], [])
-    with refused("solve_linear_inequalities", "is not an ordering or an equation of x, y", fix="sums of multiples"):
-        arith.solve_linear_inequalities([x != y], [x, y])
-
-
-def test_helpers_of_tests() -> None:
-    testing.assert_prim_expr_equal(x * 2 - x, x)
-    with pytest.raises(AssertionError, match="are not equal"):
-        testing.assert_prim_expr_equal(x, y)
-    testing.check_bool_expr_is_true(x < 8, {x: te.Range(0, 8)})
-    testing.check_bool_expr_is_true(x < 4, {x: te.Range(0, 8)}, cond=x % 4 < 4 - x)
-    with pytest.raises(AssertionError, match="does not hold for"):
-        testing.check_bool_expr_is_true(x < 7, {x: te.Range(0, 8)})
-    box = {v: te.Range(-3, 6) for v in (x, y)}
-    testing.check_int_constraints_trans_consistency(arith.solve_linear_equations([(x + y * 2).equal(3)], [x, y], box))
-    wrong = arith.solve_linear_equations([(x + y).equal(2)], [x, y], box)
-    wrong.src_to_dst[x] = wrong.src_to_dst[x] + 1
-    with pytest.raises(AssertionError, match="does not hold for"):
-        testing.check_int_constraints_trans_consistency(wrong)
-
-
-def test_what_the_checks_of_testing_refuse() -> None:
-    for wrong, said in (
-        (lambda: testing.check_bool_expr_is_true(True, ...), "is not a mapping from variables"),
-        (lambda: testing.check_bool_expr_is_true(te.var("x") < 8, {}), "x < 8 has no value: variable x"),
-        (lambda: testing.check_bool_expr_is_true(True, {te.var("x"): 3}), "is not a range of constant ends"),
-        (lambda: testing.check_int_constraints_trans_consistency(3), "is not a transform of constraints"),
-        (lambda: testing.assert_allclose(["x"], [1.0]), "cannot be compared"),
-    ):
-        with pytest.raises(UserError, match=said):
-            wrong()  # type: ignore[no-untyped-call]
