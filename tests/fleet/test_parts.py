@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,17 @@ from tilewright.fleet.ledger import Ledger, Sent
 from tilewright.fleet.protocol import (
     Announcement,
     Begins,
+    Broken,
     Leave,
     Measure,
+    Opened,
     Proceed,
     Unreachable,
     read_outcome,
     write_outcome,
 )
 from tilewright.fleet.session import FleetSession
-from tilewright.fleet.worker import builders_of, slots_of, visible_devices
+from tilewright.fleet.worker import Host, WorkerOptions, builders_of, slots_of, visible_devices
 from tilewright.measure.channel import Channel
 from tilewright.measure.job import Job
 from tilewright.measure.outcome import BuildFailed, Measured, Outcome, RunFailed, TimedOut, WrongAnswer
@@ -299,3 +302,69 @@ def test_time_in_which_nobody_looked_is_no_time_without_a_worker(monkeypatch: py
     with pytest.raises(UserError, match=r"for 60 s no worker of tcp://127\.0\.0\.1:1 could be used"):
         session._check_presence()
     session.close()
+
+
+class _Bench(Host):
+    """A host whose bench is the test: what it says comes through `said`."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(WorkerOptions("llvm", "own", folder=folder))
+        self.said: list[Channel] = []
+
+    def _start(self) -> None:
+        ours, theirs = Channel.pair()
+        self.said.append(theirs)
+        self._channel, self._descriptor = ours, ours.fileno()
+        loop = asyncio.get_running_loop()
+        self._opened, self._heard = loop.create_future(), loop.time()
+        loop.add_reader(ours.fileno(), self._hear, ours)
+
+
+async def _soon(met: Callable[[], bool]) -> None:
+    while not met():
+        await asyncio.sleep(0.01)
+
+
+def test_a_worker_whose_device_fails_for_good_is_broken(tmp_path: Path) -> None:
+    async def scene() -> None:
+        host = _Bench(tmp_path)
+        first = asyncio.ensure_future(host.open())
+        await _soon(lambda: bool(host.said))
+        host.said[0].send(Opened(DeviceAttributes("A device")))
+        await first
+        host.said[0].close()
+        await _soon(lambda: host._channel is not None and host._channel.closed)
+        assert not host.broken.is_set(), "its bench may have died of a candidate"
+        measured = asyncio.ensure_future(host.measure("1", b""))
+        await _soon(lambda: len(host.said) == 2)
+        host.said[1].send(Broken("it has fallen off the bus"))
+        outcome = read_outcome(await measured)
+        assert isinstance(outcome, RunFailed)
+        assert "it has fallen off the bus" in outcome.reason
+        assert host.broken.is_set()
+        host.close()
+
+    asyncio.run(scene())
+
+
+def test_a_bench_is_stuck_where_it_says_nothing_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.fleet.worker._STUCK_SECONDS", 1e6)
+
+    async def scene() -> None:
+        host = _Bench(tmp_path)
+        measured = asyncio.ensure_future(host.measure("1", b""))
+        await _soon(lambda: bool(host.said))
+        host.said[0].send(Opened(DeviceAttributes("A device")))
+        await _soon(lambda: bool(host.said[0].arrived()))
+        host._heard = 0.0
+        host.said[0].send(Begins("1"))
+        await _soon(lambda: Proceed("1") in host.said[0].arrived())
+        assert host._heard > 0, "what it says counts, whichever candidate it is about"
+        assert not measured.done()
+        monkeypatch.setattr("tilewright.fleet.worker._STUCK_SECONDS", 0.0)
+        outcome = read_outcome(await host.measure("2", b""))
+        assert isinstance(outcome, RunFailed)
+        assert outcome.reason == "its bench said nothing for 0 s"
+        host.close()
+
+    asyncio.run(scene())

@@ -23,6 +23,8 @@ from .addresses import is_loopback
 from .worker import Host, WorkerOptions, attach, detach
 
 _AGAIN_SECONDS = 1.0
+_LAST_WORDS_SECONDS = 1.0
+"""What a worker whose device fails has to tell tuners of the candidates that it had."""
 CANNOT = 3
 """The exit status of a worker that would fail again if it were restarted."""
 
@@ -40,6 +42,12 @@ async def serve(address: str, security: Any, options: WorkerOptions) -> None:
         with tempfile.TemporaryDirectory(prefix=folder_name(tuner_mark(), "worker-")) as folder:
             while not stop.is_set():
                 await _join(address, security, host, stop, folder)
+                if host.broken.is_set():
+                    raise UserError(
+                        f"{host.name}: the device or the journal cannot be used any more",
+                        primitive="worker",
+                        fix="tilewright doctor says whether the device works; then start the worker again",
+                    )
     finally:
         host.close()
 
@@ -61,16 +69,19 @@ async def _join(address: str, security: Any, host: Host, stop: asyncio.Event, fo
     )
     attach(worker, host, await host.open())
     stopped = asyncio.ensure_future(stop.wait())
-    joined = asyncio.ensure_future(_lifetime(worker))
-    await asyncio.wait({stopped, joined}, return_when=asyncio.FIRST_COMPLETED)
+    joined, broken = asyncio.ensure_future(_lifetime(worker)), asyncio.ensure_future(host.broken.wait())
+    await asyncio.wait({stopped, joined, broken}, return_when=asyncio.FIRST_COMPLETED)
+    if broken.done():
+        await asyncio.sleep(_LAST_WORDS_SECONDS)
     if not joined.done():
         joined.cancel()
     elif joined.exception() is not None:
         logger.warning("%s: the scheduler at %s is not there: %s", host.name, address, joined.exception())
     stopped.cancel()
+    broken.cancel()
     await asyncio.wait({asyncio.ensure_future(worker.close(timeout=2, nanny=False))}, timeout=5)
     detach(worker)
-    if not stop.is_set():
+    if not stop.is_set() and not host.broken.is_set():
         await asyncio.sleep(_AGAIN_SECONDS)
 
 

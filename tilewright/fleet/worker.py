@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import socket
+import sqlite3
 import subprocess
 import sys
 from asyncio import Future, get_running_loop
@@ -35,8 +36,9 @@ ANNOUNCED = "tilewright"
 _MOST_BUILDERS = 16
 _SPARE_CORES = 2
 """Cores of a host that do not build: they serve its devices and Dask's processes."""
+_MOST_STILLBORN = 5
 _STUCK_SECONDS = 1800.0
-"""After so long, a candidate has been forgotten by the bench."""
+"""A bench that has candidates and says nothing for so long has forgotten them."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,13 @@ class Host:
         self.attributes: DeviceAttributes | None = None
         self.builders = options.builders or builders_of(options.sharing)
         self.slots = slots_of(self.builders)
+        self.broken = asyncio.Event()
+        """Set where the device or the journal fails for good: a worker that stayed would fail one candidate after the
+        other, faster than others measure them."""
         self._waiting: dict[str, Future[str]] = {}
+        self._heard = 0.0
+        self._stillborn = 0
+        """Benches, one after the other, that ended before they had the device."""
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
         self._descriptor = -1
@@ -102,7 +110,11 @@ class Host:
 
     async def measure(self, token: str, candidate: bytes) -> str:
         """Measure a candidate unless it was begun before; returns its outcome, as text, once it has one."""
-        state, outcome = self.journal.take(token)
+        try:
+            state, outcome = self.journal.take(token)
+        except sqlite3.Error:
+            self.broken.set()
+            raise
         if state is State.OVER:
             return outcome
         if state is State.NEW:
@@ -111,12 +123,14 @@ class Host:
         found = self._waiting.get(token)
         if found is None:  # it ended in the moment between
             return self.journal.take(token)[1]
-        try:
-            return await asyncio.wait_for(asyncio.shield(found), _STUCK_SECONDS)
-        except TimeoutError:
-            self._finish(token, RunFailed(reason=f"it was on the bench for {_STUCK_SECONDS:g} s", killed=True))
-            self._restart()
-            return self.journal.take(token)[1]
+        while not found.done():
+            left = self._heard + _STUCK_SECONDS - get_running_loop().time()
+            if left <= 0:
+                self._finish(token, RunFailed(reason=f"its bench said nothing for {_STUCK_SECONDS:g} s", killed=True))
+                self._restart()
+            else:
+                await asyncio.wait([found], timeout=left)
+        return found.result()
 
     def in_hand(self) -> list[str]:
         """The candidates that it has begun and not finished."""
@@ -144,15 +158,18 @@ class Host:
             )
         self._channel, self._descriptor = Channel(ours), ours.fileno()
         loop = get_running_loop()
-        self._opened = loop.create_future()
+        self._opened, self._heard = loop.create_future(), loop.time()
         loop.add_reader(ours.fileno(), self._hear, self._channel)
 
     def _hear(self, channel: Channel) -> None:
+        self._heard = get_running_loop().time()
         for message in channel.arrived():
             if isinstance(message, Opened) and self._opened is not None and not self._opened.done():
                 self._opened.set_result(message.attributes)
+                self._stillborn = 0
             elif isinstance(message, Broken) and self._opened is not None and not self._opened.done():
                 self._opened.set_exception(UserError(message.reason, fix="look at what `tilewright doctor` says"))
+                self.broken.set()
             elif isinstance(message, Begins):
                 self.journal.run(message.token)
                 with suppress(OSError):
@@ -168,6 +185,9 @@ class Host:
         channel.close()
         status = self._process.wait() if self._process is not None else None
         if self._opened is not None and not self._opened.done():
+            self._stillborn += 1
+            if self._stillborn >= _MOST_STILLBORN:
+                self.broken.set()
             self._opened.set_exception(
                 UserError(
                     f"the bench ended with status {status} before it had its device",
@@ -253,12 +273,27 @@ async def dask_setup(worker: Any) -> None:
     # Candidates wait on the event loop: what Dask calls threads only limits how many the worker takes at a time.
     worker.state.nthreads = max(worker.state.nthreads, host.slots)
     attach(worker, host, announcement)
+    _leaving[str(worker.name)] = asyncio.ensure_future(_leave_when_broken(worker, host))
     logger.info("this worker measures on %s", announcement.attributes.name)
 
 
 async def dask_teardown(worker: Any) -> None:
     """End what `dask_setup` started."""
+    _leaving.pop(str(worker.name)).cancel()
     detach(worker).close()
+
+
+_leaving: dict[str, asyncio.Task[None]] = {}
+
+
+async def _leave_when_broken(worker: Any, host: Host) -> None:
+    await host.broken.wait()
+    logger.error("%s: the device or the journal cannot be used any more: the worker leaves", host.name)
+    # Not awaited: closing the worker ends this task.
+    _closing.append(asyncio.ensure_future(worker.close(reason="its device cannot be used")))
+
+
+_closing: list[asyncio.Task[Any]] = []
 
 
 def visible_devices(text: str, count: int) -> list[int]:
