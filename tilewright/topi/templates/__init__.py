@@ -29,6 +29,7 @@ from . import (
     pooling,
     prepared_data,
     transposed,
+    transposed_cpu,
     window_mma,
 )
 from .convolutions import Conv1d as Conv1d
@@ -183,7 +184,7 @@ DEPTHWISE: PackagedTemplate[Depthwise] = PackagedTemplate(
 )
 
 TRANSPOSED: PackagedTemplate[Transposed] = PackagedTemplate(
-    "topi/conv_transpose", Transposed, elementwise.ON_GPU, elementwise.ON_CPU
+    "topi/conv_transpose", Transposed, elementwise.ON_GPU, transposed_cpu.ON_CPU
 )
 POOLING = PoolingTemplate("topi/pool", Pooling, elementwise.ON_GPU, elementwise.ON_CPU)
 
@@ -228,6 +229,7 @@ _SCHEDULES = (
     grouped_mma,
     pooling,
     transposed,
+    transposed_cpu,
     window_mma,
 )
 name_lines_of(*(str(module.__file__) for module in _SCHEDULES))

@@ -1,0 +1,238 @@
+"""Transposed convolutions on a CPU: results of one phase of the step in vectors, sums in registers.
+
+Results whose positions differ by a multiple of the step take the same taps of the window. So the loop over columns is
+split into phases, which are written out: the tap is then a constant, and what a vector reads are neighbours. The input
+is written out with a border of zeros, and the window with zeros where a phase has fewer taps: no sum has a condition.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from ...expr.convert import cast, const
+from ...expr.operators import all_of, floordiv, floormod, if_then_else
+from ...schedule.handle import ScheduleHandle
+from ...tensor.axis import reduce_axis
+from ...tensor.reduction import sum as reduce_sum
+from ...tensor.tensor import Tensor, compute
+from ...tune.space.config import Config
+from ...tune.space.knobs import split_knob, value_knob
+from ...tune.space.space import Space
+from . import elementwise
+from .layouts import from_layout, in_layout
+from .template import ScheduleStrategy, plain
+from .tensors import Tensors
+from .transposed import Transposed
+from .workload import sum_dtype
+
+_LANES, _COLUMNS, _FILTERS = (4, 8, 16, 32), (1, 2, 4, 8), (1, 2, 4, 8)
+_WIDEST, _SUMS = 16, 8
+"""Lanes of a vector, and vectors of sums of a tile, where nothing was measured."""
+_MANY = 1 << 16
+"""Weights from which on all processors turn them: to wake the others takes some microseconds."""
+
+
+def has_phases(of: Transposed) -> bool:
+    """Whether the results of a phase take the same taps: the window is not dilated, or there is one phase."""
+    return all(apart == 1 or step == 1 for apart, step in zip(of.dilation, of.stride, strict=True))
+
+
+def space(of: Transposed) -> Space:
+    """The knobs: columns of a phase and channels whose sums are computed together."""
+    if not has_phases(of):
+        return elementwise.cpu_space(of)
+    if of.layout == "NCHW":
+        together = [[-1, n] for n in _FILTERS if of.shared_filters % n == 0]
+        return Space(
+            [value_knob("columns", [*_LANES]), split_knob("tile_f", of.filters, "candidate", candidate=together)]
+        )
+    fit = {n for n in (*_LANES, _of_one_group(of)) if n <= of.filters} or {of.filters}
+    lanes = [[-1, n] for n in sorted(fit)]
+    return Space([value_knob("columns", [*_COLUMNS]), split_knob("tile_f", of.filters, "candidate", candidate=lanes)])
+
+
+def usual(of: Transposed) -> dict[str, Any]:
+    """Eight vectors of sums, of 16 columns of a phase (NCHW) or of 16 channels."""
+    if not has_phases(of):
+        return elementwise.cpu_usual(of)
+    phases, per_phase = of.stride[1], -(-of.places[1] // of.stride[1])
+    if of.layout == "NCHW":
+        lanes = next((n for n in _LANES if n >= per_phase), _WIDEST)
+        filters = next(n for n in reversed(_FILTERS) if of.shared_filters % n == 0 and (n * phases <= _SUMS or n == 1))
+        return {"columns": min(lanes, _WIDEST), "tile_f": [filters]}
+    columns = next((n for n in reversed(_COLUMNS) if n * phases <= _SUMS and n < 2 * per_phase), 1)
+    return {"columns": columns, "tile_f": [_of_one_group(of)]}
+
+
+def _of_one_group(of: Transposed) -> int:
+    """Return the lanes of vectors of channels that read one value, or as many neighbours as there are lanes."""
+    own = of.shared_filters
+    if of.groups == 1 or own == 1:
+        return _WIDEST
+    return next((n for n in range(min(own, _WIDEST), 1, -1) if own % n == 0), _WIDEST)
+
+
+def declare(of: Transposed, data: Tensor, weights: Tensor, config: Config) -> Tensor:
+    """Declare the sums without conditions; those of NCHW by phases, which the result puts one beside the other."""
+    if not has_phases(of):
+        return plain(of, data, weights, config)
+    step, per_group, kind = of.stride[1], of.shape[1] // of.groups, sum_dtype(of.dtype)
+    tile = config["columns"].val
+    columns = -(-of.places[1] // (tile * step)) * tile * step
+    seen, taps = _bordered(of, data, columns), _taps(of)
+    window = _window(of, weights, taps)
+    rc = [reduce_axis((0, per_group), name="rc")] if per_group > 1 else []
+    ry, rx = reduce_axis((0, taps[0]), name="ry"), reduce_axis((0, taps[1]), name="rx")
+
+    def term(n: Any, f: Any, y: Any, x: Any) -> Any:
+        channel = (floordiv(f, of.shared_filters) if of.groups > 1 else 0) * per_group + (rc[0] if rc else 0)
+        down, row = _tap_and_place(of, 0, y, ry)
+        across, column = _tap_and_place(of, 1, x, rx)
+        product = cast(kind, seen(n, channel, row, column)) * cast(kind, window(f, rc[0] if rc else 0, down, across))
+        return reduce_sum(product, [*rc, ry, rx])
+
+    names = in_layout(of.layout, ("n", "f", "y", "x"))
+    batch, rows = of.shape[0], of.places[0]
+    if of.layout == "NHWC":
+        shape = in_layout(of.layout, (batch, of.filters, rows, columns))
+        made: Tensor = compute(
+            shape, lambda *at: term(*from_layout(of.layout, at)), "sums", "conv_transpose", varargs_names=names
+        )
+        return made
+    phases = compute(
+        (batch, of.filters, rows, step, columns // step),
+        lambda n, f, y, phase, place: term(n, f, y, place * step + phase),
+        "phases",
+        "conv_transpose",
+    )
+    beside: Tensor = compute(
+        of.out_shape, lambda n, f, y, x: phases(n, f, y, floormod(x, step), floordiv(x, step)), "sums", "conv_transpose"
+    )
+    return beside
+
+
+def _taps(of: Transposed) -> tuple[int, int]:
+    """How many taps of the window a result takes, along each dimension."""
+    down, across = (-(-taps // step) for taps, step in zip(of.kernel, of.stride, strict=True))
+    return down, across
+
+
+def _tap_and_place(of: Transposed, dim: int, at: Any, r: Any) -> tuple[Any, Any]:
+    """Return, for a result and its `r`-th tap, the tap of the window, and the place in the bordered input."""
+    step, moved = of.stride[dim], at + of.padding[dim]
+    before = _border(of, dim, of.places[dim])[0]
+    return floormod(moved, step) + r * step, floordiv(moved, step) - r * of.dilation[dim] + before
+
+
+def _border(of: Transposed, dim: int, count: int) -> tuple[int, int]:
+    """How many zeros stand before and behind the input, so that `count` results see them."""
+    step, first, size = of.stride[dim], of.padding[dim], of.shape[2 + dim]
+    reach = (_taps(of)[dim] - 1) * of.dilation[dim]
+    return max(0, reach - first // step), max(0, (first + count - 1) // step - (size - 1))
+
+
+def _bordered(of: Transposed, data: Tensor, columns: int) -> Any:
+    """Return how the input with its border is read at (n, c, y, x)."""
+    (top, bottom), (left, right) = _border(of, 0, of.places[0]), _border(of, 1, columns)
+    if not any((top, bottom, left, right)):
+        return lambda *at: data(*in_layout(of.layout, at))
+    batch, channels, height, width = of.shape
+
+    def value(*position: Any) -> Any:
+        n, c, y, x = from_layout(of.layout, position)
+        inside = all_of(y >= top, y < height + top, x >= left, x < width + left)
+        found = data(*in_layout(of.layout, (n, c, y - top, x - left)))
+        return if_then_else(inside, found, const(0.0, of.dtype))
+
+    shape = in_layout(of.layout, (batch, channels, height + top + bottom, width + left + right))
+    names = in_layout(of.layout, ("n", "c", "y", "x"))
+    made = compute(shape, value, "bordered", "injective,pad", varargs_names=names)
+    return lambda *at: made(*in_layout(of.layout, at))
+
+
+def _window(of: Transposed, weights: Tensor, taps: tuple[int, int]) -> Any:
+    """Return how the window is read at (filter, channel of a group, row, column), zero beyond its last tap."""
+    per_group, shared, last = of.shape[1] // of.groups, of.shared_filters, of.layout == "NHWC"
+    rows, columns = (count * step for count, step in zip(taps, of.stride, strict=True))
+
+    def value(f: Any, rc: Any, ry: Any, rx: Any) -> Any:
+        channel = (floordiv(f, shared) if of.groups > 1 else 0) * per_group + rc
+        of_group = floormod(f, shared) if of.groups > 1 else f
+        inside = [ry < of.kernel[0]] if rows > of.kernel[0] else []
+        inside += [rx < of.kernel[1]] if columns > of.kernel[1] else []
+        found = weights(channel, of_group, ry, rx)
+        return if_then_else(all_of(*inside), found, const(0.0, of.dtype)) if inside else found
+
+    if last:
+        turned = compute((per_group, rows, columns, of.filters), lambda rc, ry, rx, f: value(f, rc, ry, rx), "turned")
+        return lambda f, rc, ry, rx: turned(rc, ry, rx, f)
+    if (rows, columns) == of.kernel:
+        return value
+    whole = compute((of.filters, per_group, rows, columns), value, "turned")
+    return lambda f, rc, ry, rx: whole(f, rc, ry, rx)
+
+
+def schedule(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+    """A tile of columns and channels in registers; rows on all processors."""
+    if not has_phases(of):
+        elementwise.cpu_schedule(of, config, s, t)
+    elif of.layout == "NHWC":
+        _channels_last(of, config, s, t)
+    else:
+        _phases_apart(of, config, s, t)
+
+
+def _prepared(of: Transposed, s: ScheduleHandle, sums: Tensor, lanes: int) -> None:
+    """Write out the border and the window."""
+    for tensor in sums.op.input_tensors:
+        if tensor.op.name == "bordered":
+            outer = list(tensor.op.axis)[:2]
+            s[tensor].parallel(s[tensor].fuse(*outer))
+        elif tensor.op.name == "turned":
+            *outer, inner = tensor.op.axis
+            if prod(of.weights_shape) > _MANY:
+                s[tensor].parallel(s[tensor].fuse(*outer))
+            if lanes:
+                s[tensor].vectorize(s[tensor].split(inner, factor=lanes)[1])
+
+
+def _channels_last(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+    lanes = config["tile_f"].size[-1]
+    _prepared(of, s, t.sums, lanes)
+    out, sums = t.out, t.in_registers(s)
+    n, y, x, c = out.op.axis
+    xo, xi = s[out].split(x, factor=config["columns"].val * of.stride[1])
+    co, ci = config["tile_f"].apply(s, out, c)
+    s[out].reorder(n, y, xo, co, xi, ci)
+    s[out].vectorize(ci)
+    s[out].parallel(s[out].fuse(n, y))
+    s[sums].compute_at(s[out], co)
+    n, y, x, c = sums.op.axis
+    s[sums].reorder(*sums.op.reduce_axis, n, y, x, c)
+    s[sums].unroll(x)
+    s[sums].vectorize(c)
+
+
+def _phases_apart(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors) -> None:
+    phases = t.sums.op.input_tensors[0]
+    _prepared(of, s, phases, 0)
+    if t.sums is not t.out:
+        s[t.sums].compute_inline()
+    s[phases].set_scope("local")
+    out = t.out
+    n, f, y, x = out.op.axis
+    fo, fi = config["tile_f"].apply(s, out, f)
+    xo, xi = s[out].split(x, factor=config["columns"].val * of.stride[1])
+    s[out].reorder(n, fo, y, xo, fi, xi)
+    s[out].vectorize(xi)
+    s[out].parallel(s[out].fuse(n, fo, y))
+    s[phases].compute_at(s[out], xo)
+    n, f, y, phase, place = phases.op.axis
+    s[phases].reorder(*phases.op.reduce_axis, n, y, f, phase, place)
+    for axis in (f, phase):
+        s[phases].unroll(axis)
+    s[phases].vectorize(place)
+
+
+ON_CPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, usual, declare)
