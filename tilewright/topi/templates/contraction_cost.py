@@ -7,18 +7,20 @@ from memory bound the whole. The constants are fitted to 500 kernels that `bench
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
-from math import ceil, exp, log, prod
+from math import ceil, exp, inf, log, prod
 from typing import Any
+
+import numpy as np
 
 from ...core.hardware import Hardware, MemoryScope
 from .contraction import Contraction, Operand, rounded
 from .gpu import USUAL, Gpu
+from .many import Number, ceiling, cheapest_first, either, least, most, of_each, spread_over, taken, upwards
 
-Shape = tuple[int, int, int]
+Shape = tuple[Number, Number, Number]
 """Of a block's rows or columns: virtual threads, threads, and neighbours of one thread."""
 
 _BANDWIDTH = 2810
@@ -45,13 +47,16 @@ _FULL = 8
 
 @dataclass(frozen=True)
 class SimtTile:
-    """What a block computes: rows and columns over virtual threads, threads and neighbours; and how it runs."""
+    """What a block computes: rows and columns over virtual threads, threads and neighbours; and how it runs.
+
+    Of many tiles at once, fields are arrays (`many.py`).
+    """
 
     rows: Shape
     columns: Shape
-    depth: int
-    split: int
-    stages: int
+    depth: Number
+    split: Number
+    stages: Number
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> SimtTile:
@@ -60,106 +65,102 @@ class SimtTile:
         return cls(rows, columns, *(choices[name].val for name in ("depth", "split", "stages")))
 
     @property
-    def threads(self) -> tuple[int, int]:
+    def threads(self) -> tuple[Number, Number]:
         """Threads over rows, and over columns."""
         return self.rows[1], self.columns[1]
 
     @property
-    def block(self) -> int:
+    def block(self) -> Number:
         """Threads of a block."""
         return prod(self.threads)
 
     @property
-    def own(self) -> tuple[int, int]:
+    def own(self) -> tuple[Number, Number]:
         """Rows and columns of one thread."""
         return self.rows[0] * self.rows[2], self.columns[0] * self.columns[2]
 
-    def step(self, of: Contraction) -> int:
+    def step(self, of: Contraction) -> Number:
         """Steps along the depth of which a thread loads its factors at once."""
         both = of.rows.along_depth and of.columns.along_depth
         widest = 16 // (8 if of.sum_dtype == "float64" else 4)
-        return next(n for n in (4, 2, 1) if self.depth % n == 0 and n <= (widest // 2 if both else widest))
+        able = [n for n in (4, 2, 1) if n <= (widest // 2 if both else widest)]
+        return of_each(lambda depth: next(n for n in able if depth % n == 0), self.depth)
 
-    def registers(self, of: Contraction) -> int:
+    def registers(self, of: Contraction) -> Number:
         """Registers for sums, for factors and for addresses."""
         rows, columns = self.own
         step = self.step(of)
         held = rows * (step if of.rows.along_depth else 1) + columns * (step if of.columns.along_depth else 1)
         return (rows * columns + held) * (2 if of.sum_dtype == "float64" else 1) + _OVERHEAD
 
-    def shared_bytes(self, of: Contraction) -> int:
+    def shared_bytes(self, of: Contraction) -> Number:
         """Bytes of slices in shared memory."""
         word = 8 if of.sum_dtype == "float64" else 4
         return (prod(self.rows) + prod(self.columns)) * self.depth * word * self.stages
 
-    def resident(self, of: Contraction, on: Hardware) -> int:
+    def resident(self, of: Contraction, on: Hardware) -> Number:
         """Blocks that one multiprocessor holds at a time."""
         shared = on.memory(MemoryScope.SHARED)
         by_registers = on.multiprocessor.registers // (rounded(self.registers(of), 8) * rounded(self.block, on.warp))
         pool = shared.pool or shared.most
-        by_shared = pool // max(1, self.shared_bytes(of))
-        by_warps = on.multiprocessor.warps // ceil(self.block / on.warp)
-        return min(by_registers, by_shared, by_warps, on.multiprocessor.blocks)
+        by_shared = pool // most(1, self.shared_bytes(of))
+        by_warps = on.multiprocessor.warps // ceiling(self.block, on.warp)
+        return least(by_registers, by_shared, by_warps, on.multiprocessor.blocks)
 
-    def is_possible(self, of: Contraction, on: Hardware | None = None) -> bool:
+    def is_possible(self, of: Contraction, on: Hardware | None = None) -> Number:
         """Whether the hardware can run it, and every block has work."""
         on = on or USUAL.hardware
         return (
-            self.block <= on.block.threads
-            and self.registers(of) <= on.registers_at(self.block)
-            and self.shared_bytes(of) <= on.memory(MemoryScope.SHARED).capacity
-            and self.split * self.depth < of.depth + self.depth
-            and (self.stages == 1 or ceil(of.depth / (self.split * self.depth)) >= self.stages)
+            (self.block <= on.block.threads)
+            & (self.registers(of) <= of_each(on.registers_at, self.block))
+            & (self.shared_bytes(of) <= on.memory(MemoryScope.SHARED).capacity)
+            & (self.split * self.depth < of.depth + self.depth)
+            & ((self.stages == 1) | (ceiling(of.depth, self.split * self.depth) >= self.stages))
         )
 
-    def blocks(self, of: Contraction) -> int:
+    def blocks(self, of: Contraction) -> Number:
         """Blocks of the grid."""
-        rows, columns = ceil(of.rows.extent / prod(self.rows)), ceil(of.columns.extent / prod(self.columns))
+        rows, columns = ceiling(of.rows.extent, prod(self.rows)), ceiling(of.columns.extent, prod(self.columns))
         return rows * columns * of.batch * self.split
 
-    def cycles(self, of: Contraction, gpu: Gpu) -> float:
+    def cycles(self, of: Contraction, gpu: Gpu) -> Number:
         """Cycles that the contraction takes."""
         on = gpu.hardware
         bi, bj = prod(self.rows), prod(self.columns)
         blocks = self.blocks(of)
         resident = self.resident(of, on)
-        if not resident:
-            return float("inf")
         depth = rounded(of.depth, self.depth * self.split) // self.split
-        slices, (rows, columns) = depth / self.depth, self.own
-        loads = rows / (self.step(of) if of.rows.along_depth else self.rows[2]) + columns / (
-            self.step(of) if of.columns.along_depth else self.columns[2]
+        slices, (rows, columns), step = depth / self.depth, self.own, self.step(of)
+        loads = rows / (step if of.rows.along_depth else self.rows[2]) + columns / (
+            step if of.columns.along_depth else self.columns[2]
         )
         fetched = sum(
-            ceil(extent * self.depth / operand.together / self.block) * self._effort(of, operand)
+            upwards(extent * self.depth / operand.together / self.block) * self._effort(of, operand)
             for extent, operand in ((bi, of.rows), (bj, of.columns))
         )
         # A warp's instructions for a slice, and how long that takes where others wait for the same scheduler.
         issued = self.depth * (rows * columns * _PRODUCT + loads * _LOAD) + fetched
-        at_once = min(resident, ceil(blocks / gpu.processors))
-        warps = max(1.0, at_once * ceil(self.block / on.warp) / 4)
-        hidden = _AHEAD if self.stages > 1 or fetched < _HELD * _FETCH else _SERIAL
-        slice_cycles = max(warps * issued, issued * _ALONE + _LATENCY * hidden) + _SLICE * exp(log(warps) * _CROWD)
+        at_once = least(most(resident, 1), ceiling(blocks, gpu.processors))
+        warps = most(1.0, at_once * ceiling(self.block, on.warp) / 4)
+        hidden = either((self.stages > 1) | (fetched < _HELD * _FETCH), _AHEAD, _SERIAL)
+        crowd = of_each(lambda many: _SLICE * exp(log(many) * _CROWD), warps)
+        slice_cycles = most(warps * issued, issued * _ALONE + _LATENCY * hidden) + crowd
         wave = slices * slice_cycles + _BLOCK_START + rows * columns * _STORE * warps
         waves = blocks / (gpu.processors * at_once)
-        full = ceil(waves) if waves <= 3 else waves + _TAIL
+        full = either(waves <= 3, upwards(waves), waves + _TAIL)
         moved = (bi + bj) * depth * blocks * 4 / _BANDWIDTH
-        stored = 0.0
-        if self.split > 1:
-            stored = _KERNEL + 2 * self.split * of.rows.extent * of.columns.extent * of.batch * 4 / _BANDWIDTH
-        return max(full * wave, moved) + _LAUNCH + stored
+        added = _KERNEL + 2 * self.split * of.rows.extent * of.columns.extent * of.batch * 4 / _BANDWIDTH
+        found = most(full * wave, moved) + _LAUNCH + either(self.split > 1, added, 0.0)
+        return either(resident > 0, found, inf)
 
-    def _width(self, operand: Operand) -> int:
-        return operand.together
-
-    def _effort(self, of: Contraction, operand: Operand) -> float:
+    def _effort(self, of: Contraction, operand: Operand) -> Number:
         """Instructions for one load of a factor."""
         if operand.along_depth or operand.together > 1:
             return _FETCH
         if of.period == 1:
             return _FETCH
-        steady = self.depth % of.period == 0 and self.block <= prod(self.columns)
-        return _FETCH + _WINDOWED * (1.0 if steady else _UNSTEADY)
+        steady = (self.depth % of.period == 0) & (self.block <= prod(self.columns))
+        return _FETCH + _WINDOWED * either(steady, 1.0, _UNSTEADY)
 
     def wanted(self) -> dict[str, Any]:
         """The choices that make it."""
@@ -206,20 +207,22 @@ def splits(of: Contraction) -> list[int]:
     return [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n == 1 or of.depth // n >= 32]
 
 
-def candidates(of: Contraction, gpu: Gpu = USUAL) -> Iterator[SimtTile]:
+def candidates(of: Contraction, gpu: Gpu = USUAL) -> SimtTile:
     """Tiles worth ranking: blocks of usual sizes, and splits that do not fill the hardware many times over."""
-    on = gpu.hardware
-    rows, columns = (_shapes(operand) for operand in (of.rows, of.columns))
-    for r, c in product(rows, columns):
-        own = r[0] * r[2] * c[0] * c[2]
-        if not _LEAST_BLOCK <= r[1] * c[1] <= _MOST_BLOCK or own < _LEAST_OWN:
-            continue
-        tiles = ceil(of.rows.extent / prod(r)) * ceil(of.columns.extent / prod(c)) * of.batch
-        shares = [n for n in splits(of) if n == 1 or tiles * n <= _FULL * gpu.processors]
-        for depth, split, stages in product(depths(of), shares, (1, 2)):
-            tile = SimtTile(r, c, depth, split, stages)
-            if tile.is_possible(of, on):
-                yield tile
+    pairs = [
+        (r, c)
+        for r in _shapes(of.rows)
+        for c in _shapes(of.columns)
+        if _LEAST_BLOCK <= r[1] * c[1] <= _MOST_BLOCK and r[0] * r[2] * c[0] * c[2] >= _LEAST_OWN
+    ]
+    rows, columns = np.array(pairs, np.int64).reshape(-1, 2, 3).transpose(1, 2, 0)[..., None, None, None]
+    ways = [np.array(each, np.int64) for each in (depths(of), splits(of), (1, 2))]
+    depth, split, stages = (each[None] for each in np.meshgrid(*ways, indexing="ij", sparse=True))
+    made = SimtTile(tuple(rows), tuple(columns), depth, split, stages)
+    count = made.blocks(of) // made.split
+    usual = (made.split == 1) | (count * made.split <= _FULL * gpu.processors)
+    flags = usual & made.is_possible(of, gpu.hardware)
+    return taken(spread_over(made, flags.shape), np.nonzero(flags))
 
 
 def _shapes(operand: Operand) -> list[Shape]:
@@ -227,16 +230,16 @@ def _shapes(operand: Operand) -> list[Shape]:
 
 
 @lru_cache(maxsize=256)
-def ranked(of: Contraction, gpu: Gpu = USUAL) -> tuple[SimtTile, ...]:
+def ranked(of: Contraction, gpu: Gpu = USUAL) -> Sequence[SimtTile]:
     """Return tiles, those that cost least first."""
-    found = ((tile.cycles(of, gpu), n, tile) for n, tile in enumerate(candidates(of, gpu)))
-    costs = sorted(found, key=lambda each: each[:2])
-    if costs:
-        return tuple(tile for _, _, tile in costs)
+    found = candidates(of, gpu)
+    if len(found.depth):
+        return cheapest_first(found, found.cycles(of, gpu))
     r, c = (_shapes(operand)[-1] for operand in (of.rows, of.columns))
     return (SimtTile(r, c, min(of.depth, 8), 1, 1),)
 
 
 def expected(of: Contraction, gpu: Gpu = USUAL) -> float:
     """Return the cycles of the tile that costs least."""
-    return ranked(of, gpu)[0].cycles(of, gpu)
+    made: float = ranked(of, gpu)[0].cycles(of, gpu)
+    return made

@@ -6,7 +6,7 @@ the fragments. Where there are fewer tiles than multiprocessors, the depth is di
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import gcd, inf, prod
 from types import MappingProxyType
@@ -25,6 +25,7 @@ from .contraction import Contraction, Padded, Views, declare, rounded
 from .contraction_schedule import Begun, begin, bind_tiles, pad_rows, result_axes, store_vectors, width
 from .gpu import USUAL as USUAL_GPU
 from .gpu import Gpu
+from .many import Made
 from .matrix_units import has_atoms
 from .mma_cost import DIRECT, Forms, MmaTile, depths, ranked, splits, stages, tiles, warp_tiles
 from .template import ScheduleStrategy
@@ -125,7 +126,7 @@ class Mma(Generic[W]):
 
         def possible(choices: Any) -> bool:
             tile = self.tile.of(choices)
-            return tile.is_possible(forms[tile.data], atom)
+            return bool(tile.is_possible(forms[tile.data], atom))
 
         names = ("rows", "columns", "depth", "split", "stages", "store", "tiles", "data")[: 7 + (len(forms) > 1)]
         knobs = [
@@ -144,11 +145,11 @@ class Mma(Generic[W]):
         """The choices that cost least by the model of `mma_cost`."""
         return self.ranked(of)[0].wanted()
 
-    def order(self, of: W) -> list[dict[str, Any]]:
+    def order(self, of: W) -> Sequence[dict[str, Any]]:
         """All choices that the model ranks, those that cost least first."""
-        return [tile.wanted() for tile in self.ranked(of)]
+        return Made(self.ranked(of), self.tile.wanted)
 
-    def ranked(self, of: W) -> tuple[MmaTile, ...]:
+    def ranked(self, of: W) -> Sequence[MmaTile]:
         """The tiles that the model ranks, those that cost least first."""
         return ranked(self.forms(of), self.atom(of), self.gpu)
 

@@ -8,7 +8,7 @@ kernel adds them, in one order, and applies the epilogue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, Generic, TypeVar
@@ -25,6 +25,7 @@ from .contraction import Contraction, Padded, Views, declare, rounded
 from .contraction_cost import SimtTile, depths, expected, own_tiles, ranked, splits, tile_of
 from .contraction_schedule import Begun, begin, bind_blocks, deal_out, width
 from .gpu import USUAL, Gpu
+from .many import Made
 from .schedule_helpers import bind_all
 from .template import ScheduleStrategy
 from .tensors import Tensors
@@ -69,9 +70,9 @@ class Simt(Generic[W]):
         """The choices that cost least by the model of `contraction_cost`."""
         return ranked(self.contraction_of(of), self.gpu)[0].wanted()
 
-    def order(self, of: W) -> list[dict[str, Any]]:
+    def order(self, of: W) -> Sequence[dict[str, Any]]:
         """All choices that the model ranks, those that cost least first."""
-        return [tile.wanted() for tile in ranked(self.contraction_of(of), self.gpu)]
+        return Made(ranked(self.contraction_of(of), self.gpu), SimtTile.wanted)
 
     def cost(self, of: W) -> float:
         """The cycles that the first configuration takes by that model."""
@@ -104,7 +105,7 @@ def space_of(of: Contraction) -> Space:
     ]
 
     def block(choices: Any) -> bool:
-        return SimtTile.of(choices).is_possible(of)
+        return bool(SimtTile.of(choices).is_possible(of))
 
     names = ("rows", "columns", "depth", "split", "stages")
     return Space(knobs).where(block, names, "a block that the hardware can hold")

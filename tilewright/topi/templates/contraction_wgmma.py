@@ -6,7 +6,7 @@ hardware reads them there, so that warps load no fragments; the rest is as in `c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -40,7 +40,7 @@ class Wgmma(Mma[W]):
         made, atom = self.contraction_of(of), self.atom(of)
 
         def possible(choices: Any) -> bool:
-            return WgmmaTile.of(choices).is_possible(made, atom)
+            return bool(WgmmaTile.of(choices).is_possible(made, atom))
 
         names = ("rows", "columns", "depth", "split", "stages", "store", "tiles")
         return Space(
@@ -55,5 +55,5 @@ class Wgmma(Mma[W]):
             ]
         ).where(possible, names, "a block that the hardware can hold")
 
-    def ranked(self, of: W) -> tuple[MmaTile, ...]:
+    def ranked(self, of: W) -> Sequence[MmaTile]:
         return ranked(self.contraction_of(of), self.atom(of), self.gpu)

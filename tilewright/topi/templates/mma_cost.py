@@ -7,24 +7,26 @@ hide. The constants are fitted to 900 kernels that `benchmarks.dense` measured o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
-from math import ceil, exp, log, prod
-from typing import Any
+from math import ceil, exp, inf, log, prod
+from typing import Any, TypeVar
+
+import numpy as np
 
 from ...core.atoms import LANES, Atom
 from ...core.dtype import DType
 from ...core.hardware import Hardware, MemoryScope
 from .contraction import Contraction, Operand, rounded
 from .gpu import USUAL, Gpu
+from .many import Number, ceiling, cheapest_first, either, joined, least, most, of_each, spread_over, taken, upwards
 
 DIRECT = "direct"
 """The form of a workload whose data is read as it lies."""
 Forms = tuple[tuple[str, Contraction], ...]
 """The contractions that compute a workload, by what they are called."""
-Pair = tuple[int, int]
+Pair = tuple[Number, Number]
 """Of a block's rows or columns: warps, and the tile of one warp."""
 _BANDWIDTH = 2130.0
 """Bytes a cycle that all multiprocessors get from the L2 cache."""
@@ -48,7 +50,7 @@ _OVERHEAD, _SPLIT_OVERHEAD = 44, 36
 """Registers for addresses and loops; where operands are split into parts."""
 _PER_COPY, _SPILLED = 5.0, 5.68
 """Registers that a copy keeps for its address and condition; cycles of a slice for each register that is not there."""
-_STORES = ((False, False), (True, False), (False, True))
+STORES = ((False, False), (True, False), (False, True))
 """Results from fragments, through shared memory, and in vectors from fragments."""
 _MEAN = 0.93
 """What kernels take in the mean of what the model says: the fit counts too little twice as much as too much."""
@@ -63,18 +65,19 @@ class MmaTile:
     """What a block computes: rows and columns over warps and their tiles; and how it runs.
 
     A block computes several `tiles` one after another, below each other: its columns' factor stays in shared memory.
-    Results go from fragments to memory, `staged` through shared memory, or in `vectors` from fragments.
+    Results go from fragments to memory, `staged` through shared memory, or in `vectors` from fragments. Of many tiles
+    at once, fields are arrays (`many.py`).
     """
 
     rows: Pair
     columns: Pair
-    depth: int
-    split: int
-    stages: int
-    staged: bool = False
-    tiles: int = 1
-    vectors: bool = False
-    data: str = DIRECT
+    depth: Number
+    split: Number
+    stages: Number
+    staged: Number = False
+    tiles: Number = 1
+    vectors: Number = False
+    data: Any = DIRECT
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> MmaTile:
@@ -88,14 +91,14 @@ class MmaTile:
 
     def run(self, of: Contraction) -> int:
         """Neighbouring results that a lane stores as a vector of 16 bytes; 0 where columns are in their own order."""
-        return 16 // DType(of.sum_dtype if of.dtype not in _NARROW else of.dtype).bytes if self.vectors else 0
+        return _vector(of) if self.vectors else 0
 
     @property
-    def warps(self) -> int:
+    def warps(self) -> Number:
         """Warps of a block."""
         return self.rows[0] * self.columns[0]
 
-    def registers(self, atom: Atom) -> int:
+    def registers(self, atom: Atom) -> Number:
         """Registers for sums, for fragments and for addresses."""
         rows, columns = self.rows[1], self.columns[1]
         sums = rows * columns // LANES * (1 + atom.partial_sums)
@@ -104,123 +107,121 @@ class MmaTile:
             return sums + fragments + _SPLIT_OVERHEAD
         return sums + fragments * 2 + _OVERHEAD
 
-    def shared_bytes(self, of: Contraction, atom: Atom) -> int:
+    def shared_bytes(self, of: Contraction, atom: Atom) -> Number:
         """Bytes of slices in shared memory, padding included.
 
         Results lie where slices were, but not while slices of the next tile are in flight.
         """
         word, (rows, columns) = DType(atom.operands).bytes, (prod(self.rows), prod(self.columns))
-        results = rows * (columns + 8) * max(word, 2) if self.staged else 0
-        if self.tiles == 1:
-            return max((rows + columns + 16) * (self.depth + 8) * word * self.stages, results)
+        results = rows * (columns + 8) * max(word, 2) * self.staged
+        one = most((rows + columns + 16) * (self.depth + 8) * word * self.stages, results)
         slices, whole = rows * (self.depth + 8) * word * self.stages, rounded(of.depth, self.depth)
-        in_flight = self.stages > 1 and self.depth == whole
-        return columns * (whole + 8) * word + (slices + results if in_flight else max(slices, results))
+        in_flight = (self.stages > 1) & (self.depth == whole)
+        several = columns * (whole + 8) * word + either(in_flight, slices + results, most(slices, results))
+        return either(self.tiles == 1, one, several)
 
-    def resident(self, of: Contraction, atom: Atom, on: Hardware) -> int:
+    def resident(self, of: Contraction, atom: Atom, on: Hardware) -> Number:
         """Blocks that one multiprocessor holds at a time."""
         shared = on.memory(MemoryScope.SHARED)
         threads = self.warps * on.warp
         by_registers = on.multiprocessor.registers // (rounded(self.registers(atom), 8) * threads)
-        by_shared = (shared.pool or shared.most) // max(1, self.shared_bytes(of, atom))
-        return min(by_registers, by_shared, on.multiprocessor.warps // self.warps, on.multiprocessor.blocks)
+        by_shared = (shared.pool or shared.most) // most(1, self.shared_bytes(of, atom))
+        return least(by_registers, by_shared, on.multiprocessor.warps // self.warps, on.multiprocessor.blocks)
 
-    def is_possible(self, of: Contraction, atom: Atom, on: Hardware | None = None) -> bool:
+    def is_possible(self, of: Contraction, atom: Atom, on: Hardware | None = None) -> Number:
         """Whether the hardware can run it, and every block has work."""
         on = on or USUAL.hardware
-        slices = ceil(of.depth / (self.split * self.depth))
+        slices, columns = ceiling(of.depth, self.split * self.depth), prod(self.columns)
         return (
-            self.warps * on.warp <= on.block.threads
-            and self.registers(atom) <= on.registers_at(self.warps * on.warp)
-            and self.shared_bytes(of, atom) <= on.memory(MemoryScope.SHARED).most
-            and self.split * self.depth < of.depth + self.depth
-            and (self.stages == 1 or max(slices, self.tiles if slices == 1 else 1) >= self.stages)
-            and (self.tiles == 1 or self.split == of.batch == 1)
-            and not (self.staged and (self.split > 1 or prod(self.columns) & (prod(self.columns) - 1)))
-            and (not self.vectors or self._has_runs(of))
+            (self.warps * on.warp <= on.block.threads)
+            & (self.registers(atom) <= of_each(on.registers_at, self.warps * on.warp))
+            & (self.shared_bytes(of, atom) <= on.memory(MemoryScope.SHARED).most)
+            & (self.split * self.depth < of.depth + self.depth)
+            & ((self.stages == 1) | (most(slices, either(slices == 1, self.tiles, 1)) >= self.stages))
+            & ((self.tiles == 1) | ((self.split == 1) & (of.batch == 1)))
+            & ((self.staged == 0) | ((self.split == 1) & (columns & (columns - 1) == 0)))
+            & ((self.vectors == 0) | self._has_runs(of))
         )
 
-    def blocks(self, of: Contraction) -> int:
+    def blocks(self, of: Contraction) -> Number:
         """Blocks of the grid."""
-        rows = ceil(of.rows.extent / (prod(self.rows) * self.tiles))
-        return rows * ceil(of.columns.extent / prod(self.columns)) * of.batch * self.split
+        rows = ceiling(of.rows.extent, prod(self.rows) * self.tiles)
+        return rows * ceiling(of.columns.extent, prod(self.columns)) * of.batch * self.split
 
-    def _has_runs(self, of: Contraction) -> bool:
+    def _has_runs(self, of: Contraction) -> Number:
         """Whether lanes can hold neighbouring results, of columns that may be in any order in shared memory."""
-        run = self.run(of)
-        whole = self.columns[1] % (4 * run) == of.run % run == of.columns.extent % run == 0
-        return whole and self.split == 1 and of.columns.along_depth
+        run = _vector(of)
+        whole = of.run % run == of.columns.extent % run == 0 and of.columns.along_depth
+        return (self.columns[1] % (4 * run) == 0) & (self.split == 1) & whole
 
-    def cycles(self, of: Contraction, atom: Atom, gpu: Gpu) -> float:
+    def cycles(self, of: Contraction, atom: Atom, gpu: Gpu) -> Number:
         """Cycles that the contraction takes."""
         on = gpu.hardware
         bi, bj = prod(self.rows), prod(self.columns)
         blocks = self.blocks(of)
         resident = self.resident(of, atom, on)
-        if not resident:
-            return float("inf")
         depth = rounded(of.depth, self.depth * self.split) // self.split
         slices, threads = depth / self.depth, self.warps * on.warp
         instructions = self.rows[1] // atom.m * (self.columns[1] // atom.n) * (self.depth // atom.k)
         fragments = (self.rows[1] // atom.m * atom.halves + self.columns[1] // atom.n) * atom.words
         copied = [
-            ceil(extent * self.depth / operand.together / threads) * self._effort(of, operand)
+            upwards(extent * self.depth / operand.together / threads) * self._effort(of, operand)
             for extent, operand in ((bi, of.rows), (bj, of.columns))
         ]
         # A warp's slots for a slice, and how long that takes where others wait for the same scheduler.
         issued = instructions * _cycles_of(atom) + fragments * (self.depth // atom.k) * _FRAGMENT
-        issued += copied[0] if self.tiles > 1 else sum(copied)
+        issued = issued + either(self.tiles > 1, copied[0], sum(copied))
         wanted = self.registers(atom) + self._address_registers(of, threads)
-        issued += max(0.0, wanted - on.registers_at(threads)) * _SPILLED
-        at_once = min(resident, ceil(blocks / gpu.processors))
-        warps = max(1.0, at_once * self.warps / 4)
-        hidden = _AHEAD ** (self.stages - 1)
+        issued = issued + most(0.0, wanted - of_each(on.registers_at, threads)) * _SPILLED
+        at_once = least(most(resident, 1), ceiling(blocks, gpu.processors))
+        warps = most(1.0, at_once * self.warps / 4)
+        hidden = of_each(lambda flying: _AHEAD ** (flying - 1), self.stages)
         alone = _ALONE if all(_is_asynchronous(of, operand) for operand in (of.rows, of.columns)) else _HELD_UP
-        slice_cycles = max(warps * issued, issued * alone + _LATENCY * hidden) + _SLICE * exp(log(warps) * _CROWD)
+        crowd = of_each(lambda many: _SLICE * exp(log(many) * _CROWD), warps)
+        slice_cycles = most(warps * issued, issued * alone + _LATENCY * hidden) + crowd
         sums = self.rows[1] * self.columns[1] / on.warp
-        stored_by = _STAGED if self.staged else _STORE
+        stored_by = either(self.staged, _STAGED, _STORE)
         wave = self.tiles * (slices * slice_cycles + sums * stored_by * warps) + _BLOCK_START
-        if self.tiles > 1:
-            wave += _LATENCY + slices * copied[1] * warps
+        wave = wave + either(self.tiles > 1, _LATENCY + slices * copied[1] * warps, 0.0)
         waves = blocks / (gpu.processors * at_once)
-        full = ceil(waves) if waves <= 3 else waves + _TAIL
+        full = either(waves <= 3, upwards(waves), waves + _TAIL)
         word = DType(atom.operands).bytes
         moved = (bi * self.tiles + bj) * depth * blocks * word / _BANDWIDTH
-        results, stored = of.rows.extent * of.columns.extent * of.batch, 0.0
-        if self.split > 1:
-            stored = _KERNEL + 2 * self.split * results * 4 / _BANDWIDTH
-        narrow = of.dtype in _NARROW and self.split == 1
-        pairs = narrow and not self.staged and not self.vectors
-        written = results * (2 if narrow else 4) / (_HALVES if pairs else _BANDWIDTH)
+        results = of.rows.extent * of.columns.extent * of.batch
+        stored = either(self.split > 1, _KERNEL + 2 * self.split * results * 4 / _BANDWIDTH, 0.0)
+        narrow = (self.split == 1) & (of.dtype in _NARROW)
+        pairs = narrow & (self.staged == 0) & (self.vectors == 0)
+        written = results * either(narrow, 2, 4) / either(pairs, _HALVES, _BANDWIDTH)
         before = sum(_KERNEL + 2 * size / _BANDWIDTH for size in of.prepared)
-        return _MEAN * (max(full * wave, moved, written) + _LAUNCH + stored + before)
+        found = _MEAN * (most(full * wave, moved, written) + _LAUNCH + stored + before)
+        return either(resident > 0, found, inf)
 
-    def _address_registers(self, of: Contraction, threads: int) -> float:
+    def _address_registers(self, of: Contraction, threads: Number) -> Number:
         """Registers for the addresses and conditions of copies, where all slices have the same.
 
         A slice of whole windows begins at the same tap as every other: the compiler then computes what each copy needs
         ahead of the loop over slices.
         """
-        if self.stages == 1 or of.period == 1 or self.depth % of.period or of.columns.along_depth:
+        if of.period == 1 or of.columns.along_depth:
             return 0.0
         copies = sum(
-            ceil(prod(pair) * self.depth / operand.together / threads)
+            upwards(prod(pair) * self.depth / operand.together / threads)
             for pair, operand in ((self.rows, of.rows), (self.columns, of.columns))
         )
-        return _PER_COPY * copies
+        return _PER_COPY * copies * ((self.stages > 1) & (self.depth % of.period == 0))
 
-    def _effort(self, of: Contraction, operand: Operand) -> float:
+    def _effort(self, of: Contraction, operand: Operand) -> Number:
         """Issue slots for one copy of a factor.
 
         A copy finds its tap by itself where slices do not consist of whole windows or parts of one; hardware copies no
         less than 4 bytes asynchronously.
         """
         whole = self.depth % of.period == 0
-        parts = of.period % self.depth and (of.columns.along_depth or not whole)
-        windowed = of.period > 1 and (not operand.along_depth or (parts and operand is of.rows))
+        parts = (of.period % self.depth > 0) & ((whole == 0) | of.columns.along_depth)
+        windowed = (parts & (operand is of.rows) | (not operand.along_depth)) & (of.period > 1)
         narrow = not _is_asynchronous(of, operand)
         size = prod(self.rows if operand is of.rows else self.columns)
-        uneven = narrow and of.period > 1 and (whole or operand.extent % size > 0 or self.split > 1)
+        uneven = (whole | (operand.extent % size > 0) | (self.split > 1)) & (narrow and of.period > 1)
         copy = _COPY + _WINDOWED * windowed + _SYNCHRONOUS * (self.stages == 1)
         return copy - _SCALAR * narrow + _UNEVEN * uneven
 
@@ -236,6 +237,14 @@ class MmaTile:
             "tiles": self.tiles,
             "data": self.data,
         }
+
+
+M = TypeVar("M", bound=MmaTile)
+
+
+def _vector(of: Contraction) -> int:
+    """The results of a vector of 16 bytes."""
+    return 16 // DType(of.sum_dtype if of.dtype not in _NARROW else of.dtype).bytes
 
 
 def _is_asynchronous(of: Contraction, operand: Operand) -> bool:
@@ -283,50 +292,67 @@ def tiles(of: Contraction) -> list[int]:
     return [n for n in few if n == 1 or n * _LEAST_ROWS <= of.rows.extent]
 
 
-def candidates(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> Iterator[MmaTile]:
+def grid(
+    pairs: Sequence[tuple[Pair, Pair]],
+    ways: tuple[Iterable[int], ...],
+    stores: Iterable[tuple[bool, bool]],
+    kind: type[M],
+) -> M:
+    """All tiles of some rows and columns, depths, splits and stages, and stores: arrays that broadcast to them."""
+    rows, columns = np.array(pairs, np.int64).reshape(-1, 2, 2).transpose(1, 2, 0)[..., None, None, None, None]
+    depth, split, flying = np.meshgrid(*(np.array(each, np.int64) for each in ways), indexing="ij", sparse=True)
+    depth, split, flying = (each[None, ..., None] for each in (depth, split, flying))
+    staged, vectors = np.array(stores, bool).T
+    return kind((rows[0], rows[1]), (columns[0], columns[1]), depth, split, flying, staged, vectors=vectors)
+
+
+def candidates(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> MmaTile:
     """Tiles worth ranking: blocks of usual sizes, and splits that do not fill the hardware many times over."""
-    on = gpu.hardware
     rows, columns = (
         [(warps, n) for _, warps, n in warp_tiles(operand, unit)]
         for operand, unit in ((of.rows, atom.m), (of.columns, atom.n))
     )
-    below = tiles(of)
-    for r, c in product(rows, columns):
-        if not 1 <= r[0] * c[0] <= 8 or r[1] * c[1] > 64 * 128:
-            continue
-        count = ceil(of.rows.extent / prod(r)) * ceil(of.columns.extent / prod(c)) * of.batch
-        shares = [n for n in splits(of) if n == 1 or count * n <= FULL * gpu.processors]
-        if of.prepared:  # in whole vectors along the depth, in flight
-            ways = product((n for n in depths(of, atom) if n >= 4 * atom.k), shares, (2, 4), _STORES[:1])
-        else:
-            ways = product(depths(of, atom), shares, stages(), _STORES)
-        for depth, split, flying, (staged, vectors) in ways:
-            tile = MmaTile(r, c, depth, split, flying, staged, vectors=vectors)
-            if tile.is_possible(of, atom, on):
-                yield tile
-            yield from _stationary(tile, count, below, of, atom, gpu)
+    pairs = [(r, c) for r in rows for c in columns if 1 <= r[0] * c[0] <= 8 and r[1] * c[1] <= 64 * 128]
+    if of.prepared:  # in whole vectors along the depth, in flight
+        made = grid(pairs, ([n for n in depths(of, atom) if n >= 4 * atom.k], splits(of), (2, 4)), STORES[:1], MmaTile)
+    else:
+        made = grid(pairs, (depths(of, atom), splits(of), stages()), STORES, MmaTile)
+    count = made.blocks(of) // made.split
+    usual = (made.split == 1) | (count * made.split <= FULL * gpu.processors)
+    several = usual & (made.stages > 1) & (made.split == 1) & (made.depth >= of.depth) & (of.batch == 1)
+    resident = replace(made, tiles=2).resident(of, atom, gpu.hardware)
+    return with_stationary(made, usual, several, of, atom, gpu, resident)
 
 
-def _stationary(
-    tile: MmaTile, count: int, below: list[int], of: Contraction, atom: Atom, gpu: Gpu
-) -> Iterator[MmaTile]:
-    """The tile with so many of them per block that one or two waves of blocks do all `count` of them."""
-    if tile.stages == 1 or tile.split > 1 or of.batch > 1 or tile.depth < of.depth:
-        return
-    resident = replace(tile, tiles=2).resident(of, atom, gpu.hardware)
-    wanted = {count / (gpu.processors * resident * waves) for waves in (1, 2)} if resident else set()
-    for least in wanted:
-        made = replace(tile, tiles=next((n for n in below if n >= least), below[-1]))
-        if made.tiles > 1 and made.is_possible(of, atom, gpu.hardware):
-            yield made
+def with_stationary(
+    made: M, usual: Number, several: Number, of: Contraction, atom: Atom, gpu: Gpu, resident: Number
+) -> M:
+    """The usual ones of all tiles that the hardware can run; after those of which a block may compute several, these.
+
+    A block computes so many of them that one or two waves of blocks do all, `resident` on each multiprocessor.
+    """
+    flags = usual & made.is_possible(of, atom, gpu.hardware)
+    whole, below = spread_over(made, flags.shape), np.array(tiles(of))
+    parts = [taken(whole, np.nonzero(flags))]
+    order = [3 * np.flatnonzero(flags)]
+    places = np.nonzero(np.broadcast_to(several, flags.shape))
+    some, resident = taken(whole, places), np.broadcast_to(resident, flags.shape)[places]
+    for waves in (1, 2):
+        wanted = some.blocks(of) / (gpu.processors * most(resident, 1) * waves)
+        each = replace(some, tiles=below[np.minimum(np.searchsorted(below, wanted), len(below) - 1)])
+        good = np.nonzero((resident > 0) & (each.tiles > 1) & each.is_possible(of, atom, gpu.hardware))
+        parts.append(taken(each, good))
+        order.append(3 * np.ravel_multi_index(places, flags.shape)[good] + waves)
+    return taken(joined(parts), np.argsort(np.concatenate(order)))
 
 
 @lru_cache(maxsize=256)
-def ranked(forms: Forms, atom: Atom, gpu: Gpu = USUAL) -> tuple[MmaTile, ...]:
+def ranked(forms: Forms, atom: Atom, gpu: Gpu = USUAL) -> Sequence[MmaTile]:
     """Return tiles, those that cost least first."""
-    made, known = dict(forms), depths(forms[0][1], atom)
-    tiles = (
-        replace(tile, data=name) for name, of in forms for tile in candidates(of, atom, gpu) if tile.depth in known
-    )
-    found = [(tile.cycles(made[tile.data], atom, gpu), n, tile) for n, tile in enumerate(tiles)]
-    return tuple(tile for _, _, tile in sorted(found, key=lambda each: each[:2]))
+    known, parts, costs = depths(forms[0][1], atom), [], []
+    for name, of in forms:
+        found = candidates(of, atom, gpu)
+        found = taken(found, np.flatnonzero(np.isin(found.depth, known)))
+        parts.append(replace(found, data=np.full(len(found.depth), name)))
+        costs.append(found.cycles(of, atom, gpu))
+    return cheapest_first(joined(parts), np.concatenate(costs))

@@ -42,7 +42,7 @@ def never(of: Any) -> bool:
     return False
 
 
-def unordered(of: Any) -> list[dict[str, Any]]:
+def unordered(of: Any) -> Sequence[dict[str, Any]]:
     """Rank nothing."""
     return []
 
@@ -92,7 +92,7 @@ class ScheduleStrategy(Generic[W]):
     usual: Callable[[W], dict[str, Any]]
     declare: Callable[..., Tensor] = plain
     covers: Callable[[W], bool] = always
-    order: Callable[[W], list[dict[str, Any]]] = unordered
+    order: Callable[[W], Sequence[dict[str, Any]]] = unordered
     cost: Callable[[W], float] = unknown
     ranked: bool = False
     lead: float | None = None

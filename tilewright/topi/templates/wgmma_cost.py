@@ -8,18 +8,18 @@ measured on an H200.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import product
-from math import ceil, inf, prod
+from math import inf, prod
 
 from ...core.atoms import LANES, WARPGROUP, Atom
 from ...core.dtype import DType
 from ...core.hardware import SWIZZLE_LINE, SWIZZLE_PIECE, Hardware, MemoryScope
 from .contraction import Contraction, Operand
 from .gpu import USUAL, Gpu
-from .mma_cost import FULL, MmaTile, splits, tiles
+from .many import Number, ceiling, cheapest_first, either, least, most, of_each, upwards
+from .mma_cost import FULL, STORES, MmaTile, grid, splits, with_stationary
 
 _COLUMN, _READ = 2.0, 128.0
 """Cycles of the tensor cores for a column of 64 sums of a slice; bytes of shared memory that they read in a cycle."""
@@ -47,81 +47,79 @@ _STATIONARY = 4
 class WgmmaTile(MmaTile):
     """What a block of warpgroups computes: 16 rows a warp, and all columns of the block."""
 
-    def registers(self, atom: Atom) -> int:
+    def registers(self, atom: Atom) -> Number:
         """Registers for sums and for addresses."""
         return self.columns[1] * 16 * DType(atom.accumulator).bytes // 4 // LANES + _OVERHEAD
 
-    def shared_bytes(self, of: Contraction, atom: Atom) -> int:
+    def shared_bytes(self, of: Contraction, atom: Atom) -> Number:
         """Bytes of slices in shared memory; results lie where slices were, unless those of the next tile are there."""
         rows, columns = prod(self.rows), prod(self.columns)
-        results = rows * (columns + 8) * max(DType(atom.operands).bytes, 2) if self.staged else 0
-        if self.tiles > 1:
-            slices = self.slices(of)
-            return (columns + rows * self.stages) * SWIZZLE_LINE * slices + results + 8 * SWIZZLE_LINE
-        return max((rows + columns) * SWIZZLE_LINE * self.stages, results) + 8 * SWIZZLE_LINE
+        results = rows * (columns + 8) * max(DType(atom.operands).bytes, 2) * self.staged
+        several = (columns + rows * self.stages) * SWIZZLE_LINE * self.slices(of) + results
+        one = most((rows + columns) * SWIZZLE_LINE * self.stages, results)
+        return either(self.tiles > 1, several, one) + 8 * SWIZZLE_LINE
 
-    def slices(self, of: Contraction) -> int:
+    def slices(self, of: Contraction) -> Number:
         """Slices of a block, or of each of its tiles."""
-        return ceil(of.depth / (self.depth * self.split))
+        return ceiling(of.depth, self.depth * self.split)
 
-    def is_possible(self, of: Contraction, atom: Atom, on: Hardware | None = None) -> bool:
+    def is_possible(self, of: Contraction, atom: Atom, on: Hardware | None = None) -> Number:
         """Whether the hardware can run it, and every block has work."""
         on, threads = on or USUAL.hardware, self.warps * LANES
+        rows, columns, slices = prod(self.rows), prod(self.columns), self.slices(of)
         # Of results that go through shared memory, a tile holds no more than there are.
-        fits = prod(self.rows) <= of.rows.extent and prod(self.columns) <= of.columns.extent
-        power = prod(self.columns) & (prod(self.columns) - 1) == 0
+        fits = (rows <= of.rows.extent) & (columns <= of.columns.extent)
+        power = columns & (columns - 1) == 0
         return (
-            threads <= on.block.threads
-            and self.registers(atom) <= on.registers_at(threads)
-            and self.shared_bytes(of, atom) <= on.memory(MemoryScope.SHARED).most
-            and self.split * self.depth < of.depth + self.depth
-            and self.stages <= (self.tiles if self.tiles > 1 else self.slices(of))
-            and (self.tiles == 1 or (self.split == of.batch == 1 and self.slices(of) <= _STATIONARY))
-            and atom.width(self.columns[1]) > 0
-            and (not self.staged or (fits and power and self.split == 1))
-            and (not self.vectors or self._has_runs(of))
+            (threads <= on.block.threads)
+            & (self.registers(atom) <= of_each(on.registers_at, threads))
+            & (self.shared_bytes(of, atom) <= on.memory(MemoryScope.SHARED).most)
+            & (self.split * self.depth < of.depth + self.depth)
+            & (self.stages <= either(self.tiles > 1, self.tiles, slices))
+            & ((self.tiles == 1) | ((self.split == 1) & (of.batch == 1) & (slices <= _STATIONARY)))
+            & (of_each(atom.width, self.columns[1]) > 0)
+            & ((self.staged == 0) | (fits & power & (self.split == 1)))
+            & ((self.vectors == 0) | self._has_runs(of))
         )
 
-    def cycles(self, of: Contraction, atom: Atom, gpu: Gpu) -> float:
+    def cycles(self, of: Contraction, atom: Atom, gpu: Gpu) -> Number:
         """Cycles that the contraction takes."""
         rows, columns = prod(self.rows), prod(self.columns)
         resident = self.resident(of, atom, gpu.hardware)
-        if not resident:
-            return inf
         blocks = self.blocks(of)
-        at_once, slices = min(resident, ceil(blocks / gpu.processors)), self.slices(of)
+        at_once, slices = least(most(resident, 1), ceiling(blocks, gpu.processors)), self.slices(of)
         groups = self.warps // WARPGROUP
-        busy = max(groups * max(_COLUMN * columns, (columns + 64) * SWIZZLE_LINE / _READ), self._issued(of, gpu))
-        late = _GAP + _LATENCY * _AHEAD ** (self.stages - 1)
-        slice_cycles = max(busy + late, at_once * busy * (1 + _CROWD))
-        stored_by = _STAGED if self.staged else _VECTORS if self.vectors else _STORE
+        busy = most(groups * most(_COLUMN * columns, (columns + 64) * SWIZZLE_LINE / _READ), self._issued(of, gpu))
+        late = of_each(lambda flying: _GAP + _LATENCY * _AHEAD ** (flying - 1), self.stages)
+        slice_cycles = most(busy + late, at_once * busy * (1 + _CROWD))
+        stored_by = either(self.staged, _STAGED, either(self.vectors, _VECTORS, _STORE))
         wave = self.tiles * (slices * slice_cycles + columns * 16 / LANES * stored_by * groups * at_once) + _BLOCK
         waves = blocks / (gpu.processors * at_once)
-        full = ceil(waves) if waves <= 3 else waves + _TAIL
+        full = either(waves <= 3, upwards(waves), waves + _TAIL)
         moved = (rows * self.tiles + columns) * slices * SWIZZLE_LINE * blocks / _BANDWIDTH
-        return max(full * wave, moved, self._written(of)) + _LAUNCH + self._added(of)
+        found = most(full * wave, moved, self._written(of)) + _LAUNCH + self._added(of)
+        return either(resident > 0, found, inf)
 
-    def _issued(self, of: Contraction, gpu: Gpu) -> float:
+    def _issued(self, of: Contraction, gpu: Gpu) -> Number:
         """Cycles of a scheduler for the copies of a slice."""
-        threads, found = self.warps * gpu.hardware.warp, 0.0
+        threads, found = self.warps * gpu.hardware.warp, 0.0 * self.warps
         for extent, operand in ((prod(self.rows), of.rows), (prod(self.columns), of.columns)):
             together = min(SWIZZLE_PIECE, operand.together * DType(of.dtype).bytes)
-            pieces = ceil(extent * SWIZZLE_LINE / together / threads)
+            pieces = upwards(extent * SWIZZLE_LINE / together / threads)
             single = _SINGLE if together < 4 else 0.0
-            found += pieces * (_COPY + single + _WINDOWED * self._tests(of, operand)) * self.warps / 4
+            found = found + pieces * (_COPY + single + _WINDOWED * self._tests(of, operand)) * self.warps / 4
         return found
 
-    def _written(self, of: Contraction) -> float:
+    def _written(self, of: Contraction) -> Number:
         """Cycles to store the results, or partial sums."""
-        size = DType(of.dtype).bytes if self.split == 1 else 4
-        pairs = size == 2 and not self.staged and not self.vectors
-        return of.rows.extent * of.columns.extent * of.batch * size / (_PAIRS if pairs else _WRITTEN)
+        size = either(self.split == 1, DType(of.dtype).bytes, 4)
+        pairs = (size == 2) & (self.staged == 0) & (self.vectors == 0)
+        return of.rows.extent * of.columns.extent * of.batch * size / either(pairs, _PAIRS, _WRITTEN)
 
-    def _added(self, of: Contraction) -> float:
+    def _added(self, of: Contraction) -> Number:
         """Cycles of the kernel that adds partial sums."""
-        if self.split == 1:
-            return 0.0
-        return _KERNEL + 2 * self.split * of.rows.extent * of.columns.extent * of.batch * 4 / _WRITTEN
+        moved = 2 * self.split * of.rows.extent * of.columns.extent * of.batch * 4
+        return either(self.split == 1, 0.0, _KERNEL + moved / _WRITTEN)
 
     def _tests(self, of: Contraction, operand: Operand) -> bool:
         """Whether a copy of a factor finds out whether its elements are there."""
@@ -149,33 +147,19 @@ def stages() -> list[int]:
     return [1, 2, 3, 4, 5, 6]
 
 
-def candidates(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> Iterator[WgmmaTile]:
+def candidates(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> WgmmaTile:
     """Tiles worth ranking."""
-    for row, column in product(row_tiles(of.rows), column_tiles(of.columns, atom)):
-        rows, columns = (row[1], row[2]), (column[1], column[2])
-        count = ceil(of.rows.extent / prod(rows)) * ceil(of.columns.extent / prod(columns)) * of.batch
-        shares = [n for n in splits(of) if n == 1 or count * n <= FULL * gpu.processors]
-        for split, stage, store in product(shares, stages(), ("fragments", "shared", "vectors")):
-            tile = WgmmaTile(rows, columns, depth_of(atom), split, stage, store == "shared", 1, store == "vectors")
-            if tile.is_possible(of, atom, gpu.hardware):
-                yield tile
-            yield from _stationary(tile, count, of, atom, gpu)
-
-
-def _stationary(tile: WgmmaTile, count: int, of: Contraction, atom: Atom, gpu: Gpu) -> Iterator[WgmmaTile]:
-    """The tile with so many of them per block that one or two waves of blocks do all `count` of them."""
-    if tile.split > 1 or of.batch > 1 or tile.slices(of) > _STATIONARY:
-        return
-    below = tiles(of)
-    resident = replace(tile, tiles=max(2, tile.stages)).resident(of, atom, gpu.hardware)
-    for least in {count / (gpu.processors * resident * waves) for waves in (1, 2)} if resident else ():
-        made = replace(tile, tiles=next((n for n in below if n >= least), below[-1]))
-        if made.tiles > 1 and made.is_possible(of, atom, gpu.hardware):
-            yield made
+    pairs = [((r[1], r[2]), (c[1], c[2])) for r in row_tiles(of.rows) for c in column_tiles(of.columns, atom)]
+    made = grid(pairs, ([depth_of(atom)], splits(of), stages()), STORES, WgmmaTile)
+    count = made.blocks(of) // made.split
+    usual = (made.split == 1) | (count * made.split <= FULL * gpu.processors)
+    several = usual & (made.split == 1) & (of.batch == 1) & (made.slices(of) <= _STATIONARY)
+    resident = replace(made, tiles=most(2, made.stages)).resident(of, atom, gpu.hardware)
+    return with_stationary(made, usual, several, of, atom, gpu, resident)
 
 
 @lru_cache(maxsize=256)
-def ranked(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> tuple[WgmmaTile, ...]:
+def ranked(of: Contraction, atom: Atom, gpu: Gpu = USUAL) -> Sequence[MmaTile]:
     """Return tiles, those that cost least first."""
-    found = [(tile.cycles(of, atom, gpu), n, tile) for n, tile in enumerate(candidates(of, atom, gpu))]
-    return tuple(tile for _, _, tile in sorted(found, key=lambda each: each[:2]))
+    found = candidates(of, atom, gpu)
+    return cheapest_first(found, found.cycles(of, atom, gpu))

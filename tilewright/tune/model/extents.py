@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -19,7 +20,6 @@ from ...bounds.visibility import default_scope, shares
 from ...core.hardware import MemoryScope, ThreadTag
 from ...expr import nodes as n
 from ...expr.nodes import Expr, IntImm, Var
-from ...expr.traverse import loads
 from ...schedule.relations import Fuse, Relation, Split
 from ...schedule.value import At, Stage
 from ...tensor.axis import IterVar
@@ -43,6 +43,8 @@ class StageExtents:
     body: tuple[Expr, ...]
     scope: MemoryScope
     outer: tuple[Loop, ...]
+    path: tuple[Loop, ...]
+    """The loops around the stage, and its own."""
     extents: dict[IterVar, Number]
     region: list[Number]
     begins: list[Form]
@@ -52,15 +54,10 @@ class StageExtents:
     loop_extents: dict[Var, Number] = field(default_factory=dict)
     """The extents of all loops of the path."""
 
-    @property
-    def path(self) -> tuple[Loop, ...]:
-        """The loops around the stage, and its own."""
-        return (*self.outer, *own_loops(self.stage))
-
-    @property
+    @cached_property
     def moved_by(self) -> set[Var]:
         """The loops around the stage on which its region depends."""
-        return {var for form in self.begins for var, step in form.items() if np.any(step)}
+        return {var for form in self.begins for var, step in form.items() if moves(step)}
 
     @property
     def element_bytes(self) -> int:
@@ -78,23 +75,32 @@ def infer(structure: Structure, columns: Columns) -> dict[int, StageExtents]:
     schedule = structure.schedule
     assert schedule is not None
     found: dict[int, StageExtents] = {}
-    for stage in reversed(schedule.in_order()):
+    for stage in reversed(structure.once("stages", schedule.in_order)):
         if stage.is_placeholder or stage.id not in structure.bodies:
             continue
         if not isinstance(stage.op, ComputeOp):
             raise NotModelledError(f"{stage.name} is not a te.compute")
         if stage.tensorized is not None:
             raise NotModelledError(f"{stage.name} runs on matrix instructions")
-        readers = [one for one in found.values() if list(_reads(structure, one.body, stage.id))]
+        readers = [one for one in found.values() if _reads(structure, one, stage.id)]
         if readers or stage.is_output:
             found[stage.id] = _extents_of(structure, columns, stage, readers, found)
     return found
 
 
-def _reads(structure: Structure, body: tuple[Expr, ...], stage: int) -> Iterable[n.Load]:
+def _reads(structure: Structure, reader: StageExtents, stage: int) -> list[n.Load]:
+    """What a stage loads of another one."""
     schedule = structure.schedule
     assert schedule is not None
-    return (e for e in loads(*body) if isinstance(e.source, Tensor) and schedule.stage_of.get(e.source.op) == stage)
+    stage_of = schedule.stage_of
+    return structure.once(
+        ("reads", reader.stage.id, stage),
+        lambda: [
+            load
+            for load in structure.loads(reader.stage.id)
+            if isinstance(load.source, Tensor) and stage_of.get(load.source.op) == stage
+        ],
+    )
 
 
 def _extents_of(
@@ -102,7 +108,8 @@ def _extents_of(
 ) -> StageExtents:
     schedule = structure.schedule
     assert schedule is not None
-    outer = outer_loops(schedule, stage)
+    outer = structure.once(("outer", stage.id), lambda: outer_loops(schedule, stage))
+    path = structure.once(("path", stage.id), lambda: (*outer, *own_loops(stage)))
     scope = stage.scope or default_scope(tuple(loop.tag for loop in outer if loop.tag is not None))
     shape = [constant(extent) for extent in stage.op.shape]
     region: list[Number] = list(shape)
@@ -118,7 +125,7 @@ def _extents_of(
         extents[axis] = constant(axis.dom.extent)
     for relation in stage.relations:
         extents.update(_down(structure, columns, stage, relation, extents))
-    made = StageExtents(stage, structure.bodies[stage.id], scope, outer, extents, region, begins)
+    made = StageExtents(stage, structure.bodies[stage.id], scope, outer, path, extents, region, begins)
     for loop in made.path:
         owner = extents if loop.stage == stage.id else known[loop.stage].extents
         made.loop_extents[loop.var] = np.maximum(made.loop_extents.get(loop.var, 1), owner[loop.axis])
@@ -131,6 +138,11 @@ def constant(e: Any) -> int:
     if not isinstance(e, IntImm):
         raise NotModelledError(f"the extent {e} is known only at the call")
     return e.value
+
+
+def moves(step: Number) -> bool:
+    """Whether a step is one, in some configuration."""
+    return bool(step.any()) if isinstance(step, np.ndarray) else bool(step)
 
 
 def _largest(sizes: Iterable[Number]) -> Number:
@@ -225,14 +237,21 @@ def _stays_below(form: Form, width: Number, extents: Mapping[Var, Number]) -> di
 
     The loops of larger steps move by multiples of a number that divides the width, and that the others do not reach.
     """
-    made: dict[Var, Number] = {}
-    for var, step in form.items():
-        within, unit = 0 * width, 1 * width
-        for other, far in form.items():
-            small = np.abs(far) <= np.abs(step)
-            within = within + np.where(small, np.abs(far) * (extents.get(other, 1) - 1), 0)
-            unit = np.where(small, unit, np.gcd(unit, np.abs(np.asarray(far)).astype(np.int64)))
-        made[var] = within < unit
+    far, ends = _rows(form.values()), _rows([extents.get(var, 1) for var in form])
+    far = np.abs(far)
+    small = far[None] <= far[:, None]  # for each loop, those of steps that are not larger
+    within = np.where(small, (far * (ends - 1))[None], 0).sum(axis=1)
+    unit = np.gcd(np.gcd.reduce(np.where(small, 0, far.astype(np.int64)[None]), axis=1), width)
+    return dict(zip(form, within < unit, strict=True))
+
+
+def _rows(values: Iterable[Number]) -> np.ndarray:
+    """One row for each number."""
+    each = list(values)
+    wide = next((len(value) for value in each if isinstance(value, np.ndarray) and value.ndim), 1)
+    made = np.empty((len(each), wide))
+    for row, value in zip(made, each, strict=True):
+        row[:] = value
     return made
 
 
@@ -284,7 +303,7 @@ def _need(
     roots = {axis.var: form for axis, form in reader.forms.items()}
     sizes: list[Number] = []
     begins: list[Form] = []
-    indices = [load.indices for load in _reads(structure, reader.body, stage.id)]
+    indices = [load.indices for load in _reads(structure, reader, stage.id)]
     for d, extent in enumerate(shape):
         found = [form_of(i[d], roots, reader.loop_extents) for i in indices]
         spread = max(p for _, p in found) - min(p for _, p in found) if len(found) > 1 else 0

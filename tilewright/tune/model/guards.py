@@ -13,7 +13,7 @@ from ...expr import nodes as n
 from ...expr.nodes import Expr
 from ...expr.traverse import post_order
 from ...tensor.reduction import Reduce
-from .extents import KernelExtents, StageExtents, constant, reach
+from .extents import KernelExtents, StageExtents, constant, moves, reach
 from .traced import Number
 
 
@@ -54,7 +54,7 @@ def behind_branches(found: StageExtents, kernel: KernelExtents, explicit: np.nda
             form, size = out.forms[axis], constant(axis.dom.extent if axis.dom is not None else 1)
             results: Number = 1
             for var in own:
-                results = results * (out.loop_extents[var] if np.any(form.get(var, 0)) else 1)
+                results = results * (out.loop_extents[var] if moves(form.get(var, 0)) else 1)
             over = reach(form, out.loop_extents) + 1 - size
             # A condition on neighbours that divide the extent holds for all of them or for none.
             is_one = (reach(form, out.loop_extents, own) + 1 == results) & (size % results == 0)

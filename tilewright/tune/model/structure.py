@@ -6,15 +6,16 @@ A structure keeps one schedule and, for each of its splits, the function from a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ...core.errors import InternalError, UserError
 from ...core.log import logger
-from ...expr.nodes import Expr, IntImm
+from ...expr.nodes import Expr, IntImm, Load
+from ...expr.traverse import loads
 from ...schedule.handle import ScheduleHandle
 from ...schedule.inlining import inlined_bodies
 from ...schedule.relations import Split
@@ -26,6 +27,7 @@ from ..task import Task
 from .traced import Columns, Number, Trace, Traced, part_of, tables_of, traced_config
 
 _MAKES_SPLITS = ("split", "tile")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,18 @@ class Structure:
     numbers: Mapping[tuple[int, str], Any]
     """Of splits and pragmas: (identity of the relation or the axis, which number) → traced number."""
     refusal: str = ""
+    _known: dict[Hashable, Any] = field(default_factory=dict)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What does not depend on numbers, made for all configurations at once."""
+        if key not in self._known:
+            self._known[key] = make()
+        found: T = self._known[key]
+        return found
+
+    def loads(self, stage: int) -> list[Load]:
+        """What the bodies of a stage load."""
+        return self.once(("loads", stage), lambda: list(loads(*self.bodies[stage])))
 
     def number(self, of: object, which: str, default: Expr | int | None, columns: Columns) -> Number | None:
         """A factor, a number of parts or a pragma's value for each configuration; None if there is none."""

@@ -17,12 +17,12 @@ from ...bounds.nest import Loop
 from ...core.hardware import Hardware, LoopKind, MemoryScope, ThreadTag
 from ...expr import nodes as n
 from ...expr.nodes import Expr, Var
-from ...expr.traverse import loads, post_order
+from ...expr.traverse import post_order
 from ...schedule.value import At
 from ...tensor.axis import AxisKind
 from ...tensor.reduction import Reduce
 from ...tensor.tensor import Tensor
-from .extents import Form, KernelExtents, StageExtents, constant, form_of, reach
+from .extents import Form, KernelExtents, StageExtents, constant, form_of, moves, reach
 from .guards import behind_branches, is_clipped, is_guarded, only_copies
 from .lanes import Lanes, address, sectors, unravelled, value_of, wavefronts
 from .padding import never_loads
@@ -137,11 +137,17 @@ class Work:
                     found[key] = self.structure.number(axis, key, value, self.columns)
         return found["auto_unroll_max_step"], found["unroll_explicit"]
 
+    def _operations(self, found: StageExtents) -> tuple[float, float, float]:
+        return self.structure.once(("operations", found.stage.id), lambda: operations(found.body))
+
+    def _is_guarded(self, load: n.Load, found: StageExtents) -> bool:
+        return self.structure.once(("guarded", found.stage.id, load), lambda: is_guarded(load, found.body))
+
     # Stages with loops of their own
 
     def _loops(self, found: StageExtents) -> _Loops:
         """The loops that one thread runs, without virtual threads that share what the stage computes."""
-        local = {var for form in self._local_forms(found) for var, step in form.items() if np.any(step)}
+        local = {var for form in self._local_forms(found) for var, step in form.items() if moves(step)}
         loops = [loop for loop in found.path if loop.tag is None or _is_copied(loop, found)]
         extents = [np.broadcast_to(found.loop_extents[loop.var], (self.count,)) for loop in loops]
         written: list[np.ndarray] = []
@@ -161,7 +167,7 @@ class Work:
         if found.scope is MemoryScope.LOCAL and not found.stage.is_output:
             for axis in found.stage.op.axis:
                 yield {var: step for var, step in found.forms[axis].items() if var in own}
-        for load in loads(*found.body):
+        for load in self.structure.loads(found.stage.id):
             source = self._source(load)
             if source is not None and source.scope is MemoryScope.LOCAL:
                 for index in load.indices:
@@ -179,7 +185,7 @@ class Work:
         loops = self._loops(found)
         total = loops.total()
         vector = self._vector(found)
-        fused, others, compares = operations(found.body)
+        fused, others, compares = self._operations(found)
         self._add("fma", total * fused)
         self._add("other_ops", total * others)
         self._add("compares", total * compares / vector)
@@ -193,14 +199,14 @@ class Work:
         predicated = (self.explicit & ~loops.apart) | only_copies(found)
         branches = behind_branches(found, self.kernel, np.broadcast_to(self.explicit, self.count))
         waits = np.zeros(self.count, bool)
-        for load in loads(*found.body):
-            source, guarded = self._source(load), is_guarded(load, found.body)
+        for load in self.structure.loads(found.stage.id):
+            source, guarded = self._source(load), self._is_guarded(load, found)
             if source is not None and source.scope is MemoryScope.LOCAL:
                 continue
             if source is not None:
                 waits = waits | branches | (guarded & ~predicated)
             forms = [form_of(index, roots, found.loop_extents)[0] for index in load.indices]
-            moved = {var for form in forms for var, step in form.items() if np.any(step)}
+            moved = {var for form in forms for var, step in form.items() if moves(step)}
             times = loops.repeated(moved) / vector
             if source is not None:
                 times = times * self._distinct(found, forms, loops)
@@ -236,7 +242,7 @@ class Work:
             steps = {var: np.where(written[var], step, 0) for var, step in form.items() if var in written}
             places = places * (reach(steps, found.loop_extents) + 1)
         for var, flag in written.items():
-            if any(np.any(form.get(var, 0)) for form in forms):
+            if any(moves(form.get(var, 0)) for form in forms):
                 copies = copies * np.where(flag, found.loop_extents[var], 1)
         return np.minimum(places / copies, 1)
 
@@ -303,7 +309,7 @@ class Work:
         turns = _product(found.loop_extents[loop.var] for loop in around)
         each = self._each(found)
         times = turns * each
-        _, others, compares = operations(found.body)
+        _, others, compares = self._operations(found)
         self._add("compares", times * compares)
         self._add("other_ops", times * others * vector)
         # Tiles that are filled at the same place share a barrier, and the wait for their loads.
@@ -316,7 +322,7 @@ class Work:
         mine = unravelled(element, found.region)
         axes = {axis.var: index for axis, index in zip(found.stage.op.axis, mine, strict=True)}
         # A warp wraps around the region; the shape of its part does not depend on the warp.
-        for load in loads(*found.body):
+        for load in self.structure.loads(found.stage.id):
             source = self._source(load)
             place = self._place(load, source, axes)
             self._load(load, source, place, times, vector)

@@ -1,0 +1,108 @@
+"""Cost models of many tiles at once: the same numbers as of single tiles, bit by bit, and the same order."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright.core.atoms import Atom
+from tilewright.core.target import Target
+from tilewright.topi.templates import (
+    CONV2D_GEMM,
+    CONV2D_MMA,
+    CONV2D_TF32,
+    CONV2D_WGMMA,
+    DENSE,
+    Conv2d,
+    Dense,
+    contraction_cost,
+    many,
+    mma_cost,
+    wgmma_cost,
+)
+from tilewright.topi.templates.contraction import Contraction
+from tilewright.topi.templates.gpu import Gpu
+
+H200, OLDER = Gpu.of(Target("cuda -arch=sm_90a")), Gpu.of(Target("cuda -arch=sm_86"))
+LAYERS = [
+    Conv2d.of((1, 513, 14, 14), filters=256, dtype="float16", layout="NHWC"),
+    Conv2d.of((8, 64, 31, 30), filters=64, kernel=1, dtype="float16", layout="NHWC"),
+    Conv2d.of((1, 256, 14, 14), filters=1024, kernel=1, dtype="float32"),
+    Conv2d.of((64, 128, 28, 28), filters=128, stride=2, dtype="float32"),
+]
+COUNTED = 60
+
+
+@pytest.mark.parametrize("gpu", [H200, OLDER])
+@pytest.mark.parametrize("layer", LAYERS, ids=str)
+def test_single_tiles_of_matrix_instructions_cost_the_same(layer: Conv2d, gpu: Gpu) -> None:
+    for template in (CONV2D_MMA, CONV2D_TF32):
+        owner: Any = template.gpu.order.__self__  # type: ignore[attr-defined]
+        if layer.element not in owner.atoms:
+            continue
+        for _, of in owner.forms(layer):
+            _same_costs(of, owner.atom(layer), gpu)
+
+
+def _same_costs(of: Contraction, atom: Atom, gpu: Gpu) -> None:
+    tiles = mma_cost.candidates(of, atom, gpu)
+    _same(tiles, lambda each: each.cycles(of, atom, gpu))
+    _same(tiles, lambda each: each.is_possible(of, atom, gpu.hardware))
+    _same(tiles, lambda each: each.blocks(of))
+
+
+@pytest.mark.parametrize("layer", LAYERS[:2], ids=str)
+def test_single_tiles_of_warpgroups_cost_the_same(layer: Conv2d) -> None:
+    owner: Any = CONV2D_WGMMA.gpu.order.__self__  # type: ignore[attr-defined]
+    of, atom = owner.contraction_of(layer), owner.atom(layer)
+    tiles = wgmma_cost.candidates(of, atom, H200)
+    _same(tiles, lambda each: each.cycles(of, atom, H200))
+    _same(tiles, lambda each: each.is_possible(of, atom, H200.hardware))
+
+
+@pytest.mark.parametrize("gpu", [H200, OLDER])
+@pytest.mark.parametrize("layer", [*LAYERS, Dense.of((100, 777), 65, "float64")], ids=str)
+def test_single_tiles_on_ordinary_arithmetic_cost_the_same(layer: Any, gpu: Gpu) -> None:
+    owner: Any = (DENSE if isinstance(layer, Dense) else CONV2D_GEMM).gpu.order.__self__  # type: ignore[attr-defined]
+    of = owner.contraction_of(layer)
+    tiles = contraction_cost.candidates(of, gpu)
+    _same(tiles, lambda each: each.cycles(of, gpu))
+    _same(tiles, lambda each: each.is_possible(of, gpu.hardware))
+
+
+def _same(tiles: Any, of: Any) -> None:
+    """Compare a function of all tiles with itself on some single ones."""
+    whole = of(tiles)
+    assert len(whole) == len(tiles.depth) > 0
+    singles = many.cheapest_first(tiles, np.zeros(len(tiles.depth)))
+    for place in range(0, len(singles), 1 + len(singles) // COUNTED):
+        assert of(singles[place]) == whole[place], singles[place]
+
+
+def test_tiles_are_ranked_by_cost_and_ties_by_their_order() -> None:
+    owner: Any = CONV2D_MMA.gpu.order.__self__  # type: ignore[attr-defined]
+    atom = owner.atom(LAYERS[0])
+    found = mma_cost.ranked(owner.forms(LAYERS[0]), atom, H200)
+    costs = [tile.cycles(owner.form(LAYERS[0], tile), atom, H200) for tile in found[:200]]
+    assert all(a <= b for a, b in pairwise(costs))
+    tiles = contraction_cost.candidates(owner.contraction_of(LAYERS[0]))
+    every = many.cheapest_first(tiles, np.zeros(len(tiles.depth)))
+    assert [every[n] for n in (0, 1)] == list(every[:2])
+    assert len(every[3:]) == len(every) - 3
+    assert all(isinstance(number, int) for number in (*every[0].rows, every[0].depth))
+
+
+def test_functions_of_numbers_and_of_arrays_agree() -> None:
+    a, b = np.array([1, 5, 7, 12]), np.array([3, 2, 7, 5])
+    pairs = list(zip(a.tolist(), b.tolist(), strict=True))
+    assert many.least(a, b, 6).tolist() == [many.least(x, y, 6) for x, y in pairs]
+    assert many.most(a, b, 6).tolist() == [many.most(x, y, 6) for x, y in pairs]
+    assert many.ceiling(a, b).tolist() == [many.ceiling(x, y) for x, y in pairs]
+    assert many.upwards(a / b).tolist() == [many.upwards(x / y) for x, y in pairs]
+    assert many.either(a > b, a, b).tolist() == [many.either(x > y, x, y) for x, y in pairs]
+    calls: list[int] = []
+    assert many.of_each(lambda x: calls.append(x) or 2 * x, np.array([[3, 1], [1, 3]])).tolist() == [[6, 2], [2, 6]]
+    assert calls == [1, 3]

@@ -1,0 +1,116 @@
+"""Arithmetic on one number or on an array of them, so that a cost model is written once for one tile and for thousands.
+
+A tile is a frozen dataclass whose fields are numbers, or pairs and triples of numbers. Where they are arrays instead,
+with one element per tile, its methods return arrays. Their elements are the numbers that single tiles lead to, bit by
+bit, so that both rank alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from functools import partial, reduce
+from typing import Any, TypeVar, overload
+
+import numpy as np
+
+Number = Any
+"""An int, a float or a bool; or an array of them."""
+T = TypeVar("T")
+
+
+def least(*values: Number) -> Number:
+    """The smallest of some numbers."""
+    return reduce(lambda a, b: np.minimum(a, b) if _is_array(a, b) else min(a, b), values)
+
+
+def most(*values: Number) -> Number:
+    """The largest of some numbers."""
+    return reduce(lambda a, b: np.maximum(a, b) if _is_array(a, b) else max(a, b), values)
+
+
+def either(condition: Number, a: Number, b: Number) -> Number:
+    """`a` where a condition holds, else `b`."""
+    if _is_array(condition):
+        return np.where(condition, a, b)
+    return a if condition else b
+
+
+def ceiling(a: Number, b: Number) -> Number:
+    """The quotient of whole numbers, rounded up."""
+    return -(-a // b)
+
+
+def upwards(value: Number) -> Number:
+    """A number rounded up."""
+    return np.ceil(value) if _is_array(value) else -(-value // 1)
+
+
+def of_each(function: Callable[[Any], Any], value: Number) -> Number:
+    """A function of one number, called once for each different one."""
+    if not _is_array(value):
+        return function(value)
+    different, where = np.unique(value, return_inverse=True)
+    return np.array([function(one) for one in different.tolist()])[where.reshape(value.shape)]
+
+
+def _is_array(*values: Number) -> bool:
+    return any(isinstance(value, np.ndarray) for value in values)
+
+
+def taken(tiles: T, places: np.ndarray | tuple[np.ndarray, ...]) -> T:
+    """The tiles at some places, in that order."""
+    return _mapped(tiles, lambda each: each[places] if _is_array(each) else each)
+
+
+def spread_over(tiles: T, shape: tuple[int, ...]) -> T:
+    """The tiles with fields of one shape, which they are repeated to."""
+    return _mapped(tiles, lambda each: np.broadcast_to(each, shape))
+
+
+def joined(parts: Sequence[T]) -> T:
+    """All tiles of several arrays of them; every field of each must be an array."""
+    made: dict[str, Any] = {}
+    for field in fields(parts[0]):  # type: ignore[arg-type]
+        values = [getattr(part, field.name) for part in parts]
+        whole = not isinstance(values[0], tuple)
+        made[field.name] = np.concatenate(values) if whole else tuple(map(np.concatenate, zip(*values, strict=True)))
+    return replace(parts[0], **made)  # type: ignore[type-var]
+
+
+def _mapped(tiles: T, function: Callable[[Any], Any]) -> T:
+    values = {field.name: getattr(tiles, field.name) for field in fields(tiles)}  # type: ignore[arg-type]
+    made = {
+        name: tuple(map(function, value)) if isinstance(value, tuple) else function(value)
+        for name, value in values.items()
+    }
+    return replace(tiles, **made)  # type: ignore[type-var]
+
+
+class Made(Sequence[T]):
+    """What a function makes of each of a sequence, made as it is asked for."""
+
+    def __init__(self, source: Sequence[Any], make: Callable[[Any], T]) -> None:
+        self._source = source
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Made(self._source[index], self._make)
+        return self._make(self._source[index])
+
+
+def cheapest_first(tiles: T, costs: np.ndarray) -> Sequence[T]:
+    """Single tiles of arrays of them, in the order of their costs; of equal ones, the earlier first."""
+    return Made(np.argsort(costs, kind="stable").tolist(), partial(_single, tiles))
+
+
+def _single(tiles: T, place: int) -> T:
+    return _mapped(tiles, lambda each: each[place].item() if _is_array(each) else each)
