@@ -22,7 +22,7 @@ import pytest
 from tests.errors.refused import refused
 from tests.paths import python_path
 from tilewright.measure.channel import Channel
-from tilewright.measure.children import fork
+from tilewright.measure.children import fork, start_fresh
 from tilewright.measure.guard import marked
 
 MINE = "TILEWRIGHT_TEST_STRAY"
@@ -159,3 +159,14 @@ def test_two_ends_that_send_much_at_once_do_not_wait_for_each_other() -> None:
     one.close()
     with pytest.raises(BrokenPipeError):
         one.exchange("nobody")
+
+
+def test_a_process_that_the_system_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*command: object, **how: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    before = os.listdir("/proc/self/fd")
+    with refused("measure_option", "allows no other process", "temporarily unavailable", fix="ulimit -u"):
+        start_fresh("tilewright.measure")
+    assert len(os.listdir("/proc/self/fd")) <= len(before)

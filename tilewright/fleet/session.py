@@ -9,11 +9,8 @@ more, since by then the caller has logged the outcome.
 from __future__ import annotations
 
 import itertools
-import os
 import pickle
-import socket
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +24,7 @@ from ..core.errors import UserError
 from ..core.log import logger
 from ..core.target import Target
 from ..measure.channel import Channel, wait
-from ..measure.children import package_path
+from ..measure.children import start_fresh
 from ..measure.job import Job
 from ..measure.option import LocalBuilder
 from ..measure.outcome import WAITS, Outcome, RunFailed, shorten
@@ -338,16 +335,8 @@ class FleetSession:
     def _connect(self) -> None:
         if self._channel is not None or time.monotonic() < self._again_at:
             return
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tilewright.fleet.courier", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": package_path()},
-                process_group=0,
-            )
-        self._channel, self._unreachable = Channel(ours), ""
+        self._process, self._channel = start_fresh("tilewright.fleet.courier")
+        self._unreachable = ""
         self._tell(p.Connect(self.runner.address, tuple(zip(("ca", "cert", "key"), self._files, strict=True))))
 
     def _lost_courier(self, reason: str) -> None:

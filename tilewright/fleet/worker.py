@@ -13,7 +13,6 @@ import re
 import socket
 import sqlite3
 import subprocess
-import sys
 from asyncio import Future, get_running_loop
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from ..core.errors import UserError
 from ..core.log import logger
 from ..core.version import __version__
 from ..measure.channel import Channel
-from ..measure.children import KEEPS_MEMORY, package_path
+from ..measure.children import start_fresh
 from ..measure.outcome import Outcome, RunFailed
 from ..runtime.driver import DeviceAttributes
 from .journal import Journal, State
@@ -145,21 +144,13 @@ class Host:
             self._finish(token, RunFailed(reason=f"the bench does not take it: {error}", killed=True))
 
     def _start(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         chosen = {} if self.options.visible is None else {"CUDA_VISIBLE_DEVICES": str(self.options.visible)}
-        with theirs:
-            arguments = [str(theirs.fileno()), self.options.target, str(self.builders)]
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tilewright.fleet.bench", *arguments],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env={**KEEPS_MEMORY, **os.environ, **chosen, "PYTHONPATH": package_path()},
-                process_group=0,
-            )
-        self._channel, self._descriptor = Channel(ours), ours.fileno()
+        arguments = (self.options.target, str(self.builders))
+        self._process, self._channel = start_fresh("tilewright.fleet.bench", *arguments, **chosen)
+        self._descriptor = self._channel.fileno()
         loop = get_running_loop()
         self._opened, self._heard = loop.create_future(), loop.time()
-        loop.add_reader(ours.fileno(), self._hear, self._channel)
+        loop.add_reader(self._descriptor, self._hear, self._channel)
 
     def _hear(self, channel: Channel) -> None:
         self._heard = get_running_loop().time()

@@ -29,7 +29,7 @@ from .guard import TUNER, WORKER, began, kill_marked
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
-KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 28), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
+_KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 28), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
 """In the environment of processes that measure: what they free, they keep. In a virtual machine, compilers and
 comparisons otherwise spend much of their time on pages that the system takes back and gives again."""
 _FATAL = (signal.SIGTERM, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
@@ -39,6 +39,39 @@ _SENT = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SI
 def package_path() -> str:
     """The PYTHONPATH of our processes that are started fresh, whatever folder they are started in."""
     return os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]))
+
+
+def start_fresh(module: str, *arguments: str, **variables: str) -> tuple[subprocess.Popen[bytes], Channel]:
+    """Start a module as a process that holds nothing of this one's but a channel; returns both.
+
+    Its command line is the number of the channel's descriptor, then `arguments`; `variables` are for its environment.
+    It is out of reach of the terminal's Ctrl-C: this process decides when it ends.
+    """
+    ours, theirs = Channel.pair()
+    try:
+        process = subprocess.Popen(
+            # -P: a file called numpy.py where the caller happens to stand is none of our business.
+            [sys.executable, "-P", "-m", module, str(theirs.fileno()), *arguments],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            env={**_KEEPS_MEMORY, **os.environ, **variables, "PYTHONPATH": package_path()},
+            process_group=0,
+        )
+    except OSError as error:
+        ours.close()
+        raise _no_process(error) from error
+    finally:
+        theirs.close()
+    return process, ours
+
+
+def _no_process(error: OSError) -> UserError:
+    """Too many processes or descriptors, or too little memory."""
+    return UserError(
+        f"the system allows no other process that measures: {error.strerror}",
+        primitive="measure_option",
+        fix="raise the limits (ulimit -u, -n), end others, or build fewer at once: LocalBuilder(n_parallel=1)",
+    )
 
 
 def die_with(parent: int) -> None:
@@ -196,15 +229,11 @@ def fork(main: Callable[[Channel], None], close: Iterable[Channel] = ()) -> Chil
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             pid = os.fork()
-        except OSError as error:  # too many processes, or too little memory
+        except OSError as error:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             ours.close()
             theirs.close()
-            raise UserError(
-                f"the system allows no other process that measures: {error.strerror}",
-                primitive="measure_option",
-                fix="raise the limit (ulimit -u), end others, or build fewer at once: LocalBuilder(n_parallel=1)",
-            ) from error
+            raise _no_process(error) from error
     if pid:
         theirs.close()
         with suppress(OSError):  # it may have done so itself

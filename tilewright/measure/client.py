@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
-import sys
 import weakref
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +12,7 @@ from ..core.errors import UserError
 from ..core.log import logger as _log
 from ..runtime.driver import DeviceAttributes
 from .channel import Channel, wait
-from .children import KEEPS_MEMORY, package_path, tuner_mark
+from .children import start_fresh, tuner_mark
 from .guard import TUNER
 from .protocol import DeviceLost, DeviceOpened, RunFinished, RunStarted, Shutdown
 
@@ -28,18 +26,8 @@ class Client:
     def __init__(self, target: str, devices: int, folder: Path) -> None:
         if target not in _KINDS:
             raise UserError(f"candidates for {target} cannot be measured", fix=f"use one of {', '.join(_KINDS)}")
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with theirs:
-            arguments = [str(theirs.fileno()), _KINDS[target], str(devices), str(folder), str(os.getpid())]
-            self.process = subprocess.Popen(
-                # -P: a file called numpy.py where the caller happens to stand is none of our business.
-                [sys.executable, "-P", "-m", "tilewright.measure", *arguments],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env={**KEEPS_MEMORY, **os.environ, "PYTHONPATH": package_path(), TUNER: tuner_mark()},
-                process_group=0,  # out of reach of the terminal's Ctrl-C: the caller decides when it ends
-            )
-        self.channel = Channel(ours)
+        arguments = (_KINDS[target], str(devices), str(folder), str(os.getpid()))
+        self.process, self.channel = start_fresh("tilewright.measure", *arguments, **{TUNER: tuner_mark()})
         self.devices = devices
         self.opened: dict[int, DeviceAttributes] = {}
         self.broken: dict[int, str] = {}
