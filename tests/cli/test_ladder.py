@@ -18,6 +18,9 @@ from typer.testing import CliRunner
 import tilewright
 from tilewright.cli import main
 from tilewright.cli.app import app
+from tilewright.cli.devices import choose_device
+from tilewright.core.errors import UserError
+from tilewright.runtime.device import Device, opencl
 
 SMALL = {
     "conv1d": ["--M", "61", "--N", "7"],
@@ -142,10 +145,11 @@ def test_charts_are_optional(climb: Climb, hidden: Callable[..., str], tmp_path:
         ),
         (["--target", "metal"], "error: there is no target 'metal' here\n  fix: use cuda or opencl\n"),
         (["--dtype", "int8"], "error: dtype 'int8' is not covered\n  fix: use float32 or float64\n"),
-        (
+        pytest.param(
             ["--save", "/dev/null/x"],
             "error: cannot write to /dev/null/x: Not a directory\n"
             "  fix: give a place that can be written, such as a folder below your own\n",
+            marks=pytest.mark.opencl,
         ),
     ],
 )
@@ -153,6 +157,24 @@ def test_a_wrong_option_is_two_lines_and_status_2(
     options: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert refused(["conv1d", *SMALL["conv1d"], *options], monkeypatch, capsys) == message
+
+
+@pytest.mark.parametrize(
+    ("present", "known", "fix"),
+    [
+        (["cuda", "cpu"], ("cuda", "opencl"), "--target cuda"),
+        (["cuda", "cpu"], ("cuda", "opencl", "llvm"), "--target cuda or --target llvm"),
+        (["cpu"], ("cuda", "opencl"), "pip install 'tilewright[opencl]', which makes the CPU a device"),
+    ],
+)
+def test_without_the_device_the_command_says_what_it_can_be_told(
+    present: list[str], known: tuple[str, ...], fix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Device, "exist", property(lambda on: on.kind in present))
+    monkeypatch.setattr(type(opencl().driver), "why_not", lambda driver: "no OpenCL: none is installed")
+    with pytest.raises(UserError, match="no OpenCL: none is installed") as caught:
+        choose_device("opencl", known)
+    assert caught.value.fix == fix
 
 
 def test_an_even_kernel(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -208,8 +208,8 @@ def test_a_server_that_ends_as_it_is_sent_a_task_is_replaced(monkeypatch: pytest
 
 def test_results_that_come_with_the_loss_of_the_last_device_are_heard(tmp_path: Path) -> None:
     client = Client("llvm", 1, tmp_path)
+    client.channel, server = Channel.pair()
     try:
-        client.channel, server = Channel.pair()
         server.send(RunFinished(7, RunFailed(reason="it crashed")))
         server.send(DeviceLost(0, "it has fallen off the bus"))
         assert [finished.token for finished in client.hear()] == [7]
@@ -218,6 +218,7 @@ def test_results_that_come_with_the_loss_of_the_last_device_are_heard(tmp_path: 
     finally:
         client.close()
         client.channel.close()
+        server.close()
 
 
 class TestReferences:

@@ -21,7 +21,7 @@ def choose_device(target: str | None, known: Sequence[str] = ("cuda", "opencl"))
         if target not in known:
             names = f"{', '.join(known[:-1])} or {known[-1]}"
             raise UserError(f"there is no target {target!r} here", fix=f"use {names}", where="")
-        on = device(target).require()
+        on = _present(device(target), known)
         return on, f"target {target}: {cpu_name() if on.kind == 'cpu' else on.name}"
     if cuda().exist:
         return cuda(), f"target cuda: {cuda().name}"
@@ -31,7 +31,18 @@ def choose_device(target: str | None, known: Sequence[str] = ("cuda", "opencl"))
         return cpu(), f"no CUDA device here ({reason}), no OpenCL device ({others}), so target llvm: {cpu_name()}"
     if "llvm" in known and opencl().attributes.on_host:
         return cpu(), f"no CUDA device here ({reason}), and OpenCL's is the CPU, so target llvm: {cpu_name()}"
-    on = opencl().require()
+    on = _present(opencl(), known)
     # PoCL, which makes the CPU an OpenCL device, names it after its way to run threads.
     place = " on the CPU" if on.name.startswith(("pthread", "cpu")) else ""
     return on, f"no CUDA device here ({reason}), so target opencl{place}: {on.name}"
+
+
+def _present(on: Device, known: Sequence[str]) -> Device:
+    """Return the device; UserError with what a command can be told instead where it is not there."""
+    reason = on.driver.why_not()
+    if on.exist or not reason:
+        return on.require()
+    kinds = {"cuda": "cuda", "opencl": "opencl", "llvm": "cpu"}
+    others = [f"--target {kind}" for kind in known if kinds[kind] != on.kind and device(kinds[kind]).exist]
+    fix = " or ".join(others) or "pip install 'tilewright[opencl]', which makes the CPU a device"
+    raise UserError(reason, fix=fix, where="")
