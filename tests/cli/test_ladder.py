@@ -55,7 +55,7 @@ def climb(hidden: Callable[..., str]) -> Climb:
     def run(name: str, *options: str, path: str = without) -> Done:
         command = [*COMMAND, name, *SMALL[name], "--repeat", "3", *options]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [path, os.environ.get("PYTHONPATH")]))}
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=900)
 
     return run
 

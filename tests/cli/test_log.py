@@ -189,7 +189,7 @@ def test_logs_of_one_name_are_told_apart(log, tmp_path):
 def test_a_terminal_that_knows_no_escapes_gets_none(log, name, term, styled):
     ours, theirs = os.openpty()
     command = [sys.executable, "-m", "tilewright", "log", "show", str(log.parent / name)]
-    subprocess.run(command, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": term}, timeout=60)
+    subprocess.run(command, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": term}, timeout=900)
     os.close(theirs)
     text = os.read(ours, 1 << 16)
     os.close(ours)

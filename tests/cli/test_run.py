@@ -19,7 +19,7 @@ def run(folder: Path, code: str, *arguments: str, **environment: str) -> Done:
     (folder / "script.py").write_text(code)
     command = [sys.executable, "-m", "tilewright", "run", "script.py", *arguments]
     env = {**os.environ, **environment}
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=900)
 
 
 def test_a_script_sees_its_own_arguments_and_name(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_what_has_no_end_is_no_script(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name, said in (("/dev/zero", "/dev/zero is too large for a script"), ("pipe", "a pipe that nobody writes to")):
         command = [sys.executable, "-m", "tilewright", "run", name]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=900)
         assert done.returncode == 2
         assert said in done.stderr
 

@@ -77,7 +77,7 @@ def test_a_worker_lends_this_host_to_a_tuner(tmp_path: Path) -> None:
             workload = ["conv1d", "--shape", "300", "--kernel", "5", "--number", "1", "--repeat", "1", "--seed", "0"]
             where = ["--workers", address, "--target", "llvm", "--log", str(log), "-n", "6"]
             done = subprocess.run(
-                [*command, "tune", *workload, *where], env=env, capture_output=True, text=True, timeout=300, check=False
+                [*command, "tune", *workload, *where], env=env, capture_output=True, text=True, timeout=900, check=False
             )
             assert done.returncode == 0, done.stderr
             assert f"target llvm, on the workers of {address}" in done.stdout

@@ -88,7 +88,7 @@ for i in range(60):
     assert found is None or found.binary == bytes([found.description["i"]]) * 2000
 """
     running = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path), str(i)]) for i in range(3)]
-    assert [process.wait(60) for process in running] == [0, 0, 0]
+    assert [process.wait(900) for process in running] == [0, 0, 0]
     assert len(list(Store(tmp_path).read_all())) == 7
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
 

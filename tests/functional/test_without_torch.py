@@ -37,7 +37,7 @@ assert (model.first, model.second) == own
 def test_accelerate_replaces_measures_and_undoes() -> None:
     # Not with the PYTHONPATH of `make test-matrix`, which hides whatever is called torch.
     run = subprocess.run(
-        [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=300,
+        [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=900,
         env={**os.environ, "PYTHONPATH": ""},
     )  # fmt: skip
     assert run.returncode == 0, run.stderr

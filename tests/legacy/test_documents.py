@@ -17,7 +17,7 @@ DEVICES = [pytest.param(kind, marks=getattr(pytest.mark, kind)) for kind in ("op
 def run(script: str, *arguments: str) -> str:
     """What a script prints under `tilewright run`."""
     command = [sys.executable, "-m", "tilewright", "run", str(SCRIPTS / script), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

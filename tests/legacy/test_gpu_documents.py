@@ -36,7 +36,7 @@ SMALLER = {
 def run(script: Path, *arguments: str) -> str:
     """What a script prints under `tilewright run`."""
     command = [sys.executable, "-W", "ignore", "-m", "tilewright", "run", str(script), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

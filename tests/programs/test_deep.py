@@ -60,7 +60,7 @@ def in_process(program: str, small_stack: bool = True) -> str:
     """What a program prints that begins with `DECLARE`; `run()` is what it does."""
     start = "threading.stack_size(256 * 1024); t = threading.Thread(target=run); t.start(); t.join()"
     source = DECLARE + textwrap.dedent(program) + (start if small_stack else "run()") + "\n"
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout + done.stderr
 

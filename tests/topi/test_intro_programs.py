@@ -41,7 +41,7 @@ def test_an_introduction_to_operators(tmp_path: Path) -> None:
     script = tmp_path / "intro.py"
     script.write_text(SCRIPT)
     done = subprocess.run(
-        [sys.executable, "-m", "tilewright", "run", str(script)], capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "tilewright", "run", str(script)], capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["True", "checked"]
