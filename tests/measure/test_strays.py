@@ -23,7 +23,7 @@ from tests.errors.refused import refused
 from tests.paths import python_path
 from tilewright.measure.channel import Channel
 from tilewright.measure.children import fork, start_fresh
-from tilewright.measure.guard import marked
+from tilewright.measure.guard import folder_name, marked, remove_folders
 
 MINE = "TILEWRIGHT_TEST_STRAY"
 DETACHED = f"""
@@ -89,6 +89,24 @@ def test_what_a_worker_started_ends_with_a_killed_tuner(tmp_path: Path) -> None:
         assert marked(MINE, token)
         process.kill()
     assert gone(token)
+
+
+def test_a_folder_that_still_gets_a_file_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a process that was killed in the middle of a system call."""
+    ours, others = (tmp_path / folder_name(mark, "a") for mark in ("1.2", "1.3"))
+    for folder in (ours, others):
+        (folder / "below").mkdir(parents=True)
+    remove = os.rmdir
+    late = [ours / "late", ours / "later"]
+
+    def rmdir(path: str) -> None:
+        if path == str(ours) and late:
+            late.pop().touch()
+        remove(path)
+
+    monkeypatch.setattr(os, "rmdir", rmdir)
+    remove_folders(str(tmp_path), "1.2")
+    assert [*tmp_path.iterdir()] == [others]
 
 
 def test_no_file_descriptor_is_left() -> None:

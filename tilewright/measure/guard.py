@@ -96,6 +96,21 @@ def _remove(folder: str) -> None:
     os.rmdir(folder)
 
 
+def remove_folders(temporary: str, mark: str) -> None:
+    """Remove the folders of a tuner; more than once, since a process that was just killed may still add a file."""
+    for _ in range(_ROUNDS):
+        try:
+            left = [name for name in os.listdir(temporary) if name.startswith(folder_name(mark, ""))]
+        except OSError:
+            return
+        if not left:
+            return
+        for name in left:
+            with suppress(OSError):
+                _remove(os.path.join(temporary, name))
+        time.sleep(_POLLED / 20)
+
+
 def main() -> None:
     """Leave the process that started this one, and wait."""
     if os.fork():
@@ -109,10 +124,7 @@ def main() -> None:
     while marked(TUNER, mark) and time.monotonic() < end:
         time.sleep(_POLLED / 20)
     kill_marked(TUNER, mark)
-    with suppress(OSError):  # where the machine is busy, whoever should have removed them was ended before
-        for name in os.listdir(temporary):
-            if name.startswith(folder_name(mark, "")):
-                _remove(os.path.join(temporary, name))
+    remove_folders(temporary, mark)  # where the machine is busy, whoever should have done so was ended before
 
 
 if __name__ == "__main__":
