@@ -56,6 +56,14 @@ class TestCompare:
         got[7] = 1
         assert "B[5] is 1, expected 0; 3 of 2,000" in compare("B", got, want, 1e-6)
 
+    @pytest.mark.parametrize(("dtype", "large"), [("float16", 7e4), (ml_dtypes.bfloat16, 4e38), ("float32", 1e39)])
+    def test_what_the_type_cannot_hold_is_infinite(self, dtype: object, large: float) -> None:
+        want = np.array([large, -large, 1.0, 2.0])
+        assert not compare("B", np.array([np.inf, -np.inf, 1.0, 2.0]).astype(dtype), want, 1e-3)
+        for wrong in (-np.inf, np.nan, 1.0):
+            assert "B[0] is" in compare("B", np.array([wrong, -np.inf, 1.0, 2.0]).astype(dtype), want, 1e-3)
+        assert "B[0] is inf" in compare("B", np.array([np.inf, 1.0]).astype(dtype), np.array([large / 10, 1.0]), 1e-3)
+
     def test_shapes(self) -> None:
         assert "has shape (3,), but the reference has (4,)" in compare("B", np.zeros(3), np.zeros(4), 1e-5)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 POISON = 0xFF
@@ -43,7 +44,8 @@ class Wanted:
         """Where an output differs from the values by more than the tolerance (empty: nowhere).
 
         Floats may be off by `relative` of their own magnitude and of the output's, which is the root mean square of
-        the wanted values that are not zero: a small sum of large numbers is no more exact than they are. Integers are
+        the wanted values that are not zero: a small sum of large numbers is no more exact than they are. What the
+        output's type cannot hold, the wanted value being of a larger one, must be infinite. Integers are
         exact; where they come from floats (`relative` is not 0), one in a thousand may have been rounded or chosen
         differently.
         """
@@ -113,11 +115,14 @@ def _stretches(*arrays: np.ndarray) -> Iterator[tuple[Any, ...]]:
 def _is_off(got: np.ndarray, want: np.ndarray, allowed: float, relative: float) -> np.ndarray:
     """Which elements differ by more than `allowed` and `relative` of the wanted ones; what is not finite must match."""
     value, exact = got.astype(np.float64), want.astype(np.float64, copy=False)
+    largest = float(ml_dtypes.finfo(got.dtype).max)  # type: ignore[no-untyped-call]  # its stubs leave it out
     with np.errstate(invalid="ignore"):
         far = ~(np.abs(value - exact) <= allowed + relative * np.abs(exact))
         if far.any() or not np.isfinite(exact).all():
             far |= ~np.isfinite(exact)
             far &= ~((value == exact) | (np.isnan(value) & np.isnan(exact)))
+            too_large = np.abs(exact) >= largest * (1 - relative)
+            far &= ~(too_large & np.isinf(value) & (np.sign(value) == np.sign(exact)))
     return far
 
 
