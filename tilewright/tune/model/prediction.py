@@ -43,7 +43,30 @@ def predict(counts: Counts, machine: Machine, compiled: Resources | None = None)
     resident = _resident(c, machine, warps, registers)
     each = np.ceil(c["blocks"] / machine.multiprocessors)  # blocks of the busiest multiprocessor
     spills = w.spill * c["fma"] * spilled
-    instructions = (
+    instructions = _instructions(c, machine, spills)
+    code = 1 + w.code * np.maximum(np.log2(np.maximum(c["written_out"], 1) / 4096), 0)
+    # A scheduler has its own warps: if they are few, some schedulers have one more than others.
+    together = np.minimum(each, resident) * warps
+    uneven = np.ceil(together / machine.schedulers) * machine.schedulers / together
+    issue = each * warps * uneven * instructions * w.issue / machine.schedulers * code
+    waves = w.lds_wave * c["lds_waves"] + c["sts_waves"]
+    shared = each * warps * (waves + spills)
+    l1, l2, memory = _traffic(c, machine, warps, each, resident)
+    # Barriers divide a block's work: while its tiles are filled, only other blocks use the idle units.
+    chain = w.dependent / np.minimum(np.maximum(c["accumulators"], 1), w.dependent)
+    busy = np.maximum.reduce([issue / each, shared / each, w.alone * instructions * chain])
+    latency = np.ceil(each / resident) * _alone(c, machine, warps, busy)
+    start = each * rates.block_start
+    cycles = dict(zip(TERMS, (issue, shared, l1, l2, memory, latency, start), strict=True))
+    total = sum(value**w.sharpness for value in cycles.values()) ** (1 / w.sharpness)
+    seconds = w.whole * total / rates.clock + rates.launch_seconds
+    return Prediction(seconds, {name: value / rates.clock for name, value in cycles.items()}, resident, registers)
+
+
+def _instructions(c: Counts, machine: Machine, spills: np.ndarray) -> np.ndarray:
+    """The instructions of a warp."""
+    w = machine.weights
+    found: np.ndarray = (
         c["fma"]
         + c["other_ops"]
         + w.compare * c["compares"]
@@ -57,13 +80,14 @@ def predict(counts: Counts, machine: Machine, compiled: Resources | None = None)
         + w.marked * c["marked"] * np.minimum(c["local_words"] / w.crowded, 1)
         + spills
     ) * (1 + w.uneven * np.minimum(c["uneven"], 1))
-    code = 1 + w.code * np.maximum(np.log2(np.maximum(c["written_out"], 1) / 4096), 0)
-    # A scheduler has its own warps: if they are few, some schedulers have one more than others.
-    together = np.minimum(each, resident) * warps
-    uneven = np.ceil(together / machine.schedulers) * machine.schedulers / together
-    issue = each * warps * uneven * instructions * w.issue / machine.schedulers * code
-    waves = w.lds_wave * c["lds_waves"] + c["sts_waves"]
-    shared = each * warps * (waves + spills)
+    return found
+
+
+def _traffic(
+    c: Counts, machine: Machine, warps: np.ndarray, each: np.ndarray, resident: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cycles of a multiprocessor for what moves through the L1 cache, through the L2 cache, and to and from memory."""
+    rates, w = machine.rates, machine.weights
     sector = machine.hardware.warp_memory.sector
     sector_bytes = c["ldg_sectors"] * warps * sector
     l1 = each * (sector_bytes + c["stg_sectors"] * warps * sector) / rates.l1_bytes
@@ -80,16 +104,18 @@ def predict(counts: Counts, machine: Machine, compiled: Resources | None = None)
     l2 = l2 * machine.multiprocessors / np.maximum(used, 1) ** 0.5 / machine.multiprocessors**0.5
     moved = c["unique_bytes"] + c["stored_bytes"]
     far = np.where(moved > rates.l2_capacity, 1.0, 0.25)
-    memory = far * moved / machine.multiprocessors / rates.memory_bytes
-    chain = w.dependent / np.minimum(np.maximum(c["accumulators"], 1), w.dependent)
+    return l1, l2, far * moved / machine.multiprocessors / rates.memory_bytes
+
+
+def _alone(c: Counts, machine: Machine, warps: np.ndarray, busy: np.ndarray) -> np.ndarray:
+    """Cycles of a block by itself: `busy` ones, and those in which it waits for loads and barriers."""
+    rates, w = machine.rates, machine.weights
     prefetched = _is_prefetched(c, machine)
     waited = c["phases"] * np.where(prefetched, w.prefetched, 1.0) + w.fill_serial * c["fill_serial"]
     waited = waited + np.where(prefetched, w.guarded_ahead, w.fill_guarded) * c["fill_guarded"]
     waited = waited + w.tail * c["fill_tails"] + w.fill_alone * c["fill_alone"]
     waited = waited + w.serial * c["serial_loads"] + w.guarded * c["guarded"]
-    # Barriers divide a block's work: while its tiles are filled, only other blocks use the idle units.
-    busy = np.maximum.reduce([issue / each, shared / each, w.alone * instructions * chain])
-    alone = (
+    found: np.ndarray = (
         w.busy * busy
         + w.overlap * rates.global_latency * (1 + waited)
         + w.cold * rates.global_latency * c["first_tails"]
@@ -98,12 +124,7 @@ def predict(counts: Counts, machine: Machine, compiled: Resources | None = None)
         + w.rolled * rates.shared_latency * c["loop_steps"]
         + c["barriers"] * (w.barrier * rates.barrier * np.sqrt(warps) + w.meeting * rates.shared_latency)
     )
-    latency = np.ceil(each / resident) * alone
-    start = each * rates.block_start
-    cycles = dict(zip(TERMS, (issue, shared, l1, l2, memory, latency, start), strict=True))
-    total = sum(value**w.sharpness for value in cycles.values()) ** (1 / w.sharpness)
-    seconds = w.whole * total / rates.clock + rates.launch_seconds
-    return Prediction(seconds, {name: value / rates.clock for name, value in cycles.items()}, resident, registers)
+    return found
 
 
 def _is_prefetched(c: Counts, machine: Machine) -> np.ndarray:
