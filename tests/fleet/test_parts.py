@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from tilewright.fleet.protocol import (
     Announcement,
     Begins,
     Broken,
+    Joined,
     Leave,
     Measure,
     Opened,
@@ -283,10 +285,11 @@ def test_a_courier_whose_scheduler_fails_in_whatever_way_says_so() -> None:
     ours, theirs = Channel.pair()
     client = _Client()
 
-    async def identity(**_: Any) -> Any:
-        raise RuntimeError("it is closing")
+    class Closing(_Scheduler):
+        async def identity(self, n_workers: int) -> dict[str, Any]:
+            raise RuntimeError("it is closing")
 
-    client.scheduler.identity = identity  # type: ignore[method-assign]
+    client.scheduler = Closing()
     asyncio.run(Courier(theirs, client).run())
     assert ours.receive() == Unreachable("the scheduler does not answer: RuntimeError: it is closing")
 
@@ -368,3 +371,39 @@ def test_a_bench_is_stuck_where_it_says_nothing_for_long(tmp_path: Path, monkeyp
         host.close()
 
     asyncio.run(scene())
+
+
+def test_a_session_says_why_the_scheduler_was_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = FleetSession("llvm", None, autotvm.RPCRunner("", "127.0.0.1", 1), first=9.0)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    started = []
+
+    def start(module: str) -> Any:
+        ours, theirs = Channel.pair()
+        started.append(theirs)
+        return SimpleNamespace(wait=lambda seconds: 0), ours
+
+    monkeypatch.setattr("tilewright.fleet.session.start_fresh", start)
+    session._on_message(Unreachable("its certificate does not match"))
+    session._lost_courier("its certificate does not match")
+    now += 5.0
+    session._check_presence()
+    session._connect()
+    assert started, "while another courier tries, nothing newer is known"
+    now += 5.0
+    with pytest.raises(UserError, match="could be used: its certificate does not match"):
+        session._check_presence()
+    session._on_message(Joined(()))
+    with pytest.raises(UserError, match="could be used: none is there"):
+        session._check_presence()
+    session.close()
+
+
+def test_a_courier_says_that_it_reached_a_scheduler_without_workers() -> None:
+    ours, theirs = Channel.pair()
+    ours.send(Leave())
+    courier = Courier(theirs, _Client())
+    asyncio.run(courier._list())
+    asyncio.run(courier._list())
+    assert ours.arrived() == [Joined(())]

@@ -41,6 +41,7 @@ class Courier:
         self._futures: dict[str, set[Any]] = {}
         # Keys of another courier's tasks, which the scheduler may still know, are different ones.
         self._keys = (f"tilewright-{uuid.uuid4().hex}-{number}" for number in itertools.count())
+        self._listed = False
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = asyncio.Event()
@@ -97,8 +98,9 @@ class Courier:
                 self._known[address] = name
                 self.addresses[name] = address
                 fresh.append(text)
-        if fresh:
+        if fresh or not self._listed:
             self._tell(Joined(tuple(fresh)))
+        self._listed = True
 
     async def _drop(self, address: str) -> None:
         """Have the scheduler forget the candidates of a lost worker, so that no other worker runs them."""

@@ -104,7 +104,8 @@ class Leave:
 
 @dataclass(frozen=True)
 class Joined:
-    """The announcements (as text) of workers that are present."""
+    """The announcements (as text) of workers that are present; the first message once the scheduler is reached, even
+    if there are none."""
 
     announcements: tuple[str, ...]
 

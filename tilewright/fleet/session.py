@@ -112,6 +112,7 @@ class FleetSession:
         self._met = False
         self._said: set[str] = set()
         self._unreachable = ""
+        """Why the scheduler was not reached when it was last tried."""
 
     def __enter__(self) -> FleetSession:
         return self
@@ -252,6 +253,7 @@ class FleetSession:
     def _on_message(self, message: Any) -> None:
         match message:
             case p.Joined():
+                self._unreachable = ""
                 self._on_joined(message.announcements)
             case p.Left():
                 self.dispatcher.leave(message.worker)
@@ -336,7 +338,6 @@ class FleetSession:
         if self._channel is not None or time.monotonic() < self._again_at:
             return
         self._process, self._channel = start_fresh("tilewright.fleet.courier")
-        self._unreachable = ""
         self._tell(p.Connect(self.runner.address, tuple(zip(("ca", "cert", "key"), self._files, strict=True))))
 
     def _lost_courier(self, reason: str) -> None:
