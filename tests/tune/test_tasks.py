@@ -89,6 +89,7 @@ def campaign(trials: int | None, seconds: float | None = None) -> tuple[Campaign
 
 def test_the_budget_goes_where_it_gains() -> None:
     many, measurer, heard = campaign(96)
+    assert all("0 trials  the session ended before its turn" in line for line in lines(many.runs))
     many.go()
     given = Counter(measurer.asked[:96])
     assert sum(given.values()) == 96

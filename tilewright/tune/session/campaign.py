@@ -132,7 +132,8 @@ def lines(runs: Iterable[Run]) -> list[str]:
     for run in runs:
         best = run.tally.best
         if best is None:
-            what = "nothing could be measured"
+            tried = run.tally.done or run.tally.refused
+            what = "nothing could be measured" if tried else "the session ended before its turn"
         else:
             cost = sum(best.result.costs) / len(best.result.costs)
             what = f"{best.flops / 1e9:,.1f} GFLOPS, {cost * 1e6:,.2f} µs, index {best.input.config.index}"
