@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import UserError
 from ..core.refusals import missing_from_module as _missing
 from ..expr import operators as o
+from ..expr.nodes import Expr
 from ..tensor.tensor import Tensor
 from .argument_checks import element_type, flag, known, rank_of, same, sizes, tensor
 from .scan import cumsum
@@ -24,7 +25,8 @@ def searchsorted(sorted_sequence: Tensor, values: Tensor, right: bool = False, o
     Parameters
     ----------
     sorted_sequence
-        Sequences along the last dimension, in ascending order: one for all values, or one for each row of them.
+        Sequences along the last dimension, in ascending order with NaN last: one for all values, or one for each row
+        of them.
     values
         What is looked for: a tensor of the same type, and of the same shape but for the last dimension where there are
         several sequences.
@@ -72,7 +74,7 @@ def searchsorted(sorted_sequence: Tensor, values: Tensor, right: bool = False, o
                 with ib.if_scope(o.less(low, high)):
                     middle = ib.let("middle", o.floordiv(low + high, 2))
                     held = sequence[start + middle]
-                    ahead = o.less_equal(held, value) if behind else o.less(held, value)
+                    ahead = _goes_ahead(held, value, behind)
                     with ib.if_scope(ahead):
                         span[0] = middle + 1
                     with ib.else_scope():
@@ -82,6 +84,15 @@ def searchsorted(sorted_sequence: Tensor, values: Tensor, right: bool = False, o
         statement.each(elements(wanted), find)
 
     return computed_by("searchsorted", [source, wanted], [(wanted.shape, kind)], write)[0]
+
+
+def _goes_ahead(held: Expr, value: Expr, behind: bool) -> Expr:
+    """Whether a value goes behind one of the sequence, at whose end NaN stands as in `sort`."""
+    ahead = o.less_equal(held, value) if behind else o.less(held, value)
+    if not held.dtype.is_float:
+        return ahead
+    last = o.not_equal(value, value)
+    return o.logical_or(ahead, last if behind else o.logical_and(last, o.equal(held, held)))
 
 
 def unique(data: Tensor, is_sorted: bool = True, return_counts: bool = False) -> list[Tensor]:

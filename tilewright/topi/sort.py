@@ -166,6 +166,8 @@ def _sorted(
     padded = max(2, 1 << (length - 1).bit_length())
 
     def element(row: Any, i: Any) -> Expr:
+        if not count:  # there is no row
+            return o.const(0, source.dtype)
         rest: list[Any] = []
         for n in reversed(shape):
             rest.append(o.floormod(row, n))

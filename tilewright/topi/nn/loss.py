@@ -7,7 +7,7 @@ from typing import Any
 from ...core.errors import UserError
 from ...expr.operators import cast, const, equal, if_then_else
 from ...tensor.tensor import Tensor, compute
-from ..argument_checks import index_tensor, integer, one_of, rank_of, same, tensor
+from ..argument_checks import index_tensor, integer, one_of, rank_of, same, tensor, wide_index
 from ..reduction import sum as sum_of
 
 
@@ -55,7 +55,7 @@ def nll_loss(
 
     def counted(value: Any, name: str) -> Tensor:
         def element(*i: Any) -> Any:
-            label = right(*i)
+            label = wide_index(right(*i))
             return if_then_else(equal(label, const(ignored, label.dtype)), const(0, guess.dtype), value(i, label))
 
         made: Tensor = compute(right.shape, element, name, "elemwise")
