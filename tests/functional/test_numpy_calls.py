@@ -152,6 +152,40 @@ def test_out_is_written_and_returned() -> None:
         tw.conv2d(x, w, groups=2, out=frozen)
 
 
+def test_a_residual_shares_part_of_the_memory_of_out() -> None:
+    """Element by element in one place, the result may replace it; one element further on, it is copied first."""
+    x, w = random(1, 2, 6, 8), random(2, 1, 3, 3)
+    for apart in (0, 1):
+        memory = random(48 + apart)
+        residual, out = (memory[start : start + 48].reshape(1, 2, 4, 6) for start in (0, apart))
+        wanted = direct.conv(x, w, groups=2) + residual
+        assert tw.conv2d(x, w, groups=2, residual=residual, out=out) is out
+        same(out, wanted)
+
+
+def test_out_of_our_own_arrays() -> None:
+    x, w = random(1, 2, 6, 8), random(2, 1, 3, 3)
+    wanted = direct.conv(x, w, groups=2)
+    ours, weight = tw.nd.array(x), tw.nd.array(w)
+    memory = tw.nd.array(np.zeros(200, "float32"))
+    apart = memory.as_strided((1, 2, 4, 6), (96, 48, 12, 2))
+    assert tw.conv2d(ours, weight, groups=2, out=apart) is apart
+    same(apart.numpy(), wanted)
+    assert not memory.numpy()[1::2].any()  # what lies between the elements stays
+    residual, shifted = (memory.as_strided((1, 2, 4, 6), (48, 24, 6, 1), start) for start in (0, 1))
+    added = wanted + residual.numpy()
+    same(tw.conv2d(ours, weight, groups=2, residual=residual, out=shifted).numpy(), added)
+    with pytest.raises(UserError, match="out shares memory with an input"):
+        tw.conv2d(ours, weight, padding=1, groups=2, out=ours)
+
+
+@pytest.mark.parametrize("option", ["stride", "padding", "dilation", "groups"])
+def test_an_option_is_an_array(option: str) -> None:
+    x, w = random(1, 2, 6, 8), random(2, 1, 3, 3)
+    with pytest.raises(UserError, match=option):
+        tw.conv2d(x, w, **{"groups": 2, option: np.array([1, 1])})
+
+
 def test_an_input_may_be_read_only() -> None:
     x, w = random(1, 2, 6, 8), random(2, 1, 3, 3)
     x.flags.writeable = False

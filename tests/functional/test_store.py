@@ -114,6 +114,17 @@ def test_an_archive_cannot_write_elsewhere(tmp_path: Path) -> None:
     assert not (tmp_path / "evil.kernel").exists()
 
 
+def test_an_archive_that_was_cut_off_is_named(tmp_path: Path) -> None:
+    held = Store(tmp_path / "a")
+    held.put("a1", ENTRY)
+    archive.export(held, tmp_path / "all.tgz")
+    whole = (tmp_path / "all.tgz").read_bytes()
+    for length in (10, len(whole) // 2):
+        (tmp_path / "cut.tgz").write_bytes(whole[:length])
+        with pytest.raises(UserError, match="cannot read"):
+            archive.load(Store(tmp_path / "b"), tmp_path / "cut.tgz")
+
+
 def test_files_of_the_wrong_kind_are_named(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no archive")
     with pytest.raises(UserError, match="cannot read"):

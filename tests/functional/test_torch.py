@@ -96,6 +96,16 @@ def test_mistakes_are_named() -> None:
         tw.conv2d(X, W[:6].contiguous(), padding=1, groups=6, out=X)
 
 
+def test_a_residual_shares_part_of_the_memory_of_out() -> None:
+    for apart in (0, 1):
+        plain = tw.conv2d(X, W, groups=6)
+        memory = torch.randn(plain.numel() + apart)
+        residual, out = (memory[start : start + plain.numel()].view(plain.shape) for start in (0, apart))
+        wanted = plain + residual
+        assert tw.conv2d(X, W, groups=6, residual=residual, out=out) is out
+        torch.testing.assert_close(out, wanted, rtol=1e-4, atol=1e-4)
+
+
 def doubles(*shape: int) -> Any:
     return torch.randn(*shape, dtype=torch.double, requires_grad=True)
 
@@ -113,6 +123,8 @@ def test_gradients_of_every_operator() -> None:
     check = torch.autograd.gradcheck
     assert check(lambda x, w: tw.conv2d(x, w, padding=((0, 2), (1, 0)), dilation=(1, 2)), (x, doubles(2, 4, 3, 2)))
     assert check(lambda x, w: tw.conv2d(x, w, groups=4, layout="NHWC"), (doubles(1, 5, 6, 4), doubles(4, 1, 2, 2)))
+    one = (doubles(5, 6, 4), doubles(4, 1, 2, 2))
+    assert check(lambda x, w: tw.conv2d(x, w, groups=4, layout="NHWC"), one)
     assert check(lambda x, w: tw.depthwise_conv2d(x, w, padding="same"), (x, doubles(4, 2, 3, 3)))
     assert check(lambda x, w: tw.conv_transpose2d(x, w, stride=2, padding=1, groups=2), (x, doubles(4, 2, 3, 2)))
     assert check(lambda x, w: tw.conv1d(x, w, padding=(2, 0), groups=4), (doubles(4, 8), doubles(4, 1, 3)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import tarfile
+import zlib
 from io import BytesIO
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def load(held: Store, source: Path) -> tuple[int, int]:
                     taken += 1
                 else:
                     refused += 1
-    except (OSError, tarfile.TarError) as error:
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise UserError(
             f"cannot read {source}: {error}", primitive="cache import", fix="give a file that `cache export` wrote"
         ) from error

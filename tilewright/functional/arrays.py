@@ -7,7 +7,7 @@ library: it reads arrays through DLPack, computes in their memory, and returns t
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,13 +103,39 @@ def call(name: str, x: Any, extras: Extra, options: CallOptions) -> Any:
     seen = Arrays(*(None if array is None else described(array) for array in (*given, target)))  # type: ignore[arg-type]
     checked, run = prepared(name, seen, options)
     on = device(*seen.x.device)
-    result = target if target is not None else empty(checked.shape, seen.x.dtype, on)
+    suits = target is not None and target.strides is None and not target.offset
+    result = target if suits and target is not None else empty(checked.shape, seen.x.dtype, on)
+    if suits:
+        _check_out(name, result, given[:2])
+        given[2:] = [_apart(array, result) for array in given[2:]]
     if result.size:
         pointers = [int(array.handle) for array in (*given, result) if array is not None]
         run(pointers, library.stream(on.index) if on.kind == "cuda" else 0)
-    if out is not None:
+    if target is not None:
+        if not suits:
+            result.copyto(target)
         return out
     return library.give(result)
+
+
+def _overlap(a: NDArray, b: NDArray) -> bool:
+    return a.start < b.end and b.start < a.end
+
+
+def _check_out(name: str, out: NDArray, inputs: Sequence[NDArray | None]) -> None:
+    if any(array is not None and _overlap(array, out) for array in inputs):
+        raise UserError(
+            "out shares memory with an input, which is read while it is written",
+            primitive=name,
+            fix="pass another array",
+        )
+
+
+def _apart(array: NDArray | None, out: NDArray) -> NDArray | None:
+    """A bias or a residual that is not written before it is read; it may be `out` itself, element by element."""
+    if array is None or (array.start, array.end) == (out.start, out.end) or not _overlap(array, out):
+        return array
+    return array.copyto(array.device)
 
 
 def prepared(name: str, seen: Arrays, options: CallOptions) -> tuple[Signature, Runner]:

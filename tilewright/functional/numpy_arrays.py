@@ -140,6 +140,7 @@ def _general(program: CpuProgram, shape: tuple[int, ...], dtype: Any) -> Run:
         given = [array for array in (x, w, bias, residual) if array is not None]
         if out is not None:
             _check_out(out, given[:2])
+            given[2:] = [_apart(array, out) for array in given[2:]]
         made = out
         if out is None or not out.flags.c_contiguous or out.ctypes.data % aligned:
             made = _at(aligned, shape, dtype)
@@ -157,6 +158,12 @@ def _check_out(out: np.ndarray, inputs: list[np.ndarray]) -> None:
         raise UserError("out is read-only", fix="pass an array that can be written")
     if any(np.shares_memory(out, array) for array in inputs):
         raise UserError("out shares memory with an input, which is read while it is written", fix="pass another array")
+
+
+def _apart(array: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """A bias or a residual that is not written before it is read; it may be `out` itself, element by element."""
+    same = array.ctypes.data == out.ctypes.data and array.shape == out.shape and array.strides == out.strides
+    return array if same or not np.shares_memory(array, out) else array.copy()
 
 
 def _at(alignment: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:

@@ -86,7 +86,7 @@ def plan_for(
     Returns
     -------
     Plan
-        Later calls return the same plan; with `tune`, until a larger budget is given.
+        Later calls return the same plan; one that was not tuned is made anew by the first call with `tune`.
     """
     budget = seconds_of(tune)
     memo = (problem, on, rival)

@@ -389,7 +389,7 @@ def _flat(given: Any) -> tuple[int, ...] | None:
 
 
 def _is_int(value: Any) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool)
+    return hasattr(value, "__index__") and not isinstance(value, bool) and not getattr(value, "ndim", 0)
 
 
 def _by(sizes: Sequence[int]) -> str:

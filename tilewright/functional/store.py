@@ -169,7 +169,7 @@ def usual_limit() -> int:
     text = os.environ.get(SIZE_VARIABLE, "")
     if not text:
         return USUAL_BYTES
-    if not text.isdigit():
+    if not text.isdecimal():
         raise UserError(f"{SIZE_VARIABLE}={text!r} is not a number of bytes", fix=f"give one, such as {USUAL_BYTES}")
     return int(text)
 

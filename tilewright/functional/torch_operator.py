@@ -283,9 +283,7 @@ class _Window:
         """Compute the data gradient: by our transposed convolution if the layer is depthwise, else by PyTorch."""
         if self.transposed or self.groups != self.channels:
             return self._by_torch(grad, (True, False))[0]
-        spatial = self.x.shape[1:-1] if self.last else self.x.shape[-self.rank :]
-        spatial = spatial[-self.rank :]
-        places = (grad.shape[:-1] if self.last else grad.shape)[-self.rank :]
+        spatial, places = ((a.shape[:-1] if self.last else a.shape)[-self.rank :] for a in (self.x, grad))
         taps = self.weight.shape[2:]
         more = [
             size - ((place - 1) * s - b - a + d * (k - 1) + 1)

@@ -293,12 +293,13 @@ def _general(program: Program, checked: Signature, fresh: Callable[[Any], Any]) 
     weights_last = checked.problem.weights == "OHWI"
 
     def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
+        if out is not None:
+            _check_out(out, [a for a in (x, w) if a is not None])
+            bias, residual = _apart(bias, out), _apart(residual, out)
         images = [_ordered(x, last)]
         images += [] if w is None else [_ordered(w, weights_last)]
         images += [] if bias is None else [bias.contiguous()]
         images += [] if residual is None else [_ordered(residual, last)]
-        if out is not None:
-            _check_out(out, [a for a in (x, w) if a is not None])
         images = [a if a.data_ptr() % aligned == 0 else a.clone() for a in images]
         suits = out is not None and _suits(out, checked) and out.data_ptr() % aligned == 0
         made = out if suits else fresh(x)
@@ -334,13 +335,23 @@ def _ordered(a: Any, last: bool) -> Any:
     return a.permute(0, *range(2, a.dim()), 1).contiguous().permute(0, back, *range(1, back))
 
 
-def _check_out(out: Any, inputs: list[Any]) -> None:
+def _overlap(a: Any, b: Any) -> bool:
     def span(a: Any) -> tuple[int, int]:
         reach = sum((size - 1) * step for size, step in zip(a.shape, a.stride(), strict=True)) + 1
         return a.data_ptr(), a.data_ptr() + reach * a.element_size()
 
-    first, end = span(out)
-    if any(first < other_end and other < end for other, other_end in map(span, inputs)):
+    (first, end), (other, other_end) = span(a), span(b)
+    return bool(first < other_end and other < end)
+
+
+def _apart(a: Any, out: Any) -> Any:
+    """A bias or a residual that is not written before it is read; it may be `out` itself, element by element."""
+    same = a is None or (a.data_ptr() == out.data_ptr() and a.shape == out.shape and a.stride() == out.stride())
+    return a if same or not _overlap(a, out) else a.clone()
+
+
+def _check_out(out: Any, inputs: list[Any]) -> None:
+    if any(_overlap(out, a) for a in inputs):
         raise UserError("out shares memory with an input, which is read while it is written", fix="pass another tensor")
 
 
