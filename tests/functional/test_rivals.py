@@ -48,6 +48,16 @@ def test_products_of_matrices_are_the_librarys_without_a_record() -> None:
     assert not verdict(KNOWN._replace(groups=16, kernel=(5, 5)), [])  # four channels of a group
 
 
+def test_layers_with_weights_in_another_order_say_nothing_of_matrix_products() -> None:
+    dense = KNOWN._replace(groups=1, weights="OHWI")
+    faster = Measured(dense, "a GPU", 1e-6, 2e-6)
+    near = dense._replace(shape=(8, 64, 30, 30))
+    assert not verdict(near, [faster])
+    assert "is a matrix product, and no record" in verdict(near._replace(weights="OIHW"), [faster])
+    one_tap = Measured(dense._replace(kernel=(1, 1)), "a GPU", 1e-6, 2e-6)  # of one tap, both orders are the same
+    assert not verdict(near._replace(kernel=(1, 1), weights="OIHW"), [one_tap])
+
+
 def test_the_table_that_ships() -> None:
     known = [one for one in table() if one.device == "NVIDIA H200"]
     assert len(known) > 300

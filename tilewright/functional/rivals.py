@@ -126,7 +126,10 @@ def distance(a: Problem, b: Problem) -> float:
 
 
 def _kind(of: Problem) -> tuple[Any, ...]:
-    return of.op, of.layout, of.precision, of.groups == 1
+    dense = of.groups == 1
+    # Tiles of matrix products load weights of one order as they lie; to gather those of the other takes far longer.
+    order = of.weights if dense and of.kernel != (1, 1) else ""
+    return of.op, of.layout, of.precision, dense, order
 
 
 @lru_cache(maxsize=4096)
