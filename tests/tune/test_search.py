@@ -71,6 +71,18 @@ def test_learning_beats_chance(name):
     assert min(learned) > max(chance)
 
 
+def test_parents_are_the_fittest_of_all_that_were_seen():
+    space, rate = surface()
+    search, drawn, known = GeneticSearch(space, pop_size=8, seed=0), np.random.default_rng(5), {}
+    for _ in range(40):
+        again = drawn.choice(list(known), size=2).tolist() if known else []
+        seen = {i: float(drawn.choice([0.0, 0.5, 1.0]) * rate(i)) for i in (*search.propose(4), *again)}
+        known.update(seen)
+        search.learn([Seen(i, score) for i, score in seen.items()])
+        fittest = sorted((i for i in known if known[i] > 0), key=lambda i: (-known[i], i))[:8]
+        assert search._parents() == (fittest if len(known) >= 8 and len(fittest) >= 2 else [])
+
+
 @every
 def test_a_small_space_is_searched_to_the_end(name):
     space = Space([value_knob("a", list(range(6))), value_knob("b", list(range(7)))])

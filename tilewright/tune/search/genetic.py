@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from heapq import nsmallest
 
 import numpy as np
 
@@ -45,6 +46,8 @@ class GeneticSearch(Strategy):
         self.elite_num = min(elite_num, self.pop_size)
         self.mutation_prob = mutation_prob
         self._scores: dict[int, float] = {}
+        self._fittest: list[int] = []
+        """Of all that were seen, as many of the best as are parents."""
 
     def propose(self, count: int) -> list[int]:
         found: list[int] = []
@@ -70,14 +73,16 @@ class GeneticSearch(Strategy):
         return list(found)[: self.pop_size]
 
     def learn(self, results: Sequence[Seen]) -> None:
+        fell = any(seen.score < self._scores.get(seen.index, seen.score) for seen in results)
         self._scores.update({seen.index: seen.score for seen in results})
+        # One that is measured again and falls behind may leave its place to any other one.
+        among = self._scores if fell else {*self._fittest, *(seen.index for seen in results)}
+        good = (i for i in among if self._scores[i] > 0)
+        self._fittest = nsmallest(self.pop_size, good, key=lambda i: (-self._scores[i], i))
 
     def _parents(self) -> list[int]:
         """The fittest; none until a generation of random ones has been seen."""
-        good = [i for i, score in self._scores.items() if score > 0]
-        if len(self._scores) < self.pop_size or len(good) < 2:
-            return []
-        return sorted(good, key=lambda i: (-self._scores[i], i))[: self.pop_size]
+        return self._fittest if len(self._scores) >= self.pop_size and len(self._fittest) >= 2 else []
 
     def _children(self, count: int) -> np.ndarray:
         """Points of `count` children; those that predicates rule out are left out."""
