@@ -238,6 +238,7 @@ def test_modules_have_pytorchs_state() -> None:
     assert "activation='relu'" in repr(tw.nn.Conv2d(6, 6, 3, activation="relu"))
     close(tw.nn.MaxPool2d(2)(X), F.max_pool2d(X, 2))
     close(tw.nn.AvgPool2d(2)(X), F.avg_pool2d(X, 2))
+    close(tw.nn.AvgPool2d(3, 2, 1, ceil_mode=True)(X), F.avg_pool2d(X, 3, 2, 1, ceil_mode=True))
     transposed = tw.nn.ConvTranspose2d(6, 4, 3, 2)
     assert transposed(X, output_size=(20, 21)).shape == (2, 4, 20, 21)
 
@@ -273,6 +274,16 @@ def test_accelerate_measures_what_is_expected_to_be_slower(monkeypatch: pytest.M
     done = tw.accelerate(model, X)
     assert [row.replaced for row in done.rows] == [True, False]
     assert done.rows[1].why == "expected to be faster"
+
+
+def test_a_model_that_accelerate_refuses_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.nn import acceleration
+
+    model = torch.nn.Sequential(torch.nn.Conv2d(6, 6, 3, groups=6), torch.nn.Dropout(0.5)).train()
+    monkeypatch.setattr(acceleration, "both", lambda *_: (1.0, 2.0))
+    with pytest.raises(UserError, match="the accelerated model differs"):
+        tw.accelerate(model, X)
+    assert type(model[0]) is torch.nn.Conv2d
 
 
 def test_accelerate_says_what_it_needs() -> None:

@@ -140,7 +140,8 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
     Raises
     ------
     UserError
-        Where the model is not a module, or cannot run on the sample.
+        Where the model is not a module, cannot run on the sample, or computes something else every time. The model is
+        then as it was.
     """
     if not isinstance(model, torch.nn.Module):
         raise UserError(f"model is a {type(model).__name__}", primitive="accelerate", fix="give a torch.nn.Module")
@@ -152,9 +153,13 @@ def accelerate(model: Any, sample: Any, *, tune: Any = None) -> Acceleration:
             return done
         on_gpu = any(a.is_cuda for a in inputs if isinstance(a, torch.Tensor))
         measured: dict[Problem, tuple[float, float]] = {}
-        for name, (module, x) in seen.items():
-            _measure(done, name, module, x, tune, measured)
-        _prove(done, model, inputs, on_gpu)
+        try:
+            for name, (module, x) in seen.items():
+                _measure(done, name, module, x, tune, measured)
+            _prove(done, model, inputs, on_gpu)
+        except BaseException:  # nobody gets what could take the replacements back
+            done.undo()
+            raise
     return done
 
 
