@@ -24,7 +24,7 @@ from tilewright.core.errors import UserError
 from tilewright.measure.batch import Batch
 
 COMMAND = [sys.executable, "-m", "tilewright", "tune"]
-QUICK = ["--number", "1", "--repeat", "1", "--min-repeat-ms", "0", "--seed", "0"]
+QUICK = ["--timeout", "600", "--number", "1", "--repeat", "1", "--min-repeat-ms", "0", "--seed", "0"]
 CONV1D = ["conv1d", "--shape", "300", "--kernel", "5", *QUICK]
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 

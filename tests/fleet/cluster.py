@@ -64,7 +64,7 @@ def session(address: str, log: Path | None = None, timeout: float = 60, **how: A
     host, _, port = address.removeprefix("tcp://").rpartition(":")
     runner = RPCRunner("", host, int(port), timeout=timeout, number=1, repeat=2, cooldown_interval=0)
     return FleetSession(
-        "llvm", LocalBuilder(timeout=60, n_parallel=1, build_func=compile_candidate), runner, log, **how
+        "llvm", LocalBuilder(timeout=600, n_parallel=1, build_func=compile_candidate), runner, log, **how
     )
 
 

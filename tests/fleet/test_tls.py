@@ -32,8 +32,8 @@ def certificate(folder: Path, name: str) -> tuple[str, str]:
 
 
 def session(address: str, files: tuple[str, str, str], first: float = 60) -> FleetSession:
-    runner = RPCRunner("", address, timeout=4, number=1, repeat=1, cooldown_interval=0)
-    builder = LocalBuilder(timeout=8, n_parallel=1, build_func=compile_candidate)
+    runner = RPCRunner("", address, timeout=600, number=1, repeat=1, cooldown_interval=0)
+    builder = LocalBuilder(timeout=600, n_parallel=1, build_func=compile_candidate)
     return FleetSession("llvm", builder, runner, files=files, first=first)
 
 

@@ -67,7 +67,8 @@ QUICKER = {
     '"cuda"': '"opencl"',
     "tvm.gpu()": "tvm.opencl()",
     "n_trial=20": "n_trial=4",
-    "min_repeat_ms=100, timeout=4": "min_repeat_ms=1, timeout=60",
+    "autotvm.LocalBuilder()": "autotvm.LocalBuilder(timeout=600)",
+    "min_repeat_ms=100, timeout=4": "min_repeat_ms=1, timeout=600",
     "number=400": "number=4",
 }
 

@@ -61,7 +61,7 @@ class Caller:
         return replace(program, entries=(replace(entry, source=source),))
 
     def measure(self) -> None:
-        builder = LocalBuilder(build_func=self.compile, n_parallel=self.processes)
+        builder = LocalBuilder(timeout=600, build_func=self.compile, n_parallel=self.processes)
         with MeasureSession("llvm", builder, QUICK) as measuring:
             for job, outcome in measuring.measure_all(self.batches()):
                 self.outcomes.append((job.key.number, outcome))
@@ -104,7 +104,7 @@ def test_a_caller_that_fails_is_heard() -> None:
         yield [Candidate("", 0).job("llvm")]
         raise RuntimeError("no more ideas")
 
-    with MeasureSession("llvm", LocalBuilder(build_func=compile_candidate), QUICK) as measuring:
+    with MeasureSession("llvm", LocalBuilder(timeout=600, build_func=compile_candidate), QUICK) as measuring:
         with pytest.raises(RuntimeError, match="no more ideas"):
             list(measuring.measure_all(batches()))
         assert all(outcome.ok for _, outcome in measuring.measure([Candidate("", 1).job("llvm")]))
@@ -117,7 +117,7 @@ def test_a_reference_that_is_there_before_anything_is_built() -> None:
         given = np.linspace(-1, 1, SIZE, dtype="float32")
         return [given], [given * 2.0 + 1.0]
 
-    with MeasureSession("llvm", LocalBuilder(build_func=compile_candidate), QUICK) as measuring:
+    with MeasureSession("llvm", LocalBuilder(timeout=600, build_func=compile_candidate), QUICK) as measuring:
         assert measuring.attributes.on_host  # so the device is open already
         job = Candidate("").job("llvm")
         ((_, outcome),) = measuring.measure([Job(job.instantiate, 0, job.target, reference)])
@@ -126,7 +126,7 @@ def test_a_reference_that_is_there_before_anything_is_built() -> None:
 
 def test_a_reference_whose_process_dies_is_tried_again_and_given_up(caplog: pytest.LogCaptureFixture) -> None:
     """Nothing else goes on meanwhile that would wake the caller."""
-    with MeasureSession("llvm", LocalBuilder(build_func=compile_candidate), QUICK) as measuring:
+    with MeasureSession("llvm", LocalBuilder(timeout=600, build_func=compile_candidate), QUICK) as measuring:
         assert measuring.attributes.on_host
         job = Candidate("").job("llvm")
         with caplog.at_level(logging.WARNING, "autotvm"):

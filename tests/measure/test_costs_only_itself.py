@@ -288,7 +288,7 @@ def test_a_program_that_nobody_else_understands_costs_its_candidate() -> None:
             return Mine(**vars(program))
         return "no program" if handle.number == 2 else program
 
-    with MeasureSession("llvm", LocalBuilder(build_func=compile_oddly), QUICK) as session:
+    with MeasureSession("llvm", LocalBuilder(timeout=600, build_func=compile_oddly), QUICK) as session:
         found = {job.key.number: outcome for job, outcome in session.measure(good(4))}
     assert found[0].ok
     assert found[3].ok

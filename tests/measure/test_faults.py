@@ -124,8 +124,10 @@ def test_whoever_is_killed_every_candidate_gets_its_outcome() -> None:
 
     made = [Candidate("", number) for number in range(150)]
     thread = threading.Thread(target=kill_some)
-    builder = LocalBuilder(n_parallel=4, build_func=compile_candidate)
-    with MeasureSession("llvm", builder, LocalRunner(number=2, repeat=2, cooldown_interval=0.01)) as session:
+    builder = LocalBuilder(timeout=600, n_parallel=4, build_func=compile_candidate)
+    with MeasureSession(
+        "llvm", builder, LocalRunner(timeout=600, number=2, repeat=2, cooldown_interval=0.01)
+    ) as session:
         thread.start()
         try:
             found = [(job.key, outcome) for job, outcome in session.measure([c.job("llvm") for c in made])]

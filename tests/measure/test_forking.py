@@ -99,7 +99,7 @@ def test_forks_while_another_thread_builds_build_themselves() -> None:
 
 def test_candidates_are_built_while_another_thread_builds() -> None:
     jobs = [Job(lambda n=n: add(n), n, Target("llvm")) for n in range(8)]
-    with building(), MeasureSession("llvm", LocalBuilder(timeout=30), QUICK) as session:
+    with building(), MeasureSession("llvm", LocalBuilder(timeout=600), QUICK) as session:
         outcomes = [outcome for _, outcome in session.measure(jobs)]
     assert all(outcome.ok for outcome in outcomes), outcomes
 
@@ -193,7 +193,7 @@ from tests.measure.test_session import matmul
 from tilewright.measure.session import Job, MeasureSession
 from tilewright.measure.option import LocalBuilder
 print(here.add_in_child("opencl", 1))
-with MeasureSession("opencl", LocalBuilder(), here.QUICK) as session:
+with MeasureSession("opencl", LocalBuilder(timeout=600), here.QUICK) as session:
     ((_, outcome),) = session.measure([Job(lambda: matmul(1), 0, here.Target("opencl"))])
 print(outcome.ok or outcome)
 """

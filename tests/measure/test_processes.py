@@ -45,7 +45,7 @@ def compile(factor, tensors, target):
     return CompiledProgram("llvm", (EntryPoint("main", arguments, source, "main"),), (), "")
 
 session = MeasureSession(
-    "llvm", LocalBuilder(timeout=60, n_parallel=2, build_func=compile), LocalRunner(timeout=60, cooldown_interval=0)
+    "llvm", LocalBuilder(timeout=600, n_parallel=2, build_func=compile), LocalRunner(timeout=600, cooldown_interval=0)
 )
 jobs = [Job(lambda f=f, s=s: template(f, s), f, Target("llvm")) for f, s in WORK]
 for job, outcome in session.measure(jobs):

@@ -27,7 +27,7 @@ TARGET = Target("llvm")
 
 def measure(jobs: list[Job], runner: LocalRunner = QUICK, rounds: int = 1) -> list[Outcome]:
     """The outcomes of jobs, measured several times in one session."""
-    with MeasureSession("llvm", LocalBuilder(build_func=compile_candidate), runner) as session:
+    with MeasureSession("llvm", LocalBuilder(timeout=600, build_func=compile_candidate), runner) as session:
         return [outcome for _ in range(rounds) for _, outcome in session.measure(jobs)]
 
 
@@ -107,7 +107,7 @@ def test_a_file_that_cannot_be_read_any_more_is_made_again(monkeypatch: pytest.M
         yield [Candidate("crashes").job("llvm")]
         yield [Candidate(fault).job("llvm")]
 
-    with MeasureSession("llvm", LocalBuilder(build_func=compile_candidate), QUICK) as session:
+    with MeasureSession("llvm", LocalBuilder(timeout=600, build_func=compile_candidate), QUICK) as session:
         for fault, kind in (("wrong", WrongAnswer), ("", Measured)):
             outcomes = [outcome for _, outcome in session.measure_all(jobs(fault))]
             assert isinstance(outcomes[-1], kind), outcomes
@@ -122,7 +122,7 @@ def test_half_a_file_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("tilewright.measure.reference.save", fill)
-    with MeasureSession("llvm", LocalBuilder(build_func=compile_candidate), QUICK) as session:
+    with MeasureSession("llvm", LocalBuilder(timeout=600, build_func=compile_candidate), QUICK) as session:
         ((_, outcome),) = session.measure([Candidate("").job("llvm")])
         left += tmp_path.rglob("*.npz")
     assert isinstance(outcome, Measured)
@@ -131,7 +131,7 @@ def test_half_a_file_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_switched_off_is_said_as_well() -> None:
-    (outcome,) = measure([Candidate("wrong").job("llvm")], LocalRunner(repeat=1, check_correctness=False))
+    (outcome,) = measure([Candidate("wrong").job("llvm")], LocalRunner(timeout=600, repeat=1, check_correctness=False))
     assert isinstance(outcome, Measured)
     assert (outcome.checked, outcome.unchecked) == (False, "check_correctness=False")
 

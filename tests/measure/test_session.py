@@ -35,12 +35,12 @@ from tilewright.measure.protocol import DeviceLost, RunFinished, Submit
 from tilewright.measure.replay import Recorder, ReplaySession
 from tilewright.measure.session import Job, MeasureSession
 
-QUICK = LocalRunner(timeout=20, number=1, repeat=2, cooldown_interval=0)
+QUICK = LocalRunner(timeout=600, number=1, repeat=2, cooldown_interval=0)
 
 
 def session(runner: LocalRunner = QUICK, **builder: Any) -> MeasureSession:
     """A session in which host code plays the kernels."""
-    return MeasureSession("llvm", LocalBuilder(**{"build_func": compile_candidate, **builder}), runner)
+    return MeasureSession("llvm", LocalBuilder(**{"timeout": 600, "build_func": compile_candidate, **builder}), runner)
 
 
 def good(count: int) -> list[Job]:
@@ -74,7 +74,7 @@ def test_costs_are_seconds_of_one_run() -> None:
 @pytest.mark.opencl
 def test_schedules_are_built_and_their_results_checked() -> None:
     jobs = [Job(lambda n=n: matmul(n), n, Target("opencl")) for n in range(6)]
-    with MeasureSession("opencl", LocalBuilder(), QUICK) as measuring:
+    with MeasureSession("opencl", LocalBuilder(timeout=600), QUICK) as measuring:
         found = {job.key: outcome for job, outcome in measuring.measure(jobs)}
     assert sorted(found) == list(range(6))
     for outcome in found.values():
@@ -84,7 +84,7 @@ def test_schedules_are_built_and_their_results_checked() -> None:
 
 @pytest.mark.cuda
 def test_a_cuda_target_takes_the_architecture_of_the_device_and_tells_what_kernels_take() -> None:
-    with MeasureSession("cuda", LocalBuilder(), QUICK) as measuring:
+    with MeasureSession("cuda", LocalBuilder(timeout=600), QUICK) as measuring:
         assert measuring.target.arch_given
         ((_, outcome),) = measuring.measure([Job(matmul, 0, Target("cuda"))])
     assert isinstance(outcome, Measured), outcome
@@ -163,7 +163,7 @@ def test_a_missing_device_is_the_callers_business() -> None:
 
 
 def test_a_device_too_few_is_told_and_done_without(caplog: pytest.LogCaptureFixture) -> None:
-    with session(LocalRunner(n_parallel=2, number=1, repeat=1)) as measuring:
+    with session(LocalRunner(timeout=600, n_parallel=2, number=1, repeat=1)) as measuring:
         assert all(outcome.ok for _, outcome in measuring.measure(good(4)))
     assert "device 1 is out of use: there is no cpu(1)" in caplog.text
 
@@ -277,7 +277,7 @@ class TestReferences:
         assert "ValueError: no idea" in caplog.text
 
     def test_checking_can_be_switched_off(self) -> None:
-        with session(LocalRunner(repeat=1, check_correctness=False)) as measuring:
+        with session(LocalRunner(timeout=600, repeat=1, check_correctness=False)) as measuring:
             ((_, outcome),) = measuring.measure([Candidate("wrong").job("llvm")])
         assert isinstance(outcome, Measured)
         assert not outcome.checked
@@ -301,7 +301,7 @@ class TestReasons:
     """What is recorded of a candidate that cannot be built."""
 
     def build(self, instantiate: Any) -> Any:
-        with MeasureSession("opencl", LocalBuilder(timeout=20), QUICK) as measuring:
+        with MeasureSession("opencl", LocalBuilder(timeout=600), QUICK) as measuring:
             ((_, outcome),) = measuring.measure([Job(instantiate, 0, Target("opencl"))])
         return outcome
 

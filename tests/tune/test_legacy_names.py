@@ -70,7 +70,7 @@ class Told(autotvm.measure.Runner):
 
 def tuned(tuner: Any, trials: int, runner: Any = None) -> Any:
     """The tuner, after a search by made-up times."""
-    option = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=30), runner=runner or Told())
+    option = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=600), runner=runner or Told())
     tuner.tune(n_trial=trials, measure_option=option, confirm=0)
     return tuner
 
@@ -379,7 +379,8 @@ def test_wrong_arguments_of_the_legacy_operators() -> None:
 
 def test_a_list_of_inputs_is_measured() -> None:
     made = task()
-    measure = autotvm.measure.create_measure_batch(made, autotvm.measure_option(runner=autotvm.LocalRunner(number=1)))
+    option = autotvm.measure_option(autotvm.LocalBuilder(timeout=600), autotvm.LocalRunner(timeout=600, number=1))
+    measure = autotvm.measure.create_measure_batch(made, option)
     inputs = [autotvm.MeasureInput(Target("llvm"), made, made.config_space.get(i)) for i in (3, 1)]
     results = measure(inputs)
     assert [result.error_no for result in results] == [0, 0]

@@ -525,7 +525,7 @@ def test_a_run_that_measures_nothing_warns_where_nobody_sees_the_summary(caplog)
 
     tuner = autotvm.tuner.RandomTuner(autotvm.task.create("tests/needs a GPU", (8,), "llvm"))
     with caplog.at_level("WARNING", "autotvm"):
-        tuner.tune(2, autotvm.measure_option())
+        tuner.tune(2, autotvm.measure_option(autotvm.LocalBuilder(timeout=600)))
     assert tuner.best_config is None
     (message,) = caplog.messages
     assert message.startswith("no configuration of tests/needs a GPU could be measured; ")

@@ -122,7 +122,8 @@ def test_the_session_for_users(tmp_path: Path) -> None:
     """On the CPU, twice: the second session takes the first one's results from the log."""
     log = tmp_path / "many.log"
     tasks = [autotvm.templates.conv1d.task("llvm", shape=(n,), kernel=4) for n in (256, 512)]
-    option = autotvm.measure_option(runner=autotvm.LocalRunner(number=1, repeat=1, cooldown_interval=0))
+    runner = autotvm.LocalRunner(timeout=600, number=1, repeat=1, cooldown_interval=0)
+    option = autotvm.measure_option(autotvm.LocalBuilder(timeout=600), runner)
     first = autotvm.tune_tasks(tasks, trials=16, measure_option=option, log=log, seed=1, confirm=0)
     assert [tuner.task for tuner in first] == tasks
     assert all(tuner.best_config is not None for tuner in first)
