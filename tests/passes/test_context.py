@@ -179,3 +179,9 @@ def test_less_is_unrolled_where_there_may_be_no_registers() -> None:
     assert unrolled == {"cuda": 2, "opencl": 0, "opencl -device=gpu": 2}
     with PassContext(disabled_pass=["unroll_local_accesses"]):
         assert "unroll" not in tilewright.build(s, [A, C], "cuda").imported_modules[0].get_source()
+
+
+@pytest.mark.parametrize("field", ["auto_max_depth", "auto_max_extent"])
+def test_fields_of_unrolling_without_effect(field: str) -> None:
+    with pytest.warns(UserWarning, match=f"{field} of tir.UnrollLoop has no effect: auto_max_step alone"):
+        PassContext(config={"tir.UnrollLoop": {field: 8}})

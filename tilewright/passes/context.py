@@ -40,6 +40,9 @@ def _unrolling(options: Options, value: Any, key: str) -> Options:
                 primitive="PassContext",
                 fix=f'give e.g. {{"{name}": 1}}',
             )
+    for name in ("auto_max_depth", "auto_max_extent"):
+        if name in value:
+            warn_caller(f"{name} of {key} has no effect: auto_max_step alone says what is unrolled", UserWarning)
     given = {"auto_max_step": options.unroll_step, "explicit_unroll": options.explicit_unroll, **dict(value)}
     return replace(options, unroll_step=int(given["auto_max_step"]), explicit_unroll=bool(given["explicit_unroll"]))
 
