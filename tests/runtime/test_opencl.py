@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from tilewright import te
 from tilewright.core.errors import UserError
 from tilewright.expr.nodes import Var
 from tilewright.loops.nodes import Function
+from tilewright.runtime import opencl_driver
 from tilewright.runtime.device import opencl
 from tilewright.runtime.driver import DeviceError
 from tilewright.runtime.program import compile_function
@@ -90,6 +94,34 @@ def test_options_that_only_some_sources_break(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("TILEWRIGHT_OPENCL_OPTIONS", "-cl-no-such-option")
     with pytest.raises(UserError, match="refuses the options"):
         module(*arrays)
+
+
+def test_threads_that_use_a_device_first_share_its_context() -> None:
+    """`functools.cached_property` has no lock since Python 3.12."""
+    made: list[int] = []
+    begin = threading.Barrier(4)
+
+    def open_context(devices: list[Any]) -> object:
+        made.append(threading.get_ident())
+        time.sleep(0.05)  # the others look meanwhile
+        return object()
+
+    cl = SimpleNamespace(Context=open_context, Error=RuntimeError)
+    opened = opencl_driver._Device(cl, SimpleNamespace(name="made up"))
+    seen: list[object] = []
+
+    def look() -> None:
+        begin.wait()
+        seen.append(opened.context)
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    assert len(seen) == 4
+    assert len(set(map(id, seen))) == 1
 
 
 def test_a_home_that_takes_no_files_though_it_may_be_written() -> None:

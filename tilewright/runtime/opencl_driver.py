@@ -7,21 +7,23 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache, cached_property
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
 from ..core.errors import InternalError, UserError
-from ..core.forking import keep_from_forks, new_lock, not_while_forking
+from ..core.forking import keep_from_forks, new_lock, new_reentrant_lock, not_while_forking
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere
 from .pocl_declarations import WITHOUT_HEADER, declarations
 
 if TYPE_CHECKING:
     from ..codegen.abi import CompiledProgram, KernelAbi
 
-_building = new_lock()
+T = TypeVar("T")
+
+_building, _opening = new_lock(), new_reentrant_lock()
 _QUIET = ["-w"]
 """Without remarks about generated code: PoCL counts them on stderr, where no user can do anything about them."""
 OPTIONS = "TILEWRIGHT_OPENCL_OPTIONS"
@@ -62,6 +64,21 @@ def _takes_files(folder: str) -> bool:
     return True
 
 
+class _Once(Generic[T]):
+    """A property whose value is made once, by the first thread that looks; `cached_property` lets all of them do it."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self._name = make.__name__
+
+    def __get__(self, instance: Any, owner: type) -> T:
+        with _opening:
+            if self._name not in vars(instance):  # where Python looks first from now on
+                vars(instance)[self._name] = self._make(instance)
+            found: T = vars(instance)[self._name]
+            return found
+
+
 class _Device:
     """One device with its context and its queue, made when first used."""
 
@@ -72,14 +89,14 @@ class _Device:
         self.used_by = 0
         """The process that opened it: OpenCL's threads are not in a fork of it, which would wait for them for ever."""
 
-    @cached_property
+    @_Once
     def context(self) -> Any:
         self.used_by = os.getpid()
         keep_from_forks()
         with _failures(self, f"{self.device.name.strip()} does not open"):
             return self.cl.Context([self.device])
 
-    @cached_property
+    @_Once
     def declares_all(self) -> bool:
         """Whether its compiler reads declarations of all built-in functions first, as PoCL's does."""
         platform, language = str(self.device.platform.name), str(self.device.opencl_c_version)
@@ -93,7 +110,7 @@ class _Device:
                 fix='start processes afresh, multiprocessing.get_context("spawn"), or use OpenCL in the children only',
             )
 
-    @cached_property
+    @_Once
     def queue(self) -> Any:
         with _failures(self, f"{self.device.name.strip()} opens no queue"):
             return self.cl.CommandQueue(self.context, properties=self.cl.command_queue_properties.PROFILING_ENABLE)
@@ -104,7 +121,7 @@ class OpenClDriver(Driver):
 
     kind: ClassVar[str] = "opencl"
 
-    @cached_property
+    @_Once
     def _found(self) -> tuple[list[_Device], str]:
         fix = "pip install 'tilewright[opencl]', which brings one that is the CPU"
         try:
