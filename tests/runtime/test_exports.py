@@ -6,6 +6,7 @@ import ctypes
 import os
 import subprocess
 import tarfile
+import tempfile
 from pathlib import Path
 from unittest.mock import patch
 
@@ -18,6 +19,7 @@ from tests.programs.harness import every_target, spread
 from tilewright import te, tir
 from tilewright.codegen.c_compiler import c_compiler
 from tilewright.codegen.exported import elf
+from tilewright.codegen.exported.linker import run_compiler
 from tilewright.contrib import cc, clang, nvcc, util, utils
 from tilewright.runtime import load_module
 from tilewright.runtime.array import array, empty
@@ -371,6 +373,13 @@ def test_the_compiler_under_its_legacy_name(tmp_path: Path) -> None:
         clang.create_llvm("int f;", cc=1.5)  # type: ignore[arg-type]
     with refused("export_library", "fcompile=3 is not a function", fix="create_shared"):
         axpy("llvm").export_library(tmp_path / "m.so", fcompile=3)
+
+
+def test_a_compiler_has_the_temporary_folder_that_takes_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python finds another one where that of the environment is full; a compiler would not."""
+    tempfile.gettempdir()
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    assert run_compiler(["sh", "-c", 'printf %s "$TMPDIR"'], "build").decode() == tempfile.gettempdir()
 
 
 def test_temporary_folders(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -28,6 +29,13 @@ def c_compiler() -> str | None:
     return next((path for path in found if path is not None), None)
 
 
+def surroundings() -> dict[str, str]:
+    """Return the environment of a compiler, whose temporary files go where ours do: TMPDIR may have no room."""
+    with suppress(OSError):
+        return {**os.environ, "TMPDIR": tempfile.gettempdir()}
+    return dict(os.environ)
+
+
 def compile_c(code: str) -> bytes:
     """The object file of C source, or of a file that holds it."""
     return _compiled(text_of(code, (".c", ".cc", ".cpp", ".h")))
@@ -45,7 +53,7 @@ def merged(objects: Sequence[bytes]) -> tuple[bytes, ...]:
             path.write_bytes(code)
         made = Path(folder, "merged.o")
         command = [str(compiler), "-r", "-nostdlib", "-Wl,-z,muldefs", *map(str, files), "-o", str(made)]
-        done = subprocess.run(command, capture_output=True, check=False)
+        done = subprocess.run(command, env=surroundings(), capture_output=True, check=False)
         if done.returncode or not made.exists():
             raise UserError(
                 f"{compiler} does not link the imported C code: {done.stderr.decode(errors='replace').strip()}",
@@ -97,7 +105,7 @@ def _compiled(source: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         made = Path(folder, "imported.o")
         command = [compiler, "-c", "-O3", "-fPIC", "-x", language(source), "-", "-o", str(made)]
-        done = subprocess.run(command, input=source.encode(), capture_output=True, check=False)
+        done = subprocess.run(command, input=source.encode(), env=surroundings(), capture_output=True, check=False)
         if done.returncode or not made.exists():
             said = done.stderr.decode(errors="replace").strip()
             raise UserError(

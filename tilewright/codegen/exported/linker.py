@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import UserError
-from ..c_compiler import c_compiler
+from ..c_compiler import c_compiler, surroundings
 
 _HINT = "install one (apt-get install gcc) or name it in the variable CC"
 
@@ -51,7 +51,7 @@ def _is_word(word: Any) -> bool:
 def run_compiler(command: Sequence[str], primitive: str, given: bytes = b"") -> bytes:
     """Run a compiler on what it is `given`, and return what it prints; UserError with what it says where it fails."""
     try:
-        done = subprocess.run([*command], input=given, capture_output=True, check=False)
+        done = subprocess.run([*command], input=given, env=surroundings(), capture_output=True, check=False)
     except OSError as error:
         raise UserError(f"cannot run {command[0]}: {error.strerror}", primitive=primitive, fix=_HINT) from error
     if done.returncode:
