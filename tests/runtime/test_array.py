@@ -254,6 +254,11 @@ def test_memory_of_another_library_on_a_gpu_is_taken_as_it_is() -> None:
     assert from_dlpack(_CudaMemory((4, 8))).strides == (1, 2)
     with pytest.raises(UserError, match=r"strides of \(5, 8\) bytes"):
         from_dlpack(_CudaMemory((5, 8)))
+    frozen = _CudaMemory(None)
+    frozen.__cuda_array_interface__["data"] = (4096, True)
+    with pytest.raises(UserError, match="this array is read-only"):
+        from_dlpack(frozen)
+    assert from_dlpack(frozen, read_only=True).handle == 4096
     assert not hasattr(array(1.0), "__cuda_array_interface__")
 
 

@@ -26,8 +26,8 @@ def from_dlpack(source: Any, read_only: bool = False) -> NDArray:
                 f"a {type(source).__name__} cannot share its memory: it has no __dlpack__", fix="copy it: nd.array(x)"
             )
         try:
-            return _from_cuda(source, interface)
-        except (KeyError, TypeError, AttributeError) as error:
+            return _from_cuda(source, interface, read_only)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise not_shared(source, f"its __cuda_array_interface__ is {interface!r}") from error
     try:
         kind, index = map(int, source.__dlpack_device__())
@@ -40,7 +40,7 @@ def from_dlpack(source: Any, read_only: bool = False) -> NDArray:
         on = cuda(index).require()
     shared = take(source, on.driver.takes_over(on.index))
     if shared.read_only and not read_only:
-        raise UserError("this array is read-only, so its memory cannot be shared", fix="copy it: nd.array(x)")
+        raise _frozen()
     if shared.strides is not None and min(shared.strides, default=0) < 0:
         raise UserError(f"this array has strides {shared.strides}, some negative", fix="copy it: nd.array(x)")
     return _adopt(on, shared)
@@ -52,7 +52,7 @@ def _adopt(on: Device, shared: Shared) -> NDArray:
     return NDArray(on, shared.dtype, shared.shape, handle, shared.owner, shared.strides)
 
 
-def _from_cuda(source: Any, interface: dict[str, Any]) -> NDArray:
+def _from_cuda(source: Any, interface: dict[str, Any], read_only: bool) -> NDArray:
     """From what describes memory on an NVIDIA GPU to libraries without DLPack."""
     shape, dtype = tuple(interface["shape"]), DType(np.dtype(interface["typestr"]))
     steps, itemsize = interface.get("strides"), dtype.numpy.itemsize
@@ -62,6 +62,13 @@ def _from_cuda(source: Any, interface: dict[str, Any]) -> NDArray:
             fix="make it contiguous first (x.contiguous())",
         )
     strides = None if steps is None else tuple(step // itemsize for step in steps)
+    address, frozen = interface["data"]
+    if frozen and not read_only:
+        raise _frozen()
     where = getattr(getattr(source, "device", None), "index", None)
     index = where if isinstance(where, int) else 0
-    return NDArray(cuda(index), dtype, shape, int(interface["data"][0]), source, strides)
+    return NDArray(cuda(index), dtype, shape, int(address), source, strides)
+
+
+def _frozen() -> UserError:
+    return UserError("this array is read-only, so its memory cannot be shared", fix="copy it: nd.array(x)")
